@@ -11,7 +11,7 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 use super::graph::{PlannedTask, PlannerOutput};
-use super::spec::{DepsTo, Routing as RoutingRules};
+use super::spec::{DepsTo, Routing};
 
 pub use degrade::{ThinkingStrategy, degrade};
 
@@ -40,7 +40,7 @@ pub struct RoutingInput {
 
 /// The router: many, dynamic or talking subtasks need a supervisor; dependencies go where the rules say; the rest is a
 /// graph, or simple.
-pub fn route(shape: RoutingInput, rules: &RoutingRules) -> Route {
+pub fn route(shape: RoutingInput, rules: &Routing) -> Route {
     if shape.dynamic || shape.communicates || shape.subtasks > rules.supervisor_above as usize {
         return Route::Supervisor;
     }
@@ -72,7 +72,7 @@ pub fn needs_tools(task: &PlannedTask) -> bool {
 
 /// Whether a supervisor hands a request on to a graph instead of building a team for it. A planner that says nothing of
 /// complexity has not called it simple.
-pub fn is_simple(plan: &PlannerOutput, rules: &RoutingRules) -> bool {
+pub fn is_simple(plan: &PlannerOutput, rules: &Routing) -> bool {
     let calm = plan.complexity.is_some_and(|complexity| complexity < rules.simple_below.as_bp());
     match &plan.tasks[..] {
         [] => calm || rules.zero_subtasks_simple,

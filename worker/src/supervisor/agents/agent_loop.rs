@@ -55,7 +55,6 @@ pub struct AgentLoop {
     pub(super) cut: Option<Exhausted>,
     /// Agents that were given work, in order of the first time.
     pub(super) selected: Vec<String>,
-    pub(super) warnings: Vec<String>,
     paused: bool,
     held: Vec<HeldEvent>,
     pub(super) outcome: Option<AgentOutcome>,
@@ -125,7 +124,6 @@ impl AgentLoop {
             limit_told: false,
             cut: None,
             selected: Vec::new(),
-            warnings: Vec::new(),
             paused: false,
             held: Vec::new(),
             outcome: None,

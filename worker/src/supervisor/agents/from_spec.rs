@@ -12,12 +12,12 @@ use super::memory::Thread;
 use super::policies::{PolicyRule, StandingPolicy};
 use super::rules::{
     AgentDef, AgentRules, Builtin, CoworkerScope, DelegationKind, HandoffMode, LoopCount, LoopLimit, OnTimeout,
-    OutputMode, SummaryRules, ToolDef, ToolLimits,
+    SummaryRules, ToolDef, ToolLimits,
 };
 use super::steps::{StepDef, StepsDef};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::plan::TaskItem;
-use crate::supervisor::spec::{self, SupervisorSpec};
+use crate::supervisor::spec::{self, MemoryScope, SupervisorSpec};
 
 /// The capability of tasks of a crew that any coworker may help with.
 const ANY: &str = "any";
@@ -153,10 +153,7 @@ fn handoff(section: &spec::Handoff, rules: &mut AgentRules) {
     of.prefix.clone_from(&section.prefix);
     (of.messages, of.back_messages) = (section.messages, section.back_messages);
     of.forward = section.forward;
-    of.history = match section.history {
-        spec::OutputMode::LastMessage => OutputMode::LastMessage,
-        spec::OutputMode::FullHistory => OutputMode::FullHistory,
-    };
+    of.history = section.history;
     rules.parallel_tool_calls |= section.parallel;
     rules.execute_tools = section.execute_tools;
 }
@@ -193,7 +190,7 @@ pub fn agents(spec: &SupervisorSpec, rules: &AgentRules) -> Vec<AgentDef> {
             model: agent.model.as_ref().map(|model| model.name.clone()),
             tools: agent.tools.iter().map(|tool| tool_of(spec, tool)).collect(),
             timeout: agent.timeout,
-            memory_scope: Some(memory_scope(agent, rules).to_owned()),
+            memory_scope: Some(memory_scope(agent, rules)),
             limits: ToolLimits { per_turn: agent.limits.per_turn, total: agent.limits.total },
             ..AgentDef::default()
         };
@@ -246,10 +243,10 @@ fn tool_of(spec: &SupervisorSpec, tool: &spec::Tool) -> ToolDef {
 }
 
 /// Only where variables are passed does a child remember: elsewhere each delegation is a new instance.
-fn memory_scope(agent: &spec::Agent, rules: &AgentRules) -> &'static str {
-    match (rules.delegation.kind, agent.memory_scope) {
-        (DelegationKind::Variables, spec::MemoryScope::Conversation) => "conversation",
-        _ => "call",
+fn memory_scope(agent: &spec::Agent, rules: &AgentRules) -> MemoryScope {
+    match rules.delegation.kind {
+        DelegationKind::Variables => agent.memory_scope,
+        _ => MemoryScope::Call,
     }
 }
 

@@ -7,11 +7,12 @@ use serde_json::{Map, Value, json};
 
 use super::agent_loop::AgentLoop;
 use super::message::{Message, MessageRole, Tag, ToolCall, switched, text_of};
-use super::rules::{HandoffRules, OutputMode};
+use super::rules::HandoffRules;
 use super::session::{Home, Running, Session, SessionPurpose, ToolOutcome, TurnEnd};
 use super::toolbox::handoff_name;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
+use crate::supervisor::spec::OutputMode;
 
 impl AgentLoop {
     /// `transfer_to_<name>`.

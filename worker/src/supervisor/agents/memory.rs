@@ -10,6 +10,7 @@ use serde_json::json;
 use super::agent_loop::AgentLoop;
 use super::message::Message;
 use crate::supervisor::outbox::Outbox;
+use crate::supervisor::spec::MemoryScope;
 
 /// Whose conversation this is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,25 +21,6 @@ pub struct Thread {
     pub supervisor: String,
     /// The conversation; the run if none is named.
     pub thread: String,
-}
-
-/// How long an agent remembers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MemoryScope {
-    Conversation,
-    Call,
-}
-
-impl MemoryScope {
-    /// The scope of that name, and whether the name was unknown: an unknown one keeps nothing, to be on the safe side.
-    pub fn resolve(text: &str) -> (MemoryScope, bool) {
-        match text.trim().to_lowercase().as_str() {
-            "" | "conversation" => (MemoryScope::Conversation, false),
-            "call" => (MemoryScope::Call, false),
-            _ => (MemoryScope::Call, true),
-        }
-    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -59,16 +41,7 @@ pub fn child_id(thread: &Thread, agent: &str, call: Option<u32>) -> String {
 impl AgentLoop {
     /// Gives a new child its memory and lets it begin, at once or when the memory is free.
     pub(super) fn begin_with_memory(&mut self, seq: u32, agent: &str, out: &mut Outbox) {
-        let asked = self.def(agent).and_then(|def| def.memory_scope.clone());
-        let asked = asked.unwrap_or_else(|| self.rules.delegation.memory_scope.clone());
-        let (scope, unknown) = MemoryScope::resolve(&asked);
-        if unknown {
-            let warning =
-                format!("Unknown memory scope '{asked}' of agent '{agent}': it remembers nothing between calls");
-            if !self.warnings.contains(&warning) {
-                self.warnings.push(warning);
-            }
-        }
+        let scope = self.def(agent).and_then(|def| def.memory_scope).unwrap_or(self.rules.delegation.memory_scope);
         let mut thread = self.thread.clone();
         if thread.thread.is_empty() {
             out.run().clone_into(&mut thread.thread);

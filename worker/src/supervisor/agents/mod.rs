@@ -49,15 +49,14 @@ pub use crew::{Crew, CrewCheckpoint, CrewRefused, CrewStart, CrewTask, OutputCon
 pub use crew_report::CrewLine;
 pub use from_spec::{agents as agents_of, policies as policies_of, rules as rules_of};
 pub use handoff::output_messages;
-pub use memory::{MemoryScope, Thread, child_id};
+pub use memory::{Thread, child_id};
 pub(crate) use message::json_text;
 pub use message::{AgentAnswer, AnswerError, FunctionResult, Message, MessageRole, Tag, ToolCall, Variables};
 pub use policies::{PolicyRule, StandingPolicy};
 pub use processes::ProcessStatus;
 pub use rules::{
     AgentDef, AgentRules, Builtin, CoworkerScope, DelegationKind, DelegationRules, ErrorStyle, HandoffMode,
-    HandoffRules, InvalidOutputMode, LoopCount, LoopLimit, OnLimit, OnTimeout, OutputMode, SummaryRules, ToolBudget,
-    ToolDef, ToolLimits,
+    HandoffRules, LoopCount, LoopLimit, OnLimit, OnTimeout, SummaryRules, ToolBudget, ToolDef, ToolLimits,
 };
 pub use steps::{StepDef, StepsDef};
 pub use todos::{TODOS_MAX, Todo, TodoStatus};

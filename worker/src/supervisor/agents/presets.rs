@@ -8,6 +8,7 @@ use super::rules::{
     AgentRules, Builtin, DelegationKind, DelegationRules, ErrorStyle, HandoffMode, HandoffRules, LoopCount, LoopLimit,
     OnLimit, OnTimeout, ToolBudget,
 };
+use crate::supervisor::spec::MemoryScope;
 
 impl AgentRules {
     /// Delegation: depth 5, 5 at once, 10 in the background, 300 s and then to the background.
@@ -55,7 +56,7 @@ impl AgentRules {
             delegation: DelegationRules {
                 kind: DelegationKind::Variables,
                 on_timeout: OnTimeout::Fail,
-                memory_scope: "conversation".to_owned(),
+                memory_scope: MemoryScope::Conversation,
                 ..DelegationRules::default()
             },
             limit: LoopLimit { max: 50, count: LoopCount::Turns, then: OnLimit::StepLimit },

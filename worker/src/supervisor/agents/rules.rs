@@ -4,15 +4,13 @@
 //! whatever a model says. The presets hold the published defaults. Nothing here acts.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::policies::StandingPolicy;
-use crate::supervisor::spec::Span;
+use crate::supervisor::spec::{MemoryScope, OutputMode, Span};
 
 /// One agent: who it is, what it may call, and its own bounds. Nothing of it is taken from the agent that calls it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,7 +28,7 @@ pub struct AgentDef {
     pub tools: Vec<ToolDef>,
     pub timeout: Option<Span>,
     /// `conversation` or `call`; the rules' one if there is none.
-    pub memory_scope: Option<String>,
+    pub memory_scope: Option<MemoryScope>,
     pub limits: ToolLimits,
 }
 
@@ -124,7 +122,7 @@ pub struct DelegationRules {
     pub hard_timeout: Span,
     pub scope: CoworkerScope,
     pub summary: SummaryRules,
-    pub memory_scope: String,
+    pub memory_scope: MemoryScope,
 }
 
 /// What of its caller's conversation a child is told: the last so many messages, each cut to so many characters, if there
@@ -196,53 +194,6 @@ pub enum HandoffMode {
     Return,
     /// The other agent is the active one from now on.
     Switch,
-}
-
-/// What of an agent's messages its supervisor keeps.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "String", into = "String")]
-pub enum OutputMode {
-    #[default]
-    LastMessage,
-    FullHistory,
-}
-
-/// A text that is no output mode.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("Invalid agent output mode: {0}. Needs to be one of last_message, full_history")]
-pub struct InvalidOutputMode(pub String);
-
-impl FromStr for OutputMode {
-    type Err = InvalidOutputMode;
-    fn from_str(text: &str) -> Result<Self, InvalidOutputMode> {
-        match text {
-            "last_message" => Ok(OutputMode::LastMessage),
-            "full_history" => Ok(OutputMode::FullHistory),
-            other => Err(InvalidOutputMode(other.to_owned())),
-        }
-    }
-}
-
-impl TryFrom<String> for OutputMode {
-    type Error = InvalidOutputMode;
-    fn try_from(text: String) -> Result<Self, InvalidOutputMode> {
-        text.parse()
-    }
-}
-
-impl fmt::Display for OutputMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            OutputMode::LastMessage => "last_message",
-            OutputMode::FullHistory => "full_history",
-        })
-    }
-}
-
-impl From<OutputMode> for String {
-    fn from(mode: OutputMode) -> String {
-        mode.to_string()
-    }
 }
 
 /// The bound of the loop: there always is one.
@@ -340,7 +291,7 @@ impl Default for DelegationRules {
             hard_timeout: Span::from_secs(300),
             scope: CoworkerScope::Assigned,
             summary: SummaryRules::default(),
-            memory_scope: "call".to_owned(),
+            memory_scope: MemoryScope::Call,
         }
     }
 }

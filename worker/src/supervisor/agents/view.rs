@@ -42,7 +42,6 @@ pub struct AgentsView {
     pub charged_thread: u32,
     pub human: Vec<HumanNeeded>,
     pub outputs: Vec<TaskOutput>,
-    pub warnings: Vec<String>,
     /// The ids of memories that are kept, with how many messages each holds.
     pub memories: Vec<(String, usize)>,
 }
@@ -73,7 +72,6 @@ impl AgentLoop {
                 Workload::Crew(run) => run.outputs.values().cloned().collect(),
                 Workload::Conversation { .. } | Workload::Steps(_) => Vec::new(),
             },
-            warnings: self.warnings.clone(),
             memories: self.kept_memories(),
         }
     }

@@ -6,10 +6,11 @@
 use super::machine::{ChatPhase, GroupChat};
 use super::magentic::OrchestratorStep;
 use super::message::ChatMessage;
-use super::rules::{ChatError, Team};
+use super::rules::ChatError;
 use super::view::Stop;
 use crate::supervisor::core::account::{Exhausted, SPENT};
 use crate::supervisor::outbox::{Ask, Call, Outbox};
+use crate::supervisor::spec::ChatTeam;
 
 impl GroupChat {
     /// A human takes the word: the open ask is dropped and the admin speaks next; without an admin among the agents the
@@ -85,7 +86,7 @@ impl GroupChat {
         (self.cut, self.open, self.held) = (true, None, None);
         let budget = *out.budget();
         let began = self.has_spoken() && !matches!(self.stage, ChatPhase::Ledger(OrchestratorStep::FinalAnswer { .. }));
-        if self.rules.team == Team::Magentic && began && budget.has_last_word() {
+        if self.rules.team == ChatTeam::Magentic && began && budget.has_last_word() {
             return self.answer_finally(budget.text(), out);
         }
         let error = (budget.exhausted() == Some(Exhausted::Fail)).then(|| SPENT.to_owned());

@@ -3,7 +3,7 @@
 //! Invariant: a chat is bounded even where the spec sets no bound; empty transitions are none. It checks nothing: the
 //! start of the chat does.
 
-use super::rules::{AllowRepeat, ChatAgent, ChatRules, Fallback, OnSpeakerError, RoundCount};
+use super::rules::{AllowRepeat, ChatAgent, ChatRules};
 use crate::supervisor::spec;
 
 impl ChatRules {
@@ -22,20 +22,13 @@ impl ChatRules {
         ChatRules {
             speaker_selection_method: speaker.method.as_str().to_owned(),
             max_round: run_loop.max_rounds.unwrap_or(base.max_round),
-            count: match run_loop.count {
-                spec::RoundCount::Turns => RoundCount::Turns,
-                spec::RoundCount::MessagesWithOpening => RoundCount::MessagesWithOpening,
-                spec::RoundCount::Messages => RoundCount::Messages,
-            },
+            count: run_loop.count,
             admin_name: speaker.admin.clone(),
             func_call_filter: speaker.func_call_filter,
             send_introductions: speaker.send_introductions,
             max_retries_for_selecting_speaker: speaker.retries,
             manual_tries: speaker.manual_tries,
-            fallback: match speaker.fallback {
-                spec::Fallback::Next => Fallback::Next,
-                spec::Fallback::Previous => Fallback::Previous,
-            },
+            fallback: speaker.fallback,
             allow_repeat_speaker: speaker.allow_repeat.map(AllowRepeat::Everybody),
             allowed_or_disallowed_speaker_transitions: graph.then(|| speaker.transitions.clone()),
             speaker_transitions_type: speaker.transitions_type.map(kind),
@@ -44,12 +37,8 @@ impl ChatRules {
             candidate_function: speaker.candidate_function,
             max_stalls: speaker.ledger.max_stalls,
             max_json_retries: speaker.ledger.json_retries,
-            on_speaker_error: match speaker.on_error {
-                spec::OnSpeakerError::Stop => OnSpeakerError::Stop,
-                spec::OnSpeakerError::Skip => OnSpeakerError::Skip,
-                spec::OnSpeakerError::Retry => OnSpeakerError::Retry,
-            },
-            team: base.team,
+            on_speaker_error: speaker.on_error,
+            team: speaker.team,
             termination_handoff: handoff.termination.clone().or(base.termination_handoff),
             manager: base.manager,
             manager_tools: base.manager_tools,

@@ -14,13 +14,14 @@ use serde_json::{Value, json};
 
 use super::magentic::TaskLedger;
 use super::message::{ChatMessage, SpeakerAnswer, failed_by_itself, read_history};
-use super::rules::{ChatAgent, ChatError, ChatRules, OnSpeakerError, RoundCount, SPEAKER_TRIES, Team};
+use super::rules::{ChatAgent, ChatError, ChatRules, SPEAKER_TRIES};
 use super::selecting::{Choosing, Selecting};
 use super::text;
 use super::view::{ChatEnd, Stop};
 use crate::supervisor::core::key::{ChatAsk, ChatKey};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, Outbox, Purpose};
+use crate::supervisor::spec::{ChatTeam, OnSpeakerError, RoundCount};
 
 /// A chat and what it waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -164,7 +165,7 @@ impl GroupChat {
     fn open_with(&mut self, opening: Vec<ChatMessage>, out: &mut Outbox) {
         let only = |message: &ChatMessage| Some(message.content.trim()) == self.rules.termination.as_deref();
         let ends = opening.last().filter(|last| only(last)).map(|_| Stop::Termination);
-        if let (Team::GroupChat, Some(last)) = (self.rules.team, opening.last()) {
+        if let (ChatTeam::GroupChat, Some(last)) = (self.rules.team, opening.last()) {
             self.last = Some(last.from.clone());
         }
         self.ledger.planned = false;
@@ -216,7 +217,7 @@ impl GroupChat {
         if let Some(why) = failed_by_itself(&answer) {
             return self.speaker_failed(name, tries, &CallFailure::error(why), out);
         }
-        let said = match SpeakerAnswer::read(name, &answer, self.rules.team == Team::Swarm) {
+        let said = match SpeakerAnswer::read(name, &answer, self.rules.team == ChatTeam::Swarm) {
             Ok(said) => said,
             // An answer that cannot be read is a failed turn like any other.
             Err(why) => return self.speaker_failed(name, tries, &CallFailure::error(why.to_string()), out),
@@ -275,14 +276,16 @@ impl GroupChat {
             };
             return self.close(stop, &reason, None, out);
         }
-        if self.rules.team == Team::Magentic {
+        if self.rules.team == ChatTeam::Magentic {
             return self.orchestrate(out);
         }
         if self.rounds() >= self.rules.max_round {
             let max = self.rules.max_round;
             let reason = match self.rules.team {
-                Team::GroupChat => format!("Maximum number of rounds {max} reached."),
-                Team::Selector | Team::Swarm | Team::Magentic => format!("Maximum number of turns {max} reached."),
+                ChatTeam::GroupChat => format!("Maximum number of rounds {max} reached."),
+                ChatTeam::Selector | ChatTeam::Swarm | ChatTeam::Magentic => {
+                    format!("Maximum number of turns {max} reached.")
+                }
             };
             return self.close(Stop::MaxRounds, &reason, None, out);
         }
@@ -291,7 +294,7 @@ impl GroupChat {
 
     /// The rounds of this run, counted as the rules say; a lost turn counts as one with a message.
     pub(super) fn rounds(&self) -> u32 {
-        if self.rules.team == Team::Magentic {
+        if self.rules.team == ChatTeam::Magentic {
             return self.ledger.rounds;
         }
         let said = self.messages.len().saturating_sub(self.run_from + self.opened);
@@ -305,8 +308,8 @@ impl GroupChat {
     /// The turn that is being taken, from 1: whatever is asked in it belongs to it.
     pub(super) fn turn(&self) -> u32 {
         match self.rules.team {
-            Team::Magentic => self.ledger.rounds.max(1),
-            Team::GroupChat | Team::Selector | Team::Swarm => self.turns + 1,
+            ChatTeam::Magentic => self.ledger.rounds.max(1),
+            ChatTeam::GroupChat | ChatTeam::Selector | ChatTeam::Swarm => self.turns + 1,
         }
     }
 

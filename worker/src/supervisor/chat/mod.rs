@@ -6,7 +6,7 @@
 //!                    └────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! [`GroupChat`] is one pure machine for four teams ([`Team`]): the group chat and manager of AutoGen 0.2, and the
+//! [`GroupChat`] is one pure machine for four teams ([`ChatTeam`](crate::supervisor::spec::ChatTeam)): the group chat and manager of AutoGen 0.2, and the
 //! selector, swarm and Magentic-One teams of its main line. What models, agents, functions and humans answer comes in as
 //! recorded answers; the chat asks for at most one thing at a time.
 //!
@@ -28,9 +28,7 @@ mod view;
 pub use machine::{GroupChat, ResumedChat, draw};
 pub use message::{ChatMessage, ChatToolCall, FunctionCall};
 pub use names::mentioned;
-pub use rules::{
-    AllowRepeat, ChatAgent, ChatError, ChatRules, Fallback, OnSpeakerError, RoundCount, SPEAKER_TRIES, Team,
-};
+pub use rules::{AllowRepeat, ChatAgent, ChatError, ChatRules, SPEAKER_TRIES};
 pub use view::{ChatOutcome, ChatView, ChatWait, SpeakerChoiceRequest, Stop};
 
 #[cfg(test)]

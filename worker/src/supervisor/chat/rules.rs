@@ -6,55 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Which of the four ways a team finds its next speaker.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Team {
-    /// AutoGen 0.2: GroupChat and its manager.
-    #[default]
-    GroupChat,
-    /// AutoGen main: SelectorGroupChat.
-    Selector,
-    /// AutoGen main: the speaker hands over, or goes on.
-    Swarm,
-    /// AutoGen main: an orchestrator with a task ledger and a progress ledger.
-    Magentic,
-}
-
-/// What a round is (`loop.count`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RoundCount {
-    #[default]
-    MessagesWithOpening,
-    /// Turns of speakers.
-    Turns,
-    /// All messages but the opening.
-    Messages,
-}
-
-/// Who speaks when the model named nobody in all its attempts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Fallback {
-    /// The candidate after the last speaker, in list order.
-    #[default]
-    Next,
-    /// The previous speaker, even where speakers may not repeat; the first candidate if nobody has spoken.
-    Previous,
-}
-
-/// What happens when a speaker's call fails.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnSpeakerError {
-    #[default]
-    Stop,
-    /// The turn is lost; it counts as a round.
-    Skip,
-    /// The same speaker is asked again, up to [`SPEAKER_TRIES`] times in all; then the chat stops.
-    Retry,
-}
+use crate::supervisor::spec::{ChatTeam, Fallback, OnSpeakerError, RoundCount};
 
 /// How often a speaker is asked under [`OnSpeakerError::Retry`].
 pub const SPEAKER_TRIES: u32 = 3;
@@ -81,7 +33,7 @@ pub struct ChatAgent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChatRules {
-    pub team: Team,
+    pub team: ChatTeam,
     /// `auto`, `manual`, `random`, `round_robin` (in any case), or `function`: an agent or capability decides.
     pub speaker_selection_method: String,
     pub max_round: u32,
@@ -121,7 +73,7 @@ pub struct ChatRules {
 impl Default for ChatRules {
     fn default() -> Self {
         ChatRules {
-            team: Team::GroupChat,
+            team: ChatTeam::GroupChat,
             speaker_selection_method: "auto".to_owned(),
             max_round: 10,
             count: RoundCount::MessagesWithOpening,
@@ -151,7 +103,7 @@ impl ChatRules {
     /// AutoGen main's SelectorGroupChat. Its turns are unlimited there; ours are bounded like a group chat's.
     pub fn selector() -> Self {
         ChatRules {
-            team: Team::Selector,
+            team: ChatTeam::Selector,
             count: RoundCount::Turns,
             fallback: Fallback::Previous,
             allow_repeat_speaker: Some(AllowRepeat::Everybody(false)),
@@ -162,12 +114,12 @@ impl ChatRules {
     }
     /// AutoGen main's Swarm. A hand-over to `user` asks the one who started the run, so it ends the run.
     pub fn swarm() -> Self {
-        let (team, manager) = (Team::Swarm, "SwarmGroupChatManager".to_owned());
+        let (team, manager) = (ChatTeam::Swarm, "SwarmGroupChatManager".to_owned());
         let termination_handoff = Some("user".to_owned());
         ChatRules { team, manager, termination_handoff, ..ChatRules::selector() }
     }
     pub fn magentic() -> Self {
-        let (team, manager) = (Team::Magentic, "MagenticOneOrchestrator".to_owned());
+        let (team, manager) = (ChatTeam::Magentic, "MagenticOneOrchestrator".to_owned());
         ChatRules { team, manager, max_round: 20, termination: None, ..ChatRules::selector() }
     }
 
@@ -196,11 +148,11 @@ impl ChatRules {
         if self.max_round == 0 {
             return Err(ChatError::NoRounds);
         }
-        let least = if matches!(self.team, Team::GroupChat | Team::Selector) { 2 } else { 1 };
+        let least = if matches!(self.team, ChatTeam::GroupChat | ChatTeam::Selector) { 2 } else { 1 };
         if agents.len() < least {
             return Err(match self.team {
-                Team::GroupChat => ChatError::Underpopulated(agents.len()),
-                Team::Selector | Team::Swarm | Team::Magentic => ChatError::TooFewParticipants(least),
+                ChatTeam::GroupChat => ChatError::Underpopulated(agents.len()),
+                ChatTeam::Selector | ChatTeam::Swarm | ChatTeam::Magentic => ChatError::TooFewParticipants(least),
             });
         }
         for (at, agent) in agents.iter().enumerate() {

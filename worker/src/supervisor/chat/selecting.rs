@@ -10,13 +10,14 @@ use serde_json::{Value, json};
 
 use super::machine::{ChatPhase, GroupChat, draw};
 use super::names::mentioned;
-use super::rules::{ChatError, Fallback, Method, Team, listed};
+use super::rules::{ChatError, Method, listed};
 use super::text::{self, SelectionHint};
 use super::view::{SpeakerChoiceRequest, Stop};
 use crate::supervisor::core::key::{ChatAsk, ChatKey};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::prompts::prompt_hash;
+use crate::supervisor::spec::{ChatTeam, Fallback};
 
 /// A call for a choice is open.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,14 +67,16 @@ impl GroupChat {
         };
         let by_function = self.rules.selector_function || method == Method::Function;
         match self.rules.team {
-            Team::GroupChat if method == Method::Function => {
+            ChatTeam::GroupChat if method == Method::Function => {
                 self.ask_choice(By::Function, self.owned_names(), 1, None, out)
             }
-            Team::Selector if by_function => self.ask_choice(By::SelectorFunction, self.owned_names(), 1, None, out),
-            Team::GroupChat => self.choose_by(method, out),
-            Team::Selector => self.select_candidates(out),
-            Team::Swarm => self.follow_handoff(out),
-            Team::Magentic => self.orchestrate(out),
+            ChatTeam::Selector if by_function => {
+                self.ask_choice(By::SelectorFunction, self.owned_names(), 1, None, out)
+            }
+            ChatTeam::GroupChat => self.choose_by(method, out),
+            ChatTeam::Selector => self.select_candidates(out),
+            ChatTeam::Swarm => self.follow_handoff(out),
+            ChatTeam::Magentic => self.orchestrate(out),
         }
     }
 
@@ -234,7 +237,7 @@ impl GroupChat {
     /// one that may not speak is told apart from naming nobody.
     fn named_by_model(&mut self, selecting: Selecting, answer: &Value, out: &mut Outbox) {
         let Selecting { by, candidates, attempt } = selecting;
-        let pool = if self.rules.team == Team::Selector { self.owned_names() } else { candidates.clone() };
+        let pool = if self.rules.team == ChatTeam::Selector { self.owned_names() } else { candidates.clone() };
         let named = mentioned(name_of(answer).unwrap_or_default(), pool.iter().map(String::as_str));
         let hint = match named.as_slice() {
             [name] if candidates.iter().any(|own| own == name) => return self.speak(name, "auto", out),

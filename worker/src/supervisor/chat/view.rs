@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::{ChatPhase, GroupChat};
 use super::message::ChatMessage;
-use super::rules::{ChatAgent, Team};
+use super::rules::ChatAgent;
+use crate::supervisor::spec::ChatTeam;
 
 /// Why a chat ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -75,7 +76,7 @@ pub enum ChatWait {
 /// A chat at a glance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatView {
-    pub team: Team,
+    pub team: ChatTeam,
     pub agents: Vec<String>,
     pub round: u32,
     pub max_round: u32,

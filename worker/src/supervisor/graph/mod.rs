@@ -54,7 +54,7 @@ pub use rules::*;
 pub use standing::TOOL_APPROVAL;
 pub use told::prompt_hash;
 pub use tools::ToolAnswer;
-pub use upfront::{Delegated, PlanUpfront, UpfrontStrategy, read_plan_answer};
+pub use upfront::{Delegated, PlanUpfront, read_plan_answer};
 pub use view::{TaskBoardLine, WhyNotRunning};
 pub use workers::{Who, WorkerCard, WorkerRequirements};
 
@@ -65,6 +65,7 @@ use super::journal::NoteKind;
 use super::model::{AttemptOutcome, Priority, Task, TaskId, TaskPlan};
 use super::outbox::{Answer, Ask, Call, Outbox, Purpose};
 use super::prompts::of as prompt_of;
+use super::spec::{Authority, ReviewScope, Selection};
 use super::task::{Actor, TaskStatus};
 
 /// The machine and all it remembers.
@@ -270,7 +271,7 @@ impl Graph {
                     self.end_of_iteration(gates, out);
                 }
             }
-            Selection::Supervisor => self.next_cycle(gates, out),
+            Selection::Supervisor | Selection::Speaker | Selection::Agent => self.next_cycle(gates, out),
             Selection::Controller => self.control(gates, out),
         }
     }

@@ -7,11 +7,12 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::upfront::UpfrontStrategy;
 use super::workers::WorkerCard;
 use crate::supervisor::agents::StandingPolicy;
 use crate::supervisor::model::{DependencyPolicy, Requires};
-use crate::supervisor::spec::{Degrade, OnIdle, OnUnmet as OnCondition, Reflection, RejectStatus};
+use crate::supervisor::spec::{
+    Authority, Degrade, OnIdle, OnUnmet, Reflection, RejectStatus, ReviewScope, Selection, UpfrontStrategy,
+};
 use crate::supervisor::task::TaskStatus;
 
 /// Where the plan comes from.
@@ -28,28 +29,6 @@ pub enum PlanSource {
     Planner,
     /// One execution, no plan (SHD-06).
     None,
-}
-
-/// Who chooses what runs next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Selection {
-    /// All that may run.
-    All,
-    /// The supervisor's decision, cycle by cycle.
-    Supervisor,
-    /// One at a time, in plan order.
-    One,
-    /// A controller's decision after every end of a sub-task (CUG-07).
-    Controller,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReviewScope {
-    None,
-    Task,
-    Iteration,
 }
 
 /// What becomes of a task whose tries are used up.
@@ -79,25 +58,6 @@ pub enum ResultSource {
     Raw,
 }
 
-/// What a decider is allowed to do (§2.2); the machine refuses the rest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Authority {
-    Select,
-    Add,
-    Patch,
-    Cancel,
-    UpdateStatus,
-    MarkFinal,
-    Feedback,
-    Recruit,
-    Retire,
-    SendMessage,
-    AskHuman,
-    Replan,
-    Finish,
-}
-
 /// The rules of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GraphRules {
@@ -109,7 +69,10 @@ pub struct GraphRules {
     /// The plan is made upfront, and nobody decides on the way (CUG-33).
     #[serde(default)]
     pub upfront: bool,
+    /// Who chooses what runs next: in a graph all that may run, the supervisor cycle by cycle, one at a time in plan order, or
+    /// a controller after every end of a sub-task (CUG-07).
     pub selection: Selection,
+    /// What a decider is allowed to do (§2.2); the machine refuses the rest.
     pub authority: BTreeSet<Authority>,
     /// Workers at once; no limit if absent.
     pub max_concurrency: Option<u32>,
@@ -122,7 +85,7 @@ pub struct GraphRules {
     pub on_cancelled: DependencyPolicy,
     /// What becomes of a task whose condition on a result does not hold.
     #[serde(default)]
-    pub on_condition: OnCondition,
+    pub on_condition: OnUnmet,
     /// What a run does that has open tasks of which none may run: ends, or waits for people.
     #[serde(default)]
     pub on_idle: Option<OnIdle>,
@@ -239,7 +202,7 @@ impl Default for GraphRules {
             requires: Requires::Completed,
             on_failure: DependencyPolicy::Wait,
             on_cancelled: DependencyPolicy::Cancel,
-            on_condition: OnCondition::default(),
+            on_condition: OnUnmet::default(),
             on_idle: None,
             cancel_running: false,
             dependency_timeout_ms: None,

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::supervisor::model::{CancelReason, DependencyPolicy, Edge, Requires, SkipReason, TaskError};
-use crate::supervisor::spec::OnUnmet as OnCondition;
+use crate::supervisor::spec::OnUnmet;
 
 /// How the dependencies of a task stand.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,9 +51,9 @@ impl Graph {
     /// What becomes of a task whose condition does not hold: what its edge says, or else the run.
     fn condition_policy(&self, edge: &Edge) -> DependencyPolicy {
         edge.on_failure.unwrap_or(match self.rules.on_condition {
-            OnCondition::Wait => DependencyPolicy::Wait,
-            OnCondition::Skip => DependencyPolicy::Skip,
-            OnCondition::Fail => DependencyPolicy::Fail,
+            OnUnmet::Wait => DependencyPolicy::Wait,
+            OnUnmet::Skip => DependencyPolicy::Skip,
+            OnUnmet::Fail => DependencyPolicy::Fail,
         })
     }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::answers::{Dependency, PlannedTask, PlannerOutput, read};
 use crate::supervisor::model::TaskId;
+use crate::supervisor::spec::UpfrontStrategy;
 
 /// A plan that is made upfront as a list of delegations (CUG-33).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,14 +19,6 @@ pub struct PlanUpfront {
     pub delegations: Vec<Delegated>,
     #[serde(default)]
     pub reasoning: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UpfrontStrategy {
-    #[default]
-    Sequential,
-    Parallel,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::advisor::{Advice, SessionMemory, suggest, warn};
 use crate::supervisor::core::key::MemoryKey;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
-use crate::supervisor::spec::{Memory as MemoryRules, Ratio};
+use crate::supervisor::spec::{Memory, Ratio};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -29,7 +29,7 @@ enum MemoryPhase {
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SessionMemoryPart {
-    rules: MemoryRules,
+    rules: Memory,
     session: String,
     query: String,
     stage: MemoryPhase,
@@ -41,7 +41,7 @@ pub struct SessionMemoryPart {
 }
 
 impl SessionMemoryPart {
-    pub fn new(rules: MemoryRules) -> Self {
+    pub fn new(rules: Memory) -> Self {
         SessionMemoryPart { rules, ..SessionMemoryPart::default() }
     }
 

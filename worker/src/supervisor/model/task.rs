@@ -13,14 +13,14 @@ use super::condition::Condition;
 use super::id::TaskId;
 use crate::supervisor::task::{Actor, IllegalTransition, TaskStatus};
 
-/// When a dependency lets its dependent run (§4.1 no. 7).
+/// The status of a dependency that is good enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Requires {
     #[default]
     Completed,
     CompletedOrSkipped,
-    /// Any end, also a failed one.
+    /// Any end.
     Terminal,
 }
 
@@ -65,6 +65,7 @@ pub enum Priority {
     None,
 }
 
+// Low before critical: risks are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {

@@ -8,11 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::answer::{InvalidAnswer, decode};
-use super::rules::HitlMode;
 use super::trust::{Incident, TrustRecord};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
-use crate::supervisor::spec;
+use crate::supervisor::spec::{self, HitlMode};
 
 /// The update `set_hitl_mode`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -1,10 +1,8 @@
 //! The words of people's part of a spec, with what is said of them here: names, orders and what none of them means.
 //!
-//! Invariant: the spec's own types are the only ones; risks are ordered, low before critical. It decides nothing.
+//! Invariant: the spec's own types are the only ones. It decides nothing.
 
-use crate::supervisor::spec::{HitlException, RiskLevel, Trigger, TrustLevel};
-
-pub use crate::supervisor::spec::{HitlMode, OnApprovalTimeout as OnTimeout, RiskLevel as Risk};
+use crate::supervisor::spec::{HitlException, HitlMode, Trigger, TrustLevel};
 
 impl HitlMode {
     pub const ALL: [HitlMode; 3] = [HitlMode::HumanInCommand, HitlMode::HumanInTheLoop, HitlMode::HumanOnTheLoop];
@@ -22,13 +20,6 @@ impl HitlMode {
             HitlMode::HumanInTheLoop => TrustLevel::Proficient,
             HitlMode::HumanOnTheLoop => TrustLevel::Expert,
         }
-    }
-}
-
-/// Nothing was said of a risk.
-impl Default for RiskLevel {
-    fn default() -> Self {
-        RiskLevel::Low
     }
 }
 

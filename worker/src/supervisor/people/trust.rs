@@ -10,41 +10,38 @@ use serde_json::{Value, json};
 
 use super::amount::percent_text;
 use super::answer::{InvalidAnswer, decode};
-use super::rules::HitlMode;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
-use crate::supervisor::spec::TrustRules;
+use crate::supervisor::spec::{HitlMode, TrustLevel, TrustRules};
 
-pub use crate::supervisor::spec::TrustLevel as Level;
-
-impl Level {
-    pub const ALL: [Level; 3] = [Level::Novice, Level::Proficient, Level::Expert];
+impl TrustLevel {
+    pub const ALL: [TrustLevel; 3] = [TrustLevel::Novice, TrustLevel::Proficient, TrustLevel::Expert];
     pub fn as_str(self) -> &'static str {
         match self {
-            Level::Novice => "novice",
-            Level::Proficient => "proficient",
-            Level::Expert => "expert",
+            TrustLevel::Novice => "novice",
+            TrustLevel::Proficient => "proficient",
+            TrustLevel::Expert => "expert",
         }
     }
     /// How much a person is asked at this level (SHT-01).
     pub fn mode(self) -> HitlMode {
         match self {
-            Level::Novice => HitlMode::HumanInCommand,
-            Level::Proficient => HitlMode::HumanInTheLoop,
-            Level::Expert => HitlMode::HumanOnTheLoop,
+            TrustLevel::Novice => HitlMode::HumanInCommand,
+            TrustLevel::Proficient => HitlMode::HumanInTheLoop,
+            TrustLevel::Expert => HitlMode::HumanOnTheLoop,
         }
     }
-    fn above(self) -> Option<Level> {
+    fn above(self) -> Option<TrustLevel> {
         match self {
-            Level::Novice => Some(Level::Proficient),
-            Level::Proficient => Some(Level::Expert),
-            Level::Expert => None,
+            TrustLevel::Novice => Some(TrustLevel::Proficient),
+            TrustLevel::Proficient => Some(TrustLevel::Expert),
+            TrustLevel::Expert => None,
         }
     }
-    fn below(self) -> Level {
+    fn below(self) -> TrustLevel {
         match self {
-            Level::Novice | Level::Proficient => Level::Novice,
-            Level::Expert => Level::Proficient,
+            TrustLevel::Novice | TrustLevel::Proficient => TrustLevel::Novice,
+            TrustLevel::Expert => TrustLevel::Proficient,
         }
     }
 }
@@ -95,7 +92,7 @@ impl Incident {
 /// What is known of a system's past.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustRecord {
-    pub level: Level,
+    pub level: TrustLevel,
     pub tasks_completed: u64,
     pub successes: u64,
     pub started_at: Timestamp,
@@ -110,16 +107,16 @@ fn whole_days(from: Timestamp, to: Timestamp) -> u64 {
 
 impl TrustRecord {
     /// Nothing has happened yet.
-    pub fn new(level: Level, started_at: Timestamp) -> Self {
+    pub fn new(level: TrustLevel, started_at: Timestamp) -> Self {
         TrustRecord { level, tasks_completed: 0, successes: 0, started_at, last_incident: None }
     }
 
     /// The next level, or the first condition that does not hold (SHT-02, SHT-03).
-    pub fn can_upgrade(&self, rules: &TrustRules, now: Timestamp) -> Result<Level, NoUpgrade> {
+    pub fn can_upgrade(&self, rules: &TrustRules, now: Timestamp) -> Result<TrustLevel, NoUpgrade> {
         let target = self.level.above().ok_or(NoUpgrade::Highest)?;
         let rule = match self.level {
-            Level::Novice => &rules.to_proficient,
-            Level::Proficient | Level::Expert => &rules.to_expert,
+            TrustLevel::Novice => &rules.to_proficient,
+            TrustLevel::Proficient | TrustLevel::Expert => &rules.to_expert,
         };
         if self.tasks_completed < rule.tasks {
             return Err(NoUpgrade::Tasks { found: self.tasks_completed, needed: rule.tasks });
@@ -160,13 +157,13 @@ impl TrustRecord {
         self.last_incident = Some(out.now());
         out.note(NoteKind::IncidentReported, json!(incident));
         let level = match incident.severity {
-            Severity::Serious => Level::Novice,
+            Severity::Serious => TrustLevel::Novice,
             Severity::Minor => self.level.below(),
         };
         self.set(level, "incident", out);
     }
 
-    fn set(&mut self, level: Level, why: &str, out: &mut Outbox) {
+    fn set(&mut self, level: TrustLevel, why: &str, out: &mut Outbox) {
         if level != self.level {
             out.note(NoteKind::TrustChanged, json!({ "from": self.level, "to": level, "why": why }));
             self.level = level;

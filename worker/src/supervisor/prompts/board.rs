@@ -18,7 +18,7 @@ pub struct PromptBoard {
     /// `bootstrap` or `orchestration`.
     pub instruction: String,
     pub board: Vec<BoardTask>,
-    pub capabilities: Vec<Capability>,
+    pub capabilities: Vec<BoardCapability>,
     pub tools: Vec<String>,
     pub scheduler_notes: String,
     /// What the tools of the last decision answered.
@@ -48,7 +48,7 @@ pub struct BoardTask {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Capability {
+pub struct BoardCapability {
     pub name: String,
     pub description: String,
     pub required_parameters: Vec<String>,
@@ -142,7 +142,7 @@ impl PromptBoard {
             .section("output", OUTPUT)
             .section("objective", &self.objective)
             .section("status board", &board)
-            .section("capabilities", &bullets(self.capabilities.iter().map(Capability::line)))
+            .section("capabilities", &bullets(self.capabilities.iter().map(BoardCapability::line)))
             .section("time", &moment(self.now_ms))
             .section("answers of your tools", &bullets(results))
             .section("system scheduler notes", &self.scheduler_notes)
@@ -177,7 +177,7 @@ impl BoardTask {
     }
 }
 
-impl Capability {
+impl BoardCapability {
     fn line(&self) -> String {
         let mut line = self.name.clone();
         if !self.description.is_empty() {

@@ -18,7 +18,7 @@ mod worker;
 use serde::Deserialize;
 use serde_json::Value;
 
-pub use board::{BoardTask, Capability, PromptBoard, ToolResult};
+pub use board::{BoardCapability, BoardTask, PromptBoard, ToolResult};
 pub use control::{ControllerTurn, EvaluatorTurn, SubTask};
 pub use planner::{PlannedView, PlannerTurn};
 pub use progress::{

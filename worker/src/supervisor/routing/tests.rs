@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::supervisor::spec::{Degrade, DepsTo, Routing as RoutingRules};
+use crate::supervisor::spec::{Degrade, DepsTo, Routing};
 
 fn shape(subtasks: usize, has_dependencies: bool) -> RoutingInput {
     RoutingInput { subtasks, has_dependencies, ..RoutingInput::default() }
@@ -26,7 +26,7 @@ fn with(mut task: Value, field: &str, value: Value) -> Value {
 /// to five are a graph, one or two simple.
 #[test]
 fn the_router_goes_by_shape() {
-    let rules = RoutingRules::default();
+    let rules = Routing::default();
     for (subtasks, has_dependencies, to) in [
         (0, false, Route::SimpleTask),
         (1, false, Route::SimpleTask),
@@ -51,7 +51,7 @@ fn the_router_goes_by_shape() {
 /// SHN-04: the thresholds are settings.
 #[test]
 fn the_thresholds_can_be_set() {
-    let rules = RoutingRules { supervisor_above: 2, deps_to: DepsTo::Dag, simple_up_to: 0, ..RoutingRules::default() };
+    let rules = Routing { supervisor_above: 2, deps_to: DepsTo::Dag, simple_up_to: 0, ..Routing::default() };
     let routes = [(0, false), (1, false), (2, true), (3, false)].map(|(n, deps)| route(shape(n, deps), &rules));
     assert_eq!(routes, [Route::SimpleTask, Route::Dag, Route::Dag, Route::Supervisor]);
 }
@@ -59,7 +59,7 @@ fn the_thresholds_can_be_set() {
 /// SHN-02: simple is less complex than 0.3 and no subtask, or one that needs no tools; 0.3 is not simple.
 #[test]
 fn a_simple_request_is_handed_on() {
-    let rules = RoutingRules::default();
+    let rules = Routing::default();
     let simple = |complexity: f64, subtasks: Value| {
         is_simple(&decoded(json!({ "complexity_score": complexity, "subtasks": subtasks })), &rules)
     };
@@ -79,7 +79,7 @@ fn a_simple_request_is_handed_on() {
     }
     assert!(!is_simple(&decoded(json!({ "subtasks": one() })), &rules), "nobody called it simple");
     // As Shannon's code has it: nothing to do is always simple. One subtask keeps to the rule.
-    let zero = RoutingRules { zero_subtasks_simple: true, ..rules };
+    let zero = Routing { zero_subtasks_simple: true, ..rules };
     let complex = |subtasks: Value| decoded(json!({ "complexity_score": 0.9, "subtasks": subtasks }));
     assert!(is_simple(&complex(json!([])), &zero));
     assert!(!is_simple(&complex(one()), &zero));

@@ -23,7 +23,7 @@ use crate::supervisor::people::escalation::Escalations;
 use crate::supervisor::people::interrupts::Interrupts;
 use crate::supervisor::people::plan_review::PlanReview;
 use crate::supervisor::routing::{Route, RoutingInput, is_simple, route};
-use crate::supervisor::spec::{PlanApproval, RiskLevel, Routing, SupervisorSpec};
+use crate::supervisor::spec::{PlanApproval, Routing, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::{Teamwork, agent_of};
 
@@ -75,15 +75,6 @@ impl RunGates {
             handed_on: None,
             escalated: BTreeMap::new(),
         }
-    }
-}
-
-pub(super) fn level(risk: Risk) -> RiskLevel {
-    match risk {
-        Risk::Low => RiskLevel::Low,
-        Risk::Medium => RiskLevel::Medium,
-        Risk::High => RiskLevel::High,
-        Risk::Critical => RiskLevel::Critical,
     }
 }
 

@@ -7,7 +7,7 @@ use bosun_engine::workflow::Cx;
 use serde_json::{Value, json};
 
 use super::SupervisorRun;
-use super::parts::{RunGates, level};
+use super::parts::RunGates;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::graph::{Reply, Start, TOOL_APPROVAL, Take};
 use crate::supervisor::model::{Task, TaskId, TaskPlan};
@@ -16,7 +16,7 @@ use crate::supervisor::people::approval::{ApprovalScope, Clearance, Closed, Cons
 use crate::supervisor::people::escalation::{Observed, PlanShape};
 use crate::supervisor::people::interrupts::{OnExpiry, Question};
 use crate::supervisor::people::plan_review::{PlanReview, ReviewStatus};
-use crate::supervisor::spec::{Money, Ratio, RiskLevel, Span};
+use crate::supervisor::spec::{Money, Ratio, Risk, Span};
 
 impl RunGates {
     /// Whether a person must see the plan before anything of it starts (CUG-18, SHH-14). Asks them.
@@ -46,7 +46,7 @@ impl RunGates {
         let wanted = rules.enabled && !reasons.is_empty();
         let proposal = Proposal {
             description: plan.objective.clone(),
-            risk: RiskLevel::High,
+            risk: Risk::High,
             context: shown,
             reasons,
             on_reject: OnReject::EndRun,
@@ -122,7 +122,7 @@ impl RunGates {
         Proposal {
             task_id: Some(task.id.clone()),
             description: task.goal.clone(),
-            risk: self.escalations.rules().mark(declared, level(task.risk)).risk,
+            risk: self.escalations.rules().mark(declared, task.risk).risk,
             context,
             on_reject,
             ..Proposal::new(ApprovalScope::Task, changed.unwrap_or(declared))
@@ -141,7 +141,7 @@ impl RunGates {
             proposed_action: reply.action.clone(),
             cost: reply.cost.map(Money::from_micros),
             out_of_scope: reply.out_of_scope.then(|| task.goal.clone()),
-            risk: level(task.risk),
+            risk: task.risk,
             ..Observed::default()
         };
         let mode = self.autonomy.mode();
@@ -154,11 +154,11 @@ impl RunGates {
             None if self.human_review => (None, vec!["Results sent for human review".to_owned()]),
             None => return Take::Go,
         };
-        let risk = level(task.risk);
+        let risk = task.risk;
         let proposal = Proposal {
             task_id: Some(task.id.clone()),
             description: task.goal.clone(),
-            risk: if reply.action.is_some() { risk.max(RiskLevel::High) } else { risk },
+            risk: if reply.action.is_some() { risk.max(Risk::High) } else { risk },
             context: json!({ "result": task.result, "attempt": task.tries }),
             reasons,
             on_reject: if task.required { OnReject::EndRun } else { OnReject::Skip },

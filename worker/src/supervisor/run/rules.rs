@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::supervisor::TaskItem;
 use crate::supervisor::agents::policies_of;
 use crate::supervisor::graph::{
-    Authority, CapabilityCard, Dependency, GraphRules, OnTriesExhausted, PlanSource, PlannedEdge, PlannedTask,
-    ResolvedPolicies, ResultSource, ReviewScope, Selection, UpfrontStrategy, WorkerCard,
+    CapabilityCard, Dependency, GraphRules, OnTriesExhausted, PlanSource, PlannedEdge, PlannedTask, ResolvedPolicies,
+    ResultSource, WorkerCard,
 };
-use crate::supervisor::model::{Condition, DependencyPolicy, PlanChangeError, Requires, Task, TaskId, TaskPlan};
+use crate::supervisor::model::{Condition, DependencyPolicy, PlanChangeError, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::Purpose;
-use crate::supervisor::spec::{self, SupervisorSpec};
+use crate::supervisor::spec::{self, Authority, Selection, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::native::{Attributes, System, native};
 
@@ -33,10 +33,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
     GraphRules {
         name: spec.name.clone(),
         planning: planning(spec, selection),
-        strategy: match spec.planning.strategy {
-            spec::Strategy::Sequential => UpfrontStrategy::Sequential,
-            spec::Strategy::Parallel => UpfrontStrategy::Parallel,
-        },
+        strategy: spec.planning.strategy,
         upfront: spec.planning.mode == spec::PlanningMode::Upfront,
         degrade: spec.budget.degrade.clone(),
         selection,
@@ -44,18 +41,14 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         max_concurrency: spec.dispatch.max_concurrency,
         sequential: spec.dispatch.parallelism == spec::Parallelism::Sequential,
         honour: spec.dependencies.honour,
-        requires: match spec.dependencies.requires {
-            spec::Requires::Completed => Requires::Completed,
-            spec::Requires::CompletedOrSkipped => Requires::CompletedOrSkipped,
-            spec::Requires::Terminal => Requires::Terminal,
-        },
+        requires: spec.dependencies.requires,
         on_failure: unmet(spec.dependencies.on_failure),
         on_cancelled: unmet(spec.dependencies.on_cancelled),
         on_condition: spec.dependencies.on_unmet,
         on_idle: spec.run_loop.on_idle,
         cancel_running: spec.dependencies.cancel_running,
         dependency_timeout_ms: spec.dependencies.wait_timeout.map(spec::Span::as_ms),
-        review: review_scope(spec),
+        review: spec.review.scope,
         criteria: spec.review.criteria.clone(),
         reflection: spec.review.reflection.clone(),
         max_attempts: spec.review.max_attempts,
@@ -157,12 +150,10 @@ fn answers_anybody(spec: &SupervisorSpec) -> bool {
 
 fn selection(spec: &SupervisorSpec) -> Selection {
     match spec.dispatch.selection {
-        spec::Selection::All => Selection::All,
-        spec::Selection::One => Selection::One,
         // A controller that nobody plays delegates whatever may run.
-        spec::Selection::Controller if spec.has_decider() => Selection::Controller,
-        spec::Selection::Controller => Selection::All,
-        spec::Selection::Supervisor | spec::Selection::Speaker | spec::Selection::Agent => Selection::Supervisor,
+        Selection::Controller if !spec.has_decider() => Selection::All,
+        Selection::Speaker | Selection::Agent => Selection::Supervisor,
+        selection => selection,
     }
 }
 
@@ -173,14 +164,6 @@ fn planning(spec: &SupervisorSpec, selection: Selection) -> PlanSource {
         (spec::PlanningMode::Hybrid, _) => PlanSource::Hybrid,
         (spec::PlanningMode::Llm, Selection::Supervisor) => PlanSource::Llm,
         _ => PlanSource::Planner,
-    }
-}
-
-fn review_scope(spec: &SupervisorSpec) -> ReviewScope {
-    match spec.review.scope {
-        spec::ReviewScope::None => ReviewScope::None,
-        spec::ReviewScope::Task => ReviewScope::Task,
-        spec::ReviewScope::Iteration => ReviewScope::Iteration,
     }
 }
 
@@ -196,31 +179,12 @@ fn status_words(spec: &SupervisorSpec) -> BTreeMap<TaskStatus, String> {
 /// What the decider may do. A spec that makes one decide whose preset has none, and says nothing of what they may do,
 /// lets them choose and finish.
 fn authority(spec: &SupervisorSpec, selection: Selection) -> BTreeSet<Authority> {
-    let mut all: BTreeSet<Authority> = spec.authority.iter().filter_map(|authority| granted(*authority)).collect();
+    let mut all: BTreeSet<Authority> = spec.authority.iter().copied().collect();
     let unsaid = spec.preset.is_some_and(|preset| preset.values().authority == spec.authority);
     if unsaid && matches!(selection, Selection::Supervisor | Selection::Controller) {
         all.extend([Authority::Select, Authority::Finish]);
     }
     all
-}
-
-/// What of the spec's authority is a graph's.
-fn granted(authority: spec::Authority) -> Option<Authority> {
-    Some(match authority {
-        spec::Authority::Select => Authority::Select,
-        spec::Authority::Add => Authority::Add,
-        spec::Authority::Patch => Authority::Patch,
-        spec::Authority::Cancel => Authority::Cancel,
-        spec::Authority::MarkFinal => Authority::MarkFinal,
-        spec::Authority::UpdateStatus => Authority::UpdateStatus,
-        spec::Authority::Feedback => Authority::Feedback,
-        spec::Authority::Recruit => Authority::Recruit,
-        spec::Authority::Retire => Authority::Retire,
-        spec::Authority::SendMessage => Authority::SendMessage,
-        spec::Authority::Replan => Authority::Replan,
-        spec::Authority::Finish => Authority::Finish,
-        _ => return None,
-    })
 }
 
 /// The capabilities of the agents, and those that are built in; none if there are no agents to speak of.

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::supervisor::core::key::TeamKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Ask, Outbox};
-use crate::supervisor::spec::Mailbox as MailboxRules;
+use crate::supervisor::spec::Mailbox;
 
 /// The signal that appends to a mailbox, of this run or of another one.
 pub const SIGNAL_MAILBOX: &str = "mailbox_v1";
@@ -127,7 +127,7 @@ struct Recipient {
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Mailboxes {
-    rules: MailboxRules,
+    rules: Mailbox,
     messages: VecDeque<MailboxMessage>,
     recipients: BTreeMap<String, Recipient>,
     counts: MailboxCounts,
@@ -136,7 +136,7 @@ pub struct Mailboxes {
 }
 
 impl Mailboxes {
-    pub fn new(rules: MailboxRules) -> Self {
+    pub fn new(rules: Mailbox) -> Self {
         Mailboxes { rules, ..Mailboxes::default() }
     }
 

@@ -29,7 +29,7 @@ use crate::supervisor::core::key::TeamKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Ask, Call, ChildKind, Outbox, Purpose};
-use crate::supervisor::spec::{LateRecruits, RecruitJoin, RecruitRule, Team as TeamRules};
+use crate::supervisor::spec::{LateRecruits, RecruitJoin, RecruitRule, Team};
 
 pub const SIGNAL_RECRUIT: &str = "recruit_v1";
 pub const SIGNAL_RETIRE: &str = "retire_v1";
@@ -74,7 +74,7 @@ enum Season {
 /// The team: its directory and those who come and go.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Roster {
-    rules: TeamRules,
+    rules: Team,
     pub directory: Directory,
     /// Under way or with a result, by number from 1 in the order they were asked for.
     recruits: BTreeMap<u64, Recruit>,
@@ -86,7 +86,7 @@ pub struct Roster {
 }
 
 impl Roster {
-    pub fn new(rules: TeamRules) -> Self {
+    pub fn new(rules: Team) -> Self {
         Roster { rules, ..Roster::default() }
     }
 

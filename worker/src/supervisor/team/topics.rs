@@ -16,7 +16,7 @@ use crate::supervisor::core::key::TeamKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
-use crate::supervisor::spec::Topics as TopicRules;
+use crate::supervisor::spec::Topics;
 
 /// What a task is to do about the topics it consumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ struct Wait {
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TopicRegistry {
-    rules: TopicRules,
+    rules: Topics,
     produced: BTreeSet<String>,
     /// Which tasks are going to produce a topic.
     producers: BTreeMap<String, BTreeSet<TaskId>>,
@@ -49,7 +49,7 @@ pub struct TopicRegistry {
 }
 
 impl TopicRegistry {
-    pub fn new(rules: TopicRules) -> Self {
+    pub fn new(rules: Topics) -> Self {
         TopicRegistry { rules, ..TopicRegistry::default() }
     }
 
@@ -139,7 +139,7 @@ impl TopicRegistry {
 }
 
 impl Wait {
-    fn look_later(&mut self, task: &TaskId, rules: &TopicRules, out: &mut Outbox) {
+    fn look_later(&mut self, task: &TaskId, rules: &Topics, out: &mut Outbox) {
         self.looks += 1;
         let at = out.now().plus(self.delay).min(self.until);
         let topics: Vec<&str> = self.topics.iter().map(String::as_str).collect();

@@ -191,25 +191,20 @@ fn variables_go_along_with_a_delegation_and_come_back() {
 }
 
 /// CUG-38: a child remembers its conversation, or nothing; its id depends on tenant, user, supervisor, conversation and
-/// agent; an unknown scope remembers nothing and is warned of.
+/// agent.
 #[test]
 fn a_child_remembers_its_conversation_or_nothing() {
-    let remembered = |scope: Option<&str>| {
+    let remembered = |scope: Option<MemoryScope>| {
         let mut agents = supervisor();
-        agents[2].memory_scope = scope.map(str::to_owned);
+        agents[2].memory_scope = scope;
         let mut rig = Rig::start(AgentRules::cuga(), agents, "go");
         rig.answer("supervisor", delegate("mail", "one")).answer("mail", says("first"));
         rig.answer("supervisor", delegate("mail", "two"));
-        let told: Vec<String> = sent(rig.pending("mail")).iter().map(|message| message.text().to_owned()).collect();
-        (told, rig.it.view().warnings)
+        sent(rig.pending("mail")).iter().map(|message| message.text().to_owned()).collect::<Vec<String>>()
     };
-    assert_eq!(remembered(None).0, ["one", "first", "two"], "conversation is the default");
-    assert_eq!(remembered(Some("Conversation ")).0, ["one", "first", "two"]);
-    assert_eq!(remembered(Some("call")), (vec!["two".to_owned()], Vec::new()));
-    let (told, warnings) = remembered(Some("forever"));
-    assert_eq!(told, ["two"]);
-    assert_eq!(warnings.len(), 1);
-    assert!(warnings[0].contains("'forever'"));
+    assert_eq!(remembered(None), ["one", "first", "two"], "conversation is the default");
+    assert_eq!(remembered(Some(MemoryScope::Conversation)), ["one", "first", "two"]);
+    assert_eq!(remembered(Some(MemoryScope::Call)), ["two"]);
     let thread =
         Thread { tenant: "t".to_owned(), user: "u".to_owned(), supervisor: "s".to_owned(), thread: "c".to_owned() };
     let id = child_id(&thread, "mail", None);
@@ -245,7 +240,7 @@ fn concurrent_calls_of_one_child_are_serialized() {
     rig.answer("mail", says("second"));
     assert_eq!(rig.tool_messages(), ["first", "second"]);
     let mut agents = supervisor();
-    agents[2].memory_scope = Some("call".to_owned());
+    agents[2].memory_scope = Some(MemoryScope::Call);
     let mut rig = Rig::start(AgentRules::cuga(), agents, "go");
     rig.answer("supervisor", two());
     assert_eq!(rig.awaited(), ["mail", "mail"]);

@@ -81,8 +81,6 @@ fn what_is_kept_of_an_agent_depends_on_the_output_mode() {
     assert_eq!(output_messages(OutputMode::LastMessage, &ends_with_tool), ends_with_tool[1..]);
     assert_eq!(output_messages(OutputMode::LastMessage, &ends_with_tool[..1]), ends_with_tool[..1]);
     assert!(output_messages(OutputMode::LastMessage, &[]).is_empty());
-    let error = "everything".parse::<OutputMode>().unwrap_err().to_string();
-    assert_eq!(error, "Invalid agent output mode: everything. Needs to be one of last_message, full_history");
     assert!(serde_json::from_value::<HandoffRules>(json!({"history": "everything"})).is_err());
 }
 

@@ -185,7 +185,7 @@ fn killing_a_process_ends_everything_below_it() {
 #[test]
 fn a_sibling_that_waits_does_not_begin_when_both_are_ended() {
     let mut agents = planner_and_coder();
-    agents[2].memory_scope = Some("conversation".to_owned());
+    agents[2].memory_scope = Some(MemoryScope::Conversation);
     let mut rig = Rig::start(AgentRules::supyagent(), agents, "go");
     rig.answer("assistant", calls([("delegate_to_planner", json!({"task": "a", "background": true}))]));
     let two = [("delegate_to_coder", json!({"task": "b"})), ("delegate_to_coder", json!({"task": "c"}))];
@@ -205,7 +205,7 @@ fn a_sibling_that_waits_does_not_begin_when_both_are_ended() {
 #[test]
 fn a_process_killed_in_a_pause_lets_nothing_begin_before_the_resume() {
     let mut agents = planner_and_coder();
-    agents[2].memory_scope = Some("conversation".to_owned());
+    agents[2].memory_scope = Some(MemoryScope::Conversation);
     let mut rig = Rig::start(AgentRules::supyagent(), agents, "go");
     rig.answer("assistant", background("a")).answer("assistant", background("b"));
     assert_eq!(rig.awaited(), ["coder", "assistant"], "the second process waits for the first");

@@ -15,6 +15,7 @@ use super::*;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, Outbox, Purpose};
+use crate::supervisor::spec::{ChatTeam, OnSpeakerError, RoundCount};
 
 /// A chat with its outbox, and every call it has made.
 struct World {

@@ -113,7 +113,7 @@ proptest! {
 
 /// In a group chat, who follows whom is in the graph, unless a function named the speaker.
 fn held_to_transitions(rules: &ChatRules, world: &World) -> Result<(), TestCaseError> {
-    if rules.team != Team::GroupChat || rules.speaker_selection_method == "function" {
+    if rules.team != ChatTeam::GroupChat || rules.speaker_selection_method == "function" {
         return Ok(());
     }
     let spoken: Vec<&str> = world.chat.messages().iter().map(|message| message.from.as_str()).collect();

@@ -117,7 +117,7 @@ fn of_a_chat_with_an_orchestrator() {
         says("answer: satisfied", ledger(true, true)),
     ];
     events.extend(of_all());
-    let rules = ChatRules { team: Team::Magentic, max_stalls: 2, max_json_retries: 2, ..ChatRules::default() };
+    let rules = ChatRules { team: ChatTeam::Magentic, max_stalls: 2, max_json_retries: 2, ..ChatRules::default() };
     let text = table(begun(rules), &events, shown);
     compare("src/supervisor/chat/tests/orchestrated.txt", &text);
 }

@@ -5,8 +5,7 @@ use serde_json::json;
 use super::super::*;
 use super::stage::*;
 use crate::supervisor::core::account::Allowance;
-use crate::supervisor::spec::OnExhausted as WhenSpent;
-use crate::supervisor::spec::{Planning as PlanningSpec, PlanningMode, choose_planning};
+use crate::supervisor::spec::{OnExhausted, Planning, PlanningMode, choose_planning};
 
 /// FSS-02: a goal, and nothing else; refused before anything runs.
 #[test]
@@ -215,7 +214,7 @@ fn a_controller_cannot_write_delegation_code() {
 /// over; words are whole, cues are the spec's.
 #[test]
 fn the_kind_of_planning_follows_from_the_request() {
-    let spec = PlanningSpec::default();
+    let spec = Planning::default();
     let mode = |agents: usize, text: &str| choose_planning(&spec, agents, text).mode;
     for cue in [
         "First look, ...",
@@ -234,11 +233,11 @@ fn the_kind_of_planning_follows_from_the_request() {
         assert_eq!(mode(3, no), PlanningMode::Todos, "{no}");
     }
     assert_eq!(mode(1, "look"), PlanningMode::Todos);
-    let forced = PlanningSpec { force: true, ..PlanningSpec::default() };
+    let forced = Planning { force: true, ..Planning::default() };
     assert_eq!(choose_planning(&forced, 1, "look").mode, PlanningMode::Agents);
-    let other = PlanningSpec { otherwise: PlanningMode::Agents, ..PlanningSpec::default() };
+    let other = Planning { otherwise: PlanningMode::Agents, ..Planning::default() };
     assert_eq!(choose_planning(&other, 3, "look").mode, PlanningMode::Agents);
-    let mut own = PlanningSpec::default();
+    let mut own = Planning::default();
     own.triggers.cues = vec!["danach".into()];
     assert_eq!(choose_planning(&own, 2, "erst a, Danach b").mode, PlanningMode::Agents);
     assert_eq!(choose_planning(&own, 2, "first a then b").mode, PlanningMode::Todos);
@@ -334,9 +333,9 @@ fn a_spent_budget_starts_nothing_more() {
             let stage = Stage::new(one.clone(), plan("o", json!(tasks)), &script).order_counts();
             stage.budget(budget, then).play()
         };
-        let failed = played(WhenSpent::Fail);
+        let failed = played(OnExhausted::Fail);
         assert_eq!(failed.outcome().code.as_deref(), Some("budget_exhausted"));
-        let played = played(WhenSpent::Synthesize);
+        let played = played(OnExhausted::Synthesize);
         let count = |status: TaskStatus| played.graph.plan.tasks.values().filter(|task| task.status == status).count();
         assert_eq!((count(TaskStatus::Completed), count(TaskStatus::Skipped)), (done, 6 - done));
         assert_eq!(played.outcome().phase, Phase::Partial);

@@ -7,7 +7,7 @@ use super::stage::*;
 use crate::supervisor::core::account::Allowance;
 use crate::supervisor::core::key::key;
 use crate::supervisor::model::PlanOrigin;
-use crate::supervisor::spec::OnExhausted as WhenSpent;
+use crate::supervisor::spec::OnExhausted;
 
 fn one(extra: Value) -> TaskPlan {
     let mut task = json!({ "id": "a", "goal": "g" });
@@ -183,12 +183,15 @@ fn the_time_of_a_run_is_a_budget() {
         let stage = Stage::new(given(), plan("o", tasks.clone()), &script).order_counts();
         stage.budget(minute, then).play()
     };
-    let summed = played(WhenSpent::Synthesize);
+    let summed = played(OnExhausted::Synthesize);
     assert_eq!(summed.statuses(), "a=completed b=completed c=skipped");
     assert!(summed.call("synthesize/1").last && summed.graph.is_cut());
     assert_eq!(summed.outcome().final_result, Some(json!("summary")));
-    assert_eq!(played(WhenSpent::Stop).outcome().final_result, Some(json!({ "a": "execute/a/1", "b": "execute/b/1" })));
-    let played = played(WhenSpent::Fail);
+    assert_eq!(
+        played(OnExhausted::Stop).outcome().final_result,
+        Some(json!({ "a": "execute/a/1", "b": "execute/b/1" }))
+    );
+    let played = played(OnExhausted::Fail);
     assert_eq!(played.outcome().code.as_deref(), Some("budget_exhausted"));
 }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::*;
 use super::stage::*;
 use crate::supervisor::core::account::Allowance;
-use crate::supervisor::spec::OnExhausted as WhenSpent;
+use crate::supervisor::spec::OnExhausted;
 
 const ALL: [Authority; 8] = [
     Authority::Select,
@@ -220,7 +220,7 @@ fn a_token_budget_stops_the_run() {
         };
         let tasks = plan("o", json!([{ "id": 1, "goal": "g", "is_final": true }]));
         let budget = Allowance { tokens: Some(100), ..Allowance::default() };
-        Stage::new(fixed(), tasks, &script).budget(budget, WhenSpent::Stop).play()
+        Stage::new(fixed(), tasks, &script).budget(budget, OnExhausted::Stop).play()
     };
     let text = "Global token budget exceeded: tokens_used=100 >= token_budget=100. Stopping execution.";
     assert_eq!(played(100).graph.errors, [text]);

@@ -10,7 +10,7 @@ use bosun_engine::Timestamp;
 use super::super::*;
 use crate::supervisor::core::account::{Allowance, Balance, Spent};
 use crate::supervisor::outbox::CallFailure;
-use crate::supervisor::spec::OnExhausted as WhenSpent;
+use crate::supervisor::spec::OnExhausted;
 
 /// What an agent does: how long it takes, and what it answers.
 pub(super) type Script<'s> = &'s dyn Fn(&Call) -> (u64, Answer);
@@ -75,7 +75,7 @@ impl<'s> Stage<'s> {
         self
     }
     /// An account of so much, which every call goes through as in a run.
-    pub(super) fn budget(mut self, allowance: Allowance, then: WhenSpent) -> Self {
+    pub(super) fn budget(mut self, allowance: Allowance, then: OnExhausted) -> Self {
         self.budget = Balance::new(allowance, then);
         self
     }

@@ -19,12 +19,11 @@ use serde_json::{Value, json};
 
 use super::answer::decode;
 use super::below::How;
-use super::rules::{OnTimeout, Risk};
 use crate::supervisor::core::key::PeopleKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
-use crate::supervisor::spec::{Approval, told_nobody};
+use crate::supervisor::spec::{Approval, OnApprovalTimeout, Risk, told_nobody};
 
 pub use request::{
     ApprovalDecision, ApprovalId, ApprovalRequest, ApprovalResponse, ApprovalScope, ApprovalSource, Closed,
@@ -93,7 +92,7 @@ impl Approvals {
         let n = self.count;
         let timeout = proposal.timeout.unwrap_or(self.rules.timeout);
         let on_timeout = match proposal.risk {
-            Risk::Critical => OnTimeout::Reject,
+            Risk::Critical => OnApprovalTimeout::Reject,
             Risk::Low | Risk::Medium | Risk::High => proposal.on_timeout.unwrap_or(self.rules.on_timeout),
         };
         let request = ApprovalRequest {
@@ -180,7 +179,7 @@ impl Approvals {
         if entry.state != ApprovalState::Pending {
             return None;
         }
-        let approved = entry.request.on_timeout == OnTimeout::Approve;
+        let approved = entry.request.on_timeout == OnApprovalTimeout::Approve;
         let comment = if approved { APPROVED_BY_TIME } else { REJECTED_BY_TIME };
         let decision = ApprovalDecision {
             id: entry.request.id.clone(),

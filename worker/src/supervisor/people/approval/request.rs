@@ -9,9 +9,8 @@ use serde_json::{Value, json};
 
 use super::super::answer::{InvalidAnswer, shown_hash};
 use super::super::below::How;
-use super::super::rules::{OnTimeout, Risk};
 use crate::supervisor::model::TaskId;
-use crate::supervisor::spec::{PlanPolicy, Span};
+use crate::supervisor::spec::{OnApprovalTimeout, PlanPolicy, Risk, Span};
 
 /// `<run>/ap-<n>`: unique over all runs, and known before anybody answers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -89,7 +88,7 @@ pub struct Proposal {
     pub on_reject: OnReject,
     /// The rules' own where it says nothing.
     pub timeout: Option<Span>,
-    pub on_timeout: Option<OnTimeout>,
+    pub on_timeout: Option<OnApprovalTimeout>,
 }
 
 impl Proposal {
@@ -144,7 +143,7 @@ pub struct ApprovalRequest {
     pub reasons: Vec<String>,
     pub on_reject: OnReject,
     pub timeout: Span,
-    pub on_timeout: OnTimeout,
+    pub on_timeout: OnApprovalTimeout,
     pub requested_at: Timestamp,
     pub deadline: Timestamp,
     /// The hash of what is shown; a response may name it, and then counts for nothing else.

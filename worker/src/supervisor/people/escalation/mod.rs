@@ -15,13 +15,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::answer::{InvalidAnswer, decode};
-use super::rules::{HitlMode, Risk};
 use crate::supervisor::core::key::{Key, PeopleKey};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
-use crate::supervisor::spec::merge;
-use crate::supervisor::spec::{Gate, Hitl, Money, Span, Trigger};
+use crate::supervisor::spec::{Gate, Hitl, HitlMode, Money, Risk, Span, Trigger, merge};
 
 pub use policy::PlanShape;
 pub use triggers::{Action, EscalationPriority, Marked, Observed, Reason};

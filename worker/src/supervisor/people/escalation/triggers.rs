@@ -7,8 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::amount::{money_text, ratio_text};
-use super::super::rules::{HitlMode, Risk};
-use crate::supervisor::spec::{Gate, Hitl, HitlException, Money, Ratio, Span, Trigger, TriggerOrder};
+use crate::supervisor::spec::{Gate, Hitl, HitlException, HitlMode, Money, Ratio, Risk, Span, Trigger, TriggerOrder};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -5,12 +5,11 @@ use serde_json::{Value, json};
 use super::super::approval::{
     ApprovalId, ApprovalScope, ApprovalSource, Approvals, Clearance, Consequence, Ignored, OnReject, Proposal,
 };
-use super::super::rules::{OnTimeout, Risk};
 use super::{MINUTE, asks, at, notes, only_note};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Ask, CallFailure};
-use crate::supervisor::spec::{Approval, Span};
+use crate::supervisor::spec::{Approval, OnApprovalTimeout, Risk, Span};
 
 fn publish() -> Proposal {
     Proposal {
@@ -131,13 +130,13 @@ fn a_response_is_read_strictly() {
 /// SHH-09: the deadline rejects with the seed's comment; it approves where the rules say so; critical is always rejected.
 #[test]
 fn the_deadline_decides_as_configured_and_never_approves_what_is_critical() {
-    let approve = Approval { on_timeout: OnTimeout::Approve, ..Approval::default() };
+    let approve = Approval { on_timeout: OnApprovalTimeout::Approve, ..Approval::default() };
     for (rules, own, risk, approved, comment) in [
         (Approval::default(), None, Risk::Low, false, "Approval timeout, auto-rejected"),
         (approve.clone(), None, Risk::High, true, "Approval timeout, auto-approved"),
-        (Approval::default(), Some(OnTimeout::Approve), Risk::Low, true, "Approval timeout, auto-approved"),
-        (approve.clone(), Some(OnTimeout::Reject), Risk::Low, false, "Approval timeout, auto-rejected"),
-        (approve, Some(OnTimeout::Approve), Risk::Critical, false, "Approval timeout, auto-rejected"),
+        (Approval::default(), Some(OnApprovalTimeout::Approve), Risk::Low, true, "Approval timeout, auto-approved"),
+        (approve.clone(), Some(OnApprovalTimeout::Reject), Risk::Low, false, "Approval timeout, auto-rejected"),
+        (approve, Some(OnApprovalTimeout::Approve), Risk::Critical, false, "Approval timeout, auto-rejected"),
     ] {
         let mut approvals = Approvals::new(rules);
         let id = approvals.request(Proposal { risk, on_timeout: own, ..publish() }, &mut at(0));

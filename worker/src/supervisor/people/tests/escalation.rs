@@ -3,13 +3,12 @@
 use serde_json::json;
 
 use super::super::escalation::{Action, EscalationPriority, Escalations, Observed, PlanShape};
-use super::super::rules::{HitlMode, Risk};
 use super::{MINUTE, asks, at, notes, only_note};
 use crate::supervisor::core::key::key;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::spec::{
-    Gate, Hitl, HitlException, Money, PlanPolicy, Ratio, Span, Trigger, TriggerOrder, Triggers,
+    Gate, Hitl, HitlException, HitlMode, Money, PlanPolicy, Ratio, Risk, Span, Trigger, TriggerOrder, Triggers,
 };
 
 use HitlMode::{HumanInCommand, HumanInTheLoop, HumanOnTheLoop};

@@ -11,11 +11,10 @@ use super::super::approval::{
 use super::super::control::{CANCEL, CheckpointDecision, Control, PAUSE, RELEASE, RESUME, TAKEOVER};
 use super::super::interrupts::{Interrupts, Question, ResumeInterrupt};
 use super::super::plan_review::{PlanFeedback, PlanReview, PlanVerdict, ReviewStatus};
-use super::super::rules::{OnTimeout, Risk};
 use super::{MINUTE, at, golden, notes};
 use crate::supervisor::core::key::{Key, TeamKey};
 use crate::supervisor::model::TaskId;
-use crate::supervisor::spec::PlanApproval;
+use crate::supervisor::spec::{OnApprovalTimeout, PlanApproval, Risk};
 
 /// A line of a table.
 fn line(table: &mut String, state: &str, input: &str, after: &str, notes: &[impl std::fmt::Debug]) {
@@ -193,7 +192,7 @@ proptest! {
             let ignored = match input {
                 Input::Request { task, critical, approve_on_timeout } => {
                     let risk = if critical { Risk::Critical } else { Risk::Low };
-                    let on_timeout = approve_on_timeout.then_some(OnTimeout::Approve);
+                    let on_timeout = approve_on_timeout.then_some(OnApprovalTimeout::Approve);
                     ids.push(approvals.request(Proposal { risk, on_timeout, ..proposal(task, 0) }, &mut out));
                     false
                 }

@@ -4,11 +4,10 @@ use bosun_engine::Timestamp;
 use serde_json::json;
 
 use super::super::autonomy::Autonomy;
-use super::super::rules::HitlMode;
-use super::super::trust::{Incident, Level, NoUpgrade, Severity, TrustRecord};
+use super::super::trust::{Incident, NoUpgrade, Severity, TrustRecord};
 use super::{at, notes, only_note};
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::spec::{self, TrustRules};
+use crate::supervisor::spec::{self, HitlMode, TrustLevel, TrustRules};
 
 const DAY: i64 = 86_400_000;
 
@@ -16,7 +15,7 @@ fn day(days: i64) -> Timestamp {
     Timestamp::from_millis(days * DAY)
 }
 
-fn trust(level: Level, tasks_completed: u64, successes: u64) -> TrustRecord {
+fn trust(level: TrustLevel, tasks_completed: u64, successes: u64) -> TrustRecord {
     TrustRecord { tasks_completed, successes, ..TrustRecord::new(level, Timestamp::ZERO) }
 }
 
@@ -30,7 +29,7 @@ fn told(trust: &TrustRecord, now: Timestamp) -> String {
 /// SHT-01: levels, their names and their modes.
 #[test]
 fn each_level_has_its_mode() {
-    let levels = Level::ALL.map(|level| (level.as_str(), level.mode()));
+    let levels = TrustLevel::ALL.map(|level| (level.as_str(), level.mode()));
     assert_eq!(
         levels,
         [
@@ -39,15 +38,15 @@ fn each_level_has_its_mode() {
             ("expert", HitlMode::HumanOnTheLoop)
         ]
     );
-    assert_eq!(Level::ALL.map(|level| json!(level)), ["novice", "proficient", "expert"].map(|name| json!(name)));
-    assert_eq!(HitlMode::ALL.map(HitlMode::level), Level::ALL);
+    assert_eq!(TrustLevel::ALL.map(|level| json!(level)), ["novice", "proficient", "expert"].map(|name| json!(name)));
+    assert_eq!(HitlMode::ALL.map(HitlMode::level), TrustLevel::ALL);
 }
 
 /// SHT-02, SHT-03, SHT-04: all conditions at their boundaries, in the order of the seed, with its texts.
 #[test]
 fn the_conditions_are_checked_in_order_with_the_texts_of_the_seed() {
-    let novice = |tasks, successes| trust(Level::Novice, tasks, successes);
-    let proficient = |tasks, successes| trust(Level::Proficient, tasks, successes);
+    let novice = |tasks, successes| trust(TrustLevel::Novice, tasks, successes);
+    let proficient = |tasks, successes| trust(TrustLevel::Proficient, tasks, successes);
     let since = |trust: TrustRecord, days| TrustRecord { last_incident: Some(day(days)), ..trust };
     for (trust, days, expected) in [
         (novice(49, 0), 0, "Insufficient tasks: 49/50"),
@@ -62,7 +61,7 @@ fn the_conditions_are_checked_in_order_with_the_texts_of_the_seed() {
         (proficient(200, 196), 30, "expert"),
         (since(proficient(200, 196), 71), 100, "Insufficient days since last incident: 29/30"),
         (since(proficient(200, 196), 70), 100, "expert"),
-        (trust(Level::Expert, 9_999, 9_999), 999, "Already at highest level"),
+        (trust(TrustLevel::Expert, 9_999, 9_999), 999, "Already at highest level"),
     ] {
         assert_eq!(told(&trust, day(days)), expected);
     }
@@ -72,9 +71,9 @@ fn the_conditions_are_checked_in_order_with_the_texts_of_the_seed() {
 #[test]
 fn days_are_floored_and_rates_exact() {
     let almost = Timestamp(day(7).as_micros() - 1);
-    assert_eq!(told(&trust(Level::Novice, 50, 45), almost), "Insufficient running days: 6/7");
+    assert_eq!(told(&trust(TrustLevel::Novice, 50, 45), almost), "Insufficient running days: 6/7");
     // 97.999 % reads as 98.0 % and is not enough.
-    let close = trust(Level::Proficient, 100_000, 97_999);
+    let close = trust(TrustLevel::Proficient, 100_000, 97_999);
     assert_eq!(told(&close, day(30)), "Insufficient success rate: 98.0%/98.0%");
 }
 
@@ -82,12 +81,12 @@ fn days_are_floored_and_rates_exact() {
 #[test]
 fn incidents_take_levels_away() {
     for (level, severity, after) in [
-        (Level::Expert, Severity::Serious, Level::Novice),
-        (Level::Proficient, Severity::Serious, Level::Novice),
-        (Level::Novice, Severity::Serious, Level::Novice),
-        (Level::Expert, Severity::Minor, Level::Proficient),
-        (Level::Proficient, Severity::Minor, Level::Novice),
-        (Level::Novice, Severity::Minor, Level::Novice),
+        (TrustLevel::Expert, Severity::Serious, TrustLevel::Novice),
+        (TrustLevel::Proficient, Severity::Serious, TrustLevel::Novice),
+        (TrustLevel::Novice, Severity::Serious, TrustLevel::Novice),
+        (TrustLevel::Expert, Severity::Minor, TrustLevel::Proficient),
+        (TrustLevel::Proficient, Severity::Minor, TrustLevel::Novice),
+        (TrustLevel::Novice, Severity::Minor, TrustLevel::Novice),
     ] {
         let mut trust = trust(level, 500, 500);
         let mut out = at(40 * DAY);
@@ -109,18 +108,18 @@ fn incidents_take_levels_away() {
 #[test]
 fn tasks_are_counted_and_the_level_rises_by_one() {
     let rules = TrustRules::default();
-    let mut trust = trust(Level::Novice, 0, 0);
+    let mut trust = trust(TrustLevel::Novice, 0, 0);
     for n in 1..=50 {
         let mut out = at(8 * DAY);
         trust.task_ended(n > 5, &rules, &mut out);
         if n < 50 {
-            assert_eq!((trust.level, trust.tasks_completed, notes(&out).len()), (Level::Novice, n, 0));
+            assert_eq!((trust.level, trust.tasks_completed, notes(&out).len()), (TrustLevel::Novice, n, 0));
         } else {
             let data = only_note(&out, NoteKind::TrustChanged);
             assert_eq!([&data["from"], &data["to"]], [&json!("novice"), &json!("proficient")]);
         }
     }
-    assert_eq!((trust.level, trust.successes, trust.mode()), (Level::Proficient, 45, HitlMode::HumanInTheLoop));
+    assert_eq!((trust.level, trust.successes, trust.mode()), (TrustLevel::Proficient, 45, HitlMode::HumanInTheLoop));
     let view = trust.view(&rules, day(8));
     assert_eq!([&view["level"], &view["success_rate"]], [&json!("proficient"), &json!("90.0%")]);
     assert_eq!([&view["can_upgrade"], &view["why"]], [&json!(false), &json!("Insufficient tasks: 50/200")]);
@@ -133,8 +132,8 @@ fn no_incident_passes_the_incident_check() {
     let mut rules = TrustRules::default();
     rules.to_proficient.days = 0;
     rules.to_proficient.incident_days = 1_000_000;
-    let clean = trust(Level::Novice, 50, 50);
-    assert_eq!(clean.can_upgrade(&rules, day(0)), Ok(Level::Proficient));
+    let clean = trust(TrustLevel::Novice, 50, 50);
+    assert_eq!(clean.can_upgrade(&rules, day(0)), Ok(TrustLevel::Proficient));
     let incident = TrustRecord { last_incident: Some(day(0)), ..clean };
     assert_eq!(incident.can_upgrade(&rules, day(0)), Err(NoUpgrade::Incident { found: 0, needed: 1_000_000 }));
 }
@@ -146,7 +145,7 @@ fn the_diagram_of_the_seed_is_a_configuration() {
         "to_expert": { "tasks": 200, "success": 0.99, "days": 90, "incident_days": 30 }
     }))
     .unwrap();
-    let told = |successes, days| match trust(Level::Proficient, 200, successes).can_upgrade(&rules, day(days)) {
+    let told = |successes, days| match trust(TrustLevel::Proficient, 200, successes).can_upgrade(&rules, day(days)) {
         Ok(level) => level.as_str().to_owned(),
         Err(why) => why.to_string(),
     };
@@ -161,7 +160,7 @@ fn the_diagram_of_the_seed_is_a_configuration() {
 fn the_mode_follows_trust_unless_a_person_sets_it() {
     let hitl = spec::Hitl::default();
     let mut autonomy = Autonomy::new(&hitl, &spec::Trust::default(), day(0));
-    assert_eq!((autonomy.trust().level, autonomy.mode()), (Level::Proficient, HitlMode::HumanInTheLoop));
+    assert_eq!((autonomy.trust().level, autonomy.mode()), (TrustLevel::Proficient, HitlMode::HumanInTheLoop));
     let mut out = at(0);
     let refused = autonomy.set_mode(&json!({ "mode": "human_off_the_loop" }), &mut out).unwrap_err();
     assert!(refused.to_string().starts_with("invalid hitl mode: mode: unknown variant"), "{refused}");
@@ -170,7 +169,7 @@ fn the_mode_follows_trust_unless_a_person_sets_it() {
     assert_eq!(autonomy.mode(), HitlMode::HumanOnTheLoop);
     assert_eq!(only_note(&out, NoteKind::TrustChanged)["mode"], "human_on_the_loop");
     autonomy.report(&json!({ "severity": "serious" }), &mut at(1)).unwrap();
-    assert_eq!((autonomy.trust().level, autonomy.mode()), (Level::Novice, HitlMode::HumanInCommand));
+    assert_eq!((autonomy.trust().level, autonomy.mode()), (TrustLevel::Novice, HitlMode::HumanInCommand));
     assert_eq!(autonomy.view(day(0))["mode"], "human_in_command");
 
     let off = spec::Trust { enabled: false, ..spec::Trust::default() };
@@ -179,6 +178,6 @@ fn the_mode_follows_trust_unless_a_person_sets_it() {
         fixed.task_ended(true, &mut at(8 * DAY));
     }
     assert_eq!((fixed.trust().tasks_completed, fixed.mode()), (60, HitlMode::HumanInCommand));
-    let level = spec::Trust { level: Some(Level::Novice), ..spec::Trust::default() };
+    let level = spec::Trust { level: Some(TrustLevel::Novice), ..spec::Trust::default() };
     assert_eq!(Autonomy::new(&hitl, &level, day(0)).mode(), HitlMode::HumanInCommand);
 }

@@ -4,12 +4,11 @@ use bosun_engine::Timestamp;
 use serde_json::{Value, json};
 
 use crate::supervisor::core::key::GraphKey;
-use crate::supervisor::graph::{
-    Authority, Graph, GraphRules, OnTriesExhausted, Open, PlanSource, ResultSource, ReviewScope, Selection,
-};
+use crate::supervisor::graph::{Graph, GraphRules, OnTriesExhausted, Open, PlanSource, ResultSource};
 use crate::supervisor::model::TaskPlan;
 use crate::supervisor::outbox::{Answer, Ask, Call, Outbox, Purpose};
 use crate::supervisor::prompts::prompt_hash;
+use crate::supervisor::spec::{Authority, ReviewScope, Selection};
 
 /// Plays a run: a second passes with every answer. The calls in order, and the graph at the end.
 fn play(rules: GraphRules, goal: &str, begin: i64, script: impl Fn(&Call) -> Value) -> (Vec<Call>, Graph) {

@@ -5,6 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::supervisor::model::Requires;
 use crate::supervisor::spec::Span;
 
 /// `dispatch:`.
@@ -82,16 +83,6 @@ impl Default for Dependencies {
             topics: Topics::default(),
         }
     }
-}
-
-/// The status of a dependency that is good enough.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Requires {
-    Completed,
-    CompletedOrSkipped,
-    /// Any end.
-    Terminal,
 }
 
 /// What becomes of a task whose dependency will never be satisfied.

@@ -23,10 +23,10 @@ pub use dispatch::{Dependencies, Dispatch, OnDependency, OnUnmet, Parallelism, R
 pub use memory::{DepsTo, Memory, Routing};
 pub use outcome::{Budget, Compensation, Degrade, OnExhausted, Progress, ProgressMessages, Synthesis, SynthesisMode};
 pub use people::{
-    Approval, Gate, Hitl, HitlException, HitlMode, OnApprovalTimeout, OnCriticalTimeout, PlanPolicy, RiskLevel,
-    Trigger, TriggerOrder, Triggers, Trust, TrustLevel, TrustRule, TrustRules,
+    Approval, Gate, Hitl, HitlException, HitlMode, OnApprovalTimeout, OnCriticalTimeout, PlanPolicy, Risk, Trigger,
+    TriggerOrder, Triggers, Trust, TrustLevel, TrustRule, TrustRules,
 };
-pub use planning::{PlanApproval, PlanPolicies, PlanTriggers, Planning, PlanningMode, Strategy, SupervisorMode};
+pub use planning::{PlanApproval, PlanPolicies, PlanTriggers, Planning, PlanningMode, SupervisorMode, UpfrontStrategy};
 pub use policy::{Policy, PolicyKind};
 pub use quality::{Failure, Loop, OnIdle, OnSubtaskError, Reflection, RejectStatus, Review, ReviewScope, RoundCount};
 pub use resume::{Resume, Step};

@@ -5,6 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::supervisor::model::Risk;
 use crate::supervisor::spec::{Money, Ratio, Span};
 
 /// `hitl:`.
@@ -171,16 +172,6 @@ pub enum HitlException {
     ActionCost,
     Confidence,
     OutOfScope,
-}
-
-/// How bad it may get (SHH-06).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RiskLevel {
-    Low,
-    Medium,
-    High,
-    Critical,
 }
 
 /// `trust:`.

@@ -20,7 +20,7 @@ pub struct Planning {
     pub otherwise: PlanningMode,
     pub supervisor_mode: SupervisorMode,
     /// How the delegations of a plan that is made upfront are run (CUG-33).
-    pub strategy: Strategy,
+    pub strategy: UpfrontStrategy,
     /// Whether a later plan may replace what is left of the first (FSP-05).
     pub replan: bool,
     /// With `replan`, whoever decides (`supervisor`, as the agent `evaluator`) is asked whenever tasks have ended and none
@@ -41,7 +41,7 @@ impl Default for Planning {
             force: false,
             otherwise: PlanningMode::Todos,
             supervisor_mode: SupervisorMode::Conversational,
-            strategy: Strategy::Sequential,
+            strategy: UpfrontStrategy::Sequential,
             replan: true,
             evaluator: None,
             triggers: PlanTriggers::default(),
@@ -88,7 +88,8 @@ pub enum SupervisorMode {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Strategy {
+#[schemars(rename = "Strategy")]
+pub enum UpfrontStrategy {
     Sequential,
     Parallel,
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::supervisor::spec::{
-    Authority, Failure, Family, Hitl, HitlMode, Mailbox, PlanningMode, Preset, Requires, ReviewScope, RiskLevel, Span,
+    Authority, Failure, Family, Hitl, HitlMode, Mailbox, PlanningMode, Preset, Requires, ReviewScope, Risk, Span,
     SupervisorSpec, Team, TrustRules, read_spec,
 };
 
@@ -409,9 +409,9 @@ fn people_are_asked_as_the_book_says() {
 /// SHH-06: four levels of risk, in order.
 #[test]
 fn risks_are_ordered() {
-    let levels: Vec<RiskLevel> = serde_json::from_value(json!(["low", "medium", "high", "critical"])).unwrap();
+    let levels: Vec<Risk> = serde_json::from_value(json!(["low", "medium", "high", "critical"])).unwrap();
     assert!(levels.is_sorted() && levels.windows(2).all(|pair| pair[0] != pair[1]));
-    assert!(serde_json::from_value::<RiskLevel>(json!("severe")).is_err());
+    assert!(serde_json::from_value::<Risk>(json!("severe")).is_err());
 }
 
 /// SHT-02, SHT-07: the rules of the code by default; the diagram's 99 % over 90 days by configuration only.

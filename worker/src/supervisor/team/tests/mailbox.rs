@@ -5,11 +5,11 @@ use serde_json::json;
 
 use super::*;
 use crate::supervisor::outbox::Ask;
-use crate::supervisor::spec::Mailbox as MailboxRules;
+use crate::supervisor::spec::Mailbox;
 use crate::supervisor::team::mailbox::*;
 
 fn filled(count: usize, limit: u32) -> (Mailboxes, Outbox) {
-    let (mut mailbox, mut out) = (Mailboxes::new(MailboxRules { limit, ..MailboxRules::default() }), outbox(0));
+    let (mut mailbox, mut out) = (Mailboxes::new(Mailbox { limit, ..Mailbox::default() }), outbox(0));
     for i in 1..=count {
         mailbox.append(Draft::new("a", "b", format!("m{i}")), &mut out).unwrap();
     }
@@ -59,7 +59,7 @@ fn a_signal_that_is_no_message_is_counted_and_passed_over() {
 /// SHN-11: a full queue skips the message, counts and notes the drop, and later signals are handled.
 #[test]
 fn a_full_delivery_queue_skips_and_never_waits() {
-    let rules = MailboxRules { queue: 2, ..MailboxRules::default() };
+    let rules = Mailbox { queue: 2, ..Mailbox::default() };
     let (mut mailbox, mut out) = (Mailboxes::new(rules), outbox(0));
     for i in 1..=4 {
         mailbox.append(Draft::new("a", "b", format!("m{i}")), &mut out).unwrap();
@@ -95,7 +95,7 @@ fn the_view_is_a_copy() {
 /// SHN-13: exactly the limit stays; one more, and the oldest half goes. The default limit is 100.
 #[test]
 fn one_message_too_many_keeps_the_latter_half() {
-    assert_eq!(MailboxRules::default().limit, 100);
+    assert_eq!(Mailbox::default().limit, 100);
     for (count, limit, first, kept, trimmed) in [
         (100, 100, 1, 100, 0),
         (101, 100, 51, 51, 50),
@@ -157,7 +157,7 @@ fn another_run_is_signaled() {
 /// SHN-17: numbers per agent, five kinds, 1 MB, what came after a number, a window of 200, 48 hours.
 #[test]
 fn a_swarm_mailbox_numbers_limits_and_fetches() {
-    let (mut mailbox, mut out) = (Mailboxes::new(MailboxRules { limit: 500, ..MailboxRules::default() }), outbox(0));
+    let (mut mailbox, mut out) = (Mailboxes::new(Mailbox { limit: 500, ..Mailbox::default() }), outbox(0));
     let kinds =
         [MessageKind::Request, MessageKind::Offer, MessageKind::Accept, MessageKind::Delegation, MessageKind::Info];
     for (i, kind) in kinds.into_iter().enumerate() {
@@ -236,7 +236,7 @@ proptest! {
     fn bounds_order_and_counts_hold(
         steps in proptest::collection::vec(step(), 0..120), limit in 0..20_u32, queue in 0..10_u32,
     ) {
-        let mut mailbox = Mailboxes::new(MailboxRules { limit, queue, ..MailboxRules::default() });
+        let mut mailbox = Mailboxes::new(Mailbox { limit, queue, ..Mailbox::default() });
         let mut out = outbox(0);
         for step in steps {
             match step {

@@ -7,7 +7,7 @@ use super::*;
 use crate::supervisor::core::key::{TeamKey, key};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, CallFailure, ChildKind, Purpose};
-use crate::supervisor::spec::{LateRecruits, RecruitJoin, RecruitRule, Team as TeamRules};
+use crate::supervisor::spec::{LateRecruits, RecruitJoin, RecruitRule, Team};
 use crate::supervisor::team::directory::*;
 use crate::supervisor::team::recruit::*;
 
@@ -295,7 +295,7 @@ fn a_late_recruit_is_refused_or_waited_for() {
     team.reopened();
     team.recruit_signal(&signal, &mut out).unwrap();
 
-    let mut team = Roster::new(TeamRules { late_recruits: LateRecruits::Wait, ..TeamRules::default() });
+    let mut team = Roster::new(Team { late_recruits: LateRecruits::Wait, ..Team::default() });
     team.synthesizing();
     team.recruit_signal(&signal, &mut out).unwrap();
     assert_eq!(team.recruits_alive(), 1);
@@ -328,7 +328,7 @@ fn dependents_join_the_recruits_of_what_they_depend_on() {
     assert_eq!(team.joins(&on(&["a"])), ["dynamic_x"]);
     assert!(team.joins(&[]).is_empty());
 
-    let mut loose = Roster::new(TeamRules { recruit_join: RecruitJoin::None, ..TeamRules::default() });
+    let mut loose = Roster::new(Team { recruit_join: RecruitJoin::None, ..Team::default() });
     loose.recruit_signal(&by_c, &mut outbox(0)).unwrap();
     assert!(loose.joins(&on(&["c"])).is_empty());
 }
@@ -362,7 +362,7 @@ fn recruits_come_from_signals_results_and_rules() {
         rule(json!({ "when": {}, "role": "everywhere", "description": "no condition" })),
     ];
     let told = |task: &str, result: Value, recruits: &[Value]| {
-        let (mut team, mut out) = (Roster::new(TeamRules { rules: rules.clone(), ..TeamRules::default() }), outbox(0));
+        let (mut team, mut out) = (Roster::new(Team { rules: rules.clone(), ..Team::default() }), outbox(0));
         team.result_seen(&TaskId::of(task), &result, recruits, &mut out);
         let line = |ask: &Ask| match ask {
             Ask::Call(call) => {
@@ -394,14 +394,14 @@ fn recruits_come_from_signals_results_and_rules() {
 /// SHN-20, SHN-22: without a policy all is allowed at once; one with a name of its own is an agent of the spec.
 #[test]
 fn the_policy_can_be_off_or_somebody() {
-    let (mut team, mut out) = (Roster::new(TeamRules { policy: None, ..TeamRules::default() }), outbox(0));
+    let (mut team, mut out) = (Roster::new(Team { policy: None, ..Team::default() }), outbox(0));
     let recruited = team.recruit_signal(&json!({ "Description": "a", "Role": "r" }), &mut out);
     assert_eq!(recruited, Ok(Some(TeamOutcome::Recruited { agent_id: "dynamic_r".into(), role: "r".into() })));
     let retired = team.retire_signal(&json!({ "AgentID": "dynamic_r" }), &mut out);
     assert_eq!(retired, Ok(Some(TeamOutcome::Retired { agent_id: "dynamic_r".into(), tasks: vec![] })));
     assert_eq!(asked(&out), ["start SimpleTask recruit/1/child", "cancel recruit/1/child"]);
 
-    let named = TeamRules { policy: Some("head_of_people".into()), ..TeamRules::default() };
+    let named = Team { policy: Some("head_of_people".into()), ..Team::default() };
     let (mut team, mut out) = (Roster::new(named), outbox(0));
     team.recruit_signal(&json!({ "Description": "a" }), &mut out).unwrap();
     let Ask::Call(call) = &out.asks()[0] else { panic!("{:?}", out.asks()) };
@@ -411,7 +411,7 @@ fn the_policy_can_be_off_or_somebody() {
 /// Recruiting can be off, and an ill-formed signal is refused with the field's name.
 #[test]
 fn what_may_not_be_is_refused_with_a_record() {
-    let mut team = Roster::new(TeamRules { recruit: false, ..TeamRules::default() });
+    let mut team = Roster::new(Team { recruit: false, ..Team::default() });
     assert_eq!(ask_for(&mut team, "a", "b"), Err(TeamRefusal::Off));
     let (mut team, mut out) = (Roster::default(), outbox(0));
     for (signal, reason) in [
@@ -450,7 +450,7 @@ proptest! {
     /// or cancelled once or still alive, every result stands under an id of its own, and no request is lost.
     #[test]
     fn no_request_is_lost_and_the_size_holds(steps in proptest::collection::vec(step(), 0..80), max in 0..4_u32) {
-        let mut team = Roster::new(TeamRules { max_size: max, ..TeamRules::default() });
+        let mut team = Roster::new(Team { max_size: max, ..Team::default() });
         let mut out = outbox(0);
         let (mut requested, mut refused) = (0, 0);
         for step in steps {

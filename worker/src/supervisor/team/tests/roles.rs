@@ -1,7 +1,7 @@
 //! Roles and what people are told.
 
 use super::*;
-use crate::supervisor::spec::Mailbox as MailboxRules;
+use crate::supervisor::spec::Mailbox;
 use crate::supervisor::team::events::TeamEvent;
 use crate::supervisor::team::mailbox::Mailboxes;
 use crate::supervisor::team::roles::*;
@@ -56,7 +56,7 @@ fn a_role_has_its_sentence_in_the_prompt() {
 /// SHN-15: the assignment is a message of the supervisor to the agent, and never waits: not even on a full queue.
 #[test]
 fn an_assignment_is_a_message() {
-    let mut mailbox = Mailboxes::new(MailboxRules { queue: 1, ..MailboxRules::default() });
+    let mut mailbox = Mailboxes::new(Mailbox { queue: 1, ..Mailbox::default() });
     let mut out = outbox(0);
     for role in ["analyst", "writer"] {
         assign(&mut mailbox, "agent-1", role, &mut out).unwrap();

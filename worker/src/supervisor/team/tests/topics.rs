@@ -3,7 +3,7 @@
 use super::*;
 use crate::supervisor::core::key::{Key, TeamKey};
 use crate::supervisor::model::TaskId;
-use crate::supervisor::spec::{Span, Topics as TopicRules};
+use crate::supervisor::spec::{Span, Topics};
 use crate::supervisor::team::topics::*;
 
 fn task(id: &str) -> TaskId {
@@ -57,7 +57,7 @@ fn a_topic_is_waited_for_six_minutes_at_most() {
 /// SHN-49: the warning names the topic.
 #[test]
 fn going_on_without_a_topic_warns() {
-    let rules = TopicRules { timeout: Span::from_secs(1), ..TopicRules::default() };
+    let rules = Topics { timeout: Span::from_secs(1), ..Topics::default() };
     let (mut waits, mut out) = (TopicRegistry::new(rules), outbox(0));
     waits.plan(&task("p"), &topics(&["prices"]));
     waits.begin(&task("c"), "agent-c", &topics(&["prices"]), &mut out);
