@@ -6,7 +6,7 @@
 use bosun_engine::*;
 
 use super::finding::Violation;
-use super::under_way::UnderWay;
+use super::under_way::PendingWork;
 use super::world::{InputOutcome, World};
 
 impl World<'_> {
@@ -89,8 +89,8 @@ impl World<'_> {
 
     pub(super) fn lose(&mut self, pick: u16) {
         // Only what some timeout ends may be lost; the other close timeout is always there.
-        let Some(at) = self.pick(pick, |item| matches!(item, UnderWay::Attempt { .. })) else { return };
-        if let UnderWay::Attempt { task, .. } = self.under_way.remove(at) {
+        let Some(at) = self.pick(pick, |item| matches!(item, PendingWork::Attempt { .. })) else { return };
+        if let PendingWork::Attempt { task, .. } = self.under_way.remove(at) {
             self.zombies.push((task.run_id, task.seq, task.attempt));
             self.running = self.running.saturating_sub(1);
             self.rare.hit("attempt lost");
@@ -130,8 +130,8 @@ impl World<'_> {
     }
 
     pub(super) fn heartbeat(&mut self, pick: u16) -> Result<(), Violation> {
-        let Some(at) = self.pick(pick, |item| matches!(item, UnderWay::Attempt { .. })) else { return Ok(()) };
-        let UnderWay::Attempt { task, .. } = &self.under_way[at] else { return Ok(()) };
+        let Some(at) = self.pick(pick, |item| matches!(item, PendingWork::Attempt { .. })) else { return Ok(()) };
+        let PendingWork::Attempt { task, .. } = &self.under_way[at] else { return Ok(()) };
         let input = Input::Heartbeat { seq: task.seq, attempt: task.attempt, details: Some(Payload::null()) };
         let run_id = task.run_id;
         self.input(run_id, input).map(drop)

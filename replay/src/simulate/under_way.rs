@@ -12,7 +12,7 @@ use super::world::{DeliveryOrder, InputOutcome, World, run_is_closed, started_of
 
 /// Something that has been released and has not arrived.
 #[derive(Debug, Clone)]
-pub(super) enum UnderWay {
+pub(super) enum PendingWork {
     Attempt {
         task: Box<ActivityTask>,
         cancel: bool,
@@ -52,15 +52,16 @@ pub(super) enum UnderWay {
     },
 }
 
-impl UnderWay {
+impl PendingWork {
     /// The workflow id to whose mailbox it goes.
     fn target(&self) -> Option<&WorkflowId> {
         match self {
-            UnderWay::StartChild { start, .. } => Some(&start.workflow_id),
-            UnderWay::WatchChild { workflow_id, .. } | UnderWay::ToOther { workflow_id, .. } => Some(workflow_id),
-            UnderWay::Attempt { .. } | UnderWay::Slot { .. } | UnderWay::ToRun { .. } | UnderWay::MockEnds { .. } => {
-                None
-            }
+            PendingWork::StartChild { start, .. } => Some(&start.workflow_id),
+            PendingWork::WatchChild { workflow_id, .. } | PendingWork::ToOther { workflow_id, .. } => Some(workflow_id),
+            PendingWork::Attempt { .. }
+            | PendingWork::Slot { .. }
+            | PendingWork::ToRun { .. }
+            | PendingWork::MockEnds { .. } => None,
         }
     }
 }
@@ -86,26 +87,31 @@ impl World<'_> {
     /// An effect of a durable decision. One arm an effect.
     pub(super) fn release(&mut self, run: RunId, effect: Effect) {
         let item = match effect {
-            Effect::RunActivity(task) => UnderWay::Attempt { task, cancel: false },
-            Effect::QueueActivity { seq, attempt, .. } => UnderWay::Slot { run, seq, attempt },
+            Effect::RunActivity(task) => PendingWork::Attempt { task, cancel: false },
+            Effect::QueueActivity { seq, attempt, .. } => PendingWork::Slot { run, seq, attempt },
             Effect::CancelActivity { seq, attempt } => return self.cancel_attempt(run, seq, attempt),
-            Effect::StartChild { seq, run_id, start } => UnderWay::StartChild { parent: run, seq, run_id, start },
-            Effect::WatchChild { seq, workflow_id, .. } => UnderWay::WatchChild { parent: run, seq, workflow_id },
+            Effect::StartChild { seq, run_id, start } => PendingWork::StartChild { parent: run, seq, run_id, start },
+            Effect::WatchChild { seq, workflow_id, .. } => PendingWork::WatchChild { parent: run, seq, workflow_id },
             Effect::CancelChild { seq, workflow_id, reason, request_id, .. } => {
                 let input = Input::RequestCancel { reason, identity: None, request_id: Some(request_id) };
-                UnderWay::ToOther { workflow_id, run_id: None, input, answer: Some((run, seq, ExternalKind::Cancel)) }
+                PendingWork::ToOther {
+                    workflow_id,
+                    run_id: None,
+                    input,
+                    answer: Some((run, seq, ExternalKind::Cancel)),
+                }
             }
             Effect::ParentClosed { workflow_id, policy, .. } => {
                 let Some(input) = close_input(run, policy) else { return };
-                UnderWay::ToOther { workflow_id, run_id: None, input, answer: None }
+                PendingWork::ToOther { workflow_id, run_id: None, input, answer: None }
             }
-            Effect::SignalExternal { seq, target, signal } => UnderWay::ToOther {
+            Effect::SignalExternal { seq, target, signal } => PendingWork::ToOther {
                 workflow_id: target.workflow_id,
                 run_id: target.run_id,
                 input: Input::Signal(signal),
                 answer: Some((run, seq, ExternalKind::Signal)),
             },
-            Effect::CancelExternal { seq, target, reason, request_id } => UnderWay::ToOther {
+            Effect::CancelExternal { seq, target, reason, request_id } => PendingWork::ToOther {
                 workflow_id: target.workflow_id,
                 run_id: target.run_id,
                 input: Input::RequestCancel { reason, identity: None, request_id: Some(request_id) },
@@ -113,7 +119,7 @@ impl World<'_> {
             },
             Effect::NotifyParent { parent, outcome } => {
                 let input = Input::ChildClosed { seq: parent.seq, run_id: run, outcome };
-                UnderWay::ToRun { run: parent.run_id, input }
+                PendingWork::ToRun { run: parent.run_id, input }
             }
             Effect::ResolveUpdate { .. } | Effect::Closed { .. } => return,
         };
@@ -122,7 +128,7 @@ impl World<'_> {
 
     fn cancel_attempt(&mut self, run: RunId, seq: Seq, attempt: Attempt) {
         for item in &mut self.under_way {
-            if let UnderWay::Attempt { task, cancel } = item
+            if let PendingWork::Attempt { task, cancel } = item
                 && (task.run_id, task.seq, task.attempt) == (run, seq, attempt)
             {
                 *cancel = true;
@@ -134,9 +140,9 @@ impl World<'_> {
     pub(super) fn lose_what_is_under_way(&mut self) {
         for item in std::mem::take(&mut self.under_way) {
             match item {
-                UnderWay::Attempt { task, .. } => self.zombies.push((task.run_id, task.seq, task.attempt)),
+                PendingWork::Attempt { task, .. } => self.zombies.push((task.run_id, task.seq, task.attempt)),
                 // Nobody's worker but the mock's own.
-                UnderWay::MockEnds { .. } => self.under_way.push(item),
+                PendingWork::MockEnds { .. } => self.under_way.push(item),
                 _ => {}
             }
         }
@@ -152,7 +158,7 @@ impl World<'_> {
         let input = close_input(parent.run_id, parent.close_policy).filter(|_| closed);
         if let Some(input) = input {
             self.rare.hit("child told after a crash that its parent has closed");
-            self.under_way.push(UnderWay::ToOther { workflow_id, run_id: None, input, answer: None });
+            self.under_way.push(PendingWork::ToOther { workflow_id, run_id: None, input, answer: None });
         }
         Ok(())
     }
@@ -163,7 +169,7 @@ impl World<'_> {
         target.is_none() || self.under_way[..at].iter().all(|earlier| earlier.target() != target)
     }
 
-    pub(super) fn pick(&self, pick: u16, wanted: impl Fn(&UnderWay) -> bool) -> Option<usize> {
+    pub(super) fn pick(&self, pick: u16, wanted: impl Fn(&PendingWork) -> bool) -> Option<usize> {
         let wanted = |at: &usize| wanted(&self.under_way[*at]) && self.may_arrive(*at);
         let wanted: Vec<usize> = (0..self.under_way.len()).filter(wanted).collect();
         wanted.get(usize::from(pick) % wanted.len().max(1)).copied()
@@ -172,7 +178,7 @@ impl World<'_> {
     /// Something arrives, `times` times.
     pub(super) fn deliver(&mut self, pick: u16, result: u16, times: u8) -> Result<(), Violation> {
         let free = self.has_slot();
-        let Some(at) = self.pick(pick, |item| free || !matches!(item, UnderWay::Slot { .. })) else { return Ok(()) };
+        let Some(at) = self.pick(pick, |item| free || !matches!(item, PendingWork::Slot { .. })) else { return Ok(()) };
         if at > 0 {
             self.rare.hit("delivered out of order");
         }
@@ -206,10 +212,10 @@ impl World<'_> {
     }
 
     // long: one arm for each thing that can be under way.
-    fn arrive(&mut self, item: UnderWay, result: usize, again: bool) -> Result<(), Violation> {
+    fn arrive(&mut self, item: PendingWork, result: usize, again: bool) -> Result<(), Violation> {
         match item {
-            UnderWay::Attempt { task, cancel } => self.attempt_ends(&task, cancel, result, again),
-            UnderWay::Slot { run, seq, attempt } => {
+            PendingWork::Attempt { task, cancel } => self.attempt_ends(&task, cancel, result, again),
+            PendingWork::Slot { run, seq, attempt } => {
                 let before = self.under_way.len();
                 self.running += 1;
                 self.input(run, Input::StartActivity { seq, attempt })?;
@@ -218,12 +224,12 @@ impl World<'_> {
                 }
                 Ok(())
             }
-            UnderWay::StartChild { parent, seq, run_id, start } => self.start_child(parent, seq, run_id, *start),
-            UnderWay::WatchChild { parent, seq, workflow_id } => {
+            PendingWork::StartChild { parent, seq, run_id, start } => self.start_child(parent, seq, run_id, *start),
+            PendingWork::WatchChild { parent, seq, workflow_id } => {
                 self.look_at_child(parent, seq, &workflow_id);
                 Ok(())
             }
-            UnderWay::ToOther { workflow_id, run_id, input, answer } => {
+            PendingWork::ToOther { workflow_id, run_id, input, answer } => {
                 let target = run_id.or_else(|| self.newest.get(&workflow_id).copied());
                 let reached = match (target.filter(|id| self.runs.contains_key(id)), self.mocks.get_mut(&workflow_id)) {
                     (Some(run), _) => match self.input(run, input)? {
@@ -246,17 +252,17 @@ impl World<'_> {
                         ExternalKind::Signal => Input::SignalDelivered { seq, result },
                         ExternalKind::Cancel => Input::CancelDelivered { seq, result },
                     };
-                    self.under_way.push(UnderWay::ToRun { run, input });
+                    self.under_way.push(PendingWork::ToRun { run, input });
                 }
                 Ok(())
             }
-            UnderWay::ToRun { run, input } => {
+            PendingWork::ToRun { run, input } => {
                 if self.runs.contains_key(&run) {
                     self.input(run, input)?;
                 }
                 Ok(())
             }
-            UnderWay::MockEnds { workflow_id } => {
+            PendingWork::MockEnds { workflow_id } => {
                 self.mock_ends(&workflow_id, result);
                 Ok(())
             }
@@ -286,10 +292,10 @@ impl World<'_> {
             let workflow_type = start.workflow_type;
             let mock = Mock { workflow_type, parent, seq, run_id, cancel: false, end: None };
             self.mocks.insert(workflow_id.clone(), mock);
-            self.under_way.push(UnderWay::MockEnds { workflow_id });
+            self.under_way.push(PendingWork::MockEnds { workflow_id });
             Ok(run_id)
         };
-        self.under_way.push(UnderWay::ToRun { run: parent, input: Input::ChildStarted { seq, result } });
+        self.under_way.push(PendingWork::ToRun { run: parent, input: Input::ChildStarted { seq, result } });
         Ok(())
     }
 
@@ -302,7 +308,7 @@ impl World<'_> {
         };
         mock.end = Some(outcome.clone());
         let input = Input::ChildClosed { seq: mock.seq, run_id: mock.run_id, outcome };
-        self.under_way.push(UnderWay::ToRun { run: mock.parent, input });
+        self.under_way.push(PendingWork::ToRun { run: mock.parent, input });
     }
 
     /// After a restart a parent asks what has become of its child.
@@ -315,7 +321,7 @@ impl World<'_> {
         let mock = self.mocks.get(workflow_id).and_then(|mock| Some((mock.run_id, mock.end.clone()?)));
         if let Some((run_id, outcome)) = ended.or(mock) {
             let input = Input::ChildClosed { seq, run_id, outcome };
-            self.under_way.push(UnderWay::ToRun { run: parent, input });
+            self.under_way.push(PendingWork::ToRun { run: parent, input });
         }
     }
 }

@@ -24,7 +24,7 @@ use super::finding::Violation;
 use super::plan::{Boundary, LifePlan, LifeStep, PlanFaults};
 use super::rare::Rare;
 use super::snapshot::Snapshot;
-use super::under_way::{Mock, UnderWay};
+use super::under_way::{Mock, PendingWork};
 use super::watch;
 
 /// One run of the world: what its log holds, and the run in memory, if it is there.
@@ -101,7 +101,7 @@ pub(super) struct World<'a> {
     pub(super) runs: BTreeMap<RunId, SimulatedRun>,
     pub(super) newest: BTreeMap<WorkflowId, RunId>,
     pub(super) mocks: BTreeMap<WorkflowId, Mock>,
-    pub(super) under_way: Vec<UnderWay>,
+    pub(super) under_way: Vec<PendingWork>,
     /// Attempts whose worker is gone, or that are over, and that may still speak.
     pub(super) zombies: Vec<(RunId, Seq, Attempt)>,
     pub(super) sent: Vec<Sent>,

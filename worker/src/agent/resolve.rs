@@ -16,7 +16,7 @@ use super::spec::AgentSpec;
 use super::transcript::{TranscriptItem, summary_message};
 use super::workflow::AGENT_MODEL;
 use crate::capability::mcp::MCP_TOOLS;
-use crate::capability::model::{ChatRequest, Message, ModelInput, Said, ToolChoice};
+use crate::capability::model::{AssistantMessage, ChatRequest, Message, ModelInput, ToolChoice};
 
 /// The history of one agent, as far as it was read.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +25,7 @@ pub struct Conversation {
     /// What servers were asked for their tools when the agent began, and their answers.
     asked: Vec<(u64, Option<Value>)>,
     calls: BTreeMap<u64, ModelCall>,
-    said: BTreeMap<u64, Said>,
+    said: BTreeMap<u64, AssistantMessage>,
     /// The activities that are tools, until they have ended.
     tools: BTreeMap<u64, ActivityType>,
     /// What tools and agents gave, and whether they failed.
@@ -120,7 +120,7 @@ impl Conversation {
             return self.give(seq, ShownResult::of_tool(activity_type, &result.to_json()));
         }
         let said = result.to_json().pointer("/response/said").cloned().unwrap_or(Value::Null);
-        if let Ok(said) = serde_json::from_value::<Said>(said) {
+        if let Ok(said) = serde_json::from_value::<AssistantMessage>(said) {
             self.bytes += 2 * result.len();
             self.said.insert(seq, said);
         }
@@ -181,7 +181,7 @@ impl Conversation {
         Ok(messages)
     }
 
-    fn said(&self, call: u64) -> Result<&Said, ResolveError> {
+    fn said(&self, call: u64) -> Result<&AssistantMessage, ResolveError> {
         self.said.get(&call).ok_or(ResolveError::NothingSaid(call))
     }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::Rules;
 use super::spec::AgentSpec;
-use crate::capability::model::{Message, Said};
+use crate::capability::model::{AssistantMessage, Message};
 
 /// A message by its place. Numbers are those of activities and children (`Seq`) in the history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -64,7 +64,7 @@ impl Transcript {
         (self.told, self.items[self.sent..].iter().map(|(item, _)| item.clone()).collect())
     }
     /// The call was answered.
-    pub fn answered(&mut self, call: u64, said: &Said) {
+    pub fn answered(&mut self, call: u64, said: &AssistantMessage) {
         self.items.push((TranscriptItem::Said(call), said_tokens(said)));
         self.told = Some(call);
         self.sent = self.items.len();
@@ -117,7 +117,7 @@ impl Transcript {
         self.items[..half].iter().map(|(_, tokens)| u64::from(*tokens)).sum()
     }
     /// The older half becomes its summary. The next call says the whole list anew.
-    pub fn compact(&mut self, half: usize, summary: u64, said: &Said) {
+    pub fn compact(&mut self, half: usize, summary: u64, said: &AssistantMessage) {
         let mut items = self.items[..self.head()].to_vec();
         items.push((TranscriptItem::Summary(summary), said_tokens(said)));
         items.extend_from_slice(&self.items[half..]);
@@ -172,7 +172,7 @@ pub fn tokens(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(4)).unwrap_or(u32::MAX).saturating_add(4)
 }
 
-pub fn said_tokens(said: &Said) -> u32 {
+pub fn said_tokens(said: &AssistantMessage) -> u32 {
     let calls: usize = said.tool_calls.iter().map(|call| call.name.len() + call.arguments.to_string().len() + 16).sum();
     tokens(said.content.len() + calls)
 }
@@ -198,9 +198,9 @@ mod tests {
         serde_json::from_value(json!({ "name": "a", "provider": "p", "model": "m", "system": "s", "task": "t" }))
             .unwrap()
     }
-    fn said(calls: usize) -> Said {
+    fn said(calls: usize) -> AssistantMessage {
         let call = |n: usize| ToolCall { id: n.to_string(), name: "x".into(), arguments: json!({}) };
-        Said { content: "words".into(), tool_calls: (0..calls).map(call).collect() }
+        AssistantMessage { content: "words".into(), tool_calls: (0..calls).map(call).collect() }
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
             transcript.own(Message::User { content: "again".into() });
         }
         let half = transcript.half(Rules::Second).unwrap();
-        let long = Said { content: "long ".repeat(400), tool_calls: Vec::new() };
+        let long = AssistantMessage { content: "long ".repeat(400), tool_calls: Vec::new() };
         transcript.compact(half, 9, &long);
         transcript.answered(10, &said(1));
         let (head, all) = (transcript.head(), transcript.len());

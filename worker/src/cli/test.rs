@@ -20,7 +20,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::output::{Format, Screen, TextStyle};
-use crate::scene::{BadScene, Choice, Mutant, Mutation, Played, SceneFile, Wanted, mutate};
+use crate::scene::{BadScene, Choice, Mutant, Mutation, SceneFile, SceneResult, Wanted, mutate};
 
 /// Play scenes: a spec, a world that answers, what people do, and what must then be true.
 ///
@@ -82,11 +82,11 @@ struct Tested {
     file: String,
     sentence: String,
     rows: Vec<String>,
-    result: Result<(SceneFile, Played), BadScene>,
+    result: Result<(SceneFile, SceneResult), BadScene>,
 }
 
 impl Tested {
-    fn played(&self) -> Option<&Played> {
+    fn played(&self) -> Option<&SceneResult> {
         self.result.as_ref().ok().map(|(_, played)| played)
     }
     fn failed(&self) -> bool {

@@ -12,7 +12,7 @@ use super::life::{BEGIN, Life, Stuck};
 use super::matcher::{Matcher, check_at, shown, text};
 use super::names::or_near;
 use super::outside::{Complaint, CueState};
-use super::people::{Cue, When};
+use super::people::{TimedAct, When};
 use crate::agent::AGENT;
 use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::supervisor::run::{SUPERVISOR, signals};
@@ -23,7 +23,7 @@ type Done = Result<Option<Value>, String>;
 impl Life<'_> {
     /// When the next act is due whose moment is known.
     pub(super) fn next_act(&self) -> Option<Timestamp> {
-        let of = |(cue, state): (&Cue, &CueState)| match (state, &cue.when) {
+        let of = |(cue, state): (&TimedAct, &CueState)| match (state, &cue.when) {
             (CueState::Armed { due, .. }, _) => Some(*due),
             (CueState::Waits, When::At(at)) => Some(BEGIN.plus(*at)),
             (CueState::Waits | CueState::Done, _) => None,
@@ -119,7 +119,7 @@ impl Life<'_> {
     }
 
     // long: one arm an act.
-    fn act(&mut self, cue: &Cue, of: &Value) -> Result<Done, Stuck> {
+    fn act(&mut self, cue: &TimedAct, of: &Value) -> Result<Done, Stuck> {
         let of = &self.meant(cue, of)?;
         let target = match self.addressee(cue, of) {
             Ok(target) => target,
@@ -197,7 +197,7 @@ impl Life<'_> {
     }
 
     /// The signal of a decision about an approval, with what was shown; none if there is nothing to decide.
-    fn decision(&mut self, cue: &Cue, of: &Value) -> Option<(&'static str, Value)> {
+    fn decision(&mut self, cue: &TimedAct, of: &Value) -> Option<(&'static str, Value)> {
         let mut request = of["request"].clone();
         if request.is_null() {
             request = self.query("pending_approvals", Value::Null).map(|all| all[0].clone()).unwrap_or_default();
@@ -230,7 +230,7 @@ impl Life<'_> {
     }
 
     /// The update of a decision about a plan.
-    fn plan_act(&mut self, cue: &Cue, of: &Value) -> (&'static str, Value) {
+    fn plan_act(&mut self, cue: &TimedAct, of: &Value) -> (&'static str, Value) {
         let mut review = of["request"].clone();
         if review.is_null() {
             let target = self.addressee(cue, of).ok();
@@ -257,7 +257,7 @@ impl Life<'_> {
     }
 
     /// A supervisor is paused by its own signals, any other run by the engine.
-    fn steer(&mut self, target: Target, signal: &str, input: Value, cue: &Cue) -> Done {
+    fn steer(&mut self, target: Target, signal: &str, input: Value, cue: &TimedAct) -> Done {
         if self.scene.workflow_type.as_str() == SUPERVISOR {
             return self.signal(target, signal, input, cue);
         }
@@ -274,7 +274,7 @@ impl Life<'_> {
         self.ask(request).map(|()| None).map_err(|why| why.to_string())
     }
 
-    fn signal(&mut self, target: Target, name: &str, input: Value, cue: &Cue) -> Done {
+    fn signal(&mut self, target: Target, name: &str, input: Value, cue: &TimedAct) -> Done {
         let known = signals();
         if cue.act == "signal" && self.scene.spec.is_some() && !known.contains(&name) {
             let hint = or_near(name, &known);
@@ -286,7 +286,7 @@ impl Life<'_> {
         self.asked_of(move |client| async move { client.signal(&target, signal).await })
     }
 
-    fn update(&mut self, target: Target, name: &str, input: Value, cue: &Cue) -> Done {
+    fn update(&mut self, target: Target, name: &str, input: Value, cue: &TimedAct) -> Done {
         let request = UpdateRequest {
             update_id: UpdateId::of(cue.path.replace(['[', ']'], "-")),
             name: UpdateName::new(name).map_err(|why| why.to_string())?,
@@ -308,7 +308,7 @@ impl Life<'_> {
     }
 
     /// Complains about a refusal that nobody expected, and about an answer that is another one.
-    fn judge_act(&mut self, cue: &Cue, done: Done) {
+    fn judge_act(&mut self, cue: &TimedAct, done: Done) {
         let mut complain = |at: &str, expected: String, seen: String| {
             self.outside.complaints.push(Complaint::new(format!("{}{at}", cue.path), expected, seen));
         };
@@ -346,7 +346,7 @@ pub(super) fn names(request: &Value, name: &str) -> bool {
         || text(&request["id"]).ends_with(&format!("/{name}"))
 }
 
-fn identity(cue: &Cue) -> Option<Identity> {
+fn identity(cue: &TimedAct) -> Option<Identity> {
     Identity::new(cue.by.clone()).ok()
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::acts::names;
 use super::life::{Life, Stuck};
 use super::names::or_near;
-use super::people::Cue;
+use super::people::TimedAct;
 
 /// What acts call the first run.
 const ROOT: &str = "root";
@@ -18,7 +18,7 @@ pub(super) const PLAN: &str = "/plan/";
 
 impl Life<'_> {
     /// What the act is about: what its condition was true of, or the request that it names.
-    pub(super) fn meant(&mut self, cue: &Cue, of: &Value) -> Result<Value, Stuck> {
+    pub(super) fn meant(&mut self, cue: &TimedAct, of: &Value) -> Result<Value, Stuck> {
         let Some(which) = &cue.which else {
             let plan = cue.is_of_plan() && of.is_null();
             let seen = self.outside.taken.iter().rev().find(|(takes, _)| plan && takes.contains(PLAN));
@@ -43,14 +43,14 @@ impl Life<'_> {
     }
 
     /// The run whose plan is meant, where the act is sent to another one.
-    pub(super) fn plan_of(&self, cue: &Cue, of: &Value) -> Value {
+    pub(super) fn plan_of(&self, cue: &TimedAct, of: &Value) -> Value {
         let asks = &of["target"]["workflow_id"];
         let to = cue.to.as_ref().and_then(|_| self.addressee(cue, of).ok());
         if to.is_some_and(|to| *asks != to.workflow_id.as_str()) { asks.clone() } else { Value::Null }
     }
 
     /// The run that an act is sent to.
-    pub(super) fn addressee(&self, cue: &Cue, of: &Value) -> Result<Target, String> {
+    pub(super) fn addressee(&self, cue: &TimedAct, of: &Value) -> Result<Target, String> {
         let root = || Target::workflow(WorkflowId::of("scene"));
         match cue.to.as_deref() {
             None => Ok(serde_json::from_value(of["target"].clone()).unwrap_or_else(|_| root())),

@@ -10,7 +10,7 @@ use bosun_engine::{Payload, WorkflowType};
 use serde_json::{Map, Value, json};
 
 use super::expect::Expect;
-use super::people::Cue;
+use super::people::TimedAct;
 use super::rule::Rule;
 use super::subject::{Refused, Subject};
 use crate::supervisor::fields::{Fields, parse_duration};
@@ -55,7 +55,7 @@ pub(crate) struct Scene {
     /// It must not be read; nothing runs then.
     pub(crate) refused: Option<Refused>,
     pub(crate) world: Vec<Rule>,
-    pub(crate) people: Vec<Cue>,
+    pub(crate) people: Vec<TimedAct>,
     /// Every word and number of the scene outside of what it expects: what its calls can be about.
     pub(crate) words: BTreeSet<String>,
     /// When the worker process is killed, beside the crashes that every scene gets anyway.
@@ -95,8 +95,8 @@ impl Scene {
         let sentence = fields.required_text("scene")?;
         let world: Vec<Rule> =
             fields.entries("world")?.iter().map(|(path, one)| Rule::read(path, one)).collect::<Result<_, _>>()?;
-        let people: Vec<Cue> =
-            fields.entries("people")?.iter().map(|(path, one)| Cue::read(path, one)).collect::<Result<_, _>>()?;
+        let people: Vec<TimedAct> =
+            fields.entries("people")?.iter().map(|(path, one)| TimedAct::read(path, one)).collect::<Result<_, _>>()?;
         let expect = Expect::read("expect", fields.value("expect").unwrap_or(&json!({})))?;
         let refused = Refused::read(&fields, &world, files)?;
         let until = fields.value("until").map(|value| moment("until", value)).transpose()?;

@@ -274,7 +274,7 @@ impl Judged {
 /// Acts and faults that did not happen.
 pub(crate) fn unmet(life: &Life<'_>) -> Vec<Complaint> {
     let waits = life.scene.people.iter().zip(&life.outside.cues).filter(|(_, state)| **state != CueState::Done);
-    let complaint = |cue: &super::people::Cue| {
+    let complaint = |cue: &super::people::TimedAct| {
         let seen = format!("it never came to that; the run was over, or stood still, at {}", seconds(life.took()));
         Complaint::new(cue.path.clone(), format!("{} happens", cue.shown()), seen)
     };

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::file;
 use super::judge::Ended;
 use super::life::Life;
-use super::ways::{Choice, Played as Failures, straight_life};
+use super::ways::{Choice, SceneResult as Failures, straight_life};
 use crate::supervisor::parse_yaml;
 
 /// What somebody does.
@@ -28,10 +28,10 @@ pub(crate) enum Act {
 }
 
 #[derive(Clone)]
-pub(crate) struct Scene(Map<String, Value>);
+pub(crate) struct SceneText(Map<String, Value>);
 
 /// How it went, straight.
-pub(crate) struct Played {
+pub(crate) struct SceneRun {
     life: Life<'static>,
     /// The run is still open.
     pub(crate) open: bool,
@@ -49,17 +49,17 @@ pub(crate) struct Played {
     pub(crate) notes: Vec<Value>,
 }
 
-impl Scene {
+impl SceneText {
     /// A scene of a spec in YAML; its own script answers.
     pub(crate) fn new(spec: &str) -> Self {
         let spec = parse_yaml(spec).unwrap_or_else(|why| panic!("{why}: {spec}"));
         let whole = json!({ "scene": "of a test", "spec": spec, "expect": { "outcome": { "exists": true } } });
-        Scene(whole.as_object().cloned().unwrap())
+        SceneText(whole.as_object().cloned().unwrap())
     }
     /// A whole scene, as its file would say it.
     #[track_caller]
     pub(crate) fn whole(scene: Value) -> Self {
-        Scene(scene.as_object().cloned().unwrap_or_else(|| panic!("no scene: {scene}")))
+        SceneText(scene.as_object().cloned().unwrap_or_else(|| panic!("no scene: {scene}")))
     }
     /// Plays it four ways; what fails, if anything does.
     #[track_caller]
@@ -120,26 +120,26 @@ impl Scene {
 
     /// Lives it straight, and judges nothing: for random lives, in which an act may come too late.
     #[track_caller]
-    pub(crate) fn straight(self) -> Played {
+    pub(crate) fn straight(self) -> SceneRun {
         let (scene, workflows) = self.leaked();
         let lived = Life::begin(scene, workflows, false).and_then(|mut life| life.go().map(|()| life));
-        Played::of(lived.unwrap_or_else(|stuck| panic!("{stuck:?}")))
+        SceneRun::of(lived.unwrap_or_else(|stuck| panic!("{stuck:?}")))
     }
 
     /// Plays it four ways; the straight one is told.
     #[track_caller]
-    pub(crate) fn play(self) -> Played {
+    pub(crate) fn play(self) -> SceneRun {
         self.in_ways(&[])
     }
 
     /// Plays it straight, and in these ways.
     #[track_caller]
-    pub(crate) fn in_ways(self, ways: &[&str]) -> Played {
+    pub(crate) fn in_ways(self, ways: &[&str]) -> SceneRun {
         let choice = Choice { ways: ways.iter().map(|way| (*way).to_owned()).collect(), ..Choice::default() };
         let (scene, workflows) = self.leaked();
         let (failures, life) = straight_life(scene, workflows, &choice);
         assert!(failures.failures.is_empty(), "{}", told(&failures));
-        Played::of(life.unwrap_or_else(|| panic!("it did not begin")))
+        SceneRun::of(life.unwrap_or_else(|| panic!("it did not begin")))
     }
 
     /// A test program ends soon; what is lived in may stay until then.
@@ -155,15 +155,15 @@ fn registry() -> WorkflowRegistry {
 }
 
 fn told(played: &Failures) -> String {
-    let line = |one: &super::ways::Failure| {
+    let line = |one: &super::ways::SceneFailure| {
         let last = one.last.join("\n");
         format!("{}: {}\n  expected {}\n  seen     {}\n{last}", one.way, one.at, one.expected, one.seen)
     };
     played.failures.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-impl Played {
-    fn of(mut life: Life<'static>) -> Played {
+impl SceneRun {
+    fn of(mut life: Life<'static>) -> SceneRun {
         let ended = Ended::of(&mut life);
         let digest = life.query("digest", Value::Null).unwrap_or_default();
         let root = life.outside.root.unwrap_or(RunId([0; 16]));
@@ -190,7 +190,7 @@ impl Played {
         let notes = noted.flatten().collect();
         let open = !life.outside.is_over();
         let took = life.took().as_secs();
-        Played { open, digest, report: ended.report, calls, inputs, said, took, notes, life }
+        SceneRun { open, digest, report: ended.report, calls, inputs, said, took, notes, life }
     }
 
     pub(crate) fn query(&mut self, name: &str, input: Value) -> Value {

@@ -51,7 +51,7 @@ pub(crate) enum Stuck {
 }
 
 /// An attempt that is under way.
-pub(crate) struct Attempt {
+pub(crate) struct LiveAttempt {
     staged: Staged,
     pub(crate) made: Made,
 }
@@ -71,7 +71,7 @@ pub(crate) struct Life<'s> {
     pub(super) worker: Stepped,
     log: Medium,
     pub(super) clock: VirtualClock,
-    pub(super) attempts: Vec<Attempt>,
+    pub(super) attempts: Vec<LiveAttempt>,
     pub(crate) outside: Outside,
     pub(crate) orders: Option<Orders>,
     /// The first call that did not wait for an older one to end.
@@ -220,7 +220,7 @@ impl<'s> Life<'s> {
             }
             if let Some(made) = self.outside.made(&asked).cloned() {
                 self.outside.again(&made.asked.id, asked.shown());
-                self.attempts.push(Attempt { staged, made });
+                self.attempts.push(LiveAttempt { staged, made });
                 continue;
             }
             let spec = self.outside.runs.get(&asked.run).and_then(|run| run.spec.clone());
@@ -231,7 +231,7 @@ impl<'s> Life<'s> {
                     let due = asked.at.plus(said.after);
                     let made = Made { asked: Arc::new(asked), said: Arc::new(said), due };
                     self.outside.make(made.clone());
-                    self.attempts.push(Attempt { staged, made });
+                    self.attempts.push(LiveAttempt { staged, made });
                 }
                 None => {
                     let near = near_rules(&self.scene.world, &asked);
@@ -263,7 +263,7 @@ impl<'s> Life<'s> {
             None => first,
             Some(mut orders) => {
                 let horizon = self.next_event();
-                let could = |(at, one): (usize, &Attempt)| {
+                let could = |(at, one): (usize, &LiveAttempt)| {
                     (horizon.is_none_or(|end| one.made.due <= end.max(now))).then_some(at)
                 };
                 let mut able: Vec<usize> = self.attempts.iter().enumerate().filter_map(could).collect();
@@ -280,7 +280,7 @@ impl<'s> Life<'s> {
         // Whoever is passed over answers when the other would have.
         let passed = self.attempts[chosen].made.due;
         self.attempts[first].made.due = self.attempts[first].made.due.max(passed);
-        let Attempt { staged, made } = self.attempts.remove(chosen);
+        let LiveAttempt { staged, made } = self.attempts.remove(chosen);
         self.outside.end(&made.asked.id);
         staged.end(made.outcome());
         self.worker.tasks();

@@ -41,7 +41,7 @@ mod world;
 pub use file::{BadScene, is_scene_text};
 pub use mutate::{Mutant, Mutation, Wanted, mutate};
 pub use schema::{schema, schema_text};
-pub use ways::{Choice, Failure, Played, Way};
+pub use ways::{Choice, SceneFailure, SceneResult, Way};
 
 use std::path::{Path, PathBuf};
 
@@ -80,17 +80,17 @@ impl SceneFile {
         &self.scene.rows
     }
     /// Plays it in the ways that are chosen.
-    pub fn play(&self, workflows: &WorkflowRegistry, choice: &Choice) -> Played {
+    pub fn play(&self, workflows: &WorkflowRegistry, choice: &Choice) -> SceneResult {
         ways::play(&self.scene, workflows, choice)
     }
 
     /// The history of its run, straight, as a file's text; or why it fails.
-    pub fn history(&self, workflows: &WorkflowRegistry) -> Result<String, Vec<Failure>> {
+    pub fn history(&self, workflows: &WorkflowRegistry) -> Result<String, Vec<SceneFailure>> {
         ways::history(&self.scene, workflows)
     }
 
     /// The file's text with what was seen in place of what was expected, and how many places that are.
-    pub fn updated(&self, played: &Played) -> (String, usize) {
+    pub fn updated(&self, played: &SceneResult) -> (String, usize) {
         let straight = played.failures.iter().filter(|failure| failure.way == Way::Straight);
         let updates: Vec<_> = straight.filter_map(|failure| failure.update.clone()).collect();
         update::updated(&self.text, &updates)

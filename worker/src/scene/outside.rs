@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::asked::Asked;
 use super::rule::{Answer, Failing};
-use super::world::Said;
+use super::world::WorldAnswer;
 use crate::capability::model::MODEL_NEEDS_HUMAN;
 use crate::capability::scripted::SCRIPTED_FAILURE;
 use crate::supervisor::run::{SUPERVISOR, SupervisorInput};
@@ -31,7 +31,7 @@ pub(crate) struct RunSeen {
 #[derive(Clone)]
 pub(crate) struct Made {
     pub(crate) asked: Arc<Asked>,
-    pub(crate) said: Arc<Said>,
+    pub(crate) said: Arc<WorldAnswer>,
     /// When the answer arrives.
     pub(crate) due: Timestamp,
 }

@@ -93,7 +93,7 @@ fn keys_of(act: &str) -> &'static [&'static str] {
 
 /// One act, and when it happens.
 #[derive(Debug, Clone)]
-pub(crate) struct Cue {
+pub(crate) struct TimedAct {
     pub(crate) path: String,
     pub(crate) when: When,
     /// How long after the condition is true.
@@ -130,8 +130,8 @@ pub(crate) enum When {
     Call(Box<CallExpect>),
 }
 
-impl Cue {
-    pub(crate) fn read(path: &str, value: &Value) -> Result<Cue, FieldError> {
+impl TimedAct {
+    pub(crate) fn read(path: &str, value: &Value) -> Result<TimedAct, FieldError> {
         let fields = Fields::read(value, path, &KEYS)?;
         let when = match (fields.value("at"), fields.value("when")) {
             (Some(at), None) => When::At(moment(&fields.path_of("at"), at)?),
@@ -160,7 +160,7 @@ impl Cue {
             Some(part @ Value::String(_)) => Some(Matcher::word(&fields.path_of("refused"), "contains", part)?),
             _ => matcher("refused")?,
         };
-        Ok(Cue {
+        Ok(TimedAct {
             path: path.to_owned(),
             when,
             after: after.unwrap_or_default(),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::expect::{CALL, note_kinds};
 use super::file::Scene;
-use super::ways::{Choice, Played, Way, play};
+use super::ways::{Choice, SceneResult, Way, play};
 
 fn options() -> ActivityOptions {
     ActivityOptions { start_to_close: Some(Duration::from_secs(60)), ..ActivityOptions::default() }
@@ -60,7 +60,7 @@ fn read(text: &str) -> Result<Scene, String> {
     Scene::read("scene.yaml", text, &files).map_err(|why| why.to_string())
 }
 
-fn played(text: &str) -> Played {
+fn played(text: &str) -> SceneResult {
     let workflows = crate::supervisor::register(crate::supervisor::run::register(workflows()));
     play(&read(text).unwrap(), &workflows, &Choice::default())
 }

@@ -75,7 +75,7 @@ impl Choice {
 
 /// Why a scene fails.
 #[derive(Debug, Clone)]
-pub struct Failure {
+pub struct SceneFailure {
     pub way: Way,
     /// The path of the expectation, or what all scenes must hold.
     pub at: String,
@@ -90,8 +90,8 @@ pub struct Failure {
 
 /// What became of a scene.
 #[derive(Debug, Clone, Default)]
-pub struct Played {
-    pub failures: Vec<Failure>,
+pub struct SceneResult {
+    pub failures: Vec<SceneFailure>,
     pub events: usize,
     pub crashes: usize,
     pub orders: usize,
@@ -102,18 +102,18 @@ pub struct Played {
 }
 
 /// Plays a scene.
-pub(crate) fn play(scene: &Scene, workflows: &WorkflowRegistry, choice: &Choice) -> Played {
+pub(crate) fn play(scene: &Scene, workflows: &WorkflowRegistry, choice: &Choice) -> SceneResult {
     let began = Instant::now();
-    let mut played = Played::default();
+    let mut played = SceneResult::default();
     Play { scene, workflows, choice, played: &mut played }.all();
     played.took = began.elapsed();
     played
 }
 
 /// The history of the first run, straight, as a file's text; or why the scene fails.
-pub(crate) fn history(scene: &Scene, workflows: &WorkflowRegistry) -> Result<String, Vec<Failure>> {
+pub(crate) fn history(scene: &Scene, workflows: &WorkflowRegistry) -> Result<String, Vec<SceneFailure>> {
     let choice = Choice { ways: vec!["straight".to_owned()], ..Choice::default() };
-    let mut played = Played::default();
+    let mut played = SceneResult::default();
     let lived = Play { scene, workflows, choice: &choice, played: &mut played }.straight();
     let told = |(_, outside, ..): (Ended, Outside, Vec<Fork>, Orders)| {
         History::new(outside.history(outside.root?)).ok().map(|history| history.to_json())
@@ -127,7 +127,7 @@ pub(crate) fn straight_life<'s>(
     scene: &'s Scene,
     workflows: &'s WorkflowRegistry,
     choice: &Choice,
-) -> (Played, Option<Life<'s>>) {
+) -> (SceneResult, Option<Life<'s>>) {
     let played = play(scene, workflows, choice);
     let lived = Life::begin(scene, workflows, choice.disk).and_then(|mut life| life.go().map(|()| life));
     (played, lived.ok())
@@ -137,7 +137,7 @@ struct Play<'p> {
     scene: &'p Scene,
     workflows: &'p WorkflowRegistry,
     choice: &'p Choice,
-    played: &'p mut Played,
+    played: &'p mut SceneResult,
 }
 
 impl Play<'_> {
@@ -212,7 +212,7 @@ impl Play<'_> {
         let last = outside.map(|outside| outside.last_events(LAST_EVENTS, BEGIN)).unwrap_or_default();
         let history = outside.and_then(|outside| History::new(outside.history(outside.root?)).ok());
         let history = history.map(|history| history.to_json());
-        self.played.failures.push(Failure { way, at, expected, seen, last, history, update });
+        self.played.failures.push(SceneFailure { way, at, expected, seen, last, history, update });
     }
 
     /// Every run's history fits the code; nobody is there who could be called.

@@ -14,17 +14,17 @@ use crate::supervisor::spec::{Family, Role, ScriptRule, SupervisorSpec, Via, ans
 
 /// What is answered, and when.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct WorldAnswer {
     pub(crate) after: Duration,
     pub(crate) result: Result<Value, Answer>,
 }
 
-impl Said {
+impl WorldAnswer {
     /// A program or a service that takes longer than its carrier waits is not heard.
-    pub(crate) fn in_time(self, patience: Option<(Duration, String)>) -> Said {
+    pub(crate) fn in_time(self, patience: Option<(Duration, String)>) -> WorldAnswer {
         match patience {
             Some((most, message)) if self.after > most => {
-                Said { after: most, result: Err(Answer::Fail { message, how: Failing::Retryable }) }
+                WorldAnswer { after: most, result: Err(Answer::Fail { message, how: Failing::Retryable }) }
             }
             _ => self,
         }
@@ -93,7 +93,7 @@ fn to_world_via(via: &mut Via, world: &[Rule], keep_models: bool) {
 }
 
 /// The answer to a call: the first rule of the world that fits, then the spec's own script.
-pub(crate) fn answer_of(world: &[Rule], spec: Option<&SupervisorSpec>, asked: &Asked) -> Option<Said> {
+pub(crate) fn answer_of(world: &[Rule], spec: Option<&SupervisorSpec>, asked: &Asked) -> Option<WorldAnswer> {
     if let Some(rule) = world.iter().find(|rule| rule.fits(asked)) {
         let result = match &rule.answer {
             Answer::Say(said) => Ok(fill(said, &asked.call)),
@@ -102,7 +102,7 @@ pub(crate) fn answer_of(world: &[Rule], spec: Option<&SupervisorSpec>, asked: &A
                 Err(Answer::Fail { message, how: *how })
             }
         };
-        return Some(Said { after: rule.after, result });
+        return Some(WorldAnswer { after: rule.after, result });
     }
     let fail = |message: String| Answer::Fail { message, how: Failing::Final };
     // What a script has decided, the run has waited for itself.
@@ -114,21 +114,21 @@ pub(crate) fn answer_of(world: &[Rule], spec: Option<&SupervisorSpec>, asked: &A
     match &asked.scripted {
         // What a script says without a rule is made up by nobody's file.
         Some(Err(why)) if why.starts_with("no scripted answer") => told(asked),
-        Some(said) => Some(Said { after: Duration::ZERO, result: said.clone().map_err(fail) }),
+        Some(said) => Some(WorldAnswer { after: Duration::ZERO, result: said.clone().map_err(fail) }),
         None => told(asked),
     }
 }
 
 /// Telling somebody needs no answer: without one, nobody was told.
-fn told(asked: &Asked) -> Option<Said> {
+fn told(asked: &Asked) -> Option<WorldAnswer> {
     let tells = matches!(
         asked.purpose?,
         Purpose::RecordDecomposition | Purpose::NotifyForApproval | Purpose::LogApprovalResult | Purpose::EmitProgress
     );
-    tells.then(|| Said { after: Duration::ZERO, result: Ok(told_nobody()) })
+    tells.then(|| WorldAnswer { after: Duration::ZERO, result: Ok(told_nobody()) })
 }
 
-fn scripted(spec: &SupervisorSpec, asked: &Asked) -> Option<Said> {
+fn scripted(spec: &SupervisorSpec, asked: &Asked) -> Option<WorldAnswer> {
     let call = asked.purpose.map(|_| &asked.call)?;
     let own = spec.player(call).map(|agent| &agent.script);
     let job = spec.role(call.purpose).map(|role| &role.script);
@@ -136,5 +136,5 @@ fn scripted(spec: &SupervisorSpec, asked: &Asked) -> Option<Said> {
     let said = answer(script, call);
     let how = |retryable| if retryable { Failing::Retryable } else { Failing::Final };
     let result = said.result.map_err(|why| Answer::Fail { message: why.message, how: how(why.retryable) });
-    Some(Said { after: said.after.duration(), result })
+    Some(WorldAnswer { after: said.after.duration(), result })
 }

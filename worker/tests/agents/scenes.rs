@@ -8,7 +8,7 @@ use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use bosun_worker::agent::{AGENT, AgentOutput, Conversations, register, register_activities};
-use bosun_worker::capability::model::{ChatRequest, Message, Said, ToolCall};
+use bosun_worker::capability::model::{AssistantMessage, ChatRequest, Message, ToolCall};
 use serde_json::{Value, json};
 
 /// What a model says: a text and calls of tools, or a failure.
@@ -92,7 +92,7 @@ fn activities(model: Arc<ModelFunction>, log: &Log, conversations: &Conversation
             asked.lock().unwrap().entry((task.run_id, task.seq.0)).or_default().push(request.clone());
             let (content, calls) = model(&request, context.attempt().0)?;
             let call = |(n, (name, arguments))| ToolCall { id: format!("c{n}"), name, arguments };
-            let said = Said { content, tool_calls: calls.into_iter().enumerate().map(call).collect() };
+            let said = AssistantMessage { content, tool_calls: calls.into_iter().enumerate().map(call).collect() };
             let usage = json!({ "input": 10, "output": 5 });
             let response = json!({ "said": said, "stop": "end", "usage": usage, "model": request.model });
             Ok::<_, ActivityError>(json!({ "response": response, "cost": { "micros": 15 } }))

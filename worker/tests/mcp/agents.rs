@@ -8,7 +8,7 @@ use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use bosun_worker::agent::{AGENT, AgentOutput, Conversations, register, register_activities};
 use bosun_worker::capability::mcp::MCP_TOOLS;
-use bosun_worker::capability::model::{ChatRequest, Message, Said, ToolCall};
+use bosun_worker::capability::model::{AssistantMessage, ChatRequest, Message, ToolCall};
 use serde_json::{Value, json};
 
 use super::kit::Worker;
@@ -35,7 +35,7 @@ fn activities(worker: &Worker, says: Says, asked: &Asked, conversations: &Conver
             let (content, calls) = says(&request, turn);
             asked.lock().unwrap().push(request.clone());
             let call = |(n, (name, arguments))| ToolCall { id: format!("c{n}"), name, arguments };
-            let said = Said { content, tool_calls: calls.into_iter().enumerate().map(call).collect() };
+            let said = AssistantMessage { content, tool_calls: calls.into_iter().enumerate().map(call).collect() };
             let usage = json!({ "input": 10, "output": 5 });
             let response = json!({ "said": said, "stop": "end", "usage": usage, "model": request.model });
             Ok::<_, ActivityError>(json!({ "response": response, "cost": { "micros": 15 } }))

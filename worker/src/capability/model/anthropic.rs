@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ChatRequest, Message, OutputSchema, Said, ToolChoice, ToolSpec};
+use super::{AssistantMessage, ChatRequest, Message, OutputSchema, ToolChoice, ToolSpec};
 
 mod answer;
 
@@ -94,7 +94,7 @@ fn text_block(text: &str) -> Vec<Value> {
     if text.trim().is_empty() { Vec::new() } else { vec![json!({"type": "text", "text": text})] }
 }
 
-fn said_blocks(said: &Said) -> Vec<Value> {
+fn said_blocks(said: &AssistantMessage) -> Vec<Value> {
     let mut blocks = text_block(&said.content);
     for call in &said.tool_calls {
         // The format knows objects only.

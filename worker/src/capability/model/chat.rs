@@ -38,7 +38,7 @@ pub enum Message {
     User {
         content: String,
     },
-    Assistant(Said),
+    Assistant(AssistantMessage),
     /// What a tool gave.
     Tool {
         call_id: String,
@@ -51,7 +51,7 @@ pub enum Message {
 
 /// What a model said.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Said {
+pub struct AssistantMessage {
     #[serde(default)]
     pub content: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -108,7 +108,7 @@ pub struct OutputSchema {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChatResponse {
-    pub said: Said,
+    pub said: AssistantMessage,
     pub stop: StopReason,
     #[serde(default)]
     pub usage: Usage,

@@ -95,10 +95,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::capability::model::{Said, ToolCall, Usage};
+    use crate::capability::model::{AssistantMessage, ToolCall, Usage};
 
     fn said(content: &str) -> ChatResponse {
-        let said = Said { content: content.into(), tool_calls: Vec::new() };
+        let said = AssistantMessage { content: content.into(), tool_calls: Vec::new() };
         ChatResponse { said, stop: StopReason::End, usage: Usage::default(), model: "m".into(), id: None }
     }
 

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-use super::{ChatRequest, ChatResponse, ProviderConfig, Said, StopReason, ToolCall, Usage, Wire};
+use super::{AssistantMessage, ChatRequest, ChatResponse, ProviderConfig, StopReason, ToolCall, Usage, Wire};
 
 mod anthropic;
 mod openai;
@@ -73,7 +73,7 @@ impl MockAnswer {
 /// An answer of text, with a usage of 10 and 5 tokens.
 pub fn says(text: &str) -> ChatResponse {
     ChatResponse {
-        said: Said { content: text.to_owned(), tool_calls: Vec::new() },
+        said: AssistantMessage { content: text.to_owned(), tool_calls: Vec::new() },
         stop: StopReason::End,
         usage: Usage { input: Some(10), output: Some(5), ..Usage::default() },
         model: "mock-1".into(),

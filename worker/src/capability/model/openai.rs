@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::wire::{Assembler, TOOL_CALLS_MAX, arguments, cut, malformed, with_distinct_ids};
 use super::{
-    ChatRequest, ChatResponse, Message, ModelError, OutputSchema, Said, StopReason, StreamToken, TokenSink, ToolCall,
-    ToolChoice, Usage,
+    AssistantMessage, ChatRequest, ChatResponse, Message, ModelError, OutputSchema, StopReason, StreamToken, TokenSink,
+    ToolCall, ToolChoice, Usage,
 };
 
 /// The body of the request.
@@ -121,7 +121,7 @@ pub(super) fn read(body: &Value) -> Result<ChatResponse, ModelError> {
     let refusal = message.get("refusal").and_then(Value::as_str).filter(|text| !text.is_empty());
     Ok(ChatResponse {
         stop: stop(choice.get("finish_reason").and_then(Value::as_str), refusal.is_some(), !calls.is_empty()),
-        said: Said { content: content(message.get("content"), refusal), tool_calls: calls },
+        said: AssistantMessage { content: content(message.get("content"), refusal), tool_calls: calls },
         usage: usage(body.get("usage")),
         model: text(body, "model"),
         id: body.get("id").and_then(Value::as_str).map(str::to_owned),
@@ -254,7 +254,7 @@ impl Assembler for CompletionStream {
         let refused = !self.refusal.is_empty();
         Ok(ChatResponse {
             stop: stop(Some(&finish), refused, !calls.is_empty()),
-            said: Said {
+            said: AssistantMessage {
                 content: if self.content.is_empty() { self.refusal } else { self.content },
                 tool_calls: calls,
             },

@@ -109,10 +109,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::capability::model::{Said, StopReason};
+    use crate::capability::model::{AssistantMessage, StopReason};
 
     fn answer(model: &str, usage: Usage) -> ChatResponse {
-        ChatResponse { said: Said::default(), stop: StopReason::End, usage, model: model.into(), id: None }
+        ChatResponse { said: AssistantMessage::default(), stop: StopReason::End, usage, model: model.into(), id: None }
     }
 
     fn usage(input: u64, output: u64) -> Usage {

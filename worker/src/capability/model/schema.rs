@@ -10,8 +10,8 @@ use super::call::code;
 use super::conform::problems;
 use super::function::show;
 use super::{
-    Answering, ChatRequest, ChatResponse, Message, Model, ModelCallContext, ModelError, Said, StopReason, TokenSink,
-    ToolCall, ToolChoice, ToolSpec, Usage,
+    Answering, AssistantMessage, ChatRequest, ChatResponse, Message, Model, ModelCallContext, ModelError, StopReason,
+    TokenSink, ToolCall, ToolChoice, ToolSpec, Usage,
 };
 use crate::canonical;
 
@@ -38,7 +38,7 @@ impl SchemaModel {
                 Some(output) => valid(&seed, "answer", &output.schema)?.to_string(),
                 None => format!("An answer to {} messages.", request.messages.len()),
             };
-            Said { content, tool_calls: Vec::new() }
+            AssistantMessage { content, tool_calls: Vec::new() }
         } else {
             let call = |(i, tool): (usize, &&ToolSpec)| {
                 let arguments = valid(&seed, &tool.name, &tool.parameters)?;
@@ -49,14 +49,14 @@ impl SchemaModel {
                 })
             };
             let tool_calls = tools.iter().enumerate().map(call).collect::<Result<_, ModelError>>()?;
-            Said { content: String::new(), tool_calls }
+            AssistantMessage { content: String::new(), tool_calls }
         };
         Ok(answer_of(request, said))
     }
 }
 
 /// An answer of a model in this program, with tokens counted by a rule of thumb.
-pub(super) fn answer_of(request: &ChatRequest, said: Said) -> ChatResponse {
+pub(super) fn answer_of(request: &ChatRequest, said: AssistantMessage) -> ChatResponse {
     let tokens = |data: Value| Some((data.to_string().len() as u64).div_ceil(4));
     ChatResponse {
         stop: if said.tool_calls.is_empty() { StopReason::End } else { StopReason::ToolCalls },

@@ -15,8 +15,8 @@ use super::errors::excerpt;
 use super::function::show;
 use super::schema::answer_of;
 use super::{
-    Answering, ChatRequest, ChatResponse, ErrorClass, Message, Model, ModelCallContext, ModelError, Said, TokenSink,
-    ToolCall,
+    Answering, AssistantMessage, ChatRequest, ChatResponse, ErrorClass, Message, Model, ModelCallContext, ModelError,
+    TokenSink, ToolCall,
 };
 
 /// The rules, in order. In a file: YAML or JSON.
@@ -197,7 +197,7 @@ fn answer(request: &ChatRequest, then: &RuleAnswer) -> Result<ChatResponse, Mode
         ToolCall { id: format!("call_{turns}_{i}"), name: call.name.clone(), arguments }
     };
     let content = give.as_ref().map(Value::to_string).or_else(|| say.clone()).unwrap_or_default();
-    let said = Said { content, tool_calls: calls.iter().enumerate().map(call).collect() };
+    let said = AssistantMessage { content, tool_calls: calls.iter().enumerate().map(call).collect() };
     Ok(answer_of(request, said))
 }
 

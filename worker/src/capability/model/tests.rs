@@ -22,7 +22,7 @@ fn full_request() -> ChatRequest {
         messages: vec![
             Message::System { content: "Be kind.".into() },
             Message::User { content: "Grüße".into() },
-            Message::Assistant(Said { content: "Let me look.".into(), tool_calls: vec![call] }),
+            Message::Assistant(AssistantMessage { content: "Let me look.".into(), tool_calls: vec![call] }),
             Message::Tool {
                 call_id: "call_a".into(),
                 name: "search".into(),

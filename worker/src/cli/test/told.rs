@@ -12,10 +12,10 @@ use super::Tested;
 use crate::cli::list::shell_word;
 use crate::cli::output::{Format, Screen, TextStyle};
 use crate::cli::replay::junit::escaped;
-use crate::scene::{Failure, Played};
+use crate::scene::{SceneFailure, SceneResult};
 
 /// Rules that answered nothing, often because they ask for what no call has.
-fn unused(played: &Played) -> String {
+fn unused(played: &SceneResult) -> String {
     match played.unused.is_empty() {
         true => String::new(),
         false => format!("  never used: {}", played.unused.join(", ")),
@@ -72,7 +72,7 @@ pub(super) fn report(screen: &mut Screen, tested: &[Tested], keep: &Path, took: 
 }
 
 /// `38 events, 38 crashes, 6 orders, 12 ms`.
-fn ways(played: &Played) -> String {
+fn ways(played: &SceneResult) -> String {
     let orders = match (played.orders, played.all_orders) {
         (0 | 1, _) => String::new(),
         (orders, true) => format!(", {orders} orders"),
@@ -82,7 +82,7 @@ fn ways(played: &Played) -> String {
 }
 
 /// What was expected and seen; the way stands above the first of its failures, the events below the last.
-fn fail(screen: &mut Screen, one: &Tested, failure: &Failure, first: bool, last: bool) {
+fn fail(screen: &mut Screen, one: &Tested, failure: &SceneFailure, first: bool, last: bool) {
     let field = |screen: &mut Screen, name: &str, text: &str| {
         let mut lines = text.lines();
         let first = lines.next().unwrap_or_default();
@@ -102,7 +102,7 @@ fn fail(screen: &mut Screen, one: &Tested, failure: &Failure, first: bool, last:
 }
 
 /// Writes the history of a failed life, and says how to look at it.
-fn keep_history(screen: &mut Screen, keep: &Path, one: &Tested, failure: &Failure) -> Option<String> {
+fn keep_history(screen: &mut Screen, keep: &Path, one: &Tested, failure: &SceneFailure) -> Option<String> {
     // Scenes of one name lie in several folders.
     let whole = Path::new(&one.file).with_extension("");
     let parts = whole.components().filter_map(|part| match part {
@@ -139,7 +139,7 @@ impl Tested {
                 row["all_orders"] = played.all_orders.into();
                 row["unused"] = json!(played.unused);
                 row["took_ms"] = u64::try_from(played.took.as_millis()).unwrap_or(u64::MAX).into();
-                let failure = |failure: &Failure| {
+                let failure = |failure: &SceneFailure| {
                     json!({ "way": failure.way.name(), "which": failure.way.to_string(), "at": failure.at,
                         "expected": failure.expected, "seen": failure.seen, "last": failure.last })
                 };
@@ -177,7 +177,7 @@ fn junit(tested: &[Tested], took: Duration) -> String {
             Ok((_, played)) => match played.failures.first() {
                 None => "/>\n".to_owned(),
                 Some(first) => {
-                    let line = |failure: &Failure| {
+                    let line = |failure: &SceneFailure| {
                         format!(
                             "{}: {}\nexpected  {}\nseen      {}",
                             failure.way, failure.at, failure.expected, failure.seen

@@ -102,7 +102,7 @@ enum Of {
 /// Makes this many mutants and looks which scenes notice; fewer if there are no more. The error is the scenes that fail
 /// unchanged.
 pub fn mutate(scenes: &[SceneFile], workflows: &WorkflowRegistry, wanted: &Wanted) -> Result<Vec<Mutant>, Vec<String>> {
-    let asked = Asked { scenes, workflows };
+    let asked = MutationInput { scenes, workflows };
     let fails = |scene: &SceneFile| asked.fails(&scene.scene).then(|| scene.file().to_owned());
     let red: Vec<String> = in_parallel(scenes, wanted.jobs, fails).into_iter().flatten().collect();
     if !red.is_empty() {
@@ -137,12 +137,12 @@ fn in_parallel<T: Sync, R: Send>(all: &[T], jobs: usize, one: impl Fn(&T) -> R +
     places.into_iter().filter_map(|place| place.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }
 
-struct Asked<'m> {
+struct MutationInput<'m> {
     scenes: &'m [SceneFile],
     workflows: &'m WorkflowRegistry,
 }
 
-impl Asked<'_> {
+impl MutationInput<'_> {
     /// All changes that could be tried, in the order of the seed: the kinds by turns.
     fn draws(&self, wanted: &Wanted) -> Vec<Draw> {
         let mut dice = Dice(wanted.seed);

@@ -15,7 +15,7 @@ use super::tool_names::ToolNames;
 use super::work::{Carried, TIMEOUT, time_of};
 use crate::agent::ledger::Resource;
 use crate::agent::spec::{AgentSpec, Limits, ToolGrant};
-use crate::capability::model::{ChatRequest, Message, ModelInput, Said, ToolCall, ToolSpec};
+use crate::capability::model::{AssistantMessage, ChatRequest, Message, ModelInput, ToolCall, ToolSpec};
 use crate::supervisor::outbox::{Answer, Call, CallFailure, Purpose};
 use crate::supervisor::prompts::steady;
 use crate::supervisor::spec::{Family, SupervisorSpec, ViaModel};
@@ -193,7 +193,7 @@ fn message(value: &Value, names: &ToolNames) -> Message {
         "system" => Message::System { content: text("content") },
         "assistant" => {
             let calls = value.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
-            Message::Assistant(Said { content: text("content"), tool_calls: calls.map(call).collect() })
+            Message::Assistant(AssistantMessage { content: text("content"), tool_calls: calls.map(call).collect() })
         }
         "tool" => Message::Tool {
             call_id: text("tool_call_id"),

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::agent::transcript::TranscriptItem;
-use crate::capability::model::{ChatResponse, Message, Said, StopReason as ModelStop, ToolCall, Usage};
+use crate::capability::model::{AssistantMessage, ChatResponse, Message, StopReason as ModelStop, ToolCall, Usage};
 
 pub(super) type ModelFunction = Box<dyn FnMut(&ModelCall) -> Result<ModelAnswer, Fault>>;
 pub(super) type ToolFunction = Box<dyn FnMut(&str, &Value) -> Result<Value, Fault>>;
@@ -45,7 +45,8 @@ pub(super) fn says(content: &str, calls: &[(&str, Value)]) -> ModelAnswer {
         name: (*name).to_owned(),
         arguments: arguments.clone(),
     };
-    let said = Said { content: content.to_owned(), tool_calls: calls.iter().enumerate().map(call).collect() };
+    let said =
+        AssistantMessage { content: content.to_owned(), tool_calls: calls.iter().enumerate().map(call).collect() };
     let stop = if calls.is_empty() { ModelStop::End } else { ModelStop::ToolCalls };
     let usage = Usage { input: Some(10), output: Some(5), ..Usage::default() };
     let response = ChatResponse { said, stop, usage, model: "big".into(), id: None };

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::AnswerTool;
 use crate::capability::model::wire::{Assembler, TOOL_CALLS_MAX, arguments, cut, malformed, with_distinct_ids};
 use crate::capability::model::{
-    ChatRequest, ChatResponse, ModelError, Said, StopReason, StreamToken, TokenSink, ToolCall, Usage,
+    AssistantMessage, ChatRequest, ChatResponse, ModelError, StopReason, StreamToken, TokenSink, ToolCall, Usage,
 };
 
 /// A whole answer.
@@ -112,7 +112,7 @@ fn answer(
             None | Some("end_turn" | "stop_sequence" | "tool_use") => StopReason::End,
             Some(other) => StopReason::Other(other.to_owned()),
         },
-        said: Said { content, tool_calls: calls },
+        said: AssistantMessage { content, tool_calls: calls },
         usage: counts.usage(),
         model: text("model").unwrap_or_default(),
         id: text("id"),

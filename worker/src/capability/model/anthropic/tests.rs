@@ -26,7 +26,10 @@ fn a_conversation_becomes_turns_that_alternate() {
     let result =
         |id: &str, is_error| Message::Tool { call_id: id.into(), name: "add".into(), content: "r".into(), is_error };
     let system = |content: &str| Message::System { content: content.into() };
-    let said = Said { content: "let me".into(), tool_calls: vec![call("1", json!({"a": 1})), call("2", json!("{a"))] };
+    let said = AssistantMessage {
+        content: "let me".into(),
+        tool_calls: vec![call("1", json!({"a": 1})), call("2", json!("{a"))],
+    };
     let mut request = user("hi");
     request.messages = vec![
         system("be kind"),
@@ -36,7 +39,7 @@ fn a_conversation_becomes_turns_that_alternate() {
         result("2", true),
         system("be brief"),
         Message::User { content: "go on".into() },
-        Message::Assistant(Said::default()),
+        Message::Assistant(AssistantMessage::default()),
     ];
     let body = body(&request, false);
     assert_eq!(body["system"], "be kind\n\nbe brief");

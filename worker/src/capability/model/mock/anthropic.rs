@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::super::wire::arguments;
 use super::super::{
-    ChatRequest, ChatResponse, Message, OutputSchema, Said, StopReason, ToolCall, ToolChoice, ToolSpec, Usage,
+    AssistantMessage, ChatRequest, ChatResponse, Message, OutputSchema, StopReason, ToolCall, ToolChoice, ToolSpec,
+    Usage,
 };
 use super::{called, list, pieces, text};
 
@@ -72,7 +73,7 @@ fn unwrapped(tool: &Value) -> Value {
 }
 
 fn read_turn(turn: &Value, messages: &mut Vec<Message>) -> Result<(), String> {
-    let mut said = Said::default();
+    let mut said = AssistantMessage::default();
     for block in list(turn, "content") {
         match (turn["role"].as_str(), block["type"].as_str()) {
             (Some("user"), Some("text")) => messages.push(Message::User { content: text(block, "text") }),
@@ -117,7 +118,7 @@ fn usage(usage: &Usage) -> Value {
 
 /// The parts of the answer, and whether one is the answer under a schema.
 fn blocks(body: &Value, response: &ChatResponse) -> (Vec<Value>, bool) {
-    let Said { content, tool_calls } = &response.said;
+    let AssistantMessage { content, tool_calls } = &response.said;
     let answer = list(body, "tools").iter().find(|tool| tool["description"] == ANSWER);
     if let Some(tool) = answer.filter(|_| tool_calls.is_empty()) {
         let data = arguments(content);

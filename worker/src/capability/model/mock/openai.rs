@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::super::wire::arguments;
 use super::super::{
-    ChatRequest, ChatResponse, Message, OutputSchema, Said, StopReason, ToolCall, ToolChoice, ToolSpec, Usage,
+    AssistantMessage, ChatRequest, ChatResponse, Message, OutputSchema, StopReason, ToolCall, ToolChoice, ToolSpec,
+    Usage,
 };
 use super::{called, list, pieces, text};
 
@@ -57,7 +58,10 @@ fn read_message(message: &Value, before: &[Message]) -> Result<Message, String> 
                 name: text(&call["function"], "name"),
                 arguments: arguments(&text(&call["function"], "arguments")),
             };
-            Message::Assistant(Said { content, tool_calls: list(message, "tool_calls").iter().map(call).collect() })
+            Message::Assistant(AssistantMessage {
+                content,
+                tool_calls: list(message, "tool_calls").iter().map(call).collect(),
+            })
         }
         Some("tool") => {
             let call_id = text(message, "tool_call_id");

@@ -23,7 +23,7 @@ fn a_whole_conversation_is_written() {
     let result =
         |id: &str, is_error| Message::Tool { call_id: id.into(), name: "add".into(), content: "r".into(), is_error };
     let mut request = user("hi");
-    request.messages.push(Message::Assistant(Said { content: String::new(), tool_calls: vec![call, odd] }));
+    request.messages.push(Message::Assistant(AssistantMessage { content: String::new(), tool_calls: vec![call, odd] }));
     request.messages.extend([result("c1", false), result("c2", true)]);
     request.tools =
         vec![ToolSpec { name: "add".into(), description: "adds".into(), parameters: json!({"type": "object"}) }];
@@ -76,7 +76,7 @@ fn answer(message: Value, finish: &str) -> Value {
 fn an_answer_is_read() {
     let response = read(&answer(json!({"content": "hello"}), "stop")).unwrap();
     let usage = Usage { input: Some(7), cache_read: Some(2), cache_write: None, output: Some(3), reasoning: Some(1) };
-    let said = Said { content: "hello".into(), tool_calls: Vec::new() };
+    let said = AssistantMessage { content: "hello".into(), tool_calls: Vec::new() };
     let wanted = ChatResponse { said, stop: StopReason::End, usage, model: "m-1".into(), id: Some("x".into()) };
     assert_eq!(response, wanted);
 }

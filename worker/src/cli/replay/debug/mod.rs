@@ -19,7 +19,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{Event as TerminalEvent, KeyCode, KeyEventKind, KeyModifiers, read};
 
 use self::draw::{DrawContext, draw};
-use self::state::{Key, View, update};
+use self::state::{KeyPress, View, update};
 use super::Bench;
 use super::record::write;
 use super::source::{HistoryOf, is_file};
@@ -114,21 +114,21 @@ fn export(timeline: &Timeline<'_>) -> String {
     }
 }
 
-fn key(event: &TerminalEvent) -> Option<Key> {
+fn key(event: &TerminalEvent) -> Option<KeyPress> {
     let TerminalEvent::Key(key) = event else { return None };
     if key.kind == KeyEventKind::Release {
         return None;
     }
     Some(match key.code {
-        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Key::Quit,
-        KeyCode::Char(c) => Key::Char(c),
-        KeyCode::Enter => Key::Enter,
-        KeyCode::Esc => Key::Esc,
-        KeyCode::Backspace => Key::Backspace,
-        KeyCode::Down => Key::Char('j'),
-        KeyCode::Up => Key::Char('k'),
-        KeyCode::PageDown => Key::Char('J'),
-        KeyCode::PageUp => Key::Char('K'),
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => KeyPress::Quit,
+        KeyCode::Char(c) => KeyPress::Char(c),
+        KeyCode::Enter => KeyPress::Enter,
+        KeyCode::Esc => KeyPress::Esc,
+        KeyCode::Backspace => KeyPress::Backspace,
+        KeyCode::Down => KeyPress::Char('j'),
+        KeyCode::Up => KeyPress::Char('k'),
+        KeyCode::PageDown => KeyPress::Char('J'),
+        KeyCode::PageUp => KeyPress::Char('K'),
         _ => return None,
     })
 }

@@ -9,7 +9,7 @@ use crate::cli::event_text::details;
 
 /// A key, without a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum KeyPress {
     Char(char),
     Enter,
     Esc,
@@ -89,19 +89,19 @@ impl View {
 }
 
 /// The view after a key.
-pub(super) fn update(timeline: &Timeline<'_>, mut view: View, key: Key) -> View {
+pub(super) fn update(timeline: &Timeline<'_>, mut view: View, key: KeyPress) -> View {
     view.message.clear();
-    if key == Key::Quit {
+    if key == KeyPress::Quit {
         view.done = true;
         return view;
     }
     match std::mem::replace(&mut view.mode, Mode::Walk) {
         Mode::Walk => walk(timeline, &mut view, key),
         Mode::Ask(question, text) => ask(timeline, &mut view, question, text, key),
-        Mode::Fork if key == Key::Enter => (view.fork, view.done) = (true, true),
+        Mode::Fork if key == KeyPress::Enter => (view.fork, view.done) = (true, true),
         // Any key closes what lies over the rest; a step is also taken.
         Mode::Payload | Mode::Diff(_) | Mode::Fork | Mode::Help => {
-            if matches!(key, Key::Char(c) if "jkJKcC".contains(c)) {
+            if matches!(key, KeyPress::Char(c) if "jkJKcC".contains(c)) {
                 walk(timeline, &mut view, key);
             }
         }
@@ -109,28 +109,28 @@ pub(super) fn update(timeline: &Timeline<'_>, mut view: View, key: Key) -> View 
     view
 }
 
-fn walk(timeline: &Timeline<'_>, view: &mut View, key: Key) {
+fn walk(timeline: &Timeline<'_>, view: &mut View, key: KeyPress) {
     let exists = |at: EventId| timeline.event(at).map(|event| event.id);
     match key {
-        Key::Char('j') => view.go(exists(view.at.next()), "this is the last event"),
-        Key::Char('k') => view.go(exists(EventId(view.at.0.saturating_sub(1))), "this is the first event"),
-        Key::Char('J') => view.go(task(timeline, view.at, Direction::Forwards), "no later workflow task"),
-        Key::Char('K') => view.go(task(timeline, view.at, Direction::Backwards), "no earlier workflow task"),
-        Key::Char('c') => to_breakpoint(timeline, view, Direction::Forwards),
-        Key::Char('C') => to_breakpoint(timeline, view, Direction::Backwards),
-        Key::Char('n') => search(timeline, view),
-        Key::Char('r') => view.at = EventId(1),
-        Key::Char('x') => view.export = true,
-        Key::Char('f') => view.mode = Mode::Fork,
-        Key::Char('q') => view.done = true,
-        Key::Char('?') => view.mode = Mode::Help,
-        Key::Char('b') => view.mode = Mode::Ask(PromptKind::Breakpoint, String::new()),
-        Key::Char('g') => view.mode = Mode::Ask(PromptKind::GoTo, String::new()),
-        Key::Char('/') => view.mode = Mode::Ask(PromptKind::Search, String::new()),
-        Key::Char('d') => view.mode = Mode::Ask(PromptKind::Diff, String::new()),
-        Key::Char('w') => view.mode = Mode::Ask(PromptKind::Watch, String::new()),
-        Key::Enter => view.mode = Mode::Payload,
-        Key::Char(_) | Key::Esc | Key::Backspace | Key::Quit => {}
+        KeyPress::Char('j') => view.go(exists(view.at.next()), "this is the last event"),
+        KeyPress::Char('k') => view.go(exists(EventId(view.at.0.saturating_sub(1))), "this is the first event"),
+        KeyPress::Char('J') => view.go(task(timeline, view.at, Direction::Forwards), "no later workflow task"),
+        KeyPress::Char('K') => view.go(task(timeline, view.at, Direction::Backwards), "no earlier workflow task"),
+        KeyPress::Char('c') => to_breakpoint(timeline, view, Direction::Forwards),
+        KeyPress::Char('C') => to_breakpoint(timeline, view, Direction::Backwards),
+        KeyPress::Char('n') => search(timeline, view),
+        KeyPress::Char('r') => view.at = EventId(1),
+        KeyPress::Char('x') => view.export = true,
+        KeyPress::Char('f') => view.mode = Mode::Fork,
+        KeyPress::Char('q') => view.done = true,
+        KeyPress::Char('?') => view.mode = Mode::Help,
+        KeyPress::Char('b') => view.mode = Mode::Ask(PromptKind::Breakpoint, String::new()),
+        KeyPress::Char('g') => view.mode = Mode::Ask(PromptKind::GoTo, String::new()),
+        KeyPress::Char('/') => view.mode = Mode::Ask(PromptKind::Search, String::new()),
+        KeyPress::Char('d') => view.mode = Mode::Ask(PromptKind::Diff, String::new()),
+        KeyPress::Char('w') => view.mode = Mode::Ask(PromptKind::Watch, String::new()),
+        KeyPress::Enter => view.mode = Mode::Payload,
+        KeyPress::Char(_) | KeyPress::Esc | KeyPress::Backspace | KeyPress::Quit => {}
     }
 }
 
@@ -170,15 +170,15 @@ fn search(timeline: &Timeline<'_>, view: &mut View) {
     view.go(found, "nothing shows this text");
 }
 
-fn ask(timeline: &Timeline<'_>, view: &mut View, question: PromptKind, mut text: String, key: Key) {
+fn ask(timeline: &Timeline<'_>, view: &mut View, question: PromptKind, mut text: String, key: KeyPress) {
     match key {
-        Key::Esc | Key::Quit => {}
-        Key::Enter => answer(timeline, view, question, text.trim()),
-        Key::Backspace => {
+        KeyPress::Esc | KeyPress::Quit => {}
+        KeyPress::Enter => answer(timeline, view, question, text.trim()),
+        KeyPress::Backspace => {
             text.pop();
             view.mode = Mode::Ask(question, text);
         }
-        Key::Char(c) => {
+        KeyPress::Char(c) => {
             text.push(c);
             view.mode = Mode::Ask(question, text);
         }

@@ -53,7 +53,7 @@ fn on_screen(scene: &DrawContext<'_>, view: &View) -> String {
 
 /// The view after these keys; `\n` is Enter.
 fn after(timeline: &Timeline<'_>, keys: &str) -> View {
-    let key = |c| if c == '\n' { Key::Enter } else { Key::Char(c) };
+    let key = |c| if c == '\n' { KeyPress::Enter } else { KeyPress::Char(c) };
     keys.chars().fold(View::new(timeline, EventId(1)), |view, c| update(timeline, view, key(c)))
 }
 
@@ -89,7 +89,7 @@ fn keys_walk_forwards_and_backwards_and_stay_inside() {
     assert!(after(&timeline, "bfailure\nbfailure\n").breakpoints.is_empty(), "the same again removes it");
     assert!(after(&timeline, "q").done && after(&timeline, "x").export);
     assert_eq!(after(&timeline, "?j").mode, Mode::Walk);
-    assert_eq!(update(&timeline, after(&timeline, "gabc"), Key::Esc), View::new(&timeline, EventId(1)));
+    assert_eq!(update(&timeline, after(&timeline, "gabc"), KeyPress::Esc), View::new(&timeline, EventId(1)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::scene::kit::{Act, Played, Scene};
+use crate::scene::kit::{Act, SceneRun, SceneText};
 
 /// A takes 15 s, B needs it; a helper that is recruited after 5 s works for 20 s in a run of its own.
 const FAMILY: &str = "
@@ -22,9 +22,9 @@ script:
   - { on: synthesize, say: done }
 ";
 
-fn scene() -> Scene {
+fn scene() -> SceneText {
     let recruit = json!({ "Description": "Help with the first task", "Role": "helper" });
-    Scene::new(FAMILY).at(5, Act::Signal("recruit_v1", recruit)).order_counts()
+    SceneText::new(FAMILY).at(5, Act::Signal("recruit_v1", recruit)).order_counts()
 }
 
 fn asked() -> Value {
@@ -35,7 +35,7 @@ fn told() -> Value {
     json!({ "reason": "lunch", "requested_by": "ann" })
 }
 
-fn noted(played: &Played, event: &str) -> usize {
+fn noted(played: &SceneRun, event: &str) -> usize {
     played.notes.iter().filter(|note| note["data"]["event"] == event).count()
 }
 
@@ -95,9 +95,9 @@ script:
   - { on: fetch_memory, say: { memories: [] } }
   - { on: synthesize, say: done }
 ";
-    let straight = Scene::new(nested).order_counts().play();
+    let straight = SceneText::new(nested).order_counts().play();
     assert_eq!((straight.statuses().as_str(), straight.took), ("A=completed", 40));
-    let scene = Scene::new(nested).order_counts().at(5, Act::Signal("pause_v1", told()));
+    let scene = SceneText::new(nested).order_counts().at(5, Act::Signal("pause_v1", told()));
     let paused = scene.at(100, Act::Signal("resume_v1", told())).play();
     // The first task of the child was in flight and finished; the second began only after the resume.
     assert_eq!((paused.statuses().as_str(), paused.took), ("A=completed", 120));
@@ -123,15 +123,15 @@ script:
 /// rejected, the run fails with the seed's text; unanswered, it does so after half an hour of the run's time.
 #[test]
 fn an_approval_survives_any_crash() {
-    let approved = Scene::new(PUBLISHED).once(asked(), Act::Do(json!({ "do": "approve", "by": "ann" }))).play();
+    let approved = SceneText::new(PUBLISHED).once(asked(), Act::Do(json!({ "do": "approve", "by": "ann" }))).play();
     assert_eq!(approved.statuses(), "R=completed P=completed");
-    let of = |played: &Played, start: &str| played.calls.iter().filter(|call| call.starts_with(start)).count();
+    let of = |played: &SceneRun, start: &str| played.calls.iter().filter(|call| call.starts_with(start)).count();
     assert_eq!((of(&approved, "execute/P"), of(&approved, "approval/")), (1, 2));
     let text = "Required task rejected: Sensitive operation requires approval: publish report";
     let no = json!({ "do": "reject", "by": "ann", "comment": "not now" });
-    let rejected = Scene::new(PUBLISHED).once(asked(), Act::Do(no)).play();
+    let rejected = SceneText::new(PUBLISHED).once(asked(), Act::Do(no)).play();
     let with_words = format!("{text} (ann: not now)");
     assert_eq!((&rejected.report()["error"], of(&rejected, "execute/P")), (&json!(with_words), 0));
-    let unanswered = Scene::new(PUBLISHED).play();
+    let unanswered = SceneText::new(PUBLISHED).play();
     assert_eq!((&unanswered.report()["error"], unanswered.took), (&json!(text), 30 * 60 + 10));
 }

@@ -40,7 +40,7 @@ fn tool_messages(digest: &Value) -> Vec<String> {
 /// uses its own model.
 #[test]
 fn a_hierarchy_of_agents_runs_to_its_answer_in_every_order() {
-    let mut played = Scene::new(HIERARCHY).play();
+    let mut played = SceneText::new(HIERARCHY).play();
     assert_eq!(played.took, 15, "5 s of the planner and 10 s of two coders at once");
     let report = played.report();
     assert_eq!(report["final_result"], "all is done");
@@ -70,7 +70,7 @@ agents:
       - { on: execute_worker, round: 1, say: { tool_calls: [ { name: delegate_to_a, args: { task: deeper } } ] } }
       - { on: execute_worker, say: back }
 ";
-    let mut played = Scene::new(spec).play();
+    let mut played = SceneText::new(spec).play();
     let instances = played.query("registry", Value::Null);
     let depths: Vec<&Value> = instances.as_array().unwrap().iter().map(|instance| &instance["depth"]).collect();
     assert_eq!(depths, [0, 1, 2, 3, 4, 5]);
@@ -110,7 +110,7 @@ const IN_BACKGROUND: &str = "      - { on: execute_worker, round: 1, say: { tool
 fn background_work_is_durable() {
     let spec = supyagent(IN_BACKGROUND, "{ on: execute_worker, after: 24h, say: 42 passed }");
     let spec = spec.replace("- name: coder\n", "- name: coder\n    timeout: 25h\n");
-    let mut played = Scene::new(&spec).play();
+    let mut played = SceneText::new(&spec).play();
     assert_eq!(played.took, 86_400);
     assert_eq!(played.report()["final_result"], "started");
     let all = json!({ "include_completed": true });
@@ -126,7 +126,7 @@ fn a_background_process_can_be_killed_from_outside() {
         Act::Do(json!({ "do": "update", "name": "kill_process", "input": { "process_id": "agent_1" },
             "answers": "Process agent_1 killed" }))
     };
-    let mut played = Scene::new(&spec)
+    let mut played = SceneText::new(&spec)
         .at(5, Act::Refused("kill_process", json!({ "process_id": "agent_9" }), "Process agent_9 not found"))
         .at(10, kill())
         .order_counts()
@@ -151,7 +151,7 @@ fn a_delegation_that_takes_too_long_is_treated_as_the_spec_says() {
         ("fail", 300, r#"{"ok": false, "error": "Delegation timeout - child took too long"}"#),
     ] {
         let spec = format!("{}delegation: {{ on_timeout: {on_timeout} }}\n", supyagent(ONE, slow));
-        let played = Scene::new(&spec).order_counts().play();
+        let played = SceneText::new(&spec).order_counts().play();
         assert!(tool_messages(&played.digest)[0].contains(told), "{on_timeout}: {:?}", tool_messages(&played.digest));
         assert_eq!(played.took, took, "{on_timeout}");
         assert_eq!(played.report()["final_result"], "enough");
@@ -164,7 +164,7 @@ fn a_sleep_is_a_durable_timer() {
     let sleep =
         "      - { on: execute_worker, round: 1, say: { tool_calls: [ { name: sleep, args: { seconds: 86400 } } ] } }
       - { on: execute_worker, say: awake }";
-    let played = Scene::new(&supyagent(sleep, "{ on: execute_worker, say: x }")).play();
+    let played = SceneText::new(&supyagent(sleep, "{ on: execute_worker, say: x }")).play();
     assert_eq!(played.took, 86_400);
     assert_eq!(tool_messages(&played.digest), [r#"{"ok": true, "data": "Slept for 86400 seconds"}"#]);
 }
@@ -173,7 +173,7 @@ fn a_sleep_is_a_durable_timer() {
 #[test]
 fn a_child_that_fails_is_told_to_its_parent() {
     let spec = supyagent(ONE, "{ on: execute_worker, fail: invalid x-api-key }");
-    let mut played = Scene::new(&spec).play();
+    let mut played = SceneText::new(&spec).play();
     assert!(tool_messages(&played.digest)[0].contains("Delegation to 'coder' failed: invalid x-api-key."));
     assert_eq!(played.report()["status"], "completed");
     assert_eq!(played.query("registry_stats", Value::Null)["failed"], 1);
@@ -183,7 +183,7 @@ fn a_child_that_fails_is_told_to_its_parent() {
 #[test]
 fn a_paused_run_of_agents_starts_nothing() {
     let spec = supyagent(ONE, "{ on: execute_worker, after: 10s, say: quick }");
-    let played = Scene::new(&spec)
+    let played = SceneText::new(&spec)
         .at(5, Act::Signal("pause_v1", json!({})))
         .at(60, Act::Signal("resume_v1", json!({})))
         .order_counts()
@@ -195,7 +195,7 @@ fn a_paused_run_of_agents_starts_nothing() {
 #[test]
 fn a_canceled_run_of_agents_takes_everything_back() {
     let spec = supyagent(ONE, "{ on: execute_worker, after: 10s, say: quick }");
-    let played = Scene::new(&spec).at(5, Act::Cancel).order_counts().play();
+    let played = SceneText::new(&spec).at(5, Act::Cancel).order_counts().play();
     assert_eq!(played.took, 5);
     assert_eq!(played.report()["status"], "cancelled");
 }
@@ -218,7 +218,7 @@ agents:
   - { name: Research Expert, script: [ { on: execute_worker, after: 9s, say: it is Ada } ] }
   - { name: math, script: [ { on: execute_worker, after: 3s, say: it is 42 } ] }
 ";
-    let played = Scene::new(spec).play();
+    let played = SceneText::new(spec).play();
     assert_eq!(played.report()["final_result"], "Ada, 42");
     assert_eq!(played.took, 9);
     let texts: Vec<&str> = played.digest["messages"]
@@ -251,7 +251,7 @@ agents:
     via: { supervisor: { spec: { kind: supervisor, name: inner, preset: langgraph-supervisor, objective: x, agents: [
       { name: worker, script: [ { on: execute_worker, say: inner answer } ] } ] } } }
 ";
-    let played = Scene::new(spec).order_counts().play();
+    let played = SceneText::new(spec).order_counts().play();
     assert_eq!(played.report()["final_result"], "relayed", "{:#}", played.digest);
 }
 
@@ -267,12 +267,12 @@ agents:
   - { name: triage, script: [ { on: execute_worker, say: { handoff: sales } } ] }
   - { name: sales, script: [ { on: execute_worker, contains: I want to buy, say: sold } ] }
 ";
-    let played = Scene::new(spec).play();
+    let played = SceneText::new(spec).play();
     assert_eq!(played.report()["final_result"], "sold");
     assert_eq!(played.report()["details"]["active_agent"], "sales");
     assert_eq!(tool_messages(&played.digest), [r#"{"assistant": "sales"}"#]);
     let endless = spec.replace("contains: I want to buy, say: sold", "say: { handoff: triage }");
-    let played = Scene::new(&endless).play();
+    let played = SceneText::new(&endless).play();
     assert_eq!(played.report()["status"], "completed");
     assert_eq!(played.report()["details"]["messages"].as_array().unwrap().len(), 26);
 }
@@ -308,7 +308,7 @@ script:
 ";
     let answer = |answer: Value| Act::Do(json!({ "do": "answer", "answer": answer }));
     let asked = || json!({ "question": "any" });
-    let played = Scene::new(spec)
+    let played = SceneText::new(spec)
         .once(asked(), answer(json!({ "approved": false, "feedback": "more colour" })))
         .once(asked(), answer(json!({ "approved": true })))
         .play();
@@ -341,7 +341,7 @@ agents:
       - { on: execute_worker, contains: check Ada, say: 'as I said: added' }
       - { on: execute_worker, say: { content: added, context_variables: { id: 7 } } }
 ";
-    let played = Scene::new(spec).play();
+    let played = SceneText::new(spec).play();
     assert_eq!(played.report()["final_result"], "Ada is in");
     assert_eq!(played.digest["agents"]["todos"], json!([{ "text": "add", "status": "pending" }]));
     assert_eq!(tool_messages(&played.digest)[2], "as I said: added");

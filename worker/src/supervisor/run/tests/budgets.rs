@@ -173,12 +173,12 @@ impl Spending {
         }
     }
 
-    fn play(&self) -> Played {
-        self.outside.of(Scene::new(&self.spec()).world(self.world())).until(100_000).straight()
+    fn play(&self) -> SceneRun {
+        self.outside.of(SceneText::new(&self.spec()).world(self.world())).until(100_000).straight()
     }
 
     /// What was paid, by the answers that were given.
-    fn paid(played: &Played) -> u64 {
+    fn paid(played: &SceneRun) -> u64 {
         played.said.iter().filter_map(|(_, answer)| answer["tokens"].as_u64()).sum()
     }
 

@@ -52,9 +52,9 @@ impl Outside {
         ]
     }
 
-    pub(super) fn of(self, scene: Scene) -> Scene {
+    pub(super) fn of(self, scene: SceneText) -> SceneText {
         let told = || json!({ "reason": "so", "requested_by": "ann" });
-        let between = |at: u64, first: &'static str, last: &'static str, scene: Scene| {
+        let between = |at: u64, first: &'static str, last: &'static str, scene: SceneText| {
             scene.at(at, Act::Signal(first, told())).at(at + 60, Act::Signal(last, told()))
         };
         match self {
@@ -198,8 +198,8 @@ impl Life {
         text
     }
 
-    fn play(&self) -> Played {
-        self.outside.of(Scene::new(&self.spec()).world(hands(self.after))).straight()
+    fn play(&self) -> SceneRun {
+        self.outside.of(SceneText::new(&self.spec()).world(hands(self.after))).straight()
     }
 
     fn is_pydantask(&self) -> bool {

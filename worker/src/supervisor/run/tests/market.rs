@@ -40,7 +40,7 @@ fn recruit() -> Value {
 /// one after the other. The recruit's result is part of the synthesis and shifts nothing.
 #[test]
 fn the_market_analysis_takes_45_seconds() {
-    let scene = |spec: &str| Scene::new(spec).at(10, Act::Signal("recruit_v1", recruit()));
+    let scene = |spec: &str| SceneText::new(spec).at(10, Act::Signal("recruit_v1", recruit()));
     let joined = scene(MARKET).order_counts().play();
     assert_eq!(joined.took, 45, "{:#}", joined.digest);
     assert_eq!(joined.report()["final_result"], "final report");
@@ -48,14 +48,14 @@ fn the_market_analysis_takes_45_seconds() {
     assert!(results.to_string().contains("prices"), "{results:#}");
     let alone = scene(&format!("{MARKET}team: {{ recruit_join: none }}\n")).order_counts().play();
     assert_eq!(alone.took, 43);
-    let serial = Scene::new(&format!("{MARKET}dispatch: {{ parallelism: sequential }}\n")).play();
+    let serial = SceneText::new(&format!("{MARKET}dispatch: {{ parallelism: sequential }}\n")).play();
     assert_eq!(serial.took, 85);
 }
 
 /// SHN-35, SHN-47: whatever order agents end in, the plan ends the same.
 #[test]
 fn the_order_of_ends_does_not_matter() {
-    let played = Scene::new(MARKET).play();
+    let played = SceneText::new(MARKET).play();
     assert_eq!(played.took, 43, "18 + 15 + 10");
     assert!(played.statuses().ends_with("swot=completed report=completed"), "{}", played.statuses());
 }
@@ -65,7 +65,7 @@ fn the_order_of_ends_does_not_matter() {
 fn a_recruit_is_not_an_agent_of_another_role() {
     let agents = "agents: [{ name: publisher, role: publisher, script: [{ on: execute_worker, say: published }] }]\n";
     let played =
-        Scene::new(&format!("{MARKET}{agents}")).at(10, Act::Signal("recruit_v1", recruit())).order_counts().play();
+        SceneText::new(&format!("{MARKET}{agents}")).at(10, Act::Signal("recruit_v1", recruit())).order_counts().play();
     let recruits = played.report()["recruits"].clone();
     assert!(recruits.to_string().contains("prices") && !recruits.to_string().contains("published"), "{recruits}");
 }
@@ -85,7 +85,7 @@ script: [{ on: execute_worker, after: 4s, say: { result: '{{task}} {{attempt}}' 
 ";
     // At 2 s two are under way, at 6 s the one that waited for the first.
     for killed in [2, 6] {
-        let played = Scene::new(spec).kill(killed).play();
+        let played = SceneText::new(spec).kill(killed).play();
         assert_eq!((played.statuses().as_str(), played.took), ("a=completed b=completed c=completed", 8));
         let tasks = played.digest["tasks"].as_array().unwrap();
         assert!(tasks.iter().all(|task| task["tries"] == 1), "a lost worker is no attempt: {:#}", played.digest);
@@ -109,7 +109,7 @@ supervisor: { script: [
 reviewer: { script: [{ on: review, say: { passed: true } }] }
 script: [{ on: execute_worker, say: done }]
 ";
-    let played = Scene::new(spec)
+    let played = SceneText::new(spec)
         .once(json!({ "approval": "any" }), Act::Do(json!({ "do": "approve", "by": "ann" })))
         .order_counts()
         .play();
@@ -132,12 +132,12 @@ script:
 ";
     let earlier = |name: &str| json!([{ "name": "alice", "content": "Cats" }, { "name": name, "content": "Felix?" }]);
     let messages = earlier("alice");
-    let played = Scene::new(spec).context(json!({ "more": { "messages": messages } })).play();
+    let played = SceneText::new(spec).context(json!({ "more": { "messages": messages } })).play();
     assert_eq!(played.report()["status"], "completed", "{:#}", played.digest);
     let texts = played.digest["messages"].to_string();
     assert!(texts.contains("Cats") && texts.contains("Felix it is") && !texts.contains("again"), "{texts}");
     let stranger = earlier("mallory");
-    let refused = Scene::new(spec).context(json!({ "more": { "messages": stranger } })).play();
+    let refused = SceneText::new(spec).context(json!({ "more": { "messages": stranger } })).play();
     let why = refused.report()["error"].to_string();
     assert!(!refused.completed() && why.contains("mallory"), "{why}");
 }

@@ -25,7 +25,7 @@ fn a_plan_that_was_revised_is_approved_as_it_is_now() {
     let second = || json!({ "query": "plan_review", "path": "version", "is": 2 });
     let revised = json!({ "do": "revise_plan", "tasks": [{ "id": "t2", "goal": "only this" }] });
     let stale = json!({ "version": 1, "approver": "ann" });
-    let played = Scene::new(REVIEWED)
+    let played = SceneText::new(REVIEWED)
         .once(json!({ "plan": 1 }), Act::Do(revised))
         .once(second(), Act::Refused("approve_plan", stale, "plan has been updated"))
         .once(second(), Act::Update("approve_plan", json!({ "version": 2, "approver": "ann" })))

@@ -27,7 +27,7 @@ script:
 
 #[track_caller]
 fn chosen(spec: &str) -> (Value, Value, Vec<String>) {
-    let played = Scene::new(spec).play();
+    let played = SceneText::new(spec).play();
     let noted = played.noted("PlanningChosen");
     assert_eq!(noted.len(), 1, "the choice is an event, once");
     (noted[0].clone(), played.report()["final_result"].clone(), played.calls)
@@ -76,7 +76,7 @@ fn a_plan_made_upfront_is_carried_out_as_it_is() {
         let text = format!("{}{plan}{}", &text[..from], &text[to..]);
         text.replace("say: found }", "say: found, after: 5s }")
     };
-    let played = |strategy| Scene::new(&spec(strategy)).play();
+    let played = |strategy| SceneText::new(&spec(strategy)).play();
     let sequential = played("sequential");
     assert_eq!((sequential.took, sequential.statuses().as_str()), (10, "1=completed 2=completed"));
     assert_eq!(sequential.noted("PlanningChosen")[0]["mode"], "upfront");
@@ -109,7 +109,7 @@ fn tasks(count: usize) -> String {
 #[test]
 fn a_router_starts_what_a_decomposition_asks_for() {
     let route = |subtasks: &str| {
-        let played = Scene::new(&router(subtasks)).play();
+        let played = SceneText::new(&router(subtasks)).play();
         assert_eq!(played.report()["status"], "completed");
         let plans = played.calls.iter().filter(|call| call.contains("plan/")).count();
         assert_eq!(plans, 1, "planned once: {:?}", played.calls);
@@ -123,7 +123,7 @@ fn a_router_starts_what_a_decomposition_asks_for() {
     assert_eq!(route(&tasks(6)), (0, 6), "a supervisor");
     assert_eq!(route("{ id: a, goal: look }, { id: b, goal: tell, deps: [a] }"), (0, 2), "a supervisor");
     assert_eq!(route(""), (1, 0), "nothing to divide");
-    let asked = Scene::new(&router("{ id: a, goal: look, action: publish it }")).until(8).play();
+    let asked = SceneText::new(&router("{ id: a, goal: look, action: publish it }")).until(8).play();
     assert_eq!(asked.statuses(), "a=awaiting_approval", "what people are asked about stays here");
 }
 
@@ -133,7 +133,7 @@ fn a_paused_router_says_what_it_was_about_to_start() {
     let stopped = |subtasks: &str, second: u64| {
         let spec = router(subtasks).replace("on: plan, say", "on: plan, after: 3s, say");
         let pause = Act::Signal("pause_v1", json!({ "reason": "lunch" }));
-        let scene = Scene::new(&spec).at(second, pause).at(60, Act::Signal("resume_v1", json!({})));
+        let scene = SceneText::new(&spec).at(second, pause).at(60, Act::Signal("resume_v1", json!({})));
         let played = scene.order_counts().play();
         assert_eq!(played.report()["status"], "completed");
         let events: Vec<&Value> = played.noted("Paused");
@@ -163,7 +163,7 @@ planner: {{ script: [ {{ on: plan, say: {{ strategy: tree_of_thoughts, tasks: [ 
 script: [ {{ on: execute_worker, say: {{ result: x, tokens: 3000 }} }}, {{ on: synthesize, say: done }} ]
 "
         );
-        let played = Scene::new(&spec).order_counts().play();
+        let played = SceneText::new(&spec).order_counts().play();
         let of = |task: &str| played.inputs[&format!("execute/{task}/1")].to_string();
         let found = |text: &str| {
             let all = ["tree_of_thoughts", "chain_of_thought", "react"];

@@ -111,8 +111,8 @@ impl Talk {
         rules.into()
     }
 
-    fn play(&self) -> Played {
-        self.outside.of(Scene::new(&self.spec()).world(self.world())).straight()
+    fn play(&self) -> SceneRun {
+        self.outside.of(SceneText::new(&self.spec()).world(self.world())).straight()
     }
 
     /// Whether what is reported was said, by these.

@@ -46,7 +46,7 @@ fn hands() -> Value {
 fn the_only_agent_does_a_task_that_names_nobody() {
     for preset in PLANNERS {
         for task in ["{ id: t1, goal: look }", "{ id: t1, goal: look, role: generalist }"] {
-            let played = Scene::new(&spec(preset, &own("ann"), task, &rest())).world(hands()).play();
+            let played = SceneText::new(&spec(preset, &own("ann"), task, &rest())).world(hands()).play();
             let report = played.report();
             assert_eq!((&report["status"], &report["success"]), (&json!("completed"), &json!(true)), "{preset}");
             assert_eq!(
@@ -64,7 +64,7 @@ fn a_task_of_a_role_is_done_by_the_agent_of_that_role() {
     let agents = "{ name: ann, role: analyst, via: { activity: hands } }, { name: will, role: writer, via: { activity: hands } }";
     for preset in PLANNERS {
         let task = "{ id: t1, goal: look, role: writer }";
-        let played = Scene::new(&spec(preset, agents, task, &rest())).world(hands()).play();
+        let played = SceneText::new(&spec(preset, agents, task, &rest())).world(hands()).play();
         assert_eq!(played.report()["tasks"][0]["brief"], "done by will", "{preset}");
     }
 }
@@ -82,7 +82,8 @@ fn a_task_of_nobody_is_not_done() {
         for (asked, why) in cases {
             let more = format!("{}\nplanning: {{ force: true }}", rest());
             let more = if preset == "cuga-structured" { more } else { rest() };
-            let played = Scene::new(&spec(preset, &two, &format!("{{ id: t1, goal: look, {asked} }}"), &more)).play();
+            let played =
+                SceneText::new(&spec(preset, &two, &format!("{{ id: t1, goal: look, {asked} }}"), &more)).play();
             let report = played.report();
             assert!(
                 !played.calls.iter().any(|call| call.starts_with("execute/")),
@@ -104,7 +105,7 @@ fn a_failed_step_stops_what_depends_on_it() {
     let more = format!(
         "script: [ {RULES}, {{ on: execute_worker, task: dump, say: {{ success: false }} }}, {{ on: execute_worker, say: done }} ]"
     );
-    let mut played = Scene::new(&spec("flow-plan-and-execute", "{ name: ann }", tasks, &more)).play();
+    let mut played = SceneText::new(&spec("flow-plan-and-execute", "{ name: ann }", tasks, &more)).play();
     assert_eq!(played.statuses(), "dump=failed load=skipped check=skipped tell=completed");
     let report = played.report();
     assert_eq!((&report["status"], &report["success"]), (&json!("partial"), &json!(false)));
@@ -133,7 +134,7 @@ fn dependent_tasks_run_in_their_iteration() {
 script: [ {{ on: execute_worker, task: b, say: {{ saw: '{{{{context.dependency_results.a}}}}' }} }}, {{ on: execute_worker, say: found }}, {{ on: synthesize, say: told }} ]",
         review(all, false)
     );
-    let played = Scene::new(&spec("flow-supervisor", "{ name: ann }", tasks, &more)).play();
+    let played = SceneText::new(&spec("flow-supervisor", "{ name: ann }", tasks, &more)).play();
     assert_eq!(played.calls, ["plan/1", "execute/a/1", "execute/b/1", "review/1", "synthesize/1"]);
     assert_eq!((played.statuses().as_str(), &played.report()["success"]), ("a=completed b=completed", &json!(true)));
     assert_eq!(played.inputs["synthesize/1"]["prompt"].as_str().map(|text| text.contains("saw")), Some(true));
@@ -156,7 +157,7 @@ script: [ {{ on: execute_worker, say: {{ ok: false }} }}, {{ on: synthesize, say
         &more,
     )
     .replace("[ { on: plan, say:", "[ { on: plan, round: 2, say: { tasks: [] } }, { on: plan, say:");
-    let played = Scene::new(&text).play();
+    let played = SceneText::new(&text).play();
     let report = played.report();
     assert_eq!(played.statuses(), "a=completed b=cancelled");
     assert_eq!((&report["status"], &report["success"]), (&json!("partial"), &json!(false)));
@@ -169,7 +170,7 @@ fn equal_results_are_all_told_except_by_shannon() {
     let tasks = "{ id: a, goal: one }, { id: b, goal: two }, { id: c, goal: three }";
     let more = "script: [ { on: execute_worker, task: c, say: no }, { on: execute_worker, say: yes }, { on: synthesize, say: told } ]";
     let told = |preset: &str| {
-        let played = Scene::new(&spec(preset, "{ name: ann }", tasks, more)).play();
+        let played = SceneText::new(&spec(preset, "{ name: ann }", tasks, more)).play();
         let prompt = played.inputs["synthesize/1"]["prompt"].as_str().unwrap().to_owned();
         prompt.matches("yes").count()
     };
@@ -182,7 +183,7 @@ fn a_failure_that_ends_the_run_ends_it_at_once() {
     for preset in ["flow-supervisor", "flow-coordinator"] {
         let more = "failure: { on_subtask_error: fail, tries: 3 }\nscript: [ { on: execute_worker, task: b, after: 1m, say: late }, { on: execute_worker, fail: no power } ]";
         let tasks = "{ id: a, goal: one }, { id: b, goal: two }";
-        let played = Scene::new(&spec(preset, "{ name: ann, tries: 5 }", tasks, more)).order_counts().play();
+        let played = SceneText::new(&spec(preset, "{ name: ann, tries: 5 }", tasks, more)).order_counts().play();
         assert_eq!((played.report()["error"].as_str(), played.took), (Some("no power"), 0), "{preset}");
         // The other one was begun at the same moment, and is taken back.
         assert_eq!(played.calls, ["plan/1", "execute/a/1", "execute/b/1"], "{preset}");
@@ -205,7 +206,7 @@ fn a_bad_review_does_not_cost_what_was_accepted() {
             "reviewer: {{ script: [ {{ on: review, round: 1, attempt: 1, say: nonsense }}, {{ on: review, round: 1, say: {first} }}, {last} ] }}
 script: [ {{ on: execute_worker, say: done }}, {{ on: synthesize, say: told }} ]"
         );
-        Scene::new(&spec("flow-supervisor", "{ name: ann }", tasks, &more)).play()
+        SceneText::new(&spec("flow-supervisor", "{ name: ann }", tasks, &more)).play()
     };
     let healed = run(&format!("{{ on: review, say: {good} }}"));
     assert_eq!(
@@ -236,7 +237,7 @@ fn an_escalating_verdict_leaves_its_words() {
         "reviewer: {{ script: [ {{ on: review, say: {both} }} ] }}\nscript: [ {{ on: execute_worker, say: done }}, {{ on: synthesize, say: told }} ]"
     );
     let tasks = "{ id: a, goal: one }, { id: b, goal: two }";
-    let mut played = Scene::new(&spec("flow-supervisor", "{ name: ann }", tasks, &more)).play();
+    let mut played = SceneText::new(&spec("flow-supervisor", "{ name: ann }", tasks, &more)).play();
     let raised = played.noted("EscalationRaised")[0].clone();
     assert_eq!((&raised["task"], &raised["blocking"]), (&json!("b"), &json!(false)));
     assert_eq!(raised["primary"], "The reviewer escalates: this is for the lawyers");
@@ -249,7 +250,7 @@ fn an_escalating_verdict_leaves_its_words() {
     assert_eq!((&report["status"], &report["success"]), (&json!("partial"), &json!(false)));
     let per_task = more.replace(&both, "{ verdict: escalate, feedback: this is for the lawyers, score: 0.1 }");
     let played =
-        Scene::new(&spec("flow-supervisor-per-task", "{ name: ann }", "{ id: b, goal: two }", &per_task)).play();
+        SceneText::new(&spec("flow-supervisor-per-task", "{ name: ann }", "{ id: b, goal: two }", &per_task)).play();
     assert_eq!(played.noted("EscalationRaised")[0]["primary"], raised["primary"]);
 }
 
@@ -266,7 +267,8 @@ fn iterations_are_counted_with_the_first_plan() {
 - {{ on: synthesize, say: told }}"
         )
     };
-    let run = |iterations| Scene::new(&spec("flow-plan-and-execute", "{ name: ann }", tasks, &more(iterations))).play();
+    let run =
+        |iterations| SceneText::new(&spec("flow-plan-and-execute", "{ name: ann }", tasks, &more(iterations))).play();
     let one = run(1);
     assert_eq!(one.statuses(), "a=completed b=skipped");
     assert_eq!(one.report()["tasks"][1]["error"], "Skipped: max iterations reached");
@@ -289,7 +291,7 @@ fn accepted_work_that_is_planned_again_is_refused_aloud() {
         "reviewer: {{ script: [ {{ on: review, round: 1, say: {first} }}, {{ on: review, say: {good} }} ] }}
 script: [ {{ on: execute_worker, say: done }}, {{ on: synthesize, say: told }} ]"
     );
-    let played = Scene::new(&spec("flow-supervisor", "{ name: ann }", tasks, &more)).play();
+    let played = SceneText::new(&spec("flow-supervisor", "{ name: ann }", tasks, &more)).play();
     assert_eq!(played.calls.iter().filter(|call| call.starts_with("execute/a")).count(), 1);
     let refused = played.noted("ActionRefused");
     assert_eq!((&refused[0]["action"], &refused[0]["task"]), (&json!("replan"), &json!("a")));
@@ -300,7 +302,7 @@ script: [ {{ on: execute_worker, say: done }}, {{ on: synthesize, say: told }} ]
 #[test]
 fn a_retried_synthesis_leaves_a_full_success() {
     let more = "synthesis: { schema: { type: object, required: [text] } }\nscript: [ { on: execute_worker, say: done }, { on: synthesize, attempt: 1, say: [] }, { on: synthesize, say: { text: told } } ]";
-    let played = Scene::new(&spec("flow-plan-and-execute", "{ name: ann }", "{ id: a, goal: one }", more)).play();
+    let played = SceneText::new(&spec("flow-plan-and-execute", "{ name: ann }", "{ id: a, goal: one }", more)).play();
     let report = played.report();
     assert_eq!(
         (&report["status"], &report["success"], &report["errors"]),
@@ -327,14 +329,14 @@ seed_plan: {{ plan: {{ objective: o, tasks: [ {{ task_id: 1, sub_task_objective:
 #[test]
 fn a_run_whose_final_task_never_ran_is_no_success() {
     let more = "loop: { max_steps: 1 }\nscript: [ { on: decide, say: { tasks_to_execute: [1] } }, { on: execute_worker, say: seen }, { on: review, say: { passed: true } } ]";
-    let report = Scene::new(&fixed(more)).play().report();
+    let report = SceneText::new(&fixed(more)).play().report();
     assert_eq!((&report["status"], &report["success"]), (&json!("partial"), &json!(false)));
     assert_eq!(
         (&report["final_result"], &report["summary"]),
         (&json!("seen"), &json!("1 of 2 tasks are done; ready: 2"))
     );
     let more = "script: [ { on: decide, round: 1, say: { tool_calls: [ { tool: cancel_task, args: { task_id: 1, reason: no } } ] } }, { on: decide, say: {} } ]";
-    let report = Scene::new(&fixed(more)).play().report();
+    let report = SceneText::new(&fixed(more)).play().report();
     assert_eq!(
         (&report["success"], &report["status"]),
         (&json!(false), &json!("failed")),
@@ -351,7 +353,7 @@ fn a_task_that_was_sent_back_is_called_as_the_spec_says() {
         let more = format!(
             "review: {{ reject_status: {word} }}\nscript: [ {{ on: decide, round: 2, after: 1m, say: {{ tasks_to_execute: [1] }} }}, {{ on: decide, round: 1, say: {{ tasks_to_execute: [1] }} }}, {{ on: decide, say: {{}} }}, {{ on: execute_worker, say: seen }}, {{ on: review, attempt: 1, say: {{ passed: false, reasoning: again }} }}, {{ on: review, say: {{ passed: true }} }} ]"
         );
-        let mut played = Scene::new(&fixed(&more)).until(30).order_counts().play();
+        let mut played = SceneText::new(&fixed(&more)).until(30).order_counts().play();
         assert_eq!(played.query("status_board", Value::Null)[0]["status"], word);
         let own = played.query("native_view", Value::Null);
         assert_eq!(
@@ -370,7 +372,7 @@ fn an_unmet_condition_skips_fails_or_waits() {
         let more = format!(
             "{policy}\nscript: [ {{ on: execute_worker, say: {{ ok: false }} }}, {{ on: synthesize, say: told }} ]"
         );
-        let played = Scene::new(&spec("flow-plan-and-execute", "{ name: ann }", tasks, &more)).play();
+        let played = SceneText::new(&spec("flow-plan-and-execute", "{ name: ann }", tasks, &more)).play();
         let report = played.report();
         (played.statuses(), report["status"].as_str().unwrap_or_default().to_owned(), report["success"].clone())
     };
@@ -387,7 +389,7 @@ fn an_idle_run_ends_or_waits_for_people() {
     let tasks = "{ id: a, goal: one }, { id: b, goal: two, deps: [a] }";
     let more = "dependencies: { on_failure: wait }\nscript: [ { on: execute_worker, task: a, fail: no power }, { on: execute_worker, say: done }, { on: synthesize, say: told } ]";
     let run =
-        |idle: &str| Scene::new(&spec("flow-plan-and-execute", "{ name: ann }", tasks, &format!("{more}\n{idle}")));
+        |idle: &str| SceneText::new(&spec("flow-plan-and-execute", "{ name: ann }", tasks, &format!("{more}\n{idle}")));
     assert_eq!(run("loop: { on_idle: complete }").play().statuses(), "a=failed b=pending");
     let mut waits = run("loop: { on_idle: wait }").until(60).play();
     assert!(waits.open);
@@ -396,7 +398,7 @@ fn an_idle_run_ends_or_waits_for_people() {
     let repaired = run("loop: { on_idle: wait }").at(60, Act::Update("revise_plan", without_a)).play();
     assert_eq!((repaired.statuses().as_str(), repaired.took), ("a=failed b=completed", 60));
     let more = "loop: { on_idle: complete }\nscript: [ { on: decide, round: 1, say: { tasks_to_execute: [1] } }, { on: decide, say: { tasks_to_execute: [1] } }, { on: execute_worker, fail: no power } ]";
-    let played = Scene::new(&fixed(more)).play();
+    let played = SceneText::new(&fixed(more)).play();
     // Three tries, each of them chosen; after the last nobody is asked what to do with a task that cannot run.
     assert_eq!(played.calls.iter().filter(|call| call.starts_with("decide/")).count(), 3);
 }
@@ -406,7 +408,7 @@ fn an_idle_run_ends_or_waits_for_people() {
 fn a_crash_counts_as_a_try_where_the_spec_says_so() {
     let world = || json!([{ "on": "hands", "after": "10s", "say": "done" }]);
     let more = format!("script: [ {RULES} ]\nfailure: {{ tries: 2, count_crash_as_attempt: true }}");
-    let scene = |more: &str| Scene::new(&spec("shannon-dag", &own("ann"), "{ id: t1, goal: look }", more));
+    let scene = |more: &str| SceneText::new(&spec("shannon-dag", &own("ann"), "{ id: t1, goal: look }", more));
     // A crash that a scene adds by itself would be one more try.
     let played = scene(&more).world(world()).kill(5).in_ways(&["straight", "replay"]);
     assert_eq!(played.statuses(), "t1=completed");
@@ -422,7 +424,7 @@ fn a_child_that_was_no_success_is_none_above() {
     let inner = "{ kind: supervisor, name: inner, preset: flow-plan-and-execute, objective: x, agents: [{ name: w }], script: [ { on: plan, say: { tasks: [ { id: i, goal: do }, { id: j, goal: do } ] } }, { on: execute_worker, task: i, fail: no power }, { on: execute_worker, say: done }, { on: synthesize, say: half of it } ] }";
     let agents = format!("{{ name: team, via: {{ supervisor: {{ spec: {inner} }} }} }}");
     let more = format!("script: [ {RULES} ]\nfailure: {{ tries: 1 }}");
-    let played = Scene::new(&spec("shannon-dag", &agents, "{ id: t1, goal: look }", &more)).play();
+    let played = SceneText::new(&spec("shannon-dag", &agents, "{ id: t1, goal: look }", &more)).play();
     let report = played.report();
     assert_eq!((&report["success"], &report["tasks"][0]["status"]), (&json!(false), &json!("failed")), "{report:#}");
     assert_eq!(report["tasks"][0]["error"], "1 of 2 tasks are done; failed: i");
@@ -432,7 +434,7 @@ fn a_child_that_was_no_success_is_none_above() {
 #[test]
 fn a_chat_in_which_nobody_spoke_has_nothing_to_show() {
     let text = "kind: supervisor\nname: c\npreset: autogen-groupchat\nobjective: agree\nagents: [{ name: ann }, { name: bob }]\nspeaker: { method: round_robin, on_error: skip }\nscript: [ { on: execute_worker, fail: no voice } ]";
-    let report = Scene::new(text).play().report();
+    let report = SceneText::new(text).play().report();
     assert_eq!(
         (&report["status"], &report["success"], &report["final_result"]),
         (&json!("completed"), &json!(false), &Value::Null)

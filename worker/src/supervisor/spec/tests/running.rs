@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::fixtures::preset_text;
-use crate::scene::kit::Scene;
+use crate::scene::kit::SceneText;
 use crate::supervisor::spec::Preset;
 
 /// The final result of each, and how many seconds of its own time it takes.
@@ -42,7 +42,7 @@ fn the_good_spec_of_every_preset_runs_to_its_result() {
     let mut wrong = Vec::new();
     for (preset, result, took) in EXPECTED {
         let text = preset_text(preset);
-        let played = match std::panic::catch_unwind(|| Scene::new(&text).play()) {
+        let played = match std::panic::catch_unwind(|| SceneText::new(&text).play()) {
             Ok(played) => played,
             Err(why) => {
                 let why = why.downcast_ref::<String>().cloned().unwrap_or_default();

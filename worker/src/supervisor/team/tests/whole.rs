@@ -30,14 +30,14 @@ fn recruit(role: &str) -> Act {
     Act::Signal("recruit_v1", json!({ "Description": format!("work of a {role}"), "Role": role }))
 }
 
-fn agents(played: &mut Played) -> Vec<String> {
+fn agents(played: &mut SceneRun) -> Vec<String> {
     let list = played.query("listTeamAgents", Value::Null);
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let line = |agent: &Value| format!("{} {}", text(&agent["AgentID"]), text(&agent["Status"]));
     list.as_array().unwrap().iter().map(line).collect()
 }
 
-fn told(played: &Played) -> Vec<String> {
+fn told(played: &SceneRun) -> Vec<String> {
     let line = |data: &&Value| format!("{} {}", data["event"].as_str().unwrap(), data["message"].as_str().unwrap());
     let told = played.noted("ProgressEmitted");
     told.iter().filter(|data| data["event"].is_string()).map(line).collect()
@@ -47,7 +47,7 @@ fn told(played: &Played) -> Vec<String> {
 /// in the directory, and their results come after the plan's own; one that fails is listed and left out.
 #[test]
 fn recruits_join_the_run() {
-    let scene = Scene::new(TEAM).at(1, recruit("spy")).at(2, recruit("lawyer")).at(2, recruit("editor"));
+    let scene = SceneText::new(TEAM).at(1, recruit("spy")).at(2, recruit("lawyer")).at(2, recruit("editor"));
     let mut played = scene.at(3, recruit("broken")).order_counts().play();
     assert_eq!(played.report()["final_result"], "the report");
     assert_eq!(played.took, 30, "nobody waits for them: 20 s of work and 10 s of synthesis");
@@ -79,7 +79,7 @@ fn recruits_join_the_run() {
 #[test]
 fn retired_agents_stop_and_leave() {
     let retire = |agent: &str| Act::Signal("retire_v1", json!({ "AgentID": agent }));
-    let scene = Scene::new(TEAM).at(1, recruit("slow")).at(5, retire("dynamic_slow"));
+    let scene = SceneText::new(TEAM).at(1, recruit("slow")).at(5, retire("dynamic_slow"));
     let mut played = scene.order_counts().play();
     assert_eq!(played.took, 30, "nobody waits for who has left");
     assert!(!agents(&mut played).iter().any(|agent| agent.starts_with("dynamic_slow")));
@@ -89,7 +89,7 @@ fn retired_agents_stop_and_leave() {
         roster.as_array().unwrap().iter().any(|one| one["agent_id"] == "dynamic_slow" && one["status"] == "retired")
     );
 
-    let mut played = Scene::new(TEAM).at(5, retire("agent-b")).order_counts().play();
+    let mut played = SceneText::new(TEAM).at(5, retire("agent-b")).order_counts().play();
     assert_eq!((played.took, played.statuses().as_str()), (25, "a=completed b=cancelled c=completed"));
     assert_eq!(agents(&mut played), ["agent-a completed", "agent-c completed"]);
     assert!(told(&played).contains(&"TEAM_RETIRED agent-b has left the team".to_owned()));
@@ -99,7 +99,7 @@ fn retired_agents_stop_and_leave() {
 #[test]
 fn the_team_has_a_size() {
     let spec = format!("{TEAM}team: {{ max_size: 3, recruit_join: none }}\n");
-    let scene = Scene::new(&spec).at(1, recruit("slow")).at(2, recruit("editor"));
+    let scene = SceneText::new(&spec).at(1, recruit("slow")).at(2, recruit("editor"));
     // a has ended and c has started: the team is as large as before. c has ended: there is room.
     let scene = scene.at(12, recruit("editor")).at(16, recruit("editor")).order_counts();
     let played = scene.play();
@@ -115,13 +115,13 @@ fn the_team_has_a_size() {
 /// SHN-27: a recruit that comes while the results are put together is refused with a record, or waited for.
 #[test]
 fn a_late_recruit_is_not_lost() {
-    let refused = Scene::new(TEAM).at(25, recruit("editor")).order_counts().play();
+    let refused = SceneText::new(TEAM).at(25, recruit("editor")).order_counts().play();
     let reasons: Vec<&Value> = refused.noted("RecruitRefused").into_iter().map(|data| &data["reason"]).collect();
     assert_eq!(reasons, ["the run puts its results together; nobody is recruited any more"]);
     assert_eq!((refused.took, &refused.report()["recruits"]), (30, &json!([])));
 
     let spec = format!("{TEAM}team: {{ late_recruits: wait }}\n");
-    let awaited = Scene::new(&spec).at(25, recruit("slow")).order_counts().play();
+    let awaited = SceneText::new(&spec).at(25, recruit("slow")).order_counts().play();
     assert_eq!(awaited.took, 125);
     assert_eq!(awaited.report()["recruits"][0]["response"], json!({ "result": "slowly" }));
 }
@@ -131,7 +131,7 @@ fn a_late_recruit_is_not_lost() {
 #[test]
 fn a_message_reaches_the_next_context() {
     let message = json!({ "From": "agent-b", "To": "agent-c", "Role": "analyst", "Content": "mind the new product" });
-    let scene = Scene::new(TEAM).at(4, Act::Signal("mailbox_v1", message));
+    let scene = SceneText::new(TEAM).at(4, Act::Signal("mailbox_v1", message));
     let mut played = scene.at(5, Act::Signal("mailbox_v1", json!({ "Content": "to nobody" }))).play();
     assert!(played.inputs["execute/c/1"]["prompt"].as_str().unwrap().contains("mind the new product"));
     assert!(!played.inputs["execute/b/1"]["prompt"].as_str().unwrap().contains("mind the new product"));
@@ -158,7 +158,7 @@ fn a_message_reaches_the_next_context() {
 /// SHN-28: what people are told of the team, in order.
 #[test]
 fn people_are_told_of_the_team() {
-    let played = Scene::new(TEAM).at(2, recruit("editor")).order_counts().play();
+    let played = SceneText::new(TEAM).at(2, recruit("editor")).order_counts().play();
     assert_eq!(
         told(&played),
         [
@@ -179,7 +179,7 @@ fn people_are_told_of_the_team() {
 /// active.
 #[test]
 fn everybody_at_work_is_registered() {
-    let mut played = Scene::new(TEAM).at(2, recruit("broken")).order_counts().play();
+    let mut played = SceneText::new(TEAM).at(2, recruit("broken")).order_counts().play();
     let all = played.query("registry", Value::Null);
     let line =
         |one: &Value| format!("{} {} {}", one["name"].as_str().unwrap(), one["depth"], one["status"].as_str().unwrap());
@@ -212,7 +212,7 @@ fn tries_are_of_one_instance() {
         "script:\n  - {",
         "script:\n  - { on: execute_worker, task: a, attempt: 1, after: 1s, fail: down }\n  - {",
     );
-    let mut played = Scene::new(&spec).play();
+    let mut played = SceneText::new(&spec).play();
     assert_eq!(played.query("registry_stats", Value::Null)["total"], 4);
     assert_eq!(played.query("registry_stats", Value::Null)["active"], 0);
 }
@@ -238,7 +238,7 @@ script:
         )
     };
     for (producer, produces, took) in [("12s", "prices", 16), ("12s", "gossip", 12), ("400s", "prices", 400)] {
-        let played = Scene::new(&spec(producer, produces)).order_counts().play();
+        let played = SceneText::new(&spec(producer, produces)).order_counts().play();
         assert_eq!(played.took, took, "{producer} {produces}");
         let warned = played.inputs["execute/c/1"]["prompt"].as_str().unwrap().contains("missing_topics");
         assert_eq!(warned, took == 400);
@@ -250,9 +250,9 @@ script:
 #[test]
 fn a_rule_recruits_by_a_result() {
     let rule = "team: { rules: [ { when: { task: a, contains: OF A }, role: slow, description: dig deeper } ] }\n";
-    let played = Scene::new(&format!("{TEAM}{rule}")).order_counts().play();
+    let played = SceneText::new(&format!("{TEAM}{rule}")).order_counts().play();
     assert_eq!(played.took, 10 + 100 + 5 + 10, "c waits for who was recruited by a");
-    let loose = Scene::new(&format!("{TEAM}{}", rule.replace("team: {", "team: { recruit_join: none,")));
+    let loose = SceneText::new(&format!("{TEAM}{}", rule.replace("team: {", "team: { recruit_join: none,")));
     assert_eq!(loose.order_counts().play().took, 120, "only the report waits");
 }
 
@@ -273,11 +273,11 @@ fn a_session_is_remembered() {
         );
         TEAM.replace("services:\n", &services)
     };
-    let keys = |played: &Played| -> Vec<String> {
+    let keys = |played: &SceneRun| -> Vec<String> {
         played.calls.iter().filter(|call| call.starts_with("memory/")).cloned().collect()
     };
     let known = services(&format!("say: {{ decomposition_history: [ {pattern} ] }}"));
-    let session = |spec: &str| Scene::new(spec).context(json!({ "session": "s-1" })).world(mute()).play();
+    let session = |spec: &str| SceneText::new(spec).context(json!({ "session": "s-1" })).world(mute()).play();
     let played = session(&known);
     assert_eq!(keys(&played), ["memory/fetch", "memory/advise", "memory/record"]);
     assert_eq!(played.took, 10 + 20 + 5 + 10, "one after the other");
@@ -286,7 +286,7 @@ fn a_session_is_remembered() {
     let down = session(&services("fail: store is down"));
     assert_eq!(keys(&down), ["memory/fetch", "memory/fetch-basic", "memory/record"]);
     assert_eq!(down.took, 30);
-    let alone = Scene::new(&known).play();
+    let alone = SceneText::new(&known).play();
     assert_eq!((keys(&alone), alone.took), (vec![], 30));
 }
 
@@ -294,7 +294,7 @@ fn a_session_is_remembered() {
 #[test]
 fn a_dag_refuses_the_signals_of_a_team() {
     let spec = TEAM.replace("shannon-supervisor", "shannon-dag");
-    let mut scene = Scene::new(&spec);
+    let mut scene = SceneText::new(&spec);
     for signal in ["mailbox_v1", "recruit_v1", "retire_v1"] {
         scene = scene.at(1, Act::Signal(signal, json!({ "To": "b", "Description": "x", "AgentID": "agent-a" })));
     }
@@ -324,24 +324,24 @@ script:
 "
         )
     };
-    let mut handed = Scene::new(&spec("0.29", "")).play();
+    let mut handed = SceneText::new(&spec("0.29", "")).play();
     assert_eq!((handed.took, &handed.report()["final_result"]), (7, &json!("noon")));
     assert_eq!(handed.calls, ["plan/1", "child-1:execute/1/1"]);
     assert_eq!(handed.query("listTeamAgents", Value::Null), json!([]));
     for (complexity, more) in [("0.3", ""), ("0.1", ", suggested_tools: [clock]"), ("0.1", ", action: publish it")] {
-        let own = Scene::new(&spec(complexity, more)).until(8).play();
+        let own = SceneText::new(&spec(complexity, more)).until(8).play();
         assert!(!own.calls.iter().any(|call| call.starts_with("child-")), "{complexity}{more}: {:?}", own.calls);
     }
     // Paused from 3 s to 20 s: the child hears it too, and what it has found is used when the run goes on.
     let pause = Act::Signal("pause_v1", json!({ "reason": "lunch" }));
-    let paused = Scene::new(&spec("0.1", "")).at(3, pause).at(20, Act::Signal("resume_v1", json!({})));
+    let paused = SceneText::new(&spec("0.1", "")).at(3, pause).at(20, Act::Signal("resume_v1", json!({})));
     let paused = paused.order_counts().play();
     assert_eq!((paused.took, &paused.report()["final_result"]), (20, &json!("noon")));
     // Cancelled, it takes the child with it; broken, its failure is the run's.
-    let cancelled = Scene::new(&spec("0.1", "")).at(3, Act::Signal("cancel_v1", json!({ "reason": "never mind" })));
+    let cancelled = SceneText::new(&spec("0.1", "")).at(3, Act::Signal("cancel_v1", json!({ "reason": "never mind" })));
     assert_eq!(cancelled.order_counts().play().took, 3);
     let broken = spec("0.1", "").replace("say: { result: noon }", "fail: no clock");
-    let broken = Scene::new(&broken).play();
+    let broken = SceneText::new(&broken).play();
     assert_eq!(broken.report()["status"], "failed");
 }
 

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::scene::kit::Scene;
+use crate::scene::kit::SceneText;
 
 /// What a run can be waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -234,7 +234,7 @@ fn play(kinds: &[Kind]) {
         return;
     }
     let failures: Vec<String> = cells
-        .filter_map(|cell| Scene::whole(cell.scene(&ways)).failures().map(|why| format!("{cell:?}\n{why}")))
+        .filter_map(|cell| SceneText::whole(cell.scene(&ways)).failures().map(|why| format!("{cell:?}\n{why}")))
         .collect();
     assert!(failures.is_empty(), "{} cells fail\n{}", failures.len(), failures.join("\n\n"));
 }
