@@ -163,3 +163,25 @@ script:
     let ended = desk.done("bosun run spec.yaml --timeout 60s --data below");
     assert!(ended.contains("all summed up"), "{ended}");
 }
+
+/// G21: a fork goes on by itself. What it has taken over from its source is answered with the command that it prints, and
+/// the source waits as before; what the runs below a fork ask shows at the fork.
+#[test]
+fn a_fork_of_a_run_that_waits_for_a_person_is_answered_by_itself() {
+    let desk = Desk::with(WAITS);
+    let left = desk.sh("bosun run spec.yaml --no-wait --workflow-id source --data forks");
+    assert_eq!(left.status.code(), Some(15), "{}", said(&left));
+    desk.done("bosun fork source --id fork --data forks");
+    let of_fork = desk.done("bosun approval list fork --data forks");
+    let of_source = desk.done("bosun approval list source --data forks");
+    let answer = printed(&of_fork, "approval approve");
+    assert!(answer.contains("--run") && !of_source.contains("--run"), "{of_fork}\n{of_source}");
+    desk.done(answer);
+    assert_eq!(desk.done("bosun approval list source --data forks"), of_source, "the source waits as before");
+    assert!(desk.done("bosun approval list fork --data forks").contains("nobody is asked"));
+    desk.done(printed(&of_source, "approval approve"));
+    for run in ["source", "fork"] {
+        let ended = desk.done(&format!("bosun run spec.yaml --workflow-id {run} --timeout 60s --data forks"));
+        assert!(ended.contains("completed"), "{run}: {ended}");
+    }
+}

@@ -33,6 +33,8 @@ pub(crate) struct DriverState {
     pub(super) places: BTreeMap<Seq, CodePlace>,
     /// Absent in snapshots of versions before 2026-11-22.
     pub(super) workflow_id: Option<WorkflowId>,
+    /// The runs whose history this one begins with, and what each was called: its copied events are heard under that name.
+    pub(super) before_forks: BTreeMap<RunId, WorkflowId>,
 }
 
 /// The run as a transition sees it: reads, and requests that become commands.
@@ -50,9 +52,10 @@ impl Cx<'_> {
     pub fn run_id(&self) -> RunId {
         self.ledger.run_id()
     }
-    /// The id of the run's workflow; absent only after a snapshot of an older build.
+    /// The id of the run's workflow; absent only after a snapshot of an older build. In a fork it is the source's while
+    /// copied events are heard, and the fork's own from there on, as [`run_id`](Cx::run_id) is.
     pub fn workflow_id(&self) -> Option<&WorkflowId> {
-        self.driver.workflow_id.as_ref()
+        self.driver.before_forks.get(&self.run_id()).or(self.driver.workflow_id.as_ref())
     }
     pub fn history(&self) -> HistorySize {
         self.ledger.history()

@@ -57,14 +57,14 @@ pub enum RestoreError {
 }
 
 impl<S: StateMachine> MachineDriver<S> {
-    pub(crate) fn new(run_id: RunId) -> Self {
-        MachineDriver {
-            state: None,
-            ledger: CommandLedger::new(run_id),
-            driver: DriverState::default(),
-            dead: false,
-            machine: PhantomData,
-        }
+    pub(crate) fn new(run_id: RunId, started: &WorkflowExecutionStarted) -> Self {
+        let before = started.before_forks().into_iter().map(|(run, started)| (run, started.workflow_id));
+        let driver = DriverState {
+            workflow_id: Some(started.workflow_id.clone()),
+            before_forks: before.collect(),
+            ..DriverState::default()
+        };
+        MachineDriver { state: None, ledger: CommandLedger::new(run_id), driver, dead: false, machine: PhantomData }
     }
 
     pub(crate) fn restore(run_id: RunId, bytes: &[u8]) -> Result<Self, RestoreError> {
@@ -96,7 +96,6 @@ impl<S: StateMachine> MachineDriver<S> {
 
     fn initialize(&mut self, started: WorkflowExecutionStarted) {
         self.driver.carried_signals.extend(started.carried_signals);
-        self.driver.workflow_id = Some(started.workflow_id);
         let mut cx = Cx { ledger: &mut self.ledger, driver: &mut self.driver };
         match started.input.decode::<S::Input>() {
             Ok(input) => match S::start(input, &mut cx) {

@@ -49,7 +49,7 @@ impl WorkflowRegistry {
     }
     /// Adds a state machine under its `TYPE`.
     pub fn state_machine<S: StateMachine>(mut self) -> Self {
-        let create: Create = Arc::new(|_, run_id| Box::new(MachineDriver::<S>::new(run_id)));
+        let create: Create = Arc::new(|started, run_id| Box::new(MachineDriver::<S>::new(run_id, started)));
         let restore: Restore =
             Arc::new(|run_id, bytes| Ok(Box::new(MachineDriver::<S>::restore(run_id, bytes)?) as Box<dyn Driver>));
         self.factories.insert(WorkflowType::of(S::TYPE), Factory { create, restore: Some(restore) });

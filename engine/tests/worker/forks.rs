@@ -40,7 +40,7 @@ impl StateMachine for DraftMachine {
     type Output = Vec<String>;
 
     fn start(topic: String, cx: &mut Cx<'_>) -> Result<Self, Failure> {
-        let label = format!("{topic} by {} {}", cx.run_id(), cx.uuid());
+        let label = format!("{topic} by {} {} {}", own_id(cx), cx.run_id(), cx.uuid());
         cx.schedule_activity("write", &label, quick());
         Ok(DraftMachine { said: Vec::new() })
     }
@@ -51,13 +51,17 @@ impl StateMachine for DraftMachine {
             1 => drop(cx.schedule_activity("review", &self.said[0], quick())),
             2 if self.said[1] == "bad" => return Err(Failure::application("Rejected", "the review was bad")),
             2 => {
-                let label = format!("final {}", cx.uuid());
+                let label = format!("final {} {}", own_id(cx), cx.uuid());
                 cx.schedule_activity("write", &label, quick());
             }
             _ => cx.complete(&self.said),
         }
         Ok(())
     }
+}
+
+fn own_id(cx: &Cx<'_>) -> String {
+    cx.workflow_id().map(ToString::to_string).unwrap_or_default()
 }
 
 fn world() -> (Ledger, TestEnvironment) {
@@ -160,6 +164,8 @@ async fn two_forks_of_one_run_do_not_share_random_values() {
             }
             let said: Vec<String> = output(&client, id).await;
             assert_eq!(said.len(), 3);
+            assert!(said[0].contains("by source "), "{form}: what was copied was said by the source: {said:?}");
+            assert!(said[2].contains(&format!(" {id} ")), "{form}: what follows, the fork says itself: {said:?}");
             replayed(&client, id).await;
         }
         let writes: Vec<String> = ledger.entries().into_iter().filter(|entry| entry.starts_with("write")).collect();

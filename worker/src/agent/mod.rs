@@ -24,6 +24,7 @@ pub mod resolve;
 pub mod schema;
 pub(crate) mod shown;
 pub mod spec;
+mod telling;
 pub mod transcript;
 mod waits;
 mod wall;

@@ -45,6 +45,9 @@ pub struct AgentSpec {
     /// The workflow that is told with `pause_v1` when the agent halts for people: a supervisor, which shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_to: Option<String>,
+    /// The workflow of the agent that called this one, which is told what it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called_by: Option<String>,
     /// What one attempt of a model call may take; without it, what the capability says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_timeout_ms: Option<u64>,
@@ -188,6 +191,7 @@ impl AgentSpec {
             price: None,
             depth: 0,
             report_to: None,
+            called_by: None,
             call_timeout_ms: None,
         }
     }

@@ -9,22 +9,21 @@ use std::time::Duration;
 
 use bosun_engine::workflow::{Cx, StateMachine, WorkflowEvent, WorkflowRegistry};
 use bosun_engine::{
-    ActivityOptions, ActivityType, CancellationType, ChildWorkflowOptions, ExternalTarget, Failure, ParentClosePolicy,
-    Payload, QueryName, RetryPolicy, Seq, Timestamp, WorkflowExecutionSignaled, WorkflowId,
+    ActivityOptions, ActivityType, CancellationType, ChildWorkflowOptions, Failure, ParentClosePolicy, Payload,
+    QueryName, RetryPolicy, RunId, Seq, Timestamp, WorkflowExecutionSignaled, WorkflowId,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::ends::{model_answer, model_fault, output_in, tool_fault};
 use super::machine::{
-    AgentEvent, AgentMachine, AgentOutput, AgentRequest, AgentStopReason, Fault, FaultClass, Halt, Key, QUERIES, Rules,
-    ToolApprovalResponse,
+    AgentEvent, AgentMachine, AgentOutput, AgentRequest, AgentStopReason, Fault, FaultClass, Key, QUERIES, Rules,
 };
 use super::opening::{Opening, OpeningState};
 use super::spec::AgentSpec;
 use super::transcript::cut;
-use super::waits::Waits;
+use super::waits::{Told, Waits};
 use crate::capability::model::options;
 
 /// The workflow type.
@@ -59,20 +58,23 @@ const GRACE: Duration = Duration::from_secs(15);
 /// The workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentRun {
-    agent: AgentMachine,
-    pending: BTreeMap<Seq, (Key, CommandKind)>,
+    pub(super) agent: AgentMachine,
+    pub(super) pending: BTreeMap<Seq, (Key, CommandKind)>,
     now: Timestamp,
     /// Whether the halt it is in has been told, and which one it was.
     #[serde(default)]
-    told: bool,
+    pub(super) told: bool,
     #[serde(default, skip_serializing_if = "is_zero")]
-    told_halts: u32,
+    pub(super) told_halts: u32,
+    /// The run that it began as: a fork tells nobody above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) began_as: Option<RunId>,
     /// What the run above was told that people are asked.
     #[serde(default, skip_serializing_if = "Waits::is_empty")]
-    waits: Waits,
+    pub(super) waits: Waits,
     /// While servers are asked for the agent's tools: the agent above is only there to be looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    opening: Option<Opening>,
+    pub(super) opening: Option<Opening>,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -81,7 +83,7 @@ fn is_zero(number: &u32) -> bool {
 
 /// What a command is to the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum CommandKind {
+pub(super) enum CommandKind {
     Model,
     Tool,
     Child,
@@ -109,6 +111,7 @@ impl StateMachine for AgentRun {
             now: cx.now(),
             told: false,
             told_halts: 0,
+            began_as: Some(cx.run_id()),
             waits: Waits::default(),
             opening,
         };
@@ -126,6 +129,8 @@ impl StateMachine for AgentRun {
         if let Some(event) = self.event(event, cx) {
             let asks = self.agent.handle(event, cx.now());
             self.carry_out(asks, cx);
+        } else {
+            self.tell_waits(cx);
         }
         Ok(())
     }
@@ -178,6 +183,7 @@ impl AgentRun {
             },
             WorkflowEvent::ChildResolved { seq, result } => {
                 let (key, _) = self.pending.remove(&seq)?;
+                self.waits.ended(child_id(cx, key).as_str());
                 let output = match &result {
                     Ok(payload) => payload.decode().ok(),
                     Err(failure) => output_in(failure),
@@ -211,53 +217,6 @@ impl AgentRun {
         }
     }
 
-    /// A halt is told once to who shows it, or can end it; nothing waits for that.
-    fn tell_halt(&mut self, cx: &mut Cx<'_>) {
-        let Some(halt) = self.agent.halt() else {
-            self.told = false;
-            return;
-        };
-        // One halt may follow on another in one turn.
-        let halts = self.agent.halts();
-        let told = self.told && self.told_halts == halts;
-        let spec = self.agent.spec();
-        let Some(to) = spec.report_to.as_ref().filter(|_| !told).and_then(|to| WorkflowId::new(to).ok()) else {
-            return;
-        };
-        let own = cx.workflow_id().map(ToString::to_string).unwrap_or_default();
-        let target = ExternalTarget { workflow_id: to, run_id: None };
-        match halt {
-            Halt::Share { resource, wanted } => {
-                let asked = json!({ "agent": own, "resource": resource, "wanted": wanted });
-                cx.signal_external(target, SIGNAL_BUDGET_REQUEST, &asked);
-            }
-            Halt::Budget { .. } | Halt::NeedsHuman { .. } => {
-                let by = format!("agent {} {own}", spec.name);
-                cx.signal_external(target, SIGNAL_PAUSE, &json!({ "reason": halt.told(), "requested_by": by }));
-            }
-        }
-        (self.told, self.told_halts) = (true, halts);
-    }
-
-    /// What people are asked is told to the run that began it. Agents of older rules told nobody.
-    fn tell_waits(&mut self, cx: &mut Cx<'_>) {
-        let spec = self.agent.spec();
-        let above = spec.report_to.as_ref().filter(|_| spec.depth == 0 && self.agent.rules().tell_waits());
-        let Some(above) = above.and_then(|above| WorkflowId::new(above).ok()) else { return };
-        let own = cx.workflow_id().map(ToString::to_string).unwrap_or_default();
-        if let Some(told) = self.waits.changes(&self.agent, &own, &cx.run_id().to_string()) {
-            cx.signal_external(ExternalTarget { workflow_id: above, run_id: None }, SIGNAL_WAITS, &told);
-        }
-    }
-
-    /// What stands still or goes on does so below as well.
-    fn tell_below(&self, signal: &str, input: &Value, cx: &mut Cx<'_>) {
-        for (key, _) in self.pending.values().filter(|(_, kind)| *kind == CommandKind::Child) {
-            let target = ExternalTarget { workflow_id: child_id(cx, *key), run_id: None };
-            cx.signal_external(target, signal, input);
-        }
-    }
-
     fn signaled(&mut self, signal: WorkflowExecutionSignaled, cx: &mut Cx<'_>) -> Option<AgentEvent> {
         fn read<T: DeserializeOwned>(payload: &Payload) -> Option<T> {
             payload.decode().ok()
@@ -265,9 +224,17 @@ impl AgentRun {
         // What cannot be read means nothing, and is left in the history for whoever sent it.
         match signal.name.as_str() {
             SIGNAL_APPROVAL => {
-                let response: ToolApprovalResponse = read(&signal.input)?;
+                let response = self.own_answer(read(&signal.input)?, cx)?;
                 self.waits.answered(&response.id);
                 Some(AgentEvent::Approval(response))
+            }
+            SIGNAL_WAITS if self.agent.rules().tell_waits() => {
+                let told: Told = read(&signal.input)?;
+                let mut children = self.pending.values().filter(|(_, kind)| *kind == CommandKind::Child);
+                let key = children.find(|(key, _)| child_id(cx, *key).as_str() == told.from)?.0;
+                let working = told.working;
+                self.waits.heard(told);
+                Some(AgentEvent::ChildTold { key, working })
             }
             SIGNAL_TOP_UP => read(&signal.input).map(AgentEvent::TopUp),
             SIGNAL_BUDGET_SHARE => read(&signal.input).map(AgentEvent::Lent),
@@ -278,6 +245,7 @@ impl AgentRun {
                 let (reason, by) = (text("reason"), text("requested_by"));
                 let input = json!({ "reason": reason, "requested_by": by, "from_parent": true });
                 self.tell_below(SIGNAL_PAUSE, &input, cx);
+                self.waits.paused(said["from_parent"] == true);
                 Some(AgentEvent::Pause { reason })
             }
             SIGNAL_RESUME => {
@@ -315,8 +283,9 @@ impl AgentRun {
                     Err(why) => return self.impossible(key, why.to_string(), cx),
                 }
             }
-            AgentRequest::Child { key, spec } => {
+            AgentRequest::Child { key, mut spec } => {
                 let id = child_id(cx, key);
+                spec.called_by = cx.workflow_id().filter(|_| self.agent.rules().tell_waits()).map(ToString::to_string);
                 let options = ChildWorkflowOptions {
                     parent_close_policy: ParentClosePolicy::RequestCancel,
                     // What it spent is known only when it has ended.
@@ -376,7 +345,7 @@ impl AgentRun {
     }
 }
 
-fn child_id(cx: &Cx<'_>, key: Key) -> WorkflowId {
+pub(super) fn child_id(cx: &Cx<'_>, key: Key) -> WorkflowId {
     WorkflowId::of(format!("{}-{key}", cx.run_id()))
 }
 

@@ -30,7 +30,12 @@ pub enum ApprovalVerb {
         run: AnyRun,
     },
     /// All that is known of one approval.
-    Show { id: String },
+    Show {
+        id: String,
+        /// The run that waits: for what a fork has taken over from its source.
+        #[arg(long, value_name = "RUN")]
+        run: Option<String>,
+    },
     /// Approve what was shown.
     Approve(DecisionArgs),
     /// Reject it; with --feedback it is to be done again, better.
@@ -41,6 +46,9 @@ pub enum ApprovalVerb {
         id: String,
         /// JSON, or a text.
         answer: String,
+        /// The run that waits: for what a fork has taken over from its source.
+        #[arg(long, value_name = "RUN")]
+        run: Option<String>,
     },
 }
 
@@ -56,6 +64,9 @@ pub struct AnyRun {
 pub struct DecisionArgs {
     /// The id of the approval.
     pub id: String,
+    /// The run that waits: for what a fork has taken over from its source.
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<String>,
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
     /// Who decides [default: user@host].
@@ -72,8 +83,8 @@ pub struct DecisionArgs {
 pub(super) async fn approval(cx: &mut Context, verb: ApprovalVerb) -> Result<Exit, CliError> {
     match verb {
         ApprovalVerb::List { run } => list(cx, run).await,
-        ApprovalVerb::Show { id } => {
-            let found = pending(cx, None, &id).await?;
+        ApprovalVerb::Show { id, run } => {
+            let found = pending(cx, None, &id, run.as_deref()).await?;
             cx.screen.object("approval.show", found.request.clone());
             cx.screen.field("of run", found.target.workflow_id.as_str());
             for (name, text) in request_text::parts(&found.request) {
@@ -83,14 +94,14 @@ pub(super) async fn approval(cx: &mut Context, verb: ApprovalVerb) -> Result<Exi
             }
             cx.screen.next(&found.answer());
             if matches!(found.kind, HumanRequestKind::Approval | HumanRequestKind::ToolCall) {
-                cx.screen.next(&format!("bosun approval reject {} --comment WHY", found.id()));
+                cx.screen.next(&found.at(format!("bosun approval reject {} --comment WHY", found.id())));
             }
             Ok(Exit::Ok)
         }
         ApprovalVerb::Approve(decision) => decide(cx, decision, true).await,
         ApprovalVerb::Reject(decision) => decide(cx, decision, false).await,
-        ApprovalVerb::Answer { id, answer } => {
-            let found = pending(cx, Some(HumanRequestKind::Question), &id).await?;
+        ApprovalVerb::Answer { id, answer, run } => {
+            let found = pending(cx, Some(HumanRequestKind::Question), &id, run.as_deref()).await?;
             let value: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
             let input = json!({ "interrupt_id": id, "resume": value });
             send(cx, &found.target, "interrupt_resume_v1", &input).await?;
@@ -139,11 +150,21 @@ impl HumanRequest {
     fn answer(&self) -> String {
         match self.kind {
             HumanRequestKind::Question if self.request.pointer("/payload/kind/tool_approval").is_some() => {
-                format!("bosun approval answer {} true", self.id())
+                self.at(format!("bosun approval answer {} true", self.id()))
             }
-            HumanRequestKind::Question => format!("bosun approval answer {} ANSWER", self.id()),
-            HumanRequestKind::Approval | HumanRequestKind::ToolCall => format!("bosun approval approve {}", self.id()),
+            HumanRequestKind::Question => self.at(format!("bosun approval answer {} ANSWER", self.id())),
+            HumanRequestKind::Approval | HumanRequestKind::ToolCall => {
+                self.at(format!("bosun approval approve {}", self.id()))
+            }
             HumanRequestKind::Elsewhere => value_text(&self.request["answer"]),
+        }
+    }
+
+    /// A fork has ids of its source: the run is named, where the id names another one.
+    fn at(&self, command: String) -> String {
+        match (run_in(self.id()), self.target.run_id) {
+            (Some(named), Some(run)) if named != run => format!("{command} --run {run}"),
+            _ => command,
         }
     }
 
@@ -168,9 +189,13 @@ impl HumanRequest {
     }
 }
 
+/// The run that gave an id.
+fn run_in(id: &str) -> Option<RunId> {
+    id.split_once('/').and_then(|(run, _)| run.parse().ok())
+}
+
 /// Runs of a type that are looked at.
 const RUNS_MAX: usize = 1_000;
-
 type Runs = Vec<(Target, WorkflowType)>;
 
 /// Open supervisors and agents; the one run, where it is known. Says what is left out because there is too much of it.
@@ -269,9 +294,20 @@ async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
     Ok(Exit::Ok)
 }
 
-/// What waits under an id, of any kind unless one is named. The id begins with the run's.
-async fn pending(cx: &mut Context, kind: Option<HumanRequestKind>, id: &str) -> Result<HumanRequest, CliError> {
-    let run = id.split_once('/').and_then(|(run, _)| run.parse::<RunId>().ok());
+/// What waits under an id, of any kind unless one is named. The id begins with the run's, unless another one is named.
+async fn pending(
+    cx: &mut Context,
+    kind: Option<HumanRequestKind>,
+    id: &str,
+    of: Option<&str>,
+) -> Result<HumanRequest, CliError> {
+    let run = match of {
+        Some(of) => {
+            let target = run_of(cx, &RunOf { id: Some(of.to_owned()), ..RunOf::default() }).await?;
+            Some(cx.backend.describe(target).await?.info.run_id)
+        }
+        None => run_in(id),
+    };
     let runs = open_runs(cx, run).await?;
     for (target, workflow_type) in &runs {
         let asked = waiting(cx, target, workflow_type).await?;
@@ -288,10 +324,7 @@ async fn pending(cx: &mut Context, kind: Option<HumanRequestKind>, id: &str) -> 
             None => {}
         }
     }
-    let became = match run {
-        Some(run) => what_became_of(cx, run, id).await,
-        None => None,
-    };
+    let became = if let Some(run) = run { what_became_of(cx, run, id).await } else { None };
     let became = became.map(|became| format!(": {became}")).unwrap_or_default();
     Err(CliError::new(Code::NotFound, format!("nothing of the id {id} waits for a person{became}"))
         .help("`bosun approval list` shows what does"))
@@ -318,7 +351,7 @@ async fn what_became_of(cx: &mut Context, run: RunId, id: &str) -> Option<String
 }
 
 async fn decide(cx: &mut Context, decision: DecisionArgs, approved: bool) -> Result<Exit, CliError> {
-    let found = pending(cx, Some(HumanRequestKind::Approval), &decision.id).await?;
+    let found = pending(cx, Some(HumanRequestKind::Approval), &decision.id, decision.run.as_deref()).await?;
     let by = decision.by.clone().unwrap_or_else(|| cx.identity.to_string());
     let input = match found.kind {
         HumanRequestKind::ToolCall => of_tool_call(&found, &decision, approved, &by)?,

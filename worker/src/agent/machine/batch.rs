@@ -225,6 +225,14 @@ impl AgentMachine {
         tool.map_or_else(String::new, |tool| tool.does.activity_type().to_owned())
     }
 
+    pub(super) fn child_told(&mut self, key: Key, working: bool) {
+        let is_child = matches!(self.flights.get(&key), Some(Flight::Child { .. }));
+        match is_child && !working {
+            true => self.still.insert(key),
+            false => self.still.remove(&key),
+        };
+    }
+
     pub(super) fn child_ended(
         &mut self,
         key: Key,
@@ -235,6 +243,7 @@ impl AgentMachine {
         let Some(Flight::Child { call }) = self.flights.get(&key) else { return };
         let call = *call;
         self.flights.remove(&key);
+        self.still.remove(&key);
         match output {
             // What is left of the lease is free again.
             Some(output) => {

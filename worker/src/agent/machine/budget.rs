@@ -119,10 +119,12 @@ impl AgentMachine {
         }
     }
 
-    /// Whether it goes on by people only: nothing is under way, and something is asked of them.
+    /// Whether it goes on by people only: something is asked of them, here or by agents that it called, and nothing else is
+    /// under way.
     pub(super) fn waits_for_people(&self) -> bool {
         let asks_people = matches!(&self.phase, AgentPhase::Batch(batch) if batch.asks_people());
-        (self.stands_still() || asks_people) && self.flights.is_empty()
+        let asks = self.stands_still() || asks_people || !self.still.is_empty();
+        asks && self.flights.keys().all(|key| self.still.contains(key))
     }
 
     /// The time runs unless people are waited for and nothing else is under way.

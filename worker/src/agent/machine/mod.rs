@@ -21,7 +21,7 @@ mod tests;
 mod view;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bosun_engine::Timestamp;
@@ -55,6 +55,9 @@ pub struct AgentMachine {
     transcript: Transcript,
     phase: AgentPhase,
     flights: BTreeMap<Key, Flight>,
+    /// Agents that were called and wait for people themselves.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    still: BTreeSet<Key>,
     next_key: Key,
     halt: Option<Halt>,
     /// Tells one halt from the next; the first rules do not count.
@@ -155,6 +158,7 @@ impl AgentMachine {
             spec,
             phase: AgentPhase::Ready,
             flights: BTreeMap::new(),
+            still: BTreeSet::new(),
             next_key: 1,
             halt: None,
             halts: 0,
@@ -194,6 +198,7 @@ impl AgentMachine {
             AgentEvent::Model { key, origin, result } => self.model_ended(key, origin, result, &mut out),
             AgentEvent::Tool { key, origin, result } => self.tool_ended(key, origin, result),
             AgentEvent::Child { key, origin, result, output } => self.child_ended(key, origin, result, output),
+            AgentEvent::ChildTold { key, working } => self.child_told(key, working),
             AgentEvent::Approval(response) => self.approval(response),
             AgentEvent::TopUp(more) => self.top_up(&more, now),
             AgentEvent::Lent(lent) => self.lent(&lent),
@@ -222,6 +227,10 @@ impl AgentMachine {
     }
     pub fn halt(&self) -> Option<&Halt> {
         self.halt.as_ref()
+    }
+    /// Why somebody paused it, as long as it is.
+    pub fn paused(&self) -> Option<&str> {
+        self.paused.as_deref()
     }
     /// How often it has halted: another number is another halt, even if the words are the same.
     pub fn halts(&self) -> u32 {

@@ -38,6 +38,11 @@ pub enum AgentEvent {
         result: Result<Value, Fault>,
         output: Option<AgentOutput>,
     },
+    /// An agent that was called waits for people, or works again.
+    ChildTold {
+        key: Key,
+        working: bool,
+    },
     Approval(ToolApprovalResponse),
     TopUp(TopUp),
     Lent(Lent),

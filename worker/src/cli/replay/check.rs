@@ -4,7 +4,7 @@
 //! means that all of them fit. Nothing is executed: no activity, no model, no clock of a workflow. The order of the
 //! answers is the order of the histories, however many are replayed at once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,14 +17,16 @@ use serde_json::{Value, json};
 
 use super::Bench;
 use super::junit::junit;
-use super::source::{files, runs};
+use super::source::{files, is_file, runs};
 use super::verdict::{CheckedHistory, Class, ReplayAnswer, exit_of};
 use crate::backend::Histories;
+use crate::cli::args::ExactRun;
 use crate::cli::error::{CliError, printable};
 use crate::cli::exit::Exit;
 use crate::cli::explain::Code;
 use crate::cli::list::shell_word;
 use crate::cli::output::{Cell, Format, TextStyle};
+use crate::cli::resolve::find;
 use crate::cli::time_format::parse_duration;
 
 /// Replay histories with the code of this program.
@@ -32,8 +34,9 @@ use crate::cli::time_format::parse_duration;
 /// Exit code 0: all fit. 20: some do not (other requests, or another result). 21: some cannot be read.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// History files, directories of them, or patterns with `*`, `**`, `?` and `[…]`.
-    #[arg(value_name = "PATH|GLOB", required_unless_present_any = ["query", "open"])]
+    /// History files, directories of them, patterns with `*`, `**`, `?` and `[…]`, or recorded runs by their ids. What is
+    /// there as a file is one.
+    #[arg(value_name = "PATH|GLOB|ID", required_unless_present_any = ["query", "open"])]
     pub paths: Vec<String>,
     /// The recorded runs that fit this list filter, for example "WorkflowType = 'order'".
     #[arg(short, long, value_name = "FILTER")]
@@ -82,7 +85,13 @@ pub(super) async fn check(bench: &mut Bench<'_>, args: CheckArgs) -> Result<Exit
 }
 
 async fn sources(bench: &mut Bench<'_>, args: &CheckArgs) -> Result<Vec<Source>, CliError> {
-    let mut sources: Vec<Source> = files(&args.paths)?.into_iter().map(Source::File).collect();
+    let (paths, ids): (Vec<String>, Vec<String>) = args.paths.iter().cloned().partition(|name| is_path(name));
+    let mut sources: Vec<Source> = files(&paths)?.into_iter().map(Source::File).collect();
+    for id in ids {
+        let histories = bench.histories().await?;
+        let info = named_run(&*histories, &bench.namespace, &id).await?;
+        sources.push(Source::Run(histories, Box::new(info)));
+    }
     if args.open || args.query.is_some() {
         let histories = bench.histories().await?;
         let query = args.query.as_deref().unwrap_or_default();
@@ -95,6 +104,22 @@ async fn sources(bench: &mut Bench<'_>, args: &CheckArgs) -> Result<Vec<Source>,
         sources.extend(found.into_iter().map(|info| Source::Run(histories.clone(), Box::new(info))));
     }
     Ok(sources)
+}
+
+/// Whether a name means files: by how it is spelt, or because there is one.
+fn is_path(name: &str) -> bool {
+    is_file(name) || name.contains(['*', '?', '[']) || Path::new(name).exists()
+}
+
+async fn named_run(histories: &dyn Histories, namespace: &Namespace, id: &str) -> Result<RunInfo, CliError> {
+    let exact = ExactRun::default();
+    let neither = |why: CliError| match why.code {
+        Code::NotFound => CliError::new(Code::NotFound, format!("{id} is neither a file nor a recorded run"))
+            .help("`bosun list` shows the runs of the data directory"),
+        _ => why,
+    };
+    let target = find(histories, namespace, Some(id), &exact).await.map_err(neither)?;
+    Ok(histories.run(target).await?)
 }
 
 async fn replay_one(

@@ -191,6 +191,12 @@ impl Calls {
         self.under_way.values().any(is_it)
     }
 
+    /// Whether that is an agent, and no supervisor.
+    pub fn is_agent(&self, id: &str) -> bool {
+        let is_it = |what: &UnderWay| matches!(what, UnderWay::Child { child, .. } if child.workflow_id == id && child.agent.is_some());
+        self.under_way.values().any(is_it)
+    }
+
     /// The child that was started under this key.
     pub fn child(&self, key: &Key) -> Option<&Child> {
         match self.numbers.get(key).and_then(|seq| self.under_way.get(seq)) {

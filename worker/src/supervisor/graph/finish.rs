@@ -59,16 +59,25 @@ impl Graph {
         self.close(outcome, out);
     }
 
-    /// The run is cancelled (SHN-62): what was done is undone first, where tasks say how.
-    /// The same with an answer: what the person who denied it reads (CUG-32).
-    pub fn cancel_with_answer(&mut self, answer: String, gates: &mut dyn Gates, out: &mut Outbox) {
-        self.cancel(answer.clone(), gates, out);
-        if let Some(outcome) = &mut self.outcome {
-            outcome.final_result = Some(answer.into());
-        }
+    /// A person has denied what the run was to do: it is cancelled, and the answer is what they read (CUG-32).
+    pub fn deny(&mut self, answer: String, gates: &mut dyn Gates, out: &mut Outbox) {
+        let final_result = Some(answer.clone().into());
+        self.cancel_as(Some(TASK_REJECTED), answer, final_result, gates, out);
     }
 
+    /// The run is cancelled (SHN-62): what was done is undone first, where tasks say how.
     pub fn cancel(&mut self, text: String, gates: &mut dyn Gates, out: &mut Outbox) {
+        self.cancel_as(None, text, None, gates, out);
+    }
+
+    fn cancel_as(
+        &mut self,
+        code: Option<&str>,
+        text: String,
+        final_result: Option<Value>,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
         if self.phase.is_terminal() || self.phase == Phase::Compensating {
             return;
         }
@@ -76,10 +85,10 @@ impl Graph {
         let outcome = GraphOutcome {
             phase: Phase::Cancelled,
             success: false,
-            code: None,
+            code: code.map(str::to_owned),
             error: Some(text),
             details: Value::Null,
-            final_result: None,
+            final_result,
         };
         let mut done: Vec<&Task> = self
             .plan

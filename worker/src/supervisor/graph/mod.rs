@@ -47,7 +47,7 @@ pub use budget::NOT_REVIEWED;
 pub use finish::{GraphOutcome, final_result};
 pub use flow::*;
 pub use gates::{Gates, Open, PlanEvent, Start, Take};
-pub use people::{HUMAN, TASK_REJECTED};
+pub use people::{HUMAN, PLAN_REVIEW_TIMED_OUT, TASK_REJECTED};
 pub use policies::*;
 pub use reply::*;
 pub use rules::*;

@@ -13,6 +13,8 @@ pub const HUMAN: &str = "human";
 
 /// The code of a run that is no success because a person said no.
 pub const TASK_REJECTED: &str = "task_rejected";
+/// Nobody has said anything of the plan in time.
+pub const PLAN_REVIEW_TIMED_OUT: &str = "plan_review_timed_out";
 /// The error of a task that a person said no to, here or below.
 pub(super) const APPROVAL_REJECTED: &str = "approval_rejected";
 

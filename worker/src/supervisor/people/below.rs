@@ -14,9 +14,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::agent::transcript::cut;
+
 const RUN_OVER: &str = "the run that asked is over";
 /// How many ids that are over are remembered.
 const OVER_MAX: usize = 1_000;
+/// So much of what waits is told at a time, and so many bytes of the words of each: a signal has to fit into a payload. The
+/// oldest come first, and the others when these are answered.
+const TOLD_MAX: usize = 500;
+const WORDS_MAX: u64 = 1_000;
 
 /// What a run waits for: what every view of it shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -140,9 +146,11 @@ impl Below {
     pub fn ended(&mut self, child: &str) {
         let Some(standing) = self.runs.remove(child) else { return };
         for one in standing.waiting {
-            if !self.passed.contains(&one.id) {
-                self.remember(Over { id: one.id, how: How::Void { reason: RUN_OVER.to_owned() } });
-            }
+            let how = match self.passed.contains(&one.id) {
+                true => How::Answered,
+                false => How::Void { reason: RUN_OVER.to_owned() },
+            };
+            self.remember(Over { id: one.id, how });
         }
     }
 
@@ -172,11 +180,7 @@ impl Below {
             return Ok(found);
         }
         let over = self.over.iter().find(|over| over.id == id).map(|over| over.how.clone());
-        let over = over.or_else(|| self.passed.contains(id).then_some(How::Answered));
-        // What a run asked that is no child any more, nobody needs to know.
-        let mut asked = self.runs.values().flat_map(|standing| &standing.waiting);
-        let void = || asked.any(|one| one.id == id).then(|| How::Void { reason: RUN_OVER.to_owned() });
-        match over.or_else(void) {
+        match over.or_else(|| self.passed.contains(id).then_some(How::Answered)) {
             Some(how) => Err(NotBelow::Over(how)),
             None => Err(NotBelow::Unknown),
         }
@@ -204,7 +208,7 @@ impl Below {
 
     /// Whether only people can bring a child on.
     pub fn stands_still(&self, child: &str) -> bool {
-        self.runs.get(child).is_some_and(|standing| !standing.working && !standing.waiting.is_empty())
+        self.runs.get(child).is_some_and(|standing| !standing.working)
     }
 }
 
@@ -234,9 +238,11 @@ impl Above {
         &mut self,
         from: &str,
         working: bool,
-        waiting: Vec<Waiting>,
+        mut waiting: Vec<Waiting>,
         became: impl Fn(&Waiting) -> How,
     ) -> Option<Told> {
+        waiting.truncate(TOLD_MAX);
+        waiting.iter_mut().for_each(|one| one.what = cut(std::mem::take(&mut one.what), WORDS_MAX));
         let not_taken = std::mem::take(&mut self.not_taken);
         if working == self.working && waiting == self.waiting && not_taken.is_empty() {
             return None;

@@ -233,8 +233,10 @@ impl Interrupts {
     pub fn accepts(&self, resume: &ResumeInterrupt, out: &Outbox) -> Result<u64, ResumeRefusal> {
         if let Some(id) = &resume.interrupt_id {
             let number = || id.strip_prefix(out.run())?.strip_prefix("/in-")?.parse::<u64>().ok();
-            let n = number().filter(|n| (1..=self.count).contains(n) && *id == format!("{}/in-{n}", out.run()));
-            let Some(n) = n else { return Err(ResumeRefusal::Unknown { id: id.clone() }) };
+            let own = || number().filter(|n| (1..=self.count).contains(n) && *id == format!("{}/in-{n}", out.run()));
+            // A fork has questions with ids of its source.
+            let kept = self.pending.iter().find(|(_, interrupt)| interrupt.id == *id).map(|(n, _)| *n);
+            let Some(n) = kept.or_else(own) else { return Err(ResumeRefusal::Unknown { id: id.clone() }) };
             return match self.pending.get(&n) {
                 Some(interrupt) => interrupt.takes(resume, out).map(|()| n),
                 None => Err(ResumeRefusal::over(id, self.what_became_of(n))),

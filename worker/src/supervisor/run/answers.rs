@@ -112,7 +112,7 @@ impl SupervisorRun {
         });
         match passed {
             Ok((child, asked)) => {
-                let input = of_approval(&response, &asked, &child);
+                let input = of_approval(&response, &asked, &child, self.calls.is_agent(&child));
                 self.pass_on(&child, &asked, APPROVAL_RESPONSE, input, out);
                 Ok(json!({ "approval_id": id, "passed_to": asked.run }))
             }
@@ -299,13 +299,16 @@ fn as_shown() -> InvalidAnswer {
     InvalidAnswer { what: "approval".to_owned(), at: "modified_action".to_owned(), why: why.to_owned() }
 }
 
-/// The response as the one that asks hears it: an agent that is a run of its own counts its approvals itself.
-fn of_approval(response: &ApprovalResponse, asked: &Waiting, child: &str) -> Value {
-    if asked.kind != WaitKind::Tool || asked.run.as_deref() != Some(child) {
-        return json!(response);
+/// The response as the child hears it: agents have words of their own. It is about what was shown.
+fn of_approval(response: &ApprovalResponse, asked: &Waiting, child: &str, is_agent: bool) -> Value {
+    if !is_agent {
+        let shown = response.shown.clone().or_else(|| asked.shown.clone());
+        return json!(ApprovalResponse { shown, ..response.clone() });
     }
     let id = response.approval_id.as_str();
+    // An agent that is a run of its own counts its approvals itself, and passes on what is for one that it called.
+    let own = if asked.run.as_deref() == Some(child) { id.split_once('/').map_or(id, |(_, id)| id) } else { id };
     let reason = response.feedback.as_ref().or(response.comment.as_ref()).cloned().unwrap_or_default();
-    json!({ "id": id.split_once('/').map_or(id, |(_, id)| id), "hash": asked.shown, "approved": response.approved,
+    json!({ "id": own, "hash": asked.shown, "approved": response.approved,
         "reason": reason, "by": response.approver })
 }

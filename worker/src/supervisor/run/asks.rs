@@ -163,6 +163,9 @@ impl SupervisorRun {
 
     fn cancel_key(&mut self, key: &Key, reason: &str, cx: &mut Cx<'_>) {
         self.account.given_up(key);
+        if let Some(child) = self.calls.child(key) {
+            self.parts.below.ended(&child.workflow_id);
+        }
         match self.calls.cancel(key) {
             Some(Cancelled::Activity(seq)) => cx.cancel_activity(seq),
             Some(Cancelled::Timer(seq)) => cx.cancel_timer(seq),

@@ -15,7 +15,7 @@ use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
 use crate::supervisor::core::account::Account;
 use crate::supervisor::core::calls::UnderWay;
-use crate::supervisor::graph::{TASK_REJECTED, text_of};
+use crate::supervisor::graph::{PLAN_REVIEW_TIMED_OUT, TASK_REJECTED, text_of};
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, Outbox, Purpose};
 use crate::supervisor::spec::{Money, PlanningMode, Preset, Span, SupervisorSpec, SynthesisMode, fill};
 
@@ -196,13 +196,20 @@ fn output_of(result: &Result<Payload, Failure>) -> Value {
 }
 
 fn failed(failure: &Failure) -> CallFailure {
-    let message = failure.root().message.clone();
-    let kind = match failure.is_canceled() {
-        true => CallFailureKind::Canceled,
-        false if spending::details_of(failure)["code"] == TASK_REJECTED => CallFailureKind::Rejected,
-        false => CallFailureKind::Error,
-    };
-    CallFailure { kind, message }
+    let (message, report) = (failure.root().message.clone(), spending::details_of(failure));
+    // What this run has cancelled itself it does not wait for: somebody else wanted that.
+    match failure.is_canceled() || report["code"].as_str().is_some_and(is_no) {
+        true => {
+            let message = report["error"].as_str().map_or(message, str::to_owned);
+            CallFailure { kind: CallFailureKind::Rejected, message }
+        }
+        false => CallFailure { kind: CallFailureKind::Error, message },
+    }
+}
+
+/// Whether a run below has ended for what a person said, or did not say: asked again they would be asked the same.
+fn is_no(code: &str) -> bool {
+    [TASK_REJECTED, PLAN_REVIEW_TIMED_OUT].contains(&code)
 }
 
 /// Of a child's report its result is what counts, where the child says that it did what it had to: a report of success
@@ -212,7 +219,7 @@ fn given(report: Value) -> Answer {
     if report.get("success") == Some(&Value::Bool(false)) {
         let why = text("error").or_else(|| text("summary")).unwrap_or("no result");
         return match text("code") {
-            Some(TASK_REJECTED) => {
+            Some(code) if is_no(code) => {
                 Err(CallFailure { kind: CallFailureKind::Rejected, message: rejected(why, &report) })
             }
             _ => Ok(json!({ "success": false, "reason": why })),

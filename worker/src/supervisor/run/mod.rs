@@ -148,6 +148,7 @@ impl StateMachine for SupervisorRun {
     }
 
     fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
+        self.bear_own_name(cx);
         let mut out = self.outbox(cx.now());
         match event {
             WorkflowEvent::ActivityResolved { seq, result } => self.resolved(seq, result, &mut out, cx),
@@ -195,6 +196,17 @@ impl StateMachine for SupervisorRun {
 }
 
 impl SupervisorRun {
+    /// What was copied into a fork was said under the name of its source. From there on it bears its own, and there is
+    /// nobody above that began it.
+    fn bear_own_name(&mut self, cx: &Cx<'_>) {
+        let run = cx.run_id().to_string();
+        if run != self.run {
+            self.id = cx.workflow_id().map_or_else(|| run.clone(), ToString::to_string);
+            self.run = run;
+            self.context.above = None;
+        }
+    }
+
     /// An activity has ended: its answer goes to whoever asked, or waits until the run goes on.
     fn resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox, cx: &mut Cx<'_>) {
         let Some(UnderWay::Call { call, deliveries }) = self.calls.ended(seq) else { return };

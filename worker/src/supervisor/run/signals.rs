@@ -10,7 +10,7 @@ use super::answers::Refused;
 use super::people::question_of;
 use super::{SupervisorRun, value_of};
 use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_TOP_UP, SIGNAL_WAITS};
-use crate::supervisor::graph::{HUMAN, TASK_REJECTED};
+use crate::supervisor::graph::{HUMAN, PLAN_REVIEW_TIMED_OUT, TASK_REJECTED};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
@@ -242,10 +242,8 @@ impl SupervisorRun {
         let parts = &mut self.parts;
         let Some(graph) = self.strategy.as_plan() else { return };
         match ending {
-            Some(Ending::Failed(error)) => graph.abort("plan_review_timed_out", error, Value::Null, parts, out),
-            Some(Ending::Cancelled(answer)) => {
-                graph.cancel_with_answer(answer, parts, out);
-            }
+            Some(Ending::Failed(error)) => graph.abort(PLAN_REVIEW_TIMED_OUT, error, Value::Null, parts, out),
+            Some(Ending::Cancelled(answer)) => graph.deny(answer, parts, out),
             None => {}
         }
     }

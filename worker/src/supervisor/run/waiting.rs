@@ -25,8 +25,8 @@ impl SupervisorRun {
         if self.strategy.phase().is_terminal() {
             return Vec::new();
         }
-        let approvals = self.parts.approvals.pending().map(of_approval);
-        let questions = self.parts.interrupts.pending().map(of_question);
+        let approvals = self.parts.approvals.pending().map(|request| of_approval(request, &self.run));
+        let questions = self.parts.interrupts.pending().map(|asked| of_question(asked, &self.run));
         let below = self.parts.below.waiting(|child| self.calls.has_child(child)).map(|(_, one)| one.clone());
         approvals.chain(questions).chain(self.of_plan()).chain(self.of_hold()).chain(below).collect()
     }
@@ -70,6 +70,7 @@ impl SupervisorRun {
             (true, WaitKind::Question) => parts.interrupts.over(&one.id),
             (true, WaitKind::Plan) => match parts.review.as_ref().map(|review| review.status()) {
                 Some(ReviewStatus::TimedOut) => How::Late,
+                Some(ReviewStatus::Reviewing) => How::Void { reason: "the run that asked is over".to_owned() },
                 _ => How::Answered,
             },
             (true, WaitKind::Tool | WaitKind::Pause | WaitKind::Takeover) => How::Answered,
@@ -81,11 +82,15 @@ impl SupervisorRun {
     /// A run below tells what it waits for.
     pub(super) fn below_tells(&mut self, value: &Value) -> Result<(), String> {
         let told: Told = serde_json::from_value(value.clone()).map_err(|why| why.to_string())?;
-        if !self.calls.has_child(&told.from) {
-            return Err(format!("{} is no open run below this one", told.from));
+        if self.calls.has_child(&told.from) {
+            self.parts.below.heard(told);
+            return Ok(());
         }
-        self.parts.below.heard(told);
-        Ok(())
+        // What a child says last may come after its end.
+        match told.from.strip_prefix(&self.run).is_some_and(|rest| rest.starts_with('-')) {
+            true => Ok(()),
+            false => Err(format!("{} is no run below this one", told.from)),
+        }
     }
 
     fn of_plan(&self) -> Option<Waiting> {
@@ -125,7 +130,15 @@ impl SupervisorRun {
     }
 }
 
-fn of_approval(request: &ApprovalRequest) -> Waiting {
+/// Where a person says it: an id that a fork has of its source says nothing of the fork.
+fn at(run: &str, id: &str, command: String) -> String {
+    match id.strip_prefix(run).is_some_and(|rest| rest.starts_with('/')) {
+        true => command,
+        false => format!("{command} --run {run}"),
+    }
+}
+
+fn of_approval(request: &ApprovalRequest, run: &str) -> Waiting {
     let why = request.reasons.first().map(|why| format!(" ({why})")).unwrap_or_default();
     let about = Some(request.description.as_str()).filter(|text| !text.is_empty());
     let about = about.map(|text| format!(": {text}")).unwrap_or_default();
@@ -136,13 +149,13 @@ fn of_approval(request: &ApprovalRequest) -> Waiting {
         whom: ANYBODY.to_owned(),
         what: format!("the approval of {}{about}{why}", request.subject()),
         until: Some(request.deadline),
-        answer: format!("bosun approval approve {}", request.id),
+        answer: at(run, request.id.as_str(), format!("bosun approval approve {}", request.id)),
         shown: Some(request.shown.clone()),
         run: None,
     }
 }
 
-fn of_question(interrupt: &Interrupt) -> Waiting {
+fn of_question(interrupt: &Interrupt, run: &str) -> Waiting {
     let payload = &interrupt.payload;
     let text = |key: &str| payload.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let asked = ["question", "message", "prompt", "text"].iter().find_map(|key| text(key)).map(str::to_owned);
@@ -157,7 +170,7 @@ fn of_question(interrupt: &Interrupt) -> Waiting {
         whom: text("to").unwrap_or(ANYBODY).to_owned(),
         what: format!("an answer to \"{asked}\"{about}"),
         until: interrupt.deadline,
-        answer: format!("bosun approval answer {} {answer}", interrupt.id),
+        answer: at(run, &interrupt.id, format!("bosun approval answer {} {answer}", interrupt.id)),
         shown: Some(interrupt.shown.clone()),
         run: None,
     }

@@ -154,9 +154,15 @@ impl Approvals {
         self.decide(n, decision, out).ok_or(Ignored::Unknown)
     }
 
+    /// The number of a request. A fork has requests with ids of its source.
+    fn number(&self, id: &ApprovalId, out: &Outbox) -> Option<u64> {
+        let kept = self.entries.iter().find(|(_, entry)| entry.request.id == *id).map(|(n, _)| *n);
+        kept.or_else(|| id.number(out.run()).filter(|n| !self.entries.contains_key(n)))
+    }
+
     /// Which request the response decides, or why none. Changes nothing and notes nothing.
     pub fn accepts(&self, response: &ApprovalResponse, out: &Outbox) -> Result<u64, Ignored> {
-        let n = response.approval_id.number(out.run()).ok_or(Ignored::Unknown)?;
+        let n = self.number(&response.approval_id, out).ok_or(Ignored::Unknown)?;
         let Some(entry) = self.entries.get(&n) else {
             // A number below the count was decided so long ago that it is forgotten.
             return Err(if (1..=self.count).contains(&n) { Ignored::Duplicate } else { Ignored::Unknown });
@@ -196,7 +202,7 @@ impl Approvals {
 
     /// A rule of the spec decides in place of a person.
     pub fn decide_by_rule(&mut self, id: &ApprovalId, approved: bool, rule: &str, out: &mut Outbox) -> Option<Closed> {
-        let n = id.number(out.run())?;
+        let n = self.number(id, out)?;
         let entry = self.entries.get(&n).filter(|entry| entry.state == ApprovalState::Pending)?;
         if approved && entry.request.risk == Risk::Critical {
             return None;
