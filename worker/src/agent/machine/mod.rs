@@ -176,19 +176,22 @@ impl AgentMachine {
             wall_timer: false,
             facts: Vec::new(),
         };
-        for event in heard {
-            match event {
-                AgentEvent::Pause { reason } => agent.pause(reason),
-                AgentEvent::Resume => agent.resume(),
-                AgentEvent::TopUp(more) => agent.top_up(&more, now),
-                AgentEvent::Lent(lent) => agent.lent(&lent),
-                AgentEvent::Approval(response) => agent.approval(response),
-                _ => {} // nothing else can have happened
-            }
-        }
+        heard.into_iter().for_each(|event| agent.said_before(event, now));
         let mut out = AgentRequests { now, asks: Vec::new() };
         agent.go_on(&mut out);
         Ok((agent, out.asks))
+    }
+
+    /// Of what is heard before the agent begins, only signals of people count.
+    fn said_before(&mut self, event: AgentEvent, now: Timestamp) {
+        match event {
+            AgentEvent::Pause { reason } => self.pause(reason),
+            AgentEvent::Resume => self.resume(),
+            AgentEvent::TopUp(more) => self.top_up(&more, now),
+            AgentEvent::Lent(lent) => self.lent(&lent),
+            AgentEvent::Approval(response) => self.approval(response),
+            _ => {} // nothing else can have happened
+        }
     }
 
     /// Something happened.
