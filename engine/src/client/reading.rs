@@ -102,27 +102,27 @@ impl Client {
                     break;
                 }
                 if !page_was_full {
-                    client.news_of(&mut committed, run).await?;
+                    client.next_commit_of(&mut committed, run).await?;
                 }
             }
         }
     }
 
     /// Waits until a group with a turn of the run is durable.
-    async fn news_of(
+    async fn next_commit_of(
         &self,
         committed: &mut broadcast::Receiver<Arc<crate::service::CommittedGroup>>,
         run: RunId,
     ) -> Result<(), Rejection> {
         let mut health = self.shared.health.watch();
         loop {
-            let news = tokio::select! {
-                news = committed.recv() => news,
+            let group = tokio::select! {
+                group = committed.recv() => group,
                 left = health.wait_for(|health| gone(health).is_some()) => {
                     return Err(left.ok().and_then(|health| gone(&health)).unwrap_or(Rejection::ShuttingDown));
                 }
             };
-            match news {
+            match group {
                 Ok(group) if group.turns.iter().any(|turn| turn.run == run) => return Ok(()),
                 Ok(_) => {}
                 // Too much has happened to tell one by one: look again.

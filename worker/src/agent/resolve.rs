@@ -190,7 +190,7 @@ impl Conversation {
         Ok(match item {
             TranscriptItem::System => Message::System { content: spec()?.system.clone() },
             TranscriptItem::Task => Message::User { content: spec()?.task.clone() },
-            TranscriptItem::Said(call) => Message::Assistant(self.said(*call)?.clone()),
+            TranscriptItem::Response(call) => Message::Assistant(self.said(*call)?.clone()),
             TranscriptItem::Summary(call) => summary_message(&self.said(*call)?.content),
             TranscriptItem::Own(message) => message.clone(),
             TranscriptItem::Given(seq) => {

@@ -25,7 +25,8 @@ pub enum TranscriptItem {
     /// The spec's task.
     Task,
     /// What the model said in this call.
-    Said(u64),
+    #[serde(rename = "said")]
+    Response(u64),
     /// What this tool or agent gave, for the next call of a tool that has no answer yet.
     Given(u64),
     /// What the model said in this call, as the summary of what was before.
@@ -65,7 +66,7 @@ impl Transcript {
     }
     /// The call was answered.
     pub fn answered(&mut self, call: u64, said: &AssistantMessage) {
-        self.items.push((TranscriptItem::Said(call), said_tokens(said)));
+        self.items.push((TranscriptItem::Response(call), said_tokens(said)));
         self.told = Some(call);
         self.sent = self.items.len();
     }
@@ -132,7 +133,7 @@ impl Transcript {
             TranscriptItem::Given(_) | TranscriptItem::Own(Message::Tool { .. }) => false,
             TranscriptItem::System
             | TranscriptItem::Task
-            | TranscriptItem::Said(_)
+            | TranscriptItem::Response(_)
             | TranscriptItem::Summary(_)
             | TranscriptItem::Own(_) => true,
         }

@@ -31,8 +31,8 @@ pub(crate) enum Form {
     Printed,
     /// Sent by a service.
     Sent,
-    /// Said by a model.
-    Said,
+    /// A message of a model.
+    Message,
 }
 
 /// See the module.
@@ -66,13 +66,13 @@ impl Asked {
         let (call, form) = match activity_type.as_str() {
             PROCESS => (inner(&input["stdin"]).and_then(|call| call_of(&call)), Form::Printed),
             HTTP => (call_of(&input["json"]), Form::Sent),
-            MODEL | AGENT_MODEL => (None, Form::Said),
+            MODEL | AGENT_MODEL => (None, Form::Message),
             _ => (call_of(&input), Form::Plain),
         };
         let scripted = (activity_type == SCRIPTED).then(|| scripted(&input["answer"])).flatten();
         let purpose = call.as_ref().map(|call| call.purpose);
         // What is no call of a supervisor is answered as it is.
-        let form = if call.is_some() || form == Form::Said { form } else { Form::Plain };
+        let form = if call.is_some() || form == Form::Message { form } else { Form::Plain };
         let data = call.as_ref().map_or_else(|| input.clone(), |call| call.context.clone());
         let id = match &call {
             Some(call) => format!("{}/{}", task.run_id, call.key),
@@ -124,7 +124,7 @@ impl Asked {
 
     /// A model is a model, whether a run asks it or an agent's own.
     pub(crate) fn is(&self, on: &str) -> bool {
-        self.on() == on || self.activity_type == on || (on == MODEL && self.form == Form::Said)
+        self.on() == on || self.activity_type == on || (on == MODEL && self.form == Form::Message)
     }
 
     pub(crate) fn task(&self) -> Option<String> {
@@ -166,7 +166,7 @@ impl Asked {
             Form::Plain => said.clone(),
             Form::Printed => json!({ "exit_code": 0, "stdout": text(), "stderr": "" }),
             Form::Sent => json!({ "status": 200, "json": said }),
-            Form::Said => return models::output(said, &self.input),
+            Form::Message => return models::output(said, &self.input),
         };
         Payload::encode(&value).unwrap_or_else(|_| Payload::null())
     }

@@ -151,8 +151,8 @@ pub struct GraphRules {
     #[serde(default)]
     pub workers: Vec<WorkerCard>,
     /// Capabilities that need no agent.
-    #[serde(default)]
-    pub boxed: Vec<String>,
+    #[serde(default, rename = "boxed")]
+    pub built_in: Vec<String>,
     /// The spec answers for work that is no agent's.
     #[serde(default)]
     pub answers_anybody: bool,
@@ -235,7 +235,7 @@ impl Default for GraphRules {
             compensate: true,
             capabilities: Vec::new(),
             workers: Vec::new(),
-            boxed: Vec::new(),
+            built_in: Vec::new(),
             answers_anybody: false,
             escalates_unmatched: false,
             policies: super::ResolvedPolicies::default(),

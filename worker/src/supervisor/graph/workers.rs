@@ -118,8 +118,8 @@ impl GraphRules {
     }
 
     fn able(&self, capability: &str) -> Who {
-        let boxed = || capability == HUMAN || self.boxed.iter().any(|name| name == capability);
-        if self.workers.is_empty() || self.card(capability).is_some() || boxed() {
+        let built_in = || capability == HUMAN || self.built_in.iter().any(|name| name == capability);
+        if self.workers.is_empty() || self.card(capability).is_some() || built_in() {
             return Who::Named(capability.to_owned());
         }
         let known: Vec<&str> = self.workers.iter().map(|card| card.capability.as_str()).collect();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     fn rules(workers: &[WorkerCard]) -> GraphRules {
-        GraphRules { workers: workers.to_vec(), boxed: vec!["process".into()], ..GraphRules::default() }
+        GraphRules { workers: workers.to_vec(), built_in: vec!["process".into()], ..GraphRules::default() }
     }
 
     fn who(rules: &GraphRules, agent: Option<&str>, capability: Option<&str>, role: Option<&str>) -> String {

@@ -90,7 +90,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         compensate: spec.compensation.on_cancel,
         capabilities: capabilities(spec),
         workers: workers(spec),
-        boxed: super::work::BUILT_IN.map(str::to_owned).to_vec(),
+        built_in: super::work::BUILT_IN.map(str::to_owned).to_vec(),
         answers_anybody: answers_anybody(spec),
         escalates_unmatched: spec.hitl.enabled && spec.hitl.triggers.out_of_scope,
         policies: policies(&spec.planning.policies),
@@ -197,7 +197,7 @@ fn capabilities(spec: &SupervisorSpec) -> Vec<CapabilityCard> {
         description: agent.description.clone(),
         required_parameters: agent.required_parameters.clone(),
     };
-    let boxed = |name: &&str| CapabilityCard {
+    let built_in = |name: &&str| CapabilityCard {
         name: (*name).to_owned(),
         description: String::new(),
         required_parameters: Vec::new(),
@@ -205,7 +205,7 @@ fn capabilities(spec: &SupervisorSpec) -> Vec<CapabilityCard> {
     let mut cards: Vec<CapabilityCard> = spec.agents.iter().map(card).collect();
     let known: Vec<&str> =
         super::work::BUILT_IN.into_iter().filter(|name| !cards.iter().any(|card| card.name == *name)).collect();
-    cards.extend(known.iter().map(boxed));
+    cards.extend(known.iter().map(built_in));
     cards
 }
 

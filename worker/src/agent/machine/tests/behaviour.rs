@@ -116,7 +116,7 @@ fn a_long_conversation_is_summed_up_in_a_call_of_its_own() {
         "{:?}",
         after.items
     );
-    assert!(matches!(after.items[3], TranscriptItem::Said(_)), "no result without its call: {:?}", after.items);
+    assert!(matches!(after.items[3], TranscriptItem::Response(_)), "no result without its call: {:?}", after.items);
     assert_eq!(output.spent.steps, calls.len() as u64, "summaries are counted too");
 }
 

@@ -63,7 +63,8 @@ struct Deciding {
 #[serde(rename_all = "snake_case")]
 enum Time {
     Until(Timestamp),
-    Left(Duration),
+    #[serde(rename = "left")]
+    Remaining(Duration),
 }
 
 impl Escalations {
@@ -187,9 +188,9 @@ impl Escalations {
             *time = match *time {
                 Time::Until(until) if !running => {
                     out.cancel_timer(timer_key(key));
-                    Time::Left(until.since(out.now()))
+                    Time::Remaining(until.since(out.now()))
                 }
-                Time::Left(left) if running => {
+                Time::Remaining(left) if running => {
                     let until = out.now().plus(left);
                     out.timer(timer_key(key), until, label(key));
                     Time::Until(until)

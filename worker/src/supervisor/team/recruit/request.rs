@@ -71,7 +71,7 @@ pub enum TeamOutcome {
     Denied {
         reason: String,
     },
-    /// A recruit has ended; its result is in [`Team::results`].
+    /// A recruit has ended; its result is in [`Roster::results`](super::Roster::results).
     Ended {
         agent_id: String,
         succeeded: bool,
