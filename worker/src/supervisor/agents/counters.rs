@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::message::{ToolCall, json_text};
-use super::rules::{AgentRules, ToolLimits};
+use super::rules::AgentRules;
 use crate::canonical::sorted;
+use crate::supervisor::spec::Limits;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counters {
@@ -35,12 +36,7 @@ impl Counters {
     }
 
     /// Counts one call, or says why it may not be made.
-    pub(crate) fn admit(
-        &mut self,
-        call: &ToolCall,
-        limits: &ToolLimits,
-        rules: &AgentRules,
-    ) -> Result<(), CallRefusal> {
+    pub(crate) fn admit(&mut self, call: &ToolCall, limits: &Limits, rules: &AgentRules) -> Result<(), CallRefusal> {
         let limit = |text: String| Err(CallRefusal { kind: "limit", text, ends: true });
         if let Some(max) = limits.per_turn.filter(|max| self.turn >= *max) {
             return limit(format!("Maximum tool calls per turn ({max}) reached."));

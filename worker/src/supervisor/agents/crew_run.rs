@@ -10,11 +10,12 @@ use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::{AgentInput, AgentOutcome, AgentsRefused, HumanAnswer, HumanKind, HumanNeeded};
 use super::crew::{Crew, CrewCheckpoint, CrewRun, CrewStart, CrewTask, CrewTaskState, TaskOutput};
 use super::message::{Message, Variables};
-use super::rules::{AgentDef, AgentRules, CoworkerScope};
+use super::rules::{AgentDef, AgentRules};
 use super::session::Place;
 use crate::supervisor::core::key::{AgentsKey, CrewAsk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+use crate::supervisor::spec::DelegationScope;
 
 /// What a guardrail answers.
 #[derive(Deserialize)]
@@ -99,8 +100,8 @@ impl AgentLoop {
         out.note(NoteKind::AttemptStarted, json!({"task": task.id, "attempt": attempt, "agent": manager}));
         let everybody = || self.agents.iter().map(|def| def.name.clone()).filter(|name| *name != manager);
         let coworkers: Vec<String> = match (self.rules.delegation.scope, &task.agent) {
-            (CoworkerScope::Assigned, Some(agent)) => vec![agent.clone()],
-            (CoworkerScope::Assigned, None) | (CoworkerScope::All, _) => everybody().collect(),
+            (DelegationScope::Assigned, Some(agent)) => vec![agent.clone()],
+            (DelegationScope::Assigned, None) | (DelegationScope::All, _) => everybody().collect(),
         };
         let messages = vec![Message::user(prompt)];
         let number = u32::try_from(at).unwrap_or(u32::MAX).saturating_add(1);

@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 
 use super::agent_loop::AgentLoop;
 use super::message::{Message, MessageRole, Variables, json_text, text_of};
-use super::rules::{DelegationKind, OnTimeout, SummaryRules};
+use super::rules::DelegationKind;
 use super::session::{CallStatus, Home, Running, SessionPurpose, ToolOutcome};
 use super::toolbox::{ToolTarget, sanitized};
 use crate::supervisor::outbox::Outbox;
-use crate::supervisor::spec::Span;
+use crate::supervisor::spec::{ContextSummary, OnDelegationTimeout, Span};
 
 /// What a delegation is to do.
 #[derive(Debug, Default)]
@@ -200,8 +200,8 @@ impl AgentLoop {
         self.set_running(seq, index, Running::Child { session: child, kind: SessionPurpose::Delegation });
         let rules = &self.rules.delegation;
         let patience = match rules.on_timeout {
-            OnTimeout::Wait => timeout.max(rules.hard_timeout),
-            OnTimeout::Background | OnTimeout::Kill | OnTimeout::Fail => timeout,
+            OnDelegationTimeout::Wait => timeout.max(rules.hard_timeout),
+            OnDelegationTimeout::Background | OnDelegationTimeout::Kill | OnDelegationTimeout::Fail => timeout,
         };
         self.expect_within(child, timeout, patience, out);
         if let Some(session) = self.sessions.get_mut(&child) {
@@ -220,17 +220,17 @@ impl AgentLoop {
         let hard = self.rules.delegation.hard_timeout;
         let seconds = seconds(waited);
         let answer = match self.rules.delegation.on_timeout {
-            OnTimeout::Background => {
+            OnDelegationTimeout::Background => {
                 let started = self.promote(child, &seconds, out);
                 self.complete(caller, index, started, out);
                 return;
             }
-            OnTimeout::Kill => self.failure(&format!("Process killed after {seconds}s timeout")),
-            OnTimeout::Wait if waited < hard => {
+            OnDelegationTimeout::Kill => self.failure(&format!("Process killed after {seconds}s timeout")),
+            OnDelegationTimeout::Wait if waited < hard => {
                 self.failure(&format!("Process killed after {}s hard timeout", self::seconds(hard)))
             }
-            OnTimeout::Wait => self.failure("Process killed after reaching max execution time"),
-            OnTimeout::Fail => self.failure("Delegation timeout - child took too long"),
+            OnDelegationTimeout::Wait => self.failure("Process killed after reaching max execution time"),
+            OnDelegationTimeout::Fail => self.failure("Delegation timeout - child took too long"),
         };
         self.kill(child, out);
         self.complete(caller, index, answer, out);
@@ -323,7 +323,7 @@ impl AgentLoop {
 }
 
 /// The last messages of users and agents, shortened, if there are enough to need it.
-fn summary(messages: &[Message], rules: &SummaryRules) -> Option<String> {
+fn summary(messages: &[Message], rules: &ContextSummary) -> Option<String> {
     let spoken: Vec<&Message> = messages.iter().filter(|message| message.role != MessageRole::System).collect();
     if spoken.len() <= rules.above as usize {
         return None;

@@ -12,14 +12,14 @@ use super::boundary::{HumanAnswer, HumanKind, HumanNeeded};
 use super::counters::CallRefusal;
 use super::message::{FunctionResult, Message, ToolCall, json_text};
 use super::policies;
-use super::rules::{Builtin, ErrorStyle, ToolDef, ToolLimits};
+use super::rules::{Builtin, ErrorStyle, ToolDef};
 use super::session::{Batch, CallStatus, Doing, Running, ToolOutcome, TurnEnd};
 use super::todos;
 use super::toolbox::ToolTarget;
 use crate::supervisor::core::key::SessionAsk;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
-use crate::supervisor::spec::Span;
+use crate::supervisor::spec::{Limits, Span};
 
 const INVALID_JSON: &str = "Invalid JSON in tool arguments";
 
@@ -95,7 +95,7 @@ impl AgentLoop {
         }
         let session = self.sessions.get(&seq)?;
         let kind = self.kind_of(session, &call.name);
-        let limits = self.def(&session.agent).map_or_else(ToolLimits::default, |def| def.limits.clone());
+        let limits = self.def(&session.agent).map_or_else(Limits::default, |def| def.limits);
         let mut counters = session.counters.clone();
         let admitted = counters.admit(call, &limits, &self.rules);
         self.sessions.get_mut(&seq)?.counters = counters;

@@ -10,14 +10,11 @@ use super::boundary::{AgentInput, AgentsRefused};
 use super::crew::{Crew, CrewCheckpoint, CrewStart, CrewTask};
 use super::memory::Thread;
 use super::policies::{PolicyRule, StandingPolicy};
-use super::rules::{
-    AgentDef, AgentRules, Builtin, CoworkerScope, DelegationKind, HandoffMode, LoopCount, LoopLimit, OnTimeout,
-    SummaryRules, ToolDef, ToolLimits,
-};
-use super::steps::{StepDef, StepsDef};
+use super::rules::{AgentDef, AgentRules, Builtin, DelegationKind, LoopCount, LoopLimit, ToolDef};
+use super::steps::StepsDef;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::plan::TaskItem;
-use crate::supervisor::spec::{self, MemoryScope, SupervisorSpec};
+use crate::supervisor::spec::{self, HandoffControl, MemoryScope, OnDelegationTimeout, SupervisorSpec};
 
 /// The capability of tasks of a crew that any coworker may help with.
 const ANY: &str = "any";
@@ -75,13 +72,7 @@ fn resumed<T: DeserializeOwned>(at: &str, value: &impl serde::Serialize) -> Resu
 }
 
 fn steps(spec: &SupervisorSpec) -> StepsDef {
-    let step = |step: &spec::Step| StepDef {
-        agent: step.agent.clone(),
-        task: step.task.clone(),
-        output: step.output.clone(),
-        depends_on: step.depends_on.clone(),
-    };
-    StepsDef { name: spec.name.clone(), steps: spec.steps.iter().map(step).collect() }
+    StepsDef { name: spec.name.clone(), steps: spec.steps.clone() }
 }
 
 /// Where a crew begins: at its first task, from or behind one of an earlier run's, or where that run ended (CRW-11,
@@ -129,18 +120,11 @@ fn delegation(section: &spec::Delegation, rules: &mut AgentRules) {
     (of.timeout, of.hard_timeout) = (section.timeout, section.wait_max);
     of.on_timeout = match section.on_timeout {
         // Where nobody can look at a process, one that takes too long is a failure.
-        spec::OnDelegationTimeout::Background if of.kind != DelegationKind::Process => OnTimeout::Fail,
-        spec::OnDelegationTimeout::Background => OnTimeout::Background,
-        spec::OnDelegationTimeout::Kill => OnTimeout::Kill,
-        spec::OnDelegationTimeout::Wait => OnTimeout::Wait,
-        spec::OnDelegationTimeout::Fail => OnTimeout::Fail,
+        OnDelegationTimeout::Background if of.kind != DelegationKind::Process => OnDelegationTimeout::Fail,
+        on_timeout => on_timeout,
     };
-    of.scope = match section.scope {
-        spec::DelegationScope::Assigned => CoworkerScope::Assigned,
-        spec::DelegationScope::All => CoworkerScope::All,
-    };
-    let spec::ContextSummary { above, last, chars } = section.summary;
-    of.summary = SummaryRules { above, last, chars };
+    of.scope = section.scope;
+    of.summary = section.summary.clone();
     // The guards are supyagent's; 0 is none.
     if rules.breaker_failures.is_some() {
         rules.breaker_failures = Some(section.breaker).filter(|max| *max > 0);
@@ -191,13 +175,13 @@ pub fn agents(spec: &SupervisorSpec, rules: &AgentRules) -> Vec<AgentDef> {
             tools: agent.tools.iter().map(|tool| tool_of(spec, tool)).collect(),
             timeout: agent.timeout,
             memory_scope: Some(memory_scope(agent, rules)),
-            limits: ToolLimits { per_turn: agent.limits.per_turn, total: agent.limits.total },
+            limits: agent.limits,
             ..AgentDef::default()
         };
         let listed = agent.delegates.clone();
         if hands_over {
             // Agents that hand over for good may do so from anywhere; one that gets control back is the supervisor.
-            let everybody = nobody_says && (is_root || rules.handoff.mode == HandoffMode::Switch);
+            let everybody = nobody_says && (is_root || rules.handoff.mode == HandoffControl::Switch);
             def.handoffs = if everybody { others() } else { known(spec, listed) };
             custom_handoffs(spec, &mut def);
         } else if rules.delegation.kind == DelegationKind::Variables && nobody_says && is_root {

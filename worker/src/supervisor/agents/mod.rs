@@ -55,10 +55,10 @@ pub use message::{AgentAnswer, AnswerError, FunctionResult, Message, MessageRole
 pub use policies::{PolicyRule, StandingPolicy};
 pub use processes::ProcessStatus;
 pub use rules::{
-    AgentDef, AgentRules, Builtin, CoworkerScope, DelegationKind, DelegationRules, ErrorStyle, HandoffMode,
-    HandoffRules, LoopCount, LoopLimit, OnLimit, OnTimeout, SummaryRules, ToolBudget, ToolDef, ToolLimits,
+    AgentDef, AgentRules, Builtin, DelegationKind, DelegationRules, ErrorStyle, HandoffRules, LoopCount, LoopLimit,
+    OnLimit, ToolBudget, ToolDef,
 };
-pub use steps::{StepDef, StepsDef};
+pub use steps::StepsDef;
 pub use todos::{TODOS_MAX, Todo, TodoStatus};
 pub use toolbox::{handoff_name, sanitized};
 pub use view::{AgentsView, SessionView};

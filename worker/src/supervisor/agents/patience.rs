@@ -11,10 +11,9 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::agent_loop::AgentLoop;
-use super::rules::OnTimeout;
 use crate::supervisor::core::key::{AgentsKey, SessionAsk};
 use crate::supervisor::outbox::Outbox;
-use crate::supervisor::spec::Span;
+use crate::supervisor::spec::{OnDelegationTimeout, Span};
 
 /// When the caller of a session waits no longer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,8 +41,8 @@ impl AgentLoop {
     /// Stops the time of those for whom it stands still, and lets that of the others go on.
     pub(super) fn keep_time(&mut self, out: &mut Outbox) {
         let asking = match self.rules.delegation.on_timeout {
-            OnTimeout::Background => BTreeSet::new(),
-            OnTimeout::Kill | OnTimeout::Wait | OnTimeout::Fail => self.above_people(),
+            OnDelegationTimeout::Background => BTreeSet::new(),
+            OnDelegationTimeout::Kill | OnDelegationTimeout::Wait | OnDelegationTimeout::Fail => self.above_people(),
         };
         let (paused, now) = (self.is_paused(), out.now());
         for (seq, session) in &mut self.sessions {

@@ -5,10 +5,10 @@
 use std::collections::BTreeSet;
 
 use super::rules::{
-    AgentRules, Builtin, DelegationKind, DelegationRules, ErrorStyle, HandoffMode, HandoffRules, LoopCount, LoopLimit,
-    OnLimit, OnTimeout, ToolBudget,
+    AgentRules, Builtin, DelegationKind, DelegationRules, ErrorStyle, HandoffRules, LoopCount, LoopLimit, OnLimit,
+    ToolBudget,
 };
-use crate::supervisor::spec::MemoryScope;
+use crate::supervisor::spec::{HandoffControl, MemoryScope, OnDelegationTimeout};
 
 impl AgentRules {
     /// Delegation: depth 5, 5 at once, 10 in the background, 300 s and then to the background.
@@ -29,7 +29,7 @@ impl AgentRules {
     /// The active agent changes with a hand-off; 25 messages.
     pub fn swarm() -> Self {
         AgentRules {
-            handoff: HandoffRules { mode: HandoffMode::Switch, ..HandoffRules::default() },
+            handoff: HandoffRules { mode: HandoffControl::Switch, ..HandoffRules::default() },
             limit: LoopLimit { max: 25, count: LoopCount::Messages, then: OnLimit::Return },
             builtins: BTreeSet::new(),
             ..AgentRules::without_guards()
@@ -41,7 +41,7 @@ impl AgentRules {
         AgentRules {
             delegation: DelegationRules {
                 kind: DelegationKind::Coworkers,
-                on_timeout: OnTimeout::Fail,
+                on_timeout: OnDelegationTimeout::Fail,
                 ..DelegationRules::default()
             },
             limit: LoopLimit { max: 25, count: LoopCount::Turns, then: OnLimit::Synthesize },
@@ -55,7 +55,7 @@ impl AgentRules {
         AgentRules {
             delegation: DelegationRules {
                 kind: DelegationKind::Variables,
-                on_timeout: OnTimeout::Fail,
+                on_timeout: OnDelegationTimeout::Fail,
                 memory_scope: MemoryScope::Conversation,
                 ..DelegationRules::default()
             },

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::policies::StandingPolicy;
-use crate::supervisor::spec::{MemoryScope, OutputMode, Span};
+use crate::supervisor::spec::{
+    ContextSummary, DelegationScope, HandoffControl, Limits, MemoryScope, OnDelegationTimeout, OutputMode, Span,
+};
 
 /// One agent: who it is, what it may call, and its own bounds. Nothing of it is taken from the agent that calls it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,7 +31,7 @@ pub struct AgentDef {
     pub timeout: Option<Span>,
     /// `conversation` or `call`; the rules' one if there is none.
     pub memory_scope: Option<MemoryScope>,
-    pub limits: ToolLimits,
+    pub limits: Limits,
 }
 
 impl AgentDef {
@@ -75,14 +77,6 @@ impl ToolDef {
     }
 }
 
-/// How many tools an agent may call: in one turn (one input until its answer), and over all its turns.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct ToolLimits {
-    pub per_turn: Option<u32>,
-    pub total: Option<u32>,
-}
-
 /// Everything that makes a system what it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -117,28 +111,12 @@ pub struct DelegationRules {
     pub parallel: u32,
     pub background_max: u32,
     pub timeout: Span,
-    pub on_timeout: OnTimeout,
+    pub on_timeout: OnDelegationTimeout,
     /// How long `wait` waits at most.
     pub hard_timeout: Span,
-    pub scope: CoworkerScope,
-    pub summary: SummaryRules,
+    pub scope: DelegationScope,
+    pub summary: ContextSummary,
     pub memory_scope: MemoryScope,
-}
-
-/// What of its caller's conversation a child is told: the last so many messages, each cut to so many characters, if there
-/// are more than so many, those of the system not counted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct SummaryRules {
-    pub above: u32,
-    pub last: u32,
-    pub chars: u32,
-}
-
-impl Default for SummaryRules {
-    fn default() -> Self {
-        SummaryRules { above: 4, last: 10, chars: 300 }
-    }
 }
 
 /// Which tools an agent gives work with.
@@ -154,29 +132,10 @@ pub enum DelegationKind {
     Coworkers,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnTimeout {
-    #[default]
-    Background,
-    Kill,
-    Wait,
-    Fail,
-}
-
-/// Whom a manager may ask about a task that names its agent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CoworkerScope {
-    #[default]
-    Assigned,
-    All,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HandoffRules {
-    pub mode: HandoffMode,
+    pub mode: HandoffControl,
     pub prefix: String,
     /// Whether the pair of messages of a hand-off is kept.
     pub messages: bool,
@@ -184,16 +143,6 @@ pub struct HandoffRules {
     pub history: OutputMode,
     /// Whether the supervisor may pass an agent's message on verbatim.
     pub forward: bool,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum HandoffMode {
-    /// The other agent works and the supervisor goes on afterwards.
-    #[default]
-    Return,
-    /// The other agent is the active one from now on.
-    Switch,
 }
 
 /// The bound of the loop: there always is one.
@@ -287,10 +236,10 @@ impl Default for DelegationRules {
             parallel: 5,
             background_max: 10,
             timeout: Span::from_secs(300),
-            on_timeout: OnTimeout::Background,
+            on_timeout: OnDelegationTimeout::Background,
             hard_timeout: Span::from_secs(300),
-            scope: CoworkerScope::Assigned,
-            summary: SummaryRules::default(),
+            scope: DelegationScope::Assigned,
+            summary: ContextSummary::default(),
             memory_scope: MemoryScope::Call,
         }
     }
@@ -299,7 +248,7 @@ impl Default for DelegationRules {
 impl Default for HandoffRules {
     fn default() -> Self {
         HandoffRules {
-            mode: HandoffMode::Return,
+            mode: HandoffControl::Return,
             prefix: "transfer_to_".to_owned(),
             messages: true,
             back_messages: true,

@@ -15,6 +15,7 @@ use super::message::{Message, Variables};
 use super::rules::{AgentDef, AgentRules};
 use super::session::Place;
 use crate::supervisor::outbox::Outbox;
+use crate::supervisor::spec::Step;
 
 /// A workflow as its file says it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,20 +23,7 @@ use crate::supervisor::outbox::Outbox;
 pub struct StepsDef {
     #[serde(default)]
     pub name: String,
-    pub steps: Vec<StepDef>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StepDef {
-    pub agent: String,
-    /// May hold `{{output}}` of other steps.
-    pub task: String,
-    /// The name others know its answer by.
-    #[serde(default)]
-    pub output: Option<String>,
-    #[serde(default)]
-    pub depends_on: Vec<String>,
+    pub steps: Vec<Step>,
 }
 
 impl StepsDef {
@@ -82,7 +70,7 @@ fn placeholders(text: &str) -> Vec<String> {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct StepsRun {
-    steps: Vec<StepDef>,
+    steps: Vec<Step>,
     outputs: BTreeMap<String, String>,
     results: Vec<Value>,
 }

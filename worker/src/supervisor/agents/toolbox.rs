@@ -10,9 +10,10 @@ use serde_json::{Map, Value, json};
 use super::agent_loop::AgentLoop;
 use super::boundary::AgentsRefused;
 use super::policies;
-use super::rules::{AgentDef, AgentRules, Builtin, DelegationKind, HandoffMode, ToolDef};
+use super::rules::{AgentDef, AgentRules, Builtin, DelegationKind, ToolDef};
 use super::session::Session;
 use super::todos;
+use crate::supervisor::spec::HandoffControl;
 
 pub(super) const DELEGATE_WORK: &str = "Delegate work to coworker";
 pub(super) const ASK_QUESTION: &str = "Ask question to coworker";
@@ -277,7 +278,7 @@ impl AgentLoop {
     }
 
     pub(super) fn switches(&self) -> bool {
-        self.rules.handoff.mode == HandoffMode::Switch
+        self.rules.handoff.mode == HandoffControl::Switch
     }
 }
 

@@ -101,7 +101,7 @@ fn the_manager_has_two_tools_and_asks_the_assigned_agent() {
     rig.answer(MANAGER, asks("Ask question to coworker", "Senior Researcher"));
     assert_eq!(rig.awaited(), ["Senior Researcher"], "a task without agent may ask everybody");
     let mut rules = AgentRules::crewai();
-    rules.delegation.scope = CoworkerScope::All;
+    rules.delegation.scope = DelegationScope::All;
     let all = crew(vec![assigned]);
     let input = AgentInput::default();
     let mut rig = Rig::build(|out| AgentLoop::crew(rules, workers(), all, CrewStart::Fresh, &input, out)).unwrap();

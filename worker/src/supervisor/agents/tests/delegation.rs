@@ -279,7 +279,7 @@ fn a_child_is_told_who_calls_and_what_it_needs_and_nothing_else() {
 #[test]
 fn a_timeout_and_a_refused_key_are_reported_to_the_parent() {
     let mut rules = AgentRules::supyagent();
-    rules.delegation.on_timeout = OnTimeout::Fail;
+    rules.delegation.on_timeout = OnDelegationTimeout::Fail;
     let mut rig = Rig::start(rules, planner_and_coder(), "go");
     rig.answer("assistant", delegate("coder", "code"));
     rig.after(Duration::from_millis(299_999));

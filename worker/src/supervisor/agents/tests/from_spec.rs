@@ -22,7 +22,7 @@ fn presets_become_the_rules_of_their_systems() {
     assert_eq!(rules(Preset::LanggraphSupervisor), AgentRules::langgraph());
     let swarm = rules(Preset::SwarmHandoff);
     assert_eq!(swarm.limit, AgentRules::swarm().limit);
-    assert_eq!(swarm.handoff.mode, HandoffMode::Switch);
+    assert_eq!(swarm.handoff.mode, HandoffControl::Switch);
     assert_eq!(rules(Preset::CrewaiHierarchical), AgentRules::crewai());
     assert_eq!(rules(Preset::CugaConversational), AgentRules::cuga());
     let mut spec = Preset::SupyagentDelegation.values();
@@ -33,7 +33,7 @@ fn presets_become_the_rules_of_their_systems() {
     spec.budget.tool_calls = Some(7);
     spec.run_loop.max_rounds = Some(9);
     let rules = rules_of(&spec);
-    assert_eq!((rules.delegation.max_depth, rules.delegation.on_timeout), (2, OnTimeout::Kill));
+    assert_eq!((rules.delegation.max_depth, rules.delegation.on_timeout), (2, OnDelegationTimeout::Kill));
     assert_eq!((rules.breaker_failures, rules.delegation.summary.last), (None, 3));
     assert_eq!((rules.budget.per_task, rules.limit.max), (Some(7), 9));
 }

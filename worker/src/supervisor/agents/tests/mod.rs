@@ -23,7 +23,7 @@ use super::*;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, Outbox};
-use crate::supervisor::spec::{MemoryScope, OutputMode};
+use crate::supervisor::spec::{DelegationScope, HandoffControl, MemoryScope, OnDelegationTimeout, OutputMode};
 
 const T0: Timestamp = Timestamp(1_800_000_000_000_000);
 

@@ -201,7 +201,12 @@ fn any_rules() -> impl Strategy<Value = AgentRules> {
         AgentRules::crewai(),
         AgentRules::cuga(),
     ]);
-    let timeout = prop::sample::select(vec![OnTimeout::Background, OnTimeout::Kill, OnTimeout::Wait, OnTimeout::Fail]);
+    let timeout = prop::sample::select(vec![
+        OnDelegationTimeout::Background,
+        OnDelegationTimeout::Kill,
+        OnDelegationTimeout::Wait,
+        OnDelegationTimeout::Fail,
+    ]);
     (system, timeout, 1..4u32, 0..4u32, any::<bool>()).prop_map(|(rules, on_timeout, parallel, background, many)| {
         let mut rules = rules;
         rules.delegation.on_timeout = on_timeout;

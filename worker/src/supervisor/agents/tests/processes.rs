@@ -63,7 +63,7 @@ fn a_background_process_outlives_the_answer_of_its_parent() {
     assert_eq!(rig.pending("assistant").context["messages"].as_array().unwrap().len(), 7);
 }
 
-fn timed_out(action: OnTimeout, timeout: Value, waits: u64) -> Rig {
+fn timed_out(action: OnDelegationTimeout, timeout: Value, waits: u64) -> Rig {
     let mut rules = AgentRules::supyagent();
     rules.delegation.on_timeout = action;
     let mut rig = Rig::start(rules, planner_and_coder(), "go");
@@ -82,7 +82,7 @@ fn timed_out(action: OnTimeout, timeout: Value, waits: u64) -> Rig {
 /// hard limit of 300 s.
 #[test]
 fn a_delegation_that_takes_too_long_is_treated_as_the_rules_say() {
-    let mut rig = timed_out(OnTimeout::Background, Value::Null, 300);
+    let mut rig = timed_out(OnDelegationTimeout::Background, Value::Null, 300);
     let told = last(&rig);
     assert_eq!(told["data"]["status"], "backgrounded");
     assert!(told["data"]["message"].as_str().unwrap().starts_with("Process promoted to background after 300s. "));
@@ -91,15 +91,15 @@ fn a_delegation_that_takes_too_long_is_treated_as_the_rules_say() {
     assert_eq!(rig.it.check_process("agent_1").unwrap()["status"], "completed");
     assert_eq!(rig.it.get_process_output("agent_1", 100).unwrap(), "late but there");
 
-    let rig = timed_out(OnTimeout::Kill, json!(20), 20);
+    let rig = timed_out(OnDelegationTimeout::Kill, json!(20), 20);
     assert_eq!(last(&rig), json!({"ok": false, "error": "Process killed after 20s timeout"}));
     assert_eq!(rig.awaited(), ["assistant"], "the child's call was taken back");
 
-    let rig = timed_out(OnTimeout::Wait, json!(20), 300);
+    let rig = timed_out(OnDelegationTimeout::Wait, json!(20), 300);
     assert_eq!(last(&rig), json!({"ok": false, "error": "Process killed after 300s hard timeout"}));
-    let rig = timed_out(OnTimeout::Wait, json!(400), 400);
+    let rig = timed_out(OnDelegationTimeout::Wait, json!(400), 400);
     assert_eq!(last(&rig), json!({"ok": false, "error": "Process killed after reaching max execution time"}));
-    assert_eq!(AgentRules::supyagent().delegation.on_timeout, OnTimeout::Background);
+    assert_eq!(AgentRules::supyagent().delegation.on_timeout, OnDelegationTimeout::Background);
     assert_eq!(AgentRules::supyagent().delegation.timeout.as_secs(), 300);
 }
 

@@ -103,7 +103,7 @@ fn of_a_delegation() {
         ("cancelled", Box::new(|it| it.cancel("enough", &mut outbox()))),
     ];
     let mut text = String::new();
-    for on_timeout in [OnTimeout::Kill, OnTimeout::Wait, OnTimeout::Fail] {
+    for on_timeout in [OnDelegationTimeout::Kill, OnDelegationTimeout::Wait, OnDelegationTimeout::Fail] {
         let mut rules = AgentRules::supyagent();
         rules.delegation.on_timeout = on_timeout;
         let rig = Rig::start(rules, vec![agent(BOSS).delegates(&[CLERK]), agent(CLERK)], "buy one");

@@ -98,7 +98,7 @@ pub enum DelegationScope {
 }
 
 /// `delegation.summary:`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ContextSummary {
     /// Only if there are more messages than this.
