@@ -15,12 +15,8 @@ impl ChatRules {
             spec::ChatTeam::Magentic => ChatRules::magentic(),
         };
         let graph = !speaker.transitions.is_empty();
-        let kind = |kind| match kind {
-            spec::TransitionsType::Allowed => "allowed".to_owned(),
-            spec::TransitionsType::Disallowed => "disallowed".to_owned(),
-        };
         ChatRules {
-            speaker_selection_method: speaker.method.as_str().to_owned(),
+            speaker_selection_method: speaker.method,
             max_round: run_loop.max_rounds.unwrap_or(base.max_round),
             count: run_loop.count,
             admin_name: speaker.admin.clone(),
@@ -31,7 +27,7 @@ impl ChatRules {
             fallback: speaker.fallback,
             allow_repeat_speaker: speaker.allow_repeat.map(AllowRepeat::Everybody),
             allowed_or_disallowed_speaker_transitions: graph.then(|| speaker.transitions.clone()),
-            speaker_transitions_type: speaker.transitions_type.map(kind),
+            speaker_transitions_type: speaker.transitions_type,
             termination: speaker.termination.clone(),
             selector_function: speaker.selector_function,
             candidate_function: speaker.candidate_function,

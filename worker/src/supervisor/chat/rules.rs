@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::supervisor::spec::{ChatTeam, Fallback, OnSpeakerError, RoundCount};
+use crate::supervisor::spec::{ChatTeam, Fallback, OnSpeakerError, RoundCount, SpeakerMethod, TransitionsType};
 
 /// How often a speaker is asked under [`OnSpeakerError::Retry`].
 pub const SPEAKER_TRIES: u32 = 3;
@@ -35,7 +35,7 @@ pub struct ChatAgent {
 pub struct ChatRules {
     pub team: ChatTeam,
     /// `auto`, `manual`, `random`, `round_robin` (in any case), or `function`: an agent or capability decides.
-    pub speaker_selection_method: String,
+    pub speaker_selection_method: SpeakerMethod,
     pub max_round: u32,
     pub count: RoundCount,
     /// Takes over when a human interrupts.
@@ -51,7 +51,7 @@ pub struct ChatRules {
     pub allow_repeat_speaker: Option<AllowRepeat>,
     pub allowed_or_disallowed_speaker_transitions: Option<BTreeMap<String, Vec<String>>>,
     /// `allowed` or `disallowed`: what the transitions are.
-    pub speaker_transitions_type: Option<String>,
+    pub speaker_transitions_type: Option<TransitionsType>,
     /// A reply that contains this text is the last one; so is an opening that is nothing else.
     pub termination: Option<String>,
     /// A hand-over to this name is the last message: the named one is outside of the chat.
@@ -74,7 +74,7 @@ impl Default for ChatRules {
     fn default() -> Self {
         ChatRules {
             team: ChatTeam::GroupChat,
-            speaker_selection_method: "auto".to_owned(),
+            speaker_selection_method: SpeakerMethod::Auto,
             max_round: 10,
             count: RoundCount::MessagesWithOpening,
             admin_name: "Admin".to_owned(),
@@ -123,11 +123,6 @@ impl ChatRules {
         ChatRules { team, manager, max_round: 20, termination: None, ..ChatRules::selector() }
     }
 
-    pub(super) fn method(&self) -> Result<Method, ChatError> {
-        Method::read(&self.speaker_selection_method)
-            .or_else(|| self.speaker_selection_method.eq_ignore_ascii_case("function").then_some(Method::Function))
-            .ok_or_else(|| ChatError::UnknownMethod(self.speaker_selection_method.clone()))
-    }
     /// Whether `speaker` may speak again at once.
     pub(super) fn may_repeat(&self, speaker: &str) -> bool {
         match &self.allow_repeat_speaker {
@@ -141,7 +136,6 @@ impl ChatRules {
     }
     /// What a chat of these agents is refused for.
     pub(super) fn check(&self, agents: &[ChatAgent]) -> Result<(), ChatError> {
-        self.method()?;
         if !self.manager_tools.is_empty() {
             return Err(ChatError::ManagerTools);
         }
@@ -166,15 +160,11 @@ impl ChatRules {
         self.check_transitions(agents)
     }
     fn check_transitions(&self, agents: &[ChatAgent]) -> Result<(), ChatError> {
-        let kind = self.speaker_transitions_type.as_deref();
-        if kind.is_some_and(|kind| !["allowed", "disallowed"].iter().any(|known| known.eq_ignore_ascii_case(kind))) {
-            return Err(ChatError::TransitionsType(kind.unwrap_or_default().to_owned()));
-        }
         let Some(transitions) = &self.allowed_or_disallowed_speaker_transitions else { return Ok(()) };
         if self.allow_repeat_speaker.is_some() {
             return Err(ChatError::TransitionsAndRepeat);
         }
-        if kind.is_none() {
+        if self.speaker_transitions_type.is_none() {
             return Err(ChatError::TransitionsTypeMissing);
         }
         known("transitions", transitions.keys(), agents)?;
@@ -187,7 +177,7 @@ impl ChatRules {
     /// Who may follow `speaker` by the transitions and the rule of repetition; everybody may follow a stranger.
     pub(super) fn reachable<'a>(&self, speaker: &str, agents: &'a [ChatAgent]) -> Vec<&'a ChatAgent> {
         let stranger = !agents.iter().any(|agent| agent.name == speaker);
-        let disallowed = self.speaker_transitions_type.as_deref().is_some_and(|t| t.eq_ignore_ascii_case("disallowed"));
+        let disallowed = self.speaker_transitions_type == Some(TransitionsType::Disallowed);
         let follows = |next: &ChatAgent| match &self.allowed_or_disallowed_speaker_transitions {
             _ if stranger => true,
             None => next.name != speaker || self.may_repeat(speaker),
@@ -208,38 +198,9 @@ fn known<'a>(
     }
 }
 
-/// How the next speaker is found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Method {
-    Auto,
-    Manual,
-    Random,
-    RoundRobin,
-    Function,
-}
-
-impl Method {
-    /// One of the four names, in any case.
-    pub(super) fn read(text: &str) -> Option<Method> {
-        match text.to_ascii_lowercase().as_str() {
-            "auto" => Some(Method::Auto),
-            "manual" => Some(Method::Manual),
-            "random" => Some(Method::Random),
-            "round_robin" => Some(Method::RoundRobin),
-            _ => None,
-        }
-    }
-}
-
 /// Why a chat cannot start, cannot go on, or refuses what it is told.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChatError {
-    #[error(
-        "GroupChat speaker_selection_method is set to '{0}'. \
-         It should be one of ['auto', 'manual', 'random', 'round_robin'] (case insensitive)."
-    )]
-    UnknownMethod(String),
     #[error(
         "GroupChat is underpopulated with {0} agents. \
          Please add more agents to the GroupChat or use direct communication instead."
@@ -258,11 +219,6 @@ pub enum ChatError {
          Please remove the 'functions' or 'tools' config in 'llm_config' you passed in."
     )]
     ManagerTools,
-    #[error(
-        "GroupChat speaker_transitions_type is set to '{0}'. \
-         It should be one of ['allowed', 'disallowed', None] (case insensitive)."
-    )]
-    TransitionsType(String),
     #[error(
         "Don't provide both allowed_or_disallowed_speaker_transitions and allow_repeat_speaker in group chat. \
          Please set one of them to None."

@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 use super::machine::{ChatPhase, GroupChat, draw};
 use super::names::mentioned;
-use super::rules::{ChatError, Method, listed};
+use super::rules::{ChatError, listed};
 use super::text::{self, SelectionHint};
 use super::view::{SpeakerChoiceRequest, Stop};
 use crate::supervisor::core::key::{ChatAsk, ChatKey};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::prompts::prompt_hash;
-use crate::supervisor::spec::{ChatTeam, Fallback};
+use crate::supervisor::spec::{ChatTeam, Fallback, SpeakerMethod, UnknownMethod};
 
 /// A call for a choice is open.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,13 +61,10 @@ impl By {
 
 impl GroupChat {
     pub(super) fn select(&mut self, out: &mut Outbox) {
-        let method = match self.rules.method() {
-            Ok(method) => method,
-            Err(why) => return self.fail(&why.to_string(), out),
-        };
-        let by_function = self.rules.selector_function || method == Method::Function;
+        let method = self.rules.speaker_selection_method;
+        let by_function = self.rules.selector_function || method == SpeakerMethod::Function;
         match self.rules.team {
-            ChatTeam::GroupChat if method == Method::Function => {
+            ChatTeam::GroupChat if method == SpeakerMethod::Function => {
                 self.ask_choice(By::Function, self.owned_names(), 1, None, out)
             }
             ChatTeam::Selector if by_function => {
@@ -81,10 +78,9 @@ impl GroupChat {
     }
 
     fn select_candidates(&mut self, out: &mut Outbox) {
-        match (self.rules.candidate_function, self.rules.method()) {
-            (true, _) => self.ask_choice(By::CandidateFunction, self.owned_names(), 1, None, out),
-            (false, Ok(method)) => self.choose_by(method, out),
-            (false, Err(why)) => self.fail(&why.to_string(), out),
+        match self.rules.candidate_function {
+            true => self.ask_choice(By::CandidateFunction, self.owned_names(), 1, None, out),
+            false => self.choose_by(self.rules.speaker_selection_method, out),
         }
     }
 
@@ -101,7 +97,7 @@ impl GroupChat {
         }
     }
 
-    fn choose_by(&mut self, method: Method, out: &mut Outbox) {
+    fn choose_by(&mut self, method: SpeakerMethod, out: &mut Outbox) {
         match self.eligible() {
             Err(why) => self.fail(&why.to_string(), out),
             Ok(names) => match names.as_slice() {
@@ -135,15 +131,15 @@ impl GroupChat {
         Ok(names.cloned().collect())
     }
 
-    fn choose_among(&mut self, method: Method, candidates: Vec<String>, out: &mut Outbox) {
+    fn choose_among(&mut self, method: SpeakerMethod, candidates: Vec<String>, out: &mut Outbox) {
         match method {
-            Method::RoundRobin => {
+            SpeakerMethod::RoundRobin => {
                 let next = self.next_in_order(&candidates);
                 self.speak(&next, "round_robin", out);
             }
-            Method::Manual => self.ask_human(candidates, 1, out),
-            Method::Random => self.ask_choice(By::Random, candidates, 1, None, out),
-            Method::Auto | Method::Function => self.ask_choice(By::Auto, candidates, 1, None, out),
+            SpeakerMethod::Manual => self.ask_human(candidates, 1, out),
+            SpeakerMethod::Random => self.ask_choice(By::Random, candidates, 1, None, out),
+            SpeakerMethod::Auto | SpeakerMethod::Function => self.ask_choice(By::Auto, candidates, 1, None, out),
         }
     }
 
@@ -228,7 +224,7 @@ impl GroupChat {
             By::CandidateFunction => match self.read_candidates(&answer) {
                 Err(why) => self.fail(&why.to_string(), out),
                 Ok(names) if names.len() == 1 => self.speak(&names[0], "only_candidate", out),
-                Ok(names) => self.choose_among(Method::Auto, names, out),
+                Ok(names) => self.choose_among(SpeakerMethod::Auto, names, out),
             },
         }
     }
@@ -261,11 +257,11 @@ impl GroupChat {
             let error = ChatError::Answer { speaker: "the speaker selection function".to_owned(), why };
             return self.fail(&error.to_string(), out);
         };
-        match Method::read(name) {
+        match SpeakerMethod::read(name) {
             _ if self.agent(name).is_some() => self.speak(name, "function", out),
             _ if answer.is_object() => self.fail(&ChatError::FunctionAgent(name.to_owned()).to_string(), out),
-            Some(method) => self.choose_by(method, out),
-            None => self.fail(&ChatError::UnknownMethod(name.to_owned()).to_string(), out),
+            Ok(method) if method != SpeakerMethod::Function => self.choose_by(method, out),
+            Ok(_) | Err(_) => self.fail(&UnknownMethod { text: name.to_owned() }.to_string(), out),
         }
     }
 

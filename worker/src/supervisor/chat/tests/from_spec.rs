@@ -26,11 +26,11 @@ fn what_a_spec_says_is_what_the_chat_does() {
     let rules = ChatRules::from_spec(&speaker, &spec::Handoff::default(), &spec::Loop::default());
     let edges = [("alice".to_owned(), vec!["bob".to_owned()])].into();
     let expected = ChatRules {
-        speaker_selection_method: "round_robin".to_owned(),
+        speaker_selection_method: SpeakerMethod::RoundRobin,
         max_retries_for_selecting_speaker: 5,
         allow_repeat_speaker: None,
         allowed_or_disallowed_speaker_transitions: Some(edges),
-        speaker_transitions_type: Some("disallowed".to_owned()),
+        speaker_transitions_type: Some(TransitionsType::Disallowed),
         termination: None,
         admin_name: "boss".to_owned(),
         send_introductions: true,

@@ -15,7 +15,7 @@ use super::*;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, Outbox, Purpose};
-use crate::supervisor::spec::{ChatTeam, OnSpeakerError, RoundCount};
+use crate::supervisor::spec::{ChatTeam, OnSpeakerError, RoundCount, SpeakerMethod, TransitionsType};
 
 /// A chat with its outbox, and every call it has made.
 struct World {
@@ -50,11 +50,11 @@ fn refused(rules: ChatRules, agents: Vec<ChatAgent>) -> String {
 }
 
 fn round_robin() -> ChatRules {
-    ChatRules { speaker_selection_method: "round_robin".to_owned(), ..ChatRules::default() }
+    ChatRules { speaker_selection_method: SpeakerMethod::RoundRobin, ..ChatRules::default() }
 }
 
 fn method(name: &str) -> ChatRules {
-    ChatRules { speaker_selection_method: name.to_owned(), ..ChatRules::default() }
+    ChatRules { speaker_selection_method: SpeakerMethod::read(name).unwrap(), ..ChatRules::default() }
 }
 
 impl World {

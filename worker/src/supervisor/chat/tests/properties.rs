@@ -7,7 +7,7 @@ use super::*;
 const NAMES: [&str; 4] = ["a", "b_c", "d", "e"];
 
 fn rules() -> impl Strategy<Value = ChatRules> {
-    let method = prop::sample::select(vec!["auto", "manual", "random", "round_robin", "function"]);
+    let method = prop::sample::select(SpeakerMethod::ALL.to_vec());
     let preset = prop::sample::select(vec![0, 1, 2, 3]);
     let edges = prop::option::of(prop::collection::btree_map(name(), prop::collection::vec(name(), 0..4), 1..4));
     let on_error = prop::sample::select(vec![OnSpeakerError::Stop, OnSpeakerError::Skip, OnSpeakerError::Retry]);
@@ -19,13 +19,13 @@ fn rules() -> impl Strategy<Value = ChatRules> {
                 2 => ChatRules::swarm(),
                 _ => ChatRules::magentic(),
             };
-            let kind = if disallowed { "disallowed" } else { "allowed" };
+            let kind = if disallowed { TransitionsType::Disallowed } else { TransitionsType::Allowed };
             ChatRules {
-                speaker_selection_method: method.to_owned(),
+                speaker_selection_method: method,
                 max_round,
                 on_speaker_error,
                 allow_repeat_speaker: edges.is_none().then_some(AllowRepeat::Everybody(repeat)),
-                speaker_transitions_type: edges.is_some().then(|| kind.to_owned()),
+                speaker_transitions_type: edges.is_some().then_some(kind),
                 allowed_or_disallowed_speaker_transitions: edges,
                 candidate_function: candidates,
                 ..base
@@ -113,7 +113,7 @@ proptest! {
 
 /// In a group chat, who follows whom is in the graph, unless a function named the speaker.
 fn held_to_transitions(rules: &ChatRules, world: &World) -> Result<(), TestCaseError> {
-    if rules.team != ChatTeam::GroupChat || rules.speaker_selection_method == "function" {
+    if rules.team != ChatTeam::GroupChat || rules.speaker_selection_method == SpeakerMethod::Function {
         return Ok(());
     }
     let spoken: Vec<&str> = world.chat.messages().iter().map(|message| message.from.as_str()).collect();

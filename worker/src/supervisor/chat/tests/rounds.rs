@@ -9,7 +9,7 @@ fn the_defaults_are_those_of_autogen() {
     let read: ChatRules = serde_json::from_value(json!({})).unwrap();
     assert_eq!(rules, read);
     assert_eq!(rules.max_round, 10);
-    assert_eq!(rules.speaker_selection_method, "auto");
+    assert_eq!(rules.speaker_selection_method, SpeakerMethod::Auto);
     assert_eq!(rules.allow_repeat_speaker, None);
     assert!(rules.may_repeat("anybody"), "none means everybody");
     assert!(rules.func_call_filter);

@@ -15,11 +15,11 @@ fn with_functions(functions: &[(&str, &[&str])]) -> Vec<ChatAgent> {
     functions.iter().map(agent).collect()
 }
 
-fn transitions(kind: &str, edges: &[(&str, &[&str])]) -> ChatRules {
+fn transitions(kind: TransitionsType, edges: &[(&str, &[&str])]) -> ChatRules {
     let edges = edges.iter().map(|(from, to)| ((*from).to_owned(), to.iter().map(|name| (*name).to_owned()).collect()));
     ChatRules {
         allowed_or_disallowed_speaker_transitions: Some(edges.collect::<BTreeMap<_, _>>()),
-        speaker_transitions_type: Some(kind.to_owned()),
+        speaker_transitions_type: Some(kind),
         ..round_robin()
     }
 }
@@ -32,7 +32,7 @@ fn a_method_is_known_in_any_case_and_others_are_refused() {
     }
     for unknown in ["", "robin", "automatic", "round robin"] {
         assert_eq!(
-            refused(method(unknown), agents(&ABC)),
+            SpeakerMethod::read(unknown).unwrap_err().to_string(),
             format!(
                 "GroupChat speaker_selection_method is set to '{unknown}'. \
                  It should be one of ['auto', 'manual', 'random', 'round_robin'] (case insensitive)."
@@ -188,8 +188,8 @@ fn only_the_listed_agents_may_repeat() {
 fn transitions_are_held() {
     let mut chain = world(
         ChatRules {
-            speaker_selection_method: "auto".to_owned(),
-            ..transitions("Allowed", &[("alice", &["bob"]), ("bob", &["alice", "carol"])])
+            speaker_selection_method: SpeakerMethod::Auto,
+            ..transitions(TransitionsType::Allowed, &[("alice", &["bob"]), ("bob", &["alice", "carol"])])
         },
         &ABC,
         "alice",
@@ -200,7 +200,7 @@ fn transitions_are_held() {
     assert_eq!(chain.last_call().context["candidates"], json!(["alice", "carol"]));
     chain.answer(json!("bob")); // names nobody of the candidates
     assert!(chain.last_call().context["hint"].as_str().unwrap().contains("no speaker"));
-    let disallowed = transitions("disallowed", &[("alice", &["alice", "carol"])]);
+    let disallowed = transitions(TransitionsType::Disallowed, &[("alice", &["alice", "carol"])]);
     let mut world = world(ChatRules { max_round: 4, ..disallowed }, &ABC, "alice", "go");
     world.run(says_name);
     assert_eq!(world.speakers(), ["bob", "carol", "alice"], "who is not named may be followed by all");
@@ -210,20 +210,23 @@ fn transitions_are_held() {
 #[test]
 fn a_speaker_without_outgoing_edges_ends_the_chat() {
     for edges in [&[("alice", &["bob"][..])][..], &[("alice", &["bob"]), ("bob", &[])]] {
-        let mut world = world(transitions("allowed", edges), &ABC, "alice", "go");
+        let mut world = world(transitions(TransitionsType::Allowed, edges), &ABC, "alice", "go");
         world.answer(json!("the end"));
         let outcome = world.chat.outcome().unwrap();
         assert_eq!((outcome.ok, outcome.stop, outcome.error), (true, Stop::NoEligibleSpeaker, None));
         assert_eq!(world.said(), [("alice", "go"), ("bob", "the end")]);
     }
     // Whoever is not in the chat may be followed by all.
-    assert_eq!(world(transitions("allowed", &[("bob", &["alice"])]), &ABC, "user", "go").speakers(), ["alice"]);
+    assert_eq!(
+        world(transitions(TransitionsType::Allowed, &[("bob", &["alice"])]), &ABC, "user", "go").speakers(),
+        ["alice"]
+    );
 }
 
 /// AGC-09: transitions exclude the rule of repetition, need their type, and name agents of the chat.
 #[test]
 fn transitions_are_checked() {
-    let good = || transitions("allowed", &[("alice", &["bob"])]);
+    let good = || transitions(TransitionsType::Allowed, &[("alice", &["bob"])]);
     for (rules, why) in [
         (
             ChatRules { allow_repeat_speaker: Some(AllowRepeat::Everybody(true)), ..good() },
@@ -236,14 +239,15 @@ fn transitions_are_checked() {
              Please set speaker_transitions_type to either 'allowed' or 'disallowed'.",
         ),
         (
-            transitions("both", &[("alice", &["bob"])]),
-            "GroupChat speaker_transitions_type is set to 'both'. \
-             It should be one of ['allowed', 'disallowed', None] (case insensitive).",
+            transitions(TransitionsType::Allowed, &[("zoe", &["bob"])]),
+            "transitions: no agent of the group chat is named 'zoe'.",
         ),
-        (transitions("allowed", &[("zoe", &["bob"])]), "transitions: no agent of the group chat is named 'zoe'."),
-        (transitions("allowed", &[("bob", &["zoe"])]), "transitions: no agent of the group chat is named 'zoe'."),
         (
-            transitions("allowed", &[("bob", &[])]),
+            transitions(TransitionsType::Allowed, &[("bob", &["zoe"])]),
+            "transitions: no agent of the group chat is named 'zoe'.",
+        ),
+        (
+            transitions(TransitionsType::Allowed, &[("bob", &[])]),
             "The transitions lead from nobody to nobody: there must be at least one edge.",
         ),
     ] {
