@@ -17,6 +17,7 @@ mod kill;
 mod kit;
 mod opening;
 mod own_end;
+mod people_api;
 mod poison;
 mod power_cut;
 mod replay_cli;

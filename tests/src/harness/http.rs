@@ -90,13 +90,18 @@ impl Http {
 
     /// Sends one request and reads its answer to the end.
     pub fn request(&self, method: &str, path: &str, body: Option<&[u8]>) -> io::Result<Answer> {
+        self.request_with(method, path, body, &[])
+    }
+
+    /// The same with more header lines.
+    pub fn request_with(&self, method: &str, path: &str, body: Option<&[u8]>, headers: &[&str]) -> io::Result<Answer> {
         let mut slot = self.connection.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         // Taken out, so that a connection that fails in the middle is not used again.
         let mut connection = match slot.take() {
             Some(kept) if is_open(&kept) => kept,
             _ => BufReader::new(self.connect()?),
         };
-        connection.get_mut().write_all(&self.encode(method, path, body))?;
+        connection.get_mut().write_all(&self.encode(method, path, body, headers))?;
         let (answer, keep) = read_answer(&mut connection)?;
         if keep {
             *slot = Some(connection);
@@ -117,12 +122,13 @@ impl Http {
         Ok(stream)
     }
 
-    fn encode(&self, method: &str, path: &str, body: Option<&[u8]>) -> Vec<u8> {
+    fn encode(&self, method: &str, path: &str, body: Option<&[u8]>, headers: &[&str]) -> Vec<u8> {
         let Endpoint { address, token } = &self.endpoint;
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n");
         if let Some(body) = body {
             head.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()));
         }
+        headers.iter().for_each(|line| head.push_str(&format!("{line}\r\n")));
         head.push_str("\r\n");
         let mut bytes = head.into_bytes();
         bytes.extend_from_slice(body.unwrap_or_default());
@@ -233,7 +239,7 @@ impl Http {
         self.request("GET", "/readyz", None).map(|answer| answer.status)
     }
     pub fn start(&self, request: &StartWorkflow) -> Reply<Started> {
-        self.call("POST", "/api/v1/workflows", Some(request))
+        self.call("POST", "/rpc/v1/workflows", Some(request))
     }
     pub fn signal(&self, workflow_id: &str, name: &str, input: &serde_json::Value, request_id: &str) -> Reply<()> {
         let request = SignalRequest {
@@ -242,14 +248,14 @@ impl Http {
             identity: None,
             request_id: Some(RequestId::of(request_id)),
         };
-        self.call("POST", &format!("/api/v1/workflows/{workflow_id}/signal"), Some(&request))
+        self.call("POST", &format!("/rpc/v1/workflows/{workflow_id}/signal"), Some(&request))
     }
     /// The whole history of the newest run of a workflow; empty if there is no such workflow.
     pub fn history(&self, workflow_id: &str) -> io::Result<Vec<Event>> {
         let mut events: Vec<Event> = Vec::new();
         loop {
             let from = events.last().map_or(EventId(1), |event| event.id.next());
-            let path = format!("/api/v1/workflows/{workflow_id}/history?from={from}&limit=1000");
+            let path = format!("/rpc/v1/workflows/{workflow_id}/history?from={from}&limit=1000");
             let page: Vec<Event> = match self.call("GET", &path, None::<&()>) {
                 Reply::Refused(Answer { status: 404, .. }) => Vec::new(),
                 reply => reply.acknowledged()?,
@@ -262,13 +268,13 @@ impl Http {
     }
     /// How many runs match a list filter, whose text must need no escaping beyond spaces, quotes and signs.
     pub fn count(&self, query: &str) -> io::Result<u64> {
-        let answer: serde_json::Value = self.get(&format!("/api/v1/workflow-count?query={}", escape(query)))?;
+        let answer: serde_json::Value = self.get(&format!("/rpc/v1/workflow-count?query={}", escape(query)))?;
         answer["count"].as_u64().ok_or_else(|| io::Error::other(format!("no count in {answer}")))
     }
     /// Asks until the run has closed, at most for `patience`.
     pub fn result(&self, workflow_id: &str, patience: Duration) -> io::Result<Option<RunResult>> {
         let wait = patience.min(self.timeout / 2).as_millis();
-        let path = format!("/api/v1/workflows/{workflow_id}/result?follow_runs=true&timeout_ms={wait}");
+        let path = format!("/rpc/v1/workflows/{workflow_id}/result?follow_runs=true&timeout_ms={wait}");
         let until = std::time::Instant::now() + patience;
         loop {
             let answer = self.request("GET", &path, None)?;

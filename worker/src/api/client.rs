@@ -175,7 +175,7 @@ impl Inner {
 }
 
 fn api(path: &str) -> String {
-    format!("api/v1/{path}")
+    format!("rpc/v1/{path}")
 }
 
 impl HttpClient {

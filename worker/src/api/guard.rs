@@ -67,7 +67,7 @@ impl Guard {
             OPEN_PATH => RequestSource::Anybody { proof: self.proof(headers, host) },
             _ => RequestSource::Known(self.authorize(headers)?),
         };
-        if matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
+        if matches!(*method, Method::POST | Method::PUT | Method::PATCH) && has_body(headers) {
             json_only(headers)?;
         }
         Ok(passed)
@@ -205,6 +205,12 @@ fn origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
         }
     }
     Ok(())
+}
+
+/// Whether a body comes, or anything is said of one.
+fn has_body(headers: &HeaderMap) -> bool {
+    let empty = headers.get(header::CONTENT_LENGTH).is_none_or(|length| length.as_bytes() == b"0");
+    !empty || headers.contains_key(header::TRANSFER_ENCODING) || headers.contains_key(header::CONTENT_TYPE)
 }
 
 fn json_only(headers: &HeaderMap) -> Result<(), Problem> {

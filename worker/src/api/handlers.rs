@@ -42,7 +42,7 @@ type Answer<T> = Result<Json<T>, Problem>;
 
 /// The backend as the caller has it, whom the guard has let in.
 pub struct AuthorizedCaller {
-    backend: CallerBackend,
+    pub(super) backend: CallerBackend,
 }
 
 impl FromRequestParts<Api> for AuthorizedCaller {
@@ -56,7 +56,7 @@ impl FromRequestParts<Api> for AuthorizedCaller {
 
 /// The run that path and query name, and the other parameters of the path.
 pub struct RequestTarget {
-    target: Target,
+    pub(super) target: Target,
     path: BTreeMap<String, String>,
 }
 
@@ -84,7 +84,7 @@ impl FromRequestParts<Api> for RequestTarget {
 }
 
 impl RequestTarget {
-    fn param<T: std::str::FromStr<Err = InvalidId>>(&self, name: &str) -> Result<T, Problem> {
+    pub(super) fn param<T: std::str::FromStr<Err = InvalidId>>(&self, name: &str) -> Result<T, Problem> {
         id_of(self.path.get(name).map_or("", String::as_str))
     }
 }
@@ -97,7 +97,7 @@ fn id_of<T: std::str::FromStr<Err = InvalidId>>(text: &str) -> Result<T, Problem
     text.parse().map_err(invalid)
 }
 
-fn query_of<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
+pub(super) fn query_of<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
     Query::try_from_uri(uri).map(|Query(query)| query).map_err(|why| Problem::bad_request(why.body_text()))
 }
 

@@ -1,4 +1,5 @@
-//! The control API: the engine over HTTP on loopback, for the command line and for other programs.
+//! The control API: the engine over HTTP on loopback, for people and their programs (`people`, under `/api/v1`), and for the
+//! command line, which sends the engine's own words (under `/rpc/v1`).
 //!
 //! Invariant: nobody without the token gets past `guard` (except to `/healthz`), and what an attached client sees is
 //! exactly what an embedded one sees. Nothing here decides about runs; every handler is one call to a [`Backend`].
@@ -12,6 +13,7 @@ pub mod discovery;
 pub mod guard;
 pub mod handlers;
 pub mod json_depth;
+pub mod people;
 pub mod problem;
 mod proof;
 pub mod routes;

@@ -21,13 +21,23 @@ pub struct Problem {
     /// The engine's refusal, exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejection: Option<Rejection>,
+    /// All that is wrong with a body, each with its place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<InvalidField>,
     #[serde(skip)]
     pub status: StatusCode,
 }
 
+/// What is wrong with a part of a body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InvalidField {
+    pub at: String,
+    pub why: String,
+}
+
 impl Problem {
     pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
-        Problem { code: code.into(), message: message.into(), rejection: None, status }
+        Problem { code: code.into(), message: message.into(), rejection: None, errors: Vec::new(), status }
     }
     pub fn bad_request(message: impl Into<String>) -> Self {
         Problem::new(StatusCode::BAD_REQUEST, "bad_request", message)
@@ -78,7 +88,13 @@ fn retry_after(rejection: &Rejection) -> Option<Duration> {
 impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         let (status, code) = status_of(&rejection);
-        Problem { code: code.into(), message: rejection.to_string(), rejection: Some(rejection), status }
+        Problem {
+            code: code.into(),
+            message: rejection.to_string(),
+            rejection: Some(rejection),
+            errors: Vec::new(),
+            status,
+        }
     }
 }
 

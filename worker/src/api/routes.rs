@@ -11,6 +11,7 @@ use axum::routing::{MethodRouter, delete, get, post};
 
 use super::handlers as h;
 use super::handlers::Api;
+use super::people as p;
 use super::problem::Problem;
 
 /// One method of one path.
@@ -27,7 +28,7 @@ pub struct ApiRoute {
 pub const OPEN_PATH: &str = "/healthz";
 
 /// The one path whose body may be a whole history.
-pub const FORK_PATH: &str = "/api/v1/fork";
+pub const FORK_PATH: &str = "/rpc/v1/fork";
 
 const fn route(
     method: Method,
@@ -48,34 +49,51 @@ const NONE: &[&str] = &[];
 pub const ROUTES: &[ApiRoute] = &[
     route(Method::GET, "/healthz", NONE, "200 while the log works, else 503", || get(h::healthz)),
     route(Method::GET, "/readyz", NONE, "200 while new work is taken, else 503", || get(h::readyz)),
-    route(Method::GET, "/api/v1/worker", NONE, "pid, version, health, lost threads, budget of memory, how process trees are ended", || get(h::worker)),
-    route(Method::POST, "/api/v1/workflows", NONE, "start", || post(h::start)),
-    route(Method::GET, "/api/v1/workflows", &["query", "limit"], "list", || get(h::list)),
-    route(Method::GET, "/api/v1/workflow-count", &["query"], "count", || get(h::count)),
+    route(Method::GET, "/rpc/v1/worker", NONE, "pid, version, health, lost threads, budget of memory, how process trees are ended", || get(h::worker)),
+    route(Method::POST, "/rpc/v1/workflows", NONE, "start", || post(h::start)),
+    route(Method::GET, "/rpc/v1/workflows", &["query", "limit"], "list", || get(h::list)),
+    route(Method::GET, "/rpc/v1/workflow-count", &["query"], "count", || get(h::count)),
     route(Method::POST, FORK_PATH, NONE, "a new run that begins with the history of another one", || post(h::fork)),
-    route(Method::POST, "/api/v1/signal-with-start", NONE, "signal, starting the run if none is open", || post(h::signal_with_start)),
-    route(Method::POST, "/api/v1/update-with-start", NONE, "update, starting the run if none is open", || post(h::update_with_start)),
-    route(Method::GET, "/api/v1/watch", &["query", "after"], "events of all runs that match, as JSON lines", || get(h::watch)),
-    route(Method::GET, "/api/v1/workflows/{id}", RUN, "describe", || get(h::describe)),
-    route(Method::DELETE, "/api/v1/workflows/{id}", RUN, "delete a closed run", || delete(h::delete)),
-    route(Method::GET, "/api/v1/workflows/{id}/history", &["run_id", "namespace", "from", "limit"], "a page of events", || get(h::history)),
-    route(Method::GET, "/api/v1/workflows/{id}/turns", RUN, "the whole history as JSON lines, a turn each, for replay and export", || get(h::turns)),
-    route(Method::GET, "/api/v1/workflows/{id}/events", &["run_id", "namespace", "from", "follow"], "events as JSON lines", || get(h::events)),
-    route(Method::GET, "/api/v1/workflows/{id}/result", &["run_id", "namespace", "follow_runs", "timeout_ms"], "wait for the result; 204: ask again", || get(h::result)),
-    route(Method::POST, "/api/v1/workflows/{id}/signal", RUN, "signal", || post(h::signal)),
-    route(Method::POST, "/api/v1/workflows/{id}/query", RUN, "query", || post(h::query)),
-    route(Method::POST, "/api/v1/workflows/{id}/update", RUN, "update", || post(h::update)),
-    route(Method::GET, "/api/v1/workflows/{id}/updates/{update_id}", RUN, "the state of an update", || get(h::update_result)),
-    route(Method::POST, "/api/v1/workflows/{id}/cancel", RUN, "request cancellation", || post(h::cancel)),
-    route(Method::POST, "/api/v1/workflows/{id}/terminate", RUN, "terminate", || post(h::terminate)),
-    route(Method::POST, "/api/v1/workflows/{id}/pause", RUN, "pause", || post(h::pause)),
-    route(Method::POST, "/api/v1/workflows/{id}/unpause", RUN, "unpause", || post(h::unpause)),
-    route(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/pause", RUN, "pause an activity", || post(h::pause_activity)),
-    route(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/unpause", RUN, "unpause an activity", || post(h::unpause_activity)),
-    route(Method::POST, "/api/v1/activities/{token}", NONE, "complete, fail, cancel or heartbeat an attempt", || post(h::complete_activity)),
-    route(Method::GET, "/api/v1/store", NONE, "what the store holds", || get(h::store_info)),
-    route(Method::POST, "/api/v1/store/verify", NONE, "check the whole store", || post(h::verify)),
-    route(Method::POST, "/api/v1/store/backup", NONE, "copy the store while it runs", || post(h::backup)),
+    route(Method::POST, "/rpc/v1/signal-with-start", NONE, "signal, starting the run if none is open", || post(h::signal_with_start)),
+    route(Method::POST, "/rpc/v1/update-with-start", NONE, "update, starting the run if none is open", || post(h::update_with_start)),
+    route(Method::GET, "/rpc/v1/watch", &["query", "after"], "events of all runs that match, as JSON lines", || get(h::watch)),
+    route(Method::GET, "/rpc/v1/workflows/{id}", RUN, "describe", || get(h::describe)),
+    route(Method::DELETE, "/rpc/v1/workflows/{id}", RUN, "delete a closed run", || delete(h::delete)),
+    route(Method::GET, "/rpc/v1/workflows/{id}/history", &["run_id", "namespace", "from", "limit"], "a page of events", || get(h::history)),
+    route(Method::GET, "/rpc/v1/workflows/{id}/turns", RUN, "the whole history as JSON lines, a turn each, for replay and export", || get(h::turns)),
+    route(Method::GET, "/rpc/v1/workflows/{id}/events", &["run_id", "namespace", "from", "follow"], "events as JSON lines", || get(h::events)),
+    route(Method::GET, "/rpc/v1/workflows/{id}/result", &["run_id", "namespace", "follow_runs", "timeout_ms"], "wait for the result; 204: ask again", || get(h::result)),
+    route(Method::POST, "/rpc/v1/workflows/{id}/signal", RUN, "signal", || post(h::signal)),
+    route(Method::POST, "/rpc/v1/workflows/{id}/query", RUN, "query", || post(h::query)),
+    route(Method::POST, "/rpc/v1/workflows/{id}/update", RUN, "update", || post(h::update)),
+    route(Method::GET, "/rpc/v1/workflows/{id}/updates/{update_id}", RUN, "the state of an update", || get(h::update_result)),
+    route(Method::POST, "/rpc/v1/workflows/{id}/cancel", RUN, "request cancellation", || post(h::cancel)),
+    route(Method::POST, "/rpc/v1/workflows/{id}/terminate", RUN, "terminate", || post(h::terminate)),
+    route(Method::POST, "/rpc/v1/workflows/{id}/pause", RUN, "pause", || post(h::pause)),
+    route(Method::POST, "/rpc/v1/workflows/{id}/unpause", RUN, "unpause", || post(h::unpause)),
+    route(Method::POST, "/rpc/v1/workflows/{id}/activities/{activity_id}/pause", RUN, "pause an activity", || post(h::pause_activity)),
+    route(Method::POST, "/rpc/v1/workflows/{id}/activities/{activity_id}/unpause", RUN, "unpause an activity", || post(h::unpause_activity)),
+    route(Method::POST, "/rpc/v1/activities/{token}", NONE, "complete, fail, cancel or heartbeat an attempt", || post(h::complete_activity)),
+    route(Method::GET, "/rpc/v1/store", NONE, "what the store holds", || get(h::store_info)),
+    route(Method::POST, "/rpc/v1/store/verify", NONE, "check the whole store", || post(h::verify)),
+    route(Method::POST, "/rpc/v1/store/backup", NONE, "copy the store while it runs", || post(h::backup)),
+    // For people and their programs; the document of the API tells them in this order.
+    route(Method::GET, "/api/v1/openapi.json", NONE, "this document", || get(p::openapi)),
+    route(Method::POST, "/api/v1/workflows", NONE, "start a workflow execution", || post(p::start)),
+    route(Method::GET, "/api/v1/workflows", &["query", "limit", "cursor"], "list workflow executions, the newest first", || get(p::list)),
+    route(Method::GET, "/api/v1/workflows/{id}", RUN, "describe a workflow execution, with what it waits for", || get(p::describe)),
+    route(Method::DELETE, "/api/v1/workflows/{id}", RUN, "delete a closed run", || delete(p::delete)),
+    route(Method::GET, "/api/v1/workflows/{id}/history", &["run_id", "namespace", "from", "limit"], "a page of events", || get(p::history)),
+    route(Method::GET, "/api/v1/workflows/{id}/result", &["run_id", "namespace", "wait"], "the result; 202 while the run is open", || get(p::result)),
+    route(Method::POST, "/api/v1/workflows/{id}/signals/{name}", RUN, "signal", || post(p::signal)),
+    route(Method::POST, "/api/v1/workflows/{id}/queries/{name}", RUN, "query", || post(p::query)),
+    route(Method::POST, "/api/v1/workflows/{id}/updates/{name}", RUN, "update, and wait for its answer", || post(p::update)),
+    route(Method::POST, "/api/v1/workflows/{id}/cancel", RUN, "request cancellation", || post(p::cancel)),
+    route(Method::POST, "/api/v1/workflows/{id}/terminate", RUN, "terminate", || post(p::terminate)),
+    route(Method::POST, "/api/v1/workflows/{id}/pause", RUN, "pause", || post(p::pause)),
+    route(Method::POST, "/api/v1/workflows/{id}/resume", RUN, "let a paused run go on", || post(p::resume)),
+    route(Method::GET, "/api/v1/approvals", &["query"], "what open runs ask people", || get(p::approvals)),
+    route(Method::POST, "/api/v1/workflows/{id}/answers", RUN, "answer what the run asks a person", || post(p::answer)),
 ];
 
 /// The router of the table.

@@ -1,0 +1,149 @@
+//! A start as a person writes it, with the defaults of the command line.
+//!
+//! Invariant: only the workflow type is needed. A start without a workflow id gets one that nobody has; the same
+//! `Idempotency-Key` gives the same id, so that a start that is sent twice is one.
+
+use axum::body::Bytes;
+use bosun_engine::*;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::problem::Problem;
+use super::super::token::random_hex;
+use super::body::Members;
+use crate::supervisor::spec::Span;
+
+/// Every member that a start may have, for the document of the API.
+pub(super) const MEMBERS: &[&str] = &[
+    "workflow_type",
+    "workflow_id",
+    "input",
+    "namespace",
+    "task_queue",
+    "execution_timeout",
+    "run_timeout",
+    "retry_policy",
+    "id_reuse_policy",
+    "id_conflict_policy",
+    "memo",
+    "search_attributes",
+    "summary",
+    "details",
+];
+
+pub(super) fn read(body: &Bytes, key: Option<&str>) -> Result<StartWorkflow, Problem> {
+    let mut members = Members::read(body)?;
+    let workflow_type: Option<WorkflowType> = members.parsed("workflow_type");
+    members.needs("workflow_type", workflow_type.is_some());
+    let workflow_id: Option<WorkflowId> = members.parsed("workflow_id");
+    let request_id =
+        key.and_then(|key| RequestId::new(key).map_err(|why| members.wrong("Idempotency-Key", why.to_string())).ok());
+    let input = members.any("input").unwrap_or(Value::Null);
+    let input = Payload::encode(&input).map_err(|why| members.wrong("input", why.to_string())).unwrap_or_default();
+    let span = |span: Span| std::time::Duration::from(span);
+    let (namespace, task_queue) = (members.parsed("namespace"), members.parsed("task_queue"));
+    let execution_timeout = members.parsed("execution_timeout").map(span);
+    let run_timeout = members.parsed("run_timeout").map(span);
+    let retry_policy = members.typed::<RetryBody>("retry_policy").map(RetryPolicy::from);
+    let (reuse, conflict) = (members.typed("id_reuse_policy"), members.typed("id_conflict_policy"));
+    let memo = members.typed::<serde_json::Map<String, Value>>("memo").unwrap_or_default();
+    let memo = memo_of(memo, &mut members);
+    let attributes = members.typed::<serde_json::Map<String, Value>>("search_attributes").unwrap_or_default();
+    let search_attributes = attributes_of(attributes, &mut members);
+    let (summary, details) = (members.text("summary"), members.text("details"));
+    members.done()?;
+    // `done` refuses a body without one.
+    let workflow_type = workflow_type.ok_or_else(|| Problem::bad_request("workflow_type: it is needed"))?;
+    let workflow_id = match workflow_id {
+        Some(id) => id,
+        None => fresh_id(&workflow_type, key)?,
+    };
+    let start = StartWorkflow::new(workflow_type, workflow_id);
+    Ok(StartWorkflow {
+        namespace: namespace.unwrap_or(start.namespace),
+        task_queue: task_queue.unwrap_or(start.task_queue),
+        input,
+        execution_timeout,
+        run_timeout,
+        retry_policy,
+        id_reuse_policy: reuse.unwrap_or(start.id_reuse_policy),
+        id_conflict_policy: conflict.unwrap_or(start.id_conflict_policy),
+        memo,
+        search_attributes,
+        request_id,
+        summary,
+        details,
+        ..StartWorkflow::new(start.workflow_type, start.workflow_id)
+    })
+}
+
+/// A retry policy; what is left out has Temporal's default.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RetryBody {
+    initial_interval: Option<Span>,
+    backoff_coefficient: Option<f64>,
+    maximum_interval: Option<Span>,
+    maximum_attempts: Option<u32>,
+    #[serde(default)]
+    non_retryable_error_types: Vec<String>,
+}
+
+impl From<RetryBody> for RetryPolicy {
+    fn from(body: RetryBody) -> Self {
+        let default = RetryPolicy::default();
+        // A factor of so many thousandths; what is no number of a sensible size keeps the default.
+        let permille = body.backoff_coefficient.filter(|factor| (1.0..=1_000.0).contains(factor));
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let permille = permille.map(|factor| (factor * 1_000.0).round() as u32);
+        RetryPolicy {
+            initial_interval: body.initial_interval.map_or(default.initial_interval, Into::into),
+            backoff_coefficient_permille: permille.unwrap_or(default.backoff_coefficient_permille),
+            maximum_interval: body.maximum_interval.map(Into::into).or(default.maximum_interval),
+            maximum_attempts: body.maximum_attempts.unwrap_or(default.maximum_attempts),
+            non_retryable_error_types: body.non_retryable_error_types,
+        }
+    }
+}
+
+/// Search attributes have the kind of what is given: a text is a keyword.
+fn attributes_of(given: serde_json::Map<String, Value>, members: &mut Members) -> SearchAttributes {
+    let mut attributes = SearchAttributes::new();
+    for (name, value) in given {
+        let at = format!("search_attributes.{name}");
+        let value = match &value {
+            Value::Bool(truth) => Some(SearchValue::Bool(*truth)),
+            Value::Number(number) => number.as_i64().map(SearchValue::Int).or(number.as_f64().map(SearchValue::Float)),
+            Value::String(text) => Some(SearchValue::Keyword(text.clone())),
+            Value::Array(_) => serde_json::from_value(value).ok().map(SearchValue::KeywordList),
+            Value::Null | Value::Object(_) => None,
+        };
+        match (FieldName::new(&name), value) {
+            (Ok(field), Some(value)) => drop(attributes.insert(field, value)),
+            (Err(why), _) => members.wrong(&at, why.to_string()),
+            (Ok(_), None) => members.wrong(&at, "it must be true or false, a number, a text or a list of texts"),
+        }
+    }
+    attributes
+}
+
+fn fresh_id(workflow_type: &WorkflowType, key: Option<&str>) -> Result<WorkflowId, Problem> {
+    let suffix = match key {
+        Some(key) => blake3::hash(key.as_bytes()).to_hex()[..16].to_owned(),
+        None => random_hex(8).map_err(|why| Problem::bad_request(format!("no random numbers for an id: {why}")))?,
+    };
+    let id = WorkflowId::new(format!("{workflow_type}-{suffix}"));
+    id.map_err(|why| Problem::bad_request(format!("workflow_id: {why}; name one")))
+}
+
+fn memo_of(given: serde_json::Map<String, Value>, members: &mut Members) -> Memo {
+    let mut memo = Memo::new();
+    for (name, value) in given {
+        match (FieldName::new(&name), Payload::encode(&value)) {
+            (Ok(field), Ok(payload)) => drop(memo.insert(field, payload)),
+            (Err(why), _) => members.wrong(&format!("memo.{name}"), why.to_string()),
+            (_, Err(why)) => members.wrong(&format!("memo.{name}"), why.to_string()),
+        }
+    }
+    memo
+}

@@ -1,0 +1,157 @@
+//! Runs, events and results as JSON for people: Temporal's words, moments as text, payloads as they were given.
+//!
+//! Invariant: a member that means nothing for a run is left out, never null; nothing is shown here that the engine did not
+//! tell. It decides nothing.
+
+use bosun_engine::*;
+use serde_json::{Map, Value, json};
+
+/// Without the members that are null.
+fn present(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            Value::Object(members.into_iter().filter(|(_, value)| !value.is_null()).collect::<Map<_, _>>())
+        }
+        other => other,
+    }
+}
+
+pub(super) fn moment(at: Timestamp) -> Value {
+    at.to_string().into()
+}
+
+pub(super) fn run(info: &RunInfo) -> Value {
+    let memo: Map<String, Value> =
+        info.memo.iter().map(|(name, payload)| (name.to_string(), payload.to_json())).collect();
+    let attributes: Map<String, Value> =
+        info.search_attributes.iter().map(|(name, value)| (name.to_string(), attribute(value))).collect();
+    present(json!({
+        "workflow_id": info.workflow_id,
+        "run_id": info.run_id,
+        "namespace": info.namespace,
+        "workflow_type": info.workflow_type,
+        "task_queue": info.task_queue,
+        "status": info.status,
+        "start_time": moment(info.started_at),
+        "close_time": info.closed_at.map(moment),
+        "history_length": info.history.events,
+        "history_size_bytes": info.history.bytes,
+        "attempt": info.attempt,
+        "first_run_id": info.first_run,
+        "continued_from_run_id": info.continued_from,
+        "next_run_id": info.next_run,
+        "parent": info.parent.as_ref().map(|parent| json!({ "workflow_id": parent.workflow_id, "run_id": parent.run_id })),
+        "forked_from": info.forked_from.as_ref().map(|from| {
+            json!({ "workflow_id": from.workflow_id, "run_id": from.run_id, "event_id": from.event })
+        }),
+        "memo": Some(memo).filter(|memo| !memo.is_empty()),
+        "search_attributes": Some(attributes).filter(|attributes| !attributes.is_empty()),
+        "summary": info.summary,
+        "details": info.details,
+        "build_id": info.build,
+    }))
+}
+
+fn attribute(value: &SearchValue) -> Value {
+    match value {
+        SearchValue::Bool(truth) => json!(truth),
+        SearchValue::Int(number) => json!(number),
+        SearchValue::Float(number) => json!(number),
+        SearchValue::Keyword(text) | SearchValue::Text(text) => json!(text),
+        SearchValue::KeywordList(texts) => json!(texts),
+        SearchValue::Datetime(at) => moment(*at),
+        SearchValue::Unset => Value::Null,
+    }
+}
+
+/// A failure with its chain of causes.
+pub(super) fn failure(failure: &Failure) -> Value {
+    let details = match &failure.kind {
+        FailureKind::Application { details, .. } | FailureKind::Canceled { details } => details.as_ref(),
+        _ => None,
+    };
+    let cause = failure.cause.as_deref().map(self::failure);
+    present(json!({
+        "type": failure.type_name(), "message": failure.message, "details": details.map(Payload::to_json), "cause": cause,
+    }))
+}
+
+pub(super) fn outcome(outcome: &CloseOutcome) -> Value {
+    let status = outcome.status();
+    present(match outcome {
+        CloseOutcome::Completed(result) => {
+            // A result may be null, and is one all the same.
+            return json!({ "status": status, "result": result.to_json() });
+        }
+        CloseOutcome::Failed(why) => json!({ "status": status, "failure": failure(why) }),
+        CloseOutcome::TimedOut(timeout) => json!({ "status": status, "timeout": timeout }),
+        CloseOutcome::Canceled(details) => {
+            json!({ "status": status, "details": details.as_ref().map(Payload::to_json) })
+        }
+        CloseOutcome::Terminated { reason } => json!({ "status": status, "reason": reason }),
+        CloseOutcome::ContinuedAsNew { new_run } => json!({ "status": status, "next_run_id": new_run }),
+    })
+}
+
+/// A run with what it does and waits for.
+pub(super) fn description(seen: &Description) -> Value {
+    let mut view = run(&seen.info);
+    let activity = |one: &PendingActivity| {
+        present(json!({
+            "activity_id": one.activity_id,
+            "activity_type": one.activity_type,
+            "state": one.state,
+            "attempt": one.attempt,
+            "scheduled_time": moment(one.scheduled_at),
+            "next_attempt_time": one.next_attempt_at.map(moment),
+            "last_failure": one.last_failure.as_ref().map(failure),
+            "heartbeat_details": one.heartbeat_details.as_ref().map(Payload::to_json),
+            "summary": one.summary,
+        }))
+    };
+    let activities: Vec<Value> = seen.pending_activities.iter().map(activity).collect();
+    let awaited: Vec<Value> =
+        seen.awaiting.iter().map(|one| present(json!({ "what": one.what, "at": one.location }))).collect();
+    let more = json!({
+        "pending_activities": activities,
+        "pending_timers": seen.pending_timers,
+        "pending_children": seen.pending_children,
+        "pending_updates": seen.pending_updates,
+        "waits_for": awaited,
+        "inbox": seen.inbox,
+        "held": seen.held,
+        "cancel_requested": seen.cancel_requested,
+        "warnings": seen.warnings,
+        "outcome": seen.result.as_ref().map(outcome),
+    });
+    if let (Value::Object(view), Value::Object(more)) = (&mut view, present(more)) {
+        view.extend(more);
+    }
+    view
+}
+
+/// An event: what happened, with its attributes as the history keeps them, payloads as they were given.
+pub(super) fn event(event: &Event) -> Value {
+    let mut attributes = match serde_json::to_value(&event.kind) {
+        // One member, named after the kind.
+        Ok(Value::Object(kind)) => kind.into_iter().next().map_or(Value::Null, |(_, attributes)| attributes),
+        _ => Value::Null,
+    };
+    unwrap_payloads(&mut attributes);
+    json!({
+        "event_id": event.id, "event_time": moment(event.at), "event_type": event.kind.name(), "attributes": attributes,
+    })
+}
+
+/// A payload is kept as `{"json": …}` or `{"encoding": …, "base16": …}`: where one can stand, what it holds stands there.
+fn unwrap_payloads(value: &mut Value) {
+    match value {
+        Value::Object(members) if members.len() == 1 && members.contains_key("json") => {
+            // What it holds is the user's and is not looked into.
+            *value = members.remove("json").unwrap_or_default();
+        }
+        Value::Object(members) => members.values_mut().for_each(unwrap_payloads),
+        Value::Array(items) => items.iter_mut().for_each(unwrap_payloads),
+        _ => {}
+    }
+}
