@@ -5,12 +5,13 @@ use std::time::Duration;
 use bosun_tests::harness::crash::READY_MAX;
 use bosun_tests::harness::http::{Answer, Http};
 use bosun_tests::harness::process::{Program, WorkerProcess};
+use bosun_tests::harness::{all_required, say};
 use serde_json::{Value, json};
 
 struct Api {
     _worker: WorkerProcess,
     http: Http,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Api {
@@ -18,7 +19,7 @@ impl Api {
         let dir = tempfile::tempdir().unwrap();
         let program = Program::bosun_worker().unwrap();
         let (worker, http) = WorkerProcess::start(&program, &dir.path().join("data"), READY_MAX).unwrap();
-        Api { _worker: worker, http, _dir: dir }
+        Api { _worker: worker, http, dir }
     }
 
     fn ask(&self, method: &str, path: &str, body: Option<&Value>, headers: &[&str]) -> (u16, Value) {
@@ -88,10 +89,7 @@ fn a_program_starts_a_run_answers_its_question_and_reads_the_result() {
     assert_eq!(api.post("workflows/story/answers", yes.clone()).0, 202);
 
     let (status, end) = api.get("workflows/story/result?wait=20s");
-    assert_eq!(
-        (status, &end["status"], &end["result"]["final_result"]),
-        (200, &json!("Completed"), &json!("done"))
-    );
+    assert_eq!((status, &end["status"], &end["result"]["final_result"]), (200, &json!("Completed"), &json!("done")));
     assert_eq!(api.post("workflows/story/answers", yes).0, 404, "nothing waits any more");
     let (_, history) = api.get("workflows/story/history?limit=1000");
     let signal =
@@ -174,4 +172,26 @@ fn runs_are_listed_page_by_page_and_steered() {
         (&document["openapi"], document["paths"].as_object().map(|all| all.len() > 10)),
         (&json!("3.1.0"), Some(true))
     );
+}
+
+/// The README's program, as it stands there: with nothing but Python's standard library.
+#[test]
+fn the_python_of_the_readme_does_what_it_says() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    let (_, rest) = readme.split_once("```python\n").unwrap();
+    let (program, _) = rest.split_once("```").unwrap();
+    let api = Api::serve();
+    let (_, port) = api.http.endpoint.address.rsplit_once(':').unwrap();
+    std::fs::write(api.dir.path().join("ask.py"), program.replace("PORT", port)).unwrap();
+    std::fs::write(api.dir.path().join("spec.json"), gated("unused")["input"]["spec"].to_string()).unwrap();
+    let ran = std::process::Command::new("python3").arg("ask.py").current_dir(api.dir.path()).output();
+    let ran = match ran {
+        Ok(ran) => ran,
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound && !all_required() => {
+            return say("the_python_of_the_readme_does_what_it_says: SKIPPED: there is no python3");
+        }
+        Err(why) => panic!("python3: {why}"),
+    };
+    let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success() && said.contains("'Completed'"), "{said}");
 }
