@@ -17,9 +17,10 @@
 //! ```
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::vocabulary::{RunInfo, Timestamp};
+use crate::vocabulary::{FieldName, RunInfo, Timestamp};
 
 mod condition;
 mod datetime;
@@ -75,6 +76,27 @@ impl Filter {
 
     pub fn matches(&self, run: &RunInfo) -> bool {
         self.condition.as_ref().is_none_or(|condition| condition.holds(run))
+    }
+
+    /// The names of the fields that every run has.
+    pub fn builtin_fields() -> impl Iterator<Item = &'static str> {
+        BuiltinField::ALL.into_iter().map(BuiltinField::name)
+    }
+
+    /// The search attributes that it asks about, each once.
+    pub fn attributes(&self) -> BTreeSet<&FieldName> {
+        let mut fields: Vec<&Field> = self.order.iter().map(|by| &by.field).collect();
+        if let Some(condition) = &self.condition {
+            condition.fields(&mut fields);
+        }
+        let mut attributes = BTreeSet::new();
+        for field in fields {
+            match field {
+                Field::Attribute(name) => drop(attributes.insert(name)),
+                Field::Builtin(_) => {}
+            }
+        }
+        attributes
     }
 
     /// What the runs are ordered by, most important first; never empty.

@@ -152,6 +152,21 @@ fn quote(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_char('\'')
 }
 
+impl FilterCondition {
+    /// The fields it asks about, in the order of its text.
+    pub(super) fn fields<'f>(&'f self, found: &mut Vec<&'f Field>) {
+        match self {
+            FilterCondition::Compare { field, .. }
+            | FilterCondition::Between { field, .. }
+            | FilterCondition::In { field, .. }
+            | FilterCondition::StartsWith { field, .. }
+            | FilterCondition::IsNull { field, .. } => found.push(field),
+            FilterCondition::Not(inner) => inner.fields(found),
+            FilterCondition::All(all) | FilterCondition::Any(all) => all.iter().for_each(|one| one.fields(found)),
+        }
+    }
+}
+
 impl fmt::Display for FilterCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let not = |negated: &bool| if *negated { "NOT " } else { "" };

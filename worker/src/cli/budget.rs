@@ -90,6 +90,8 @@ struct ModelTotal {
 #[derive(Debug, Default)]
 struct RunBill {
     models: BTreeMap<String, ModelTotal>,
+    /// What the account of a supervisor says that it spent, with all below it: what `budget show` shows.
+    account: Option<ModelTotal>,
     unpriced: u64,
     /// There are more runs below than were looked at.
     cut: bool,
@@ -157,30 +159,77 @@ pub(super) async fn cost(cx: &mut Context, args: CostArgs) -> Result<Exit, CliEr
             _ => bill.steps(cx, &run.target).await?,
         }
     }
+    if runs.runs.first().is_some_and(|run| run.workflow_type.as_str() == SUPERVISOR) {
+        let spent = ask(cx, &target, "budget", &Value::Null).await?["spent"].take();
+        let of = |key: &str| spent[key].as_u64().unwrap_or_default();
+        bill.account = Some(ModelTotal { calls: of("calls"), tokens: of("tokens"), cost_micros: of("cost_micros") });
+    }
     show_cost(cx, &target, &bill);
     Ok(Exit::Ok)
 }
 
+impl RunBill {
+    /// What models were paid, and what all that was called costs: an account knows also of what is no model, and hears of
+    /// what is under way below when it has ended.
+    fn totals(&self) -> (ModelTotal, ModelTotal) {
+        let sum = |of: fn(&ModelTotal) -> u64| self.models.values().map(of).sum::<u64>();
+        let models = ModelTotal {
+            calls: sum(|one| one.calls),
+            tokens: sum(|one| one.tokens),
+            cost_micros: sum(|one| one.cost_micros),
+        };
+        let known = |of: fn(&ModelTotal) -> u64| self.account.as_ref().map_or(0, of).max(of(&models));
+        let all = ModelTotal {
+            calls: known(|one| one.calls),
+            tokens: known(|one| one.tokens),
+            cost_micros: known(|one| one.cost_micros),
+        };
+        (models, all)
+    }
+}
+
+impl ModelTotal {
+    fn json(&self) -> Value {
+        json!({ "calls": self.calls, "tokens": self.tokens, "cost_micros": self.cost_micros })
+    }
+    fn less(&self, part: &ModelTotal) -> ModelTotal {
+        ModelTotal {
+            calls: self.calls - part.calls,
+            tokens: self.tokens - part.tokens,
+            cost_micros: self.cost_micros - part.cost_micros,
+        }
+    }
+    fn line(&self, of: &str) -> String {
+        let ModelTotal { calls, tokens, cost_micros } = self;
+        format!("{of:<32} {calls:>6} calls {tokens:>10} tokens  {}", dollars(*cost_micros))
+    }
+}
+
 fn show_cost(cx: &mut Context, target: &Target, bill: &RunBill) {
-    let RunBill { models, unpriced, cut } = bill;
-    let total = |of: fn(&ModelTotal) -> u64| models.values().map(of).sum::<u64>();
-    let (calls, tokens, micros) = (total(|sum| sum.calls), total(|sum| sum.tokens), total(|sum| sum.cost_micros));
-    let view = |(model, sum): (&String, &ModelTotal)| {
-        let ModelTotal { calls, tokens, cost_micros } = sum;
-        (model.clone(), json!({ "calls": calls, "tokens": tokens, "cost_micros": cost_micros }))
-    };
-    let by_model: serde_json::Map<String, Value> = models.iter().map(view).collect();
+    let RunBill { models, unpriced, cut, .. } = bill;
+    let (by_models, all) = bill.totals();
+    let others = all.less(&by_models);
+    let by_model: serde_json::Map<String, Value> =
+        models.iter().map(|(model, sum)| (model.clone(), sum.json())).collect();
+    let ModelTotal { calls, tokens, cost_micros } = &all;
     cx.screen.object(
         "workflow.cost",
-        json!({ "workflow_id": target.workflow_id, "calls": calls, "tokens": tokens, "cost_micros": micros,
-            "unpriced_calls": unpriced, "by_model": by_model, "incomplete": cut }),
+        json!({ "workflow_id": target.workflow_id, "calls": calls, "tokens": tokens, "cost_micros": cost_micros,
+            "unpriced_calls": unpriced, "by_model": by_model, "others": others.json(), "incomplete": cut }),
     );
+    if *calls == 0 {
+        let what = if bill.account.is_some() { "nothing" } else { "no model" };
+        cx.screen.line(format!("{what} was called: 0 calls, 0 tokens, {}", dollars(*cost_micros)));
+        return;
+    }
     for (model, sum) in models {
-        let ModelTotal { calls, tokens, cost_micros } = sum;
-        cx.screen.line(format!("{model:<32} {calls:>6} calls {tokens:>10} tokens  {}", dollars(*cost_micros)));
+        cx.screen.line(sum.line(model));
+    }
+    if others.calls + others.tokens + others.cost_micros > 0 {
+        cx.screen.line(others.line("no model (scripts, programs)"));
     }
     let unknown = if *unpriced > 0 { format!(", and {unpriced} calls of unknown price") } else { String::new() };
-    cx.screen.line(format!("in all {calls} calls, {tokens} tokens, {}{unknown}", dollars(micros)));
+    cx.screen.line(format!("in all {calls} calls, {tokens} tokens, {}{unknown}", dollars(*cost_micros)));
     if *cut {
         cx.screen.line("incomplete: there are more runs below than were looked at".to_owned());
     }

@@ -25,6 +25,10 @@ impl CliError {
     pub fn usage(message: impl Into<String>) -> Self {
         CliError::new(Code::Usage, message)
     }
+    /// A file that somebody named, whatever for.
+    pub(super) fn no_file(path: impl std::fmt::Display, why: &std::io::Error) -> Self {
+        CliError::new(Code::NoFile, format!("the file {path} cannot be read")).cause(why)
+    }
     pub fn cause(mut self, cause: impl ToString) -> Self {
         self.cause = Some(cause.to_string());
         self

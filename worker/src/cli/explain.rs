@@ -164,6 +164,9 @@ codes! {
          the file cannot be read. Nothing was changed. If an older copy was put back by mistake, bring the newest back. If it \
          was meant, for example after `bosun store restore`, start once with `bosun worker run --accept-rollback`: what the \
          newer copy had acknowledged is then lost, and the file is written anew.";
+    NoFile 48 Usage "a file cannot be read"
+        "The file that was named is not there, is a directory, or may not be read by this user; the cause says which. Look at \
+         the spelling and at the working directory.";
 }
 
 impl Code {

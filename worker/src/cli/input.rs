@@ -55,7 +55,7 @@ pub(super) fn parse(text: &str) -> Result<Value, CliError> {
 }
 
 fn read_file(path: &Path) -> Result<String, CliError> {
-    std::fs::read_to_string(path).map_err(|why| bad(format!("cannot read {}", path.display())).cause(why))
+    std::fs::read_to_string(path).map_err(|why| CliError::no_file(path.display(), &why))
 }
 
 /// Pairs as an object. A value is JSON where it is valid JSON, and text otherwise; `a.b=1` nests.
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn bad_inputs_are_named() {
         assert_eq!(text(Some("hello"), &[]), Err("--input is not JSON".into()));
-        assert_eq!(text(Some("@/no/such/file"), &[]), Err("cannot read /no/such/file".into()));
+        assert_eq!(text(Some("@/no/such/file"), &[]), Err("the file /no/such/file cannot be read".into()));
         assert_eq!(text(Some("1"), &["a=1"]), Err("give --input or key=value pairs, not both".into()));
         assert_eq!(text(None, &["a"]), Err("\"a\" is not key=value".into()));
         assert_eq!(text(None, &["=1"]), Err("\"=1\" has an empty key".into()));

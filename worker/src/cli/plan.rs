@@ -14,6 +14,7 @@ use super::context::{Context, PlanFile, PlanLoader, PlanRequest};
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
+use super::list::shell_word;
 use super::output::Format;
 use super::progress::Watch;
 use super::resolve::run_of;
@@ -27,6 +28,9 @@ use crate::supervisor::{TaskStatus, success};
 
 /// Hexadecimal digits of the content in a workflow id.
 const DIGEST_DIGITS: usize = 12;
+/// What people call an objective who do not know the word.
+const LIKE_OBJECTIVE: [&str; 10] =
+    ["input", "task", "prompt", "query", "question", "message", "request", "text", "topic", "description"];
 /// Open runs of an earlier content of a file that are told at most.
 const OTHERS_MAX: usize = 3;
 
@@ -42,6 +46,7 @@ pub(super) fn workflow_id(plan: &PlanFile) -> Result<WorkflowId, CliError> {
 pub(super) fn load(plans: Option<PlanLoader>, request: &PlanRequest) -> Result<PlanFile, CliError> {
     let load =
         plans.ok_or_else(|| CliError::new(Code::BadPlan, "this program has no supervisors to run plans with"))?;
+    std::fs::read(&request.path).map_err(|why| CliError::no_file(request.path.display(), &why))?;
     load(request).map_err(|why| {
         let error = CliError::new(Code::BadPlan, why);
         let lacks_objective = error.to_string().contains("required key `objective` is missing");
@@ -50,16 +55,44 @@ pub(super) fn load(plans: Option<PlanLoader>, request: &PlanRequest) -> Result<P
     })
 }
 
+/// What the words beside a file say that it is about: `objective=...`, or `goal=...`, as an input may call it (FSS-02).
+/// Anything else is answered with the command that was probably meant.
+fn objective(path: &Path, words: &[String]) -> Result<Option<String>, CliError> {
+    let file = shell_word(&path.display().to_string());
+    let about = |text: &str| format!("`bosun run {file} {}`", shell_word(&format!("objective={text}")));
+    let said = |word: &String| match word.split_once('=') {
+        Some(("objective" | "goal", text)) => Ok(text.to_owned()),
+        None => Err(format!("what it is about is `objective=...`: {}", about(word))),
+        Some((key, text)) if LIKE_OBJECTIVE.contains(&key) => {
+            Err(format!("what it is about is `objective=...`: {}", about(text)))
+        }
+        Some(_) => Err(format!(
+            "what it is about is `objective=...`; --override sets a key of a supervisor's spec: \
+             `bosun run {file} --override {}`",
+            shell_word(word)
+        )),
+    };
+    let mut objectives = Vec::new();
+    for word in words {
+        objectives.push(said(word).map_err(|help| {
+            let why =
+                format!("{word}: a plan file takes no input but `objective=...`: what it needs stands in the file");
+            CliError::usage(why).help(help)
+        })?);
+    }
+    match objectives.len() {
+        0 | 1 => Ok(objectives.pop()),
+        _ => Err(CliError::usage(format!("{}: what it is about is said twice", words.join(" "))).help(format!(
+            "say `objective=...` once; a text with spaces stands in quotes: `bosun run {file} objective=\"...\"`"
+        ))),
+    }
+}
+
 /// What is to be run, with what the command line says of it: `objective=...`, and keys that are set.
 pub(super) fn request(path: &Path, args: &RunArgs, pairs: &[String]) -> Result<PlanRequest, CliError> {
     let mut overrides = Value::Object(Map::new());
-    if let Some(pair) = pairs.iter().find(|pair| !pair.starts_with("objective=")) {
-        let why = format!("{pair}: a plan file takes no input but `objective=...`: what it needs stands in the file");
-        return Err(CliError::usage(why).help("--override KEY=VALUE sets a key of a supervisor's spec"));
-    }
-    for pair in pairs {
-        let text = pair.trim_start_matches("objective=");
-        overrides["objective"] = text.into();
+    if let Some(objective) = objective(path, pairs)? {
+        overrides["objective"] = objective.into();
     }
     for pair in &args.overrides {
         let Some((key, text)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {

@@ -137,7 +137,7 @@ fn tasks(file: &str) -> Result<Value, CliError> {
     let bad = |why: String| CliError::new(Code::BadPlan, format!("{file}: {why}"));
     let text = match file {
         "-" => std::io::read_to_string(std::io::stdin()).map_err(|why| bad(why.to_string()))?,
-        file => std::fs::read_to_string(file).map_err(|why| bad(why.to_string()))?,
+        file => std::fs::read_to_string(file).map_err(|why| CliError::no_file(file, &why))?,
     };
     let value = crate::supervisor::parse_yaml(&text).map_err(bad)?;
     match value.get("tasks").unwrap_or(&value) {

@@ -201,9 +201,7 @@ fn mutants(
 
 /// The scenes that are named: files, and what lies in directories, in order.
 fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
-    let unreadable = |path: &Path, why: std::io::Error| {
-        CliError::new(Code::Usage, format!("{} cannot be read", path.display())).cause(why)
-    };
+    let unreadable = |path: &Path, why: std::io::Error| CliError::no_file(path.display(), &why);
     let mut files = Vec::new();
     for path in paths {
         if std::fs::metadata(path).map_err(|why| unreadable(path, why))?.is_file() {

@@ -17,6 +17,13 @@ use crate::agent::AGENT;
 use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::supervisor::run::{SUPERVISOR, signals};
 
+/// Who acts: those whose time has come, or also those whom anything that is so reminds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reminded {
+    ByTime,
+    ByAnything,
+}
+
 /// What an act led to: nothing to say, or the answer of an update.
 type Done = Result<Option<Value>, String>;
 
@@ -32,11 +39,13 @@ impl Life<'_> {
     }
 
     /// One act that is due. Whether there was one.
-    pub(super) fn somebody_acts(&mut self) -> Result<bool, Stuck> {
+    pub(super) fn somebody_acts(&mut self, reminded: Reminded) -> Result<bool, Stuck> {
         let now = self.now();
         let looked_at = Some((self.outside.commits, now));
-        let look = self.looked_at != looked_at;
-        self.looked_at = looked_at;
+        let look = reminded == Reminded::ByAnything && self.looked_at != looked_at;
+        if look {
+            self.looked_at = looked_at;
+        }
         let scene = self.scene;
         for (place, cue) in scene.people.iter().enumerate() {
             let of = match (&self.outside.cues[place], &cue.when) {

@@ -26,7 +26,7 @@ pub(crate) const OUTCOMES: [&str; 9] =
     ["completed", "partial", "failed", "canceled", "cancelled", "terminated", "timed_out", "waiting", "paused"];
 
 /// Keys of a report that need no task.
-pub(super) const REPORT: [&str; 16] = [
+pub(super) const REPORT: [&str; 17] = [
     "tasks",
     "summary",
     "status",
@@ -34,6 +34,7 @@ pub(super) const REPORT: [&str; 16] = [
     "error",
     "code",
     "details",
+    "reason",
     "result",
     "final_result",
     "errors",

@@ -15,7 +15,7 @@ use super::rule::Rule;
 use super::subject::{Refused, Subject};
 use crate::supervisor::fields::{Fields, parse_duration};
 use crate::supervisor::spec::SupervisorSpec;
-use crate::supervisor::{FieldError, parse_yaml};
+use crate::supervisor::{FieldError, TextPlace, parse_yaml, place_of};
 
 /// The longest scene that is read, in bytes.
 const BYTES_MAX: usize = 1024 * 1024;
@@ -29,10 +29,19 @@ pub(super) const KEYS: [&str; 14] = [
 
 /// What is wrong with a scene's file, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}: {why}")]
+#[error("{file}: {why}{}", TextPlace::shown(*.place, file))]
 pub struct BadScene {
     pub file: String,
     pub why: FieldError,
+    /// Where that stands in the file, if it does.
+    pub place: Option<TextPlace>,
+}
+
+impl BadScene {
+    /// The same below the name of the file.
+    pub fn told(&self) -> String {
+        format!("{}{}", self.why, TextPlace::shown(self.place, &self.file))
+    }
 }
 
 /// Gives the text of another file, by the name a scene has for it.
@@ -79,7 +88,7 @@ pub(crate) struct Ways {
 
 impl Scene {
     pub(crate) fn read(file: &str, text: &str, files: Files<'_>) -> Result<Scene, BadScene> {
-        let bad = |why| BadScene { file: file.to_owned(), why };
+        let bad = |why: FieldError| BadScene { file: file.to_owned(), place: place_of(text, &why.path), why };
         if text.len() > BYTES_MAX {
             let why = format!("the file has {} bytes; at most {BYTES_MAX} are read", text.len());
             return Err(bad(FieldError::at("the document", why)));

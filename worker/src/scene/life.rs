@@ -1,13 +1,15 @@
 //! One life of a scene's run: the production worker, step by step, on a log in memory, with a clock that skips.
 //!
 //! ```text
-//!   steps of the worker ─► calls that were canceled ─► an answer that is due ─► people ─► time jumps to what is next
+//!   steps of the worker ─► calls that were canceled ─► an answer that is due ─► people ─► timers that are due
+//!                      ─► people whom something reminds ─► time jumps to what is next
 //! ```
 //!
-//! Invariant: time passes only when nothing else can happen; every turn is a commit of its own, so that a crash can follow
+//! Invariant: what comes at the very moment of a timer comes before it, so that an answer at the end of its time is one;
+//! time passes only when nothing else can happen; every turn is a commit of its own, so that a crash can follow
 //! each; what outlives a crash is in [`Outside`] and in the log. It judges nothing.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bosun_engine::clock::{Clock, VirtualClock};
@@ -16,9 +18,9 @@ use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use serde_json::Value;
 
+use super::acts::Reminded;
 use super::asked::Asked;
 use super::file::Scene;
-use super::judge::query_name;
 use super::medium::Medium;
 use super::orders::Orders;
 use super::outside::{Made, Outside};
@@ -31,7 +33,7 @@ pub(crate) const BEGIN: Timestamp = TestEnvironment::EPOCH;
 /// A life of more steps is none that a scene meant.
 const STEPS_MAX: usize = 200_000;
 /// The workflow id of a scene's run.
-const WORKFLOW_ID: &str = "scene";
+pub(super) const WORKFLOW_ID: &str = "scene";
 
 /// Why a life could not go on.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,7 +85,7 @@ pub(crate) struct Life<'s> {
     /// The number of commits at which conditions of people were looked at.
     pub(super) looked_at: Option<(usize, Timestamp)>,
     steps: usize,
-    stuck: Option<Stuck>,
+    pub(super) stuck: Option<Stuck>,
 }
 
 impl<'s> Life<'s> {
@@ -154,7 +156,10 @@ impl<'s> Life<'s> {
         if self.outside.is_over() {
             return Ok(false);
         }
-        if self.killed()? || self.answered() || self.somebody_acts()? {
+        if self.killed()? || self.answered() || self.somebody_acts(Reminded::ByTime)? {
+            return Ok(true);
+        }
+        if self.fire_due()? || self.somebody_acts(Reminded::ByAnything)? {
             return Ok(true);
         }
         let next = self.next_moment();
@@ -172,18 +177,31 @@ impl<'s> Life<'s> {
         Ok(true)
     }
 
-    /// Lets the worker do all that it can; each turn is committed before the next.
+    /// Fires what is due in the worker. Whether anything was.
+    fn fire_due(&mut self) -> Result<bool, Stuck> {
+        let due = self.worker.steps().into_iter().find(|step| matches!(step, WorkerStep::Deadline(_)));
+        due.map_or(Ok(()), |step| self.step(step))?;
+        Ok(due.is_some())
+    }
+
+    fn step(&mut self, step: WorkerStep) -> Result<(), Stuck> {
+        self.steps += 1;
+        if self.steps > STEPS_MAX {
+            return Err(Stuck::Endless);
+        }
+        self.worker.step(step);
+        if step == WorkerStep::Write {
+            self.committed()?;
+        }
+        self.stage();
+        Ok(())
+    }
+
+    /// Lets the worker do all that it can but fire what is due; each turn is committed before the next.
     pub(super) fn drain(&mut self) -> Result<(), Stuck> {
-        while let Some(step) = self.worker.steps().last().copied() {
-            self.steps += 1;
-            if self.steps > STEPS_MAX {
-                return Err(Stuck::Endless);
-            }
-            self.worker.step(step);
-            if step == WorkerStep::Write {
-                self.committed()?;
-            }
-            self.stage();
+        let able = |worker: &Stepped| worker.steps().into_iter().rfind(|step| !matches!(step, WorkerStep::Deadline(_)));
+        while let Some(step) = able(&self.worker) {
+            self.step(step)?;
         }
         self.stage();
         if let Some(held) = self.outside.root.and_then(|root| self.worker.held_why(root)) {
@@ -316,63 +334,6 @@ impl<'s> Life<'s> {
         self.log = left;
         self.looked_at = None;
         self.drain()
-    }
-
-    /// Asks what the scene wants to know at times before the next moment, or, at the end, all that is left.
-    fn ask_at_times(&mut self, before: Option<Option<Timestamp>>) -> Result<(), Stuck> {
-        loop {
-            let Some(asked) = &self.asked else { return Ok(()) };
-            let Some((at, query)) = self.scene.expect.queries.get(asked.len()) else { return Ok(()) };
-            let at = at.map(|at| BEGIN.plus(at));
-            match (before, at) {
-                (Some(_), None) => return Ok(()),
-                (Some(Some(next)), Some(at)) if at >= next => return Ok(()),
-                (_, Some(at)) if !self.outside.is_over() => self.worker.advance_to(at.max(self.now())),
-                _ => {}
-            }
-            let answer = self.query(&query_name(&query.query), query.input.clone());
-            self.asked.iter_mut().for_each(|asked| asked.push(answer.clone()));
-            self.drain()?;
-        }
-    }
-
-    /// Asks the first run something.
-    pub(crate) fn query(&mut self, name: &str, input: Value) -> Result<Value, String> {
-        let target = Target::workflow(WorkflowId::of(WORKFLOW_ID));
-        self.query_of(target, name, input)
-    }
-
-    pub(super) fn query_of(&mut self, target: Target, name: &str, input: Value) -> Result<Value, String> {
-        let name = QueryName::new(name).map_err(|why| why.to_string())?;
-        let input = Payload::encode(&input).map_err(|why| why.to_string())?;
-        let answer = self.ask(|client| async move { client.query(&target, &name, input).await });
-        answer.map(|payload| payload.to_json()).map_err(|why| why.to_string())
-    }
-
-    /// What a client does beside the worker, which goes on meanwhile.
-    pub(super) fn ask<T, F>(&mut self, request: impl FnOnce(Client) -> F) -> Result<T, Rejection>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Rejection>> + Send + 'static,
-    {
-        let slot = Arc::new(Mutex::new(None));
-        let (answering, answer) = (request(self.worker.client()), slot.clone());
-        self.worker.spawn(async move {
-            let answered = answering.await;
-            *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answered);
-        });
-        self.worker.tasks();
-        for _ in 0..1_000 {
-            if let Some(answered) = slot.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                return answered;
-            }
-            if let Err(stuck) = self.drain() {
-                // Said by the next one who looks.
-                self.stuck = Some(stuck);
-            }
-            self.worker.tasks();
-        }
-        Err(Rejection::Held { why: "the worker gives no answer".into() })
     }
 
     /// How long the run has taken.

@@ -11,6 +11,7 @@
 mod acts;
 mod addressed;
 mod asked;
+mod asking;
 mod counted;
 mod expect;
 mod file;
@@ -64,6 +65,7 @@ impl SceneFile {
         let text = std::fs::read_to_string(path).map_err(|why| BadScene {
             file: file.clone(),
             why: FieldError { path: "the file".to_owned(), problem: why.to_string() },
+            place: None,
         })?;
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let scene = file::Scene::read(&file, &text, &beside(&folder))?;

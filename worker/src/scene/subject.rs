@@ -81,11 +81,14 @@ impl Subject {
         let (name, text) = match spec {
             Value::String(name) => (name.clone(), files(name).map_err(|why| fields.error("spec", why))?),
             // JSON is YAML, so what stands inside is read as a file would be.
-            inline => ("spec".to_owned(), inline.to_string()),
+            inline => (INLINE.to_owned(), inline.to_string()),
         };
         if is_spec_text(&text) { supervisor(fields, world, files, &name, &text) } else { plan(fields, &name, &text) }
     }
 }
+
+/// The name of what stands inside of a scene; its places are not those of the scene's file.
+const INLINE: &str = "spec";
 
 fn encoded(value: &Value) -> Result<Payload, FieldError> {
     Payload::encode(value).map_err(|why| FieldError::at("input", why.to_string()))
@@ -98,7 +101,7 @@ fn plan(fields: &Fields<'_>, name: &str, text: &str) -> Result<Result<Subject, R
         }
     }
     Ok(match PlanRunInput::read(name, text, DIRECTORY) {
-        Err(why) => Err(why.into()),
+        Err(why) => Err(InvalidPlanFile { place: why.place.filter(|_| name != INLINE), ..why }.into()),
         Ok(input) => {
             let input = encoded(&serde_json::to_value(&input).unwrap_or_default())?;
             Ok(Subject { workflow_type: WorkflowType::of(PLAN_RUN), input, spec: None, warnings: Vec::new() })
@@ -122,7 +125,7 @@ fn supervisor(
     });
     let (resolved, warnings) = match resolved {
         Ok(read) => read,
-        Err(why) => return Ok(Err(why.into())),
+        Err(why) => return Ok(Err(InvalidSpec { place: why.place.filter(|_| name != INLINE), ..why }.into())),
     };
     let whole = Box::new(resolved.spec.clone());
     let mut run = SupervisorInput::new(resolved);
@@ -132,7 +135,7 @@ fn supervisor(
     }
     // A scene may also show that such a run fails at its start.
     if let Some(why) = run.refused().filter(|_| fields.has("refused")) {
-        return Ok(Err(InvalidSpec { path: name.to_owned(), at: String::new(), why }.into()));
+        return Ok(Err(InvalidSpec { path: name.to_owned(), at: String::new(), why, place: None }.into()));
     }
     let input = encoded(&serde_json::to_value(&run).unwrap_or_default())?;
     Ok(Ok(Subject { workflow_type: WorkflowType::of(SUPERVISOR), input, spec: Some(whole), warnings }))

@@ -196,20 +196,23 @@ pub(crate) fn similar<'k>(text: &str, known: &[&'k str]) -> Option<&'k str> {
     within((letters / 4).max(1)).or_else(common).or_else(|| within(1 + letters / 4))
 }
 
-/// How many letters must be changed, added or left out.
+/// How many letters must be changed, added or left out, or two neighbours swapped.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut before = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let changed = before + usize::from(from != *to);
-            before = row[j + 1];
-            row[j + 1] = changed.min(before + 1).min(row[j] + 1);
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let changed = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut steps = changed.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                steps = steps.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(steps);
         }
+        rows.push(row);
     }
-    row[b.len()]
+    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -232,6 +235,7 @@ mod tests {
         assert_eq!(similar("aproval", &["plan", "approval"]), Some("approval"));
         assert_eq!(similar("objective", &["sub_task_objective", "overall_objective"]), Some("sub_task_objective"));
         assert_eq!(similar("dmp", &["load", "dump"]), Some("dump"));
+        assert_eq!(similar("vai", &["name", "via"]), Some("via"));
         assert_eq!(similar("excute_worker", &["plan", "execute_worker"]), Some("execute_worker"));
         assert_eq!(similar("greet", &["plan", "review"]), None);
     }

@@ -72,4 +72,5 @@ pub use plan_run::{INVALID_PLAN, PLAN_FAILED, PLAN_RUN, PlanRun, PlanRunInput, S
 pub use plan_yaml::{InvalidPlanFile, PLAN_BYTES_MAX, PlanProblem, read_plan};
 pub use report::{FinalResult, PlanProgress, PlanRunOutput, PlanRunStatus, TaskView};
 pub use task::{Actor, IllegalTransition, TaskNumber, TaskStatus};
-pub(crate) use yaml::parse as parse_yaml;
+pub use yaml::TextPlace;
+pub(crate) use yaml::{parse as parse_yaml, place_of};

@@ -56,7 +56,7 @@ impl PlanRunInput {
     /// The input for a plan file, refused with the file's path if the plan cannot be run. `directory` is absolute.
     pub fn read(path: &str, text: &str, directory: &str) -> Result<PlanRunInput, InvalidPlanFile> {
         let plan = read_plan(path, text, true)?;
-        let refuse = |why| InvalidPlanFile { path: path.to_owned(), problem: PlanProblem::Field(why) };
+        let refuse = |why| InvalidPlanFile::of(path, text, PlanProblem::Field(why));
         if let Some((task, key)) = plan.tasks().find_map(|task| Some((task.task_id, task.of_supervisors()?))) {
             let why = "is for the seed plan of a supervisor: the runner of plan files asks nobody and undoes nothing";
             return Err(refuse(FieldError::at(format!("task {task}.{key}"), why)));

@@ -12,17 +12,29 @@ use super::fields::{FieldError, Fields, kind};
 use super::model::Condition;
 use super::plan::{MAX_ATTEMPTS_DEFAULT, Plan, PlanError, REASONING_DEFAULT, SeedPlan, TaskItem};
 use super::task::{TaskNumber, TaskStatus};
-use super::yaml::{self, YAML_BYTES_MAX};
+use super::yaml::{self, TextPlace, YAML_BYTES_MAX};
 
 /// The longest plan file, in bytes.
 pub const PLAN_BYTES_MAX: usize = YAML_BYTES_MAX;
 
 /// Why a file is no plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("Invalid workflow YAML at '{path}'. {problem}")]
+#[error("Invalid workflow YAML at '{path}'. {problem}{}", TextPlace::shown(*.place, path))]
 pub struct InvalidPlanFile {
     pub path: String,
     pub problem: PlanProblem,
+    /// Where that stands in the file, if it does.
+    pub place: Option<TextPlace>,
+}
+
+impl InvalidPlanFile {
+    pub(super) fn of(path: &str, text: &str, problem: PlanProblem) -> InvalidPlanFile {
+        let place = match &problem {
+            PlanProblem::Field(why) => yaml::place_of(text, &by_position(text, &why.path)),
+            PlanProblem::TooLarge { .. } | PlanProblem::Yaml { .. } | PlanProblem::Plan(_) => None,
+        };
+        InvalidPlanFile { path: path.to_owned(), problem, place }
+    }
 }
 
 /// What is wrong with the file.
@@ -36,6 +48,18 @@ pub enum PlanProblem {
     Field(#[from] FieldError),
     #[error(transparent)]
     Plan(#[from] PlanError),
+}
+
+/// `task 7.capability` as it stands in the file: `tasks[2].capability`.
+fn by_position(text: &str, path: &str) -> String {
+    let found = || {
+        let (id, rest) = path.strip_prefix("task ")?.split_once('.')?;
+        let id: u64 = id.parse().ok()?;
+        let tasks = yaml::parse(text).ok()?.get("tasks")?.as_array()?.clone();
+        let at = tasks.iter().position(|task| task.get("task_id").and_then(Value::as_u64) == Some(id))?;
+        Some(format!("tasks[{at}].{rest}"))
+    };
+    found().unwrap_or_else(|| path.to_owned())
 }
 
 const PLAN_KEYS: [&str; 3] = ["objective", "reasoning_steps", "tasks"];
@@ -62,7 +86,7 @@ const TASK_KEYS: [&str; 18] = [
 
 /// Reads a plan. `auto_mark_final` marks the last task as final when none is (PDT-43).
 pub fn read_plan(path: &str, text: &str, auto_mark_final: bool) -> Result<Plan, InvalidPlanFile> {
-    let refuse = |problem| InvalidPlanFile { path: path.to_owned(), problem };
+    let refuse = |problem| InvalidPlanFile::of(path, text, problem);
     let plan = read(text).map_err(refuse)?;
     Ok(if auto_mark_final { plan.auto_mark_final() } else { plan })
 }

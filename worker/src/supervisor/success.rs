@@ -124,7 +124,8 @@ fn standing(task: &Task, excuses: Excuses) -> TaskOutcome {
 pub fn of_tasks(plan: &TaskPlan, excuses: Excuses, result: bool, needs_result: bool, stopped: bool) -> Claim {
     let standings = standings(plan, excuses);
     let any = |wanted: &[TaskOutcome]| standings.values().any(|standing| wanted.contains(standing));
-    let nothing_done = !standings.is_empty() && !any(&[TaskOutcome::Done]);
+    // A plan without a task is carried out as it is, unless something ended the run before there was any.
+    let nothing_done = if standings.is_empty() { stopped } else { !any(&[TaskOutcome::Done]) };
     if !result && (needs_result || nothing_done) {
         return Claim { phase: Phase::Failed, success: false };
     }

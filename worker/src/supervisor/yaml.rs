@@ -1,16 +1,25 @@
 //! YAML to data, within a budget that nobody's file needs and a bomb soon spends (engine.md G39).
 //!
 //! Invariant: no alias, anchor or merge key is expanded, no value coerced (`yes` is a text), and a hostile text is
-//! refused quickly. It reads no file and knows no contract.
+//! refused quickly. What is wrong with the data is told with its place in the text. It reads no file and knows no contract.
 
 use serde_json::Value;
+
+mod place;
+
+pub use place::TextPlace;
+pub(crate) use place::place_of;
 
 /// The longest text that is read, in bytes.
 pub(super) const YAML_BYTES_MAX: usize = 1024 * 1024;
 
 /// The data of one document. The caller has checked the length.
 pub(crate) fn parse(text: &str) -> Result<Value, String> {
-    let options = serde_saphyr::options! {
+    serde_saphyr::from_str_with_options(text, options()).map_err(|why| said(&why))
+}
+
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: 100_000,
             max_aliases: 0,
@@ -24,8 +33,7 @@ pub(crate) fn parse(text: &str) -> Result<Value, String> {
         strict_booleans: true,
         reject_unsupported_tags: true,
         with_snippet: false,
-    };
-    serde_saphyr::from_str_with_options(text, options).map_err(|why| said(&why))
+    }
 }
 
 /// What is wrong, without advice for programmers.

@@ -10,5 +10,7 @@ mod accepted;
 mod acts;
 mod bounded;
 mod lives;
+mod nobody;
 mod scenes;
+mod told;
 mod unanswered;

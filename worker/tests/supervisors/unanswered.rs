@@ -3,6 +3,7 @@
 //!
 //! Invariant: in every family such a run is no success, has no result, and its error is the rule that is to be written.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bosun_engine::testing::TestEnvironment;
@@ -13,8 +14,16 @@ use bosun_worker::supervisor::run::{SUPERVISOR, SupervisorInput, register};
 use bosun_worker::supervisor::spec::read_spec;
 use serde_json::Value;
 
-/// The report of a run, as it ends.
-fn report(spec: &str) -> Value {
+/// How a run ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Ended {
+    pub(crate) report: Value,
+    /// The keys of calls that were answered, a failure aside.
+    pub(crate) answered: Vec<String>,
+}
+
+/// A run of this spec, from its beginning to its end.
+pub(crate) fn ended(spec: &str) -> Ended {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut activities = ActivityRegistry::new();
@@ -24,21 +33,44 @@ fn report(spec: &str) -> Value {
                 .unwrap();
         let client = environment.client();
         let target = Target::workflow(WorkflowId::of("unanswered"));
-        let input = SupervisorInput::new(read_spec("spec.yaml", spec).unwrap().resolve().unwrap());
+        let read = read_spec("spec.yaml", spec).unwrap_or_else(|why| panic!("{why}\n{spec}"));
+        let input = SupervisorInput::new(read.resolve().unwrap());
         let start = StartWorkflow::new(WorkflowType::of(SUPERVISOR), target.workflow_id.clone());
         client.start(start.input(Payload::encode(&input).unwrap())).await.unwrap();
         let wait = ResultRequest { follow_runs: false, timeout: Some(Duration::from_secs(60)) };
         assert!(client.result(&target, wait).await.unwrap().is_some(), "it does not end: {spec}");
         let turns = client.turns(&target).await.unwrap();
-        match turns.iter().flat_map(|turn| &turn.events).next_back() {
+        let events: Vec<&EventKind> = turns.iter().flat_map(|turn| &turn.events).collect();
+        let report = match events.last() {
             Some(EventKind::WorkflowExecutionCompleted { result, .. }) => result.to_json(),
             Some(EventKind::WorkflowExecutionFailed { failure, .. }) => match &failure.kind {
                 FailureKind::Application { details: Some(details), .. } => details.to_json(),
-                other => panic!("{failure}: {other:?}"),
+                other => panic!("{failure}: {other:?}\n{spec}"),
             },
-            other => panic!("{other:?}"),
-        }
+            other => panic!("{other:?}\n{spec}"),
+        };
+        Ended { report, answered: answered(&events) }
     })
+}
+
+fn report(spec: &str) -> Value {
+    ended(spec).report
+}
+
+fn answered(events: &[&EventKind]) -> Vec<String> {
+    let mut asked = BTreeMap::new();
+    let mut answered = Vec::new();
+    for event in events {
+        match event {
+            EventKind::ActivityTaskScheduled(task) => {
+                let key = task.input.to_json()["key"].as_str().unwrap_or_default().to_owned();
+                asked.insert(task.seq, key);
+            }
+            EventKind::ActivityTaskCompleted { seq, .. } => answered.extend(asked.get(seq).cloned()),
+            _ => {}
+        }
+    }
+    answered
 }
 
 /// Work that no rule of the spec answers is an error that names the rule, in every family.

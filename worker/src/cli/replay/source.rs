@@ -83,8 +83,9 @@ pub(in crate::cli) fn load_file(path: &Path) -> Result<RecordedHistory, CliError
     let name = path.display().to_string();
     match HistoryFile::load(path, &HistoryLimits::default()) {
         Ok(history) => Ok(RecordedHistory { name, history }),
+        // A history that is not there is one that cannot be read, as gates in CI have it: their exit code, the same words.
         Err(LoadHistoryError::File { why, .. }) => {
-            Err(CliError::new(Code::UnreadableHistory, format!("the file {name} cannot be read")).cause(why))
+            Err(CliError { code: Code::UnreadableHistory, ..CliError::no_file(name, &why) })
         }
         Err(LoadHistoryError::Invalid { why, .. }) => Err(no_history(&name).cause(why)),
     }

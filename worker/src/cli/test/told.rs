@@ -50,7 +50,7 @@ pub(super) fn report(screen: &mut Screen, tested: &[Tested], keep: &Path, took: 
                     kept = keep_history(screen, keep, one, failure);
                 }
             }
-            Err(why) => screen.block(&format!("      {}", why.why)),
+            Err(why) => screen.block(&format!("      {}", why.told().replace('\n', "\n      "))),
         }
         rows.push(one.json(kept.as_deref()));
     }
@@ -129,7 +129,9 @@ impl Tested {
         match &self.result {
             Err(why) => {
                 row["verdict"] = "bad".into();
-                row["error"] = json!({ "at": why.why.path, "problem": why.why.problem });
+                let (line, column) = why.place.map(|place| (place.line, place.column)).unzip();
+                row["error"] =
+                    json!({ "at": why.why.path, "problem": why.why.problem, "line": line, "column": column });
             }
             Ok((_, played)) => {
                 row["verdict"] = if played.failures.is_empty() { "passed" } else { "failed" }.into();

@@ -129,6 +129,23 @@ pub(super) fn of_preset(preset: Preset) -> (Vec<Found>, Vec<Found>) {
     (own, usual)
 }
 
+/// Of a list of more entries than this the first, the middle and the last stand for all: two hundred tasks that are alike are
+/// one thing that a scene says.
+const ALIKE: usize = 8;
+
+/// Whether a value is in an entry that another one of the same long list stands for.
+fn is_like_another(whole: &Value, path: &[String]) -> bool {
+    let mut place = Some(whole);
+    path.iter().any(|key| {
+        let list = place.and_then(Value::as_array);
+        let like = list
+            .zip(key.parse::<usize>().ok())
+            .is_some_and(|(list, at)| list.len() > ALIKE && ![0, list.len() / 2, list.len() - 1].contains(&at));
+        place = place.and_then(|value| get(value, std::slice::from_ref(key)));
+        like
+    })
+}
+
 /// What a world answers: `say`, `fail` and `after` of its rules.
 pub(super) fn answers(world: &Value) -> Vec<Found> {
     let mut all = Vec::new();
@@ -136,7 +153,11 @@ pub(super) fn answers(world: &Value) -> Vec<Found> {
     let said = |(path, from): (Vec<String>, Value)| {
         let of_answer = path.get(1).is_some_and(|key| ["say", "fail", "after"].contains(&key.as_str()));
         let words = statuses();
-        of_answer.then_some(Found { path, from, words, usual: None })
+        // The rules themselves are each a thing of its own.
+        let alike = path.split_first().is_some_and(|(rule, below)| {
+            get(world, std::slice::from_ref(rule)).is_some_and(|rule| is_like_another(rule, below))
+        });
+        (of_answer && !alike).then_some(Found { path, from, words, usual: None })
     };
     all.into_iter().filter_map(said).collect()
 }

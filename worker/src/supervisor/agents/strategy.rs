@@ -11,7 +11,7 @@ use super::crew_report::CrewLine;
 use crate::supervisor::core::account::Balance;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::core::phase::Phase;
-use crate::supervisor::core::strategy::{Findings, OpenQuestion, Strategy, TaskReport};
+use crate::supervisor::core::strategy::{Findings, NotDone, OpenQuestion, Strategy, TaskReport};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Outbox};
 use crate::supervisor::success;
@@ -69,6 +69,7 @@ impl<G> Strategy<G> for AgentLoop {
             findings.error = outcome.error.clone().filter(|_| self.run_phase() == Phase::Failed);
             findings.errors.extend(AgentLoop::is_cut(self).then(|| budget.text()));
             findings.details = json!(outcome);
+            findings.not_done = NotDone::among(&findings.tasks);
         }
         findings
     }

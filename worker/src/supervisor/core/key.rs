@@ -74,6 +74,12 @@ pub enum GraphKey {
         of: TaskId,
         attempt: Option<u32>,
     },
+    /// The same review once more, as the last answer was none.
+    ReviewAgain {
+        task: TaskId,
+        attempt: u32,
+        n: u32,
+    },
     /// The child that a simple request was handed on to.
     Routed,
     Synthesize {

@@ -39,10 +39,38 @@ impl TaskReport {
     }
 }
 
+/// A task that gave nothing, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotDone {
+    pub task_id: TaskId,
+    pub status: TaskStatus,
+    /// Empty where nobody knows.
+    pub why: String,
+}
+
+impl NotDone {
+    /// Those of reports that say of every task how it stands.
+    pub fn among(tasks: &[TaskReport]) -> Vec<NotDone> {
+        let not_done = tasks.iter().filter(|task| task.status != TaskStatus::Completed);
+        let of = |task: &TaskReport| {
+            let why = task.error.clone().unwrap_or_default();
+            NotDone { task_id: task.task_id.clone(), status: task.status, why }
+        };
+        not_done.map(of).collect()
+    }
+    /// In a sentence.
+    pub fn text(&self) -> String {
+        let why = if self.why.is_empty() { String::new() } else { format!(": {}", self.why) };
+        format!("Task {} is {}{why}", self.task_id, self.status)
+    }
+}
+
 /// What has come of it so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Findings {
     pub tasks: Vec<TaskReport>,
+    /// Those of them that the end leaves undone, also where a rule excuses them.
+    pub not_done: Vec<NotDone>,
     pub errors: Vec<String>,
     pub final_result: Option<Value>,
     pub error: Option<String>,

@@ -41,7 +41,7 @@ impl Graph {
     /// What nobody will do or review any more. A supervisor that selects leaves its plan as it stands (PDT-09).
     fn undone(&self) -> Vec<TaskId> {
         let under_review = |id: &TaskId| {
-            let reviews = |key: &GraphKey| matches!(key, GraphKey::Review { .. });
+            let reviews = |key: &GraphKey| matches!(key, GraphKey::Review { .. } | GraphKey::ReviewAgain { .. });
             let whole = self.rules.review == ReviewScope::Iteration;
             self.calls.iter().any(|key| reviews(key) && (whole || self.task_of(key) == Some(id)))
         };

@@ -6,8 +6,15 @@
 use serde_json::{Map, json};
 
 use super::*;
+use crate::supervisor::core::strategy::NotDone;
 use crate::supervisor::model::{CancelReason, TaskError};
+use crate::supervisor::spec::OnEmpty;
 use crate::supervisor::success::{self, Claim, Excuses, TaskOutcome};
+
+/// The code of a run whose planner planned no task, and what is said of it.
+pub const NO_TASK_PLANNED: &str = "no_task_planned";
+const NOTHING_PLANNED: &str = "the planner planned no task, so nothing was done: say in `objective` what there is to do, or, \
+                               where nothing to do is a good end, `planning: { on_empty: complete }`";
 
 /// How a run ended and what it gave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -186,6 +193,9 @@ impl Graph {
 
     /// Everything that could be done is done: the result is made of it.
     pub(super) fn finish(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        if self.is_empty_plan(gates) && self.rules.on_empty == OnEmpty::Fail {
+            return self.abort(NO_TASK_PLANNED, NOTHING_PLANNED.to_owned(), Value::Null, gates, out);
+        }
         gates.synthesizing(out);
         gates.moment(PlanEvent::Finished, &self.plan, out);
         match self.rules.synthesis {
@@ -207,11 +217,26 @@ impl Graph {
                 let raw = self.raw_output();
                 self.end_with(Some(raw), out);
             }
+            // Who has nothing to tell is not asked, nor paid.
+            ResultSource::Synthesizer if !self.rules.synthesizes_nothing && self.has_nothing(gates) => {
+                self.end_with(None, out);
+            }
             ResultSource::Synthesizer => match self.without_synthesis(gates, out) {
                 Some(result) => self.end_with(result, out),
                 None => self.synthesize(gates, out),
             },
         }
+    }
+
+    /// Whether a planner was asked, and planned no task.
+    fn is_empty_plan(&self, gates: &dyn Gates) -> bool {
+        self.rules.planning == PlanSource::Planner && self.plan.tasks.is_empty() && self.has_nothing(gates)
+    }
+
+    /// Whether nothing was done that could be told of.
+    fn has_nothing(&self, gates: &dyn Gates) -> bool {
+        let done = self.plan.tasks.values().any(|task| task.status == TaskStatus::Completed);
+        !done && self.results(gates).is_empty()
     }
 
     /// What was accepted, in plan order, then what recruits gave (FSS-42, SHN-26, SHN-34). Where the budget ended before
@@ -239,16 +264,20 @@ impl Graph {
     }
 
     /// Tasks that gave nothing, each with its reason, in plan order.
-    pub fn failures(&self) -> Vec<String> {
+    pub(super) fn not_done(&self) -> Vec<NotDone> {
         let standings = success::standings(&self.plan, self.excuses());
         let failed =
             |task: &&Task| matches!(standings.get(&task.id), Some(TaskOutcome::Open | TaskOutcome::Excused) | None);
-        let text = |task: &Task| {
-            let why = task.error.as_ref().map(|error| format!(": {}", error.message));
-            let why = why.or_else(|| self.why_not(&task.id).map(|why| format!(": {why}"))).unwrap_or_default();
-            format!("Task {} is {}{why}", task.id, task.status)
+        let of = |task: &Task| {
+            let why = task.error.as_ref().map(|error| error.message.clone()).or_else(|| self.why_not(&task.id));
+            NotDone { task_id: task.id.clone(), status: task.status, why: why.unwrap_or_default() }
         };
-        self.plan.in_order().into_iter().filter(failed).map(text).collect()
+        self.plan.in_order().into_iter().filter(failed).map(of).collect()
+    }
+
+    /// The same as texts.
+    pub fn failures(&self) -> Vec<String> {
+        self.not_done().iter().map(NotDone::text).collect()
     }
 
     /// What was handed on has come back: its result is the run's.
@@ -302,7 +331,7 @@ impl Graph {
             () if self.cut => Some("budget_exhausted"),
             // Nobody has judged what was done, which is not the same as a judgement that it is bad.
             () if !success && self.fails_without_verdict() => Some("reviewer_error"),
-            () if phase == Phase::Failed => Some("no_result"),
+            () if phase == Phase::Failed && !self.is_rejected() => Some("no_result"),
             () => None,
         };
         let code = code.map(str::to_owned);

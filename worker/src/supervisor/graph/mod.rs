@@ -44,7 +44,7 @@ use serde_json::{Value, json};
 
 pub use answers::*;
 pub use budget::NOT_REVIEWED;
-pub use finish::{GraphOutcome, final_result};
+pub use finish::{GraphOutcome, NO_TASK_PLANNED, final_result};
 pub use flow::*;
 pub use gates::{Gates, Open, PlanEvent, Start, Take};
 pub use people::{HUMAN, PLAN_REVIEW_TIMED_OUT, TASK_REJECTED};
@@ -213,8 +213,9 @@ impl Graph {
             GraphKey::Consult { task, attempt, .. } => self.consulted(task, *attempt, answer, gates, out),
             GraphKey::Act { task, attempt } => self.acted(task, *attempt, answer, gates, out),
             GraphKey::Review { of, attempt: Some(attempt) } if self.rules.review == ReviewScope::Task => {
-                self.reviewed(of, *attempt, answer, gates, out);
+                self.reviewed(of, (*attempt, 1), answer, gates, out);
             }
+            GraphKey::ReviewAgain { task, attempt, n } => self.reviewed(task, (*attempt, *n), answer, gates, out),
             GraphKey::Review { .. } => self.iteration_reviewed(answer, gates, out),
             GraphKey::Synthesize { .. } => self.synthesized(answer, gates, out),
             GraphKey::Format => self.formed(answer, out),
@@ -245,7 +246,8 @@ impl Graph {
             | GraphKey::Consult { task, .. }
             | GraphKey::Dependencies { task }
             | GraphKey::Execute { task, .. }
-            | GraphKey::Retry { task, .. } => Some(task),
+            | GraphKey::Retry { task, .. }
+            | GraphKey::ReviewAgain { task, .. } => Some(task),
             GraphKey::Review { of, .. } => Some(of).filter(|_| self.rules.review == ReviewScope::Task),
             _ => None,
         }

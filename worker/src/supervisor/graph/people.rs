@@ -109,12 +109,27 @@ impl Graph {
         out.note(NoteKind::FeedbackAttached, json!({ "task": id, "text": text, "from": "human" }));
         let from = FeedbackFrom::Human;
         task.feedback.push(Feedback { from, attempt, text, score_bp: None, passed: false });
+        // PDT-21, PDT-23: whoever rejects a result, it counts, so that this ends some day.
+        if status == TaskStatus::AwaitingInput {
+            task.attempt_count += 1;
+            if task.attempt_count >= task.max_attempts {
+                self.under_review(id, out);
+                self.rejected_for_good(id, Actor::Human, gates, out);
+                return self.advance(gates, out);
+            }
+        }
         if status == TaskStatus::AwaitingApproval {
             self.set(id, TaskStatus::NeedsRevision, Actor::Human, "modify_and_retry", out);
         } else if self.set(id, TaskStatus::Running, Actor::Human, "modify_and_retry", out) {
             self.go_on(id, Map::new(), gates, out);
         }
         self.advance(gates, out);
+    }
+
+    /// A result that a person was asked about is one under review (§5.2).
+    fn under_review(&mut self, id: &TaskId, out: &mut Outbox) {
+        self.set(id, TaskStatus::Running, Actor::Human, "answered", out);
+        self.set(id, TaskStatus::AwaitingReview, Actor::Human, "result", out);
     }
 
     /// A person said no: an optional task is not done; the run goes on (SHH-10).

@@ -1,7 +1,8 @@
 //! Review of one task's result, as soon as it is there (pydantask's critic, the flow board's reviewer).
 //!
 //! Invariant: only a review (or a person) completes a task that awaits one (PDT-25); every review counts an attempt
-//! (PDT-21); a review of a task that is over changes nothing.
+//! (PDT-21), and so does a person's rejection of a result; a review of a task that is over changes nothing. An answer that
+//! is no review judges nothing: it is asked for again, a bounded number of times, and is no attempt of the task.
 
 use serde_json::json;
 
@@ -14,16 +15,27 @@ const REVIEWER_ERROR: &str = "reviewer-error";
 impl Graph {
     /// A result that nobody is paid to review waits for the end of the run, which leaves it out.
     pub(super) fn ask_review(&mut self, id: &TaskId, attempt: u32, out: &mut Outbox) {
+        self.ask_review_again(id, (attempt, 1), None, out);
+    }
+
+    /// `refused`: what was wrong with the review before, which was the one before the n-th of this result.
+    fn ask_review_again(&mut self, id: &TaskId, (attempt, n): (u32, u32), refused: Option<&str>, out: &mut Outbox) {
         if out.budget().exhausted().is_some() {
             return;
         }
         let Some(task) = self.task(id) else { return };
-        let context = json!({
+        let mut context = json!({
             "id": id, "goal": task.goal, "objective": self.plan.objective, "attempt": attempt,
             "result": task.result, "criteria": self.rules.criteria,
         });
-        let prompt = prompt_of(Purpose::Review, &context);
-        let call = Call::new(GraphKey::Review { of: id.clone(), attempt: Some(attempt) }, Purpose::Review, context)
+        let mut prompt = prompt_of(Purpose::Review, &context);
+        let mut key = GraphKey::Review { of: id.clone(), attempt: Some(attempt) };
+        if let Some(why) = refused {
+            context["error"] = why.into();
+            prompt += &format!("\n\nYour last review was not taken: {why}");
+            key = GraphKey::ReviewAgain { task: id.clone(), attempt, n };
+        }
+        let call = Call::new(key, Purpose::Review, context)
             .task(id.clone(), attempt)
             .round(self.iteration.max(self.cycle))
             .prompt(prompt);
@@ -33,7 +45,7 @@ impl Graph {
     pub(super) fn reviewed(
         &mut self,
         id: &TaskId,
-        attempt: u32,
+        (attempt, n): (u32, u32),
         answer: Answer,
         gates: &mut dyn Gates,
         out: &mut Outbox,
@@ -51,6 +63,10 @@ impl Graph {
             Ok(review) => self.judge(id, attempt, review, gates, out),
             // The reviewer itself had too little.
             Err(_) if out.budget().exhausted().is_some() => {}
+            Err(why) if n < self.rules.review_tries => {
+                out.note(NoteKind::ReviewRecorded, json!({ "task": id, "attempt": attempt, "refused": why }));
+                self.ask_review_again(id, (attempt, n + 1), Some(&why), out);
+            }
             Err(why) => self.reviewer_failed(id, why, gates, out),
         }
     }
@@ -87,18 +103,20 @@ impl Graph {
             VerdictKind::Escalate => {
                 self.escalate(id, &review.feedback, gates, out);
             }
-            VerdictKind::NeedsRevision if count >= limit => {
-                task.error = Some(TaskError {
-                    kind: "failed-review".into(),
-                    message: format!("Max retries reached ({count}/{limit})."),
-                });
-                task.labels.insert("failed-review".to_owned());
-                self.set(id, TaskStatus::Failed, Actor::Critic, "attempts_exhausted", out);
-                self.tell_ended(id, gates, out);
-                self.check_threshold(gates, out);
-            }
+            VerdictKind::NeedsRevision if count >= limit => self.rejected_for_good(id, Actor::Critic, gates, out),
             VerdictKind::NeedsRevision => self.send_back(id, &review.feedback, out),
         }
+    }
+
+    /// A result was rejected once too often, by whomever (PDT-23).
+    pub(super) fn rejected_for_good(&mut self, id: &TaskId, by: Actor, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        let message = format!("Max retries reached ({}/{}).", task.attempt_count, task.max_attempts);
+        task.error = Some(TaskError { kind: "failed-review".into(), message });
+        task.labels.insert("failed-review".to_owned());
+        self.set(id, TaskStatus::Failed, by, "attempts_exhausted", out);
+        self.tell_ended(id, gates, out);
+        self.check_threshold(gates, out);
     }
 
     /// The next attempt is told what was wrong; pydantask also writes it into the objective, each time (PDT-24).
@@ -119,7 +137,7 @@ impl Graph {
         failed.peek().is_some() && failed.all(without)
     }
 
-    /// FSS-31: a reviewer that throws leaves the task without a verdict; that is an error of its own.
+    /// FSS-31: a reviewer that throws to the last leaves the task without a verdict; that is an error of its own.
     pub(super) fn reviewer_failed(&mut self, id: &TaskId, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
         if let Some(task) = self.plan.tasks.get_mut(id) {
             task.labels.insert(REVIEWER_ERROR.to_owned());

@@ -11,7 +11,7 @@ use super::workers::WorkerCard;
 use crate::supervisor::agents::StandingPolicy;
 use crate::supervisor::model::{DependencyPolicy, Requires};
 use crate::supervisor::spec::{
-    Authority, Degrade, OnIdle, OnUnmet, Reflection, RejectStatus, ReviewScope, Selection, UpfrontStrategy,
+    Authority, Degrade, OnEmpty, OnIdle, OnUnmet, Reflection, RejectStatus, ReviewScope, Selection, UpfrontStrategy,
 };
 use crate::supervisor::task::TaskStatus;
 
@@ -138,6 +138,11 @@ pub struct GraphRules {
     pub own_result_chars: u32,
     /// How often a synthesis is asked for that does not have the shape it must have (FSS-21).
     pub synthesis_tries: u32,
+    /// Whether the synthesizer is asked although nothing was done (FSS-14, FSP-08, FSC-03).
+    #[serde(default)]
+    pub synthesizes_nothing: bool,
+    /// What a run comes to whose planner planned no task (FSP-07).
+    pub on_empty: OnEmpty,
     /// When a way of thinking steps down (SHN-72).
     pub degrade: Option<Degrade>,
     /// Executions of a task by agents whose own policy differs (FSS-18).
@@ -230,6 +235,8 @@ impl Default for GraphRules {
             dedupe: false,
             own_result_chars: 100,
             synthesis_tries: 3,
+            synthesizes_nothing: true,
+            on_empty: OnEmpty::Complete,
             degrade: None,
             agent_tries: std::collections::BTreeMap::new(),
             compensate: true,

@@ -57,6 +57,7 @@ impl<G: Gates> Strategy<G> for Graph {
             findings.final_result.clone_from(&outcome.final_result);
             (findings.error, findings.code) = (outcome.error.clone(), outcome.code.clone());
             findings.details.clone_from(&outcome.details);
+            findings.not_done = self.not_done();
             if !outcome.success && findings.code.is_none() && self.is_rejected() {
                 findings.code = Some(TASK_REJECTED.to_owned());
             }

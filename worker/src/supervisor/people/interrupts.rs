@@ -238,7 +238,7 @@ impl Interrupts {
             let kept = self.pending.iter().find(|(_, interrupt)| interrupt.id == *id).map(|(n, _)| *n);
             let Some(n) = kept.or_else(own) else { return Err(ResumeRefusal::Unknown { id: id.clone() }) };
             return match self.pending.get(&n) {
-                Some(interrupt) => interrupt.takes(resume, out).map(|()| n),
+                Some(interrupt) => interrupt.takes(resume).map(|()| n),
                 None => Err(ResumeRefusal::over(id, self.what_became_of(n))),
             };
         }
@@ -248,7 +248,7 @@ impl Interrupts {
             None => self.pending.iter().next(),
         };
         let (n, interrupt) = found.ok_or(ResumeRefusal::NonePending)?;
-        interrupt.takes(resume, out).map(|()| *n)
+        interrupt.takes(resume).map(|()| *n)
     }
 
     fn what_became_of(&self, n: u64) -> How {
@@ -361,12 +361,9 @@ impl Interrupts {
 }
 
 impl Interrupt {
-    /// Whether an answer that names it is in time, and about what is shown.
-    fn takes(&self, resume: &ResumeInterrupt, out: &Outbox) -> Result<(), ResumeRefusal> {
+    /// Whether an answer that names it is about what is shown. It is in time while the timer of the deadline is not heard.
+    fn takes(&self, resume: &ResumeInterrupt) -> Result<(), ResumeRefusal> {
         let id = || self.id.clone();
-        if self.deadline.is_some_and(|deadline| out.now() >= deadline) {
-            return Err(ResumeRefusal::Late { id: id() });
-        }
         match &resume.shown {
             Some(shown) if *shown != self.shown => Err(ResumeRefusal::Stale { id: id() }),
             Some(_) | None => Ok(()),

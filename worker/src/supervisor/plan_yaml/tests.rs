@@ -13,7 +13,9 @@ fn plan(tasks: &str) -> Result<Plan, InvalidPlanFile> {
 fn problem(text: &str) -> String {
     let why = read_plan(PATH, text, true).expect_err("the plan is refused").to_string();
     let prefix = "Invalid workflow YAML at 'plans/p.yaml'. ";
-    why.strip_prefix(prefix).unwrap_or_else(|| panic!("no prefix: {why}")).to_owned()
+    let why = why.strip_prefix(prefix).unwrap_or_else(|| panic!("no prefix: {why}"));
+    // Behind it stands the place, which is `yaml::place`'s.
+    why.split("\nat plans/p.yaml:").next().unwrap_or_default().to_owned()
 }
 
 /// One task in flow style; `more` adds keys.

@@ -103,7 +103,6 @@ impl SupervisorRun {
         };
         let response = self.parts.approvals.read(value, out)?;
         let passed = below.map_err(Ignored::over).and_then(|(child, asked)| match (&response.shown, &asked.shown) {
-            _ if asked.until.is_some_and(|until| out.now() >= until) => Err(Ignored::Late),
             (Some(seen), Some(shown)) if seen != shown => Err(Ignored::Stale),
             _ if asked.kind == WaitKind::Tool && response.modified_action.is_some() => {
                 Err(Ignored::Invalid(as_shown()))
@@ -132,9 +131,6 @@ impl SupervisorRun {
         match (id, below) {
             (Some(id), Some(below)) => {
                 let (child, asked) = below.map_err(|how| ResumeRefusal::over(&id, how))?;
-                if asked.until.is_some_and(|until| out.now() >= until) {
-                    return Err(ResumeRefusal::Late { id }.into());
-                }
                 if resume.shown.is_some() && resume.shown != asked.shown {
                     return Err(ResumeRefusal::Stale { id }.into());
                 }
@@ -171,9 +167,6 @@ impl SupervisorRun {
         let Some((child, asked)) = self.plan_below(&of) else { return Some(Err(self.no_plan_below(&of, version))) };
         if asked.id != format!("{of}#{version}") {
             return Some(Err(ReviewRefusal::StaleApproval.into()));
-        }
-        if asked.until.is_some_and(|until| out.now() >= until) {
-            return Some(Err(ReviewRefusal::Closed { status: "timed out".into() }.into()));
         }
         let input = json!({ "update": name, "input": value });
         self.pass_on(&child, &asked, PLAN_ANSWER, input, out);

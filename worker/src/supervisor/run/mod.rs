@@ -46,7 +46,7 @@ use serde_json::{Value, json};
 pub use super::core::strategy::TaskReport;
 pub use answer_shapes::answer_shapes;
 pub use input::{INVALID_SPEC, RunContext, SupervisorInput};
-pub use output::{SUPERVISOR_FAILED, SupervisorOutput};
+pub use output::{EndReason, SUPERVISOR_FAILED, SupervisorOutput};
 pub use progress::ProgressMessage;
 pub(crate) use signals::{PLAN_ANSWER, signals};
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::SupervisorRun;
 use crate::supervisor::core::phase::Phase;
-use crate::supervisor::core::strategy::{Findings, TaskReport};
+use crate::supervisor::core::strategy::{Findings, NotDone, TaskReport};
 use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
@@ -40,6 +40,9 @@ pub struct SupervisorOutput {
     pub context: Option<TakeoverContext>,
     /// For programs: `too_many_failures` ...
     pub code: Option<String>,
+    /// Why it is not done in full, whether or not that is an error: always there with `partial`, and without a `success`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<EndReason>,
     pub details: Value,
     pub final_result: Option<Value>,
     pub tasks: Vec<TaskReport>,
@@ -51,6 +54,44 @@ pub struct SupervisorOutput {
     pub calls: u64,
     #[serde(default)]
     pub cost_micros: u64,
+}
+
+/// Why the end of a run is no full success.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EndReason {
+    /// The `code` of the run; without one `tasks_not_done`, `failed`, `stopped` or `nothing_done`.
+    pub code: String,
+    /// The `error` of the run, or what is not done, in a sentence.
+    pub message: String,
+    /// Each task that gave nothing, with how it stands and why.
+    pub tasks: Vec<NotDone>,
+}
+
+impl EndReason {
+    /// As many tasks as a sentence names.
+    const NAMED: usize = 5;
+
+    fn of(output: &SupervisorOutput, tasks: Vec<NotDone>) -> EndReason {
+        let usual = match () {
+            () if output.status == Phase::Cancelled.as_str() => "cancelled",
+            () if output.error.is_some() => "failed",
+            () if !tasks.is_empty() => "tasks_not_done",
+            () if !output.errors.is_empty() => "stopped",
+            () => "nothing_done",
+        };
+        let said = output.error.clone().or_else(|| {
+            let named: Vec<String> = tasks.iter().take(Self::NAMED).map(NotDone::text).collect();
+            let more = tasks.len().saturating_sub(Self::NAMED);
+            let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+            (!named.is_empty()).then(|| named.join("; ") + &more)
+        });
+        let message = said.or_else(|| output.errors.first().cloned());
+        EndReason {
+            code: output.code.clone().unwrap_or_else(|| usual.to_owned()),
+            message: message.unwrap_or_else(|| "nobody said or did anything that could be told".to_owned()),
+            tasks,
+        }
+    }
 }
 
 impl SupervisorRun {
@@ -66,6 +107,7 @@ impl SupervisorRun {
             message: None,
             context: None,
             code: None,
+            reason: None,
             details: Value::Null,
             final_result: None,
             tasks: Vec::new(),
@@ -76,13 +118,17 @@ impl SupervisorRun {
             calls: spent.calls,
             cost_micros: spent.cost_micros,
         };
-        self.fill(&mut output);
+        let not_done = self.fill(&mut output);
         if self.strategy.is_cut() {
             output.code.get_or_insert_with(|| "budget_exhausted".to_owned());
         }
         if self.parts.control.is_cancelled() {
             (output.status, output.success) = (Phase::Cancelled.as_str().to_owned(), false);
             output.error = self.parts.control.cancelled_text();
+        }
+        let in_full = output.success && output.status == Phase::Completed.as_str();
+        if phase.is_terminal() && !in_full {
+            output.reason = Some(EndReason::of(&output, not_done));
         }
         output
     }
@@ -97,9 +143,9 @@ impl SupervisorRun {
         output
     }
 
-    /// What the strategy knows of its outcome.
-    fn fill(&self, output: &mut SupervisorOutput) {
-        let Findings { tasks, errors, final_result, error, code, details } =
+    /// What the strategy knows of its outcome. Gives what is not done.
+    fn fill(&self, output: &mut SupervisorOutput) -> Vec<NotDone> {
+        let Findings { tasks, not_done, errors, final_result, error, code, details } =
             self.strategy.findings(&self.account.balance());
         (output.tasks, output.errors, output.details) = (tasks, errors, details);
         (output.final_result, output.error, output.code) = (final_result, error, code);
@@ -108,6 +154,7 @@ impl SupervisorRun {
                 output.tasks.iter().map(|task| (&task.task_id, task.status)).collect();
             output.summary = success::summary(&tasks);
         }
+        not_done
     }
 
     /// What is to be done in the turn in which the strategy ends.

@@ -154,6 +154,12 @@ impl RunGates {
             None if self.human_review => (None, vec!["Results sent for human review".to_owned()]),
             None => return Take::Go,
         };
+        let mut reasons = reasons;
+        if task.attempt_count + 1 >= task.max_attempts {
+            let most = task.max_attempts;
+            reasons
+                .push(format!("Sent back once more, the task has failed: {most} is the most (`review.max_attempts`)"));
+        }
         let risk = task.risk;
         let proposal = Proposal {
             task_id: Some(task.id.clone()),

@@ -10,6 +10,7 @@ use super::{SupervisorRun, arguments, value_of};
 use crate::supervisor::model::{Task, TaskId};
 use crate::supervisor::people::plan_review::ReviewStatus;
 use crate::supervisor::people::takeover::{PlanStepView, TakeoverContext};
+use crate::supervisor::spec::SupervisorSpec;
 use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::native::{Attributes, System, native_view};
 
@@ -145,12 +146,17 @@ impl SupervisorRun {
 
     /// The tasks in the words of a system: the run's own, or the one that is named.
     fn native_view(&self, value: &Value) -> Result<Value, Failure> {
+        let spec = &self.resolved.spec;
         let named = value.get("preset").or(Some(value)).and_then(Value::as_str).map(str::to_owned);
-        let own = self.resolved.spec.preset.map(|preset| preset.name().to_owned());
+        let (own, words) = (spec.preset.map(|preset| preset.name().to_owned()), spec.words());
         let in_own_words = named.is_none() && own.is_some();
-        let name = named.or(own).unwrap_or_else(|| "flow-supervisor".to_owned());
-        let system =
-            System::named(&name).ok_or_else(|| refusal("UnknownSystem", format!("there is no system named {name}")))?;
+        let system = match &named {
+            None => words,
+            Some(name) => System::named(name)
+                .or_else(|| SupervisorSpec::words_of(name))
+                .ok_or_else(|| refusal("UnknownSystem", unknown_system(name)))?,
+        };
+        let name = named.or(own).unwrap_or_else(|| words.as_str().to_owned());
         let plan = self.strategy.plan().ok_or_else(|| refusal("NoPlan", "this kind of run has no plan of tasks"))?;
         let tasks = plan.in_order();
         let shown = tasks.iter().map(|task| (task.id.clone(), task.status, Attributes::default()));
@@ -202,6 +208,11 @@ impl SupervisorRun {
             self.strategy.plan().map(|plan| plan.in_order().iter().map(step).collect()).unwrap_or_default();
         TakeoverContext::of(&steps)
     }
+}
+
+fn unknown_system(name: &str) -> String {
+    let known = System::ALL.map(System::as_str).join(", ");
+    format!("there is no system named {name}; known are {known}, and the name of each preset")
 }
 
 /// An argument by name, or the argument itself.

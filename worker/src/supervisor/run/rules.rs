@@ -83,6 +83,8 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         dedupe: spec.synthesis.dedupe,
         own_result_chars: spec.synthesis.own_result_chars,
         synthesis_tries: spec.synthesis.tries,
+        synthesizes_nothing: spec.synthesizes_nothing(),
+        on_empty: spec.on_empty_plan(),
         agent_tries: match at_once {
             true => BTreeMap::new(),
             false => agent_tries(spec),

@@ -3,6 +3,7 @@
 //! Invariant: the error names the file, the place and the problem; a builder's has no file.
 
 use super::super::fields::FieldError;
+use super::super::yaml::TextPlace;
 
 /// A spec that cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub struct InvalidSpec {
     /// The key, such as `hitl.triggers.confidence`; empty for the whole.
     pub at: String,
     pub why: String,
+    /// Where that stands in the file, if it does.
+    pub place: Option<TextPlace>,
 }
 
 impl std::error::Error for InvalidSpec {}
@@ -26,12 +29,13 @@ impl std::fmt::Display for InvalidSpec {
         if !self.at.is_empty() {
             write!(f, "{}: ", self.at)?;
         }
-        f.write_str(&self.why)
+        f.write_str(&self.why)?;
+        f.write_str(&TextPlace::shown(self.place, &self.path))
     }
 }
 
 impl InvalidSpec {
     pub(super) fn of(path: &str, why: FieldError) -> Self {
-        InvalidSpec { path: path.to_owned(), at: why.path, why: why.problem }
+        InvalidSpec { path: path.to_owned(), at: why.path, why: why.problem, place: None }
     }
 }

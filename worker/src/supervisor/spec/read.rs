@@ -81,8 +81,23 @@ pub fn read_spec_with(path: &str, text: &str, overrides: &Value, files: Files<'_
         return Err(refuse(FieldError::at("", why)));
     }
     let value = yaml::parse(text).map_err(|why| refuse(FieldError::at("", why)))?;
-    let (spec, warnings) = Reader { files, depth: 0 }.spec(value, overrides).map_err(refuse)?;
+    let read = Reader { files, depth: 0 }.spec(value, overrides);
+    // What was set from outside does not stand in the file.
+    let place = |at: &str| if is_set(overrides, at) { None } else { yaml::place_of(text, at) };
+    let (spec, warnings) = read.map_err(|why| InvalidSpec { place: place(&why.path), ..refuse(why) })?;
     Ok(SpecFile { path: path.to_owned(), spec, warnings })
+}
+
+/// Whether a path, or something above it, is one of these.
+fn is_set(overrides: &Value, path: &str) -> bool {
+    let mut place = Some(overrides);
+    for part in path.split('.') {
+        match place.and_then(|place| place.get(part)) {
+            Some(below) if below.is_object() => place = Some(below),
+            found => return found.is_some(),
+        }
+    }
+    true
 }
 
 struct Reader<'a> {

@@ -2,9 +2,10 @@
 //!
 //! Invariant: how a run behaves is asked for here, by what it is and not by which preset it has. It decides nothing else.
 
-use super::preset::{ByRequest, Family, PresetDefaults};
-use super::sections::{DelegationProtocol, HandoffControl, Selection};
+use super::preset::{ByRequest, Family, Preset, PresetDefaults};
+use super::sections::{DelegationProtocol, HandoffControl, OnEmpty, PlanningMode, Selection};
 use super::whole::SupervisorSpec;
+use crate::supervisor::team::native::System;
 
 impl SupervisorSpec {
     fn defaults(&self) -> PresetDefaults {
@@ -44,6 +45,31 @@ impl SupervisorSpec {
     /// Whether a decider chooses what runs: it is asked after each step anyway.
     pub(super) fn is_decided(&self) -> bool {
         matches!(self.dispatch.selection, Selection::Supervisor | Selection::Controller)
+    }
+    /// Whether somebody is asked for a plan before anything is done.
+    pub(super) fn has_planner(&self) -> bool {
+        match self.planning.mode {
+            PlanningMode::None | PlanningMode::Fixed | PlanningMode::Hybrid => false,
+            PlanningMode::Llm => self.dispatch.selection != Selection::Supervisor && self.seed_plan.is_none(),
+            PlanningMode::Todos | PlanningMode::Agents | PlanningMode::Upfront => self.seed_plan.is_none(),
+        }
+    }
+    /// `planning.on_empty`: what a run comes to whose planner planned no task.
+    pub fn on_empty_plan(&self) -> OnEmpty {
+        self.planning.on_empty.unwrap_or(self.defaults().on_empty)
+    }
+    /// `synthesis.of_nothing`: whether the synthesizer is asked although nothing was done.
+    pub fn synthesizes_nothing(&self) -> bool {
+        self.synthesis.of_nothing.unwrap_or(self.defaults().of_nothing)
+    }
+    /// The words of the system that the run is one of, for how a task stands.
+    pub fn words(&self) -> System {
+        self.defaults().words
+    }
+    /// The words of the system that a preset of this name is one of.
+    pub fn words_of(preset: &str) -> Option<System> {
+        let preset: Preset = serde_json::from_value(preset.into()).ok()?;
+        Some(PresetDefaults::of(Some(preset)).words)
     }
     /// Whether the run is nothing without a grade.
     pub(super) fn needs_grader(&self) -> bool {
@@ -87,8 +113,7 @@ impl SupervisorSpec {
     }
     /// Whether nothing can be done without agents.
     pub(super) fn needs_agents(&self) -> bool {
-        let talks = self.family() == Family::Agents && self.handoff_control() != Some(HandoffControl::Return);
-        (talks && !self.is_crew()) || self.chooses_planning()
+        (self.family() == Family::Agents && !self.is_crew()) || self.chooses_planning()
     }
     /// Whether a spec without workers is refused in flow-state's words (FSS-32).
     pub(super) fn needs_workers(&self) -> bool {

@@ -37,6 +37,10 @@ const NONE: Excuses = Excuses { skipped_errors: false, failures_below_threshold:
 fn all_done_is_a_success_and_a_plan_without_tasks_too() {
     claims(vec![task("a", TaskStatus::Completed), task("b", TaskStatus::Completed)], NONE, Phase::Completed, true);
     claims(vec![], NONE, Phase::Completed, true);
+    // One that was stopped before there was a task has done nothing.
+    let stopped = |result| of_tasks(&plan(vec![]), NONE, result, false, true);
+    assert_eq!(stopped(false), Claim { phase: Phase::Failed, success: false });
+    assert_eq!(stopped(true), Claim { phase: Phase::Partial, success: false });
 }
 
 /// Nothing is a success of which nothing was done, however well it is excused.

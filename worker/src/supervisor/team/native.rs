@@ -111,27 +111,9 @@ impl System {
         }
     }
 
-    /// The system of that name, or the one a preset speaks the language of.
+    /// The system of that name.
     pub fn named(name: &str) -> Option<System> {
-        let by_name = System::ALL.into_iter().find(|system| system.as_str() == name);
-        by_name.or_else(|| {
-            // The longer names come before those they begin with.
-            let of_preset = [
-                ("pydantask", System::Pydantask),
-                ("flow-supervisor-per-task", System::FlowBoard),
-                ("flow-plan-and-execute", System::PlanAndExecute),
-                ("flow-", System::FlowSupervisor),
-                ("cuga-conversational", System::CugaTodos),
-                ("cuga-", System::Cuga),
-                ("shannon-", System::ShannonSwarm),
-                ("supyagent-", System::SupyagentRegistry),
-                ("autogen-", System::AutoGen),
-                ("swarm-", System::AutoGen),
-                ("crewai-", System::CrewAi),
-                ("langgraph-", System::LangGraph),
-            ];
-            of_preset.into_iter().find(|(start, _)| name.starts_with(start)).map(|(_, system)| system)
-        })
+        System::ALL.into_iter().find(|system| system.as_str() == name)
     }
 }
 

@@ -88,6 +88,7 @@ impl fmt::Display for GraphKey {
             GraphKey::Retry { task, attempt } => write!(f, "retry/{task}/{attempt}"),
             GraphKey::Review { of, attempt: Some(attempt) } => write!(f, "review/{of}/{attempt}"),
             GraphKey::Review { of, attempt: None } => write!(f, "review/{of}"),
+            GraphKey::ReviewAgain { task, attempt, n } => write!(f, "review-again/{task}/{attempt}/{n}"),
             GraphKey::Routed => f.write_str("route/dag"),
             GraphKey::Synthesize { attempt } => write!(f, "synthesize/{attempt}"),
         }
@@ -221,6 +222,10 @@ fn read_graph(who: &str, rest: &str) -> Option<GraphKey> {
             Some((of, attempt)) => GraphKey::Review { of, attempt: Some(attempt) },
             None => GraphKey::Review { of: task()?, attempt: None },
         },
+        "review-again" => {
+            let (rest, n) = numbered(rest)?;
+            attempt_of(rest).map(|(task, attempt)| GraphKey::ReviewAgain { task, attempt, n })?
+        }
         "route" => GraphKey::Routed,
         "synthesize" => GraphKey::Synthesize { attempt: rest.parse().ok()? },
         _ => return None,
@@ -299,7 +304,7 @@ mod tests {
             "(1|7/2|execute|guard/1|a/1/2)".prop_map(|text| TaskId::of(&text)),
         ];
         let path = prop::collection::vec(0u32..30, 1..4).prop_map(SessionPath);
-        (task, path, 1u32..200, 0usize..5, 0usize..35).prop_map(|(task, path, n, call, which)| {
+        (task, path, 1u32..200, 0usize..5, 0usize..36).prop_map(|(task, path, n, call, which)| {
             let (name, session) = (task.to_string(), |ask| AgentsKey::Session { path: path.clone(), ask }.into());
             match which {
                 0 => GraphKey::Act { task, attempt: n }.into(),
@@ -336,6 +341,7 @@ mod tests {
                 31 => TeamKey::AuthorizeRecruit(u64::from(n)).into(),
                 32 => TeamKey::Recruit(u64::from(n)).into(),
                 33 => PeopleKey::Answer(u64::from(n)).into(),
+                34 => GraphKey::ReviewAgain { task, attempt: n, n: 2 }.into(),
                 _ => TeamKey::Topic { task, look: n }.into(),
             }
         })

@@ -160,7 +160,8 @@ impl Approvals {
         kept.or_else(|| id.number(out.run()).filter(|n| !self.entries.contains_key(n)))
     }
 
-    /// Which request the response decides, or why none. Changes nothing and notes nothing.
+    /// Which request the response decides, or why none. What is heard first counts, the answer or the timer of the deadline:
+    /// the order of the history decides, and no clock. Changes nothing and notes nothing.
     pub fn accepts(&self, response: &ApprovalResponse, out: &Outbox) -> Result<u64, Ignored> {
         let n = self.number(&response.approval_id, out).ok_or(Ignored::Unknown)?;
         let Some(entry) = self.entries.get(&n) else {
@@ -171,7 +172,6 @@ impl Approvals {
             ApprovalState::Decided(decision) if decision.source == ApprovalSource::Timeout => Err(Ignored::Late),
             ApprovalState::Decided(_) => Err(Ignored::Duplicate),
             ApprovalState::Voided { reason } => Err(Ignored::Voided { reason: reason.clone() }),
-            ApprovalState::Pending if out.now() >= entry.request.deadline => Err(Ignored::Late),
             ApprovalState::Pending if response.shown.as_ref().is_some_and(|shown| *shown != entry.request.shown) => {
                 Err(Ignored::Stale)
             }

@@ -41,13 +41,14 @@ const ALL: [&str; 25] = [
     "budget.wall",
     "budget.on_exhausted",
 ];
-const GRAPH: [&str; 30] = [
+const GRAPH: [&str; 31] = [
     "authority",
     "seed_plan",
     "planning.mode",
     "planning.strategy",
     "planning.replan",
     "planning.evaluator",
+    "planning.on_empty",
     "planning.approval",
     "planning.policies",
     "dispatch",

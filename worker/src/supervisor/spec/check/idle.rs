@@ -44,7 +44,8 @@ const SEVERAL_TASKS: [&str; 9] = [
     "dependencies.cancel_running",
     "dependencies.wait_timeout",
 ];
-const SYNTHESIS: [&str; 3] = ["synthesis.dedupe", "synthesis.bypass_single", "synthesis.own_result_chars"];
+const SYNTHESIS: [&str; 4] =
+    ["synthesis.dedupe", "synthesis.bypass_single", "synthesis.own_result_chars", "synthesis.of_nothing"];
 /// Why a key may not make a run of another kind.
 pub(super) const KIND_OF_RUN: &str = "the preset says what kind of run this is, and so who comes next";
 /// What a controller may do (CUG-07).
@@ -139,8 +140,13 @@ fn of_agents(spec: &SupervisorSpec, base: &SupervisorSpec) -> Vec<Idle> {
     idle
 }
 
+fn of_planner(spec: &SupervisorSpec) -> Vec<Idle> {
+    let why = "nobody is asked for a plan before anything is done";
+    if spec.has_planner() { Vec::new() } else { vec![("planning.on_empty", why)] }
+}
+
 fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
-    let mut idle = Vec::new();
+    let mut idle = of_planner(spec);
     // What a request of CUGA becomes is not known yet.
     if spec.chooses_planning() {
         return idle;

@@ -5,7 +5,8 @@
 //! What is no key is nothing that a spec without the preset could want: names and words of one system, or its router.
 
 use super::Preset;
-use crate::supervisor::spec::sections::{DelegationProtocol, HandoffControl};
+use crate::supervisor::spec::sections::{DelegationProtocol, HandoffControl, OnEmpty};
+use crate::supervisor::team::native::System;
 
 /// The values of a preset beside those of its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +17,12 @@ pub(in crate::supervisor::spec) struct PresetDefaults {
     pub(in crate::supervisor::spec) protocol: Option<DelegationProtocol>,
     /// `planning.evaluator`.
     pub(in crate::supervisor::spec) evaluator: bool,
+    /// `planning.on_empty`.
+    pub(in crate::supervisor::spec) on_empty: OnEmpty,
+    /// `synthesis.of_nothing`.
+    pub(in crate::supervisor::spec) of_nothing: bool,
+    /// Whose words people of the system use for how a task stands.
+    pub(in crate::supervisor::spec) words: System,
     /// The two presets that a request is carried out by, if it decides which (CUG-08).
     pub(in crate::supervisor::spec) by_request: Option<ByRequest>,
     /// Whether `routing` hands on what needs no team (SHN-02).
@@ -49,6 +56,9 @@ impl PresetDefaults {
         control: None,
         protocol: None,
         evaluator: false,
+        on_empty: OnEmpty::Fail,
+        of_nothing: false,
+        words: System::FlowSupervisor,
         by_request: None,
         hands_on: false,
         team: true,
@@ -63,28 +73,48 @@ impl PresetDefaults {
     pub(in crate::supervisor::spec) fn of(preset: Option<Preset>) -> PresetDefaults {
         let none = PresetDefaults::NONE;
         let Some(preset) = preset else { return none };
-        let flow = PresetDefaults { needs_workers: true, ..none };
-        let shannon = PresetDefaults { tells_of_team: true, ..none };
+        let pydantask = PresetDefaults { words: System::Pydantask, ..none };
+        let flow = PresetDefaults { needs_workers: true, of_nothing: true, ..none };
+        let cuga = PresetDefaults {
+            by_request: Some(ByRequest { conversation: Preset::CugaConversational, plan: Preset::CugaStructured }),
+            protocol: Some(DelegationProtocol::Variables),
+            // CUG-43: the controller concludes with what there is.
+            of_nothing: true,
+            words: System::Cuga,
+            ..none
+        };
+        let shannon = PresetDefaults { tells_of_team: true, words: System::ShannonSwarm, ..none };
+        let talk = PresetDefaults { words: System::AutoGen, ..none };
         match preset {
-            Preset::PydantaskFixed | Preset::PydantaskLlm | Preset::PydantaskHybrid => none,
-            Preset::AutogenGroupChat | Preset::AutogenSelector | Preset::AutogenMagentic | Preset::AutogenSwarm => none,
-            Preset::FlowSupervisor | Preset::FlowCoordinator => flow,
-            Preset::FlowSupervisorPerTask => PresetDefaults { board_words: true, ..flow },
-            Preset::FlowPlanAndExecute => PresetDefaults { evaluator: true, ..flow },
-            Preset::CugaConversational | Preset::CugaStructured => PresetDefaults {
-                by_request: Some(ByRequest { conversation: Preset::CugaConversational, plan: Preset::CugaStructured }),
-                protocol: Some(DelegationProtocol::Variables),
-                ..none
-            },
+            Preset::PydantaskFixed | Preset::PydantaskLlm | Preset::PydantaskHybrid => pydantask,
+            Preset::AutogenGroupChat | Preset::AutogenSelector | Preset::AutogenMagentic | Preset::AutogenSwarm => talk,
+            Preset::FlowSupervisor => flow,
+            // FSC-03: nothing may be merged too.
+            Preset::FlowCoordinator => PresetDefaults { on_empty: OnEmpty::Complete, ..flow },
+            Preset::FlowSupervisorPerTask => PresetDefaults { board_words: true, words: System::FlowBoard, ..flow },
+            // FSP-07: a plan without steps is done.
+            Preset::FlowPlanAndExecute => {
+                PresetDefaults { evaluator: true, on_empty: OnEmpty::Complete, words: System::PlanAndExecute, ..flow }
+            }
+            Preset::CugaConversational => PresetDefaults { words: System::CugaTodos, ..cuga },
+            Preset::CugaStructured => cuga,
             Preset::ShannonSupervisor => PresetDefaults { hands_on: true, assigns_roles: true, ..shannon },
             Preset::ShannonDag => PresetDefaults { team: false, ..shannon },
             Preset::ShannonSimple => PresetDefaults { team: false, one_execution: true, ..shannon },
-            Preset::SupyagentDelegation => PresetDefaults { protocol: Some(DelegationProtocol::Processes), ..none },
-            Preset::CrewaiHierarchical => PresetDefaults { protocol: Some(DelegationProtocol::Coworkers), ..none },
-            Preset::LanggraphSupervisor => PresetDefaults { control: Some(HandoffControl::Return), ..none },
+            Preset::SupyagentDelegation => PresetDefaults {
+                protocol: Some(DelegationProtocol::Processes),
+                words: System::SupyagentRegistry,
+                ..none
+            },
+            Preset::CrewaiHierarchical => {
+                PresetDefaults { protocol: Some(DelegationProtocol::Coworkers), words: System::CrewAi, ..none }
+            }
+            Preset::LanggraphSupervisor => {
+                PresetDefaults { control: Some(HandoffControl::Return), words: System::LangGraph, ..none }
+            }
             Preset::EvaluatorOptimizer => PresetDefaults { team: false, needs_grader: true, ..none },
             Preset::MapReduce => PresetDefaults { team: false, ..none },
-            Preset::SwarmHandoff => PresetDefaults { control: Some(HandoffControl::Switch), ..none },
+            Preset::SwarmHandoff => PresetDefaults { control: Some(HandoffControl::Switch), ..talk },
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::supervisor::spec::whole::{Authority, SupervisorSpec};
 
 /// The first agent writes, `reviewer` grades by `review.criteria`, and what is rejected is written again with the feedback:
 /// three drafts in all. The result is the last draft, and a success only if it was accepted. A grader that fails, or whose
-/// answer is no grade, judges nothing: it is not asked again, and the run ends with the code `reviewer_error`.
+/// answer is no grade, judges nothing: it is asked again (`review.tries`), and then the run ends with the code `reviewer_error`.
 pub(super) fn evaluator_optimizer(spec: &mut SupervisorSpec) {
     spec.planning.mode = PlanningMode::None;
     spec.dispatch.selection = Selection::All;

@@ -26,7 +26,9 @@ pub use people::{
     Approval, Gate, Hitl, HitlException, HitlMode, OnApprovalTimeout, OnCriticalTimeout, PlanPolicy, Risk, Trigger,
     TriggerOrder, Triggers, Trust, TrustLevel, TrustRule, TrustRules,
 };
-pub use planning::{PlanApproval, PlanPolicies, PlanTriggers, Planning, PlanningMode, SupervisorMode, UpfrontStrategy};
+pub use planning::{
+    OnEmpty, PlanApproval, PlanPolicies, PlanTriggers, Planning, PlanningMode, SupervisorMode, UpfrontStrategy,
+};
 pub use policy::{Policy, PolicyKind};
 pub use quality::{Failure, Loop, OnIdle, OnSubtaskError, Reflection, RejectStatus, Review, ReviewScope, RoundCount};
 pub use resume::{Resume, Step};

@@ -23,6 +23,10 @@ pub struct Synthesis {
     pub own_result_chars: u32,
     /// How often a synthesis is asked for that violates the schema.
     pub tries: u32,
+    /// Whether the synthesizer is asked although nothing was done. Null is as the preset has it: flow-state's (FSS-14,
+    /// FSP-08, FSC-03) and CUGA's (CUG-43) tell it so; for the others such a call has nothing to tell, and is not paid for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of_nothing: Option<bool>,
 }
 
 impl Default for Synthesis {
@@ -34,6 +38,7 @@ impl Default for Synthesis {
             dedupe: false,
             own_result_chars: 100,
             tries: 3,
+            of_nothing: None,
         }
     }
 }

@@ -27,6 +27,10 @@ pub struct Planning {
     /// runs whether the plan still holds; null is as the preset has it, and without a preset no (FSP-05).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluator: Option<bool>,
+    /// What a run comes to whose planner planned no task. Null is as the preset has it: Plan and Execute (FSP-07) and the
+    /// Coordinator (FSC-03) complete, everything else fails with the code `no_task_planned`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_empty: Option<OnEmpty>,
     pub triggers: PlanTriggers,
     pub approval: PlanApproval,
     /// What was resolved before the plan is made (CUG-04, CUG-19).
@@ -44,6 +48,7 @@ impl Default for Planning {
             strategy: UpfrontStrategy::Sequential,
             replan: true,
             evaluator: None,
+            on_empty: None,
             triggers: PlanTriggers::default(),
             approval: PlanApproval::default(),
             policies: PlanPolicies::default(),
@@ -76,6 +81,16 @@ pub enum PlanningMode {
     Agents,
     /// A list of delegations, made before the first.
     Upfront,
+}
+
+/// What a plan without a task means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnEmpty {
+    /// There was nothing to do, and the run is done.
+    Complete,
+    /// Nothing was done, and the run has failed.
+    Fail,
 }
 
 /// How the supervisor talks with its agents (CUG-33).

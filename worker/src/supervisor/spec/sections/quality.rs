@@ -14,7 +14,8 @@ pub struct Review {
     pub scope: ReviewScope,
     /// Numbered and verbatim in the reviewer's prompt (FSS-19).
     pub criteria: Vec<String>,
-    /// Reviews of one task before it has failed.
+    /// Reviews of one task before it has failed: each review by the reviewer counts, and each time that a person who is
+    /// asked about a result sends it back (PDT-21, PDT-23, SHH-19).
     pub max_attempts: u32,
     /// The name a rejected task has outside: on the board, for the supervisor, and in `native_view` (supervisors.md §4.1
     /// no. 1). Its status in reports is `needs_revision`.
@@ -29,7 +30,8 @@ pub struct Review {
     pub park_exit: bool,
     /// An agent looks at its own result again; null is never (SHD-05).
     pub reflection: Option<Reflection>,
-    /// How often a review is asked for whose answer does not have the shape it must have (FSS-08).
+    /// How often one review is asked for: a reviewer that fails, or whose answer does not have the shape it must have, is
+    /// asked again, told why (FSS-08). After the last time the task has failed without a verdict: `reviewer_error`.
     pub tries: u32,
     /// Retries of a task whose result its guardrail refused (CRW-10).
     pub guardrail_retries: u32,

@@ -57,8 +57,9 @@ fn a_bad_agent_file_is_named_with_its_place() {
         read_spec_with("s.yaml", "agents: [{ file: x.yaml }]", &Value::Null, &files).unwrap_err().to_string()
     };
     let start = "Invalid supervisor spec at 's.yaml'. agents[0].file: 'x.yaml': ";
-    assert_eq!(read("description: d"), format!("{start}name: required key `name` is missing"));
-    assert_eq!(read("[a]"), format!("{start}the document: expected a mapping, found a list"));
+    let end = "\nat s.yaml:1:12";
+    assert_eq!(read("description: d"), format!("{start}name: required key `name` is missing{end}"));
+    assert_eq!(read("[a]"), format!("{start}the document: expected a mapping, found a list{end}"));
     let unknown = read("name: a\ntemper: bad");
     assert!(unknown.contains("agents[0].temper: unknown key `temper`"), "{unknown}");
 }

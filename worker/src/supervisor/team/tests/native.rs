@@ -106,7 +106,7 @@ fn what_cannot_occur_is_a_typed_error() {
     assert_eq!(native(System::FlowBoard, TaskStatus::Escalated, resolved), Ok("cancelled"));
 }
 
-/// The view keeps the order and shows nothing for what cannot occur; presets know their system.
+/// The view keeps the order and shows nothing for what cannot occur.
 #[test]
 fn the_view_is_in_the_words_of_a_system() {
     let task = |id: &str, status| (TaskId::of(id), status, Attributes::default());
@@ -120,24 +120,6 @@ fn the_view_is_in_the_words_of_a_system() {
     for system in System::ALL {
         assert_eq!(System::named(system.as_str()), Some(system));
         assert_eq!(serde_json::to_value(system).unwrap(), system.as_str());
-    }
-    for (preset, system) in [
-        ("pydantask-fixed", System::Pydantask),
-        ("flow-supervisor", System::FlowSupervisor),
-        ("flow-supervisor-per-task", System::FlowBoard),
-        ("flow-plan-and-execute", System::PlanAndExecute),
-        ("flow-coordinator", System::FlowSupervisor),
-        ("cuga-conversational", System::CugaTodos),
-        ("cuga-structured", System::Cuga),
-        ("shannon-supervisor", System::ShannonSwarm),
-        ("shannon-dag", System::ShannonSwarm),
-        ("supyagent-delegation", System::SupyagentRegistry),
-        ("autogen-groupchat-selector", System::AutoGen),
-        ("crewai-hierarchical", System::CrewAi),
-        ("langgraph-supervisor", System::LangGraph),
-        ("swarm-handoff", System::AutoGen),
-    ] {
-        assert_eq!(System::named(preset), Some(system), "{preset}");
     }
     assert_eq!(System::named("cobol"), None);
     assert_eq!(noted(&outbox(0)), [], "looking notes nothing");
