@@ -35,3 +35,4 @@ mod supervisor_cli;
 mod tidy;
 mod timers;
 mod tools;
+mod waiting;

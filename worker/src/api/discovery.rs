@@ -19,6 +19,9 @@ pub struct WorkerFile {
     pub version: String,
     /// RFC 3339.
     pub started_at: String,
+    /// It is a command that works for one run and leaves with it, no worker.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_a_run: bool,
 }
 
 impl WorkerFile {
@@ -66,6 +69,7 @@ mod tests {
             token_file: "token".into(),
             version: "0.1.0".into(),
             started_at: "2026-11-20T18:00:00Z".into(),
+            of_a_run: false,
         }
     }
 

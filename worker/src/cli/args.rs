@@ -173,8 +173,7 @@ pub enum WorkflowVerb {
     /// Keep a run from going on; inputs are kept.
     Pause(control::ControlArgs),
     /// Let a paused run go on.
-    Unpause(control::ControlArgs),
-    /// Let a paused supervisor go on.
+    #[command(visible_alias = "unpause")]
     Resume(control::ControlArgs),
     /// Take a supervisor over: nothing starts until it is released; its tasks can be done by hand.
     Takeover(control::ControlArgs),

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::error::{CliError, one_line};
 use super::explain::Code;
 use super::output::Screen;
+use super::reconnect::Reconnect;
 use crate::backend::{Attribution, Backend};
 
 pub struct Context {
@@ -26,6 +27,7 @@ pub struct Context {
     pub carried_on: bool,
     /// Whether the backend is another process: paths and waiting mean something else then.
     pub attached: bool,
+    pub reconnect: Reconnect,
     pub plans: Option<PlanLoader>,
 }
 

@@ -1,4 +1,4 @@
-//! `cancel`, `terminate`, `pause`, `unpause` and `delete`: what a person does to a run.
+//! `cancel`, `terminate`, `pause`, `resume` and `delete`: what a person does to a run.
 //!
 //! Invariant: who did it and why is recorded in the history. What cannot be undone is asked for first.
 
@@ -37,7 +37,7 @@ impl ControlVerb {
             ControlVerb::Cancel => ("cancel", "cancel requested for"),
             ControlVerb::Terminate => ("terminate", "terminated"),
             ControlVerb::Pause => ("pause", "paused"),
-            ControlVerb::Unpause => ("unpause", "unpaused"),
+            ControlVerb::Unpause => ("resume", "resumed"),
             ControlVerb::Delete => ("delete", "deleted"),
         }
     }

@@ -72,7 +72,7 @@ codes! {
         "A task token names one attempt of one activity. That attempt has timed out, was canceled, or another has begun; \
          its outcome no longer counts.";
     AlreadyPaused 15 Error "the run is already paused"
-        "Nothing was done. `bosun unpause ID` lets it go on.";
+        "Nothing was done. `bosun resume ID` lets it go on.";
     NotPaused 16 Error "the run is not paused"
         "Nothing was done.";
     InboxFull 17 Error "the inbox of the run is full"

@@ -148,7 +148,7 @@ fn locked(why: OpenError, file: Option<&WorkerFile>, data: &Path) -> CliError {
 }
 
 /// The client of an address that was named.
-async fn attach(address: &str, global: &Global) -> Result<HttpClient, CliError> {
+pub(super) async fn attach(address: &str, global: &Global) -> Result<HttpClient, CliError> {
     let file = match &global.token_file {
         Some(file) => file.clone(),
         None => WorkerFile::read(&global.data).map_or_else(|| global.data.join("token"), |worker| worker.token_file),
@@ -166,7 +166,7 @@ async fn attach(address: &str, global: &Global) -> Result<HttpClient, CliError> 
 
 /// The client of a worker that left its file; nothing when it does not answer, or when somebody else does: the file may be
 /// of a worker that was killed, and its port and its process id may be others' by now.
-async fn attach_to(file: &WorkerFile, global: &Global) -> Result<Option<HttpClient>, CliError> {
+pub(super) async fn attach_to(file: &WorkerFile, global: &Global) -> Result<Option<HttpClient>, CliError> {
     let token_file = global.token_file.as_ref().unwrap_or(&file.token_file);
     let client = HttpClient::new(&file.address, read_token(token_file)?, &token_file.to_string_lossy())?;
     Ok(client.prove().await.is_ok().then_some(client))

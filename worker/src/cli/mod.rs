@@ -30,6 +30,7 @@ mod output;
 mod plan;
 mod progress;
 mod reach;
+mod reconnect;
 mod replay;
 mod request_text;
 mod resolve;
@@ -69,6 +70,7 @@ use explain::Code;
 use locate::{LocatedEngine, locate};
 use output::{Format, Screen};
 use reach::Reach;
+use reconnect::Reconnect;
 
 use crate::backend::{Access, OpenEngine};
 use crate::capability::owner::Guards;
@@ -195,11 +197,12 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         // The screen goes into the context and comes back; what stays meanwhile prints nothing.
         screen: std::mem::replace(screen, Screen::silent()),
         identity: context::identity(),
-        namespace,
+        namespace: namespace.clone(),
         yes: global.yes,
         no_input: global.no_input,
         carried_on: attached || matches!(purpose, Access::Work { .. }),
         attached,
+        reconnect: Reconnect::by(&global, program, &purpose, verb.is_of_a_namespace().then_some(namespace)),
         plans: program.plans,
     };
     let ended = match used(&cx, &verb).await {
@@ -207,6 +210,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Err(why) => Err(why),
     };
     *screen = cx.screen;
+    cx.reconnect.leave(&global.data).await;
     if let LocatedEngine::Embedded(engine) = found {
         engine.drain(CLOSE).await;
     }
@@ -386,7 +390,6 @@ async fn workflow(cx: &mut Context, verb: WorkflowVerb) -> Result<Exit, CliError
         WorkflowVerb::Resume(args) => supervise::steer(cx, "resume_v1", args).await,
         WorkflowVerb::Takeover(args) => supervise::steer(cx, "human_takeover_v1", args).await,
         WorkflowVerb::Release(args) => supervise::steer(cx, "human_release_v1", args).await,
-        WorkflowVerb::Unpause(args) => control::control(cx, ControlVerb::Unpause, args).await,
         WorkflowVerb::Cost(args) => budget::cost(cx, args).await,
         WorkflowVerb::Delete(args) => control::control(cx, ControlVerb::Delete, args).await,
     }

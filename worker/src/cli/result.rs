@@ -6,6 +6,7 @@ use bosun_engine::*;
 use clap::Args;
 use futures_util::StreamExt;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::args::RunOf;
 use super::context::Context;
@@ -65,7 +66,7 @@ async fn parked(backend: &dyn Backend, target: &Target, parking: ParkPolicy) -> 
     Ok((answer.get(key) == Some(&Value::Bool(true))).then(|| waits.iter().filter_map(text).collect()))
 }
 
-/// Waits for the end of the chain of runs, showing progress on stderr.
+/// Waits for the end of the chain of runs, showing progress on stderr. A worker that leaves is waited for.
 pub(super) async fn wait_for(
     cx: &mut Context,
     target: Target,
@@ -73,12 +74,44 @@ pub(super) async fn wait_for(
     watch: Watch,
     parking: ParkPolicy,
 ) -> Result<RunResult, CliError> {
+    let until = timeout.map(|timeout| Instant::now() + timeout);
+    let mut shown = Shown { progress: ProgressBoard::new(watch, target.clone()), next: EventId(1) };
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let why = match wait_on(cx, &target, left, &mut shown, parking).await {
+            Err(why) if cx.lost_the_worker(&why) => why,
+            ended => return ended,
+        };
+        let found = cx.find_again(&target, true);
+        match until {
+            None => found.await?,
+            Some(until) => match tokio::time::timeout_at(until, found).await {
+                Ok(found) => found?,
+                Err(_) => return Err(why),
+            },
+        }
+    }
+}
+
+/// What the screen shows of a run, up to which event.
+struct Shown {
+    progress: ProgressBoard,
+    next: EventId,
+}
+
+/// Waits for as long as whoever is asked answers.
+async fn wait_on(
+    cx: &mut Context,
+    target: &Target,
+    timeout: Option<Duration>,
+    shown: &mut Shown,
+    parking: ParkPolicy,
+) -> Result<RunResult, CliError> {
     // Where nobody carries runs on, waiting would be for ever.
     let timeout = timeout.or((!cx.carried_on).then_some(Duration::ZERO));
     let backend = cx.backend.clone();
     let mut result = backend.result(target.clone(), ResultRequest { follow_runs: true, timeout });
-    let mut events = backend.events(target.clone(), EventId(1), true);
-    let mut progress = ProgressBoard::new(watch, target.clone());
+    let mut events = backend.events(target.clone(), shown.next, true);
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     let mut streaming = cx.screen.format != Format::None;
     // Whether the run may have parked since it was looked at: without an event it has not.
@@ -89,7 +122,8 @@ pub(super) async fn wait_for(
             event = events.next(), if streaming => match event {
                 Some(Ok(event)) => {
                     unseen = true;
-                    progress.event(&mut cx.screen, &*backend, &event).await;
+                    shown.next = event.id.next();
+                    shown.progress.event(&mut cx.screen, &*backend, &event).await;
                 }
                 // Progress is a courtesy: when its stream breaks, the result still counts.
                 Some(Err(_)) | None => streaming = false,
@@ -97,24 +131,24 @@ pub(super) async fn wait_for(
             found = &mut result => break found,
             _ = tick.tick() => {
                 if cx.screen.live {
-                    progress.redraw(&mut cx.screen);
+                    shown.progress.redraw(&mut cx.screen);
                 }
                 if !std::mem::take(&mut unseen) && streaming {
                     continue;
                 }
-                let waits = parked(&*backend, &target, parking).await;
+                let waits = parked(&*backend, target, parking).await;
                 unseen = waits.is_err();
                 if let Ok(Some(waits)) = waits {
-                    progress.finish(&mut cx.screen, &*backend).await;
-                    let answer = the_one_answer(&*backend, &target).await;
-                    return Err(left_parked(&target, &waits, answer));
+                    shown.progress.finish(&mut cx.screen, &*backend).await;
+                    let answer = the_one_answer(&*backend, target).await;
+                    return Err(left_parked(target, &waits, answer));
                 }
             }
         }
     };
     let found = found?;
-    progress.finish(&mut cx.screen, &*backend).await;
-    found.ok_or_else(|| still_open(cx, &target))
+    shown.progress.finish(&mut cx.screen, &*backend).await;
+    found.ok_or_else(|| still_open(cx, target))
 }
 
 /// The command that answers, if the run waits for one thing only.

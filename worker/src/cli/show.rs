@@ -10,6 +10,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::event_text::{details, event_json, paint};
 use super::exit::Exit;
+use super::explain::Code;
 use super::list::shell_word;
 use super::output::{Cell, Format, TextStyle, one_line};
 use super::resolve::run_of;
@@ -96,20 +97,37 @@ pub(super) async fn whole_history(cx: &Context, target: &Target, from: EventId) 
 }
 
 async fn follow(cx: &mut Context, target: Target, args: &ShowArgs) -> Result<Exit, CliError> {
-    let follow = cx.carried_on;
-    if !follow {
+    if !cx.carried_on {
         cx.screen.note("no worker carries runs on: showing what is there");
     }
-    let mut events = cx.backend.events(target, EventId(args.from.max(1)), follow);
-    let mut left = args.limit.unwrap_or(usize::MAX);
-    while left > 0
-        && let Some(event) = events.next().await
-    {
+    let (mut next, mut left) = (EventId(args.from.max(1)), args.limit.unwrap_or(usize::MAX));
+    loop {
+        match follow_on(cx, &target, args, &mut next, &mut left).await {
+            Err(why) if cx.lost_the_worker(&why) => cx.find_again(&target, false).await?,
+            ended => return ended.map(|()| Exit::Ok),
+        }
+    }
+}
+
+/// Shows what comes, for as long as whoever is asked answers.
+async fn follow_on(
+    cx: &mut Context,
+    target: &Target,
+    args: &ShowArgs,
+    next: &mut EventId,
+    left: &mut usize,
+) -> Result<(), CliError> {
+    let mut closed = false;
+    let mut events = cx.backend.events(target.clone(), *next, cx.carried_on);
+    while *left > 0 {
+        let Some(event) = events.next().await else { break };
         let event = event?;
+        *next = event.id.next();
+        closed = event.kind.closes().is_some();
         if !wanted(&args.types, &event) {
             continue;
         }
-        left -= 1;
+        *left -= 1;
         let row = event_json(&cx.screen, &event);
         cx.screen.row("workflow.event", row);
         let id = cx.screen.paint(TextStyle::Dim, &format!("{:>5}", event.id.to_string()));
@@ -117,8 +135,12 @@ async fn follow(cx: &mut Context, target: Target, args: &ShowArgs) -> Result<Exi
         // Relative times would grow old on the screen.
         cx.screen.line(format!("{id}  {}  {name}  {}", event.at, one_line(&details(&event.kind))));
         if cx.screen.closed() {
-            break;
+            return Ok(());
         }
     }
-    Ok(Exit::Ok)
+    // A worker that drains ends its streams without a word.
+    if *left > 0 && !closed && cx.attached && cx.backend.describe(target.clone()).await?.info.status.is_open() {
+        return Err(CliError::new(Code::ShuttingDown, "the worker ended the stream of an open run"));
+    }
+    Ok(())
 }

@@ -166,6 +166,11 @@ pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> 
     let is = |workflow_type: &str| {
         described.as_ref().is_some_and(|found| found.info.workflow_type.as_str() == workflow_type)
     };
+    // The engine's pause may be on top of its own: one word lifts both.
+    let held = described.as_ref().is_some_and(|found| found.info.status == WorkflowStatus::Paused);
+    if signal == "resume_v1" && held && (is(SUPERVISOR) || is(AGENT)) {
+        cx.backend.unpause(target.clone(), cx.because(args.reason.as_deref())).await?;
+    }
     if is(AGENT) && matches!(signal, "pause_v1" | "resume_v1") {
         // Its own signals: a halt for people ends with a resume too, and both reach the agents below.
         let reason = args.reason.clone().unwrap_or_default();

@@ -123,6 +123,7 @@ async fn every_verb_makes_its_call() {
         ("cancel -w o1 --reason enough", "cancel o1 \"enough\" by me@here".into()),
         ("terminate -w o1 -y", "terminate o1 \"\" by me@here".into()),
         ("pause -w o1", "pause o1 \"\" by me@here".into()),
+        ("resume -w o1", "unpause o1 \"\" by me@here".into()),
         ("unpause -w o1", "unpause o1 \"\" by me@here".into()),
         ("delete -w o1 -y", "delete o1".into()),
         ("activity pause -w o1 a1", "pause_activity o1 a1 \"\" by me@here".into()),
@@ -443,7 +444,7 @@ fn worker_file(data: &Path, pid: u32, address: &str) {
     let token_file = data.join("token");
     Token::read_or_create(&token_file).unwrap();
     let (version, started_at) = ("0".to_owned(), String::new());
-    WorkerFile { pid, address: address.into(), token_file, version, started_at }.write(data).unwrap();
+    WorkerFile { pid, address: address.into(), token_file, version, started_at, of_a_run: false }.write(data).unwrap();
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! `worker run`: the long-lived process that holds a data directory and serves its clients.
 //!
 //! Invariant: the worker says where it is (`worker.json`) only when it can serve, and takes the file away when it
-//! leaves. The first SIGTERM or SIGINT drains: no new work, running attempts may end, everything is durable, exit 0 in
+//! leaves. The first SIGTERM, SIGINT or SIGHUP drains: no new work, running attempts may end, everything is durable, exit 0 in
 //! bounded time. The second ends it at once (143 or 130), which a restart survives like any crash. A failed log shows
 //! as 503 on `/healthz` for a moment, then the worker leaves with 74.
 
@@ -117,7 +117,7 @@ pub(super) async fn run(
     let guards = Guards { memory: args.memory.or(guards.memory), store: policy(&args)?, ..guards };
     tracing::debug!(handles = crate::api::take_file_handles(), "file handles");
     let engine = open(opener, data, &Access::Work { slots: args.slots, queues, guards }).await?;
-    let serving = match serve(global, &args, &*engine).await {
+    let serving = match serve(global, &args, &*engine, false).await {
         Ok(serving) => serving,
         Err(why) => {
             engine.drain(Duration::ZERO).await;
@@ -185,7 +185,10 @@ pub(super) async fn serve_beside(global: &Global, engine: &dyn Engine) -> Option
         retention: Vec::new(),
         trust_clock: false,
     };
-    serve(global, &args, engine).await.inspect_err(|why| tracing::warn!(%why, "others cannot reach this run")).ok()
+    serve(global, &args, engine, true)
+        .await
+        .inspect_err(|why| tracing::warn!(%why, "others cannot reach this run"))
+        .ok()
 }
 
 /// The control API, being served.
@@ -195,7 +198,7 @@ pub(super) struct Serving {
     task: JoinHandle<()>,
 }
 
-async fn serve(global: &Global, args: &WorkerArgs, engine: &dyn Engine) -> Result<Serving, CliError> {
+async fn serve(global: &Global, args: &WorkerArgs, engine: &dyn Engine, of_a_run: bool) -> Result<Serving, CliError> {
     let data = std::path::absolute(&global.data).unwrap_or_else(|_| global.data.clone());
     let (token_file, token): (PathBuf, _) = match &global.token_file {
         Some(file) => (std::path::absolute(file).unwrap_or_else(|_| file.clone()), Token::read(file)),
@@ -217,6 +220,7 @@ async fn serve(global: &Global, args: &WorkerArgs, engine: &dyn Engine) -> Resul
         token_file,
         version: super::VERSION.to_owned(),
         started_at: now().to_string(),
+        of_a_run,
     };
     let (stop, stopping) = watch::channel(false);
     let api = Api { backend: engine.backend(), version: super::VERSION };
@@ -248,10 +252,11 @@ fn announce(screen: &mut Screen, data: &Path, file: &WorkerFile) {
     screen.line(format!("worker {} holds {} and serves {}", file.pid, data.display(), file.address));
 }
 
-/// SIGTERM and SIGINT, in the order they come.
+/// SIGTERM, SIGINT and SIGHUP, in the order they come. What `nohup` ignores stays ignored.
 struct Signals {
     term: Signal,
     interrupt: Signal,
+    hangup: Option<Signal>,
     last: Exit,
 }
 
@@ -259,15 +264,31 @@ impl Signals {
     fn catch() -> Result<Self, CliError> {
         let catch = |kind| signal(kind).map_err(|why| CliError::new(Code::Failed, "cannot catch signals").cause(why));
         let (term, interrupt) = (catch(SignalKind::terminate())?, catch(SignalKind::interrupt())?);
-        Ok(Signals { term, interrupt, last: Exit::Killed })
+        let hangup = if ignores_hangup() { None } else { Some(catch(SignalKind::hangup())?) };
+        Ok(Signals { term, interrupt, hangup, last: Exit::Killed })
     }
     async fn next(&mut self) {
         self.last = tokio::select! {
             _ = self.term.recv() => Exit::Killed,
             _ = self.interrupt.recv() => Exit::Interrupted,
+            Some(()) = hung_up(&mut self.hangup) => Exit::Killed,
         };
     }
     fn exit(&self) -> Exit {
         self.last
     }
+}
+
+async fn hung_up(hangup: &mut Option<Signal>) -> Option<()> {
+    match hangup {
+        Some(signal) => signal.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether whoever started us said that a hang-up is not for us.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    ignored.is_some_and(|ignored| ignored & 1 == 1)
 }

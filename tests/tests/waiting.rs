@@ -1,0 +1,139 @@
+//! Whoever waits for a run is not ended by the end of the process that carries it on.
+//!
+//! Real processes on a real directory; what is waited for is the binary's own output and exit code.
+
+use std::path::Path;
+use std::process::{Child, Output};
+use std::time::{Duration, Instant};
+
+use bosun_tests::harness::crash::READY_MAX;
+use bosun_tests::harness::http::Http;
+use bosun_tests::harness::process::{Program, WorkerProcess};
+use bosun_tests::harness::workload;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::supervisor_cli::{command, run, said};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn worker(data: &Path) -> (WorkerProcess, Http) {
+    WorkerProcess::start(&Program::bosun_worker().unwrap(), data, READY_MAX).unwrap()
+}
+
+fn left(data: &Path, words: &[&str]) -> Child {
+    command(data, words).spawn().unwrap()
+}
+
+#[track_caller]
+fn ended_well(who: &str, waiter: Child) -> Output {
+    let output = waiter.wait_with_output().unwrap();
+    assert!(output.status.success(), "{who} ended with {}: {}", output.status, said(&output));
+    output
+}
+
+/// Looks again until this holds.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < PATIENCE, "it never came to this: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// `result`, `show --follow` and an attached `run` outlive a worker's kill -9 and its drain: each finds the next worker, loses no
+/// event and tells none twice.
+#[test]
+fn waiting_survives_the_worker() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path();
+    let (mut first, http) = worker(data);
+    http.start(&workload::mixed("long", 2)).acknowledged().unwrap();
+    let steps = json!({ "steps": [{ "wait_signal": { "name": workload::SIGNAL } }] }).to_string();
+    let run_words = ["run", workload::KITCHEN_SINK, "-w", "mine", "--input", &steps];
+    let mine = left(data, &run_words);
+    let result = left(data, &["result", "long"]);
+    let follow = left(data, &["show", "long", "--follow", "-o", "jsonl"]);
+    until("a run of its own", || http.count("WorkflowId = 'mine'").unwrap_or(0) == 1);
+    std::thread::sleep(Duration::from_millis(700));
+    first.kill().unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+
+    let (mut second, http) = worker(data);
+    http.signal("long", workload::SIGNAL, &Value::Null, "s1").acknowledged().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    second.signal(Signal::TERM).unwrap();
+    assert!(second.wait(PATIENCE).unwrap().is_some_and(|status| status.success()), "{}", second.said());
+
+    let (_third, http) = worker(data);
+    http.signal("long", workload::SIGNAL, &Value::Null, "s2").acknowledged().unwrap();
+    http.signal("mine", workload::SIGNAL, &Value::Null, "s3").acknowledged().unwrap();
+    ended_well("result", result);
+    ended_well("run", mine);
+    let followed = ended_well("show --follow", follow);
+    let ids: Vec<u64> = String::from_utf8_lossy(&followed.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok()?["id"].as_u64())
+        .collect();
+    let all = http.history("long").unwrap().len() as u64;
+    assert_eq!(ids, (1..=all).collect::<Vec<_>>(), "{}", said(&followed));
+}
+
+/// Two `run`s share a directory: the second goes on, by itself, when the first has ended or was killed; whoever follows it too.
+#[test]
+fn a_run_does_not_end_with_the_run_that_it_shares_a_directory_with() {
+    for kill in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path();
+        let steps = |time: &str| json!({ "steps": [{ "timer": time }] }).to_string();
+        let (short, long) = (steps(if kill { "1h" } else { "2s" }), steps("4s"));
+        let mut first = left(data, &["run", workload::KITCHEN_SINK, "-w", "first", "--input", &short]);
+        until("somebody to hold the directory", || data.join("worker.json").exists());
+        let second = left(data, &["run", workload::KITCHEN_SINK, "-w", "second", "--input", &long]);
+        until("a second run", || run(data, &["describe", "second"]).status.success());
+        let result = left(data, &["result", "second"]);
+        if kill {
+            first.kill().unwrap();
+            first.wait().unwrap();
+        } else {
+            ended_well("the first run", first);
+        }
+        let output = ended_well("the second run", second);
+        assert!(said(&output).contains("going on in this one"), "{}", said(&output));
+        ended_well("result", result);
+    }
+}
+
+/// A hang-up drains like SIGTERM; a worker that was started by `nohup` does not hear it.
+#[test]
+fn a_hang_up_drains() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut heard, _http) = worker(dir.path());
+    heard.signal(Signal::HUP).unwrap();
+    let status = heard.wait(PATIENCE).unwrap().expect("it ends");
+    assert!(status.success(), "{status}: {}", heard.said());
+    assert!(!dir.path().join("worker.json").exists());
+
+    let program = Program { wrapper: vec!["nohup".into()], ..Program::bosun_worker().unwrap() };
+    let (mut deaf, http) = WorkerProcess::start(&program, dir.path(), READY_MAX).unwrap();
+    deaf.signal(Signal::HUP).unwrap();
+    assert!(deaf.wait(Duration::from_millis(500)).unwrap().is_none(), "{}", deaf.said());
+    assert_eq!(http.healthz().unwrap(), 200);
+}
+
+/// One word ends each kind of pause, by either name.
+#[test]
+fn resume_lifts_every_pause() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path();
+    let (_worker, http) = worker(data);
+    http.start(&workload::mixed("any", 1)).acknowledged().unwrap();
+    for word in ["resume", "unpause"] {
+        for words in [["pause", "any"], [word, "any"]] {
+            let output = run(data, &words);
+            assert!(output.status.success(), "{words:?}: {}", said(&output));
+        }
+        let state: Value = serde_json::from_slice(&run(data, &["describe", "any", "-o", "json"]).stdout).unwrap();
+        assert_eq!(state["workflow"]["status"], "Running");
+    }
+}

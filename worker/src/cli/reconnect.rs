@@ -1,0 +1,166 @@
+//! Waiting survives whoever carries runs on: a verb that waits finds the next worker, or goes on by itself.
+//!
+//! Invariant: only a worker that left is waited for; what a run says about itself ends the waiting as ever. A command that
+//! works for itself takes the directory over only from another such command, never from a worker, which comes back.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bosun_engine::{Namespace, ResultRequest, Target};
+
+use super::Program;
+use super::args::Global;
+use super::context::Context;
+use super::error::CliError;
+use super::exit::Exit;
+use super::explain::Code;
+use super::locate::{LocatedEngine, attach, attach_to, locate};
+use super::worker::{Serving, serve_beside};
+use crate::api::{HttpClient, WorkerFile};
+use crate::backend::{Access, Engine, OpenEngine, OpenError};
+
+/// Between two looks for a worker.
+const PAUSE: Duration = Duration::from_millis(250);
+/// An engine that a verb opened on its way gets this long to close.
+const CLOSE: Duration = Duration::from_secs(5);
+
+/// How the command found its engine, to find one again.
+struct Route {
+    global: Global,
+    opener: Arc<dyn OpenEngine>,
+    purpose: Access,
+    namespace: Option<Namespace>,
+}
+
+/// What a verb has in hand to go on with when its worker leaves.
+pub struct Reconnect {
+    route: Arc<Route>,
+    /// Whoever holds the directory is a command like ours, which leaves it at the end of its own run.
+    beside_a_run: bool,
+    taken: Option<(Arc<dyn Engine>, Option<Serving>)>,
+}
+
+impl Route {
+    /// The client of a worker that lives and answers.
+    async fn attach(&self) -> Result<Option<HttpClient>, CliError> {
+        match &self.global.address {
+            Some(address) => match attach(address, &self.global).await {
+                Ok(client) => Ok(Some(client)),
+                Err(why) if why.code == Code::Unreachable => Ok(None),
+                Err(why) => Err(why),
+            },
+            None => match WorkerFile::read(&self.global.data).filter(WorkerFile::process_lives) {
+                Some(file) => attach_to(&file, &self.global).await,
+                None => Ok(None),
+            },
+        }
+    }
+
+    fn beside_a_run(&self) -> bool {
+        self.global.address.is_none() && WorkerFile::read(&self.global.data).is_some_and(|file| file.of_a_run)
+    }
+
+    /// The directory as it was left, where the run has closed; nothing where it is open.
+    async fn closed(&self, target: &Target, follow_runs: bool) -> Result<Option<Arc<dyn Engine>>, OpenError> {
+        let engine = self.opener.open(&self.global.data, &Access::Look).await?;
+        let backend = LocatedEngine::Embedded(engine.clone()).backend(self.namespace.as_ref());
+        let at_once = ResultRequest { follow_runs, timeout: Some(Duration::ZERO) };
+        if matches!(backend.result(target.clone(), at_once).await, Ok(Some(_))) {
+            return Ok(Some(engine));
+        }
+        engine.drain(Duration::ZERO).await;
+        Ok(None)
+    }
+}
+
+impl Reconnect {
+    pub(super) fn by(global: &Global, program: &Program, purpose: &Access, namespace: Option<Namespace>) -> Self {
+        let (opener, purpose) = (program.opener.clone(), purpose.clone());
+        let route = Route { global: global.clone(), opener, purpose, namespace };
+        Reconnect { beside_a_run: route.beside_a_run(), route: Arc::new(route), taken: None }
+    }
+
+    /// Gives back a directory that was taken over on the way.
+    pub(super) async fn leave(self, data: &Path) {
+        let Some((engine, serving)) = self.taken else { return };
+        if let Some(serving) = serving {
+            serving.stop(data, Exit::Error).await;
+        }
+        engine.drain(CLOSE).await;
+    }
+}
+
+impl Context {
+    /// Whether this says that the worker left, and nothing of the run.
+    pub(super) fn lost_the_worker(&self, why: &CliError) -> bool {
+        self.attached && matches!(why.code, Code::Unreachable | Code::ShuttingDown)
+    }
+
+    /// Waits until the run can be waited for again: by the next worker, by ourselves, or, as it has closed meanwhile, from the
+    /// directory that was left.
+    pub(super) async fn find_again(&mut self, target: &Target, follow_runs: bool) -> Result<(), CliError> {
+        let route = self.reconnect.route.clone();
+        let named = route.global.address.is_some();
+        let takes_over = !named && self.reconnect.beside_a_run && matches!(route.purpose, Access::Work { .. });
+        let (mut to_look, mut told) = (!named, false);
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            if let Some(client) = route.attach().await? {
+                self.reconnect.beside_a_run = route.beside_a_run();
+                self.go_on_with(&LocatedEngine::Attached(client));
+                if told {
+                    self.screen.note("a worker is back");
+                }
+                return Ok(());
+            }
+            if takes_over {
+                match locate(&route.global, &*route.opener, &route.purpose).await {
+                    Ok(found) => {
+                        self.take_over(found).await;
+                        return Ok(());
+                    }
+                    Err(why) if why.code == Code::StoreLocked => {}
+                    Err(why) => return Err(why),
+                }
+            } else if to_look {
+                match route.closed(target, follow_runs).await {
+                    Ok(Some(engine)) => {
+                        self.take(engine, None);
+                        return Ok(());
+                    }
+                    Ok(None) => to_look = false,
+                    Err(OpenError::Locked(_)) => {}
+                    Err(why) => return Err(why.into()),
+                }
+            }
+            if !std::mem::replace(&mut told, true) {
+                let hint = self.screen.reach.complete("`bosun worker run`");
+                self.screen.note(&format!("the worker has left: waiting for the next one ({hint} starts one)"));
+            }
+        }
+    }
+
+    async fn take_over(&mut self, found: LocatedEngine) {
+        match found {
+            LocatedEngine::Attached(_) => self.go_on_with(&found),
+            LocatedEngine::Embedded(engine) => {
+                let serving = serve_beside(&self.reconnect.route.global, &*engine).await;
+                self.screen.note("the command that carried this run on has ended: going on in this one");
+                self.take(engine, serving);
+                self.carried_on = true;
+            }
+        }
+    }
+
+    /// Nobody carries on what is only looked at.
+    fn take(&mut self, engine: Arc<dyn Engine>, serving: Option<Serving>) {
+        self.go_on_with(&LocatedEngine::Embedded(engine.clone()));
+        (self.attached, self.carried_on) = (false, false);
+        self.reconnect.taken = Some((engine, serving));
+    }
+
+    fn go_on_with(&mut self, found: &LocatedEngine) {
+        self.backend = found.backend(self.reconnect.route.namespace.as_ref());
+    }
+}
