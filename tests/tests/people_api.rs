@@ -113,7 +113,7 @@ fn everything_that_is_wrong_with_a_start_is_told_at_once() {
     assert_eq!(places, ["workflow_type", "namespace", "run_timeout", "id_reuse_policy", "workflow_typ"], "{why}");
     assert!(why["message"].as_str().unwrap().contains("did you mean `workflow_type`?"), "{why}");
     let (status, why) = api.post("workflows", json!({ "workflow_type": "no-such-workflow" }));
-    assert_eq!((status, &why["code"]), (422, &json!("unknown_workflow_type")), "{why}");
+    assert_eq!((status, &why["code"]), (404, &json!("unknown_workflow_type")), "{why}");
     assert_eq!(api.get("workflows").1["workflows"], json!([]), "nothing was started");
     assert_eq!(api.get("workflows?cursor=x").0, 400);
     assert_eq!(api.get("workflows?limit=0").0, 400);

@@ -19,7 +19,7 @@ use super::super::token::random_hex;
 use super::body::{Members, json as json_of};
 use super::{start as start_body, view};
 use crate::agent::AGENT;
-use crate::backend::{Attribution, Backend};
+use crate::backend::{Attribution, Backend, CallError};
 use crate::supervisor::people::control;
 use crate::supervisor::run::SUPERVISOR;
 use crate::supervisor::spec::Span;
@@ -48,7 +48,13 @@ pub async fn start(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) -> Ans
     let request = start_body::read(&body, key(&headers)?.as_deref())?;
     let (workflow_type, namespace) = (request.workflow_type.clone(), request.namespace.clone());
     let workflow_id = request.workflow_id.clone();
-    let started = me.backend.start(request).await?;
+    let started = me.backend.start(request).await.map_err(|why| match why {
+        // What is named is not there.
+        why @ CallError::Rejected(Rejection::UnknownWorkflowType { .. }) => {
+            Problem { status: StatusCode::NOT_FOUND, ..why.into() }
+        }
+        why => why.into(),
+    })?;
     let status = if started.newly_started { StatusCode::CREATED } else { StatusCode::OK };
     let answer = json!({
         "workflow_id": workflow_id, "run_id": started.run_id, "workflow_type": workflow_type, "namespace": namespace,

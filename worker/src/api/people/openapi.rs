@@ -70,15 +70,14 @@ fn document() -> Value {
 fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[u16]) -> Value {
     let about = super::super::routes::ROUTES.iter().find(|route| route.path == path && route.method == method);
     let named = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let mut parameters: Vec<Value> = named
-        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } }))
-        .collect();
+    let mut parameters: Vec<Value> =
+        named.map(|name| json!({ "name": name, "in": "path", "required": true, "schema": id_schema() })).collect();
     parameters.extend(about.iter().flat_map(|route| route.query).map(|name| query(name)));
     let keyed = matches!(body, Body::Start | Body::Input | Body::Reason) && operation != "queryWorkflow";
     if keyed {
         let about = "The same request with the same key is carried out once";
         parameters.push(json!({ "name": "Idempotency-Key", "in": "header", "description": about,
-            "schema": { "type": "string", "minLength": 1, "maxLength": 200 } }));
+            "schema": id_schema() }));
     }
     let schema = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
     let answer = |name: &str| json!({ "application/json": { "schema": schema(name) } });
@@ -110,17 +109,44 @@ fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[
     told
 }
 
+/// A span of time, for example `90s`.
+const SPAN: &str = "^[0-9]{1,9}(ms|s|m|h)$";
+
+/// An id: the server takes others too, of at most 255 bytes and without control characters.
+fn id_schema() -> Value {
+    json!({ "type": "string", "pattern": "^[!-~]([ -~]{0,198}[!-~])?$" })
+}
+
+/// Comparisons of what every run has, joined.
+fn filter_shape() -> String {
+    let text = "(WorkflowId|WorkflowType|TaskQueue) !?= '[A-Za-z0-9_.-]{0,60}'";
+    let status = "ExecutionStatus !?= '(Running|Paused|Completed|Failed|Canceled|Terminated|ContinuedAsNew|TimedOut)'";
+    let moment = "(StartTime|CloseTime) (<|<=|>|>=) '20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T00:00:00Z'";
+    let one = format!("({text}|{status}|{moment})");
+    format!("^({one}( (AND|OR) {one}){{0,4}})?$")
+}
+
 fn query(name: &str) -> Value {
     let (about, schema) = match name {
         "run_id" => {
             ("One run of the workflow id; the newest without it", json!({ "type": "string", "format": "uuid" }))
         }
-        "namespace" => ("Where the workflow id is looked for", json!({ "type": "string", "default": "default" })),
-        "query" => ("A list filter, for example `ExecutionStatus = 'Running'`", json!({ "type": "string" })),
+        "namespace" => ("Where the workflow id is looked for", id_schema()),
+        "query" => {
+            let about = "A list filter, for example `ExecutionStatus = 'Running'`; here of what every run has. \
+                         The server also takes search attributes, brackets, IN, BETWEEN and STARTS_WITH";
+            (about, json!({ "type": "string", "pattern": filter_shape() }))
+        }
         "limit" => ("How many at most", json!({ "type": "integer", "minimum": 1, "maximum": 1000, "default": 100 })),
-        "cursor" => ("`next_cursor` of the page before", json!({ "type": "string" })),
+        "cursor" => {
+            let shape = "^[0-9]{1,15}\\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$";
+            ("`next_cursor` of the page before", json!({ "type": "string", "pattern": shape }))
+        }
         "from" => ("The first event", json!({ "type": "integer", "minimum": 1, "default": 1 })),
-        "wait" => ("How long to wait for the end, for example `20s`", json!({ "type": "string" })),
+        "wait" => {
+            let about = "How long to wait for the end, for example `20s`; it waits for no more than 20 s";
+            (about, json!({ "type": "string", "pattern": SPAN }))
+        }
         _ => ("", json!({ "type": "string" })),
     };
     json!({ "name": name, "in": "query", "required": false, "description": about, "schema": schema })
@@ -128,18 +154,29 @@ fn query(name: &str) -> Value {
 
 fn schemas() -> Value {
     let text = || json!({ "type": ["string", "null"] });
-    let span = |about: &str| json!({ "type": ["string", "null"], "description": about, "examples": ["30s", "1h"] });
+    let span = |about: &str| json!({ "type": "string", "description": about, "pattern": SPAN });
     let mut start: Map<String, Value> = MEMBERS.iter().map(|name| ((*name).to_owned(), text())).collect();
-    start["workflow_type"] = json!({ "type": "string", "minLength": 1 });
+    for name in ["workflow_type", "workflow_id", "namespace", "task_queue"] {
+        start[name] = id_schema();
+    }
     start["input"] = json!({ "description": "Any JSON: the workflow's input" });
     start["execution_timeout"] = span("For the whole chain of runs");
     start["run_timeout"] = span("For one run");
     start["id_reuse_policy"] =
         json!({ "enum": ["AllowDuplicate", "AllowDuplicateFailedOnly", "RejectDuplicate", null] });
     start["id_conflict_policy"] = json!({ "enum": ["Fail", "UseExisting", "TerminateExisting", null] });
-    for name in ["memo", "search_attributes", "retry_policy"] {
-        start[name] = json!({ "type": ["object", "null"] });
-    }
+    let name = json!({ "pattern": "^[A-Za-z][A-Za-z0-9_]{0,63}$" });
+    start["memo"] = json!({ "type": "object", "description": "Any JSON by name", "propertyNames": name });
+    let values = json!({ "anyOf": [{ "type": ["boolean", "integer", "number", "string"] },
+        { "type": "array", "items": { "type": "string" } }] });
+    start["search_attributes"] = json!({ "type": "object", "propertyNames": name, "additionalProperties": values });
+    start["retry_policy"] = json!({ "type": "object", "additionalProperties": false, "properties": {
+        "initial_interval": { "type": "string", "description": "Before the second attempt", "pattern": "^[1-9][0-9]{0,8}(ms|s|m)$" },
+        "maximum_interval": { "type": "string", "description": "No delay is longer", "pattern": "^[1-9][0-9]{0,5}h$" },
+        "backoff_coefficient": { "type": "number", "minimum": 1, "maximum": 1000 },
+        "maximum_attempts": { "type": "integer", "minimum": 0, "maximum": 4_294_967_295_u32 },
+        "non_retryable_error_types": { "type": "array", "items": { "type": "string" } },
+    } });
     json!({
         "Start": { "type": "object", "required": ["workflow_type"], "additionalProperties": false, "properties": start },
         "Input": { "description": "Any JSON; nothing is null" },
@@ -148,9 +185,10 @@ fn schemas() -> Value {
             "type": "object", "required": ["id"], "additionalProperties": false,
             "description": "`approved` to an approval, `answer` to a question",
             "properties": {
-                "id": { "type": "string" }, "approved": { "type": ["boolean", "null"] }, "answer": {},
+                "id": { "type": "string" }, "approved": { "type": "boolean" }, "answer": {},
                 "comment": text(), "feedback": text(), "modified_action": text(),
             },
+            "oneOf": [{ "required": ["approved"] }, { "required": ["answer"] }],
         },
         "Problem": {
             "type": "object", "required": ["code", "message"],
