@@ -2,6 +2,7 @@
 //!
 //! Real processes on a real directory; what is waited for is the binary's own output and exit code.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
@@ -52,10 +53,13 @@ fn waiting_survives_the_worker() {
     let steps = json!({ "steps": [{ "wait_signal": { "name": workload::SIGNAL } }] }).to_string();
     let run_words = ["run", workload::KITCHEN_SINK, "-w", "mine", "--input", &steps];
     let mine = left(data, &run_words);
-    let result = left(data, &["result", "long"]);
-    let follow = left(data, &["show", "long", "--follow", "-o", "jsonl"]);
+    let (waits, follows) = (data.join("waits.txt"), data.join("follows.txt"));
+    let result = command(data, &["result", "long"]).stderr(File::create(&waits).unwrap()).spawn().unwrap();
+    let mut follow = command(data, &["show", "long", "--follow", "-o", "jsonl"]);
+    let follow = follow.stdout(File::create(&follows).unwrap()).spawn().unwrap();
     until("a run of its own", || http.count("WorkflowId = 'mine'").unwrap_or(0) == 1);
-    std::thread::sleep(Duration::from_millis(700));
+    // Each is attached once it shows what it sees.
+    until("both to wait", || [&waits, &follows].iter().all(|seen| !std::fs::read(seen).unwrap().is_empty()));
     first.kill().unwrap();
     std::thread::sleep(Duration::from_millis(700));
 
@@ -70,13 +74,12 @@ fn waiting_survives_the_worker() {
     http.signal("mine", workload::SIGNAL, &Value::Null, "s3").acknowledged().unwrap();
     ended_well("result", result);
     ended_well("run", mine);
-    let followed = ended_well("show --follow", follow);
-    let ids: Vec<u64> = String::from_utf8_lossy(&followed.stdout)
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok()?["id"].as_u64())
-        .collect();
+    ended_well("show --follow", follow);
+    let followed = std::fs::read_to_string(&follows).unwrap();
+    let ids: Vec<u64> =
+        followed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()?["id"].as_u64()).collect();
     let all = http.history("long").unwrap().len() as u64;
-    assert_eq!(ids, (1..=all).collect::<Vec<_>>(), "{}", said(&followed));
+    assert_eq!(ids, (1..=all).collect::<Vec<_>>(), "{followed}");
 }
 
 /// Two `run`s share a directory: the second goes on, by itself, when the first has ended or was killed; whoever follows it too.
@@ -86,12 +89,15 @@ fn a_run_does_not_end_with_the_run_that_it_shares_a_directory_with() {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path();
         let steps = |time: &str| json!({ "steps": [{ "timer": time }] }).to_string();
-        let (short, long) = (steps(if kill { "1h" } else { "2s" }), steps("4s"));
+        let (short, long) = (steps(if kill { "1h" } else { "8s" }), steps("10s"));
         let mut first = left(data, &["run", workload::KITCHEN_SINK, "-w", "first", "--input", &short]);
         until("somebody to hold the directory", || data.join("worker.json").exists());
         let second = left(data, &["run", workload::KITCHEN_SINK, "-w", "second", "--input", &long]);
         until("a second run", || run(data, &["describe", "second"]).status.success());
-        let result = left(data, &["result", "second"]);
+        // It is attached once it shows what it sees.
+        let seen = data.join("seen.txt");
+        let result = command(data, &["result", "second"]).stderr(File::create(&seen).unwrap()).spawn().unwrap();
+        until("somebody who waits", || std::fs::read_to_string(&seen).is_ok_and(|seen| seen.contains("timer")));
         if kill {
             first.kill().unwrap();
             first.wait().unwrap();
