@@ -34,6 +34,7 @@ fn problems(root: &Path) -> Vec<Problem> {
     rules::top_level(root, &mut problems);
     rules::arrows(root, &mut problems);
     rules::dead_files(&tree, &mut problems);
+    rules::one_meaning(&tree, &mut problems);
     for file in &tree.files {
         rules::module_doc(file, &mut problems);
         rules::sizes(file, &mut problems);
@@ -163,6 +164,25 @@ fn what_holds_for_every_family_knows_none_of_them() {
             "worker/src/supervisor/core/mod.rs:2: worker/src/supervisor/core may not use graph: what holds for every family knows none of them",
             "worker/src/supervisor/core/mod.rs:3: worker/src/supervisor/core may not use chat: what holds for every family knows none of them",
             "worker/src/supervisor/core/mod.rs:4: worker/src/supervisor/core may not use run: what holds for every family knows none of them",
+        ],
+    );
+}
+
+#[test]
+fn a_type_of_the_supervisor_is_defined_once() {
+    let chat = "//! C.\npub enum Stage {}\n// pub struct Plan;\nfn f() {\n    struct Plan;\n}\n\
+                #[cfg(test)]\nmod tests {\n    struct Plan;\n}\n";
+    let graph = "//! G.\npub(super) struct Stage<T>(T);\nstruct Plan;\npub(in crate::supervisor) trait Plan {}\n";
+    check(
+        &[
+            ("worker/src/lib.rs", "//! W.\nmod supervisor;\npub struct Stage;\n"),
+            ("worker/src/supervisor/mod.rs", "//! S.\nmod chat;\nmod graph;\n"),
+            ("worker/src/supervisor/chat.rs", chat),
+            ("worker/src/supervisor/graph.rs", graph),
+        ],
+        &[
+            "worker/src/supervisor/graph.rs:2: Stage is a type of worker/src/supervisor/chat.rs already: use that one, or say what this one is",
+            "worker/src/supervisor/graph.rs:4: Plan is a type of worker/src/supervisor/graph.rs already: use that one, or say what this one is",
         ],
     );
 }

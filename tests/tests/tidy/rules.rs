@@ -3,6 +3,7 @@
 //! Invariant: a rule looks at code only (comments and texts are blank), and leaves code of tests alone where the rule is
 //! about the product. No rule changes anything.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::Problem;
@@ -55,6 +56,9 @@ const PURE_PATH: &str = "std::thread::panicking";
 
 /// Rooms of the supervisor that know nothing of others: what is decided for every family knows no family.
 const ROOMS: [(&str, &[&str]); 1] = [("worker/src/supervisor/core", &["agents", "chat", "graph", "run"])];
+
+/// Where one word has one meaning: a type's name stands for one type.
+const ONE_MEANING: &str = "worker/src/supervisor";
 
 const SLED_FILE: &str = "engine/src/log/sled.rs";
 
@@ -172,6 +176,36 @@ pub(super) fn rooms(file: &File, problems: &mut Vec<Problem>) {
             }
         }
     }
+}
+
+/// A type is defined once in the room of the supervisor: what a spec says is the spec's type, and what differs has a name of
+/// its own (issue 15).
+pub(super) fn one_meaning(tree: &Tree, problems: &mut Vec<Problem>) {
+    let mut known: BTreeMap<&str, &Path> = BTreeMap::new();
+    for file in tree.files.iter().filter(|file| file.path.starts_with(ONE_MEANING) && !file.is_test) {
+        for line in file.lines().filter(|line| !line.is_test) {
+            let Some(name) = defined_type(line.code) else { continue };
+            match known.get(name) {
+                Some(other) => {
+                    let other = other.display();
+                    let what = format!("{name} is a type of {other} already: use that one, or say what this one is");
+                    problems.push(problem(&file.path, line.number, what));
+                }
+                None => drop(known.insert(name, &file.path)),
+            }
+        }
+    }
+}
+
+/// The type that a line of a module itself defines; those inside of functions and macros are nobody else's matter.
+fn defined_type(code: &str) -> Option<&str> {
+    let code = match code.strip_prefix("pub") {
+        Some(rest) => rest.strip_prefix('(').map_or(Some(rest), |scope| scope.split_once(')').map(|(_, rest)| rest))?,
+        None => code,
+    };
+    let code = code.strip_prefix(' ').unwrap_or(code);
+    let kinds = ["struct ", "enum ", "trait ", "type "];
+    words(kinds.iter().find_map(|kind| code.strip_prefix(kind))?).next()
 }
 
 fn names_room(code: &str, room: &str) -> bool {

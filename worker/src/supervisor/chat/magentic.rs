@@ -100,7 +100,7 @@ struct ProgressLedger {
 }
 
 /// A progress ledger that was read and checked.
-enum Read {
+enum LedgerDecision {
     Satisfied { reason: String },
     Next { stalled: bool, speaker: String, instruction: String },
 }
@@ -214,8 +214,8 @@ impl GroupChat {
         match read {
             Err(_) if tries < self.rules.max_json_retries => self.ask_progress(tries + 1, out),
             Err(_) => self.fail(&ChatError::Ledger.to_string(), out),
-            Ok(Read::Satisfied { reason }) => self.answer_finally(reason, out),
-            Ok(Read::Next { stalled, speaker, instruction }) => {
+            Ok(LedgerDecision::Satisfied { reason }) => self.answer_finally(reason, out),
+            Ok(LedgerDecision::Next { stalled, speaker, instruction }) => {
                 let stalls = self.ledger.stalls;
                 self.ledger.stalls = if stalled { stalls + 1 } else { stalls.saturating_sub(1) };
                 if self.ledger.stalls >= self.rules.max_stalls {
@@ -231,7 +231,7 @@ impl GroupChat {
     }
 
     /// Reads a progress ledger, given as JSON or as its text. The error names the field.
-    fn read_progress(&self, answer: &Value) -> Result<Read, String> {
+    fn read_progress(&self, answer: &Value) -> Result<LedgerDecision, String> {
         let progress: ProgressLedger = match answer {
             Value::String(text) => {
                 let mut reader = serde_json::Deserializer::from_str(text);
@@ -247,7 +247,7 @@ impl GroupChat {
         };
         let next = progress.next_speaker.map(LedgerEntry::answer);
         if progress.is_request_satisfied.answer() {
-            return Ok(Read::Satisfied { reason: satisfied_because });
+            return Ok(LedgerDecision::Satisfied { reason: satisfied_because });
         }
         let speaker = match (self.agents.as_slice(), next) {
             ([only], _) => only.name.clone(),
@@ -256,6 +256,6 @@ impl GroupChat {
             (_, None) => return Err("missing field `next_speaker`".to_owned()),
         };
         let stalled = progress.is_in_loop.answer() || !progress.is_progress_being_made.answer();
-        Ok(Read::Next { stalled, speaker, instruction: progress.instruction.answer() })
+        Ok(LedgerDecision::Next { stalled, speaker, instruction: progress.instruction.answer() })
     }
 }

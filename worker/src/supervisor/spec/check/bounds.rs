@@ -3,12 +3,11 @@
 //! Invariant: with these bounds every loop of a run ends and every wait has a deadline. It knows no texts of other
 //! systems.
 
+use super::Check;
 use crate::supervisor::fields::FieldError;
 use crate::supervisor::spec::Span;
 use crate::supervisor::spec::preset::Family;
 use crate::supervisor::spec::whole::SupervisorSpec;
-
-type Check = Result<(), FieldError>;
 
 pub(super) fn check(spec: &SupervisorSpec) -> Check {
     numbers(spec)?;
