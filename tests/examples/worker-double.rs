@@ -135,9 +135,9 @@ impl Store {
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         match (method, parts.as_slice()) {
             ("GET", ["healthz"]) => Ok((if self.failed { 503 } else { 200 }, Value::Null)),
-            ("POST", ["api", "v1", "workflows"]) => self.start(&serde_json::from_slice(body)?),
-            ("POST", ["api", "v1", "workflows", id, "signal"]) => self.signal(id, serde_json::from_slice(body)?),
-            ("GET", ["api", "v1", "workflows", id, "history"]) => {
+            ("POST", ["rpc", "v1", "workflows"]) => self.start(&serde_json::from_slice(body)?),
+            ("POST", ["rpc", "v1", "workflows", id, "signal"]) => self.signal(id, serde_json::from_slice(body)?),
+            ("GET", ["rpc", "v1", "workflows", id, "history"]) => {
                 let from = query.split('&').find_map(|pair| pair.strip_prefix("from=")?.parse::<usize>().ok());
                 let history = self.history(id);
                 Ok((200, json!(history.get(from.unwrap_or(1) - 1..).unwrap_or_default())))
