@@ -187,7 +187,7 @@ async fn every_halt_is_told_to_who_shows_it() {
     scene.environment().settle().await;
     let told = async || {
         let signal = |event: &EventKind| match event {
-            EventKind::SignalExternalWorkflowExecutionInitiated(signal) => {
+            EventKind::SignalExternalWorkflowExecutionInitiated(signal) if signal.name.as_str() == "pause_v1" => {
                 Some(signal.input.to_json()["reason"].clone())
             }
             _ => None,

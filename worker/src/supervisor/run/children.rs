@@ -181,7 +181,7 @@ impl SupervisorRun {
             out.set_budget(self.account.balance());
         }
         match result.as_ref().err().filter(|failure| failure.is_canceled() || output.is_null()) {
-            Some(failure) => Err(failed(failure)),
+            Some(failure) => Err(agent_failed(failure)),
             None => model::given(self.resolved.spec.family(), purpose, &output),
         }
     }
@@ -193,6 +193,12 @@ fn output_of(result: &Result<Payload, Failure>) -> Value {
         Ok(payload) => payload.to_json(),
         Err(failure) => json!(output_in(failure)),
     }
+}
+
+/// An agent that somebody cancelled is called again while its task has tries: they ended this call, not the task.
+fn agent_failed(failure: &Failure) -> CallFailure {
+    let kind = if failure.is_canceled() { CallFailureKind::Canceled } else { CallFailureKind::Error };
+    CallFailure { kind, message: failure.root().message.clone() }
 }
 
 fn failed(failure: &Failure) -> CallFailure {
