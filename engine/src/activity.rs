@@ -5,6 +5,7 @@
 //! and whether it is repeated, is decided by the run machine, not here.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -15,6 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
+use crate::reference::ActivityRef;
 use crate::vocabulary::*;
 
 /// What an activity function knows about the attempt it runs.
@@ -80,15 +82,58 @@ pub enum ActivityError {
     WillCompleteLater,
 }
 
-impl From<Failure> for ActivityError {
-    fn from(failure: Failure) -> Self {
-        ActivityError::Failure(failure)
+/// So that `?` takes any error: it is an application failure that may be retried, with the name of the error's type and
+/// with what caused it (engine.md E30). A [`Failure`] stays what it is, and a payload that cannot be read is not retried.
+impl<E: Error + Send + Sync + 'static> From<E> for ActivityError {
+    fn from(error: E) -> Self {
+        let why: &(dyn Error + 'static) = &error;
+        if let Some(failure) = why.downcast_ref::<Failure>() {
+            return ActivityError::Failure(failure.clone());
+        }
+        if let Some(why) = why.downcast_ref::<PayloadError>() {
+            return ActivityError::Failure(why.clone().into());
+        }
+        ActivityError::Failure(failure_of(why, &short_name(std::any::type_name::<E>())))
     }
 }
 
-impl From<PayloadError> for ActivityError {
-    fn from(why: PayloadError) -> Self {
-        ActivityError::Failure(why.into())
+impl ActivityError {
+    /// A failure that no further attempt would mend, of a type that workflows and retry policies can name.
+    pub fn non_retryable(failure_type: impl Into<String>, message: impl Into<String>) -> Self {
+        ActivityError::Failure(Failure::application(failure_type, message).non_retryable())
+    }
+    /// An error that has lost its type, which `?` does not take: `load().map_err(ActivityError::boxed)?`. For
+    /// `Box<dyn Error>`, `anyhow::Error` and text. Its failure type is `Error`, and it may be retried.
+    pub fn boxed(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        let error: Box<dyn Error + Send + Sync> = error.into();
+        ActivityError::Failure(failure_of(&*error, UNTYPED))
+    }
+}
+
+/// The failure type of an error whose type is not known: a boxed one, or the cause of another.
+const UNTYPED: &str = "Error";
+
+/// An error and what caused it, as far as it says.
+fn failure_of(error: &(dyn Error + 'static), failure_type: &str) -> Failure {
+    let failure = Failure::application(failure_type, error.to_string());
+    match error.source() {
+        Some(cause) => match cause.downcast_ref::<Failure>() {
+            Some(cause) => failure.because(cause.clone()),
+            None => failure.because(failure_of(cause, UNTYPED)),
+        },
+        None => failure,
+    }
+}
+
+/// A type's name without its path and parameters. One that is only called `Error` keeps the name of its crate, or of its
+/// module in the standard library: `io::Error`, `serde_json::Error`.
+fn short_name(path: &str) -> String {
+    let path = path.split_once('<').map_or(path, |(path, _)| path);
+    let parts: Vec<&str> = path.split("::").collect();
+    match parts.as_slice() {
+        ["std" | "core" | "alloc", module, .., "Error"] | [module, .., "Error"] => format!("{module}::Error"),
+        [.., name] => (*name).to_owned(),
+        [] => UNTYPED.to_owned(),
     }
 }
 
@@ -162,8 +207,9 @@ impl ActivityRegistry {
     pub fn new() -> Self {
         Self::default()
     }
-    /// Registers an async function. A second one of the same type replaces the first.
-    pub fn register<I, O, F, Fut>(&mut self, activity_type: impl Into<ActivityType>, function: F) -> &mut Self
+    /// Registers an async function under a name, or under an [`Activity`](crate::Activity) of its types. A second one of
+    /// the same name replaces the first.
+    pub fn register<I, O, F, Fut>(&mut self, activity_type: impl ActivityRef<I, O>, function: F) -> &mut Self
     where
         I: DeserializeOwned + Send + 'static,
         O: Serialize,
@@ -182,7 +228,7 @@ impl ActivityRegistry {
                 Ok(Payload::encode(&running.await?)?)
             })
         });
-        self.insert(activity_type.into(), erased);
+        self.insert(activity_type.into_activity_type(), erased);
         self
     }
     /// Registers a function whose types are erased already.

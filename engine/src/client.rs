@@ -9,8 +9,11 @@
 
 mod reading;
 mod store;
+mod typed;
 
 use std::sync::Arc;
+
+pub use typed::{MessageError, WorkflowError, WorkflowHandle};
 
 use crate::activity::TaskToken;
 use crate::machine::PlannedFork;
@@ -103,6 +106,11 @@ impl Client {
     }
 
     fn check_start(&self, start: &StartWorkflow) -> Result<(), Rejection> {
+        if let Some(parent) = &start.parent {
+            // It would be told how this run ended, as the end of a child of its own, and a full disk would not stop the start.
+            let why = format!("only a run starts children: {} did not ask for this one", parent.workflow_id);
+            return Err(Rejection::Invalid { what: "start request".into(), why });
+        }
         self.check_payload(&start.input)?;
         start.memo.values().try_for_each(|payload| self.check_payload(payload))?;
         let wrong = start.retry_policy.as_ref().and_then(|policy| policy.check().err());

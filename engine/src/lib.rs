@@ -8,6 +8,7 @@ pub mod filter;
 pub mod log;
 pub mod machine;
 pub mod queue;
+pub mod reference;
 pub mod request;
 pub mod seeded;
 pub mod service;
@@ -16,8 +17,11 @@ pub mod vocabulary;
 pub mod workflow;
 
 pub use activity::*;
-pub use client::Client;
+pub use client::{Client, MessageError, WorkflowError, WorkflowHandle};
 pub use filter::{Filter, FilterError};
+pub use reference::*;
 pub use request::*;
-pub use service::{DataDirectory, Health, Interceptor, Retention, RetentionInfo, StartError, Worker, WorkerOptions};
+pub use service::{
+    DataDirectory, Health, Interceptor, Retention, RetentionInfo, StartError, Worker, WorkerOptions, WorkerSlots,
+};
 pub use vocabulary::*;

@@ -85,6 +85,10 @@ impl TaskQueues {
     pub fn waiting(&self) -> usize {
         self.waiting.values().map(VecDeque::len).sum()
     }
+    /// How many wait in each queue in which some do.
+    pub fn waiting_by_queue(&self) -> BTreeMap<TaskQueue, usize> {
+        self.waiting.iter().map(|(queue, waiting)| (queue.clone(), waiting.len())).collect()
+    }
 }
 
 #[cfg(test)]

@@ -89,7 +89,15 @@ fn namespaces_protect() {
     };
     start("order-dev", "dev");
     start("order-prod", "prod");
-    for verb in ["list", "count", "describe latest", "show latest", "terminate latest -y", "delete @1 -y"] {
+    for verb in [
+        "list",
+        "count",
+        "describe latest",
+        "show latest",
+        "terminate latest -y",
+        "delete @1 -y",
+        "replay check --open",
+    ] {
         let words: Vec<&str> = verb.split(' ').chain(["--namespace", "staging"]).collect();
         let told = refused(&data, &words, 30);
         assert!(told.contains("the namespace staging was never used"), "{told}");

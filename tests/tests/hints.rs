@@ -185,3 +185,85 @@ fn a_fork_of_a_run_that_waits_for_a_person_is_answered_by_itself() {
         assert!(ended.contains("completed"), "{run}: {ended}");
     }
 }
+
+/// G21: a fork is told of under its own name before anything has happened in it: whoever approves its plan does not approve
+/// that of its source.
+#[test]
+fn the_plan_of_a_fork_is_approved_under_the_name_of_the_fork() {
+    let desk = Desk::with(&WAITS.replace("a publication", "a publication\nplanning: { approval: { required: true } }"));
+    let left = desk.sh("bosun run spec.yaml --no-wait --workflow-id source --data forks");
+    assert_eq!(left.status.code(), Some(15), "{}", said(&left));
+    let of_source = "bosun --data forks plan approve source --version 1";
+    let waits = desk.done("bosun describe source --data forks");
+    assert!(waits.contains(of_source), "{waits}");
+    desk.done("bosun fork source --id fork --data forks");
+    for shown in ["bosun describe fork --data forks", "bosun approval list fork --data forks"] {
+        let shown = desk.done(shown);
+        assert!(shown.contains("plan approve fork --version 1") && !shown.contains("plan approve source"), "{shown}");
+    }
+    desk.done(&of_source.replace("approve source", "approve fork"));
+    let waits = desk.done("bosun describe source --data forks");
+    assert!(waits.contains(of_source), "the source waits as before: {waits}");
+    let approved = desk.done("bosun describe fork --data forks");
+    assert!(!approved.contains("plan approve"), "{approved}");
+}
+
+/// A fork of a run that had a part of its parent's budget owns what it has: it is given more by itself.
+#[test]
+fn a_fork_of_a_run_below_is_given_more_by_itself() {
+    let desk = Desk::with(WAITS);
+    let input = serde_json::json!({
+        "spec": {
+            "kind": "supervisor", "preset": "shannon-supervisor", "objective": "a publication",
+            "planner": { "script": [{ "on": "plan", "say": { "subtasks": [
+                { "id": "tell", "description": "tell it", "action": "publish it" }] } }] },
+            "agents": [{ "name": "worker" }],
+            "script": [{ "on": "execute_worker", "say": "done" }, { "on": "synthesize", "say": "done" }],
+            "budget": { "tokens": 10 },
+        },
+        "context": { "shared": true, "above": "nobody" },
+    });
+    std::fs::write(desk.file("input.json"), input.to_string()).unwrap();
+    desk.done("bosun start supervisor --workflow-id source --input @input.json --data forks");
+    let left = desk.sh("bosun run spec.yaml --no-wait --workflow-id other --data forks");
+    assert_eq!(left.status.code(), Some(15), "it carries the other one on as well: {}", said(&left));
+    desk.done("bosun fork source --id fork --data forks");
+    for run in ["source", "fork"] {
+        desk.done(&format!("bosun budget top-up {run} --tokens 5 --data forks"));
+    }
+    // Whoever works hears the signals.
+    assert_eq!(desk.sh("bosun run spec.yaml --no-wait --workflow-id third --data forks").status.code(), Some(15));
+    let tokens = |run: &str| {
+        let shown = desk.done(&format!("bosun budget show {run} --data forks -o json"));
+        let shown = serde_json::from_str::<serde_json::Value>(&shown).unwrap();
+        ["left", "allowed", "limits"].map(|of| shown["budget"][of]["tokens"].as_u64().unwrap())
+    };
+    assert_eq!(
+        (tokens("source"), tokens("fork")),
+        ([10, 10, 10], [15, 15, 10]),
+        "left, with what was added, by the spec"
+    );
+}
+
+/// A list says how to go on, and from the first to the last page every run is there once.
+#[test]
+fn a_list_goes_on_where_it_ended() {
+    let desk = Desk::with(WAITS);
+    for run in ["one", "two", "three", "four", "five"] {
+        let left = desk.sh(&format!("bosun start supervisor --workflow-id {run} --data 'my runs' --input '{{}}'"));
+        assert!(left.status.success(), "{}", said(&left));
+    }
+    let mut page = desk.done("bosun list --limit 2 --data 'my runs'");
+    let mut seen: Vec<String> = Vec::new();
+    loop {
+        let ids = page.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned);
+        seen.extend(ids.filter(|word| ["one", "two", "three", "four", "five"].contains(&word.as_str())));
+        if !page.contains("--cursor") {
+            break;
+        }
+        page = desk.done(printed(&page, "--cursor"));
+    }
+    assert_eq!(seen, ["five", "four", "three", "two", "one"]);
+    let refused = desk.sh("bosun list --query 'ORDER BY CloseTime' --cursor 5.x --data 'my runs'");
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+}

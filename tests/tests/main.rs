@@ -6,6 +6,7 @@ use bosun_engine::{log, vocabulary};
 mod api_guard;
 mod asked_below;
 mod cassettes;
+mod dev;
 mod doors;
 mod epoch;
 mod fsync_contract;
@@ -15,8 +16,10 @@ mod kill;
 #[path = "../../engine/tests/worker/kit.rs"]
 #[expect(dead_code, reason = "other tests of the engine use the rest")]
 mod kit;
+mod mistakes;
 mod opening;
 mod own_end;
+mod pages;
 mod people_api;
 mod poison;
 mod power_cut;
@@ -27,6 +30,7 @@ mod rows;
 #[path = "../../engine/tests/worker/scene.rs"]
 #[expect(dead_code, unused_imports, reason = "other tests of the engine use the rest")]
 mod scene;
+mod schedules;
 mod seeded;
 mod simulation;
 mod soak;
@@ -34,5 +38,6 @@ mod storage_faults;
 mod supervisor_cli;
 mod tidy;
 mod timers;
+mod tokens;
 mod tools;
 mod waiting;

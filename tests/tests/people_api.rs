@@ -1,5 +1,7 @@
 //! The HTTP API for people, as a program with nothing but an HTTP client meets it: a real worker, plain JSON.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use bosun_tests::harness::crash::READY_MAX;
@@ -86,15 +88,20 @@ fn a_program_starts_a_run_answers_its_question_and_reads_the_result() {
     assert_eq!((status, &why["errors"][0]["at"]), (422, &json!("answer")), "{why}");
     assert_eq!(api.post("workflows/story/answers", json!({ "id": "nobody/ap-1", "approved": true })).0, 404);
     let yes = json!({ "id": asked["id"], "approved": true, "comment": "go" });
-    assert_eq!(api.post("workflows/story/answers", yes.clone()).0, 202);
+    let answered = |key: &str| api.ask("POST", "workflows/story/answers", Some(&yes), &[key]).0;
+    assert_eq!(answered("Idempotency-Key: answer 1"), 202);
+    assert_eq!(answered("Idempotency-Key: answer 1"), 202, "the same answer, which was given");
 
     let (status, end) = api.get("workflows/story/result?wait=20s");
     assert_eq!((status, &end["status"], &end["result"]["final_result"]), (200, &json!("Completed"), &json!("done")));
-    assert_eq!(api.post("workflows/story/answers", yes).0, 404, "nothing waits any more");
+    assert_eq!(api.post("workflows/story/answers", yes.clone()).0, 404, "nothing waits any more");
+    assert_eq!(answered("Idempotency-Key: answer 1"), 202, "the same answer, after the end");
+    assert_eq!(answered("Idempotency-Key: answer 2"), 404, "another answer comes too late");
     let (_, history) = api.get("workflows/story/history?limit=1000");
-    let signal =
-        history["events"].as_array().unwrap().iter().find(|event| event["event_type"] == "WorkflowExecutionSignaled");
-    let input = &signal.unwrap()["attributes"]["input"];
+    let is_signal = |event: &&Value| event["event_type"] == "WorkflowExecutionSignaled";
+    let signals: Vec<&Value> = history["events"].as_array().unwrap().iter().filter(is_signal).collect();
+    assert_eq!(signals.len(), 1, "one answer: {signals:?}");
+    let input = &signals[0]["attributes"]["input"];
     assert_eq!(
         (&input["approver"], &input["comment"]),
         (&json!("owner"), &json!("go")),
@@ -117,6 +124,9 @@ fn everything_that_is_wrong_with_a_start_is_told_at_once() {
     assert_eq!(api.get("workflows").1["workflows"], json!([]), "nothing was started");
     assert_eq!(api.get("workflows?cursor=x").0, 400);
     assert_eq!(api.get("workflows?limit=0").0, 400);
+    assert_eq!(api.get("workflows?limit=501").0, 400);
+    let (status, why) = api.get("workflows?query=ORDER%20BY%20WorkflowId");
+    assert!(status == 400 && why["message"].as_str().unwrap().contains("ORDER BY"), "{status} {why}");
     assert_eq!(api.get("workflows/nobody").0, 404);
 }
 
@@ -174,11 +184,11 @@ fn runs_are_listed_page_by_page_and_steered() {
     );
 }
 
-/// The README's program, as it stands there: with nothing but Python's standard library.
+/// The guide's program, as it stands there: with nothing but Python's standard library.
 #[test]
-fn the_python_of_the_readme_does_what_it_says() {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
-    let (_, rest) = readme.split_once("```python\n").unwrap();
+fn the_python_of_the_guide_does_what_it_says() {
+    let guide = include_str!("../../worker/guide/api.md");
+    let (_, rest) = guide.split_once("```python\n").unwrap();
     let (program, _) = rest.split_once("```").unwrap();
     let api = Api::serve();
     let (_, port) = api.http.endpoint.address.rsplit_once(':').unwrap();
@@ -188,10 +198,234 @@ fn the_python_of_the_readme_does_what_it_says() {
     let ran = match ran {
         Ok(ran) => ran,
         Err(why) if why.kind() == std::io::ErrorKind::NotFound && !all_required() => {
-            return say("the_python_of_the_readme_does_what_it_says: SKIPPED: there is no python3");
+            return say("the_python_of_the_guide_does_what_it_says: SKIPPED: there is no python3");
         }
         Err(why) => panic!("python3: {why}"),
     };
     let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success() && said.contains("'Completed'"), "{said}");
+}
+
+/// A plan under review waits for people too; it is answered by the update that its own text names.
+#[test]
+fn a_plan_under_review_is_in_the_inbox_of_the_api() {
+    let api = Api::serve();
+    let mut reviewed = gated("planned");
+    reviewed["input"]["spec"]["planning"] = json!({ "approval": { "required": true } });
+    assert_eq!(api.post("workflows", reviewed).0, 201);
+    let asked = api.until("approvals", |seen| seen["approvals"].as_array().is_some_and(|all| !all.is_empty()));
+    let asked = &asked["approvals"][0];
+    assert_eq!((&asked["kind"], &asked["workflow_id"]), (&json!("plan"), &json!("planned")), "{asked}");
+    let told = asked["request"]["answer"].as_str().unwrap();
+    assert!(told.contains("plan approve planned --version 1"), "{told}");
+    let (status, why) = api.post("workflows/planned/answers", json!({ "id": asked["id"], "approved": true }));
+    assert_eq!((status, &why["errors"][0]["at"]), (422, &json!("id")), "{why}");
+    let (status, said) = api.post("workflows/planned/updates/approve_plan", json!({ "version": 1, "approved": true }));
+    assert_eq!(status, 200, "{said}");
+    api.until("approvals", |seen| {
+        seen["approvals"].as_array().is_some_and(|all| all.iter().all(|one| one["kind"] == "approval"))
+    });
+}
+
+/// Reads server-sent events until one is the last that is wanted: their ids and what they say.
+#[track_caller]
+fn streamed(api: &Api, path: &str, last_id: Option<&str>, is_last: impl Fn(&Value) -> bool) -> Vec<(String, Value)> {
+    let endpoint = &api.http.endpoint;
+    let mut stream = TcpStream::connect(&endpoint.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let last_id = last_id.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
+    let head = format!(
+        "GET /api/v1/{path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n{last_id}\r\n",
+        endpoint.address, endpoint.token
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let (mut all, mut id, mut data) = (Vec::new(), String::new(), None);
+    for line in BufReader::new(stream).lines() {
+        let line = line.unwrap_or_else(|why| panic!("{path}: {why}; so far {all:?}"));
+        if let Some(given) = line.strip_prefix("id: ") {
+            given.clone_into(&mut id);
+        } else if let Some(given) = line.strip_prefix("data: ") {
+            data = Some(serde_json::from_str::<Value>(given).unwrap());
+        } else if line.is_empty()
+            && let Some(value) = data.take()
+        {
+            // An empty line ends an event.
+            let over = is_last(&value);
+            all.push((std::mem::take(&mut id), value));
+            if over {
+                break;
+            }
+        }
+    }
+    all
+}
+
+/// As a browser's `EventSource` does it: the id of the last event is enough to miss nothing and to see nothing twice.
+#[test]
+fn events_come_as_they_happen_and_go_on_where_a_client_was() {
+    let api = Api::serve();
+    let listens = std::thread::scope(|threads| {
+        let all = threads.spawn(|| {
+            streamed(&api, "events?query=WorkflowType%3D'supervisor'", None, |one| {
+                one["workflow_id"] == "told" && one["event_type"] == "WorkflowExecutionTerminated"
+            })
+        });
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(api.post("workflows", gated("told")).0, 201);
+        api.until("approvals", |seen| seen["approvals"].as_array().is_some_and(|all| !all.is_empty()));
+        assert_eq!(api.post("workflows/told/terminate", json!({ "reason": "enough" })).0, 200);
+        all.join().unwrap()
+    });
+    assert_eq!(listens[0].1["event_type"], "WorkflowExecutionStarted", "{:?}", listens[0]);
+    let ended = |one: &Value| one["event_type"] == "WorkflowExecutionTerminated";
+    let own = streamed(&api, "workflows/told/events", None, ended);
+    let numbers: Vec<u64> = own.iter().map(|(_, event)| event["event_id"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "each event once, in order");
+    let ids: Vec<u64> = own.iter().map(|(id, _)| id.parse().unwrap()).collect();
+    assert_eq!(ids, numbers, "an id is the number of its event");
+    assert_eq!(listens.len(), own.len(), "all that happened was told to who listened to all: {listens:?}");
+    let rest = streamed(&api, "workflows/told/events", Some("3"), ended);
+    assert_eq!((rest.len(), rest[0].0.as_str()), (own.len() - 3, "4"));
+    // Of many runs each event has an id too: also one in the middle of a commit.
+    assert!(listens.windows(2).any(|two| two[0].0.split('.').next() == two[1].0.split('.').next()), "{listens:?}");
+    for known in 0..listens.len() - 1 {
+        let again =
+            streamed(&api, "events?query=WorkflowType%3D'supervisor'", Some(&listens[known].0), |one| ended(one));
+        assert_eq!(again, listens[known + 1..], "after {:?}", listens[known]);
+    }
+    assert_eq!(api.get("workflows/nobody/events").0, 404, "told before a stream begins");
+}
+
+#[test]
+fn a_program_forks_a_run_after_its_dry_run() {
+    let api = Api::serve();
+    let script = json!({ "workflow_type": "order-saga", "workflow_id": "order", "input": { "order_id": "o-1", "items": [{ "sku": "tea", "quantity": 1 }], "cents": 5 } });
+    assert_eq!(api.post("workflows", script).0, 201);
+    api.until("workflows/order/result?wait=10s", |seen| seen["status"] != "Running");
+    let (_, history) = api.get("workflows/order/history?limit=1000");
+    let first = history["events"].as_array().unwrap().iter().find(|one| one["event_type"] == "ActivityTaskScheduled");
+    let activity = first.unwrap()["attributes"]["activity_type"].as_str().unwrap().to_owned();
+    let change = json!([{ "set": "failure", "of": format!("{activity}#1"), "message": "sold out" }]);
+    let (status, told) =
+        api.post("workflows/order/forks", json!({ "workflow_id": "other", "changes": change, "dry_run": true }));
+    assert_eq!((status, &told["newly_started"]), (200, &json!(false)), "{told}");
+    assert!(told["plan"]["told"].as_array().is_some_and(|told| !told.is_empty()), "{told}");
+    assert_eq!(api.get("workflows/other").0, 404, "a dry run writes nothing");
+    let (status, forked) = api.post("workflows/order/forks", json!({ "workflow_id": "other", "changes": change }));
+    assert_eq!((status, &forked["forked_from"]["workflow_id"]), (201, &json!("order")), "{forked}");
+    let end = api.until("workflows/other/result?wait=10s", |seen| seen["status"] != "Running");
+    assert!(end.to_string().contains("sold out"), "it went the other way: {end}");
+    // All that is wrong is told at once, and nothing is forked.
+    let bad = json!({ "at": "x", "reapply": "all", "changes": [{ "set": "nothing" }], "more": 1 });
+    let (status, why) = api.post("workflows/order/forks", bad);
+    let places: Vec<&str> = why["errors"].as_array().unwrap().iter().filter_map(|one| one["at"].as_str()).collect();
+    assert_eq!((status, places), (422, vec!["at", "changes", "reapply", "more"]), "{why}");
+}
+
+/// What a page shows of a run, a program gets too: its state at any event, its file, and how many there are.
+#[test]
+fn a_run_is_counted_kept_as_a_file_and_seen_as_it_was() {
+    let api = Api::serve();
+    assert_eq!(api.post("workflows", gated("story")).0, 201);
+    api.until("approvals", |seen| seen["approvals"].as_array().is_some_and(|all| !all.is_empty()));
+    assert_eq!(api.get("workflow-count?query=WorkflowType%20%3D%20'supervisor'"), (200, json!({ "count": 1 })));
+    assert_eq!(api.get("workflow-count?query=nonsense%20(").0, 400);
+    let (status, now) = api.get("workflows/story/state");
+    assert_eq!((status, &now["replay"]), (200, &json!({ "fits": true })), "{now}");
+    assert_eq!(now["event_id"], now["last_event_id"], "the last one, unless another one is named");
+    let (_, first) = api.get("workflows/story/state?at=1");
+    assert_eq!((&first["event_id"], &first["event_type"]), (&json!(1), &json!("WorkflowExecutionStarted")), "{first}");
+    assert_ne!(first["state"], now["state"]);
+    assert!(now["pending"].as_array().is_some_and(|all| !all.is_empty()), "{now}");
+    assert_eq!(api.get("workflows/nobody/state").0, 404);
+    for (form, kind, holds) in [
+        ("", "application/json", "WorkflowExecutionStarted"),
+        ("?as=html", "text/html; charset=utf-8", "<h1>story</h1>"),
+        ("?as=mermaid", "text/plain; charset=utf-8", "sequenceDiagram"),
+        ("?as=perfetto", "application/json", "traceEvents"),
+    ] {
+        let file = api.http.request("GET", &format!("/api/v1/workflows/story/export{form}"), None).unwrap();
+        let text = String::from_utf8_lossy(&file.body);
+        assert!(file.status == 200 && text.contains(holds), "{form} ({kind}): {text}");
+    }
+    let (status, why) = api.get("workflows/story/export?as=pdf");
+    assert!(status == 400 && why["message"].as_str().unwrap().contains("json, html, mermaid, perfetto"), "{why}");
+}
+
+/// A start that brings a signal or an update, and an attempt that somebody else ends.
+#[test]
+fn a_start_brings_a_message_and_an_attempt_is_ended_from_outside() {
+    let api = Api::serve();
+    let waits = json!([{ "wait_signal": { "name": "go", "save": "said" } }, { "return": { "var": "said" } }]);
+    let start = json!({ "workflow_type": "kitchen-sink", "workflow_id": "told", "input": { "steps": waits },
+        "signal": { "name": "go", "input": { "n": 7 } } });
+    let (status, told) = api.post("workflows", start.clone());
+    assert_eq!((status, &told["newly_started"]), (201, &json!(true)), "{told}");
+    let (_, end) = api.get("workflows/told/result?wait=20s");
+    assert_eq!((&end["status"], &end["result"]), (&json!("Completed"), &json!({ "n": 7 })), "{end}");
+    let both = json!({ "workflow_type": "kitchen-sink", "signal": { "name": "a" }, "update": { "name": "b" } });
+    let (status, why) = api.post("workflows", both);
+    assert_eq!((status, &why["errors"][0]["at"]), (422, &json!("update")), "{why}");
+
+    let mut reviewed = gated("planned");
+    reviewed["update"] = json!({ "name": "report_incident", "input": { "severity": "minor" } });
+    let (status, told) = api.post("workflows", reviewed);
+    assert!(status == 201 && told["update"]["failure"].is_null(), "{told}");
+    let id = told["update"]["update_id"].as_str().unwrap();
+    let (status, again) = api.get(&format!("workflows/planned/updates/{id}/result"));
+    assert_eq!((status, &again), (200, &told["update"]), "{again}");
+
+    let long = json!([{ "activity": { "type": "process", "input": { "argv": ["sleep", "600"] }, "save": "said" } },
+        { "return": { "var": "said" } }]);
+    let start = json!({ "workflow_type": "kitchen-sink", "workflow_id": "long", "input": { "steps": long } });
+    assert_eq!(api.post("workflows", start).0, 201);
+    let seen = api.until("workflows/long", |seen| seen["pending_activities"][0]["task_token"].is_string());
+    let activity = &seen["pending_activities"][0];
+    let path = format!("activities/{}", activity["task_token"].as_str().unwrap());
+    assert_eq!(api.post(&path, json!({ "heartbeat": { "half": true } })).0, 200);
+    let (status, why) = api.post(&path, json!({ "result": 1, "failure": { "message": "no" } }));
+    assert!(status == 422 && why["message"].as_str().unwrap().contains("say one of"), "{why}");
+    let hold = |verb: &str| {
+        api.post(&format!("workflows/long/activities/{}/{verb}", activity["activity_id"].as_str().unwrap()), json!({}))
+            .0
+    };
+    assert_eq!((hold("pause"), hold("resume")), (200, 200));
+    assert_eq!(api.post(&path, json!({ "result": { "by": "hand" } })).0, 200);
+    let (_, end) = api.get("workflows/long/result?wait=20s");
+    assert_eq!(end["status"], "Completed", "{end}");
+    assert!(api.post(&path, json!({ "result": 2 })).0 >= 400, "it is over");
+    assert_eq!(api.post("activities/nonsense", json!({ "result": 2 })).0, 400);
+}
+
+#[test]
+fn the_worker_its_store_its_agents_and_its_schedules_are_told() {
+    let api = Api::serve();
+    assert_eq!(api.post("workflows", gated("story")).0, 201);
+    api.until("approvals", |seen| seen["approvals"].as_array().is_some_and(|all| !all.is_empty()));
+    let (status, worker) = api.get("worker");
+    assert_eq!((status, &worker["health"]["status"]), (200, &json!("ready")), "{worker}");
+    assert!(worker["slots"]["all"].as_u64() > Some(0), "{worker}");
+    assert!(worker["workflow_types"].as_array().unwrap().contains(&json!("supervisor")), "{worker}");
+    let (status, store) = api.get("store");
+    assert!(status == 200 && store["runs_open"].as_u64() >= Some(1), "{store}");
+    assert_eq!(api.post("store/verify", json!({})).0, 200);
+    let (status, why) = api.post("store/backup", json!({ "to": "here" }));
+    assert_eq!((status, &why["errors"][0]["at"]), (422, &json!("to")), "{why}");
+    let to = api.dir.path().join("copy");
+    let (status, why) = api.post("store/backup", json!({ "to": to }));
+    assert!(status == 200 && to.is_dir(), "{why}");
+    let (status, agents) = api.get("agents");
+    assert_eq!(status, 200, "{agents}");
+    let trust = &agents["trust"][0];
+    assert_eq!((&trust["workflow_id"], &trust["trust"]["level"]), (&json!("story"), &json!("novice")), "{agents}");
+    assert_eq!(api.get("schedules"), (200, json!({ "schedules": [] })));
+    let schedule = json!({ "spec": { "intervals": [{ "every": "1h" }] }, "action": { "workflow_type": "kitchen-sink",
+        "workflow_id": "sync", "input": { "steps": [] } } });
+    let start = json!({ "workflow_type": "bosun.schedule", "workflow_id": "schedule:sync",
+        "input": { "schedule_id": "sync", "schedule": schedule } });
+    let (status, why) = api.post("workflows", start);
+    assert_eq!(status, 201, "{why}");
+    let seen = api.until("schedules", |seen| seen["schedules"][0]["description"]["next"].is_object());
+    let sync = &seen["schedules"][0];
+    assert_eq!((&sync["schedule_id"], &sync["state"]), (&json!("sync"), &json!("active")), "{seen}");
 }

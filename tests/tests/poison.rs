@@ -3,6 +3,8 @@
 //! Each is started among good runs. The worker may die of it twice; then it is held with a card, the good ones have ended,
 //! and the owner's verbs work on it without running its code.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -205,7 +207,17 @@ fn survive(workflow: &str, kind: &str, data: &Path) -> (usize, String) {
             None => assert!(began.elapsed() < PATIENCE, "{kind}: describe does not name the run"),
         }
     };
+    let cookie = if deaths > 0 { Some(signed_in(&process, data)) } else { None };
+    let looks = |when: &str| {
+        for tab in cookie.iter().flat_map(|cookie| ["moment", "replay"].map(|tab| (tab, cookie))) {
+            let page = page(&process, &format!("/runs/bad?tab={}", tab.0), tab.1);
+            assert!(page.starts_with("HTTP/1.1 200") && page.contains("<h1>bad</h1>"), "{kind} {when}: {page}");
+        }
+    };
+    looks("held");
     done(data, &["terminate", "bad", "--yes"]);
+    looks("terminated");
+    assert!(process.wait(Duration::from_millis(500)).unwrap().is_none(), "{kind}: the worker died of a page");
     done(data, &["delete", "bad", "--yes"]);
     // A run of that id may have ended before this one was held; it stays.
     assert_eq!(held(data, "bad"), None);
@@ -214,6 +226,26 @@ fn survive(workflow: &str, kind: &str, data: &Path) -> (usize, String) {
         "{kind}: the held run was deleted"
     );
     (deaths, why)
+}
+
+/// The cookie of a browser that follows the link of `bosun ui`.
+fn signed_in(process: &WorkerProcess, data: &Path) -> String {
+    let link = done(data, &["ui", "--no-browser"]);
+    let (_, place) = link.lines().next().unwrap().split_once("/login").unwrap();
+    let heard = page(process, &format!("/login{place}"), "none=1");
+    let (_, rest) = heard.split_once("set-cookie: ").unwrap_or_else(|| panic!("{link}: {heard}"));
+    rest.split(';').next().unwrap().to_owned()
+}
+
+/// A page as a browser gets it, with its head.
+fn page(process: &WorkerProcess, place: &str, cookie: &str) -> String {
+    let address = process.endpoint().unwrap().address;
+    let mut stream = TcpStream::connect(&address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {place} HTTP/1.1\r\nHost: {address}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut heard = String::new();
+    stream.read_to_string(&mut heard).unwrap_or_else(|why| panic!("{place}: {why}"));
+    heard
 }
 
 #[track_caller]

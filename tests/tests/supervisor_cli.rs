@@ -130,7 +130,7 @@ fn people_reach_a_run_from_another_terminal() {
     assert!(rejected.status.success(), "{}", said(&rejected));
     let ended = run(&data, &words);
     let text = said(&ended);
-    assert!(ended.status.success() && text.contains("\"skipped\"") && text.contains("not now"), "{text}");
+    assert!(ended.status.success() && text.contains("skipped: tell") && text.contains("not now"), "{text}");
     std::fs::write(&spec, GATED.replace("planner:", "planer:")).unwrap();
     let bad = run(&data, &words);
     assert!(!bad.status.success() && said(&bad).contains("planer"), "{}", said(&bad));

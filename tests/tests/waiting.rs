@@ -114,7 +114,10 @@ fn a_run_does_not_end_with_the_run_that_it_shares_a_directory_with() {
 #[test]
 fn a_hang_up_drains() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut heard, _http) = worker(dir.path());
+    // The tests may run under `nohup` themselves.
+    let listening = ["env", "--default-signal=HUP"].map(Into::into).to_vec();
+    let program = Program { wrapper: listening, ..Program::bosun_worker().unwrap() };
+    let (mut heard, _http) = WorkerProcess::start(&program, dir.path(), READY_MAX).unwrap();
     heard.signal(Signal::HUP).unwrap();
     let status = heard.wait(PATIENCE).unwrap().expect("it ends");
     assert!(status.success(), "{status}: {}", heard.said());

@@ -20,7 +20,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bosun_engine::workflow::{StateMachine, WfContext, WorkflowRegistry};
-use bosun_engine::{ActivityContext, ActivityError, ActivityRegistry, ActivityType, Failure, Payload, WorkflowType};
+use bosun_engine::{
+    ActivityContext, ActivityError, ActivityRef, ActivityRegistry, Failure, Payload, WorkflowRef, WorkflowType,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -34,6 +36,7 @@ use crate::cli::{self, PlanFile, PlanLoader, PlanRequest, Program};
 use crate::embedded::{OpenedDirectory, Registries};
 use crate::examples;
 use crate::scene::is_scene_text;
+use crate::schedule;
 use crate::supervisor::run::{SUPERVISOR, SupervisorInput};
 use crate::supervisor::spec::{SupervisorSpec, Via, ViaModel, is_spec_text, read_spec_with};
 use crate::supervisor::team::registry::check_process_depth;
@@ -53,10 +56,10 @@ impl App {
         Self::default()
     }
 
-    /// Registers an async function as a workflow.
+    /// Registers an async function as a workflow, under a name or a [`Workflow`](bosun_engine::Workflow) of its types.
     pub fn workflow<I, O, F>(
         self,
-        workflow_type: impl Into<WorkflowType>,
+        workflow_type: impl WorkflowRef<I, O>,
         function: impl Fn(WfContext, I) -> F + Send + Sync + 'static,
     ) -> Self
     where
@@ -84,8 +87,8 @@ impl App {
         self.workflows(|workflows| workflows.version(version))
     }
 
-    /// Registers an activity function.
-    pub fn activity<I, O, F, Fut>(mut self, activity_type: impl Into<ActivityType>, function: F) -> Self
+    /// Registers an activity function, under a name or an [`Activity`](bosun_engine::Activity) of its types.
+    pub fn activity<I, O, F, Fut>(mut self, activity_type: impl ActivityRef<I, O>, function: F) -> Self
     where
         I: DeserializeOwned + Send + 'static,
         O: Serialize,
@@ -164,10 +167,12 @@ impl App {
     }
 
     /// As [`App::main`] with these arguments; the first is the program's name.
-    pub fn run(mut self, args: impl IntoIterator<Item = std::ffi::OsString>) -> cli::exit::Exit {
-        self.registries.identity = Some(cli::identity());
-        let opener = WithAgents { opener: self.registries, conversations: self.conversations };
-        let program = Program { opener: Arc::new(opener), plans: self.plans };
+    pub fn run(self, args: impl IntoIterator<Item = std::ffi::OsString>) -> cli::exit::Exit {
+        // Every program has schedules, as every program has the verbs for them.
+        let mut this = self.workflows(schedule::register);
+        this.registries.identity = Some(cli::identity());
+        let opener = WithAgents { opener: this.registries, conversations: this.conversations };
+        let program = Program { opener: Arc::new(opener), plans: this.plans };
         cli::main(&program, args)
     }
 }
@@ -186,6 +191,7 @@ fn capabilities(
     }
     let mut config = CapabilityConfig::default();
     opening.guards.apply(&mut config);
+    (config.file.own, config.http.own) = (Some(data.to_owned()), Some(data.to_owned()));
     config.process.notes = Some(notes);
     config.demo.directory = Some(data.join("demo"));
     config.model = models();

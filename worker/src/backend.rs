@@ -4,6 +4,7 @@
 //! running worker (attached) or a fake in a test; all answer with the same values and the same [`Rejection`]s. This
 //! file holds no behaviour; it does not find or open a backend (`cli::locate` does).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -97,12 +98,20 @@ pub trait Backend: Send + Sync {
 }
 
 /// What a worker says of itself beside its health.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerState {
     /// Threads that workflow code keeps and does not come back from; each takes a core until the worker ends.
     pub lost_threads: usize,
     /// Bytes that loaded runs and waiting requests may take together.
     pub memory: usize,
+    /// How many attempts may run at once.
+    pub slots: usize,
+    /// How many do.
+    pub busy: usize,
+    /// How many of each queue wait for a slot, or for a worker that serves it.
+    pub waiting: BTreeMap<TaskQueue, usize>,
+    /// The queues that are served; nothing: every one.
+    pub task_queues: Option<BTreeSet<TaskQueue>>,
 }
 
 /// Recorded runs, to be read: all that replay needs. Answered by a running engine, and by a data directory that nobody

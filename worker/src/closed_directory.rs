@@ -19,9 +19,10 @@ const SWAP_FILE: &str = "swapping";
 /// As many rows as an engine gives.
 const PAGE_MAX: usize = 1_000;
 
-/// Whether a directory is a store, or was left while it was being made one.
+/// Whether a directory is a store, was left while it was being made one, or is one that has lost the file that says so.
 pub(crate) fn is_store(data: &Path) -> bool {
-    data.join(FORMAT_FILE).exists() || data.join(SWAP_FILE).exists()
+    let lost = || data.join("anchor").is_file() && data.join("log").is_dir();
+    data.join(FORMAT_FILE).exists() || data.join(SWAP_FILE).exists() || lost()
 }
 
 #[derive(Clone)]

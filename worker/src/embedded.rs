@@ -69,7 +69,9 @@ impl OpenEngine for Registries {
     }
     fn store_work<'a>(&'a self, data: &'a Path, work: &'a StoreWork) -> BoxFuture<'a, Result<Value, OpenError>> {
         Box::pin(async move {
-            if !is_store(data) && *work != StoreWork::Assess && !matches!(work, StoreWork::Salvage { .. }) {
+            // Of a damaged one more than its name may be lost.
+            let saves = matches!(work, StoreWork::Salvage { .. } | StoreWork::Assess) && data.join("log").is_dir();
+            if !is_store(data) && !saves {
                 return Err(OpenError::Missing(data.to_owned()));
             }
             let at_rest = if work.needs_keys() { self.at_rest(data).await? } else { AtRest::default() };
@@ -350,6 +352,10 @@ impl Backend for Embedded {
     }
     fn backup(&self, to: PathBuf) -> Reply<'_, Value> {
         Box::pin(async move {
+            if to.exists() && !to.is_dir() {
+                let why = "it is a file: name a directory, which is made for the backup".to_owned();
+                return Err(Rejection::Invalid { what: to.display().to_string(), why }.into());
+            }
             let report = self.client.backup(&to).await?;
             if let Some(store) = &self.store {
                 let copied = AtRest::copy(&store.data, &to);
@@ -390,7 +396,9 @@ impl Backend for Embedded {
         Box::pin(async move { Ok(health) })
     }
     fn worker_state(&self) -> Reply<'_, WorkerState> {
-        let state = WorkerState { lost_threads: self.worker.lost_threads(), memory: self.worker.memory() };
+        let WorkerSlots { all, busy, waiting, task_queues } = self.worker.slots();
+        let (lost_threads, memory) = (self.worker.lost_threads(), self.worker.memory());
+        let state = WorkerState { lost_threads, memory, slots: all, busy, waiting, task_queues };
         Box::pin(async move { Ok(state) })
     }
 }

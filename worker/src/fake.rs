@@ -28,6 +28,8 @@ pub(crate) struct Fake {
     pub(crate) outcome: Mutex<Option<CloseOutcome>>,
     pub(crate) update: UpdateOutcome,
     pub(crate) query: Payload,
+    /// What `describe` says beside.
+    pub(crate) described: fn(&mut Description),
 }
 
 pub(crate) const RUN: RunId = RunId([7; 16]);
@@ -78,6 +80,7 @@ impl Fake {
             outcome: Mutex::new(Some(CloseOutcome::Completed(Payload::raw_json(r#"{"paid":true}"#)))),
             update: UpdateOutcome::Completed(Ok(Payload::raw_json("42"))),
             query: Payload::raw_json(r#""fine""#),
+            described: |_| {},
         }
     }
     pub(crate) fn rejecting(rejection: Rejection) -> Self {
@@ -100,7 +103,10 @@ impl Fake {
         Box::pin(async move { noted })
     }
     fn find(&self, target: &Target) -> Result<&RunInfo, CallError> {
-        self.runs.iter().find(|run| run.workflow_id == target.workflow_id).ok_or_else(|| {
+        let is_meant = |run: &&RunInfo| {
+            run.workflow_id == target.workflow_id && target.run_id.is_none_or(|meant| meant == run.run_id)
+        };
+        self.runs.iter().find(is_meant).ok_or_else(|| {
             Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id }.into()
         })
     }
@@ -219,6 +225,10 @@ impl Backend for Fake {
             cancel_requested: false,
             warnings: Vec::new(),
             result: if info.status.is_open() { None } else { self.outcome.lock().unwrap().clone() },
+        });
+        let found = found.map(|mut description| {
+            (self.described)(&mut description);
+            description
         });
         let noted = self.note(format!("describe {}", id(&target))).and(found);
         Box::pin(async move { noted })

@@ -1,8 +1,8 @@
 //! The Bosun worker as a library: capabilities, supervisors, the workflows that ship, the control API and the command
 //! line.
 //!
-//! Invariant: capabilities act, supervisors decide; the latter are pure and speak to the former through the engine only.
-//! The API and the command line carry requests to the engine's client and decide nothing.
+//! Invariant: capabilities act, supervisors and schedules decide; the latter are pure and speak to the former through the
+//! engine only. The API and the command line carry requests to the engine's client and decide nothing.
 
 pub mod agent;
 pub mod api;
@@ -16,8 +16,13 @@ pub mod embedded;
 pub mod examples;
 #[cfg(test)]
 mod fake;
+pub mod guide;
 pub mod harvest;
+mod inbox;
+mod past;
+mod run_json;
 pub mod scene;
+pub mod schedule;
 #[cfg(test)]
 pub(crate) mod stage;
 mod store_reports;
@@ -25,6 +30,7 @@ mod store_work;
 pub mod supervisor;
 #[cfg(test)]
 pub(crate) mod transitions;
+mod ui;
 
 pub use app::App;
 

@@ -9,6 +9,7 @@ mod agents;
 mod mcp;
 mod models;
 mod programs;
+mod schedules;
 mod supervisors;
 
 bosun_replay::trip_wires!();

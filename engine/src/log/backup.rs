@@ -5,7 +5,7 @@
 //! written afresh it is also the compact form of the store.
 //!
 //! Invariant: the result is a normal data directory of the same instance, durable on return, and holds exactly the
-//! groups up to `last_group`. A target that holds anything of a store is refused. The source is not changed.
+//! groups up to `last_group`. A target that holds anything is refused. The source is not changed.
 
 use std::path::Path;
 

@@ -102,12 +102,6 @@ fn sound(dir: &Path, options: &JournalOptions) -> Result<Journal, StorageError> 
 
 /// Copies to a new directory, which is a store when all of it is there and was opened.
 fn arrive(source: &Journal, target: &Path, options: &JournalOptions) -> Result<BackupReport, StorageError> {
-    // What an earlier try left, that was cut short.
-    let counts = |name: &std::ffi::OsStr| name != "bosun.lock" && name != "incoming";
-    if target.read_dir().is_ok_and(|entries| entries.flatten().any(|entry| counts(&entry.file_name()))) {
-        let detail = "it is not empty; choose a new directory".into();
-        return Err(StorageError::Taken { dir: target.to_owned(), detail });
-    }
     swap::arrive(&DataDir::new(target), |incoming| copy(source, incoming, options))
 }
 

@@ -53,7 +53,12 @@ pub(crate) struct Looked {
 /// The database as its own files tell, without a look at what it says.
 pub(crate) fn pages(dir: &DataDir) -> Result<(Pages, ReplayedLog, bool), StorageError> {
     let log = dir.sled();
-    let db = ReadOnlyFile::open(&log.join("db"))?;
+    let db = ReadOnlyFile::open(&log.join("db")).map_err(|why| match why {
+        StorageError::Io { kind: ErrorKind::NotFound, .. } => {
+            StorageError::corrupt("database", log.join("db"), "it is missing")
+        }
+        why => why,
+    })?;
     let snapshot = newest_snapshot(&log)?;
     let known = snapshot.clone().unwrap_or_default();
     let replayed = replay(&db, known)?;

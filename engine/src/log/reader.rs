@@ -50,7 +50,7 @@ struct Changed {
 }
 
 impl StoreReader {
-    /// Reads everything that counts and checks it; see [`super::look`].
+    /// Reads everything that counts and checks it; see `log/look.rs`.
     pub fn open(dir: &Path) -> Result<StoreReader, StorageError> {
         let dir = DataDir::new(dir);
         let (lock, format) = dir.visit()?;

@@ -257,15 +257,16 @@ impl Journal {
         }
     }
 
-    /// The run that a target names: the newest of its workflow id unless it names one. An entry that cannot be read is an
-    /// error, not a run that is not there.
+    /// The run that a target names: the newest of its workflow id unless it names one, which must be of that id and in that
+    /// namespace. An entry that cannot be read is an error, not a run that is not there.
     pub fn find(&self, target: &Target) -> Result<Option<RunInfo>, StorageError> {
         let run = match target.run_id {
             Some(run) => Some(run),
             None => self.try_latest_run(&target.namespace, &target.workflow_id)?,
         };
         let entry = run.map_or(Ok(None), |run| self.try_run(run))?;
-        Ok(entry.map(|entry| entry.info).filter(|info| info.workflow_id == target.workflow_id))
+        let is_meant = |info: &RunInfo| info.workflow_id == target.workflow_id && info.namespace == target.namespace;
+        Ok(entry.map(|entry| entry.info).filter(is_meant))
     }
 
     /// At most so many of the runs that fit a filter, in its order.

@@ -10,6 +10,7 @@
 //! and refuses it. Invariant: whoever takes the directory finishes what `swapping` says before anything else; every step
 //! may be done again. Nothing is overwritten and nothing removed but an `incoming/` that was never decided on.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -48,8 +49,9 @@ pub(crate) fn remove_tree(path: &Path) -> Result<(), StorageError> {
     }
 }
 
-/// Makes a store in a directory that holds none. One that a crash cuts short is no store, and may be begun again.
+/// Makes a store in a directory that holds nothing. One that a crash cuts short is no store, and may be begun again.
 pub(crate) fn arrive<T>(dir: &DataDir, make: impl FnOnce(&Path) -> Result<T, StorageError>) -> Result<T, StorageError> {
+    is_free(&dir.root)?;
     let was_there = dir.root.exists();
     let lock = dir.lock()?;
     clear(dir)?;
@@ -69,6 +71,30 @@ pub(crate) fn arrive<T>(dir: &DataDir, make: impl FnOnce(&Path) -> Result<T, Sto
             Err(why)
         }
     }
+}
+
+/// Refuses what is no directory, and one that holds anything but what an earlier try left that was cut short.
+fn is_free(root: &Path) -> Result<(), StorageError> {
+    let counts = |name: &OsString| name != "bosun.lock" && name != "incoming";
+    match names_in(root)?.iter().any(counts) {
+        true => Err(taken(root, "it is not empty; choose a new directory")),
+        false => Ok(()),
+    }
+}
+
+/// The names in a directory that is to be written to; what is not there is empty, and what cannot be read may hold anything.
+pub(crate) fn names_in(root: &Path) -> Result<Vec<OsString>, StorageError> {
+    let unread = |why: std::io::Error| StorageError::io("read", root, &why);
+    match fs::read_dir(root) {
+        Ok(entries) => entries.map(|entry| entry.map(|entry| entry.file_name()).map_err(unread)).collect(),
+        Err(why) if why.kind() == ErrorKind::NotADirectory => Err(taken(root, "it is no directory; choose a new one")),
+        Err(why) if why.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(why) => Err(unread(why)),
+    }
+}
+
+fn taken(root: &Path, detail: &str) -> StorageError {
+    StorageError::Taken { dir: root.to_owned(), detail: detail.into() }
 }
 
 /// What was put aside under this name.
@@ -169,6 +195,17 @@ fn parse(bytes: &[u8]) -> Option<(String, Vec<String>, Vec<String>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What cannot be read is not taken for empty: here a link to itself.
+    #[test]
+    fn what_cannot_be_read_is_not_free() {
+        let home = tempfile::tempdir().unwrap();
+        assert!(is_free(&home.path().join("new")).is_ok());
+        let looped = home.path().join("looped");
+        std::os::unix::fs::symlink(&looped, &looped).unwrap();
+        assert!(matches!(is_free(&looped), Err(StorageError::Io { op: "read", .. })));
+        assert!(matches!(is_free(home.path()), Err(StorageError::Taken { .. })));
+    }
 
     fn store(root: &Path, parts: &[&str], text: &str) {
         for part in parts {

@@ -181,6 +181,12 @@ impl Execution {
     pub fn hold(&mut self, held: Held) {
         self.code = Code::Held(held);
     }
+    /// The code has heard all that was copied, and is this run from here on.
+    pub(super) fn forked(&mut self, run_id: RunId) {
+        if let Code::Live(driver) = &mut self.code {
+            driver.forked(run_id);
+        }
+    }
     pub fn awaiting(&self) -> Vec<Awaited> {
         match &self.code {
             Code::Live(driver) => driver.awaiting(),

@@ -90,6 +90,9 @@ impl TurnWalk {
             let activating = event.kind.origin() == Origin::Activating;
             let job = if activating { job_of(&event.kind, &self.run) } else { None };
             self.run.apply(turn.at, &event.kind);
+            if let EventKind::WorkflowExecutionForked { run_id, .. } = &event.kind {
+                self.driver.forked(*run_id);
+            }
             let Some(job) = job else { continue };
             let rest = &events[next..];
             let end = rest.iter().position(|event| event.kind.origin() == Origin::Activating).unwrap_or(rest.len());

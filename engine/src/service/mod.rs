@@ -48,7 +48,7 @@ pub(crate) use health::refusal_of_reading;
 pub use options::{DataDirectory, Interceptor, WorkerOptions};
 pub use retention::{Retention, RetentionInfo};
 pub use stepped::{Staged, Stepped, WorkerStep};
-pub use worker::{StartError, Worker};
+pub use worker::{StartError, Worker, WorkerSlots};
 
 pub(crate) use mailbox::{Answered, ClosedRun, ReplySender, RunRef, ShardMessage, StartThen};
 pub(crate) use shared::{CommittedGroup, WorkerShared};

@@ -3,7 +3,7 @@
 //! Invariant: recovery loads only runs that had something under way; a parked run costs an index entry. A drain ends in
 //! bounded time, and whatever it leaves undone is found again by the next start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -40,6 +40,17 @@ pub enum StartError {
     Marks(#[source] std::io::Error),
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
+}
+
+/// The slots of a worker: each carries one attempt at a time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkerSlots {
+    pub all: usize,
+    pub busy: usize,
+    /// How many attempts of a queue wait for a slot, or for a worker that serves it; queues in which none waits are left out.
+    pub waiting: BTreeMap<TaskQueue, usize>,
+    /// The queues that are served; `None`: every one.
+    pub task_queues: Option<BTreeSet<TaskQueue>>,
 }
 
 /// A running worker. Dropping it stops it at once, as a crash would, minus the damage.
@@ -88,6 +99,13 @@ impl Worker {
     /// Bytes that loaded runs and waiting requests may take together.
     pub fn memory(&self) -> usize {
         self.shared.options.memory
+    }
+    /// What its slots do, and which queues it serves.
+    pub fn slots(&self) -> WorkerSlots {
+        let WorkerOptions { slots, task_queues, .. } = &self.shared.options;
+        let queues = self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let busy = slots.saturating_sub(queues.free());
+        WorkerSlots { all: *slots, busy, waiting: queues.waiting_by_queue(), task_queues: task_queues.clone() }
     }
     /// Waits until the worker cannot go on: its storage has failed, or it was stopped.
     pub async fn stopped(&self) -> Health {

@@ -49,6 +49,24 @@ pub enum Job {
     },
 }
 
+impl Job {
+    /// What kind of job it is, for logs: `ResolveActivity`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Job::InitializeWorkflow(_) => "InitializeWorkflow",
+            Job::SignalWorkflow(_) => "SignalWorkflow",
+            Job::CancelWorkflow { .. } => "CancelWorkflow",
+            Job::DoUpdate { .. } => "DoUpdate",
+            Job::ResolveActivity { .. } => "ResolveActivity",
+            Job::FireTimer { .. } => "FireTimer",
+            Job::ResolveChildWorkflowStart { .. } => "ResolveChildWorkflowStart",
+            Job::ResolveChildWorkflow { .. } => "ResolveChildWorkflow",
+            Job::ResolveSignalExternal { .. } => "ResolveSignalExternal",
+            Job::ResolveCancelExternal { .. } => "ResolveCancelExternal",
+        }
+    }
+}
+
 /// One turn of the workflow code.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Activation {
@@ -93,6 +111,17 @@ pub enum Markers {
     InOrder { side_effects: VecDeque<Payload> },
 }
 
+impl Markers {
+    /// Whether the activation has happened before, so that what the code says in it has been said: in history, or with the
+    /// outcomes of another run.
+    pub fn is_replay(&self) -> bool {
+        match self {
+            Markers::Recorded { .. } | Markers::InOrder { .. } => true,
+            Markers::Fresh | Markers::Again { .. } => false,
+        }
+    }
+}
+
 /// Something the code waits for, for `stack` and `describe`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Awaited {
@@ -131,6 +160,9 @@ pub trait Driver {
     fn overrun(&self) -> Option<String> {
         None
     }
+    /// All that was copied from the source of a fork has been told: from here on the code is this run, also where it is
+    /// asked something before it hears of anything.
+    fn forked(&mut self, run_id: RunId);
     /// Asks the code whether it accepts an update. Must not change anything.
     fn validate_update(&mut self, name: &UpdateName, input: &Payload) -> Result<(), Failure>;
     /// Answers from the current state. Must not change anything; a handler that does is an error.

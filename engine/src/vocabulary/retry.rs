@@ -26,13 +26,7 @@ pub struct RetryPolicy {
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        RetryPolicy {
-            initial_interval: Duration::from_secs(1),
-            backoff_coefficient_permille: 2_000,
-            maximum_interval: None,
-            maximum_attempts: 0,
-            non_retryable_error_types: Vec::new(),
-        }
+        RetryPolicy::attempts(0)
     }
 }
 
@@ -49,8 +43,18 @@ pub enum RetryState {
 
 impl RetryPolicy {
     /// One attempt and no more.
-    pub fn no_retry() -> Self {
-        RetryPolicy { maximum_attempts: 1, ..Default::default() }
+    pub const fn no_retry() -> Self {
+        RetryPolicy::attempts(1)
+    }
+    /// At most this many attempts, 0 for no limit, with the default delays.
+    pub const fn attempts(maximum: u32) -> Self {
+        RetryPolicy {
+            initial_interval: Duration::from_secs(1),
+            backoff_coefficient_permille: 2_000,
+            maximum_interval: None,
+            maximum_attempts: maximum,
+            non_retryable_error_types: Vec::new(),
+        }
     }
     /// The delay after `attempt` failed, before the next one, without any override.
     pub fn delay_after(&self, attempt: Attempt) -> Duration {

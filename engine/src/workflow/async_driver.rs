@@ -9,6 +9,7 @@ use super::context::handlers::{PayloadFuture, UpdateHandler};
 use super::context::shared::{CodePhase, ContextShared};
 use super::context::{WfContext, is_continue_as_new};
 use super::executor::Executor;
+use super::logs::LoggedTurn;
 use super::machine_driver::invalid_input;
 use super::panic::{Unwound, guard};
 use super::pending::{close_failed, workflow_closed};
@@ -151,9 +152,13 @@ impl AsyncDriver {
     }
 
     /// Runs a handler that may only look.
-    fn read<T>(&self, code: impl FnOnce() -> Result<T, Failure>) -> (Result<T, Failure>, Option<String>) {
+    fn read<T>(
+        &self,
+        job: &'static str,
+        code: impl FnOnce() -> Result<T, Failure>,
+    ) -> (Result<T, Failure>, Option<String>) {
         let before = self.shared.set_phase(CodePhase::Idle);
-        let read = guard(|| self.shared.reading(code));
+        let read = self.shared.logged(job).run(|| guard(|| self.shared.reading(code)));
         self.shared.set_phase(before);
         match read {
             Ok(read) => read,
@@ -172,11 +177,13 @@ impl AsyncDriver {
 impl Driver for AsyncDriver {
     fn activate(&mut self, activation: Activation) -> Vec<Command> {
         let job = self.shared.ledger().begin(activation);
+        let shared = self.shared.clone();
+        let turn = shared.logged(job.name());
         if self.dead || self.shared.ledger().is_closed() {
             return self.shared.ledger().finish();
         }
         self.shared.set_phase(CodePhase::Activating);
-        if let Err(unwound) = guard(|| self.run(job)) {
+        if let Err(unwound) = turn.run(|| guard(|| self.run(job))) {
             self.dead = true;
             if let Unwound::Panicked(message) = unwound {
                 *self.shared.outcome.borrow_mut() = Some(Err(Failure::panic(message)));
@@ -194,13 +201,17 @@ impl Driver for AsyncDriver {
         self.shared.ledger().overran().map(str::to_owned)
     }
 
+    fn forked(&mut self, run_id: RunId) {
+        self.shared.ledger().forked(run_id);
+    }
+
     fn validate_update(&mut self, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
         let handler = self.shared.handlers.borrow().updates.get(name).cloned();
         let Some(handler) = handler else {
             let known = self.shared.update_names();
             return Err(unknown_update(self.shared.started.workflow_type.as_str(), name, &known));
         };
-        match self.read(|| (handler.validate)(input)) {
+        match self.read("ValidateUpdate", || (handler.validate)(input)) {
             (_, Some(what)) => {
                 let message = format!("the validator of update {name} changed the workflow: {what}");
                 Err(Failure::application("ValidatorMutated", message).non_retryable())
@@ -215,7 +226,7 @@ impl Driver for AsyncDriver {
             let known = self.shared.handlers.borrow().queries.keys().map(ToString::to_string).collect();
             return Err(QueryError::Unknown { name: name.clone(), known });
         };
-        match self.read(|| handler(input)) {
+        match self.read("Query", || handler(input)) {
             (_, Some(what)) => Err(QueryError::Mutated { name: name.clone(), what }),
             (result, None) => result.map_err(|failure| QueryError::Failed { name: name.clone(), failure }),
         }
@@ -247,6 +258,17 @@ impl Drop for AsyncDriver {
 }
 
 impl ContextShared {
+    fn logged(&self, job: &'static str) -> LoggedTurn<'_> {
+        let (started, ledger) = (self.seen_start(), self.ledger());
+        LoggedTurn {
+            workflow_type: started.workflow_type.as_str(),
+            workflow_id: Some(&started.workflow_id),
+            run_id: ledger.run_id(),
+            history: ledger.history(),
+            job,
+            replaying: ledger.is_replaying(),
+        }
+    }
     fn cancel_root(&self, reason: &str) {
         let root = self.root.clone();
         self.cancel_scope(&root, reason, None);

@@ -4,6 +4,8 @@
 //! request that cannot be (an input that cannot be encoded, options without a timeout) fails the run when the
 //! transition returns, and the number given for it never resolves. `Cx` reads no clock and no random source.
 
+mod by_reference;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::Location;
 use std::time::Duration;
@@ -15,6 +17,7 @@ use super::ledger::{CodePlace, CommandLedger, SideEffect};
 use super::panic::{diverge, recording};
 use super::pending::{PendingCommand, check_activity, close_failed, workflow_closed};
 use super::state_machine::WorkflowEvent;
+use crate::reference::SignalRef;
 use crate::vocabulary::*;
 
 /// What the driver keeps for a state machine beside its state; part of the snapshot.
@@ -37,6 +40,13 @@ pub(crate) struct DriverState {
     pub(super) before_forks: BTreeMap<RunId, WorkflowId>,
 }
 
+impl DriverState {
+    /// What the run is called while it bears this run id.
+    pub(super) fn workflow_id_of(&self, run: RunId) -> Option<&WorkflowId> {
+        self.before_forks.get(&run).or(self.workflow_id.as_ref())
+    }
+}
+
 /// The run as a transition sees it: reads, and requests that become commands.
 pub struct Cx<'a> {
     pub(super) ledger: &'a mut CommandLedger,
@@ -55,7 +65,7 @@ impl Cx<'_> {
     /// The id of the run's workflow; absent only after a snapshot of an older build. In a fork it is the source's while
     /// copied events are heard, and the fork's own from there on, as [`run_id`](Cx::run_id) is.
     pub fn workflow_id(&self) -> Option<&WorkflowId> {
-        self.driver.before_forks.get(&self.run_id()).or(self.driver.workflow_id.as_ref())
+        self.driver.workflow_id_of(self.run_id())
     }
     pub fn history(&self) -> HistorySize {
         self.ledger.history()
@@ -67,6 +77,12 @@ impl Cx<'_> {
     /// The reason of the first cancel request, if there was one.
     pub fn cancel_requested(&self) -> Option<&str> {
         self.ledger.cancel_reason()
+    }
+    /// Whether this has happened before and the code is only brought back to where it was: after a restart, in the
+    /// debugger, in tests. For what must not be told twice to somebody outside; logs are silent then by themselves. A
+    /// decision that depends on it is not deterministic, and is caught as such.
+    pub fn is_replaying(&self) -> bool {
+        self.ledger.is_replaying()
     }
     /// Whether the run has been closed by this transition.
     pub fn is_closed(&self) -> bool {
@@ -84,6 +100,7 @@ impl Cx<'_> {
 
 /// Activities and timers.
 impl Cx<'_> {
+    /// As [`Self::call`], for an activity that only has a name. One of the close timeouts is required.
     #[track_caller]
     pub fn schedule_activity<I: Serialize + ?Sized>(
         &mut self,
@@ -144,6 +161,7 @@ impl Cx<'_> {
 
 /// Children and other runs.
 impl Cx<'_> {
+    /// As [`Self::child_with`], for a workflow that only has a name.
     #[track_caller]
     pub fn start_child<I: Serialize + ?Sized>(
         &mut self,
@@ -170,14 +188,15 @@ impl Cx<'_> {
     pub fn cancel_child(&mut self, seq: Seq, reason: &str) {
         self.cancel_pending(Location::caller(), seq, reason);
     }
+    /// Sends a signal to another run; [`WorkflowEvent::SignalDelivered`] tells what became of it.
     #[track_caller]
     pub fn signal_external<I: Serialize + ?Sized>(
         &mut self,
         target: ExternalTarget,
-        name: impl Into<SignalName>,
+        signal: impl SignalRef<I>,
         input: &I,
     ) -> Seq {
-        let (place, seq, name) = (Location::caller(), self.ledger.next_seq(), name.into());
+        let (place, seq, name) = (Location::caller(), self.ledger.next_seq(), signal.into_signal_name());
         let Some(input) = self.encode(input) else { return seq };
         let pending = PendingCommand::SignalExternal { workflow_id: target.workflow_id.clone(), name: name.clone() };
         self.ask(place, seq, pending, Command::SignalExternalWorkflow { seq, target, name, input });
@@ -271,7 +290,7 @@ impl Cx<'_> {
     /// Goes on in a new run of the same workflow id. Deferred signals go along.
     #[track_caller]
     pub fn continue_as_new<I: Serialize + ?Sized>(&mut self, input: &I, options: ContinueAsNewOptions) {
-        self.continue_as(Location::caller(), None, input, options);
+        self.next_run(Location::caller(), None, input, options);
     }
     /// As [`Self::continue_as_new`], with other workflow code.
     #[track_caller]
@@ -281,9 +300,9 @@ impl Cx<'_> {
         input: &I,
         options: ContinueAsNewOptions,
     ) {
-        self.continue_as(Location::caller(), Some(workflow_type.into()), input, options);
+        self.next_run(Location::caller(), Some(workflow_type.into()), input, options);
     }
-    fn continue_as<I: Serialize + ?Sized>(
+    fn next_run<I: Serialize + ?Sized>(
         &mut self,
         place: CodePlace,
         workflow_type: Option<WorkflowType>,

@@ -80,7 +80,6 @@ impl CommandLedger {
     /// Opens the page of one activation and hands its job back.
     pub(crate) fn begin(&mut self, activation: Activation) -> Job {
         let Activation { at, run_id, history, job, markers } = activation;
-        // It changes once, when a forked run begins to be itself.
         self.run_id = run_id;
         self.at = at;
         self.history = history;
@@ -93,6 +92,10 @@ impl CommandLedger {
         }
         job
     }
+    /// A forked run begins to be itself.
+    pub(crate) fn forked(&mut self, run_id: RunId) {
+        self.run_id = run_id;
+    }
     /// Closes the page.
     pub(crate) fn finish(&mut self) -> Vec<Command> {
         self.markers = Markers::Fresh;
@@ -104,6 +107,10 @@ impl CommandLedger {
     }
     pub(crate) fn now(&self) -> Timestamp {
         self.at
+    }
+    /// Whether this activation is in history already; false between activations.
+    pub(crate) fn is_replaying(&self) -> bool {
+        self.markers.is_replay()
     }
     pub(crate) fn history(&self) -> HistorySize {
         self.history

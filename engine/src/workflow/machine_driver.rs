@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::cx::{Cx, DriverState};
 use super::ledger::{CommandLedger, LedgerCounters};
+use super::logs::{LoggedTurn, somebody_listens};
 use super::panic::{Unwound, guard};
 use super::pending::PendingCommand;
-use super::state_machine::{StateMachine, WorkflowEvent, unknown_update};
+use super::state_machine::{RunNames, StateMachine, WorkflowEvent, unknown_update};
 use crate::vocabulary::*;
 
 pub(crate) struct MachineDriver<S> {
@@ -177,6 +178,22 @@ impl<S: StateMachine> MachineDriver<S> {
         self.driver.forget(seq).map(|_| WorkflowEvent::CancelDelivered { seq, result })
     }
 
+    fn names(&self) -> RunNames {
+        let run_id = self.ledger.run_id();
+        RunNames { workflow_id: self.driver.workflow_id_of(run_id).cloned(), run_id }
+    }
+
+    fn logged<'a>(&self, names: Option<&'a RunNames>, job: &'static str) -> LoggedTurn<'a> {
+        LoggedTurn {
+            workflow_type: S::TYPE,
+            workflow_id: names.and_then(|names| names.workflow_id.as_ref()),
+            run_id: self.ledger.run_id(),
+            history: self.ledger.history(),
+            job,
+            replaying: self.ledger.is_replaying(),
+        }
+    }
+
     fn digest(&self) -> Option<Vec<u8>> {
         rmp_serde::to_vec_named(self.state.as_ref()?).ok()
     }
@@ -188,7 +205,9 @@ impl<S: StateMachine> Driver for MachineDriver<S> {
         if self.dead || self.ledger.is_closed() {
             return self.ledger.finish();
         }
-        if let Err(unwound) = guard(|| self.run(job)) {
+        let names = somebody_listens().then(|| self.names());
+        let turn = self.logged(names.as_ref(), job.name());
+        if let Err(unwound) = turn.run(|| guard(|| self.run(job))) {
             self.dead = true;
             self.state = None;
             if let Unwound::Panicked(message) = unwound {
@@ -203,10 +222,18 @@ impl<S: StateMachine> Driver for MachineDriver<S> {
         self.ledger.overran().map(str::to_owned)
     }
 
+    fn forked(&mut self, run_id: RunId) {
+        self.ledger.forked(run_id);
+    }
+
     fn validate_update(&mut self, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
         let before = self.digest();
         let Some(state) = &self.state else { return Err(unknown_update(S::TYPE, name, &[])) };
-        match guard(|| state.validate_update(name, input)) {
+        let names = self.names();
+        match self
+            .logged(Some(&names), "ValidateUpdate")
+            .run(|| guard(|| state.validate_update_as(&names, name, input)))
+        {
             Ok(Err(failure)) => Err(failure),
             Ok(Ok(())) if self.digest() == before => Ok(()),
             Ok(Ok(())) => {
@@ -227,8 +254,8 @@ impl<S: StateMachine> Driver for MachineDriver<S> {
         let Some(state) = &self.state else {
             return Err(failed(Failure::application("NoState", "the workflow code has no state: it did not start")));
         };
-        let before = self.digest();
-        let answer = guard(|| state.query(name, input));
+        let (before, names) = (self.digest(), self.names());
+        let answer = self.logged(Some(&names), "Query").run(|| guard(|| state.query_as(&names, name, input)));
         if self.digest() != before {
             return Err(QueryError::Mutated { name: name.clone(), what: "the state".to_owned() });
         }

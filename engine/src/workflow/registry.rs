@@ -16,6 +16,7 @@ use super::context::WfContext;
 use super::context::handlers::PayloadFuture;
 use super::machine_driver::{MachineDriver, RestoreError};
 use super::state_machine::StateMachine;
+use crate::reference::WorkflowRef;
 use crate::vocabulary::*;
 
 type Create = Arc<dyn Fn(&WorkflowExecutionStarted, RunId) -> Box<dyn Driver> + Send + Sync>;
@@ -55,10 +56,10 @@ impl WorkflowRegistry {
         self.factories.insert(WorkflowType::of(S::TYPE), Factory { create, restore: Some(restore) });
         self
     }
-    /// Adds an async function.
+    /// Adds an async function under a name, or under a [`Workflow`](crate::Workflow) of its types.
     pub fn workflow<I, O, F>(
         mut self,
-        workflow_type: impl Into<WorkflowType>,
+        workflow_type: impl WorkflowRef<I, O>,
         function: impl Fn(WfContext, I) -> F + Send + Sync + 'static,
     ) -> Self
     where
@@ -76,7 +77,7 @@ impl WorkflowRegistry {
             });
             Box::new(AsyncDriver::new(run_id, started, start))
         });
-        self.factories.insert(workflow_type.into(), Factory { create, restore: None });
+        self.factories.insert(workflow_type.into_workflow_type(), Factory { create, restore: None });
         self
     }
 

@@ -163,7 +163,7 @@ impl<'a> Replayer<'a> {
 
     fn apply(&mut self, run_id: RunId, event: &Event) -> Result<(), ReplayError> {
         self.table.apply(&event.kind);
-        match (&event.kind, &self.run) {
+        match (&event.kind, &mut self.run) {
             (EventKind::WorkflowExecutionStarted(started), None) => {
                 let driver = self.registry.create(started, run_id)?;
                 let identity = RunIdentity {
@@ -176,7 +176,8 @@ impl<'a> Replayer<'a> {
                 self.visible_run_id = Some(started.original_run(run_id));
                 Ok(())
             }
-            (EventKind::WorkflowExecutionForked { run_id, .. }, Some(_)) => {
+            (EventKind::WorkflowExecutionForked { run_id, .. }, Some((_, driver))) => {
+                driver.forked(*run_id);
                 self.visible_run_id = Some(*run_id);
                 Ok(())
             }

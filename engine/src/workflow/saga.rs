@@ -6,11 +6,16 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::panic::Location;
 use std::rc::Rc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::concurrency::LocalBoxFuture;
 use super::context::{WfContext, is_continue_as_new};
-use crate::vocabulary::Failure;
+use crate::reference::Activity;
+use crate::vocabulary::{Failure, Payload};
 
 /// The failure type of a saga whose compensations did not all succeed; the failure of the body is its cause.
 pub const FAILURE_COMPENSATION: &str = "CompensationFailed";
@@ -46,6 +51,17 @@ impl Saga {
     {
         let undo: Compensation = Box::new(move |context| Box::pin(undo(context)));
         self.compensations.borrow_mut().push((name.into(), undo));
+    }
+
+    /// Registers the activity that undoes a step, with its input; what it gives is not looked at. As with
+    /// [`Self::compensate_with`], before the step: `saga.undo_with(REFUND, &order)`.
+    #[track_caller]
+    pub fn undo_with<I: Serialize + 'static, O: DeserializeOwned + 'static>(&self, undo: Activity<I, O>, input: &I) {
+        // Encoded now: what it undoes is what the step was given.
+        let (place, name, input) = (Location::caller(), undo.name(), Payload::encode(input));
+        self.compensate_with(name, move |context| async move {
+            context.schedule::<O>(place, undo.activity_type(), input, undo.into_options()).await.map(drop)
+        });
     }
 
     /// Runs what is registered, last first. A compensation that fails does not stop the others.

@@ -6,7 +6,9 @@
 //! ```
 //! use std::time::Duration;
 //! use bosun_engine::workflow::{Cx, StateMachine, WorkflowEvent};
-//! use bosun_engine::{ActivityOptions, Failure};
+//! use bosun_engine::{Activity, Failure};
+//!
+//! const CHARGE_CARD: Activity<u64, String> = Activity::named("charge_card").start_to_close(Duration::from_secs(30));
 //!
 //! #[derive(serde::Serialize, serde::Deserialize)]
 //! struct Charge { cents: u64 }
@@ -17,12 +19,12 @@
 //!     type Output = String;
 //!
 //!     fn start(cents: u64, cx: &mut Cx<'_>) -> Result<Self, Failure> {
-//!         cx.schedule_activity("charge_card", &cents, ActivityOptions::start_to_close(Duration::from_secs(30)));
+//!         cx.call(CHARGE_CARD, &cents);
 //!         Ok(Charge { cents })
 //!     }
 //!     fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
 //!         match event {
-//!             WorkflowEvent::ActivityResolved { result, .. } => cx.complete(&result?.decode::<String>()?),
+//!             WorkflowEvent::ActivityResolved { result, .. } => cx.complete(&CHARGE_CARD.result(result)?),
 //!             WorkflowEvent::CancelRequested { .. } => cx.cancel(None),
 //!             _ => {}
 //!         }
@@ -35,6 +37,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::cx::Cx;
+use crate::reference::Workflow;
 use crate::vocabulary::*;
 
 /// Workflow code as a state and its transitions.
@@ -45,6 +48,8 @@ use crate::vocabulary::*;
 pub trait StateMachine: Serialize + DeserializeOwned + Sized + 'static {
     /// The workflow type under which runs are started.
     const TYPE: &'static str;
+    /// The reference by which it is started: `client.start_workflow(Charge::WORKFLOW, "charge-7", &500)`.
+    const WORKFLOW: Workflow<Self::Input, Self::Output> = Workflow::named(Self::TYPE);
     type Input: DeserializeOwned;
     /// What `complete` is called with. Typed clients decode the result as this.
     type Output: Serialize;
@@ -62,11 +67,30 @@ pub trait StateMachine: Serialize + DeserializeOwned + Sized + 'static {
         let _ = input;
         Err(Failure::application("UnknownQuery", format!("the query {name} is listed and not answered")))
     }
+    /// As [`Self::query`], with the names of the run that is asked: for a state that keeps names. A fork may be asked before
+    /// anything has happened in it; its state still has the names of its source then.
+    fn query_as(&self, names: &RunNames, name: &QueryName, input: &Payload) -> Result<Payload, Failure> {
+        let _ = names;
+        self.query(name, input)
+    }
     /// Whether an update may enter history. Refuses all unless overridden.
     fn validate_update(&self, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
         let _ = input;
         Err(unknown_update(Self::TYPE, name, &[]))
     }
+    /// As [`Self::validate_update`], with the names of the run that is asked.
+    fn validate_update_as(&self, names: &RunNames, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
+        let _ = names;
+        self.validate_update(name, input)
+    }
+}
+
+/// What a run is called at this point of its history: a fork by its own names once all that it has copied is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunNames {
+    /// Absent only after a snapshot of an older build.
+    pub workflow_id: Option<WorkflowId>,
+    pub run_id: RunId,
 }
 
 /// The refusal of an update that nobody handles.

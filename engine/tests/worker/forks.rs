@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bosun_engine::testing::TestEnvironment;
-use bosun_engine::workflow::{Cx, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry, replay};
+use bosun_engine::workflow::{Cx, RunNames, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry, replay};
 use bosun_engine::*;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +60,50 @@ impl StateMachine for DraftMachine {
     }
 }
 
+/// Waits, and says under which names it is asked.
+async fn named(ctx: WfContext, _: String) -> Result<(), Failure> {
+    let own = ctx.clone();
+    ctx.on_query("names", move |()| Ok((own.workflow_id().clone(), own.run_id())));
+    let own = ctx.clone();
+    let only = move |id: &String| own.workflow_id().as_str().eq(id).then_some(()).ok_or_else(not_me);
+    ctx.on_update("rename", only, |_, id: String| async move { Ok(id) });
+    ctx.signal_channel("end").recv().await
+}
+
+/// The same in the other form.
+#[derive(Serialize, Deserialize)]
+struct NamedMachine;
+
+impl StateMachine for NamedMachine {
+    const TYPE: &'static str = "named-machine";
+    type Input = String;
+    type Output = ();
+
+    fn start(_: String, _: &mut Cx<'_>) -> Result<Self, Failure> {
+        Ok(NamedMachine)
+    }
+    fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
+        if let WorkflowEvent::Update { update_id, input, .. } = event {
+            cx.complete_update(update_id, Ok(&input.decode::<String>()?));
+        }
+        Ok(())
+    }
+    fn queries() -> &'static [&'static str] {
+        &["names"]
+    }
+    fn query_as(&self, names: &RunNames, _: &QueryName, _: &Payload) -> Result<Payload, Failure> {
+        Ok(Payload::encode(&(&names.workflow_id, names.run_id))?)
+    }
+    fn validate_update_as(&self, names: &RunNames, _: &UpdateName, input: &Payload) -> Result<(), Failure> {
+        let id: String = input.decode()?;
+        names.workflow_id.as_ref().is_some_and(|own| own.as_str() == id).then_some(()).ok_or_else(not_me)
+    }
+}
+
+fn not_me() -> Failure {
+    Failure::application("NotMe", "this is another run")
+}
+
 fn own_id(cx: &Cx<'_>) -> String {
     cx.workflow_id().map(ToString::to_string).unwrap_or_default()
 }
@@ -81,7 +125,11 @@ fn world() -> (Ledger, TestEnvironment) {
 }
 
 fn code() -> WorkflowRegistry {
-    WorkflowRegistry::new().workflow("draft", draft).state_machine::<DraftMachine>()
+    WorkflowRegistry::new()
+        .workflow("draft", draft)
+        .state_machine::<DraftMachine>()
+        .workflow("named", named)
+        .state_machine::<NamedMachine>()
 }
 
 fn fork(source: &str, id: &str) -> ForkRequest {
@@ -198,6 +246,39 @@ async fn a_fork_can_be_forked() {
     let CloseOutcome::Failed(_) = outcome(&client, "f3").await else { panic!("it is reviewed again, and badly") };
     assert_eq!(count(&events(&replayed(&client, "f3").await), "WorkflowExecutionForked"), 1);
     assert_eq!(count(&events(&replayed(&client, "f3").await), "TimerFired"), 1);
+}
+
+/// E13: a fork is asked under its own names from its first moment on, also by what checks an update, and a replay of it
+/// ends with the same names.
+#[tokio::test]
+async fn a_fork_bears_its_own_names_before_anything_has_happened_in_it() {
+    for form in ["named", "named-machine"] {
+        let (_, environment) = world();
+        let client = environment.client();
+        client.start(start(form, "source", "tea")).await.unwrap();
+        settled(&environment).await;
+        let forked = client.fork(fork("source", "fork")).await.unwrap();
+        let again = client.fork(fork("fork", "again")).await.unwrap();
+        let forks = [("fork", forked.run_id.unwrap()), ("again", again.run_id.unwrap())];
+        for (id, run) in forks {
+            assert_eq!(query::<(WorkflowId, RunId)>(&client, id, "names").await, (id.into(), run), "{form}");
+        }
+        let environment = environment.restart(|_| {}).unwrap();
+        let client = environment.client();
+        for (id, run) in forks {
+            assert_eq!(query::<(WorkflowId, RunId)>(&client, id, "names").await, (id.into(), run), "{form}: loaded");
+            let turns = client.turns(&target(id)).await.unwrap();
+            let mut driver = replay(&code(), &turns).unwrap().driver;
+            let names = driver.query(&"names".into(), &Payload::null()).unwrap().decode::<(WorkflowId, RunId)>();
+            assert_eq!(names.unwrap(), (id.into(), run), "{form}: replayed");
+            let theirs = client.update(&target(id), update("u1", "rename", "source", UpdateWait::Completed)).await;
+            assert!(theirs.is_err(), "{form}: {theirs:?}");
+            let ours = client.update(&target(id), update("u2", "rename", id, UpdateWait::Completed)).await;
+            assert_eq!(ours.unwrap(), UpdateOutcome::Completed(Ok(payload(id))), "{form}");
+        }
+        let own: (WorkflowId, RunId) = query(&client, "source", "names").await;
+        assert_eq!(own.0, "source".into(), "{form}");
+    }
 }
 
 /// A changed input begins anew; a changed value of a side effect repeats its activation with it.

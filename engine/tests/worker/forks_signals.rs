@@ -119,3 +119,27 @@ async fn a_fork_that_ends_before_it_has_heard_all_loses_nothing_silently() {
     client.signal(&target("early"), signal_once("word", "b", "r1")).await.unwrap();
     assert_eq!(history(&client, "early").await, events);
 }
+
+/// What is different was said by whoever asks for the fork; what is told again, by whoever said it.
+#[tokio::test]
+async fn a_changed_signal_is_of_who_changed_it() {
+    let environment = environment(code());
+    let client = environment.client();
+    client.start(start("listen", "source", &Vec::<String>::new())).await.unwrap();
+    for word in ["a", "b"] {
+        let signal = SignalRequest { identity: Some("cfo".into()), ..signal("word", word) };
+        client.signal(&target("source"), signal).await.unwrap();
+    }
+    let request = ForkRequest { identity: Some("ann".into()), ..of_source("fork").change(said(1, "A")) };
+    client.fork(request).await.unwrap();
+    settled(&environment).await;
+    let events = client.history(&target("fork"), EventId(1), 100).await.unwrap();
+    let signaled: Vec<(serde_json::Value, Option<Identity>)> = events
+        .into_iter()
+        .filter_map(|event| match event.kind {
+            EventKind::WorkflowExecutionSignaled(signal) => Some((signal.input.to_json(), signal.identity)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(signaled, [("A".into(), Some("ann".into())), ("b".into(), Some("cfo".into()))]);
+}

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use bosun_engine::testing::TestEnvironment;
 use bosun_engine::*;
 
+use crate::kit::update;
 use crate::scene::*;
 
 fn environment() -> TestEnvironment {
@@ -190,4 +191,27 @@ async fn of_64_starts_at_once_one_run_begins() {
         assert_eq!(answered, if same_request { 64 } else { 1 });
         assert_eq!(client.count("").await.unwrap(), 1);
     }
+}
+
+/// E15: a run that was started from outside is nobody's child, whatever the request says: its end would be told to that
+/// parent as the end of a child of its own.
+#[tokio::test]
+async fn a_start_from_outside_is_nobodys_child() {
+    let environment = environment();
+    let client = environment.client();
+    let above = client.start(start("wait", "above", &())).await.unwrap().run_id;
+    let parent =
+        Parent { workflow_id: "above".into(), run_id: above, seq: Seq(1), close_policy: ParentClosePolicy::Terminate };
+    let claimed = || StartWorkflow { parent: Some(parent.clone()), ..start("wait", "below", &()) };
+    let word = || signal("word", &"x");
+    let refused = [
+        client.start(claimed()).await.err(),
+        client.signal_with_start(claimed(), word()).await.err(),
+        client.update_with_start(claimed(), update("u", "set", &(), UpdateWait::Accepted)).await.err(),
+    ];
+    for why in refused {
+        let Some(Rejection::Invalid { why, .. }) = why else { panic!("{why:?}") };
+        assert!(why.contains("only a run starts children"), "{why}");
+    }
+    assert!(matches!(client.describe(&target("below")).await, Err(Rejection::NotFound { .. })));
 }

@@ -143,6 +143,7 @@ impl<'a> CounterfactualWorld<'a> {
                 }
             }
             EventKind::WorkflowExecutionForked { run_id, .. } => {
+                self.driver.forked(*run_id);
                 self.visible_run_id = *run_id;
                 self.happen(kind.clone());
             }

@@ -3,28 +3,32 @@
 //! ```
 //! use std::time::Duration;
 //! use bosun_engine::workflow::{WfContext, WorkflowRegistry};
-//! use bosun_engine::{ActivityOptions, Failure};
+//! use bosun_engine::{Activity, Failure, Signal, Workflow};
 //! use bosun_replay::determinism::DeterminismTest;
 //! use proptest::prelude::*;
 //!
+//! const PAY: Workflow<u64, String> = Workflow::named("pay");
+//! const CHARGE: Activity<u64, String> = Activity::named("charge").start_to_close(Duration::from_secs(10));
+//! const APPROVE: Signal<bool> = Signal::named("approve");
+//!
 //! async fn pay(ctx: WfContext, cents: u64) -> Result<String, Failure> {
-//!     let options = ActivityOptions::start_to_close(Duration::from_secs(10));
-//!     let receipt: String = ctx.activity("charge", &cents, options).await?;
+//!     let receipt = ctx.call(CHARGE, &cents).await?;
 //!     ctx.timer(Duration::from_secs(3_600)).await?;
-//!     let approved: bool = ctx.signal_channel("approve").recv().await?;
+//!     let approved = ctx.signal_channel(APPROVE).recv().await?;
 //!     Ok(format!("{receipt}, approved: {approved}"))
 //! }
 //!
-//! DeterminismTest::new(WorkflowRegistry::new().workflow("pay", pay), "pay")
-//!     .input(0..1_000_u64)
-//!     .activity("charge", "[a-z]{1,8}")
-//!     .signal("approve", any::<bool>())
-//!     .invariant("charged once", |run| match run.scheduled("charge").len() {
+//! DeterminismTest::of(WorkflowRegistry::new().workflow(PAY, pay), PAY, 0..1_000_u64)
+//!     .results(CHARGE, "[a-z]{1,8}")
+//!     .signals(APPROVE, any::<bool>())
+//!     .invariant("charged once", |run| match run.scheduled(CHARGE.name()).len() {
 //!         0 | 1 => Ok(()),
 //!         n => Err(format!("{n} charges")),
 //!     })
 //!     .run();
 //! ```
+//!
+//! Without references there are `new`, `input`, `activity`, `signal`, `update` and `query`, by name.
 //!
 //! Each life has results and failures of activities in any order (lost, late, twice), signals and cancellation at any
 //! point, time that jumps, eviction, deploys, and crashes at every boundary of a commit. After every commit (above forty
@@ -34,6 +38,7 @@
 //! Invariant: the same seed gives the same lives, on every machine; a test draws its lives from its own name, so that it
 //! gives the same answer every time. `BOSUN_CASES` tries more, `BOSUN_MASTER_SEED` others, `BOSUN_SEED` exactly one.
 
+mod by_reference;
 mod cases;
 mod many;
 mod place;

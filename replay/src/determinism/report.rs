@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use bosun_engine::WorkflowType;
+use bosun_engine::{CloseOutcome, WorkflowType};
 
 use crate::simulate::{Life, LifePlan, RARE, Violation};
 
@@ -23,6 +23,10 @@ pub struct Report {
     pub events: u64,
     /// Lives by how they ended; `Waiting` for those that came to rest.
     pub ends: BTreeMap<String, u64>,
+    /// Lives that neither failed nor ended in their first turn: only these say much about the code.
+    pub got_somewhere: u64,
+    /// What the first life that failed did so with.
+    pub failure: Option<String>,
     /// Rare states that were met, by name.
     pub rare: BTreeMap<&'static str, u64>,
     /// Whether forbidden calls would have been noticed at the call.
@@ -38,6 +42,13 @@ impl Report {
         self.events += life.histories.iter().flatten().map(|turn| turn.events.len() as u64).sum::<u64>();
         let end = life.outcome.as_ref().map_or_else(|| "Waiting".to_owned(), |outcome| outcome.status().to_string());
         *self.ends.entry(end).or_default() += 1;
+        let at_once = matches!(&life.histories[..], [only] if only.len() == 1) && life.outcome.is_some();
+        match &life.outcome {
+            Some(CloseOutcome::Failed(failure)) => {
+                self.failure.get_or_insert_with(|| failure.to_string());
+            }
+            _ => self.got_somewhere += u64::from(!at_once),
+        }
         for (name, times) in &life.rare {
             *self.rare.entry(name).or_default() += times;
         }
@@ -50,6 +61,8 @@ impl Report {
         self.commits += other.commits;
         self.events += other.events;
         self.trip_wires |= other.trip_wires;
+        self.got_somewhere += other.got_somewhere;
+        self.failure = self.failure.take().or_else(|| other.failure.clone());
         other.ends.iter().for_each(|(end, n)| *self.ends.entry(end.clone()).or_default() += n);
         other.rare.iter().for_each(|(name, n)| *self.rare.entry(name).or_default() += n);
     }

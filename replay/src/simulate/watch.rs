@@ -58,6 +58,9 @@ impl Driver for WatchedDriver {
     fn overrun(&self) -> Option<String> {
         self.0.overrun()
     }
+    fn forked(&mut self, run_id: RunId) {
+        self.0.forked(run_id);
+    }
     fn validate_update(&mut self, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
         self.0.validate_update(name, input)
     }

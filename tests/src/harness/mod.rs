@@ -5,6 +5,9 @@
 
 use std::io::Write;
 
+pub mod axe;
+pub mod browser;
+pub mod cdp;
 pub mod confined;
 pub mod crash;
 pub mod faults;

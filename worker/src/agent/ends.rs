@@ -84,7 +84,7 @@ pub(super) fn was_cut(failure: &Failure) -> bool {
 const CUT: &str = "cut";
 
 /// Says so in a failure that follows on attempts that were cut.
-pub(super) fn with_cut(mut failure: Failure, cut: u32) -> Failure {
+pub(crate) fn with_cut(mut failure: Failure, cut: u32) -> Failure {
     if let FailureKind::Application { details: Some(details), .. } = &mut failure.kind {
         let mut value = details.to_json();
         if let Some(fields) = value.as_object_mut() {
@@ -95,7 +95,8 @@ pub(super) fn with_cut(mut failure: Failure, cut: u32) -> Failure {
     failure
 }
 
-fn cut_before(failure: &Failure) -> u32 {
+/// How many attempts before this failure were cut.
+pub(crate) fn cut_before(failure: &Failure) -> u32 {
     let FailureKind::Application { details: Some(details), .. } = &failure.kind else { return 0 };
     details.to_json()[CUT].as_u64().and_then(|cut| u32::try_from(cut).ok()).unwrap_or(0)
 }

@@ -199,6 +199,11 @@ impl BudgetLedger {
     pub fn with_share(self, share: Option<Share>) -> BudgetLedger {
         BudgetLedger { share, ..self }
     }
+    /// What was lent is a cap like others.
+    pub fn own(&mut self) {
+        let Share { tokens, cost_micros } = self.share.take().unwrap_or_default();
+        self.caps = self.caps.within(Caps { tokens, cost_micros, ..Caps::default() });
+    }
     /// The share grows; what is not lent stays so.
     pub fn lend(&mut self, more: Share) {
         self.share = self.share.map(|share| share.plus(more));

@@ -48,6 +48,20 @@ pub struct Limits {
     pub degrade: Option<Degrade>,
 }
 
+impl Limits {
+    /// What was lent becomes a limit like others, to which people can add: nobody above lends more, or has lent the last.
+    pub fn own(&mut self) {
+        let least = |own: Option<u64>, lent: Option<u64>| match (own, lent) {
+            (Some(own), Some(lent)) => Some(own.min(lent)),
+            (own, lent) => own.or(lent),
+        };
+        let Share { tokens, cost_micros } = self.share.take().unwrap_or_default();
+        self.max_tokens = least(self.max_tokens, tokens);
+        self.max_cost_micros = least(self.max_cost_micros, cost_micros);
+        self.stops_at.clear();
+    }
+}
+
 /// A part of a budget that others spend as well. What is absent is not lent, and not limited by it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -26,7 +26,7 @@ pub(crate) mod shown;
 pub mod spec;
 mod telling;
 pub mod transcript;
-mod waits;
+pub(crate) mod waits;
 mod wall;
 pub mod workflow;
 

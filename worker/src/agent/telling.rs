@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::machine::{Halt, ToolApprovalResponse};
 use super::workflow::{
-    AgentRun, CommandKind, SIGNAL_APPROVAL, SIGNAL_BUDGET_REQUEST, SIGNAL_PAUSE, SIGNAL_WAITS, child_id,
+    AgentRun, CommandKind, FORK_OWNS_BUDGET, SIGNAL_APPROVAL, SIGNAL_BUDGET_REQUEST, SIGNAL_PAUSE, SIGNAL_WAITS,
+    child_id,
 };
 
 impl AgentRun {
@@ -46,7 +47,7 @@ impl AgentRun {
         }
         let spec = self.agent.spec();
         let above = if spec.depth == 0 { &spec.report_to } else { &spec.called_by };
-        let Some(above) = self.above(above.as_deref(), cx) else { return };
+        let Some(above) = self.above(above.as_deref(), cx) else { return self.waits.nobody_hears() };
         let own = cx.workflow_id().map(ToString::to_string).unwrap_or_default();
         if let Some(told) = self.waits.changes(&self.agent, &own, &cx.run_id().to_string()) {
             cx.signal_external(ExternalTarget { workflow_id: above, run_id: None }, SIGNAL_WAITS, &told);
@@ -55,8 +56,18 @@ impl AgentRun {
 
     /// The run that is told; nobody, once it is a fork, which nobody above has begun.
     pub(super) fn above(&self, id: Option<&str>, cx: &Cx<'_>) -> Option<WorkflowId> {
-        let is_fork = self.began_as.is_some_and(|run| run != cx.run_id());
-        id.filter(|_| !is_fork).and_then(|id| WorkflowId::new(id).ok())
+        id.filter(|_| !self.is_fork(cx)).and_then(|id| WorkflowId::new(id).ok())
+    }
+
+    fn is_fork(&self, cx: &Cx<'_>) -> bool {
+        self.began_as.is_some_and(|run| run != cx.run_id())
+    }
+
+    /// A fork owns what was lent to its source. Those that were recorded before stay as they were.
+    pub(super) fn own_budget_in_a_fork(&mut self, cx: &mut Cx<'_>) {
+        if self.is_fork(cx) && self.agent.is_lent() && cx.patched(FORK_OWNS_BUDGET) {
+            self.agent.own_budget();
+        }
     }
 
     /// An answer to what an agent below asks goes to the one that told of it; what is this agent's own is given back.

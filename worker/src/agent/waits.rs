@@ -14,10 +14,10 @@ use super::ledger::Resource;
 use super::machine::{AgentMachine, Halt, ToolApprovalResponse};
 use super::transcript::cut;
 
-/// So much is told at a time, and so many bytes of the words of each: a signal has to fit into a payload. What is left is
-/// told when the first are answered.
-const TOLD_MAX: usize = 500;
-const WORDS_MAX: u64 = 1_000;
+/// So much of what waits is told at a time, by agents and supervisors alike, and so many bytes of the words of each: a signal
+/// has to fit into a payload. What is left is told when the first are answered; it is not over for that.
+pub(crate) const TOLD_MAX: usize = 500;
+pub(crate) const WORDS_MAX: u64 = 1_000;
 
 /// The signal `waits_below_v1` of an agent below.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,6 +38,9 @@ pub(super) struct Told {
 pub(super) struct Waits {
     /// The ids of what is asked, as they are called outside.
     asked: BTreeSet<String>,
+    /// Ids that were told, and still wait behind so much else that they are not told now.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pushed_out: BTreeSet<String>,
     stands_still: bool,
     /// An approval that somebody has just said something of.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,18 +98,29 @@ impl Waits {
         self.not_taken.push(id.to_owned());
     }
 
+    /// Nobody is told: what would be told once is forgotten, so that it does not grow.
+    pub(super) fn nobody_hears(&mut self) {
+        self.answered = None;
+        self.over.clear();
+        self.not_taken.clear();
+    }
+
     /// What has changed since it was told last, if anything. `from` and `run`: the agent's own.
     pub(super) fn changes(&mut self, agent: &AgentMachine, from: &str, run: &str) -> Option<Value> {
         let outside = |id: &str| format!("{run}/{id}");
         let answered = self.answered.take().map(|id| outside(&id));
         let own = agent.approvals().into_iter().map(|one| entry(&one, from, run)).chain(self.held(agent, from));
-        let waiting: Vec<Value> = own.chain(self.below.values().flatten().cloned()).take(TOLD_MAX).collect();
-        let asked: BTreeSet<String> = waiting.iter().filter_map(|one| one["id"].as_str().map(str::to_owned)).collect();
+        let mut waiting: Vec<Value> = own.chain(self.below.values().flatten().cloned()).collect();
+        let still = ids(&waiting);
+        waiting.truncate(TOLD_MAX);
+        let asked = ids(&waiting);
         let stands_still = agent.stands_still_for_people();
         let mut not_taken = std::mem::take(&mut self.not_taken);
-        not_taken.extend(answered.iter().filter(|id| asked.contains(*id)).cloned());
+        not_taken.extend(answered.iter().filter(|id| still.contains(*id)).cloned());
         let told_over = std::mem::take(&mut self.over);
-        if asked == self.asked && stands_still == self.stands_still && not_taken.is_empty() {
+        let known: BTreeSet<String> = self.asked.union(&self.pushed_out).cloned().collect();
+        let gone: Vec<&String> = known.difference(&still).collect();
+        if asked == self.asked && gone.is_empty() && stands_still == self.stands_still && not_taken.is_empty() {
             return None;
         }
         let how = |id: &String| match answered.as_ref() == Some(id) {
@@ -117,7 +131,8 @@ impl Waits {
             let told = told_over.iter().find(|over| over["id"] == **id).cloned();
             told.unwrap_or_else(|| json!({ "id": id, "how": how(id) }))
         };
-        let over: Vec<Value> = self.asked.difference(&asked).map(becomes).collect();
+        let over: Vec<Value> = gone.into_iter().map(becomes).collect();
+        self.pushed_out = known.intersection(&still).filter(|id| !asked.contains(*id)).cloned().collect();
         let told =
             json!({ "from": from, "working": !stands_still, "waiting": waiting, "over": over, "not_taken": not_taken });
         (self.asked, self.stands_still) = (asked, stands_still);
@@ -151,6 +166,10 @@ fn more_of(resource: Resource) -> &'static str {
     }
 }
 
+fn ids(waiting: &[Value]) -> BTreeSet<String> {
+    waiting.iter().filter_map(|one| one["id"].as_str().map(str::to_owned)).collect()
+}
+
 fn entry(asked: &Value, from: &str, run: &str) -> Value {
     let text = |key: &str| asked[key].as_str().unwrap_or_default();
     let id = format!("{run}/{}", text("id"));
@@ -159,4 +178,40 @@ fn entry(asked: &Value, from: &str, run: &str) -> Value {
         "kind": "tool", "id": id, "whom": "a person", "run": from, "shown": asked["hash"], "what": what,
         "answer": format!("bosun approval approve {id}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use bosun_engine::Timestamp;
+
+    use super::*;
+    use crate::agent::machine::Rules;
+
+    /// What stands too far behind to be told now still waits; it is over when it is, and then once.
+    #[test]
+    fn what_is_pushed_out_of_what_is_told_is_not_over() {
+        let spec = json!({ "name": "ann", "provider": "p", "model": "big", "system": "s", "task": "t" });
+        let spec = serde_json::from_value(spec).unwrap();
+        let (agent, _) = AgentMachine::start(spec, Rules::Third, Timestamp::from_millis(1_000)).unwrap();
+        let mut waits = Waits::default();
+        let mut tell = |from: &str, asks: std::ops::Range<usize>, over: Vec<Value>| {
+            let waiting = asks.map(|n| json!({ "kind": "tool", "id": format!("{from}/a{n}"), "run": from })).collect();
+            waits.heard(Told { from: from.to_owned(), working: true, waiting, over, not_taken: Vec::new() });
+            waits.changes(&agent, "ann", "run")
+        };
+        let ids = |told: &Value| -> Vec<String> {
+            told["over"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(ids(&tell("later", 0..TOLD_MAX, Vec::new()).unwrap()), [""; 0]);
+        let told = tell("first", 0..2, Vec::new()).unwrap();
+        assert_eq!((told["waiting"].as_array().unwrap().len(), ids(&told).len()), (TOLD_MAX, 0), "they still wait");
+        let last = format!("later/a{}", TOLD_MAX - 1);
+        let over = json!([{ "id": last, "how": "late" }]).as_array().unwrap().clone();
+        let told = tell("later", 0..TOLD_MAX - 1, over).unwrap();
+        assert_eq!(told["over"], json!([{ "id": last, "how": "late" }]), "one that was pushed out is over");
+        assert_eq!(tell("later", 0..TOLD_MAX - 1, Vec::new()), None, "nothing has changed");
+        let told = tell("first", 0..0, Vec::new()).unwrap();
+        assert_eq!(ids(&told), ["first/a0", "first/a1"]);
+        assert_eq!(told["waiting"].as_array().unwrap().len(), TOLD_MAX - 1);
+    }
 }

@@ -41,6 +41,8 @@ pub const SIGNAL_BUDGET_REQUEST: &str = "budget_request_v1";
 pub const SIGNAL_BUDGET_SHARE: &str = "budget_share_v1";
 /// A run tells the one above it what it waits for (`supervisor::people::below`).
 pub const SIGNAL_WAITS: &str = "waits_below_v1";
+/// Since when a fork owns what was lent to its source: the patch, of agents and supervisors alike.
+pub(crate) const FORK_OWNS_BUDGET: &str = "fork-owns-its-budget";
 pub const SIGNAL_RESUME: &str = "resume_v1";
 /// Nothing begins until a resume. The agent sends it itself to who shows what it waits for.
 pub const SIGNAL_PAUSE: &str = "pause_v1";
@@ -123,6 +125,7 @@ impl StateMachine for AgentRun {
 
     fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
         self.now = cx.now();
+        self.own_budget_in_a_fork(cx);
         if let Some(opening) = self.opening.take() {
             return self.open(opening.hear(event, self.agent.spec(), cx)?, cx);
         }

@@ -12,12 +12,11 @@ use bosun_engine::*;
 use serde_json::Value;
 
 use super::caller::{Caller, TokenRole};
-use crate::agent::workflow::{SIGNAL_APPROVAL, SIGNAL_WAITS};
+use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::backend::*;
 // The engine has a `EngineHealth` of its own.
 use crate::backend::EngineHealth;
-use crate::supervisor::people::control;
-use crate::supervisor::run::PLAN_ANSWER;
+use crate::supervisor::people::signature::{OF_RUNS, signature_of};
 
 /// The status and code of what a caller may not do.
 pub const FORBIDDEN: (u16, &str) = (403, "forbidden");
@@ -33,9 +32,6 @@ const ANSWERS: [&str; 8] = [
     "respond_interrupt",
     "human_input_v1",
 ];
-
-/// Signals that only runs send, to each other. What they hold is believed as it stands, also who approved something.
-const OF_RUNS: [&str; 2] = [PLAN_ANSWER, SIGNAL_WAITS];
 
 /// A backend as one caller has it.
 #[derive(Clone)]
@@ -97,14 +93,26 @@ impl CallerBackend {
         Ok(request)
     }
 
-    fn signal(&self, mut signal: SignalRequest) -> Result<SignalRequest, CallError> {
-        if OF_RUNS.contains(&signal.name.as_str()) {
-            return Err(forbidden(format!(
-                "{} is a signal of runs to each other: nobody else sends it. People answer with `bosun approval` and \
-                 `bosun plan`, or the updates `respond_approval`, `respond_interrupt` and `approve_plan`",
-                signal.name
-            )));
+    /// A fork whose history tells only of what happened here, and of what its caller says in their own name.
+    fn fork(&self, mut request: ForkRequest) -> Result<ForkRequest, CallError> {
+        self.may_use(TokenRole::Operator, &request.namespace)?;
+        match &request.source {
+            ForkSource::Run(source) => self.may(TokenRole::Operator, source)?,
+            // It says of itself who approved what, and would be believed.
+            ForkSource::History(_) => self.needs(TokenRole::Owner)?,
         }
+        for change in &mut request.changes {
+            if let ForkChange::Signal { name, input, .. } = change {
+                of_people(name.as_str())?;
+                *input = self.signed(name.as_str(), std::mem::take(input), request.identity.as_ref());
+            }
+        }
+        request.identity = Some(self.caller.identity(request.identity.as_ref()));
+        Ok(request)
+    }
+
+    fn signal(&self, mut signal: SignalRequest) -> Result<SignalRequest, CallError> {
+        of_people(signal.name.as_str())?;
         self.needs(role_of(signal.name.as_str()))?;
         signal.input = self.signed(signal.name.as_str(), signal.input, signal.identity.as_ref());
         signal.identity = Some(self.caller.identity(signal.identity.as_ref()));
@@ -126,7 +134,13 @@ impl CallerBackend {
     fn signed(&self, name: &str, input: Payload, identity: Option<&Identity>) -> Payload {
         let Some((who, words)) = signature_of(name) else { return input };
         let mut value = input.to_json();
+        if value.is_null() && words == Some("reason") {
+            // A signal of control may say nothing; who sends it is known all the same.
+            value = Value::Object(serde_json::Map::new());
+        }
         let Value::Object(object) = &mut value else { return input };
+        // Only a run says that it comes from the one above, which has noted whose it was.
+        object.remove("from_parent");
         // The two forms of an answer to an approval: a supervisor's and an agent's.
         let (who, words) = if object.contains_key("hash") { ("by", Some("reason")) } else { (who, words) };
         let says = object.get(who).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -153,6 +167,17 @@ impl CallerBackend {
     }
 }
 
+/// Whether a signal is one that anybody but a run sends.
+fn of_people(name: &str) -> Result<(), CallError> {
+    if !OF_RUNS.contains(&name) {
+        return Ok(());
+    }
+    Err(forbidden(format!(
+        "{name} is a signal of runs to each other: nobody else sends it. People answer with `bosun approval` and \
+         `bosun plan`, or the updates `respond_approval`, `respond_interrupt` and `approve_plan`"
+    )))
+}
+
 fn forbidden(message: String) -> CallError {
     let (status, code) = FORBIDDEN;
     CallError::Refused { status, code: code.to_owned(), message }
@@ -161,17 +186,6 @@ fn forbidden(message: String) -> CallError {
 /// Who may send a message of this name.
 fn role_of(name: &str) -> TokenRole {
     if ANSWERS.contains(&name) { TokenRole::Approver } else { TokenRole::Operator }
-}
-
-/// The field of a message that names a person, and the one for their words; nothing of messages of other workflows.
-fn signature_of(name: &str) -> Option<(&'static str, Option<&'static str>)> {
-    match name {
-        SIGNAL_APPROVAL | "approve_plan" | "deny_plan" | "respond_approval" => Some(("approver", Some("comment"))),
-        control::PAUSE | control::RESUME | control::CANCEL | control::TAKEOVER | control::RELEASE => {
-            Some(("requested_by", Some("reason")))
-        }
-        _ => None,
-    }
 }
 
 /// A list filter within namespaces.
@@ -239,15 +253,8 @@ impl Backend for CallerBackend {
     fn start(&self, request: StartWorkflow) -> Reply<'_, Started> {
         Box::pin(async move { self.backend.start(CallerBackend::start(self, request)?).await })
     }
-    fn fork(&self, mut request: ForkRequest) -> Reply<'_, Forked> {
-        Box::pin(async move {
-            self.may_use(TokenRole::Operator, &request.namespace)?;
-            if let ForkSource::Run(source) = &request.source {
-                self.may(TokenRole::Operator, source)?;
-            }
-            request.identity = Some(self.caller.identity(request.identity.as_ref()));
-            self.backend.fork(request).await
-        })
+    fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
+        Box::pin(async move { self.backend.fork(CallerBackend::fork(self, request)?).await })
     }
     fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()> {
         Box::pin(async move {
@@ -359,6 +366,7 @@ mod tests {
 
     use super::*;
     use crate::fake::Fake;
+    use crate::supervisor::people::control;
 
     fn caller(role: TokenRole, namespaces: Option<&[&str]>) -> Caller {
         let namespaces = namespaces.map(|names| names.iter().map(|name| Namespace::of(*name)).collect());
@@ -388,8 +396,41 @@ mod tests {
         assert_eq!((of_agent["by"].as_str(), of_agent["reason"].as_str()), (Some("ann"), Some("by bob")));
         let paused = signed(TokenRole::Operator, control::PAUSE, json!({ "requested_by": "bob" }));
         assert_eq!((paused["requested_by"].as_str(), paused["reason"].as_str()), (Some("ann"), Some("by bob")));
+        let claims = json!({ "requested_by": "bob", "from_parent": true });
+        for (name, input) in [(control::PAUSE, Value::Null), (control::PAUSE, claims)] {
+            let paused = signed(TokenRole::Operator, name, input);
+            assert_eq!((paused["requested_by"].as_str(), paused.get("from_parent")), (Some("ann"), None), "{paused}");
+        }
+        let mode = signed(TokenRole::Operator, "set_hitl_mode", json!({ "mode": "autonomous", "requested_by": "bob" }));
+        assert_eq!((mode["requested_by"].as_str(), mode["reason"].as_str()), (Some("ann"), Some("by bob")));
         let other = json!({ "approver": "bob" });
         assert_eq!(signed(TokenRole::Operator, "some_signal", other.clone()), other, "others' messages are theirs");
+    }
+
+    /// A fork is no way to an approval in another's name: not by a change, and not by a history that says so.
+    #[test]
+    fn a_fork_says_nothing_in_the_name_of_another() {
+        let request = |changes| ForkRequest {
+            changes,
+            ..ForkRequest::new(ForkSource::Run(Target::workflow("w".into())), "fork".into())
+        };
+        let change = |name: &str| ForkChange::Signal {
+            name: SignalName::of(name),
+            nth: None,
+            input: Payload::encode(&json!({ "approval_id": "a", "approved": true, "approver": "cfo" })).unwrap(),
+        };
+        let it = |role| CallerBackend::new(Arc::new(Fake::new()), caller(role, None));
+        let forked = it(TokenRole::Operator).fork(request(vec![change(SIGNAL_APPROVAL), change("other")])).unwrap();
+        let approver = |nth: usize| match &forked.changes[nth] {
+            ForkChange::Signal { input, .. } => input.to_json()["approver"].as_str().map(str::to_owned),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((approver(0).as_deref(), approver(1).as_deref()), (Some("ann"), Some("cfo")), "others' are theirs");
+        for of_runs in OF_RUNS {
+            assert!(it(TokenRole::Owner).fork(request(vec![change(of_runs)])).is_err(), "{of_runs}");
+        }
+        let told = || ForkRequest { source: ForkSource::History(Vec::new()), ..request(Vec::new()) };
+        assert!(it(TokenRole::Operator).fork(told()).is_err() && it(TokenRole::Owner).fork(told()).is_ok());
     }
 
     #[tokio::test]

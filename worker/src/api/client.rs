@@ -41,9 +41,15 @@ struct Inner {
     proof: Proof,
 }
 
+/// The address of a worker; `HOST:PORT` speaks http, as `--bind` is written.
+pub(crate) fn with_scheme(address: &str) -> String {
+    let address = address.trim_end_matches('/');
+    if address.contains("://") { address.to_owned() } else { format!("http://{address}") }
+}
+
 impl HttpClient {
     pub fn new(address: &str, token: Token, token_file: &str) -> Result<Self, CallError> {
-        let address = address.trim_end_matches('/').to_owned();
+        let address = with_scheme(address);
         // Redirects are not followed: they would carry the token elsewhere.
         let mut http = reqwest::Client::builder()
             .no_proxy()
@@ -63,6 +69,12 @@ impl HttpClient {
             token_file: token_file.to_owned(),
             proof: Proof::default(),
         })))
+    }
+
+    /// A code by which a browser signs in with our token, once and soon.
+    pub async fn sign_in_code(&self) -> Result<String, CallError> {
+        let answer: Value = self.0.post(&api("sign-in-code"), &json!({})).await?;
+        Ok(answer["code"].as_str().unwrap_or_default().to_owned())
     }
 
     /// Whether the worker of the token answers, and nobody else: the token is sent to nobody who has not proved to know it.

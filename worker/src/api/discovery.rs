@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -34,7 +35,8 @@ impl WorkerFile {
     }
     pub fn write(&self, data: &Path) -> io::Result<()> {
         let temporary = data.join(format!("worker.json.tmp{}", std::process::id()));
-        let mut file = fs::File::create(&temporary)?;
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
         file.write_all(&serde_json::to_vec_pretty(self)?)?;
         file.sync_all()?;
         fs::rename(&temporary, Self::path(data))
@@ -60,6 +62,8 @@ impl WorkerFile {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn file(pid: u32) -> WorkerFile {
@@ -79,6 +83,8 @@ mod tests {
         assert_eq!(WorkerFile::read(dir.path()), None);
         let (mine, other) = (file(std::process::id()), file(1));
         mine.write(dir.path()).unwrap();
+        let mode = fs::metadata(WorkerFile::path(dir.path())).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "as every file of the directory");
         other.remove(dir.path());
         assert_eq!(WorkerFile::read(dir.path()), Some(mine.clone()));
         mine.remove(dir.path());

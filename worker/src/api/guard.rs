@@ -2,31 +2,37 @@
 //!
 //! Invariant: the checks run before any handler and before any body is read, in this order: Host (DNS rebinding), Origin
 //! and Sec-Fetch-Site (other web pages), token, content type (forms cannot send JSON), body. No CORS header is ever
-//! sent. Connection limits (headers, time, number) are the server's (`serve`).
+//! sent. The API takes tokens alone, and never a cookie; pages take the cookie of a session alone, and forms alone, so that
+//! nothing that a browser sends by itself reaches the API. Connection limits (headers, time, number) are the server's (`serve`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use axum::Json;
 use axum::body::{Body, to_bytes};
-use axum::extract::{Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bosun_engine::Timestamp;
 use bosun_engine::seeded::{self, Bug};
+use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::caller::Caller;
 use super::problem::Problem;
-use super::routes::{FORK_PATH, OPEN_PATH};
+use super::routes::{CODE_PATH, FORK_PATH, OPEN_PATH, SIGN_IN_PATH, is_asset, is_page};
 use super::serve::ServerLimits;
+use super::session::{Session, Sessions};
+use super::stream::while_open;
 use super::tokens::Tokens;
 
 /// What a request must satisfy.
 #[derive(Debug, Clone)]
 pub struct Guard {
     tokens: Arc<Tokens>,
+    sessions: Arc<Sessions>,
     /// Host names, lower case; without a port, or with the one that they must be named with.
     hosts: Arc<[String]>,
     /// The port that is bound: the one that a Host may name beside a bare name.
@@ -51,6 +57,7 @@ impl Guard {
         hosts.extend(names.iter().map(|name| name.to_ascii_lowercase()));
         Guard {
             tokens,
+            sessions: Arc::new(Sessions::since(now())),
             hosts: hosts.into(),
             port: bound.port(),
             body_max: limits.body,
@@ -62,15 +69,32 @@ impl Guard {
 
     fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<RequestSource, Problem> {
         let host = self.host(uri, headers)?;
-        origin(headers, host)?;
+        let page = is_page(uri.path());
+        // Somebody follows a link to a page: that shows it and does nothing.
+        let visit = page && *method == Method::GET && is_visit(headers);
+        origin(headers, host, visit)?;
         let passed = match uri.path() {
             OPEN_PATH => RequestSource::Anybody { proof: self.proof(headers, host) },
+            SIGN_IN_PATH => RequestSource::SignIn,
+            path if is_asset(path) => RequestSource::Anybody { proof: None },
+            _ if page => self.session(headers).map_or(RequestSource::Stranger, RequestSource::SignedIn),
             _ => RequestSource::Known(self.authorize(headers)?),
         };
         if matches!(*method, Method::POST | Method::PUT | Method::PATCH) && has_body(headers) {
-            json_only(headers)?;
+            match page {
+                true => content_type(headers, "application/x-www-form-urlencoded", "pages take forms")?,
+                false => json_only(headers)?,
+            }
         }
         Ok(passed)
+    }
+
+    fn session(&self, headers: &HeaderMap) -> Option<Session> {
+        let name = session_cookie(self.port);
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let (_, cookie) = pairs.find(|(given, _)| *given == name)?;
+        self.sessions.session(&self.tokens, cookie, now())
     }
 
     /// Who is about to send a token may ask first whether we know it. The answer is for the address that they see.
@@ -104,14 +128,20 @@ impl Guard {
 
     /// One answer to whatever is wrong: nobody learns whether a token was ever one.
     fn authorize(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
-        let mut given = headers.get_all(header::AUTHORIZATION).iter();
-        let value = given.next().filter(|_| given.next().is_none());
-        let token = value.and_then(|value| value.to_str().ok()).and_then(|text| text.split_once(' '));
-        let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        token.and_then(|(_, token)| self.tokens.caller(token, now())).ok_or_else(|| {
+        bearer(headers).and_then(|token| self.tokens.caller(token, now())).ok_or_else(|| {
             let message = "send a token of the data directory that is valid as `Authorization: Bearer …`";
             Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
         })
+    }
+
+    /// Asks again, later, whether who sent these headers may still look.
+    fn still_opens(&self, uri: &Uri, headers: &HeaderMap) -> impl Fn() -> bool + Send + 'static + use<> {
+        let (guard, page) = (self.clone(), is_page(uri.path()));
+        let shown = [header::AUTHORIZATION, header::COOKIE].map(|name| (name.clone(), headers.get_all(name)));
+        let shown =
+            shown.into_iter().flat_map(|(name, values)| values.iter().map(move |it| (name.clone(), it.clone())));
+        let shown: HeaderMap = shown.collect();
+        move || if page { guard.session(&shown).is_some() } else { guard.authorize(&shown).is_ok() }
     }
 
     /// The whole body, within the limits, and the place that it holds if it is a large one.
@@ -150,13 +180,48 @@ fn busy() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message)
 }
 
+/// The token of a request that shows one, and one alone.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut given = headers.get_all(header::AUTHORIZATION).iter();
+    let value = given.next().filter(|_| given.next().is_none());
+    let (scheme, token) = value?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token)
+}
+
 /// Who a request comes from.
 enum RequestSource {
-    /// To the open path; with the proof that was asked for.
+    /// To an open path; with the proof that was asked for.
     Anybody {
         proof: Option<HeaderValue>,
     },
     Known(Caller),
+    /// To a page.
+    SignedIn(Session),
+    /// To a page, without a session that holds.
+    Stranger,
+    /// To the one page that makes sessions.
+    SignIn,
+}
+
+/// What signing in and out needs.
+#[derive(Debug, Clone)]
+pub struct SignIn {
+    pub tokens: Arc<Tokens>,
+    pub sessions: Arc<Sessions>,
+    /// The name of the cookie.
+    pub cookie: String,
+}
+
+/// For whoever shows a token: as themselves. The guard has checked the token.
+pub async fn sign_in_code(Extension(at): Extension<SignIn>, headers: HeaderMap) -> Result<Json<Value>, Problem> {
+    let code = at.sessions.code(&at.tokens, bearer(&headers).unwrap_or_default(), now());
+    let code = code.ok_or_else(|| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no_code", "no code could be made"))?;
+    Ok(Json(json!({ "code": code })))
+}
+
+/// Browsers send cookies to all ports of a host: each worker's has a name of its own.
+fn session_cookie(port: u16) -> String {
+    format!("bosun_session_{port}")
 }
 
 /// Asked beside the open path: a random text, and which token is meant.
@@ -165,7 +230,7 @@ pub const TOKEN_ID_HEADER: &str = "bosun-token-id";
 /// And answered.
 pub const PROOF_HEADER: &str = "bosun-proof";
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
@@ -190,21 +255,35 @@ fn parts_of(host: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
+/// A person goes to a page from a link, in a window of its own: nothing of another site sees or frames it.
+fn is_visit(headers: &HeaderMap) -> bool {
+    let says = |name: &str, what: &str| headers.get(name).is_some_and(|value| value.as_bytes() == what.as_bytes());
+    says("sec-fetch-mode", "navigate") && says("sec-fetch-dest", "document")
+}
+
 /// Only pages of this very server may ask; other programs send no Origin.
-fn origin(headers: &HeaderMap, host: &str) -> Result<(), Problem> {
+fn origin(headers: &HeaderMap, host: &str, visit: bool) -> Result<(), Problem> {
     let forbidden = |why: &str| Err(Problem::new(StatusCode::FORBIDDEN, "origin_not_allowed", why));
     for origin in headers.get_all(header::ORIGIN) {
-        let same = origin.to_str().ok().and_then(|text| text.strip_prefix("http://")).is_some_and(|o| o == host);
+        let text = origin.to_str().ok();
+        let after = |scheme: &str| text.and_then(|text| text.strip_prefix(scheme)).is_some_and(|origin| origin == host);
+        // `https` where somebody stands before us who speaks it, which is under a name that was allowed.
+        let same = after("http://") || after("https://") && !is_loopback(host);
         if !same {
             return forbidden("requests from other origins are refused");
         }
     }
     for site in headers.get_all("sec-fetch-site") {
-        if !matches!(site.as_bytes(), b"same-origin" | b"none") {
+        if !visit && !matches!(site.as_bytes(), b"same-origin" | b"none") {
             return forbidden("requests from other sites are refused");
         }
     }
     Ok(())
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = parts_of(host).map_or(host, |(name, _)| name);
+    name.eq_ignore_ascii_case("localhost") || name == "[::1]" || name.starts_with("127.")
 }
 
 /// Whether a body comes, or anything is said of one.
@@ -214,32 +293,77 @@ fn has_body(headers: &HeaderMap) -> bool {
 }
 
 fn json_only(headers: &HeaderMap) -> Result<(), Problem> {
+    content_type(headers, "application/json", "send JSON with `Content-Type: application/json`")
+}
+
+fn content_type(headers: &HeaderMap, wanted: &str, message: &str) -> Result<(), Problem> {
     let mut given = headers.get_all(header::CONTENT_TYPE).iter();
     let essence = match (given.next(), given.next()) {
         (Some(value), None) => value.to_str().ok().map(|text| text.split(';').next().unwrap_or("").trim()),
         _ => None,
     };
-    if essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json")) {
+    if essence.is_some_and(|essence| essence.eq_ignore_ascii_case(wanted)) {
         return Ok(());
     }
-    let message = "send JSON with `Content-Type: application/json`";
     Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", message))
 }
 
 /// The guard as a layer over all routes, the missing ones included.
 pub async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    let (mut parts, body) = request.into_parts();
-    let proof = match guard.check(&parts.method, &parts.uri, &parts.headers) {
-        Err(problem) => return problem.into_response(),
-        Ok(RequestSource::Anybody { proof }) => proof,
-        Ok(RequestSource::Known(caller)) => {
-            parts.extensions.insert(caller);
-            None
+    let page = is_page(request.uri().path());
+    let mut answer = guarded(&guard, request, next).await;
+    let set = answer.headers_mut();
+    set.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if page {
+        for (name, value) in PAGE_HEADERS {
+            set.insert(name, HeaderValue::from_static(value));
         }
-    };
+    }
+    answer
+}
+
+/// What keeps pages to themselves: nothing foreign runs in them, frames them, or learns where somebody was.
+const PAGE_HEADERS: [(header::HeaderName, &str); 4] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+         form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    ),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    // `no-referrer` would take the Origin from forms, too.
+    (header::REFERRER_POLICY, "same-origin"),
+    (header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+];
+
+async fn guarded(guard: &Guard, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let (mut proof, mut asks) = (None, false);
+    match guard.check(&parts.method, &parts.uri, &parts.headers) {
+        Err(problem) => return problem.into_response(),
+        Ok(RequestSource::Anybody { proof: asked }) => proof = asked,
+        Ok(RequestSource::Known(caller)) => {
+            asks = true;
+            parts.extensions.insert(caller);
+        }
+        Ok(RequestSource::SignedIn(session)) => {
+            asks = true;
+            parts.extensions.insert(session.caller.clone());
+            parts.extensions.insert(session);
+        }
+        Ok(RequestSource::SignIn) => {}
+        Ok(RequestSource::Stranger) => return to_sign_in(&parts.method, &parts.uri),
+    }
+    if is_page(parts.uri.path()) || parts.uri.path() == CODE_PATH {
+        let (tokens, sessions) = (guard.tokens.clone(), guard.sessions.clone());
+        parts.extensions.insert(SignIn { tokens, sessions, cookie: session_cookie(guard.port) });
+    }
+    let still = asks.then(|| guard.still_opens(&parts.uri, &parts.headers));
     match guard.body(&parts.uri, &parts.headers, body).await {
         Ok((body, place)) => {
             let mut answer = next.run(Request::from_parts(parts, body)).await;
+            if let Some(still) = still {
+                answer = answer.map(|body| while_open(body, still));
+            }
             drop(place);
             if let Some(proof) = proof {
                 answer.headers_mut().insert(PROOF_HEADER, proof);
@@ -248,6 +372,23 @@ pub async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> 
         }
         Err(problem) => problem.into_response(),
     }
+}
+
+/// Whoever looks is asked who they are, and comes back to where they wanted to go; a form is not sent twice.
+fn to_sign_in(method: &Method, uri: &Uri) -> Response {
+    let wanted = if *method == Method::GET { uri.path_and_query().map_or("/", |path| path.as_str()) } else { "/" };
+    let encoded: String = wanted.bytes().fold(String::new(), |mut text, byte| {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => text.push(char::from(byte)),
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+        text
+    });
+    let place = HeaderValue::from_str(&format!("{SIGN_IN_PATH}?next={encoded}"));
+    let place = place.unwrap_or(HeaderValue::from_static(SIGN_IN_PATH));
+    let mut answer = StatusCode::SEE_OTHER.into_response();
+    answer.headers_mut().insert(header::LOCATION, place);
+    answer
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, body::Bytes};
+use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use bosun_replay::{History, HistoryLimits};
 use serde::de::DeserializeOwned;
@@ -25,6 +26,7 @@ use super::json_depth::{HISTORY_DEPTH_MAX, JSON_DEPTH_MAX, json_depth};
 use super::problem::Problem;
 use super::stream::{json_lines, run_event_lines, turn_lines};
 use crate::backend::{Attribution, Backend, EngineHealth, WorkerState};
+use crate::cli::Reach;
 
 /// A page has at most this many rows (engine.md G34).
 pub const PAGE_MAX: usize = 1_000;
@@ -36,13 +38,17 @@ pub const WAIT_MAX: Duration = Duration::from_secs(20);
 pub struct Api {
     pub backend: Arc<dyn Backend>,
     pub version: &'static str,
+    /// The workflow code of the program: what replays a run.
+    pub workflows: WorkflowRegistry,
+    /// How a command that a page shows reaches this worker's directory.
+    pub reach: Reach,
 }
 
 type Answer<T> = Result<Json<T>, Problem>;
 
 /// The backend as the caller has it, whom the guard has let in.
 pub struct AuthorizedCaller {
-    pub(super) backend: CallerBackend,
+    pub(crate) backend: CallerBackend,
 }
 
 impl FromRequestParts<Api> for AuthorizedCaller {
@@ -56,7 +62,7 @@ impl FromRequestParts<Api> for AuthorizedCaller {
 
 /// The run that path and query name, and the other parameters of the path.
 pub struct RequestTarget {
-    pub(super) target: Target,
+    pub(crate) target: Target,
     path: BTreeMap<String, String>,
 }
 
@@ -166,7 +172,7 @@ pub async fn readyz(State(api): State<Api>) -> Response {
 
 pub async fn worker(State(api): State<Api>) -> Answer<serde_json::Value> {
     let health = api.backend.health().await?;
-    let WorkerState { lost_threads, memory } = api.backend.worker_state().await?;
+    let WorkerState { lost_threads, memory, .. } = api.backend.worker_state().await?;
     Ok(Json(json!({
         "pid": std::process::id(),
         "version": api.version,
@@ -227,7 +233,8 @@ struct ListQuery {
 
 pub async fn list(me: AuthorizedCaller, uri: Uri) -> Answer<Vec<RunInfo>> {
     let ListQuery { query, limit, after: _ } = query_of(&uri)?;
-    let limit = limit.unwrap_or(100).min(PAGE_MAX);
+    // And one, by which a caller knows whether there are more.
+    let limit = limit.unwrap_or(100).min(PAGE_MAX + 1);
     Ok(Json(me.backend.list(ListRequest { query, limit }).await?))
 }
 

@@ -1,7 +1,8 @@
 //! The control API: the engine over HTTP on loopback, for people and their programs (`people`, under `/api/v1`), and for the
-//! command line, which sends the engine's own words (under `/rpc/v1`).
+//! command line, which sends the engine's own words (under `/rpc/v1`). Pages (`crate::ui`) are served behind the same guard, to
+//! browsers that are signed in (`session`).
 //!
-//! Invariant: nobody without the token gets past `guard` (except to `/healthz`), and what an attached client sees is
+//! Invariant: nobody without the token gets past `guard` (except to `/healthz` and the page to sign in), and what an attached client sees is
 //! exactly what an embedded one sees. Nothing here decides about runs; every handler is one call to a [`Backend`].
 //!
 //! [`Backend`]: crate::backend::Backend
@@ -18,6 +19,7 @@ pub mod problem;
 mod proof;
 pub mod routes;
 pub mod serve;
+pub mod session;
 pub mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -26,6 +28,7 @@ pub mod tokens;
 
 pub use caller::{Caller, TokenRole};
 pub use client::HttpClient;
+pub(crate) use client::with_scheme;
 pub use discovery::WorkerFile;
 pub use serve::{ServeError, Server, ServerLimits, take_file_handles};
 pub use token::Token;

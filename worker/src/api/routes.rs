@@ -1,6 +1,7 @@
 //! The routes, in one table: what the server serves is what the tests enumerate (engine.md G32).
 //!
-//! Invariant: a route exists only by standing here, and only `/healthz` is open to those without the token.
+//! Invariant: a route of the API exists only by standing here, and only `/healthz` is open to those without the token. All other
+//! paths are pages', which `crate::ui` has in a table of its own.
 
 use axum::Router;
 use axum::extract::{Query, Request};
@@ -27,6 +28,22 @@ pub struct ApiRoute {
 /// The one path that needs no token.
 pub const OPEN_PATH: &str = "/healthz";
 
+/// The page that asks who somebody is.
+pub const SIGN_IN_PATH: &str = "/login";
+
+/// What belongs to the pages: all that is not of the API.
+pub fn is_page(path: &str) -> bool {
+    !(path.starts_with("/api/") || path.starts_with("/rpc/") || path == OPEN_PATH || path == "/readyz")
+}
+
+/// The pages' looks and script, which are in every copy of the program: they are nobody's secret.
+pub fn is_asset(path: &str) -> bool {
+    path.starts_with("/assets/")
+}
+
+/// Where a link that signs in comes from.
+pub const CODE_PATH: &str = "/rpc/v1/sign-in-code";
+
 /// The one path whose body may be a whole history.
 pub const FORK_PATH: &str = "/rpc/v1/fork";
 
@@ -50,6 +67,7 @@ pub const ROUTES: &[ApiRoute] = &[
     route(Method::GET, "/healthz", NONE, "200 while the log works, else 503", || get(h::healthz)),
     route(Method::GET, "/readyz", NONE, "200 while new work is taken, else 503", || get(h::readyz)),
     route(Method::GET, "/rpc/v1/worker", NONE, "pid, version, health, lost threads, budget of memory, how process trees are ended", || get(h::worker)),
+    route(Method::POST, CODE_PATH, NONE, "a code by which a browser signs in, once, as whoever asks", || post(super::guard::sign_in_code)),
     route(Method::POST, "/rpc/v1/workflows", NONE, "start", || post(h::start)),
     route(Method::GET, "/rpc/v1/workflows", &["query", "limit"], "list", || get(h::list)),
     route(Method::GET, "/rpc/v1/workflow-count", &["query"], "count", || get(h::count)),
@@ -81,31 +99,43 @@ pub const ROUTES: &[ApiRoute] = &[
     route(Method::GET, "/api/v1/openapi.json", NONE, "this document", || get(p::openapi)),
     route(Method::POST, "/api/v1/workflows", NONE, "start a workflow execution", || post(p::start)),
     route(Method::GET, "/api/v1/workflows", &["query", "limit", "cursor"], "list workflow executions, the newest first", || get(p::list)),
+    route(Method::GET, "/api/v1/workflow-count", &["query"], "how many workflow executions fit a filter", || get(p::count)),
     route(Method::GET, "/api/v1/workflows/{id}", RUN, "describe a workflow execution, with what it waits for", || get(p::describe)),
     route(Method::DELETE, "/api/v1/workflows/{id}", RUN, "delete a closed run", || delete(p::delete)),
     route(Method::GET, "/api/v1/workflows/{id}/history", &["run_id", "namespace", "from", "limit"], "a page of events", || get(p::history)),
+    route(Method::GET, "/api/v1/workflows/{id}/events", &["run_id", "namespace", "from"], "the events of a run as they happen, as server-sent events", || get(p::run_events)),
+    route(Method::GET, "/api/v1/workflows/{id}/state", &["run_id", "namespace", "at"], "the state of a run after any of its events, and whether the code still fits", || get(p::state)),
+    route(Method::GET, "/api/v1/workflows/{id}/export", &["run_id", "namespace", "as"], "a run as a file: json, html, mermaid, perfetto", || get(p::export)),
     route(Method::GET, "/api/v1/workflows/{id}/result", &["run_id", "namespace", "wait"], "the result; 202 while the run is open", || get(p::result)),
     route(Method::POST, "/api/v1/workflows/{id}/signals/{name}", RUN, "signal", || post(p::signal)),
     route(Method::POST, "/api/v1/workflows/{id}/queries/{name}", RUN, "query", || post(p::query)),
     route(Method::POST, "/api/v1/workflows/{id}/updates/{name}", RUN, "update, and wait for its answer", || post(p::update)),
+    route(Method::GET, "/api/v1/workflows/{id}/updates/{update_id}/result", RUN, "what has become of an update; 202 while it is under way", || get(p::update_result)),
+    route(Method::POST, "/api/v1/workflows/{id}/forks", RUN, "fork: a new run that begins with the history of this one", || post(p::fork)),
     route(Method::POST, "/api/v1/workflows/{id}/cancel", RUN, "request cancellation", || post(p::cancel)),
     route(Method::POST, "/api/v1/workflows/{id}/terminate", RUN, "terminate", || post(p::terminate)),
     route(Method::POST, "/api/v1/workflows/{id}/pause", RUN, "pause", || post(p::pause)),
     route(Method::POST, "/api/v1/workflows/{id}/resume", RUN, "let a paused run go on", || post(p::resume)),
-    route(Method::GET, "/api/v1/approvals", &["query"], "what open runs ask people", || get(p::approvals)),
+    route(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/pause", RUN, "start no further attempt of an activity", || post(p::pause_activity)),
+    route(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/resume", RUN, "let a paused activity go on", || post(p::resume_activity)),
+    route(Method::POST, "/api/v1/activities/{token}", NONE, "complete, fail or cancel an attempt from outside, or say that it is alive", || post(p::complete_activity)),
+    route(Method::GET, "/api/v1/events", &["query"], "the events of all runs that fit, from now on, as server-sent events", || get(p::events)),
+    route(Method::GET, "/api/v1/approvals", &["query", "cursor"], "what open runs ask people", || get(p::approvals)),
     route(Method::POST, "/api/v1/workflows/{id}/answers", RUN, "answer what the run asks a person", || post(p::answer)),
+    route(Method::GET, "/api/v1/agents", NONE, "who works in the runs, how it goes, what it costs, what keeps it", || get(p::agents)),
+    route(Method::GET, "/api/v1/schedules", NONE, "all schedules, with what each says of itself", || get(p::schedules)),
+    route(Method::GET, "/api/v1/worker", NONE, "the worker: health, slots, queues, workflow types, build", || get(p::worker)),
+    route(Method::GET, "/api/v1/store", NONE, "what the store holds", || get(p::store)),
+    route(Method::POST, "/api/v1/store/verify", NONE, "check the whole store", || post(p::verify)),
+    route(Method::POST, "/api/v1/store/backup", NONE, "copy the store while it runs", || post(p::backup)),
 ];
 
 /// The router of the table.
 pub fn router() -> Router<Api> {
-    ROUTES
-        .iter()
-        .fold(Router::new(), |router, route| {
-            let known = middleware::from_fn(move |request, next| known(route.query, request, next));
-            router.route(route.path, (route.handler)().layer(known))
-        })
-        .fallback(h::no_such_route)
-        .method_not_allowed_fallback(h::no_such_method)
+    ROUTES.iter().fold(Router::new(), |router, route| {
+        let known = middleware::from_fn(move |request, next| known(route.query, request, next));
+        router.route(route.path, (route.handler)().layer(known))
+    })
 }
 
 /// Lets nothing through that nobody would look at: a parameter that is misspelt changes what is asked for.

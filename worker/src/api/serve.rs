@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::guard::{Guard, guard};
-use super::handlers::Api;
+use super::handlers::{Api, no_such_method, no_such_route};
 use super::routes;
 use super::tokens::Tokens;
 
@@ -125,12 +125,17 @@ impl Server {
     }
 
     /// Serves until `stop` is true; then ends idle connections and lets requests in flight finish.
-    pub async fn serve(self, api: Api, tokens: Tokens, hosts: &[String], mut stop: watch::Receiver<bool>) {
+    /// Beside the API it serves these pages.
+    pub async fn serve(
+        self,
+        api: Api,
+        pages: Router<Api>,
+        tokens: Tokens,
+        hosts: &[String],
+        mut stop: watch::Receiver<bool>,
+    ) {
         let guarding = Guard::new(Arc::new(tokens), self.address, hosts, &self.limits);
-        let router = routes::router()
-            .with_state(api)
-            .layer(middleware::from_fn_with_state(guarding, guard))
-            .layer(middleware::from_fn(count));
+        let router = router_of(api, pages, guarding);
         let places = Arc::new(Semaphore::new(self.limits.connections));
         let refusals = Arc::new(Semaphore::new(REFUSALS));
         let connections = TaskTracker::new();
@@ -168,6 +173,17 @@ impl Server {
         connections.close();
         connections.wait().await;
     }
+}
+
+/// Everything that is served, behind the guard.
+fn router_of(api: Api, pages: Router<Api>, guarding: Guard) -> Router {
+    routes::router()
+        .merge(pages)
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(no_such_method)
+        .with_state(api)
+        .layer(middleware::from_fn_with_state(guarding, guard))
+        .layer(middleware::from_fn(count))
 }
 
 /// Resolves when the server is to stop, or whoever could say so is gone.

@@ -1,7 +1,7 @@
 //! Streams over HTTP: one JSON value a line.
 //!
 //! Invariant: an error ends the stream with a line `{"error": problem}`; a quiet stream carries an empty line every
-//! 15 s, so that neither side takes it for dead. A reader must skip empty lines.
+//! 15 s, so that neither side takes it for dead. A reader must skip empty lines. No stream outlives the token that opened it.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -63,6 +63,40 @@ fn line<T: Serialize>(value: &T) -> Bytes {
         serde_json::to_vec(value).unwrap_or_else(|why| json!({ "error": why.to_string() }).to_string().into());
     text.push(b'\n');
     text.into()
+}
+
+/// How often it is asked whether who reads a stream may still read it.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(2);
+
+/// A stream that breaks off soon after whoever reads it may not any more: their token was revoked, or has expired. It is
+/// no end of what is streamed: whoever asks again is told why.
+pub fn while_open(body: Body, is_open: impl Fn() -> bool + Send + 'static) -> Body {
+    // A whole answer was made while it was.
+    if axum::body::HttpBody::size_hint(&body).exact().is_some() {
+        return body;
+    }
+    let mut data = body.into_data_stream();
+    Body::from_stream(async_stream::stream! {
+        let mut looks = tokio::time::interval(LOOKED_AT_EVERY);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let chunk = tokio::select! {
+                biased;
+                _ = looks.tick() => match is_open() {
+                    true => continue,
+                    false => {
+                        yield Err(axum::Error::new(std::io::Error::other("the token opens nothing any more")));
+                        return;
+                    }
+                },
+                chunk = data.next() => chunk,
+            };
+            match chunk {
+                Some(chunk) => yield chunk,
+                None => return,
+            }
+        }
+    })
 }
 
 /// A body that keeps something alive until it has been sent.

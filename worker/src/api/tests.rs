@@ -34,10 +34,10 @@ async fn serve(fake: Fake, limits: ServerLimits) -> Served {
     let server = Server::bind("127.0.0.1:0".parse().unwrap(), false, limits).await.unwrap();
     let port = server.address().port();
     let (stop, stopping) = watch::channel(false);
-    let api = Api { backend: fake.clone(), version: "0" };
+    let api = Api { backend: fake.clone(), version: "0", workflows: Default::default(), reach: Default::default() };
     let hosts = ["bosun.example".to_owned()];
     let task = tokio::spawn(async move {
-        server.serve(api, Tokens::new(&Token::of(TOKEN), None).unwrap(), &hosts, stopping).await
+        server.serve(api, Default::default(), Tokens::new(&Token::of(TOKEN), None).unwrap(), &hosts, stopping).await
     });
     Served { fake, port, stop, task }
 }
@@ -113,8 +113,11 @@ async fn every_route_but_healthz_needs_the_token() {
             assert_eq!(status, expected, "{line} {headers:?}");
         }
     }
-    assert_eq!(served.status("GET /no/such/route", &[HOST], "").await, 401, "nobody learns what exists");
-    assert_eq!(served.status("GET /healthz/", &[HOST], "").await, 401);
+    assert_eq!(served.status("GET /rpc/v1/no/such/route", &[HOST], "").await, 401, "nobody learns what exists");
+    // What is no API is pages: whoever is not signed in is asked to, whether there is one or not.
+    for page in ["/", "/runs/order-7", "/no/such/route", "/healthz/", "/live"] {
+        assert_eq!(served.status(&format!("GET {page}"), &[HOST, BEARER], "").await, 303, "{page}");
+    }
     assert_eq!(served.fake.calls(), Vec::<String>::new(), "nothing reached the engine");
 }
 
@@ -126,7 +129,7 @@ async fn with_the_token_every_route_exists() {
         let status = served.status(&line, &[HOST, JSON, BEARER], "{}").await;
         assert!(![401, 404, 405, 500].contains(&status), "{line}: {status}");
     }
-    assert_eq!(served.status("GET /no/such/route", &[HOST, BEARER], "").await, 404);
+    assert_eq!(served.status("GET /api/v1/no/such/route", &[HOST, BEARER], "").await, 404);
     assert_eq!(served.status("PUT /rpc/v1/workflows", &[HOST, JSON, BEARER], "").await, 405);
 }
 
@@ -158,6 +161,7 @@ async fn requests_from_other_pages_are_refused() {
         (403, vec!["Host: evil.example", "X-Forwarded-Host: localhost"]),
         (403, vec![HOST, "Origin: http://evil.example"]),
         (403, vec![HOST, "Origin: https://localhost"]),
+        (200, vec!["Host: bosun.example", "Origin: https://bosun.example"]),
         (403, vec![HOST, "Origin: http://localhost:3000"]),
         (403, vec![HOST, "Origin: null"]),
         (403, vec![HOST, "Origin: http://localhost", "Origin: http://evil.example"]),
@@ -332,7 +336,7 @@ async fn headers_depth_ids_and_pages_are_limited() {
         let line = format!("GET /rpc/v1/workflows/{}", "x".repeat(length));
         assert_eq!(served.status(&line, &[HOST, BEARER], "").await, expected, "an id of {length} bytes");
     }
-    for (asked, given) in [("999", 999), ("1000", 1_000), ("1001", 1_000)] {
+    for (asked, given) in [("999", 999), ("1001", 1_001), ("1002", 1_001)] {
         served.status(&format!("GET /rpc/v1/workflows?limit={asked}"), &[HOST, BEARER], "").await;
         assert_eq!(*served.fake.calls().last().unwrap(), format!("list \"\" {given}"));
     }

@@ -194,6 +194,17 @@ impl Tokens {
         (!found.has_expired(now)).then_some(Caller { name: found.name, role: found.role, namespaces: found.namespaces })
     }
 
+    /// What seals sessions of the token of an id, and whose it is; nothing of one that opens nothing. It is made of the owner's
+    /// token too, which is in no file of verifiers.
+    pub fn sealing_key(&self, id: &str, now: Timestamp) -> Option<(Verifier, Caller)> {
+        if id == OWNER_ID {
+            return Some((self.owner.with(&self.owner), Caller::owner()));
+        }
+        let found = self.named().into_iter().find(|named| named.id == id).filter(|named| !named.has_expired(now))?;
+        let caller = Caller { name: found.name, role: found.role, namespaces: found.namespaces };
+        Some((self.owner.with(&found.verifier), caller))
+    }
+
     /// What proves to the holder of a token that this worker knows it.
     pub fn proof(&self, id: &str, challenge: &str, host: &str) -> String {
         let named = || self.named().into_iter().find(|named| named.id == id).map(|named| named.verifier);

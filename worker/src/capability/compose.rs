@@ -69,6 +69,7 @@ fn compose(config: &FileConfig, input: &ComposeInput, key: &str) -> Result<Compo
             let why = format!("the worker's owner does not allow reports in {place} (`file.roots`)");
             return Err(Failure::application(COMPOSE_FAILED, why).non_retryable().into());
         }
+        Some(_) if config.is_own(&input.directory) => return Err(in_own(&input.directory)),
         Some(out) => {
             let failed = |why: io::Error| {
                 Failure::application(
@@ -76,10 +77,15 @@ fn compose(config: &FileConfig, input: &ComposeInput, key: &str) -> Result<Compo
                     format!("cannot write {out:?} in {}: {why}", input.directory.display()),
                 )
             };
-            Some(write(&input.directory, out, &report, key).map_err(failed)?.display().to_string())
+            Some(write(config, &input.directory, out, &report, key).map_err(failed)?.display().to_string())
         }
     };
     Ok(ComposeOutput { bytes: report.len() as u64, report, path })
+}
+
+fn in_own(place: &Path) -> ActivityError {
+    let why = format!("no report is written to {}: it lies in the worker's data directory", place.display());
+    Failure::application(COMPOSE_FAILED, why).non_retryable().into()
 }
 
 fn render(input: &ComposeInput) -> String {
@@ -108,7 +114,7 @@ fn fence(text: &str) -> String {
 }
 
 /// Writes the file so that a crash leaves the old one or the new one. `key` keeps attempts of two activities apart.
-fn write(directory: &Path, out: &str, text: &str, key: &str) -> io::Result<PathBuf> {
+fn write(config: &FileConfig, directory: &Path, out: &str, text: &str, key: &str) -> io::Result<PathBuf> {
     let outside =
         |what: &Path| io::Error::new(io::ErrorKind::PermissionDenied, format!("{} is outside", what.display()));
     let relative = Path::new(out);
@@ -117,9 +123,12 @@ fn write(directory: &Path, out: &str, text: &str, key: &str) -> io::Result<PathB
         return Err(outside(relative));
     }
     let directory = directory.canonicalize()?;
-    let parent = make_parent(&directory, relative)?;
+    let parent = make_parent(config, &directory, relative)?;
     if !parent.starts_with(&directory) {
         return Err(outside(&parent));
+    }
+    if config.is_own(&parent) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it lies in the worker's data directory"));
     }
     let beside = format!(".{}.{key}", name.to_string_lossy());
     write_whole(File::open(&parent)?, name, beside.as_str(), text.as_bytes())?;
@@ -127,7 +136,7 @@ fn write(directory: &Path, out: &str, text: &str, key: &str) -> io::Result<PathB
 }
 
 /// The parent directory with links resolved. Missing directories are made one by one, so that none is made outside.
-fn make_parent(directory: &Path, relative: &Path) -> io::Result<PathBuf> {
+fn make_parent(config: &FileConfig, directory: &Path, relative: &Path) -> io::Result<PathBuf> {
     let mut place = directory.to_owned();
     for part in relative.parent().into_iter().flat_map(Path::components) {
         place = place.join(part);
@@ -135,7 +144,7 @@ fn make_parent(directory: &Path, relative: &Path) -> io::Result<PathBuf> {
             Err(why) if why.kind() != io::ErrorKind::AlreadyExists => return Err(why),
             _ => place = place.canonicalize()?,
         }
-        if !place.starts_with(directory) {
+        if !place.starts_with(directory) || config.is_own(&place) {
             return Ok(place);
         }
     }
@@ -176,13 +185,26 @@ mod tests {
         let allowed = dir.path().join("allowed");
         fs::create_dir(&allowed).unwrap();
         std::os::unix::fs::symlink(dir.path(), allowed.join("way")).unwrap();
-        let config = FileConfig { roots: Some(vec![allowed.clone()]) };
+        let config = FileConfig { roots: Some(vec![allowed.clone()]), ..FileConfig::default() };
         assert!(run(config.clone(), probe(1).context, input(&allowed, "r.md")).await.is_ok());
         for outside in [dir.path(), &allowed.join("way"), Path::new("/nowhere"), Path::new(".")] {
             let failure = failure(run(config.clone(), probe(1).context, input(outside, "r.md")).await);
             assert!(failure.message.contains("does not allow"), "{failure:?}");
         }
         assert!(!dir.path().join("r.md").exists());
+    }
+
+    #[tokio::test]
+    async fn no_report_is_written_to_the_workers_own_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("data");
+        fs::create_dir(&own).unwrap();
+        let config = FileConfig { roots: None, own: Some(own.clone()) };
+        for (from, out) in [(dir.path(), "data/tokens.json"), (dir.path(), "data/new/r.md"), (&own, "tokens.json")] {
+            let failure = failure(run(config.clone(), probe(1).context, input(from, out)).await);
+            assert!(failure.message.contains("the worker's data directory"), "{failure:?}");
+        }
+        assert_eq!(fs::read_dir(&own).unwrap().count(), 0);
     }
 
     #[tokio::test]

@@ -10,7 +10,7 @@
 //! Invariant: `append_line` writes one whole line, synced, into the directory that the worker's owner named, and
 //! nowhere else; without such a directory it refuses. What an activity here does depends on its input and attempt alone.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +18,8 @@ use std::time::Duration;
 use bosun_engine::{ActivityContext, ActivityError, ActivityRegistry, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use super::durable::{private_dir, private_file};
 
 pub const ECHO: &str = "echo";
 pub const SLEEP: &str = "sleep";
@@ -129,14 +131,14 @@ fn append_line(
     if !plain {
         return Err(refused(format!("{:?} is no plain file name", input.file)).into());
     }
-    fs::create_dir_all(directory).map_err(failed)?;
+    private_dir(directory).map_err(failed)?;
     let path = directory.join(&input.file);
     if path.is_symlink() {
         return Err(refused(format!("{:?} is a link", input.file)).into());
     }
     let text = input.text.replace(['\n', '\r'], " ");
     let line = format!("{text} key={} attempt={}\n", context.idempotency_key(), context.attempt());
-    let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+    let mut file = private_file().append(true).open(&path).map_err(failed)?;
     // One write of one line: appends of several activities do not mix.
     file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
     let lines = fs::read_to_string(&path).map_err(failed)?.lines().count();

@@ -3,9 +3,11 @@
 //! Invariant: what has been written when this returns is there after a power cut: the content is synced before it gets its
 //! name, and the directory after. Whoever may read the old file, and nobody else, may read the new one. No link is followed.
 
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::path::Arg;
@@ -51,6 +53,18 @@ pub(super) fn write_whole(
         return placed;
     }
     sync(directory, "directory")
+}
+
+/// A directory below the worker's data, for its owner alone.
+pub(super) fn private_dir(directory: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+/// How a file below the worker's data is opened that may be new: for its owner alone.
+pub(super) fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).mode(0o600);
+    options
 }
 
 /// Waits until the disk has it. `what` is for tests, which cannot see a disk.

@@ -93,6 +93,8 @@ pub struct FileConfig {
     /// configuration that it registers the capabilities with. Whatever reads or writes files for a workflow asks here:
     /// `file`, `compose`, and the directories and reported files of `process`.
     pub roots: Option<Vec<PathBuf>>,
+    /// The worker's data directory: its log, its token and the names of others'. Nobody's files lie there, whatever `roots` say.
+    pub own: Option<PathBuf>,
 }
 
 impl FileConfig {
@@ -103,6 +105,23 @@ impl FileConfig {
         let inside = |place: PathBuf| roots.iter().filter_map(|root| real(root)).any(|root| place.starts_with(root));
         real(place).is_some_and(inside)
     }
+
+    /// Whether a place lies in the worker's data directory, where no workflow reads or writes.
+    pub(super) fn is_own(&self, place: &Path) -> bool {
+        lies_in(place, self.own.as_deref())
+    }
+
+    /// The same of a directory that is open, under whatever name.
+    fn is_own_open(&self, directory: &OwnedFd) -> bool {
+        let Some(own) = self.own.as_deref().and_then(|own| rustix::fs::stat(own).ok()) else { return false };
+        rustix::fs::fstat(directory).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (own.st_dev, own.st_ino))
+    }
+}
+
+/// Whether a place lies in a directory, with links resolved on both sides.
+pub(super) fn lies_in(place: &Path, directory: Option<&Path>) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    directory.and_then(real).zip(real(place)).is_some_and(|(directory, place)| place.starts_with(directory))
 }
 
 /// The activity function.
@@ -133,16 +152,16 @@ fn act(config: &FileConfig, input: &FileInput, key: &str) -> Result<FileOutput, 
     let root = open_root(config, &input.root)?;
     let names = names(&input.path)?;
     match (input.op, names.split_last()) {
-        (FileOp::List, _) => list(walk(root, &names, false, &input.path)?, &input.path),
+        (FileOp::List, _) => list(walk(config, root, &names, false, &input.path)?, &input.path),
         (FileOp::Read | FileOp::Write, None) => Err(failure(FILE_REFUSED, "the path names a directory")),
-        (FileOp::Read, Some((name, way))) => read(walk(root, way, false, &input.path)?, name, input),
+        (FileOp::Read, Some((name, way))) => read(walk(config, root, way, false, &input.path)?, name, input),
         (FileOp::Write, Some((name, way))) => {
             let content = input.content.as_deref().unwrap_or_default();
             if content.len() as u64 > input.max_bytes {
                 let why = format!("{} bytes; at most {} may be written", content.len(), input.max_bytes);
                 return Err(failure(FILE_TOO_LARGE, why));
             }
-            write(&walk(root, way, true, &input.path)?, name, content, input, key)
+            write(&walk(config, root, way, true, &input.path)?, name, content, input, key)
         }
     }
 }
@@ -154,6 +173,9 @@ fn open_root(config: &FileConfig, root: &Path) -> Result<OwnedFd, Failure> {
     }
     if !config.allows(root) {
         return Err(failure(FILE_REFUSED, format!("the worker's owner does not allow the root `{shown}`")));
+    }
+    if config.is_own(root) {
+        return Err(failure(FILE_REFUSED, format!("the root `{shown}` lies in the worker's data directory")));
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(CWD, root, flags, Mode::empty()).map_err(failed(&shown))
@@ -181,7 +203,7 @@ fn names(path: &str) -> Result<Vec<&str>, Failure> {
 }
 
 /// The directory at the end of the way, opened name by name.
-fn walk(root: OwnedFd, way: &[&str], create: bool, path: &str) -> Result<OwnedFd, Failure> {
+fn walk(config: &FileConfig, root: OwnedFd, way: &[&str], create: bool, path: &str) -> Result<OwnedFd, Failure> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut at = root;
     for name in way {
@@ -194,6 +216,9 @@ fn walk(root: OwnedFd, way: &[&str], create: bool, path: &str) -> Result<OwnedFd
             }
         }
         at = rustix::fs::openat(&at, *name, flags, Mode::empty()).map_err(failed(path))?;
+        if config.is_own_open(&at) {
+            return Err(failure(FILE_REFUSED, format!("`{path}` lies in the worker's data directory")));
+        }
     }
     Ok(at)
 }
@@ -298,6 +323,36 @@ mod tests {
         assert_eq!(listed, Ok(FileOutput::Entries { entries: vec![entry("c.txt", "file", 5)], truncated: false }));
         assert!(matches!(act_in(root.path(), FileOp::List, ".", None), Ok(FileOutput::Entries { entries, .. })
             if entries.len() == 1 && entries[0].kind == "directory"));
+    }
+
+    /// The log, the token and the names of others' tokens: whoever writes there is the owner.
+    #[test]
+    fn nothing_leads_into_the_workers_own_directory() {
+        let root = tempfile::tempdir().unwrap();
+        let own = root.path().join("data");
+        std::fs::create_dir_all(own.join("log")).unwrap();
+        std::fs::write(own.join("token"), "secret").unwrap();
+        symlink(&own, root.path().join("way")).unwrap();
+        for roots in [None, Some(vec![root.path().to_owned()])] {
+            let config = FileConfig { roots, own: Some(root.path().join("way")) };
+            let does = |root: &Path, op, path: &str| act(&config, &input(root, op, path, Some("x")), "key");
+            for (from, path) in [
+                (root.path().to_owned(), "data/token"),
+                (root.path().to_owned(), "data/log/db"),
+                (own.clone(), "token"),
+                (own.join("log"), "db"),
+                (root.path().join("way"), "token"),
+            ] {
+                for op in [FileOp::Read, FileOp::Write] {
+                    let refused = does(&from, op, path).unwrap_err();
+                    assert_eq!(refused.type_name(), FILE_REFUSED, "{}: {op:?} {path}", from.display());
+                    assert!(refused.message.contains("the worker's data directory"), "{}", refused.message);
+                }
+            }
+            assert!(does(root.path(), FileOp::List, "data").is_err());
+            assert!(does(root.path(), FileOp::Write, "else/file").is_ok(), "beside it they may");
+        }
+        assert_eq!(std::fs::read_to_string(own.join("token")).unwrap(), "secret");
     }
 
     #[test]
@@ -406,7 +461,7 @@ mod tests {
     #[test]
     fn the_owner_bounds_the_roots() {
         let root = tempfile::tempdir().unwrap();
-        let config = FileConfig { roots: Some(vec![root.path().join("allowed")]) };
+        let config = FileConfig { roots: Some(vec![root.path().join("allowed")]), ..FileConfig::default() };
         std::fs::create_dir(root.path().join("allowed")).unwrap();
         let list = |at: &Path| act(&config, &input(at, FileOp::List, ".", None), "key").is_ok();
         assert!(list(&root.path().join("allowed")));

@@ -18,8 +18,7 @@ use super::request_text;
 use super::resolve::run_of;
 use super::result::value_text;
 use super::supervise::{ask, send};
-use crate::agent::AGENT;
-use crate::agent::workflow::SIGNAL_APPROVAL;
+use crate::inbox::{self, AnswerMisfit, HumanDecision, HumanRequest, HumanRequestKind, run_in, target_of};
 use crate::supervisor::run::SUPERVISOR;
 
 #[derive(Debug, Subcommand)]
@@ -103,51 +102,22 @@ pub(super) async fn approval(cx: &mut Context, verb: ApprovalVerb) -> Result<Exi
         ApprovalVerb::Answer { id, answer, run } => {
             let found = pending(cx, Some(HumanRequestKind::Question), &id, run.as_deref()).await?;
             let value: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
-            let input = json!({ "interrupt_id": id, "resume": value });
-            send(cx, &found.target, "interrupt_resume_v1", &input).await?;
+            let message = found.answered(&value).map_err(misfit)?;
+            send(cx, &found.target, message.signal, &message.input).await?;
             cx.screen.line(format!("answered {id}"));
             Ok(Exit::Ok)
         }
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum HumanRequestKind {
-    /// A supervisor's.
-    Approval,
-    Question,
-    /// A tool call of an agent.
-    ToolCall,
-    /// A version of a plan, or a run that somebody holds: answered by other verbs.
-    Elsewhere,
-}
-
 fn is_question(kind: HumanRequestKind) -> bool {
     kind == HumanRequestKind::Question
 }
 
-/// One thing that waits for a person.
-struct HumanRequest {
-    kind: HumanRequestKind,
-    target: Target,
-    request: Value,
-}
-
+/// What the command line says of it.
 impl HumanRequest {
-    fn id(&self) -> &str {
-        self.request["id"].as_str().unwrap_or_default()
-    }
-
-    fn word(&self) -> &str {
-        match self.kind {
-            HumanRequestKind::Question => "question",
-            HumanRequestKind::Approval | HumanRequestKind::ToolCall => "approval",
-            HumanRequestKind::Elsewhere => self.request["kind"].as_str().unwrap_or("plan"),
-        }
-    }
-
     /// The command that answers.
-    fn answer(&self) -> String {
+    pub(crate) fn answer(&self) -> String {
         match self.kind {
             HumanRequestKind::Question if self.request.pointer("/payload/kind/tool_approval").is_some() => {
                 self.at(format!("bosun approval answer {} true", self.id()))
@@ -189,38 +159,26 @@ impl HumanRequest {
     }
 }
 
-/// The run that gave an id.
-fn run_in(id: &str) -> Option<RunId> {
-    id.split_once('/').and_then(|(run, _)| run.parse().ok())
-}
-
-/// Runs of a type that are looked at.
-const RUNS_MAX: usize = 1_000;
 type Runs = Vec<(Target, WorkflowType)>;
 
-/// Open supervisors and agents; the one run, where it is known. Says what is left out because there is too much of it.
-async fn open_runs(cx: &mut Context, run: Option<RunId>) -> Result<Runs, CliError> {
-    let mut all = Vec::new();
-    for workflow_type in [SUPERVISOR, AGENT] {
-        let only = run.map(|run| format!(" AND RunId = '{run}'")).unwrap_or_default();
-        let query = format!("WorkflowType = '{workflow_type}' AND ExecutionStatus = 'Running'{only}");
-        let runs = cx.backend.list(ListRequest { query, limit: RUNS_MAX }).await?;
-        if runs.len() == RUNS_MAX {
-            cx.screen.note(&format!("incomplete: only the newest {RUNS_MAX} runs of {workflow_type} are asked"));
+/// Open supervisors and agents, all of them; the one run, where it is known.
+async fn open_runs(cx: &Context, run: Option<RunId>) -> Result<Runs, CliError> {
+    let only = run.map(|run| format!("RunId = '{run}'")).unwrap_or_default();
+    let (mut all, mut after) = (Runs::new(), None);
+    loop {
+        let found = inbox::asking_runs(&*cx.backend, &only, after).await?;
+        all.extend(found.runs);
+        after = found.next;
+        if after.is_none() {
+            return Ok(all);
         }
-        let target = |info: &RunInfo| {
-            let run = Target::run(info.workflow_id.clone(), info.run_id);
-            Target { namespace: info.namespace.clone(), ..run }
-        };
-        all.extend(runs.into_iter().map(|info| (target(&info), info.workflow_type)));
     }
-    Ok(all)
 }
 
 /// The run and the open ones below it.
 async fn runs_below(cx: &mut Context, id: &str) -> Result<Runs, CliError> {
     let target = run_of(cx, &RunOf { id: Some(id.to_owned()), ..RunOf::default() }).await?;
-    let mut below = below(cx, target, |_| true).await?;
+    let mut below = below(&*cx.backend, target, |_| true).await?;
     if below.cut {
         cx.screen.note("incomplete: there are more runs below than were looked at");
     }
@@ -231,37 +189,7 @@ async fn runs_below(cx: &mut Context, id: &str) -> Result<Runs, CliError> {
 
 /// Whether runs of this type ask people.
 fn is_asked(workflow_type: &WorkflowType) -> bool {
-    [SUPERVISOR, AGENT].contains(&workflow_type.as_str())
-}
-
-/// What a run asks people.
-async fn waiting(cx: &Context, target: &Target, workflow_type: &WorkflowType) -> Result<Vec<HumanRequest>, CliError> {
-    let mut all = Vec::new();
-    let queries: &[(HumanRequestKind, &str)] = match workflow_type.as_str() {
-        AGENT => &[(HumanRequestKind::ToolCall, "approvals")],
-        _ => &[
-            (HumanRequestKind::Approval, "pending_approvals"),
-            (HumanRequestKind::Question, "pending_interrupts"),
-            (HumanRequestKind::Elsewhere, "waiting"),
-        ],
-    };
-    for (kind, query) in queries {
-        let answer = ask(cx, target, query, &Value::Null).await?;
-        for request in answer.as_array().into_iter().flatten() {
-            // These two have queries of their own, which say more; and so has the run below that a run above tells of.
-            let told = matches!(request["kind"].as_str(), Some("approval" | "question")) || request["run"].is_string();
-            if *kind == HumanRequestKind::Elsewhere && told {
-                continue;
-            }
-            let mut request = request.clone();
-            // Agents count their own approvals; the run makes the id one of all.
-            if let (HumanRequestKind::ToolCall, Some(run_id)) = (kind, target.run_id) {
-                request["id"] = format!("{run_id}/{}", value_text(&request["id"])).into();
-            }
-            all.push(HumanRequest { kind: *kind, target: target.clone(), request });
-        }
-    }
-    Ok(all)
+    inbox::ASKING.contains(&workflow_type.as_str())
 }
 
 async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
@@ -271,11 +199,11 @@ async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
     };
     let mut all = Vec::new();
     for (target, workflow_type) in &runs {
-        match waiting(cx, target, workflow_type).await {
+        match inbox::requests(&*cx.backend, target, workflow_type).await {
             Ok(asked) => all.extend(asked),
             // One of many that cannot answer hides nothing of the others.
             Err(why) if runs.len() > 1 => cx.screen.note(&format!("{} cannot be asked: {why}", target.workflow_id)),
-            Err(why) => return Err(why),
+            Err(why) => return Err(why.into()),
         }
     }
     let view = |one: &HumanRequest| json!({ "kind": one.word(), "answer": one.answer(), "workflow_id": one.target.workflow_id, "request": one.request });
@@ -310,7 +238,7 @@ async fn pending(
     };
     let runs = open_runs(cx, run).await?;
     for (target, workflow_type) in &runs {
-        let asked = waiting(cx, target, workflow_type).await?;
+        let asked = inbox::requests(&*cx.backend, target, workflow_type).await?;
         // What other verbs answer is shown, and not decided here.
         let asked = asked.into_iter().filter(|one| kind.is_none() || one.kind != HumanRequestKind::Elsewhere);
         match asked.into_iter().find(|one| one.id() == id) {
@@ -335,7 +263,7 @@ async fn what_became_of(cx: &mut Context, run: RunId, id: &str) -> Option<String
     let query = format!("WorkflowType = '{SUPERVISOR}' AND RunId = '{run}'");
     let runs = cx.backend.list(ListRequest { query, limit: 1 }).await.ok()?;
     let info = runs.first()?;
-    let target = Target { namespace: info.namespace.clone(), ..Target::run(info.workflow_id.clone(), info.run_id) };
+    let target = target_of(info);
     let notes = ask(cx, &target, "notes", &Value::Null).await.ok()?;
     let last = notes["last"].as_array()?.iter().rev().find(|note| note["data"]["id"] == id)?;
     let text = |key: &str| value_text(&last["data"][key]);
@@ -353,13 +281,15 @@ async fn what_became_of(cx: &mut Context, run: RunId, id: &str) -> Option<String
 async fn decide(cx: &mut Context, decision: DecisionArgs, approved: bool) -> Result<Exit, CliError> {
     let found = pending(cx, Some(HumanRequestKind::Approval), &decision.id, decision.run.as_deref()).await?;
     let by = decision.by.clone().unwrap_or_else(|| cx.identity.to_string());
-    let input = match found.kind {
-        HumanRequestKind::ToolCall => of_tool_call(&found, &decision, approved, &by)?,
-        HumanRequestKind::Approval | HumanRequestKind::Question | HumanRequestKind::Elsewhere => {
-            of_supervisor(&found, &decision, approved, &by)
-        }
+    let message = HumanDecision {
+        approved,
+        by: Some(&by),
+        comment: decision.comment.as_deref(),
+        modified_action: decision.modified_action.as_deref(),
+        feedback: decision.feedback.as_deref(),
     };
-    send(cx, &found.target, SIGNAL_APPROVAL, &input).await?;
+    let message = found.decided(&message).map_err(misfit)?;
+    send(cx, &found.target, message.signal, &message.input).await?;
     let word = if approved { "approved" } else { "rejected" };
     cx.screen.object(
         "approval.decision",
@@ -370,25 +300,13 @@ async fn decide(cx: &mut Context, decision: DecisionArgs, approved: bool) -> Res
     Ok(Exit::Ok)
 }
 
-fn of_supervisor(found: &HumanRequest, decision: &DecisionArgs, approved: bool, by: &str) -> Value {
-    let mut input = json!({ "approval_id": decision.id, "approved": approved, "approver": by,
-        "comment": decision.comment, "modified_action": decision.modified_action, "feedback": decision.feedback,
-        "shown": found.request["shown"] });
-    if let Value::Object(map) = &mut input {
-        map.retain(|_, value| !value.is_null());
+fn misfit(why: AnswerMisfit) -> CliError {
+    match why {
+        AnswerMisfit::ToolCallIsAsShown => {
+            CliError::usage("the tool call of an agent is approved as it is, or rejected with --comment")
+        }
+        why => CliError::usage(why.to_string()),
     }
-    input
-}
-
-/// A tool call is made as it was shown, or not at all; the agent is told why.
-fn of_tool_call(found: &HumanRequest, decision: &DecisionArgs, approved: bool, by: &str) -> Result<Value, CliError> {
-    if decision.modified_action.is_some() {
-        return Err(CliError::usage("the tool call of an agent is approved as it is, or rejected with --comment"));
-    }
-    let id = found.id().split_once('/').map_or_else(|| found.id(), |(_, id)| id);
-    let reason = decision.feedback.as_deref().or(decision.comment.as_deref()).unwrap_or_default();
-    Ok(json!({ "id": id, "hash": found.request["hash"], "approved": approved, "reason": reason, "by": by,
-        "arguments": found.request["arguments"] }))
 }
 
 /// A moment as people read it.

@@ -24,11 +24,14 @@ pub struct Cli {
     pub noun: Noun,
 }
 
+/// The data directory of whoever names none.
+pub(super) const DATA_DEFAULT: &str = ".bosun";
+
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
     /// The data directory.
-    #[arg(long, global = true, env = "BOSUN_STORE", value_name = "DIR", default_value = ".bosun")]
+    #[arg(long, global = true, env = "BOSUN_STORE", value_name = "DIR", default_value = DATA_DEFAULT)]
     pub data: PathBuf,
     /// The control API of a worker, for example http://127.0.0.1:8233; otherwise found through DIR/worker.json.
     #[arg(long, global = true, env = "BOSUN_ADDRESS", value_name = "URL")]
@@ -93,11 +96,18 @@ pub enum Noun {
     /// What a run may spend.
     #[command(subcommand)]
     Budget(budget::BudgetVerb),
+    /// Workflows that are started at the times of a spec.
+    #[command(subcommand)]
+    Schedule(super::schedule::ScheduleVerb),
     /// Models: cassettes of what they answered.
     #[command(subcommand)]
     Llm(llm::LlmVerb),
     /// Show what a supervisor survives: an approval that is waited for, kill -9, one publication.
     Demo(super::demo::DemoArgs),
+    /// Open the pages of the worker that runs.
+    Ui(super::ui::UiArgs),
+    /// A worker with its pages and a few runs to look at, in a directory of its own.
+    Dev(super::dev::DevArgs),
     /// The worker process.
     #[command(subcommand)]
     Worker(worker::WorkerVerb),
@@ -120,9 +130,9 @@ pub enum Noun {
     /// The owner's configuration.
     #[command(subcommand)]
     Config(super::config::ConfigVerb),
-    /// Print the JSON Schema of supervisor specs, or of scenes, for editors.
+    /// Print the JSON Schema of supervisor specs, of scenes or of schedules, for editors.
     Schema {
-        #[arg(value_name = "OF", default_value = "spec", value_parser = ["spec", "scene"])]
+        #[arg(value_name = "OF", default_value = "spec", value_parser = ["spec", "scene", "schedule"])]
         of: String,
     },
     /// Show the version.

@@ -5,8 +5,8 @@
 
 use bosun_engine::*;
 
-use super::context::Context;
-use super::error::CliError;
+use crate::backend::{Backend, CallError};
+use crate::inbox::target_of;
 
 /// Runs that are looked at.
 const RUNS_MAX: usize = 10_000;
@@ -14,23 +14,27 @@ const RUNS_MAX: usize = 10_000;
 const CHILDREN_MAX: usize = 1_000;
 
 /// A run and those below it, a parent before its children.
-pub(super) struct RunTree {
+pub(crate) struct RunTree {
     pub runs: Vec<ChildRun>,
     /// There are more than were looked at.
     pub cut: bool,
 }
 
-pub(super) struct ChildRun {
+pub(crate) struct ChildRun {
     pub target: Target,
     pub workflow_type: WorkflowType,
     pub open: bool,
 }
 
 /// The run and all below it. `into` says whether what is below a run of that type is looked for.
-pub(super) async fn below(cx: &Context, target: Target, into: fn(&WorkflowType) -> bool) -> Result<RunTree, CliError> {
-    let info = cx.backend.describe(target).await?.info;
+pub(crate) async fn below(
+    backend: &dyn Backend,
+    target: Target,
+    into: fn(&WorkflowType) -> bool,
+) -> Result<RunTree, CallError> {
+    let info = backend.describe(target).await?.info;
     let found = |info: &RunInfo| ChildRun {
-        target: Target { namespace: cx.namespace.clone(), ..Target::run(info.workflow_id.clone(), info.run_id) },
+        target: target_of(info),
         workflow_type: info.workflow_type.clone(),
         open: info.status == WorkflowStatus::Running,
     };
@@ -44,7 +48,7 @@ pub(super) async fn below(cx: &Context, target: Target, into: fn(&WorkflowType) 
         }
         let Some(run_id) = run.target.run_id else { continue };
         let query = format!("ParentRunId = '{run_id}'");
-        let children = cx.backend.list(ListRequest { query, limit: CHILDREN_MAX }).await?;
+        let children = backend.list(ListRequest { query, limit: CHILDREN_MAX }).await?;
         below.cut = children.len() == CHILDREN_MAX || below.runs.len() + children.len() > RUNS_MAX;
         below.runs.extend(children.iter().map(found));
     }

@@ -23,7 +23,7 @@ use super::supervise::{ask, send};
 use super::time_format::parse_duration;
 use crate::agent::AGENT;
 use crate::agent::workflow::SIGNAL_TOP_UP;
-use crate::capability::model::{Cost, MODEL, ModelOutput};
+use crate::capability::model::{MODEL, ModelOutput};
 use crate::supervisor::run::SUPERVISOR;
 
 #[derive(Debug, Subcommand)]
@@ -74,7 +74,7 @@ fn micros(text: &str) -> Result<u64, String> {
     whole.zip(part).and_then(|(whole, part)| whole.checked_add(part)).ok_or_else(|| "too much money".to_owned())
 }
 
-fn dollars(micros: u64) -> String {
+pub(super) fn dollars(micros: u64) -> String {
     format!("${}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
@@ -127,7 +127,7 @@ impl RunBill {
                 EventKind::ActivityTaskCompleted { seq, result, .. } if asked.contains(&seq) => {
                     let read =
                         |why| CliError::new(Code::Failed, format!("the answer of model call {}", seq.0)).cause(why);
-                    self.step(result.decode().map_err(read)?);
+                    self.step(&result.decode().map_err(read)?);
                 }
                 _ => {}
             }
@@ -135,23 +135,18 @@ impl RunBill {
         Ok(())
     }
 
-    fn step(&mut self, output: ModelOutput) {
-        let ModelOutput { response, cost, .. } = output;
-        let tokens = response.usage.input.unwrap_or_default() + response.usage.output.unwrap_or_default();
-        let cost_micros = match cost {
-            Cost::Micros(micros) => micros,
-            Cost::Unpriced(_) => {
-                self.unpriced += 1;
-                0
-            }
-        };
-        self.add(&response.model, ModelTotal { calls: 1, tokens, cost_micros });
+    fn step(&mut self, output: &ModelOutput) {
+        let (calls, tokens, micros) = output.paid();
+        if micros.is_none() {
+            self.unpriced += calls;
+        }
+        self.add(&output.response.model, ModelTotal { calls, tokens, cost_micros: micros.unwrap_or(0) });
     }
 }
 
 pub(super) async fn cost(cx: &mut Context, args: CostArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
-    let runs = below(cx, target.clone(), |workflow_type| workflow_type.as_str() != AGENT).await?;
+    let runs = below(&*cx.backend, target.clone(), |workflow_type| workflow_type.as_str() != AGENT).await?;
     let mut bill = RunBill { cut: runs.cut, ..RunBill::default() };
     for run in &runs.runs {
         match run.workflow_type.as_str() {

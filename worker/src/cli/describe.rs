@@ -12,7 +12,9 @@ use super::exit::Exit;
 use super::list::{run_json, shell_word, status_paint};
 use super::output::{Screen, TextStyle, one_line};
 use super::resolve::run_of;
+use super::stuck::Lookout;
 use super::waiting::waiting;
+use crate::run_json;
 
 #[derive(Debug, Args)]
 pub struct DescribeArgs {
@@ -23,9 +25,12 @@ pub struct DescribeArgs {
 pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
     let description = cx.backend.describe(target).await?;
-    let waiting = waiting(cx, &description.info).await;
+    let waiting = waiting(&*cx.backend, &description.info).await;
     let mut object = description_json(&cx.screen, &description);
     object["waiting"] = json!(waiting);
+    let now = cx.screen.now;
+    let stuck = Lookout::new(&*cx.backend, now).below_described(&description).await;
+    object["stuck"] = stuck.iter().map(|one| one.json(&cx.screen)).collect();
     cx.screen.object("workflow.describe", object);
     head(&mut cx.screen, &description);
     pending(&mut cx.screen, &description);
@@ -33,6 +38,15 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
         cx.screen.field("waits for", format!("{}: {}", one.whom, one_line(&one.what)));
         let answer = cx.screen.reach.complete(&one.answer);
         cx.screen.field("answer with", answer);
+    }
+    for one in &stuck {
+        // The command that is being run is no help.
+        let own = one.run == description.info.workflow_id && one.help.starts_with("bosun describe");
+        cx.screen.field("stuck", format!("{}: {}", one.title(), one.text(now)));
+        if !own {
+            let help = cx.screen.reach.complete(&one.help);
+            cx.screen.field("help", help);
+        }
     }
     let id = shell_word(description.info.workflow_id.as_str());
     if description.info.status.is_open() {
@@ -139,7 +153,7 @@ fn pending(screen: &mut Screen, description: &Description) {
 }
 
 /// An outcome on one line.
-pub(super) fn outcome_text(outcome: &CloseOutcome) -> String {
+pub(crate) fn outcome_text(outcome: &CloseOutcome) -> String {
     match outcome {
         CloseOutcome::Completed(payload) => brief(payload),
         CloseOutcome::Failed(failure) => failure.to_string(),
@@ -150,35 +164,6 @@ pub(super) fn outcome_text(outcome: &CloseOutcome) -> String {
         CloseOutcome::Terminated { reason } => format!("terminated: {reason}"),
         CloseOutcome::ContinuedAsNew { new_run } => format!("continued as new in {new_run}"),
     }
-}
-
-/// The outcome as JSON: `status`, and `result`, `failure`, `details`, `reason` or `next_run_id` where there is one.
-pub(super) fn outcome_json(outcome: &CloseOutcome) -> Value {
-    let status = outcome.status().to_string();
-    match outcome {
-        CloseOutcome::Completed(payload) => json!({ "status": status, "result": payload.to_json() }),
-        CloseOutcome::Failed(failure) => json!({ "status": status, "failure": failure_json(failure) }),
-        CloseOutcome::TimedOut(timeout) => json!({ "status": status, "timeout": timeout }),
-        CloseOutcome::Canceled(details) => {
-            json!({ "status": status, "details": details.as_ref().map(Payload::to_json) })
-        }
-        CloseOutcome::Terminated { reason } => json!({ "status": status, "reason": reason }),
-        CloseOutcome::ContinuedAsNew { new_run } => json!({ "status": status, "next_run_id": new_run }),
-    }
-}
-
-/// A failure with its chain of causes.
-pub(super) fn failure_json(failure: &Failure) -> Value {
-    let details = match &failure.kind {
-        FailureKind::Application { details, .. } | FailureKind::Canceled { details } => details.as_ref(),
-        _ => None,
-    };
-    json!({
-        "type": failure.type_name(),
-        "message": failure.message,
-        "details": details.map(Payload::to_json),
-        "cause": failure.cause.as_deref().map(failure_json),
-    })
 }
 
 fn description_json(screen: &Screen, description: &Description) -> Value {
@@ -194,7 +179,7 @@ fn description_json(screen: &Screen, description: &Description) -> Value {
                 "attempt": activity.attempt,
                 "scheduled_at": time(activity.scheduled_at),
                 "next_attempt_at": activity.next_attempt_at.map(time),
-                "last_failure": activity.last_failure.as_ref().map(failure_json),
+                "last_failure": activity.last_failure.as_ref().map(run_json::failure),
                 "heartbeat_details": activity.heartbeat_details.as_ref().map(Payload::to_json),
                 "task_token": activity.task_token,
                 "summary": activity.summary,
@@ -217,6 +202,6 @@ fn description_json(screen: &Screen, description: &Description) -> Value {
         "awaiting": description.awaiting,
         "cancel_requested": description.cancel_requested,
         "warnings": description.warnings,
-        "outcome": description.result.as_ref().map(outcome_json),
+        "outcome": description.result.as_ref().map(run_json::outcome),
     })
 }

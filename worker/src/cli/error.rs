@@ -2,7 +2,7 @@
 //!
 //! Invariant: every error has a code of the table in `explain`, and through it an exit code. Errors go to stderr.
 
-use bosun_engine::{InvalidId, Rejection};
+use bosun_engine::{InvalidId, QueryError, Rejection};
 use serde_json::json;
 
 use super::explain::Code;
@@ -100,6 +100,22 @@ impl From<Rejection> for CliError {
             Rejection::AlreadyOpen { workflow_id, .. } => {
                 error.help(format!("`bosun describe {workflow_id}` shows the open run"))
             }
+            Rejection::UnknownWorkflowType { workflow_type, known } => {
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                let near = crate::supervisor::fields::similar(workflow_type.as_str(), &known);
+                let file = workflow_type.as_str();
+                let is_file = [".yaml", ".yml"].iter().any(|ending| file.ends_with(ending));
+                error.help(match near {
+                    _ if is_file => {
+                        format!("a spec or a plan is run by its file: `bosun run {file}`, or `run --no-wait`")
+                    }
+                    Some(near) => format!("did you mean `{near}`? A spec is named by its file, which ends in .yaml"),
+                    None => {
+                        "register it in the program of this worker; a spec is named by its file, which ends in .yaml"
+                            .to_owned()
+                    }
+                })
+            }
             // One that says itself what helps.
             Rejection::Held { why } if why.contains("`bosun ") => error,
             Rejection::Held { .. } => {
@@ -113,6 +129,9 @@ impl From<Rejection> for CliError {
 impl From<CallError> for CliError {
     fn from(why: CallError) -> Self {
         match why {
+            CallError::Rejected(Rejection::Query(QueryError::Unknown { name, known })) if known.is_empty() => {
+                CliError::new(Code::UnknownQuery, format!("no query named {name}: this workflow answers none"))
+            }
             CallError::Rejected(rejection) => rejection.into(),
             CallError::Unreachable { address, why } => {
                 CliError::new(Code::Unreachable, format!("the worker at {address} cannot be reached")).cause(why)

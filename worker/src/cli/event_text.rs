@@ -26,7 +26,7 @@ pub(super) fn event_json(screen: &Screen, event: &Event) -> Value {
 }
 
 /// The fields of an event, without its name.
-pub(super) fn attributes(kind: &EventKind) -> Value {
+pub(crate) fn attributes(kind: &EventKind) -> Value {
     match serde_json::to_value(kind) {
         Ok(Value::Object(tagged)) => tagged.into_iter().next().map_or_else(|| json!({}), |(_, fields)| fields),
         _ => json!({}),
@@ -34,7 +34,7 @@ pub(super) fn attributes(kind: &EventKind) -> Value {
 }
 
 /// `seq=3 activity_type=charge input={"a":1}`.
-pub(super) fn details(kind: &EventKind) -> String {
+pub(crate) fn details(kind: &EventKind) -> String {
     let Value::Object(fields) = attributes(kind) else { return String::new() };
     let mut parts = Vec::new();
     parts_of(&fields, &mut parts);

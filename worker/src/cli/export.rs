@@ -18,13 +18,14 @@ use super::output::Format;
 use super::replay::Bench;
 use super::replay::record::{Redact, write};
 use super::resolve::find;
+use crate::ui::export;
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
     #[command(flatten)]
     pub run: RunOf,
     /// The form of the file.
-    #[arg(long = "as", value_name = "FORM", default_value = "json")]
+    #[arg(long = "as", alias = "format", value_name = "FORM", default_value = "json")]
     form: ExportFormat,
     /// What to leave out.
     #[arg(long, value_name = "WHAT")]
@@ -43,6 +44,12 @@ enum ExportFormat {
     Json,
     /// As `temporal workflow show -o json` writes it.
     Temporal,
+    /// One page that needs nothing but a browser.
+    Html,
+    /// A sequence diagram.
+    Mermaid,
+    /// A trace for ui.perfetto.dev.
+    Perfetto,
 }
 
 pub(super) async fn export(bench: &mut Bench<'_>, args: ExportArgs) -> Result<Exit, CliError> {
@@ -56,6 +63,9 @@ pub(super) async fn export(bench: &mut Bench<'_>, args: ExportArgs) -> Result<Ex
     let text = match args.form {
         ExportFormat::Json => history.to_json(),
         ExportFormat::Temporal => format!("{:#}\n", to_temporal(&history)),
+        ExportFormat::Html => export::html_file(&history),
+        ExportFormat::Mermaid => export::mermaid(&history),
+        ExportFormat::Perfetto => format!("{}\n", export::perfetto(&history)),
     };
     let Some(out) = &args.out else {
         bench.screen.document(Format::Text, &text);
@@ -65,6 +75,8 @@ pub(super) async fn export(bench: &mut Bench<'_>, args: ExportArgs) -> Result<Ex
     write(out, &text, args.force)?;
     bench.screen.object("workflow.export", json!({ "file": out, "events": history.len() }));
     bench.screen.field("written", format!("{} ({} events)", out.display(), history.len()));
-    bench.screen.next(&format!("bosun replay show {}", shell_word(&out.display().to_string())));
+    if args.form == ExportFormat::Json || args.form == ExportFormat::Temporal {
+        bench.screen.next(&format!("bosun replay show {}", shell_word(&out.display().to_string())));
+    }
     Ok(Exit::Ok)
 }

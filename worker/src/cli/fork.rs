@@ -168,7 +168,7 @@ fn value_of(text: &str) -> Result<Payload, CliError> {
     Payload::encode(&value).map_err(|why| CliError::new(Code::BadInput, "the value cannot be written").cause(why))
 }
 
-fn numbered(text: &str) -> Result<(&str, Option<usize>), CliError> {
+pub(crate) fn numbered(text: &str) -> Result<(&str, Option<usize>), CliError> {
     match text.rsplit_once('#') {
         Some((name, nth)) => match nth.parse() {
             Ok(nth) if nth > 0 => Ok((name, Some(nth))),
@@ -178,7 +178,7 @@ fn numbered(text: &str) -> Result<(&str, Option<usize>), CliError> {
     }
 }
 
-fn subject(text: &str) -> Result<ForkSubject, CliError> {
+pub(crate) fn subject(text: &str) -> Result<ForkSubject, CliError> {
     let number = |digits: &str| {
         digits.parse::<u64>().map_err(|_| CliError::new(Code::BadInput, format!("{text:?}: {digits:?} is no number")))
     };
@@ -310,7 +310,7 @@ fn print(screen: &mut Screen, forked: &Forked) {
 }
 
 /// What a fork would keep, tell and do again, line by line.
-pub(super) fn plan_lines(plan: &ForkPlan) -> Vec<(&'static str, String)> {
+pub(crate) fn plan_lines(plan: &ForkPlan) -> Vec<(&'static str, String)> {
     let ForkPlan { event, moved, dropped, told, runs_again, may_run_again, timers, signals_dropped, inbox } = plan;
     let moved = moved.as_ref().map(|why| format!(" - {why}")).unwrap_or_default();
     let mut lines = vec![("keeps", format!("events 1 to {event}, drops {dropped}{moved}"))];

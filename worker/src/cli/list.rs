@@ -5,15 +5,19 @@ use std::sync::Arc;
 
 use bosun_engine::*;
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::output::{Cell, Screen, TextStyle, one_line};
+use super::stuck::{Lookout, Obstacle};
 use super::waiting::{WaitingRow, waiting};
+use crate::api::people::{Cursor, page_of};
 use crate::backend::Backend;
+use crate::inbox::target_of;
+use crate::run_json;
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
@@ -21,8 +25,11 @@ pub struct ListArgs {
     #[arg(short, long, default_value = "")]
     pub query: String,
     /// At most this many rows (at most 1000).
-    #[arg(short, long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(short, long, default_value_t = LIMIT, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: u32,
+    /// Go on where a list ended: what it named as the next cursor.
+    #[arg(long)]
+    pub cursor: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -32,6 +39,8 @@ pub struct CountArgs {
     pub query: String,
 }
 
+/// Rows of who asks for no number.
+const LIMIT: u32 = 50;
 /// The newest runs, whose search attributes are named to who asks for an unknown one.
 const NAMED_BY: usize = 1_000;
 /// Open runs that `list` asks what they wait for.
@@ -41,18 +50,25 @@ const COLUMNS: &[&str] = &["workflow_id", "workflow_type", "status", "started_at
 pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliError> {
     let limit = usize::try_from(args.limit).unwrap_or(1_000);
     known_attributes(&cx.backend, &args.query).await?;
-    let runs = cx.backend.list(ListRequest { query: args.query, limit }).await?;
+    let (runs, next) = page(cx, &args, limit).await?;
     let waits = waits(cx, &runs).await;
-    let object = |(run, waits): (&RunInfo, &Vec<WaitingRow>)| {
+    let stuck = stuck(cx, &runs).await;
+    let object = |((run, waits), stuck): ((&RunInfo, &Vec<WaitingRow>), &Vec<Obstacle>)| {
         let mut object = run_json(&cx.screen, run);
         if !waits.is_empty() {
             object["waiting"] = json!(waits);
         }
+        if !stuck.is_empty() {
+            object["stuck"] = stuck.iter().map(|one| one.json(&cx.screen)).collect();
+        }
         object
     };
-    let rows = runs.iter().zip(&waits).map(object).collect();
-    cx.screen.objects("workflow.list", "workflows", rows);
+    let rows = runs.iter().zip(&waits).zip(&stuck).map(object).collect();
+    let more = next.map(|next| ("next_cursor".to_owned(), json!(next.to_string())));
+    cx.screen.objects_and("workflow.list", "workflows", rows, more.into_iter().collect());
     if runs.is_empty() {
+        // A column that nobody knows is one also where there is no row.
+        cx.screen.table_columns(COLUMNS)?;
         cx.screen.note("no workflow executions");
         return Ok(Exit::Ok);
     }
@@ -61,14 +77,37 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
     for (run, one) in told_once(&runs, &waits) {
         cx.screen.line(format!("{} {}", run.workflow_id, one_line(&one.text(&cx.screen.reach))));
     }
+    for one in stuck.iter().flatten() {
+        let (text, help) = (one.text(cx.screen.now), cx.screen.reach.complete(&one.help));
+        cx.screen.line(format!("{}: {text} (`{help}`)", one.title()));
+    }
     if runs.iter().any(|run| run.status.is_open()) {
         cx.say_if_nobody_works();
     }
-    if runs.len() == limit {
+    if let Some(next) = next {
+        let query = if args.query.is_empty() { String::new() } else { format!(" --query {}", shell_word(&args.query)) };
+        let limit = if args.limit == LIMIT { String::new() } else { format!(" --limit {}", args.limit) };
+        cx.screen.note(&format!(
+            "there are more: `{}`",
+            cx.screen.reach.complete(&format!("bosun list{query}{limit} --cursor {next}"))
+        ));
+    } else if runs.len() == limit {
         cx.screen.note(&format!("the first {limit}; say --limit for more"));
     }
     cx.screen.next(&format!("bosun describe {}", shell_word(runs[0].workflow_id.as_str())));
     Ok(Exit::Ok)
+}
+
+/// The runs, and where the next ones begin: in any other order than that of all lists nothing says where that is.
+async fn page(cx: &Context, args: &ListArgs, limit: usize) -> Result<(Vec<RunInfo>, Option<Cursor>), CliError> {
+    let filter = Filter::parse(&args.query).ok().filter(Filter::is_default_order);
+    let after = args.cursor.as_deref().map(|text| Cursor::read(text).map_err(|why| CliError::usage(why.message)));
+    match (filter, after.transpose()?) {
+        (Some(filter), after) => Ok(page_of(&*cx.backend, filter, limit, after).await?),
+        (None, Some(_)) => Err(CliError::usage("a cursor goes on in the order of all lists, the newest runs first")
+            .help("leave out ORDER BY, or --cursor")),
+        (None, None) => Ok((cx.backend.list(ListRequest { query: args.query.clone(), limit }).await?, None)),
+    }
 }
 
 /// What the newest of the open runs wait for: each has to be asked.
@@ -77,7 +116,17 @@ async fn waits(cx: &Context, runs: &[RunInfo]) -> Vec<Vec<WaitingRow>> {
     for run in runs {
         let ask = run.status.is_open() && asked < ASKED_MAX;
         asked += usize::from(ask);
-        all.push(if ask { waiting(cx, run).await } else { Vec::new() });
+        all.push(if ask { waiting(&*cx.backend, run).await } else { Vec::new() });
+    }
+    all
+}
+
+/// What keeps the listed runs and those below them from going on; each is told of the run that it is about, or of one above.
+async fn stuck(cx: &Context, runs: &[RunInfo]) -> Vec<Vec<Obstacle>> {
+    let mut lookout = Lookout::new(&*cx.backend, cx.screen.now);
+    let mut all = Vec::new();
+    for run in runs {
+        all.push(if run.status.is_open() { lookout.below(target_of(run)).await } else { Vec::new() });
     }
     all
 }
@@ -160,9 +209,6 @@ pub(super) fn status_paint(status: WorkflowStatus) -> TextStyle {
 
 /// A run as `list` and `describe` print it. The keys are documented; new ones may come.
 pub(super) fn run_json(screen: &Screen, run: &RunInfo) -> Value {
-    let memo: Map<String, Value> = run.memo.iter().map(|(name, value)| (name.to_string(), value.to_json())).collect();
-    let attributes: Map<String, Value> =
-        run.search_attributes.iter().map(|(name, value)| (name.to_string(), search_json(screen, value))).collect();
     json!({
         "workflow_id": run.workflow_id,
         "run_id": run.run_id,
@@ -179,28 +225,16 @@ pub(super) fn run_json(screen: &Screen, run: &RunInfo) -> Value {
         "continued_from": run.continued_from,
         "next_run_id": run.next_run,
         "parent_workflow_id": run.parent.as_ref().map(|parent| &parent.workflow_id),
-        "memo": memo,
-        "search_attributes": attributes,
+        "memo": run_json::memo(run),
+        "search_attributes": run_json::attributes(run, |at| screen.time.json(at)),
         "summary": run.summary,
         "details": run.details,
         "build": run.build.to_string(),
     })
 }
 
-fn search_json(screen: &Screen, value: &SearchValue) -> Value {
-    match value {
-        SearchValue::Bool(value) => json!(value),
-        SearchValue::Int(value) => json!(value),
-        SearchValue::Float(value) => json!(value),
-        SearchValue::Keyword(value) | SearchValue::Text(value) => json!(value),
-        SearchValue::KeywordList(values) => json!(values),
-        SearchValue::Datetime(at) => screen.time.json(*at),
-        SearchValue::Unset => Value::Null,
-    }
-}
-
 /// An id as one would type it in a shell.
-pub(super) fn shell_word(text: &str) -> String {
+pub(crate) fn shell_word(text: &str) -> String {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./:@%+=,".contains(&b)) {
         text.to_owned()
     } else {

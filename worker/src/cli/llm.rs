@@ -50,7 +50,7 @@ pub struct FromRunArgs {
 pub(super) async fn llm(cx: &mut Context, verb: LlmVerb) -> Result<Exit, CliError> {
     let LlmVerb::Cassette(CassetteVerb::FromRun(args)) = verb;
     let target = run_of(cx, &args.run).await?;
-    let runs = below(cx, target.clone(), |_| true).await?;
+    let runs = below(&*cx.backend, target.clone(), |_| true).await?;
     let mut histories = Vec::new();
     for run in &runs.runs {
         histories.push(history(cx, &run.target).await?);

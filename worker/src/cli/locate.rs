@@ -158,7 +158,9 @@ pub(super) async fn attach(address: &str, global: &Global) -> Result<HttpClient,
     match client.prove().await {
         Ok(()) => Ok(client),
         Err(CallError::Unreachable { why, .. }) => {
-            Err(CliError::new(Code::Unreachable, format!("nobody answers at {address}")).cause(why))
+            Err(CliError::new(Code::Unreachable, format!("nobody answers at {address}"))
+                .cause(why)
+                .help("`bosun worker run` says the address of its worker; without --address it is found by --data"))
         }
         Err(why) => Err(why.into()),
     }

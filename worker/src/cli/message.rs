@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::args::{ExactRun, InputArg};
 use super::context::Context;
-use super::describe::failure_json;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
@@ -16,6 +15,7 @@ use super::input::payload;
 use super::list::shell_word;
 use super::resolve::resolve;
 use super::time_format::parse_duration;
+use crate::run_json;
 
 /// The run, the name of the message, and its input as pairs: `ID NAME k=v…`, without ID when `-w` is given.
 #[derive(Debug, Args)]
@@ -161,7 +161,7 @@ pub(super) async fn update(cx: &mut Context, args: UpdateArgs) -> Result<Exit, C
             "update_id": update_id,
             "state": state,
             "result": result,
-            "failure": failure.map(failure_json),
+            "failure": failure.map(run_json::failure),
         }),
     );
     match (result, failure) {

@@ -2,24 +2,28 @@
 //!
 //! Invariant: every verb ends with one of the exit codes of `exit`, prints its answer on stdout and everything else on
 //! stderr. A verb works the same attached to a worker and embedded; only who carries runs on differs.
+//!
+//! Long: one line a noun, and nothing but lines.
 
 mod activity;
 mod approval;
 mod args;
-mod below;
+pub(crate) mod below;
+mod board;
 mod budget;
 pub mod config;
 mod context;
 mod control;
 mod demo;
 mod describe;
+mod dev;
 mod diff;
 pub mod error;
-mod event_text;
+pub(crate) mod event_text;
 pub mod exit;
 pub mod explain;
 mod export;
-mod fork;
+pub(crate) mod fork;
 mod input;
 mod list;
 mod llm;
@@ -32,21 +36,25 @@ mod progress;
 mod reach;
 mod reconnect;
 mod replay;
-mod request_text;
+pub(crate) mod request_text;
 mod resolve;
 mod result;
 mod review;
+mod schedule;
 mod schema;
 mod show;
 mod start;
 mod store;
+pub(crate) mod stuck;
 mod supervise;
+mod table;
 mod test;
 #[cfg(test)]
 mod tests;
-mod time_format;
+pub(crate) mod time_format;
 mod token;
-mod waiting;
+mod ui;
+pub(crate) mod waiting;
 mod worker;
 
 use std::ffi::OsString;
@@ -64,13 +72,16 @@ use config::Loaded;
 use context::Context;
 pub use context::{PlanFile, PlanLoader, PlanRequest, identity};
 use control::ControlVerb;
+pub(crate) use describe::outcome_text;
 use error::CliError;
 use exit::Exit;
 use explain::Code;
+pub(crate) use list::shell_word;
 use locate::{LocatedEngine, locate};
 use output::{Format, Screen};
-use reach::Reach;
+pub use reach::Reach;
 use reconnect::Reconnect;
+pub(crate) use replay::past::{PastFit, PastMoment, PastView};
 
 use crate::backend::{Access, OpenEngine};
 use crate::capability::owner::Guards;
@@ -149,8 +160,10 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Noun::Schema { of } => return Ok(schema::print(screen, &of, global.output)),
         Noun::Version { .. } => return Ok(version(screen, program)),
         Noun::Worker(worker::WorkerVerb::Run(args)) => {
-            return worker::run(screen, &global, loaded, &*program.opener, args).await;
+            return worker::run(screen, &global, loaded, &*program.opener, args, None).await;
         }
+        Noun::Ui(args) => return ui::ui(screen, &global, args).await,
+        Noun::Dev(args) => return dev::dev(screen, &global, loaded, &*program.opener, program.plans, args).await,
         Noun::Test(args) => {
             let workflows = program.opener.workflows();
             // Scenes have runtimes of their own, so they are played away from this one.
@@ -170,6 +183,10 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Noun::Plan(verb) => Verb::Plan(verb),
         Noun::Budget(verb) => Verb::Budget(verb),
         Noun::Llm(verb) => Verb::Llm(verb),
+        Noun::Schedule(verb) => match verb.without_an_engine(screen, program.plans) {
+            Ok(ended) => return ended,
+            Err(verb) => Verb::Schedule(verb),
+        },
         Noun::Demo(args) => return demo::demo(screen, &global, args).await,
         Noun::Store(verb) => match store::without_an_engine(screen, &global.data, &*program.opener, verb).await {
             Ok(ended) => return ended,
@@ -206,7 +223,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         plans: program.plans,
     };
     let ended = match used(&cx, &verb).await {
-        Ok(()) => beside_the_api(&global, &found, &purpose, verb, &mut cx).await,
+        Ok(()) => beside_the_api(&global, &*program.opener, (&found, &purpose), verb, &mut cx).await,
         Err(why) => Err(why),
     };
     *screen = cx.screen;
@@ -234,13 +251,15 @@ async fn used(cx: &Context, verb: &Verb) -> Result<(), CliError> {
 /// Carries out a verb; where it does the work itself, others can reach its runs meanwhile.
 async fn beside_the_api(
     global: &Global,
-    found: &LocatedEngine,
-    purpose: &Access,
+    opener: &dyn OpenEngine,
+    (found, purpose): (&LocatedEngine, &Access),
     verb: Verb,
     cx: &mut Context,
 ) -> Result<Exit, CliError> {
     let serving = match (found, purpose) {
-        (LocatedEngine::Embedded(engine), Access::Work { .. }) => worker::serve_beside(global, &**engine).await,
+        (LocatedEngine::Embedded(engine), Access::Work { .. }) => {
+            worker::serve_beside(global, &**engine, opener.workflows()).await
+        }
         _ => None,
     };
     let attached = cx.attached;
@@ -310,6 +329,7 @@ enum Verb {
     Plan(supervise::PlanVerb),
     Budget(budget::BudgetVerb),
     Llm(llm::LlmVerb),
+    Schedule(schedule::ScheduleVerb),
     Store(store::StoreVerb, Box<store::Configured>),
 }
 
@@ -321,7 +341,13 @@ impl Verb {
 
     fn makes_a_run(&self) -> bool {
         use WorkflowVerb as W;
-        matches!(self, Verb::Workflow(W::Run(_) | W::Start(_) | W::Execute(_) | W::SignalWithStart(_) | W::Fork(_)))
+        match self {
+            Verb::Workflow(verb) => {
+                matches!(verb, W::Run(_) | W::Start(_) | W::Execute(_) | W::SignalWithStart(_) | W::Fork(_))
+            }
+            Verb::Schedule(verb) => verb.makes_a_run(),
+            _ => false,
+        }
     }
 
     fn purpose(&self, guards: Guards) -> Access {
@@ -343,6 +369,8 @@ impl Verb {
                 | WorkflowVerb::Cost(_),
             )
             | Verb::Store(..) => Access::Look,
+            Verb::Schedule(verb) if verb.only_looks() => Access::Look,
+            Verb::Schedule(verb) => Access::Visit { create: verb.makes_a_run() },
             Verb::Workflow(_)
             | Verb::Activity(_)
             | Verb::Approval(_)
@@ -362,6 +390,7 @@ impl Verb {
             Verb::Plan(verb) => supervise::plan(cx, verb).await,
             Verb::Budget(verb) => budget::budget(cx, verb).await,
             Verb::Llm(verb) => llm::llm(cx, verb).await,
+            Verb::Schedule(verb) => schedule::schedule(cx, verb).await,
             Verb::Store(verb, configured) => store::store(cx, verb, &configured).await,
         }
     }

@@ -8,11 +8,13 @@ use std::io::{self, IsTerminal, Write};
 
 use bosun_engine::Timestamp;
 use clap::ValueEnum;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 pub(super) use super::error::one_line;
 use super::error::{CliError, printable};
 use super::reach::Reach;
+use super::table;
+pub(super) use super::table::{Cell, TextStyle};
 use super::time_format::TimeFormat;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -45,52 +47,8 @@ impl ColorChoice {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TextStyle {
-    Plain,
-    Dim,
-    Bold,
-    Green,
-    Yellow,
-    Red,
-    Blue,
-}
-
-impl TextStyle {
-    pub(super) fn escape(self) -> &'static str {
-        match self {
-            TextStyle::Plain => "",
-            TextStyle::Dim => "\x1b[2m",
-            TextStyle::Bold => "\x1b[1m",
-            TextStyle::Green => "\x1b[32m",
-            TextStyle::Yellow => "\x1b[33m",
-            TextStyle::Red => "\x1b[31m",
-            TextStyle::Blue => "\x1b[34m",
-        }
-    }
-}
-
 /// All escapes that we write ourselves.
 const PAINTS: [&str; 7] = ["\x1b[0m", "\x1b[2m", "\x1b[1m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[34m"];
-
-/// One cell of a table.
-#[derive(Debug, Clone)]
-pub struct Cell {
-    pub text: String,
-    pub paint: TextStyle,
-}
-
-impl Cell {
-    pub fn of(text: impl Into<String>, paint: TextStyle) -> Self {
-        Cell { text: text.into(), paint }
-    }
-}
-
-impl<T: Into<String>> From<T> for Cell {
-    fn from(text: T) -> Self {
-        Cell::of(text, TextStyle::Plain)
-    }
-}
 
 /// Where a command prints, and how.
 pub struct Screen {
@@ -103,6 +61,9 @@ pub struct Screen {
     pub fields: Vec<String>,
     /// Stderr is a terminal that can be redrawn.
     pub live: bool,
+    /// For tests: columns and rows of the terminal.
+    #[cfg(test)]
+    pub fixed_size: Option<(usize, usize)>,
     pub now: Timestamp,
     /// What commands that are printed need, to reach the same runs.
     pub reach: Reach,
@@ -122,6 +83,8 @@ impl Screen {
             ascii,
             time,
             fields,
+            #[cfg(test)]
+            fixed_size: None,
             live: err.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),
             now: super::time_format::now(),
             reach: Reach::default(),
@@ -141,6 +104,8 @@ impl Screen {
             time: TimeFormat::Iso,
             fields: Vec::new(),
             live: false,
+            #[cfg(test)]
+            fixed_size: None,
             now: Timestamp::ZERO,
             reach: Reach::default(),
             out: Box::new(io::sink()),
@@ -218,6 +183,11 @@ impl Screen {
 
     /// Rows of objects: `json` one object with a list under `key`, `jsonl` a line per row.
     pub fn objects(&mut self, schema: &str, key: &str, rows: Vec<Value>) {
+        self.objects_and(schema, key, rows, Map::new());
+    }
+
+    /// The same with more in the object of `json`.
+    pub(super) fn objects_and(&mut self, schema: &str, key: &str, rows: Vec<Value>, more: Map<String, Value>) {
         let unknown = self.fields.iter().find(|field| rows.iter().all(|row| row.get(field.as_str()).is_none()));
         if let Some(unknown) = unknown.filter(|_| !rows.is_empty()).cloned() {
             self.note(&format!("nothing here has the key `{unknown}`"));
@@ -225,8 +195,9 @@ impl Screen {
         let rows = rows.into_iter().map(|row| self.only_fields(row));
         match self.format {
             Format::Json => {
-                let rows: Vec<Value> = rows.collect();
-                self.object(schema, json!({ key: rows }));
+                let mut all = Map::from_iter([(key.to_owned(), rows.collect())]);
+                all.extend(more);
+                self.object(schema, Value::Object(all));
             }
             Format::Jsonl => {
                 for row in rows.collect::<Vec<_>>() {
@@ -254,42 +225,80 @@ impl Screen {
         }
     }
 
-    /// A table with a dim head. Columns not named by `--fields` are left out; what names none is an error.
-    pub fn table(&mut self, columns: &[&str], rows: Vec<Vec<Cell>>) -> Result<(), CliError> {
+    /// Whether `--fields` names columns of a table.
+    pub(super) fn table_columns(&self, columns: &[&str]) -> Result<(), CliError> {
         if self.format != Format::Text {
             return Ok(());
         }
-        if let Some(unknown) = self.fields.iter().find(|field| !columns.contains(&field.as_str())) {
-            let known = columns.join(", ");
-            return Err(CliError::usage(format!("no column is called `{unknown}`; there are {known}"))
-                .help("`-o json` has more: `--fields` takes its keys there"));
+        let Some(unknown) = self.fields.iter().find(|field| !columns.contains(&field.as_str())) else { return Ok(()) };
+        let near = crate::supervisor::fields::similar(unknown, columns);
+        let near = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
+        let known = columns.join(", ");
+        Err(CliError::usage(format!("no column is called `{unknown}`{near}; there are {known}"))
+            .help("`-o json` has more: `--fields` takes its keys there"))
+    }
+
+    /// A table with a dim head. Columns not named by `--fields` are left out; what names none is an error.
+    pub(super) fn table(&mut self, columns: &[&str], rows: Vec<Vec<Cell>>) -> Result<(), CliError> {
+        if self.format != Format::Text {
+            return Ok(());
         }
+        self.table_columns(columns)?;
         let shown: Vec<usize> = if self.fields.is_empty() {
             (0..columns.len()).collect()
         } else {
             let place = |field: &String| columns.iter().position(|column| column == field);
             self.fields.iter().filter_map(place).collect()
         };
-        let rows: Vec<Vec<(String, TextStyle)>> = rows
+        let names: Vec<&str> = shown.iter().map(|&i| columns[i]).collect();
+        let rows: Vec<Vec<Cell>> = rows
             .into_iter()
-            .map(|row| shown.iter().map(|&i| (one_line(&row[i].text), row[i].paint)).collect())
+            .map(|row| shown.iter().map(|&i| Cell::of(one_line(&row[i].text), row[i].paint)).collect())
             .collect();
-        let head: Vec<(String, TextStyle)> =
-            shown.iter().map(|&i| (columns[i].replace('_', " ").to_uppercase(), TextStyle::Dim)).collect();
-        let widths: Vec<usize> = (0..shown.len())
-            .map(|i| rows.iter().chain([&head]).map(|row| row[i].0.chars().count()).max().unwrap_or(0))
-            .collect();
-        for row in std::iter::once(head).chain(rows) {
-            let mut line = String::new();
-            for (i, (text, paint)) in row.iter().enumerate() {
-                line.push_str(&self.paint(*paint, text));
-                if i + 1 < row.len() {
-                    line.push_str(&" ".repeat(widths[i] - text.chars().count() + 2));
-                }
-            }
-            self.line(line);
+        let head = names.iter().map(|name| Cell::of(name.replace('_', " ").to_uppercase(), TextStyle::Dim)).collect();
+        let rows: Vec<Vec<Cell>> = std::iter::once(head).chain(rows).collect();
+        let width = |i: usize| rows.iter().map(|row| table::width_of(&row[i].text)).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..names.len()).map(width).collect();
+        let layout = table::layout(&names, &widths, self.columns(), self.fields.is_empty());
+        for row in &rows {
+            self.table_row(row, &layout.shown);
+        }
+        if !layout.left_out.is_empty() {
+            let left_out: Vec<&str> = layout.left_out.iter().map(|&i| names[i]).collect();
+            self.note(&format!("no room for {}: `--fields` names columns, `-o json` has all", left_out.join(", ")));
         }
         Ok(())
+    }
+
+    /// One row; the last cell goes on below itself.
+    fn table_row(&mut self, row: &[Cell], shown: &[(usize, usize)]) {
+        let more = if self.ascii { '~' } else { '…' };
+        let Some((&(last, room), before)) = shown.split_last() else { return };
+        let mut line = String::new();
+        for &(column, width) in before {
+            let cell = &row[column];
+            let text = table::cut_to(&cell.text, width, more);
+            line.push_str(&self.paint(cell.paint, &text));
+            line.push_str(&" ".repeat(width - table::width_of(&text) + table::GAP));
+        }
+        let margin: usize = before.iter().map(|(_, width)| width + table::GAP).sum();
+        for (nth, part) in table::wrapped(&row[last].text, room.max(1)).into_iter().enumerate() {
+            if nth > 0 {
+                line = " ".repeat(margin);
+            }
+            line.push_str(&self.paint(row[last].paint, part));
+            self.line(std::mem::take(&mut line));
+        }
+    }
+
+    /// The width of the terminal that stdout is, if it is one.
+    fn columns(&self) -> Option<usize> {
+        #[cfg(test)]
+        if let Some((width, _)) = self.fixed_size {
+            return Some(width);
+        }
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+        (size.ws_col > 0).then_some(size.ws_col.into())
     }
 
     /// The dim last line that says what one would do next.
@@ -298,7 +307,7 @@ impl Screen {
         self.line(line);
     }
 
-    pub fn paint(&self, paint: TextStyle, text: &str) -> String {
+    pub(super) fn paint(&self, paint: TextStyle, text: &str) -> String {
         if self.color && paint != TextStyle::Plain && !text.is_empty() {
             format!("{}{text}\x1b[0m", paint.escape())
         } else {
@@ -314,6 +323,18 @@ impl Screen {
     pub fn note(&mut self, text: &str) {
         if self.format != Format::None {
             let _ = writeln!(self.err, "{}", one_line(text));
+        }
+    }
+
+    /// Columns and rows of the terminal of stderr; usual ones where it does not say.
+    pub(super) fn size(&self) -> (usize, usize) {
+        #[cfg(test)]
+        if let Some(size) = self.fixed_size {
+            return size;
+        }
+        match rustix::termios::tcgetwinsize(io::stderr()) {
+            Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+            _ => (80, 24),
         }
     }
 
@@ -392,6 +413,8 @@ pub(crate) mod captured {
                 time: TimeFormat::Relative,
                 fields: Vec::new(),
                 live: false,
+                #[cfg(test)]
+                fixed_size: None,
                 now: Timestamp(1_000_000_000),
                 reach: Reach::default(),
                 out: Box::new(Half(output.clone(), false)),
@@ -405,6 +428,8 @@ pub(crate) mod captured {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -417,6 +442,19 @@ mod tests {
         screen.fields = vec!["status".into()];
         screen.table(&["workflow_id", "status"], rows()).unwrap();
         assert_eq!(output.stdout(), "STATUS\nRunning\né x\n");
+    }
+
+    /// In a terminal of 40 columns the run id has no place; what is said of it goes on below itself.
+    #[test]
+    fn a_table_takes_the_width_of_the_terminal() {
+        let (mut screen, output) = Screen::captured();
+        screen.fixed_size = Some((40, 24));
+        let id = "0199c5a1-7c00-7000-8000-000000000000";
+        let row = vec!["order-1".into(), id.into(), "the till does not answer since ten o'clock".into()];
+        screen.table(&["workflow_id", "run_id", "summary"], vec![row]).unwrap();
+        let told = "WORKFLOW ID  SUMMARY\norder-1      the till does not answer\n             since ten o'clock\n";
+        assert_eq!(output.stdout(), told);
+        assert!(output.stderr().contains("no room for run_id"), "{}", output.stderr());
     }
 
     #[test]

@@ -89,12 +89,12 @@ fn objective(path: &Path, words: &[String]) -> Result<Option<String>, CliError> 
 }
 
 /// What is to be run, with what the command line says of it: `objective=...`, and keys that are set.
-pub(super) fn request(path: &Path, args: &RunArgs, pairs: &[String]) -> Result<PlanRequest, CliError> {
+pub(super) fn request(path: &Path, overridden: &[String], pairs: &[String]) -> Result<PlanRequest, CliError> {
     let mut overrides = Value::Object(Map::new());
     if let Some(objective) = objective(path, pairs)? {
         overrides["objective"] = objective.into();
     }
-    for pair in &args.overrides {
+    for pair in overridden {
         let Some((key, text)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
             return Err(CliError::usage(format!("--override {pair}: expected KEY=VALUE, such as planning.mode=todos")));
         };
@@ -239,14 +239,17 @@ async fn completed(cx: &Context, target: &Target) -> Result<Option<RunResult>, C
 /// The plan's own report on stdout, whether the run completed or failed. The exit code is the run's.
 fn report(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
     let output = output_of(&result.outcome);
+    let mut told = false;
     match output.as_ref().and_then(|output| output.get("report")).and_then(Value::as_str) {
         Some(text) if cx.screen.format == Format::Text => cx.screen.block(value_text(&text.into()).trim_end()),
         _ => {
             print_result(cx, result)?;
+            // The text of a supervisor's result says it already.
+            told = cx.screen.format == Format::Text;
         }
     }
     let status = output.as_ref().and_then(|output| output.get("status")).and_then(Value::as_str);
-    if status == Some("partial") {
+    if status == Some("partial") && !told {
         cx.screen.note(&part(output.as_ref().unwrap_or(&Value::Null)));
     }
     match Exit::of_outcome(&result.outcome) {

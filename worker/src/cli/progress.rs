@@ -1,17 +1,17 @@
 //! Progress while one waits: a tree that is redrawn on a terminal, one line per change elsewhere. Always on stderr.
 //!
-//! Invariant: the board is folded from events, or is what the workflow's own `progress` query says; it decides nothing.
+//! Invariant: what is shown is the [`Board`] and what keeps the run from going on; what it is waited for is not decided here.
 //! A query that fails is not an error: the board stays as it was.
 
-use bosun_engine::*;
-use serde_json::Value;
+use std::collections::BTreeMap;
 
+use bosun_engine::*;
+
+use super::board::{Board, Row, RowState};
 use super::error::printable;
-use super::event_text::{brief, cut};
-use super::output::{Screen, TextStyle, one_line};
-use super::result::value_text;
+use super::output::{Screen, one_line};
+use super::stuck::{Lookout, Obstacle};
 use super::time_format::short;
-use super::waiting::WaitingRow;
 use crate::backend::Backend;
 
 /// Where the board comes from.
@@ -23,174 +23,18 @@ pub(super) enum Watch {
     ProgressQuery,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RowState {
-    Waiting,
-    /// Somebody is asked.
-    Asking,
-    Running,
-    Retrying,
-    Done,
-    Failed,
-    Canceled,
+/// A line, and how many of the terminal it takes.
+struct ShownLine {
+    text: String,
+    height: usize,
 }
 
-impl RowState {
-    fn icon(self, ascii: bool) -> (&'static str, TextStyle) {
-        let (unicode, plain, paint) = match self {
-            RowState::Waiting => ("·", "[ ]", TextStyle::Dim),
-            RowState::Asking => ("?", "[?]", TextStyle::Yellow),
-            RowState::Running => ("▶", "[>]", TextStyle::Blue),
-            RowState::Retrying => ("↻", "[~]", TextStyle::Yellow),
-            RowState::Done => ("✓", "[ok]", TextStyle::Green),
-            RowState::Failed => ("✗", "[!]", TextStyle::Red),
-            RowState::Canceled => ("∅", "[-]", TextStyle::Yellow),
-        };
-        (if ascii { plain } else { unicode }, paint)
+impl ShownLine {
+    /// One that the terminal breaks.
+    fn wrapped(text: &str, width: usize) -> ShownLine {
+        let text = format!("    {text}");
+        ShownLine { height: text.chars().count().div_ceil(width.max(1)), text }
     }
-
-    /// The words that plans use for the states of tasks.
-    fn of_word(word: &str) -> RowState {
-        match word.to_ascii_lowercase().as_str() {
-            "running" | "awaiting_review" | "awaiting_input" | "awaiting_approval" => RowState::Running,
-            "needs_revision" | "errored" => RowState::Retrying,
-            "completed" => RowState::Done,
-            "failed" | "escalated" => RowState::Failed,
-            "canceled" | "cancelled" | "skipped" | "blocked" => RowState::Canceled,
-            _ => RowState::Waiting,
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Row {
-    pub key: String,
-    pub title: String,
-    pub state: RowState,
-    pub detail: String,
-    pub since: Option<Timestamp>,
-}
-
-/// Everything under way or done, in the order it began.
-#[derive(Debug, Default)]
-pub(super) struct Board {
-    pub rows: Vec<Row>,
-}
-
-impl Board {
-    fn row(&mut self, key: String, title: impl FnOnce() -> String) -> &mut Row {
-        let place = self.rows.iter().position(|row| row.key == key).unwrap_or_else(|| {
-            self.rows.push(Row { key, title: title(), state: RowState::Waiting, detail: String::new(), since: None });
-            self.rows.len() - 1
-        });
-        &mut self.rows[place]
-    }
-
-    fn set(&mut self, seq: Seq, state: RowState, detail: impl Into<String>, at: Timestamp) {
-        let row = self.row(seq.to_string(), || format!("command {seq}"));
-        row.since = (state == RowState::Running).then_some(at);
-        (row.state, row.detail) = (state, detail.into());
-    }
-
-    /// Folds one event. Events that are about no row change nothing.
-    // long: one exhaustive match; a variant more is a line more.
-    pub(super) fn apply(&mut self, event: &Event) {
-        let at = event.at;
-        match &event.kind {
-            EventKind::ActivityTaskScheduled(task) => {
-                let title = || match &task.options.summary {
-                    Some(summary) => format!("{} ({summary})", task.activity_type),
-                    None => format!("{} {}", task.activity_type, task.activity_id),
-                };
-                self.row(task.seq.to_string(), title);
-            }
-            EventKind::ActivityTaskStarted { seq, attempt } => {
-                let detail = if attempt.0 > 1 { format!("attempt {attempt}") } else { String::new() };
-                self.set(*seq, RowState::Running, detail, at);
-            }
-            EventKind::ActivityTaskAttemptFailed { seq, attempt, failure, .. } => {
-                self.set(*seq, RowState::Retrying, format!("attempt {attempt} failed: {failure}"), at);
-            }
-            EventKind::ActivityTaskCompleted { seq, result, .. } => self.set(*seq, RowState::Done, brief(result), at),
-            EventKind::ChildWorkflowExecutionCompleted { seq, result } => {
-                self.set(*seq, RowState::Done, brief(result), at);
-            }
-            EventKind::ActivityTaskFailed { seq, failure, .. }
-            | EventKind::ActivityTaskTimedOut { seq, failure, .. }
-            | EventKind::ChildWorkflowExecutionFailed { seq, failure }
-            | EventKind::StartChildWorkflowExecutionFailed { seq, failure } => {
-                self.set(*seq, RowState::Failed, failure.to_string(), at);
-            }
-            EventKind::ActivityTaskCanceled { seq, .. }
-            | EventKind::TimerCanceled { seq }
-            | EventKind::ChildWorkflowExecutionCanceled { seq, .. } => self.set(*seq, RowState::Canceled, "", at),
-            EventKind::ChildWorkflowExecutionTimedOut { seq } => self.set(*seq, RowState::Failed, "timed out", at),
-            EventKind::ChildWorkflowExecutionTerminated { seq, reason } => {
-                self.set(*seq, RowState::Failed, format!("terminated: {reason}"), at);
-            }
-            EventKind::TimerStarted { seq, fire_at, summary } => {
-                let name = summary.as_deref().unwrap_or("timer");
-                self.row(seq.to_string(), || format!("{name} for {}", short(fire_at.since(at))));
-                self.set(*seq, RowState::Running, "", at);
-            }
-            EventKind::TimerFired { seq } => self.set(*seq, RowState::Done, "", at),
-            EventKind::StartChildWorkflowExecutionInitiated(child) => {
-                self.row(child.seq.to_string(), || format!("child {} {}", child.workflow_type, child.workflow_id));
-            }
-            EventKind::ChildWorkflowExecutionStarted { seq, .. } => self.set(*seq, RowState::Running, "", at),
-            EventKind::WorkflowExecutionSignaled(signal) => {
-                let row = self.row(format!("event {}", event.id), || format!("signal {}", signal.name));
-                (row.state, row.detail) = (RowState::Done, brief(&signal.input));
-            }
-            // The rest is about the run itself, which the caller announces.
-            _ => {}
-        }
-    }
-
-    /// Takes over what the `progress` query of a plan says of its `tasks`.
-    pub(super) fn replace(&mut self, progress: &Value) {
-        let Some(tasks) = progress.get("tasks").and_then(Value::as_array) else { return };
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        self.rows = tasks
-            .iter()
-            .map(|task| {
-                let get = |names: &[&str]| names.iter().find_map(|name| task.get(*name).filter(|v| !v.is_null()));
-                let key = get(&["task_id"]).map(text).unwrap_or_default();
-                let state = RowState::of_word(get(&["status"]).and_then(Value::as_str).unwrap_or_default());
-                let attempt = get(&["attempt"]).and_then(Value::as_u64).unwrap_or(0);
-                let mut detail = if attempt > 1 { format!("attempt {attempt}") } else { String::new() };
-                if let Some(brief) = get(&["error_msg", "reason", "brief"]) {
-                    detail = format!("{detail} {}", cut(&text(brief))).trim().to_owned();
-                }
-                let since = get(&["started_at"]).and_then(Value::as_i64).map(Timestamp);
-                Row {
-                    title: format!("{key} {}", get(&["title"]).map(text).unwrap_or_default()),
-                    key,
-                    detail,
-                    since: since.filter(|_| state == RowState::Running),
-                    state,
-                }
-            })
-            .collect();
-        let list = |key: &str| progress.get(key).and_then(Value::as_array).into_iter().flatten();
-        self.rows.extend(list("undone").map(undone));
-        self.rows.extend(list("waiting").map(asked));
-    }
-}
-
-/// What was undone of a run that was cancelled.
-fn undone(value: &Value) -> Row {
-    let task = value_text(&value["task"]);
-    let error = value["error"].as_str();
-    let (state, detail) = error.map_or((RowState::Done, ""), |why| (RowState::Failed, why));
-    Row { key: format!("undone {task}"), title: format!("undo {task}"), detail: cut(detail), state, since: None }
-}
-
-/// What a person is asked, with the command that answers.
-fn asked(value: &Value) -> Row {
-    let WaitingRow { id, whom, what, answer } = WaitingRow::of(value);
-    let title = format!("waits for {whom}: {}", cut(&what));
-    Row { key: format!("waiting {id}"), title, detail: format!("`{answer}`"), state: RowState::Asking, since: None }
 }
 
 /// The board on the screen.
@@ -203,15 +47,30 @@ pub(super) struct ProgressBoard {
     /// How many lines the last drawing has, on a terminal.
     drawn: usize,
     now: Timestamp,
+    /// What keeps the run and those below it from going on.
+    stuck: Vec<Obstacle>,
+    /// How often each of them has been tried when it was last said, off a terminal.
+    told: BTreeMap<(String, String), u32>,
 }
 
 /// A terminal shows at most this many rows; the newest ones.
 const ROWS_MAX: usize = 30;
+/// And of what keeps runs from going on, the nearest to the run.
+const STUCK_MAX: usize = 5;
 
 impl ProgressBoard {
     pub(super) fn new(watch: Watch, target: Target) -> Self {
         let now = super::time_format::now();
-        ProgressBoard { watch, target, board: Board::default(), said: Vec::new(), drawn: 0, now }
+        ProgressBoard {
+            watch,
+            target,
+            board: Board::default(),
+            said: Vec::new(),
+            drawn: 0,
+            now,
+            stuck: Vec::new(),
+            told: BTreeMap::new(),
+        }
     }
 
     pub(super) async fn event(&mut self, screen: &mut Screen, backend: &dyn Backend, event: &Event) {
@@ -229,13 +88,35 @@ impl ProgressBoard {
         }
     }
 
-    pub(super) fn redraw(&mut self, screen: &mut Screen) {
+    /// Looks again for what keeps the run from going on, and shows it and the time.
+    pub(super) async fn look(&mut self, screen: &mut Screen, backend: &dyn Backend) {
         self.now = super::time_format::now();
-        self.show(screen);
+        self.stuck = Lookout::new(backend, self.now).below(self.target.clone()).await;
+        if screen.live {
+            self.draw(screen);
+        } else {
+            self.say_stuck(screen);
+        }
+    }
+
+    /// A line where something new is in the way, and when it has been tried twice as often: a wait of hours is no flood.
+    fn say_stuck(&mut self, screen: &mut Screen) {
+        for one in &self.stuck {
+            let tried = one.attempt.map_or(1, |attempt| attempt.0);
+            let told = self.told.entry((one.title(), one.why.clone())).or_default();
+            if tried >= told.saturating_mul(2).max(1) {
+                *told = tried;
+                let icon = RowState::Retrying.icon(screen.ascii).0;
+                let help = screen.reach.complete(&one.help);
+                screen.note(&format!("{icon} {}: {} (`{help}`)", one.title(), one.text(self.now)));
+            }
+        }
+        self.told.retain(|(title, _), _| self.stuck.iter().any(|one| one.title() == *title));
     }
 
     /// The last state, which stays on the screen.
     pub(super) async fn finish(&mut self, screen: &mut Screen, backend: &dyn Backend) {
+        self.stuck.clear();
         if self.watch == Watch::ProgressQuery {
             self.ask(backend).await;
         }
@@ -250,32 +131,56 @@ impl ProgressBoard {
         }
     }
 
+    /// Never more than the terminal has, as what has left it cannot be drawn over: the newest rows, and what is in the way.
     fn draw(&mut self, screen: &mut Screen) {
+        let (width, height) = screen.size();
         let skip = self.board.rows.len().saturating_sub(ROWS_MAX);
-        let lines: Vec<String> = self.board.rows[skip..].iter().flat_map(|row| self.lines(screen, row)).collect();
-        if lines.is_empty() {
+        let mut lines: Vec<ShownLine> = Vec::new();
+        self.board.rows[skip..].iter().for_each(|row| lines.extend(self.lines(screen, row, width)));
+        self.stuck.iter().take(STUCK_MAX).for_each(|one| lines.extend(self.stuck_lines(screen, one, width)));
+        let mut drawn: usize = lines.iter().map(|line| line.height).sum();
+        let mut first = 0;
+        while drawn + 1 > height && first < lines.len() {
+            drawn -= lines[first].height;
+            first += 1;
+        }
+        if lines.is_empty() && self.drawn == 0 {
             return;
         }
         let mut text = if self.drawn > 0 { format!("\x1b[{}A\x1b[J", self.drawn) } else { String::new() };
-        for line in &lines {
-            text.push_str(line);
+        for line in &lines[first..] {
+            text.push_str(&line.text);
             text.push('\n');
         }
-        self.drawn = lines.len();
+        self.drawn = drawn;
         screen.draw(&text);
     }
 
-    /// Lines without wrapping: a wrapped line would break the redrawing. A command that answers has a line of its own, so that
-    /// it can be copied whole.
-    fn lines(&self, screen: &Screen, row: &Row) -> Vec<String> {
+    /// What is in the way, why, and the command that helps.
+    fn stuck_lines(&self, screen: &Screen, one: &Obstacle, width: usize) -> Vec<ShownLine> {
+        let row = Row {
+            key: String::new(),
+            title: one.title(),
+            state: RowState::Stuck,
+            detail: format!("`{}`", one.help),
+            since: None,
+        };
+        let mut lines = self.lines(screen, &row, width);
+        lines.insert(1, ShownLine::wrapped(&one_line(&one.text(self.now)), width));
+        lines
+    }
+
+    /// A row is one line, cut to the width; a command that answers has a place of its own, so that it can be copied whole.
+    fn lines(&self, screen: &Screen, row: &Row, width: usize) -> Vec<ShownLine> {
         let (icon, paint) = row.state.icon(screen.ascii);
         let running = row.since.map(|since| format!(" {}", short(self.now.since(since)))).unwrap_or_default();
-        let beside = if row.state == RowState::Asking { "" } else { &row.detail };
-        let text: String = one_line(&format!("{}{running}  {beside}", row.title)).chars().take(100).collect();
+        let beside = if row.state.has_command() { "" } else { &row.detail };
+        let room = width.saturating_sub(icon.chars().count() + 1);
+        let text: String = one_line(&format!("{}{running}  {beside}", row.title)).chars().take(room).collect();
         let icon = if screen.error_color { format!("{}{icon}\x1b[0m", paint.escape()) } else { icon.to_owned() };
-        let mut lines = vec![format!("\x1b[?7l{icon} {}\x1b[?7h", text.trim_end())];
-        if row.state == RowState::Asking {
-            lines.push(format!("\x1b[?7l    {}\x1b[?7h", one_line(&screen.reach.complete(&row.detail))));
+        let mut lines = vec![ShownLine { text: format!("\x1b[?7l{icon} {}\x1b[?7h", text.trim_end()), height: 1 }];
+        if row.state.has_command() {
+            lines.push(ShownLine::wrapped(&one_line(&screen.reach.complete(&row.detail)), width));
         }
         lines
     }
@@ -352,6 +257,26 @@ mod tests {
             text,
             "[>] charge a1\n[~] charge a1  attempt 1 failed: Busy: later\n[>] charge a1  attempt 2\n[ok] charge a1  7\n"
         );
+    }
+
+    /// However much there is, what is drawn fits the terminal, and a command is whole.
+    #[tokio::test]
+    async fn the_drawing_fits_the_terminal() {
+        let mut progress = ProgressBoard::new(Watch::ProgressQuery, Target::workflow("w".into()));
+        let (mut screen, output) = Screen::captured();
+        (screen.live, screen.fixed_size) = (true, Some((40, 10)));
+        let title = "a title that is far wider than such a terminal can be";
+        let task = |id: u32| json!({ "task_id": id, "title": title, "status": "running" });
+        let command = "bosun approval approve 01a20b31-ebfb-73d4-815d-65bc666c055f/approval-1";
+        let asks = json!({ "id": "a", "whom": "ann", "what": "it", "answer": command });
+        progress.board.replace(&json!({ "tasks": (0..25).map(task).collect::<Vec<_>>(), "waiting": [asks] }));
+        progress.show(&mut screen);
+        let drawn = output.stderr().replace("\x1b[?7l", "").replace("\x1b[?7h", "");
+        let height: usize = drawn.lines().map(|line| line.chars().count().div_ceil(40)).sum();
+        assert!(height < 10 && height > 5, "{drawn}");
+        assert!(drawn.contains(command) && drawn.lines().filter(|line| line.contains("title")).count() > 3, "{drawn}");
+        progress.show(&mut screen);
+        assert!(output.stderr().contains(&format!("\x1b[{height}A")), "{drawn}");
     }
 
     #[test]

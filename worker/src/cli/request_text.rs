@@ -29,7 +29,7 @@ const BOOKS: [&str; 8] = ["id", "shown", "hash", "notified", "timeout", "index",
 const ALWAYS: [&str; 4] = ["payload", "arguments", "result", "output"];
 
 /// The parts of a request, each with its name; a text may have several lines.
-pub(super) fn parts(request: &Value) -> Vec<(String, String)> {
+pub(crate) fn parts(request: &Value) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for (name, keys) in PARTS {
         let mut said = keys.iter().filter_map(|key| Some(part(key, request.get(key)?)));

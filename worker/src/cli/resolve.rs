@@ -13,6 +13,8 @@ use crate::backend::{CallError, Histories, OfEngine};
 
 /// How many candidates an ambiguous beginning shows.
 const SHOWN: usize = 5;
+/// So many runs in which older ones go on are looked past for the newest one.
+const GOING_ON: usize = 200;
 
 pub(super) async fn run_of(cx: &Context, run: &RunOf) -> Result<Target, CliError> {
     resolve(cx, run.id.as_deref(), &run.exact).await
@@ -76,13 +78,45 @@ async fn list(runs: &dyn Histories, query: String, limit: usize) -> Result<Vec<R
 
 async fn nth_newest(runs: &dyn Histories, place: usize, text: &str) -> Result<Target, CliError> {
     // What a run has started itself is not what anybody started last.
-    let newest = list(runs, "ParentWorkflowId IS NULL".to_owned(), place).await?;
-    let info = newest.get(place - 1).ok_or_else(|| {
+    let newest = list(runs, "ParentWorkflowId IS NULL".to_owned(), place.saturating_add(GOING_ON)).await?;
+    // Nor is a run in which an older one goes on, as a schedule or a loop does: such a one was started when its first was.
+    let mut begun: Vec<(Timestamp, RunInfo)> = Vec::new();
+    for info in newest {
+        // Nobody that comes now was started later than this.
+        let behind = begun.iter().filter(|(at, _)| *at >= info.started_at).count();
+        if behind >= place {
+            break;
+        }
+        let is_older = |(_, newer): &(Timestamp, RunInfo)| {
+            (&newer.workflow_id, newer.first_run) == (&info.workflow_id, info.first_run) && newer.run_id != info.run_id
+        };
+        if begun.iter().any(is_older) {
+            continue;
+        }
+        let at = begun_at(runs, &info).await?;
+        begun.push((at, info));
+    }
+    let all = begun.len();
+    begun.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+    let info = begun.into_iter().nth(place - 1).map(|(_, info)| info).ok_or_else(|| {
         let help = "`bosun list` shows all";
-        CliError::new(Code::NotFound, format!("{text}: there are {} workflow executions", newest.len())).help(help)
+        CliError::new(Code::NotFound, format!("{text}: there are {all} workflow executions")).help(help)
     })?;
     let target = Target::run(info.workflow_id.clone(), info.run_id);
     Ok(Target { namespace: info.namespace.clone(), ..target })
+}
+
+/// When somebody started what goes on in this run. What is not there any more began before all that is.
+async fn begun_at(runs: &dyn Histories, info: &RunInfo) -> Result<Timestamp, CliError> {
+    if info.first_run == info.run_id {
+        return Ok(info.started_at);
+    }
+    let first = Target { namespace: info.namespace.clone(), ..Target::run(info.workflow_id.clone(), info.first_run) };
+    match runs.run(first).await {
+        Ok(first) => Ok(first.started_at),
+        Err(CallError::Rejected(Rejection::NotFound { .. })) => Ok(Timestamp::ZERO),
+        Err(why) => Err(why.into()),
+    }
 }
 
 async fn beginning(runs: &dyn Histories, text: &str, target: Target) -> Result<Target, CliError> {

@@ -10,15 +10,18 @@ use tokio::time::Instant;
 
 use super::args::RunOf;
 use super::context::Context;
-use super::describe::{outcome_json, outcome_text};
+use super::describe::outcome_text;
 use super::error::{CliError, printable};
 use super::exit::Exit;
 use super::explain::Code;
-use super::output::Format;
+use super::list::shell_word;
+use super::output::{Format, Screen};
 use super::progress::{ProgressBoard, Watch};
 use super::resolve::run_of;
 use super::time_format::parse_duration;
 use crate::backend::{Backend, CallError};
+use crate::run_json;
+use crate::supervisor::run::SupervisorOutput;
 
 #[derive(Debug, Args)]
 pub struct ResultArgs {
@@ -82,7 +85,7 @@ pub(super) async fn wait_for(
             Err(why) if cx.lost_the_worker(&why) => why,
             ended => return ended,
         };
-        let found = cx.find_again(&target, true);
+        let found = cx.find_again(&target, true, &why);
         match until {
             None => found.await?,
             Some(until) => match tokio::time::timeout_at(until, found).await {
@@ -130,8 +133,8 @@ async fn wait_on(
             },
             found = &mut result => break found,
             _ = tick.tick() => {
-                if cx.screen.live {
-                    shown.progress.redraw(&mut cx.screen);
+                if streaming {
+                    shown.progress.look(&mut cx.screen, &*backend).await;
                 }
                 if !std::mem::take(&mut unseen) && streaming {
                     continue;
@@ -187,13 +190,16 @@ pub(super) fn print_result(cx: &mut Context, result: &RunResult) -> Result<Exit,
     let mut object = serde_json::Map::new();
     object.insert("workflow_id".into(), result.workflow_id.as_str().into());
     object.insert("run_id".into(), result.run_id.to_string().into());
-    if let Value::Object(outcome) = outcome_json(&result.outcome) {
+    if let Value::Object(outcome) = run_json::outcome(&result.outcome) {
         object.extend(outcome);
     }
     object.insert("exit".into(), exit.number().into());
     cx.screen.object("workflow.result", Value::Object(object));
     match &result.outcome {
-        CloseOutcome::Completed(payload) => cx.screen.block(&value_text(&payload.to_json())),
+        CloseOutcome::Completed(payload) => match SupervisorText::of(&payload.to_json()) {
+            Some(text) if cx.screen.format == Format::Text => text.print(&mut cx.screen, &result.workflow_id),
+            _ => cx.screen.block(&value_text(&payload.to_json())),
+        },
         other => {
             let text = format!("{} {}: {}", result.workflow_id, other.status(), outcome_text(other));
             if cx.screen.format == Format::Text {
@@ -204,10 +210,62 @@ pub(super) fn print_result(cx: &mut Context, result: &RunResult) -> Result<Exit,
     Ok(exit)
 }
 
+/// What a supervisor gives, for people: the result itself, and then how it came about.
+struct SupervisorText {
+    result: String,
+    about: Vec<String>,
+}
+
+impl SupervisorText {
+    /// Nothing where a workflow gives something else.
+    fn of(value: &Value) -> Option<SupervisorText> {
+        let output: SupervisorOutput =
+            serde_json::from_value(value.clone()).ok().filter(|_| value["spec_hash"].is_string())?;
+        let result = output.final_result.as_ref().filter(|result| !result.is_null()).map(value_text);
+        let allowed = output.success && output.status == "partial";
+        let mut about = vec![if allowed { "partial, as the spec allows".to_owned() } else { output.status.clone() }];
+        about.extend(Some(output.summary.clone()).filter(|text| !text.is_empty()));
+        let reason = output.reason.as_ref().map(|reason| reason.message.clone());
+        about.extend(reason.filter(|reason| !about.contains(reason)));
+        about.push(format!("{} calls", output.calls));
+        about.extend((output.tokens > 0).then(|| format!("{} tokens", output.tokens)));
+        about.extend((output.cost_micros > 0).then(|| super::budget::dollars(output.cost_micros)));
+        let said = output.error.clone().or(output.message.clone()).unwrap_or_else(|| "it gave no result".to_owned());
+        Some(SupervisorText { result: result.unwrap_or_else(|| printable(&said)), about })
+    }
+
+    fn print(self, screen: &mut Screen, id: &WorkflowId) {
+        screen.block(self.result.trim_end());
+        screen.note(&printable(&self.about.join(", ")));
+        screen.next(&format!("bosun result {} -o json", shell_word(id.as_str())));
+    }
+}
+
 /// A JSON value for people: text as it is, everything else as indented JSON.
 pub(super) fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => printable(text),
         other => printable(&format!("{other:#}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_supervisor_the_result_comes_first() {
+        let output = serde_json::json!({
+            "objective": "Compare", "status": "completed", "success": true, "summary": "3 of 3 tasks are done", "error": null, "code": null,
+            "details": {}, "final_result": "Oslo is larger.", "tasks": [], "errors": [], "recruits": [], "spec_hash": "8e1a",
+            "tokens": 12, "calls": 5, "cost_micros": 20_000,
+        });
+        let text = SupervisorText::of(&output).unwrap();
+        assert_eq!(text.result, "Oslo is larger.");
+        assert_eq!(text.about.join(", "), "completed, 3 of 3 tasks are done, 5 calls, 12 tokens, $0.020000");
+        let (mut screen, printed) = Screen::captured();
+        text.print(&mut screen, &WorkflowId::of("c"));
+        assert_eq!(printed.stdout().lines().next(), Some("Oslo is larger."));
+        assert!(SupervisorText::of(&serde_json::json!({ "final_result": 1 })).is_none(), "of another workflow");
     }
 }

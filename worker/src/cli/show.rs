@@ -103,7 +103,7 @@ async fn follow(cx: &mut Context, target: Target, args: &ShowArgs) -> Result<Exi
     let (mut next, mut left) = (EventId(args.from.max(1)), args.limit.unwrap_or(usize::MAX));
     loop {
         match follow_on(cx, &target, args, &mut next, &mut left).await {
-            Err(why) if cx.lost_the_worker(&why) => cx.find_again(&target, false).await?,
+            Err(why) if cx.lost_the_worker(&why) => cx.find_again(&target, false, &why).await?,
             ended => return ended.map(|()| Exit::Ok),
         }
     }

@@ -280,7 +280,7 @@ async fn go(cx: &mut Context, request: StartWorkflow, timeout: Option<Duration>)
 }
 
 /// The plan file that is to be run, if it is one.
-fn plan_file(what: &str) -> Option<&Path> {
+pub(super) fn plan_file(what: &str) -> Option<&Path> {
     let path = Path::new(what);
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml").then_some(path)
 }
@@ -290,7 +290,7 @@ pub(super) fn refuse_bad_plan(plans: Option<PlanLoader>, args: &RunArgs) -> Resu
     let (what, pairs) = args.execute.start.type_and_pairs()?;
     let Some(path) = plan_file(what) else { return Ok(()) };
     // What an earlier run left is asked for later; without it the file must hold as well.
-    let request = super::plan::request(path, args, pairs)?;
+    let request = super::plan::request(path, &args.overrides, pairs)?;
     super::plan::load(plans, &request).map(|_| ())
 }
 
@@ -300,7 +300,7 @@ pub(super) async fn run(cx: &mut Context, args: RunArgs) -> Result<Exit, CliErro
         if args.execute.start.input.input.is_some() {
             return Err(CliError::usage("a plan file takes no input: what it needs stands in the file"));
         }
-        let request = super::plan::request(path, &args, pairs)?;
+        let request = super::plan::request(path, &args.overrides, pairs)?;
         return super::plan::run(cx, request, &args).await;
     }
     if !args.overrides.is_empty() || args.resume.is_some() {

@@ -26,7 +26,7 @@ pub enum StoreVerb {
     Info,
     /// Copy the store, consistently, while it is used.
     Backup {
-        /// The directory to write; must not exist.
+        /// The directory to write; must be empty, or not exist.
         #[arg(value_name = "DIR")]
         to: PathBuf,
     },

@@ -13,9 +13,11 @@ use super::control::{ControlArgs, ControlVerb, control};
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
+use super::list::shell_word;
 use super::resolve::run_of;
 use super::review::{self, ReviewArgs, Revision, RevisionArgs};
 use crate::agent::AGENT;
+use crate::backend::CallError;
 use crate::supervisor::run::SUPERVISOR;
 
 #[derive(Debug, Subcommand)]
@@ -53,7 +55,24 @@ pub enum PlanVerb {
 
 pub(super) async fn ask(cx: &Context, target: &Target, query: &str, input: &Value) -> Result<Value, CliError> {
     let input = Payload::encode(input).map_err(|why| CliError::new(Code::Failed, why.to_string()))?;
-    Ok(cx.backend.query(target.clone(), QueryName::new(query)?, input).await?.to_json())
+    match cx.backend.query(target.clone(), QueryName::new(query)?, input).await {
+        Err(why @ CallError::Rejected(Rejection::Query(QueryError::Unknown { .. }))) => {
+            Err(unanswered(cx, target, why).await)
+        }
+        answer => Ok(answer?.to_json()),
+    }
+}
+
+/// A run that knows nothing of these verbs says what it is, and not which queries it lacks.
+async fn unanswered(cx: &Context, target: &Target, why: CallError) -> CliError {
+    match cx.backend.describe(target.clone()).await {
+        Ok(found) if ![SUPERVISOR, AGENT].contains(&found.info.workflow_type.as_str()) => {
+            let what = format!("{} is a run of {}, and no supervisor", target.workflow_id, found.info.workflow_type);
+            CliError::new(Code::UnknownQuery, what)
+                .help(format!("`bosun describe {}` shows what it does", shell_word(target.workflow_id.as_str())))
+        }
+        _ => why.into(),
+    }
 }
 
 pub(super) async fn send(cx: &Context, target: &Target, name: &str, input: &Value) -> Result<(), CliError> {

@@ -112,7 +112,7 @@ async fn every_verb_makes_its_call() {
         ("workflow run order -w o1", "start order o1 json:null UseExisting".into()),
         ("execute order -w o1", "start order o1 json:null Fail".into()),
         ("signal-with-start order -w o1 --signal-name go", "signal_with_start o1 go".into()),
-        ("list --query RunId~IS~NULL --limit 3", r#"list "RunId IS NULL" 3"#.into()),
+        ("list --query RunId~IS~NULL --limit 3", r#"list "RunId IS NULL" 4"#.into()),
         ("count -q HistoryLength=1", "count \"HistoryLength = 1\"".into()),
         ("signal -w o1 approve by=Ada", r#"signal o1 approve json:{"by":"Ada"}"#.into()),
         ("signal -w o1 --name approve by=Ada", r#"signal o1 approve json:{"by":"Ada"}"#.into()),
@@ -190,6 +190,37 @@ async fn ids_resolve_by_place_beginning_and_run() {
         assert!(ran.stderr.starts_with(message), "{id}: {}", ran.stderr);
         assert_eq!(paused(&ran), "");
     }
+}
+
+/// What goes on in a new run, as a schedule does by itself, was not started last by that.
+#[tokio::test]
+async fn the_newest_is_what_somebody_started_last() {
+    let fake = || {
+        let mut fake = Fake::new();
+        let run = |id: &str, run: u8, first: u8, at: i64| RunInfo {
+            run_id: RunId([run; 16]),
+            first_run: RunId([first; 16]),
+            started_at: Timestamp(at),
+            ..run_info(id, WorkflowStatus::Running)
+        };
+        // The newest run first, as a list has them; the first run of `kept` was deleted.
+        fake.runs = vec![
+            run("loop", 6, 1, 600),
+            run("kept", 5, 9, 500),
+            run("loop", 4, 1, 400),
+            run("order", 3, 3, 300),
+            run("older", 2, 2, 200),
+            run("loop", 1, 1, 100),
+        ];
+        fake
+    };
+    for (id, found) in [("latest", "order/0303"), ("@2", "older/0202"), ("@3", "loop/0606"), ("@4", "kept/0505")] {
+        let ran = ran(fake(), &format!("pause {id}")).await;
+        let paused = ran.calls.iter().find(|call| call.starts_with("pause")).cloned().unwrap_or_default();
+        assert!(paused.starts_with(&format!("pause {found}")), "{id}: {paused} {}", ran.stderr);
+    }
+    let ran = ran(fake(), "pause @5").await;
+    assert!(ran.stderr.contains("there are 4 workflow executions"), "{}", ran.stderr);
 }
 
 #[tokio::test]
@@ -303,7 +334,7 @@ async fn json_output_has_documented_schemas() {
     check(
         "describe order-7",
         &format!(
-            r#"{{"schema":"bosun.workflow.describe/1","workflow":{ORDER},"pending_activities":[],"pending_timers":[],"pending_children":[],"pending_updates":[],"inbox":0,"held":null,"awaiting":[{{"what":"signal approve","location":null}}],"cancel_requested":false,"warnings":[],"outcome":null,"waiting":[]}}"#
+            r#"{{"schema":"bosun.workflow.describe/1","workflow":{ORDER},"pending_activities":[],"pending_timers":[],"pending_children":[],"pending_updates":[],"inbox":0,"held":null,"awaiting":[{{"what":"signal approve","location":null}}],"cancel_requested":false,"warnings":[],"outcome":null,"waiting":[],"stuck":[]}}"#
         ),
     )
     .await;

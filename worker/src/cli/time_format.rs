@@ -34,7 +34,7 @@ impl TimeFormat {
 }
 
 /// A duration in its two largest units at most: `850ms`, `4s`, `3m 20s`, `2h 5m`, `9d`.
-pub(super) fn short(duration: Duration) -> String {
+pub(crate) fn short(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     match () {

@@ -4,18 +4,18 @@
 //! answer now says nothing, and nothing else of it is hidden for that. It answers nothing.
 
 use bosun_engine::*;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::context::Context;
 use super::reach::Reach;
 use super::result::value_text;
-use super::supervise::ask;
 use crate::agent::AGENT;
+use crate::backend::Backend;
+use crate::inbox::{target_of, tool_call_id};
 use crate::supervisor::run::SUPERVISOR;
 
 /// One thing that a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub(super) struct WaitingRow {
+pub(crate) struct WaitingRow {
     pub id: String,
     pub whom: String,
     pub what: String,
@@ -31,7 +31,7 @@ impl WaitingRow {
     }
 
     fn of_tool_call(run: &RunId, value: &Value) -> WaitingRow {
-        let id = format!("{run}/{}", value_text(&value["id"]));
+        let id = tool_call_id(*run, value);
         let what = format!("the approval of the tool {} {}", value_text(&value["tool"]), value["arguments"]);
         WaitingRow { whom: "a person".into(), what, answer: format!("bosun approval approve {id}"), id }
     }
@@ -42,20 +42,17 @@ impl WaitingRow {
 }
 
 /// What an open run waits for.
-pub(super) async fn waiting(cx: &Context, info: &RunInfo) -> Vec<WaitingRow> {
-    if !info.status.is_open() {
-        return Vec::new();
-    }
-    let target = Target { namespace: info.namespace.clone(), ..Target::run(info.workflow_id.clone(), info.run_id) };
-    match info.workflow_type.as_str() {
-        SUPERVISOR => {
-            let answer = ask(cx, &target, "waiting", &Value::Null).await.unwrap_or_else(|_| json!([]));
-            answer.as_array().into_iter().flatten().map(WaitingRow::of).collect()
-        }
-        AGENT => {
-            let answer = ask(cx, &target, "approvals", &Value::Null).await.unwrap_or_else(|_| json!([]));
-            answer.as_array().into_iter().flatten().map(|one| WaitingRow::of_tool_call(&info.run_id, one)).collect()
-        }
-        _ => Vec::new(),
-    }
+pub(crate) async fn waiting(backend: &dyn Backend, info: &RunInfo) -> Vec<WaitingRow> {
+    let query = match info.workflow_type.as_str() {
+        SUPERVISOR if info.status.is_open() => "waiting",
+        AGENT if info.status.is_open() => "approvals",
+        _ => return Vec::new(),
+    };
+    let answer = backend.query(target_of(info), QueryName::of(query), Payload::null()).await;
+    let answer = answer.map(|payload| payload.to_json()).unwrap_or_default();
+    let row = |one: &Value| match query {
+        "approvals" => WaitingRow::of_tool_call(&info.run_id, one),
+        _ => WaitingRow::of(one),
+    };
+    answer.as_array().into_iter().flatten().map(row).collect()
 }

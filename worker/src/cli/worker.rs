@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bosun_engine::TaskQueue;
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_engine::{DEFAULT_NAMESPACE, Namespace, TaskQueue};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -19,10 +20,12 @@ use tokio::task::JoinHandle;
 
 use super::args::Global;
 use super::config::{Loaded, OnDamage};
+use super::dev::Beside;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::output::Screen;
+use super::reach::Reach;
 use super::time_format::{now, parse_duration};
 use crate::api::handlers::Api;
 use crate::api::{Server, ServerLimits, Token, Tokens, WorkerFile};
@@ -75,6 +78,25 @@ pub struct WorkerArgs {
     pub trust_clock: bool,
 }
 
+impl WorkerArgs {
+    /// On loopback, with the default of everything else.
+    pub(super) fn of_port(port: u16) -> WorkerArgs {
+        WorkerArgs {
+            port,
+            bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            allow_host: Vec::new(),
+            slots: super::DEFAULT_SLOTS,
+            queue: Vec::new(),
+            memory: None,
+            drain_timeout: Duration::from_secs(5),
+            on_damage: OnDamage::Refuse,
+            accept_rollback: false,
+            retention: Vec::new(),
+            trust_clock: false,
+        }
+    }
+}
+
 /// A number of bytes, with a unit or without.
 pub(super) fn parse_bytes(text: &str) -> Result<usize, String> {
     let wrong = || format!("{text:?} is not a number of bytes like 320MiB, 2GiB or 1000000");
@@ -104,6 +126,7 @@ pub(super) async fn run(
     loaded: &Loaded,
     opener: &dyn OpenEngine,
     args: WorkerArgs,
+    beside: Option<&Beside>,
 ) -> Result<Exit, CliError> {
     // Signals are caught from the very beginning: one that comes while the store opens must drain, too.
     let mut signals = Signals::catch()?;
@@ -117,7 +140,7 @@ pub(super) async fn run(
     let guards = Guards { memory: args.memory.or(guards.memory), store: policy(&args)?, ..guards };
     tracing::debug!(handles = crate::api::take_file_handles(), "file handles");
     let engine = open(opener, data, &Access::Work { slots: args.slots, queues, guards }).await?;
-    let serving = match serve(global, &args, &*engine, false).await {
+    let serving = match serve(global, &args, &*engine, opener.workflows(), false).await {
         Ok(serving) => serving,
         Err(why) => {
             engine.drain(Duration::ZERO).await;
@@ -125,11 +148,27 @@ pub(super) async fn run(
         }
     };
     announce(screen, data, &serving.file);
-    let exit = tokio::select! {
+    let begun = match beside {
+        Some(beside) => show_pages(screen, global, &serving.file, beside, &*engine).await,
+        None => Ok(()),
+    };
+    if let Err(why) = begun {
+        engine.drain(Duration::ZERO).await;
+        serving.stop(data, Exit::Error).await;
+        return Err(why);
+    }
+    let exit = until_the_end(&*engine, &mut signals, args.drain_timeout).await;
+    serving.stop(data, exit).await;
+    Ok(exit)
+}
+
+/// Works until somebody says that it is enough, or the log fails.
+async fn until_the_end(engine: &dyn Engine, signals: &mut Signals, drain_timeout: Duration) -> Exit {
+    tokio::select! {
         () = signals.next() => {
-            tracing::info!(timeout_ms = args.drain_timeout.as_millis() as u64, "draining");
+            tracing::info!(timeout_ms = drain_timeout.as_millis() as u64, "draining");
             tokio::select! {
-                ended = engine.drain(args.drain_timeout) => {
+                ended = engine.drain(drain_timeout) => {
                     tracing::info!(all_attempts_ended = ended, "drained");
                     Exit::Ok
                 }
@@ -144,9 +183,25 @@ pub(super) async fn run(
                 Exit::StorageFailed
             }
         },
-    };
-    serving.stop(data, exit).await;
-    Ok(exit)
+    }
+}
+
+/// Starts what there is to see, and says where.
+async fn show_pages(
+    screen: &mut Screen,
+    global: &Global,
+    file: &WorkerFile,
+    beside: &Beside,
+    engine: &dyn Engine,
+) -> Result<(), CliError> {
+    beside.begin(&*engine.backend(), &Namespace::new(&global.namespace)?).await?;
+    let link = super::ui::link(&file.address, &super::locate::attach(&file.address, global).await?, "/").await?;
+    screen.line(format!("pages  {link}"));
+    screen.note("the link signs in once, within 2 minutes; `bosun ui` makes another one. Ctrl-C ends it");
+    if !beside.no_browser {
+        super::ui::open_browser(screen, &link);
+    }
+    Ok(())
 }
 
 /// What the owner says of the store.
@@ -171,21 +226,8 @@ async fn open(opener: &dyn OpenEngine, data: &Path, purpose: &Access) -> Result<
 
 /// Serves the control API beside a verb that does the work itself, so that other commands reach its runs meanwhile: a
 /// person can answer what a `run` waits for. A verb that cannot be reached works all the same.
-pub(super) async fn serve_beside(global: &Global, engine: &dyn Engine) -> Option<Serving> {
-    let args = WorkerArgs {
-        port: 0,
-        bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        allow_host: Vec::new(),
-        slots: super::DEFAULT_SLOTS,
-        queue: Vec::new(),
-        memory: None,
-        drain_timeout: Duration::ZERO,
-        on_damage: OnDamage::Refuse,
-        accept_rollback: false,
-        retention: Vec::new(),
-        trust_clock: false,
-    };
-    serve(global, &args, engine, true)
+pub(super) async fn serve_beside(global: &Global, engine: &dyn Engine, workflows: WorkflowRegistry) -> Option<Serving> {
+    serve(global, &WorkerArgs::of_port(0), engine, workflows, true)
         .await
         .inspect_err(|why| tracing::warn!(%why, "others cannot reach this run"))
         .ok()
@@ -198,7 +240,14 @@ pub(super) struct Serving {
     task: JoinHandle<()>,
 }
 
-async fn serve(global: &Global, args: &WorkerArgs, engine: &dyn Engine, of_a_run: bool) -> Result<Serving, CliError> {
+// long: one step after the other, each with its own error.
+async fn serve(
+    global: &Global,
+    args: &WorkerArgs,
+    engine: &dyn Engine,
+    workflows: WorkflowRegistry,
+    of_a_run: bool,
+) -> Result<Serving, CliError> {
     let data = std::path::absolute(&global.data).unwrap_or_else(|_| global.data.clone());
     let (token_file, token): (PathBuf, _) = match &global.token_file {
         Some(file) => (std::path::absolute(file).unwrap_or_else(|_| file.clone()), Token::read(file)),
@@ -223,9 +272,12 @@ async fn serve(global: &Global, args: &WorkerArgs, engine: &dyn Engine, of_a_run
         of_a_run,
     };
     let (stop, stopping) = watch::channel(false);
-    let api = Api { backend: engine.backend(), version: super::VERSION };
+    // Whoever reads a page stands in another folder, with another environment; the page names the namespace itself.
+    let place = Global { data: data.clone(), namespace: DEFAULT_NAMESPACE.to_owned(), address: None, ..global.clone() };
+    let reach = Reach::of(&place, |_| None);
+    let api = Api { backend: engine.backend(), version: super::VERSION, workflows, reach };
     let hosts = args.allow_host.clone();
-    let task = tokio::spawn(async move { server.serve(api, tokens, &hosts, stopping).await });
+    let task = tokio::spawn(async move { server.serve(api, crate::ui::pages(), tokens, &hosts, stopping).await });
     file.write(&data).map_err(|why| cannot(format!("cannot write {}: {why}", WorkerFile::path(&data).display())))?;
     Ok(Serving { file, stop, task })
 }

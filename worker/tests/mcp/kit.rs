@@ -131,10 +131,12 @@ pub(crate) fn judged(result: Result<McpOutput, Failure>) -> (String, bool, Strin
 
 /// Waits until a process is gone, for two minutes.
 pub(crate) async fn is_gone(pid: i32) -> bool {
-    let running = || {
-        std::fs::read_to_string(format!("/proc/{pid}/stat"))
-            .is_ok_and(|stat| !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X'])))
-    };
+    let has_ended =
+        |stat: &str| stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']));
+    // The first thread may have ended while others of the process, which is being killed, still hold its pipes.
+    let alone = || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(true, |threads| threads.count() <= 1);
+    let running =
+        || std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !(has_ended(&stat) && alone()));
     for _ in 0..12_000 {
         if !running() {
             return true;

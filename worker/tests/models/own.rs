@@ -59,7 +59,7 @@ async fn files_stay_in_the_roots_that_the_owner_names() {
     let dir = tempfile::tempdir().unwrap();
     let (mine, other) = (dir.path().join("mine"), dir.path().join("other"));
     [&mine, &other].iter().for_each(|path| std::fs::create_dir(path).unwrap());
-    let file = FileConfig { roots: Some(vec![mine.clone()]) };
+    let file = FileConfig { roots: Some(vec![mine.clone()]), ..FileConfig::default() };
     let mut activities = ActivityRegistry::new();
     capability::register(&mut activities, &CapabilityConfig { file, ..CapabilityConfig::default() }).unwrap();
     let environment = TestEnvironment::start(examples::register(WorkflowRegistry::new()), activities).unwrap();

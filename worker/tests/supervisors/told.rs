@@ -163,3 +163,22 @@ fn a_fault_in_a_file_is_told_with_line_and_column() {
     let (_, said) = desk.said(&["test", "scene.yaml"]);
     assert!(said.contains("(did you mean `expect`?)") && said.contains("at scene.yaml:3:1"), "{said}");
 }
+
+/// A backup goes into a directory of its own: one that holds something else is named, and nothing in it is touched.
+#[test]
+fn a_backup_does_not_move_in_with_what_is_no_store() {
+    let desk = Desk::new();
+    assert_eq!(desk.said(&["run", "half.yaml"]).0, 0);
+    let notes = desk.0.path().join("notes");
+    std::fs::create_dir(&notes).unwrap();
+    desk.file("notes/diary.txt", "dear diary");
+    let (code, said) = desk.said(&["store", "backup", "notes"]);
+    assert!(code == 2 && said.contains("/notes") && said.contains("not empty"), "{code}: {said}");
+    let left: Vec<_> = std::fs::read_dir(&notes).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["diary.txt"]);
+    // An empty one is taken, and one that a backup was made in is not.
+    std::fs::create_dir(desk.0.path().join("empty")).unwrap();
+    assert_eq!(desk.said(&["store", "backup", "empty"]).0, 0);
+    let (code, said) = desk.said(&["store", "backup", "empty"]);
+    assert!(code == 2 && said.contains("holds a store already"), "{code}: {said}");
+}

@@ -26,6 +26,7 @@ use super::anchor::AnchorFile;
 use super::epoch::{EpochFile, StoreOrigin, StoreStanding};
 use super::error::StorageError;
 use super::files::DataDir;
+use super::swap::names_in;
 use super::{look, swap};
 use crate::vocabulary::{GroupSeq, RunId};
 
@@ -52,7 +53,7 @@ pub struct SalvageReport {
 
 /// See the module. The new directory gets this id, or a random one.
 pub fn salvage(source: &Path, target: &Path, instance: Option<[u8; 16]>) -> Result<SalvageReport, StorageError> {
-    if target.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+    if !names_in(target)?.is_empty() {
         let detail = "it is not empty; choose a new directory for what is saved".into();
         return Err(StorageError::Taken { dir: target.to_owned(), detail });
     }

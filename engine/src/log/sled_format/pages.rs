@@ -2,6 +2,7 @@
 //!
 //! Invariant: a part is used only if it is whole, of its page and of its segment; a failure names the byte in the file.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -59,21 +60,21 @@ impl Pages {
     }
 
     /// The kind and the body of a part that lies in `bytes`.
-    fn part(
+    fn part<'b>(
         &self,
-        bytes: &[u8],
+        bytes: &'b [u8],
         at: usize,
         page: u64,
         part: &PagePart,
-    ) -> Result<(SledMessageKind, Vec<u8>), StorageError> {
+    ) -> Result<(SledMessageKind, Cow<'b, [u8]>), StorageError> {
         let message = message_at(bytes, at).ok_or_else(|| self.corrupt(part.at, "what lies there has a wrong CRC"))?;
         let SledMessage { kind, is_blob, segment, .. } = message;
         if message.page != page || segment != part.lsn / SEGMENT || is_blob != part.blob.is_some() {
             return Err(self.corrupt(part.at, &format!("page {page} is expected there, and another lies there")));
         }
         match part.blob {
-            None => Ok((kind, message.body.to_vec())),
-            Some(blob) => self.blob(blob).map(|body| (kind, body)),
+            None => Ok((kind, Cow::Borrowed(message.body))),
+            Some(blob) => self.blob(blob).map(|body| (kind, Cow::Owned(body))),
         }
     }
 
@@ -98,7 +99,7 @@ impl Pages {
         let mut buffer = Vec::new();
         let room = SEGMENT - part.at % SEGMENT;
         self.db.read(&mut buffer, part.at, part.length.min(room) as usize)?;
-        self.part(&buffer, 0, page, part)
+        self.part(&buffer, 0, page, part).map(|(kind, body)| (kind, body.into_owned()))
     }
 
     /// A node; nothing if there is no such page now.

@@ -260,3 +260,30 @@ fn many_restarts_do_not_grow_the_database() {
     assert!(length <= 22 * 512 * 1024, "{length} bytes");
     whole(&model, &open(dir.path()).unwrap()).unwrap();
 }
+
+/// A file that is gone is damage like any other: told by its name, and nothing takes its place.
+#[test]
+fn a_file_that_is_missing_is_named() {
+    let scene = scene();
+    let dir = scene.home.path().join("missing");
+    for from in [&scene.closed, &scene.killed] {
+        for part in ["log/db", "log/conf", "anchor", "bosun.format", "wal/1"] {
+            if !from.join(part).exists() {
+                continue;
+            }
+            copy_dir(from, &dir);
+            std::fs::remove_file(dir.join(part)).unwrap();
+            let before = bytes(&dir);
+            for found in [look(&dir), open(&dir)] {
+                match found.map(|_| ()) {
+                    Err(StorageError::Corrupt { file, .. }) => {
+                        assert!(file.ends_with(part), "{part}: {}", file.display())
+                    }
+                    other => panic!("{part} is missing: {other:?}"),
+                }
+            }
+            assert_eq!(changed(&before, &dir), Vec::<PathBuf>::new(), "{part}");
+            std::fs::remove_dir_all(&dir).unwrap();
+        }
+    }
+}

@@ -73,6 +73,7 @@ impl PlannedFork {
         draft.side_effects = side_effects;
         let forked = EventKind::WorkflowExecutionForked { run_id, from: point, reason, identity: identity.clone() };
         draft.push(&mut execution.run, forked);
+        execution.forked(run_id);
         if execution.run.is_paused() {
             let reason = "forked".to_owned();
             draft.push(&mut execution.run, EventKind::WorkflowExecutionUnpaused { reason, identity });

@@ -21,12 +21,17 @@ pub(super) enum ResolvedChange {
 
 pub(super) type Told = Vec<(EventId, EventKind, ForkTold)>;
 
-pub(super) fn changes(source: &ForkHistory<'_>, asked: &[ForkChange]) -> Result<Vec<ResolvedChange>, Rejection> {
+/// `by`: who asks for the fork, and so who says what is different.
+pub(super) fn changes(
+    source: &ForkHistory<'_>,
+    asked: &[ForkChange],
+    by: Option<&Identity>,
+) -> Result<Vec<ResolvedChange>, Rejection> {
     let mut found: Vec<ResolvedChange> = Vec::new();
     for change in asked {
         let change = match change {
             ForkChange::Outcome { of, outcome } => self::outcome(source, of, outcome)?,
-            ForkChange::Signal { name, nth, input } => signal(source, name, *nth, input)?,
+            ForkChange::Signal { name, nth, input } => signal(source, name, *nth, (input, by))?,
             ForkChange::Input(_) => ResolvedChange::Input,
         };
         if found.iter().any(|one| one.is_about_the_same(&change)) {
@@ -124,7 +129,7 @@ fn signal(
     source: &ForkHistory<'_>,
     name: &SignalName,
     nth: Option<usize>,
-    input: &Payload,
+    (input, by): (&Payload, Option<&Identity>),
 ) -> Result<ResolvedChange, Rejection> {
     let found: Vec<(EventId, &WorkflowExecutionSignaled)> = source
         .events
@@ -147,7 +152,9 @@ fn signal(
             return Err(refused(what, format!("there are several: {}", list.join(", "))));
         }
     };
-    Ok(ResolvedChange::Signal { event, signal: WorkflowExecutionSignaled { input: input.clone(), ..signal.clone() } })
+    // Whoever sent the one in the source did not say this.
+    let signal = WorkflowExecutionSignaled { input: input.clone(), identity: by.cloned(), ..signal.clone() };
+    Ok(ResolvedChange::Signal { event, signal })
 }
 
 impl ResolvedChange {

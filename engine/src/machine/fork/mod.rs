@@ -73,7 +73,7 @@ impl PlannedFork {
         // Says what is wrong with the history as a whole, before its parts are looked at.
         let whole = fold_run(turns).map_err(not_a_history)?;
         let source = ForkHistory::of(turns)?;
-        let changes = changes(&source, &request.changes)?;
+        let changes = changes(&source, &request.changes, request.identity.as_ref())?;
         let (cut, moved) = cut::place(&source, request.at, &changes)?;
         let point =
             ForkPoint { workflow_id: source.started.workflow_id.clone(), run_id: source.run, event: cut.event(turns) };

@@ -71,11 +71,13 @@ impl Shard {
         }
     }
 
-    /// The workflow id of a run, as [`Shard::info`] knows it, without copying the rest.
-    pub(super) fn is_of(&self, run: RunId, workflow_id: &WorkflowId) -> bool {
+    /// Whether a run, as [`Shard::info`] knows it, is of this workflow id and in this namespace: who names a run of another
+    /// one names none.
+    pub(super) fn is_of(&self, run: RunId, (namespace, workflow_id): (&Namespace, &WorkflowId)) -> bool {
+        let is_meant = |info: &RunInfo| info.workflow_id == *workflow_id && info.namespace == *namespace;
         match self.loaded.get(&run) {
-            Some(loaded) => loaded.execution.run().info().workflow_id == *workflow_id,
-            None => self.shared.journal.run(run).is_some_and(|entry| entry.info.workflow_id == *workflow_id),
+            Some(loaded) => is_meant(loaded.execution.run().info()),
+            None => self.shared.journal.run(run).is_some_and(|entry| is_meant(&entry.info)),
         }
     }
 
@@ -88,7 +90,7 @@ impl Shard {
         let not_found = |run_id| Rejection::NotFound { workflow_id: workflow_id.clone(), run_id };
         let run_id = match run {
             RunRef::Target(Target { run_id: Some(run_id), .. }) => {
-                self.is_of(*run_id, workflow_id).then_some(*run_id).ok_or_else(|| not_found(Some(*run_id)))?
+                self.is_of(*run_id, run.key()).then_some(*run_id).ok_or_else(|| not_found(Some(*run_id)))?
             }
             RunRef::Target(Target { run_id: None, .. }) => {
                 self.newest(namespace, workflow_id).ok_or_else(|| not_found(None))?

@@ -18,6 +18,7 @@ use super::WfContext;
 use super::leaf::{Leaf, WaitReason};
 use super::shared::{ContextShared, OperationSlots};
 use super::slot::OnceSlot;
+use crate::reference::Activity;
 use crate::vocabulary::*;
 use crate::workflow::ledger::CodePlace;
 use crate::workflow::pending::{PendingCommand, check_activity};
@@ -122,7 +123,15 @@ impl Future for TimerFuture {
 
 /// Activities and timers.
 impl WfContext {
-    /// Schedules an activity and gives the future of its result. One of the close timeouts is required.
+    /// Schedules an activity by its reference and gives the future of its result, with the limits of the reference:
+    /// `let receipt = ctx.call(CHARGE, &cents).await?;`. For this call alone they are changed on the spot:
+    /// `ctx.call(CHARGE.with_summary("the deposit"), &cents)`.
+    #[track_caller]
+    pub fn call<I: Serialize, O: DeserializeOwned>(&self, activity: Activity<I, O>, input: &I) -> ActivityFuture<O> {
+        self.activity(activity.activity_type(), input, activity.into_options())
+    }
+    /// As [`Self::call`], for an activity that only has a name: its result is read as whatever is asked for. One of the
+    /// close timeouts is required.
     #[track_caller]
     pub fn activity<T: DeserializeOwned>(
         &self,
@@ -130,9 +139,17 @@ impl WfContext {
         input: &(impl Serialize + ?Sized),
         options: ActivityOptions,
     ) -> ActivityFuture<T> {
-        let (place, activity_type) = (Location::caller(), activity_type.into());
-        let encoded = Payload::encode(input).map_err(Failure::from);
-        let asked = match check_activity(&activity_type, &options).and(encoded) {
+        self.schedule(Location::caller(), activity_type.into(), Payload::encode(input), options)
+    }
+    /// An activity whose input has been encoded, or could not be.
+    pub(crate) fn schedule<T: DeserializeOwned>(
+        &self,
+        place: CodePlace,
+        activity_type: ActivityType,
+        input: Result<Payload, PayloadError>,
+        options: ActivityOptions,
+    ) -> ActivityFuture<T> {
+        let asked = match check_activity(&activity_type, &options).and(input.map_err(Failure::from)) {
             Err(failure) => OperationSlots::refused(failure),
             Ok(input) => self.shared.operate(&self.scope, place, "an activity", |seq, _| {
                 let pending = PendingCommand::Activity {

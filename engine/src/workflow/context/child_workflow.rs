@@ -17,6 +17,7 @@ use super::WfContext;
 use super::activity::OperationFuture;
 use super::shared::OperationSlots;
 use super::slot::OnceSlot;
+use crate::reference::{SignalRef, Workflow};
 use crate::vocabulary::*;
 use crate::workflow::ledger::CodePlace;
 use crate::workflow::pending::PendingCommand;
@@ -60,11 +61,12 @@ impl<T: DeserializeOwned> ChildHandle<T> {
     pub fn cancel(&self, reason: &str) {
         self.context.shared.cancel_operation(self.seq, reason, Some(Location::caller()));
     }
+    /// Sends it a signal; resolves when that is delivered, or cannot be.
     #[track_caller]
-    pub fn signal(&self, name: impl Into<SignalName>, input: &(impl Serialize + ?Sized)) -> MessageFuture {
+    pub fn signal<I: Serialize + ?Sized>(&self, signal: impl SignalRef<I>, input: &I) -> MessageFuture {
         let run_id = self.context.shared.child_run(self.seq);
         let target = ExternalTarget { workflow_id: self.workflow_id.clone(), run_id };
-        self.context.send_signal(Location::caller(), target, name.into(), input)
+        self.context.send_signal(Location::caller(), target, signal.into_signal_name(), input)
     }
 }
 
@@ -77,6 +79,7 @@ impl<T: DeserializeOwned> IntoFuture for ChildHandle<T> {
 }
 
 /// The result of a child workflow.
+#[must_use = "it does nothing unless it is awaited"]
 pub struct ChildFuture<T> {
     operation: OperationFuture,
     output: PhantomData<fn() -> T>,
@@ -90,6 +93,7 @@ impl<T: DeserializeOwned> Future for ChildFuture<T> {
 }
 
 /// The start of a child workflow.
+#[must_use = "it does nothing unless it is awaited"]
 pub struct ChildStartFuture {
     operation: OperationFuture<RunId>,
 }
@@ -115,7 +119,28 @@ impl Future for MessageFuture {
 
 /// Children and other runs.
 impl WfContext {
-    /// Asks for a child workflow.
+    /// Asks for a child workflow by its reference: `let total = ctx.child(COUNT, "count-7", &7).await?;`.
+    #[track_caller]
+    pub fn child<I: Serialize, O: DeserializeOwned>(
+        &self,
+        workflow: Workflow<I, O>,
+        workflow_id: impl Into<WorkflowId>,
+        input: &I,
+    ) -> ChildHandle<O> {
+        self.child_workflow(workflow.workflow_type(), workflow_id, input, ChildWorkflowOptions::default())
+    }
+    /// As [`Self::child`], with options.
+    #[track_caller]
+    pub fn child_with<I: Serialize, O: DeserializeOwned>(
+        &self,
+        workflow: Workflow<I, O>,
+        workflow_id: impl Into<WorkflowId>,
+        input: &I,
+        options: ChildWorkflowOptions,
+    ) -> ChildHandle<O> {
+        self.child_workflow(workflow.workflow_type(), workflow_id, input, options)
+    }
+    /// As [`Self::child_with`], for a workflow that only has a name: its result is read as whatever is asked for.
     #[track_caller]
     pub fn child_workflow<T: DeserializeOwned>(
         &self,
@@ -144,13 +169,13 @@ impl WfContext {
     }
     /// Sends a signal to another run; resolves when it is delivered, or cannot be.
     #[track_caller]
-    pub fn signal_external(
+    pub fn signal_external<I: Serialize + ?Sized>(
         &self,
         target: ExternalTarget,
-        name: impl Into<SignalName>,
-        input: &(impl Serialize + ?Sized),
+        signal: impl SignalRef<I>,
+        input: &I,
     ) -> MessageFuture {
-        self.send_signal(Location::caller(), target, name.into(), input)
+        self.send_signal(Location::caller(), target, signal.into_signal_name(), input)
     }
     /// Asks another run to cancel; resolves when the request is delivered, or cannot be.
     #[track_caller]

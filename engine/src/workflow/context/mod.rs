@@ -17,6 +17,7 @@ use self::scope::CancellationScope;
 use self::shared::{ContextShared, ContinueAsNewRequest};
 use super::ledger::{CodePlace, SideEffect};
 use super::panic::{diverge, recording};
+use crate::reference::Workflow;
 use crate::vocabulary::*;
 
 mod activity;
@@ -81,6 +82,12 @@ impl WfContext {
     /// Whether the history has become long enough to go on in a new run (engine.md E19).
     pub fn continue_as_new_suggested(&self) -> bool {
         self.history().continue_as_new_suggested()
+    }
+    /// Whether this has happened before and the code is only brought back to where it was: after a restart, in the
+    /// debugger, in tests. For what must not be told twice to somebody outside; logs are silent then by themselves. A
+    /// decision that depends on it is not deterministic, and is caught as such.
+    pub fn is_replaying(&self) -> bool {
+        self.shared.ledger().is_replaying()
     }
     /// The same on every replay (engine.md E20).
     pub fn random_u64(&self) -> u64 {
@@ -170,6 +177,12 @@ impl WfContext {
     ) -> Result<T, Failure> {
         self.next_run(Location::caller(), None, input, options)
     }
+    /// As [`Self::continue_as_new`], by a reference, to the same workflow code or to other that ends with the same type:
+    /// `return ctx.continue_as(ACCOUNT, &balance);`.
+    #[track_caller]
+    pub fn continue_as<I: Serialize, O>(&self, workflow: Workflow<I, O>, input: &I) -> Result<O, Failure> {
+        self.next_run(Location::caller(), Some(workflow.workflow_type()), input, ContinueAsNewOptions::default())
+    }
     /// As [`Self::continue_as_new`], with other workflow code.
     #[track_caller]
     pub fn continue_as_new_type<T>(
@@ -196,6 +209,7 @@ impl WfContext {
 }
 
 /// See [`WfContext::wait_until`].
+#[must_use = "it does nothing unless it is awaited"]
 pub struct WaitFuture {
     leaf: Leaf,
     condition: Rc<dyn Fn() -> bool>,

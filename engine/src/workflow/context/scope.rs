@@ -81,6 +81,7 @@ impl WfContext {
 }
 
 /// See [`WfContext::cancellation`].
+#[must_use = "it does nothing unless it is awaited"]
 pub struct CancellationFuture {
     leaf: Leaf,
 }

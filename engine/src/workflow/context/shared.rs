@@ -52,6 +52,8 @@ pub(crate) struct ContextShared {
     pub(crate) handlers: RefCell<Handlers>,
     pub(crate) cells: RefCell<Cells>,
     pub(crate) open_updates: RefCell<BTreeSet<UpdateId>>,
+    /// How many signals are being handled by `on_signal`.
+    pub(super) signals_handled: Cell<usize>,
     pub(crate) next_run: RefCell<Option<ContinueAsNewRequest>>,
     pub(crate) outcome: RefCell<Option<Result<Payload, Failure>>>,
 }
@@ -112,6 +114,7 @@ impl ContextShared {
             handlers: RefCell::default(),
             cells: RefCell::default(),
             open_updates: RefCell::default(),
+            signals_handled: Cell::new(0),
             next_run: RefCell::default(),
             outcome: RefCell::default(),
         })
@@ -330,6 +333,9 @@ impl ContextShared {
     }
     pub(crate) fn task_name(&self, id: CodeTaskId) -> String {
         self.task_names.borrow().get(&id).cloned().unwrap_or_else(|| format!("task {}", id.0))
+    }
+    pub(super) fn is_handling_nothing(&self) -> bool {
+        self.open_updates.borrow().is_empty() && self.signals_handled.get() == 0
     }
     pub(crate) fn is_over(&self) -> bool {
         self.outcome.borrow().is_some()

@@ -9,12 +9,15 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
 use super::WfContext;
 use super::leaf::{Leaf, WaitReason};
+use crate::reference::SignalRef;
 use crate::vocabulary::*;
+use crate::workflow::concurrency::{Either, select};
 
 #[derive(Default)]
 pub(crate) struct SignalBuffer {
@@ -66,6 +69,21 @@ impl<T: DeserializeOwned> SignalChannel<T> {
     pub fn recv(&self) -> SignalFuture<T> {
         SignalFuture { leaf: self.context.leaf(Location::caller()), name: self.name.clone(), input: PhantomData }
     }
+    /// As [`Self::recv`], for at most this long: `None` when the time is up first. The timer is canceled otherwise.
+    #[track_caller]
+    pub fn recv_within(&self, limit: Duration) -> impl Future<Output = Result<Option<T>, Failure>> + use<T> {
+        let (signal, timer) = (self.recv(), self.context.timer(limit));
+        async move {
+            let asked = timer.handle();
+            match select(signal, timer).await {
+                Either::First(signal) => {
+                    asked.cancel();
+                    signal.map(Some)
+                }
+                Either::Second(fired) => fired.map(|()| None),
+            }
+        }
+    }
     /// The next signal, if one waits.
     pub fn try_recv(&self) -> Option<Result<T, Failure>> {
         self.take().map(|signal| Ok(signal.input.decode()?))
@@ -84,6 +102,7 @@ impl<T: DeserializeOwned> SignalChannel<T> {
 }
 
 /// See [`SignalChannel::recv`].
+#[must_use = "it does nothing unless it is awaited"]
 pub struct SignalFuture<T> {
     leaf: Leaf,
     name: SignalName,
@@ -112,8 +131,10 @@ impl<T: DeserializeOwned> Future for SignalFuture<T> {
 }
 
 impl WfContext {
-    /// The signals of a name, whether they came before this call or come after it.
-    pub fn signal_channel<T: DeserializeOwned>(&self, name: impl Into<SignalName>) -> SignalChannel<T> {
-        SignalChannel { context: self.clone(), name: name.into(), input: PhantomData }
+    /// The signals of a name, whether they came before this call or come after it:
+    /// `let approved = ctx.signal_channel(APPROVE).recv().await?;`.
+    #[track_caller]
+    pub fn signal_channel<T: DeserializeOwned>(&self, signal: impl SignalRef<T>) -> SignalChannel<T> {
+        SignalChannel { context: self.clone(), name: signal.into_signal_name(), input: PhantomData }
     }
 }

@@ -257,3 +257,17 @@ fn a_delayed_start_initializes_at_the_end_of_its_backoff() {
     world.turns.insert(0, delayed);
     assert_eq!(world.replay_with(&registry).map(|replayed| (replayed.activations, replayed.commands)), Ok((1, 3)));
 }
+
+/// A decision that depends on whether it is replayed is not the same when it is.
+#[test]
+fn code_that_decides_by_being_replayed_is_caught() {
+    let registry = WorkflowRegistry::new().workflow("flow", |ctx: WfContext, ()| async move {
+        if !ctx.is_replaying() {
+            ctx.timer(SECOND).await?;
+        }
+        ctx.activity::<()>("draft", &1, options()).await
+    });
+    let world = World::start(&registry, "flow", ());
+    let found = world.mismatch_with(&registry);
+    assert_eq!(found.event_id, EventId(2), "{found}");
+}

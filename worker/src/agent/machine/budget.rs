@@ -71,6 +71,22 @@ impl AgentMachine {
         }
     }
 
+    /// Whether what it may spend is in the hands of a run above.
+    pub fn is_lent(&self) -> bool {
+        self.spec.limits.share.is_some() || !self.spec.limits.stops_at.is_empty()
+    }
+
+    /// It is a fork: what was lent to its source is its own from here on. People give it more, and nobody else is asked.
+    pub fn own_budget(&mut self) {
+        self.spec.limits.own();
+        self.ledger.own();
+        self.last_of_share.clear();
+        if matches!(self.halt, Some(Halt::Share { .. })) {
+            self.halt = None;
+        }
+        self.note(json!({ "owns_its_budget": true }));
+    }
+
     /// Whether the supervisor has to be asked before so much is held back; the agent stands still until it answers.
     pub(super) fn asks_for_share(&mut self, resource: Resource, wanted: u64) -> bool {
         if self.last_of_share.contains(&resource) {

@@ -6,7 +6,7 @@
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::http::{StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::IntoResponse;
 use bosun_engine::*;
 use serde::Deserialize;
@@ -15,69 +15,45 @@ use serde_json::{Value, json};
 use super::super::handlers::{AuthorizedCaller, PAGE_MAX, RequestTarget, query_of};
 use super::super::problem::Problem;
 use super::body::Members;
-use super::handlers::Answer;
-use crate::agent::AGENT;
-use crate::agent::workflow::SIGNAL_APPROVAL;
+use super::handlers::{Answer, request_id};
+use super::pages::Cursor;
 use crate::backend::{Backend, CallError};
-use crate::supervisor::run::SUPERVISOR;
+use crate::inbox::{self, AnswerMisfit, HumanDecision, HumanRequest};
 
 #[derive(Deserialize)]
 struct InboxQuery {
     /// A list filter: of the runs that are asked.
     #[serde(default)]
     query: String,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
 }
 
-/// What the open supervisors and agents ask.
+/// What the open supervisors and agents ask: those of a page of runs, of which the next one may ask more.
 pub async fn approvals(me: AuthorizedCaller, uri: Uri) -> Answer {
-    let InboxQuery { query } = query_of(&uri)?;
-    let mut asked = Vec::new();
-    let mut unheard = Vec::new();
-    let mut cut = false;
-    for workflow_type in [SUPERVISOR, AGENT] {
-        let open = format!("WorkflowType = '{workflow_type}' AND ExecutionStatus = 'Running'");
-        let query = if query.trim().is_empty() { open } else { format!("({query}) AND {open}") };
-        let runs = me.backend.list(ListRequest { query, limit: PAGE_MAX }).await?;
-        cut |= runs.len() == PAGE_MAX;
-        for run in runs {
-            let target = Target { namespace: run.namespace, ..Target::run(run.workflow_id.clone(), run.run_id) };
-            match waiting(&me, &target, workflow_type).await {
-                Ok(of_run) => asked.extend(of_run),
-                // One of many that cannot answer hides nothing of the others.
-                Err(why) => unheard.push(json!({ "workflow_id": run.workflow_id, "why": why.to_string() })),
-            }
-        }
-    }
-    Ok(Json(json!({ "approvals": asked, "not_asked": unheard, "incomplete": cut })).into_response())
+    let InboxQuery { query, cursor } = query_of(&uri)?;
+    let after = cursor.as_deref().map(Cursor::read).transpose()?;
+    let found = inbox::asking_runs(&me.backend, &query, after).await?;
+    let (asked, silent) = inbox::asked_by(&me.backend, &found.runs).await;
+    let asked: Vec<Value> = asked.iter().map(view).collect();
+    let silent: Vec<Value> = silent.iter().map(|(id, why)| json!({ "workflow_id": id, "why": why })).collect();
+    let next = found.next.map(|next| next.to_string());
+    let answer = json!({ "approvals": asked, "not_asked": silent, "incomplete": next.is_some(), "next_cursor": next });
+    Ok(Json(answer).into_response())
 }
 
-/// What one run asks itself; what runs below it ask, they say themselves.
-async fn waiting(me: &AuthorizedCaller, target: &Target, workflow_type: &str) -> Result<Vec<Value>, CallError> {
-    let queries: &[(&str, &str)] = match workflow_type {
-        AGENT => &[("tool_call", "approvals")],
-        _ => &[("approval", "pending_approvals"), ("question", "pending_interrupts")],
-    };
-    let mut all = Vec::new();
-    for (kind, query) in queries {
-        let answer = me.backend.query(target.clone(), QueryName::of(*query), Payload::null()).await?.to_json();
-        for request in answer.as_array().into_iter().flatten() {
-            let id = request["id"].as_str().unwrap_or_default();
-            // An agent counts its own approvals: with its run they are ids for all.
-            let id = match (*kind, target.run_id) {
-                ("tool_call", Some(run)) => format!("{run}/{id}"),
-                _ => id.to_owned(),
-            };
-            all.push(json!({
-                "id": id, "kind": kind, "workflow_id": target.workflow_id, "run_id": target.run_id,
-                "namespace": target.namespace, "request": request,
-            }));
-        }
-    }
-    Ok(all)
+fn view(one: &HumanRequest) -> Value {
+    let Target { workflow_id, run_id, namespace } = &one.target;
+    json!({
+        "id": one.id(), "kind": one.word(), "workflow_id": workflow_id, "run_id": run_id, "namespace": namespace,
+        "request": one.request,
+    })
 }
 
-/// `{"approved": true, …}` to an approval, `{"answer": …}` to a question; of the run that the path names.
-pub async fn answer(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer {
+/// `{"approved": true, …}` to an approval, `{"answer": …}` to a question; of the run that the path names. One that was given
+/// under this key already is given, although nothing waits for it any more.
+pub async fn answer(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
+    let request_id = request_id(&headers)?;
     let mut members = Members::read(&body)?;
     let id = members.text("id");
     members.needs("id", id.is_some());
@@ -93,50 +69,64 @@ pub async fn answer(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Ans
     }
     members.done()?;
     let id = id.unwrap_or_default();
-    let found = asked(&me, &at.target, &id).await?;
-    let (kind, target, request) = found;
-    let (signal, input) = match (kind.as_str(), approved, answer) {
-        ("question", None, Some(answer)) => ("interrupt_resume_v1", json!({ "interrupt_id": id, "resume": answer })),
-        ("question", ..) => return Err(wrong("approved", "this is a question: send its `answer`")),
-        (_, None, _) => return Err(wrong("answer", "this is an approval: send `approved`, true or false")),
-        ("tool_call", Some(approved), _) => {
-            if modified_action.is_some() {
-                return Err(wrong("modified_action", "the call of a tool is made as it was shown, or not at all"));
-            }
-            let own = id.split_once('/').map_or(id.as_str(), |(_, id)| id);
-            let reason = feedback.or(comment).unwrap_or_default();
-            (SIGNAL_APPROVAL, json!({ "id": own, "hash": request["hash"], "approved": approved, "reason": reason }))
-        }
-        (_, Some(approved), _) => {
-            let mut input = json!({ "approval_id": id, "approved": approved, "comment": comment,
-                "modified_action": modified_action, "feedback": feedback, "shown": request["shown"] });
-            if let Value::Object(map) = &mut input {
-                map.retain(|_, value| !value.is_null());
-            }
-            (SIGNAL_APPROVAL, input)
-        }
+    let accepted = || Ok((StatusCode::ACCEPTED, Json(json!({ "id": id }))).into_response());
+    let info = me.backend.describe(at.target).await?.info;
+    let target = inbox::target_of(&info);
+    let all = inbox::requests(&me.backend, &target, &info.workflow_type).await?;
+    let Some(found) = all.into_iter().find(|one| one.id() == id) else {
+        return match &request_id {
+            Some(key) if was_heard(&me.backend, &target, key).await? => accepted(),
+            _ => Err(nothing_waits(&target, &id)),
+        };
     };
-    let input = Payload::encode(&input).map_err(|why| Problem::bad_request(why.to_string()))?;
-    let signal = SignalRequest { name: SignalName::of(signal), input, identity: None, request_id: None };
-    me.backend.signal(target, signal).await?;
-    Ok((StatusCode::ACCEPTED, Json(json!({ "id": id }))).into_response())
+    let message = match (approved, &answer) {
+        (Some(approved), _) => found.decided(&HumanDecision {
+            approved,
+            by: None,
+            comment: comment.as_deref(),
+            modified_action: modified_action.as_deref(),
+            feedback: feedback.as_deref(),
+        }),
+        (None, answer) => found.answered(answer.as_ref().unwrap_or(&Value::Null)),
+    };
+    let message = message.map_err(misfit)?;
+    let input = Payload::encode(&message.input).map_err(|why| Problem::bad_request(why.to_string()))?;
+    let signal = SignalRequest { name: SignalName::of(message.signal), input, identity: None, request_id };
+    me.backend.signal(found.target, signal).await?;
+    accepted()
 }
 
-fn wrong(at: &str, why: &str) -> Problem {
+/// An answer that is none to what waits, with the member that says it.
+fn misfit(why: AnswerMisfit) -> Problem {
+    let (at, why) = match why {
+        AnswerMisfit::IsQuestion => ("approved", "this is a question: send its `answer`".to_owned()),
+        AnswerMisfit::IsApproval => ("answer", "this is an approval: send `approved`, true or false".to_owned()),
+        AnswerMisfit::ToolCallIsAsShown => ("modified_action", why.to_string()),
+        AnswerMisfit::IsElsewhere => ("id", why.to_string()),
+    };
     let mut problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_body", format!("{at}: {why}"));
-    problem.errors = vec![super::super::problem::InvalidField { at: at.to_owned(), why: why.to_owned() }];
+    problem.errors = vec![super::super::problem::InvalidField { at: at.to_owned(), why }];
     problem
 }
 
-/// What waits under this id in this run.
-async fn asked(me: &AuthorizedCaller, target: &Target, id: &str) -> Result<(String, Target, Value), Problem> {
-    let info = me.backend.describe(target.clone()).await?.info;
-    let target = Target { namespace: info.namespace, ..Target::run(info.workflow_id, info.run_id) };
-    let all = waiting(me, &target, info.workflow_type.as_str()).await?;
-    let found = all.into_iter().find(|one| one["id"] == *id).ok_or_else(|| {
-        let message =
-            format!("nothing of the id {id} waits in {}; GET /api/v1/approvals shows what does", target.workflow_id);
-        Problem::new(StatusCode::NOT_FOUND, "nothing_waits", message)
-    })?;
-    Ok((found["kind"].as_str().unwrap_or_default().to_owned(), target, found["request"].clone()))
+fn nothing_waits(target: &Target, id: &str) -> Problem {
+    let message =
+        format!("nothing of the id {id} waits in {}; GET /api/v1/approvals shows what does", target.workflow_id);
+    Problem::new(StatusCode::NOT_FOUND, "nothing_waits", message)
+}
+
+/// Whether the run has a signal that was sent under this key.
+async fn was_heard(backend: &dyn Backend, run: &Target, key: &RequestId) -> Result<bool, CallError> {
+    let mut from = EventId(1);
+    loop {
+        let events = backend.history(run.clone(), from, PAGE_MAX).await?;
+        let of_key = |event: &Event| matches!(&event.kind, EventKind::WorkflowExecutionSignaled(signal) if signal.request_id.as_ref() == Some(key));
+        if events.iter().any(of_key) {
+            return Ok(true);
+        }
+        match events.last() {
+            Some(last) if events.len() == PAGE_MAX => from = last.id.next(),
+            _ => return Ok(false),
+        }
+    }
 }

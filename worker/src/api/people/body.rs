@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::super::json_depth::{JSON_DEPTH_MAX, json_depth};
@@ -109,6 +110,16 @@ impl Members {
         let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_body", told.join("; "));
         Err(Problem { errors: self.errors, ..problem })
     }
+}
+
+/// A whole number, also as JSON of other programs writes it: `3.0`.
+pub(super) fn whole<'de, D: Deserializer<'de>, N: TryFrom<u64>>(given: D) -> Result<Option<N>, D::Error> {
+    let Some(number) = Option::<serde_json::Number>::deserialize(given)? else { return Ok(None) };
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let of_float =
+        |float: f64| (float.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&float)).then_some(float as u64);
+    let found = number.as_u64().or_else(|| of_float(number.as_f64()?)).and_then(|number| N::try_from(number).ok());
+    found.map(Some).ok_or_else(|| D::Error::custom(format!("{number} is not a whole number that fits here")))
 }
 
 fn kind(value: &Value) -> &'static str {

@@ -13,10 +13,12 @@ use bosun_engine::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::handlers::{AuthorizedCaller, PAGE_MAX, RequestTarget, WAIT_MAX, query_of};
+use super::super::handlers::{AuthorizedCaller, RequestTarget, WAIT_MAX, query_of};
 use super::super::problem::Problem;
 use super::super::token::random_hex;
 use super::body::{Members, json as json_of};
+use super::pages::{Cursor, RUNS_MAX, page};
+use super::start::{StartBody, StartMessage};
 use super::{start as start_body, view};
 use crate::agent::AGENT;
 use crate::backend::{Attribution, Backend, CallError};
@@ -26,7 +28,7 @@ use crate::supervisor::spec::Span;
 
 pub(super) type Answer = Result<Response, Problem>;
 
-fn ok(value: Value) -> Answer {
+pub(super) fn ok(value: Value) -> Answer {
     Ok(Json(value).into_response())
 }
 
@@ -39,16 +41,27 @@ fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     }
 }
 
-fn request_id(headers: &HeaderMap) -> Result<Option<RequestId>, Problem> {
+pub(super) fn request_id(headers: &HeaderMap) -> Result<Option<RequestId>, Problem> {
     let invalid = |why: InvalidId| Problem::bad_request(format!("Idempotency-Key: {why}"));
     key(headers)?.map(|key| RequestId::new(key).map_err(invalid)).transpose()
 }
 
 pub async fn start(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) -> Answer {
-    let request = start_body::read(&body, key(&headers)?.as_deref())?;
-    let (workflow_type, namespace) = (request.workflow_type.clone(), request.namespace.clone());
-    let workflow_id = request.workflow_id.clone();
-    let started = me.backend.start(request).await.map_err(|why| match why {
+    let StartBody { start, then } = start_body::read(&body, key(&headers)?.as_deref())?;
+    let (workflow_type, namespace) = (start.workflow_type.clone(), start.namespace.clone());
+    let workflow_id = start.workflow_id.clone();
+    let started = match then {
+        None => me.backend.start(start).await.map(|started| (started, None)),
+        Some(StartMessage::Signal(signal)) => {
+            me.backend.signal_with_start(start, signal).await.map(|started| (started, None))
+        }
+        Some(StartMessage::Update(update)) => {
+            let id = update.update_id.clone();
+            let both = me.backend.update_with_start(start, update).await;
+            both.map(|(started, outcome)| (started, Some(update_view(&id, &outcome))))
+        }
+    };
+    let (started, update) = started.map_err(|why| match why {
         // What is named is not there.
         why @ CallError::Rejected(Rejection::UnknownWorkflowType { .. }) => {
             Problem { status: StatusCode::NOT_FOUND, ..why.into() }
@@ -56,10 +69,13 @@ pub async fn start(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) -> Ans
         why => why.into(),
     })?;
     let status = if started.newly_started { StatusCode::CREATED } else { StatusCode::OK };
-    let answer = json!({
+    let mut answer = json!({
         "workflow_id": workflow_id, "run_id": started.run_id, "workflow_type": workflow_type, "namespace": namespace,
         "newly_started": started.newly_started,
     });
+    if let Some(update) = update {
+        answer["update"] = update;
+    }
     Ok((status, Json(answer)).into_response())
 }
 
@@ -75,52 +91,24 @@ struct ListQuery {
 pub async fn list(me: AuthorizedCaller, uri: Uri) -> Answer {
     let ListQuery { query, limit, cursor } = query_of(&uri)?;
     let limit = limit.unwrap_or(100);
-    if !(1..=PAGE_MAX).contains(&limit) {
-        return Err(Problem::bad_request(format!("limit: a page has 1 to {PAGE_MAX} runs")));
+    if !(1..=RUNS_MAX).contains(&limit) {
+        return Err(Problem::bad_request(format!("limit: a page has 1 to {RUNS_MAX} runs")));
     }
     let after = cursor.as_deref().map(Cursor::read).transpose()?;
-    let query = match &after {
-        Some(after) => after.restrict(&query),
-        None => query,
-    };
-    let mut found = me.backend.list(ListRequest { query, limit: PAGE_MAX }).await?;
-    if let Some(after) = &after {
-        // Runs of one moment stand in one order: those up to the last one of the page before are known.
-        let known = found.iter().position(|run| run.run_id == after.run).map_or(0, |at| at + 1);
-        found.drain(..known);
-    }
-    let more = found.len() > limit;
-    found.truncate(limit);
-    let next = found.last().filter(|_| more).map(|last| Cursor { at: last.started_at, run: last.run_id }.to_string());
+    let (found, next) = page(&me.backend, &query, limit, after).await?;
     let runs: Vec<Value> = found.iter().map(view::run).collect();
-    ok(json!({ "workflows": runs, "next_cursor": next }))
+    ok(json!({ "workflows": runs, "next_cursor": next.map(|next| next.to_string()) }))
 }
 
-/// The last run of a page.
-struct Cursor {
-    at: Timestamp,
-    run: RunId,
+#[derive(Deserialize)]
+struct CountQuery {
+    #[serde(default)]
+    query: String,
 }
 
-impl Cursor {
-    fn read(text: &str) -> Result<Cursor, Problem> {
-        let read = || {
-            let (at, run) = text.split_once('.')?;
-            Some(Cursor { at: Timestamp(at.parse().ok()?), run: run.parse().ok()? })
-        };
-        read().ok_or_else(|| Problem::bad_request("cursor: take the `next_cursor` of the page before as it stands"))
-    }
-
-    fn restrict(&self, query: &str) -> String {
-        let before = format!("StartTime <= '{}'", self.at);
-        if query.trim().is_empty() { before } else { format!("({query}) AND {before}") }
-    }
-}
-
-impl std::fmt::Display for Cursor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.at.0, self.run)
-    }
+pub async fn count(me: AuthorizedCaller, uri: Uri) -> Answer {
+    let CountQuery { query } = query_of(&uri)?;
+    ok(json!({ "count": me.backend.count(query).await? }))
 }
 
 pub async fn describe(me: AuthorizedCaller, at: RequestTarget) -> Answer {
@@ -130,24 +118,6 @@ pub async fn describe(me: AuthorizedCaller, at: RequestTarget) -> Answer {
 pub async fn delete(me: AuthorizedCaller, at: RequestTarget) -> Answer {
     me.backend.delete(at.target).await?;
     ok(json!({}))
-}
-
-#[derive(Deserialize)]
-struct HistoryQuery {
-    from: Option<u64>,
-    limit: Option<usize>,
-}
-
-pub async fn history(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> Answer {
-    let HistoryQuery { from, limit } = query_of(&uri)?;
-    let limit = limit.unwrap_or(100);
-    if !(1..=PAGE_MAX).contains(&limit) {
-        return Err(Problem::bad_request(format!("limit: a page has 1 to {PAGE_MAX} events")));
-    }
-    let from = EventId(from.unwrap_or(1).max(1));
-    let events = me.backend.history(at.target, from, limit).await?;
-    let next = events.last().filter(|_| events.len() == limit).map(|last| last.id.0 + 1);
-    ok(json!({ "events": events.iter().map(view::event).collect::<Vec<Value>>(), "next_from": next }))
 }
 
 #[derive(Deserialize)]
@@ -193,13 +163,18 @@ pub async fn query(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answ
     ok(json!({ "result": answer.to_json() }))
 }
 
+/// An update as it stands: its result, its failure, or neither while it is under way.
+fn update_view(id: &UpdateId, outcome: &UpdateOutcome) -> Value {
+    match outcome {
+        UpdateOutcome::Completed(Ok(answer)) => json!({ "update_id": id, "result": answer.to_json() }),
+        UpdateOutcome::Completed(Err(why)) => json!({ "update_id": id, "failure": view::failure(why) }),
+        UpdateOutcome::Accepted => json!({ "update_id": id }),
+    }
+}
+
 /// The body is the update's input. An update that the code refuses has changed nothing.
 pub async fn update(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
-    let id = match key(&headers)? {
-        Some(key) => key,
-        None => random_hex(8).map_err(|why| Problem::bad_request(format!("no random numbers for an id: {why}")))?,
-    };
-    let update_id = UpdateId::new(id).map_err(|why| Problem::bad_request(format!("Idempotency-Key: {why}")))?;
+    let update_id = update_id(key(&headers)?)?;
     let request = UpdateRequest {
         update_id: update_id.clone(),
         name: at.param("name")?,
@@ -207,22 +182,37 @@ pub async fn update(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
         identity: None,
         wait: UpdateWait::Completed,
     };
-    match me.backend.update(at.target, request).await? {
-        UpdateOutcome::Completed(Ok(answer)) => ok(json!({ "update_id": update_id, "result": answer.to_json() })),
+    let outcome = me.backend.update(at.target, request).await?;
+    let mut told = update_view(&update_id, &outcome);
+    Ok(match outcome {
+        UpdateOutcome::Completed(Ok(_)) => Json(told).into_response(),
         UpdateOutcome::Completed(Err(why)) => {
-            let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "update_failed", why.to_string());
-            Ok((
-                problem.status,
-                Json(json!({ "code": problem.code, "message": problem.message, "failure": view::failure(&why) })),
-            )
-                .into_response())
+            (told["code"], told["message"]) = ("update_failed".into(), why.to_string().into());
+            (StatusCode::UNPROCESSABLE_ENTITY, Json(told)).into_response()
         }
-        UpdateOutcome::Accepted => Ok((StatusCode::ACCEPTED, Json(json!({ "update_id": update_id }))).into_response()),
-    }
+        UpdateOutcome::Accepted => (StatusCode::ACCEPTED, Json(told)).into_response(),
+    })
+}
+
+/// The id that makes an update that is sent twice one update.
+pub(super) fn update_id(key: Option<String>) -> Result<UpdateId, Problem> {
+    let id = match key {
+        Some(key) => key,
+        None => random_hex(8).map_err(|why| Problem::bad_request(format!("no random numbers for an id: {why}")))?,
+    };
+    UpdateId::new(id).map_err(|why| Problem::bad_request(format!("Idempotency-Key: {why}")))
+}
+
+/// What has become of an update; 202 while it is under way.
+pub async fn update_result(me: AuthorizedCaller, at: RequestTarget) -> Answer {
+    let id: UpdateId = at.param("update_id")?;
+    let outcome = me.backend.update_result(at.target, id.clone()).await?;
+    let status = if outcome == UpdateOutcome::Accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok((status, Json(update_view(&id, &outcome))).into_response())
 }
 
 /// `{"reason": …}`, or nothing.
-fn because(headers: &HeaderMap, body: &Bytes) -> Result<Attribution, Problem> {
+pub(super) fn because(headers: &HeaderMap, body: &Bytes) -> Result<Attribution, Problem> {
     let mut members = Members::read(body)?;
     let reason = members.text("reason").unwrap_or_default();
     members.done()?;
@@ -240,32 +230,40 @@ pub async fn terminate(me: AuthorizedCaller, at: RequestTarget, headers: HeaderM
 }
 
 pub async fn pause(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
-    let because = because(&headers, &body)?;
-    match holds_itself(&me, &at.target).await? {
-        true => hold(&me, at.target, control::PAUSE, because).await?,
-        false => me.backend.pause(at.target, because).await?,
-    }
+    pause_run(&me.backend, at.target, because(&headers, &body)?).await?;
     ok(json!({}))
+}
+
+/// A pause by whoever can pause the run: itself, or the engine.
+pub(crate) async fn pause_run(backend: &dyn Backend, target: Target, because: Attribution) -> Result<(), Problem> {
+    match holds_itself(backend, &target).await? {
+        true => hold(backend, target, control::PAUSE, because).await,
+        false => Ok(backend.pause(target, because).await?),
+    }
 }
 
 pub async fn resume(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
-    let because = because(&headers, &body)?;
-    match holds_itself(&me, &at.target).await? {
-        true => hold(&me, at.target, control::RESUME, because).await?,
-        false => me.backend.unpause(at.target, because).await?,
-    }
+    resume_run(&me.backend, at.target, because(&headers, &body)?).await?;
     ok(json!({}))
 }
 
+/// Ends a pause by whoever paused the run.
+pub(crate) async fn resume_run(backend: &dyn Backend, target: Target, because: Attribution) -> Result<(), Problem> {
+    match holds_itself(backend, &target).await? {
+        true => hold(backend, target, control::RESUME, because).await,
+        false => Ok(backend.unpause(target, because).await?),
+    }
+}
+
 /// Supervisors and agents pause themselves, and what is below them; any other run is paused by the engine.
-async fn holds_itself(me: &AuthorizedCaller, target: &Target) -> Result<bool, Problem> {
-    let info = me.backend.describe(target.clone()).await?.info;
+async fn holds_itself(backend: &dyn Backend, target: &Target) -> Result<bool, Problem> {
+    let info = backend.describe(target.clone()).await?.info;
     Ok(info.status != WorkflowStatus::Paused && [SUPERVISOR, AGENT].contains(&info.workflow_type.as_str()))
 }
 
-async fn hold(me: &AuthorizedCaller, target: Target, signal: &str, because: Attribution) -> Result<(), Problem> {
+async fn hold(backend: &dyn Backend, target: Target, signal: &str, because: Attribution) -> Result<(), Problem> {
     let input =
         Payload::encode(&json!({ "reason": because.reason })).map_err(|why| Problem::bad_request(why.to_string()))?;
     let name = SignalName::of(signal);
-    Ok(me.backend.signal(target, SignalRequest { name, input, identity: None, request_id: because.request_id }).await?)
+    Ok(backend.signal(target, SignalRequest { name, input, identity: None, request_id: because.request_id }).await?)
 }

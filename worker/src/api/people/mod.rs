@@ -5,18 +5,41 @@
 //! ```
 //!
 //! Invariant: what is left out has the command line's default; all that is wrong with a body is told at once, each with its
-//! place; a request with an `Idempotency-Key` is carried out once however often it is sent. Every route stands in the one
-//! table of `routes`, and the document of `openapi` is made from it. Nothing here decides about a run.
+//! place; a start, signal, update, cancel or answer with an `Idempotency-Key` is carried out once however often it is sent,
+//! and so is the pause or resume of a supervisor or an agent. Every route stands in the one table of `routes`, and the
+//! document of `openapi` is made from it. Nothing here decides about a run.
 
+mod activities;
+pub(crate) mod agents;
 mod approvals;
 mod body;
+pub(crate) mod fork;
 mod handlers;
+mod history;
 mod openapi;
+mod pages;
+mod queries;
+pub(crate) mod schedules;
+mod sse;
 mod start;
 mod view;
+mod worker;
 
+pub use activities::{complete_activity, pause_activity, resume_activity};
+pub use agents::agents;
 pub use approvals::{answer, approvals};
+pub use fork::fork;
 pub use handlers::{
-    cancel, delete, describe, history, list, pause, query, result, resume, signal, start, terminate, update,
+    cancel, count, delete, describe, list, pause, query, result, resume, signal, start, terminate, update,
+    update_result,
 };
+pub(crate) use handlers::{pause_run, resume_run};
+pub(crate) use history::file as history_file;
+pub use history::{export, history, state};
 pub use openapi::openapi;
+pub(crate) use pages::{Cursor, page as page_of_runs, page_of, parse as filter_of};
+pub(crate) use queries::ask;
+pub use schedules::schedules;
+pub use sse::{events, run_events};
+pub(crate) use view::plain;
+pub use worker::{backup, store, verify, worker};

@@ -7,7 +7,10 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
+use super::super::handlers::PAGE_MAX;
+use super::pages::RUNS_MAX;
 use super::start::MEMBERS;
+use crate::ui::export::FORMS;
 
 /// What a request brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +21,9 @@ enum Body {
     Input,
     Reason,
     Answer,
+    Fork,
+    Completion,
+    Backup,
 }
 
 /// A route as the document tells it: method, path, operation, what it brings, the statuses of its answers.
@@ -29,19 +35,35 @@ const PEOPLE: &[Told] = &[
     ("GET", "/api/v1/openapi.json", "openapi", Body::Nothing, &[200]),
     ("POST", "/api/v1/workflows", "startWorkflow", Body::Start, &[201, 200]),
     ("GET", "/api/v1/workflows", "listWorkflows", Body::Nothing, &[200]),
+    ("GET", "/api/v1/workflow-count", "countWorkflows", Body::Nothing, &[200]),
     ("GET", "/api/v1/workflows/{id}", "describeWorkflow", Body::Nothing, &[200]),
     ("DELETE", "/api/v1/workflows/{id}", "deleteWorkflow", Body::Nothing, &[200]),
     ("GET", "/api/v1/workflows/{id}/history", "getHistory", Body::Nothing, &[200]),
+    ("GET", "/api/v1/workflows/{id}/events", "streamHistory", Body::Nothing, &[200]),
+    ("GET", "/api/v1/workflows/{id}/state", "getState", Body::Nothing, &[200]),
+    ("GET", "/api/v1/workflows/{id}/export", "exportHistory", Body::Nothing, &[200]),
     ("GET", "/api/v1/workflows/{id}/result", "getResult", Body::Nothing, &[200, 202]),
     ("POST", "/api/v1/workflows/{id}/signals/{name}", "signalWorkflow", Body::Input, &[202]),
     ("POST", "/api/v1/workflows/{id}/queries/{name}", "queryWorkflow", Body::Input, &[200]),
     ("POST", "/api/v1/workflows/{id}/updates/{name}", "updateWorkflow", Body::Input, &[200, 202]),
+    ("GET", "/api/v1/workflows/{id}/updates/{update_id}/result", "getUpdateResult", Body::Nothing, &[200, 202]),
+    ("POST", "/api/v1/workflows/{id}/forks", "forkWorkflow", Body::Fork, &[201, 200]),
     ("POST", "/api/v1/workflows/{id}/cancel", "cancelWorkflow", Body::Reason, &[202]),
     ("POST", "/api/v1/workflows/{id}/terminate", "terminateWorkflow", Body::Reason, &[200]),
     ("POST", "/api/v1/workflows/{id}/pause", "pauseWorkflow", Body::Reason, &[200]),
     ("POST", "/api/v1/workflows/{id}/resume", "resumeWorkflow", Body::Reason, &[200]),
+    ("POST", "/api/v1/workflows/{id}/activities/{activity_id}/pause", "pauseActivity", Body::Reason, &[200]),
+    ("POST", "/api/v1/workflows/{id}/activities/{activity_id}/resume", "resumeActivity", Body::Reason, &[200]),
+    ("POST", "/api/v1/activities/{token}", "completeActivity", Body::Completion, &[200]),
+    ("GET", "/api/v1/events", "streamEvents", Body::Nothing, &[200]),
     ("GET", "/api/v1/approvals", "listApprovals", Body::Nothing, &[200]),
     ("POST", "/api/v1/workflows/{id}/answers", "answer", Body::Answer, &[202]),
+    ("GET", "/api/v1/agents", "listAgents", Body::Nothing, &[200]),
+    ("GET", "/api/v1/schedules", "listSchedules", Body::Nothing, &[200]),
+    ("GET", "/api/v1/worker", "getWorker", Body::Nothing, &[200]),
+    ("GET", "/api/v1/store", "getStore", Body::Nothing, &[200]),
+    ("POST", "/api/v1/store/verify", "verifyStore", Body::Nothing, &[200]),
+    ("POST", "/api/v1/store/backup", "backupStore", Body::Backup, &[200]),
 ];
 
 pub async fn openapi() -> Response {
@@ -72,24 +94,21 @@ fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[
     let named = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let mut parameters: Vec<Value> =
         named.map(|name| json!({ "name": name, "in": "path", "required": true, "schema": id_schema() })).collect();
-    parameters.extend(about.iter().flat_map(|route| route.query).map(|name| query(name)));
-    let keyed = matches!(body, Body::Start | Body::Input | Body::Reason) && operation != "queryWorkflow";
-    if keyed {
-        let about = "The same request with the same key is carried out once";
+    parameters.extend(about.iter().flat_map(|route| route.query).map(|name| query(operation, name)));
+    if let Some(about) = about_key(operation) {
         parameters.push(json!({ "name": "Idempotency-Key", "in": "header", "description": about,
             "schema": id_schema() }));
     }
     let schema = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
     let answer = |name: &str| json!({ "application/json": { "schema": schema(name) } });
-    let mut responses: Map<String, Value> = statuses
-        .iter()
-        .map(|status| {
-            (
-                status.to_string(),
-                json!({ "description": "done", "content": { "application/json": { "schema": { "type": "object" } } } }),
-            )
-        })
-        .collect();
+    let content = match operation {
+        "streamHistory" | "streamEvents" => json!({ "text/event-stream": { "schema": { "type": "string" } } }),
+        "exportHistory" => json!({ "application/json": { "schema": { "type": "object" } },
+            "text/html": { "schema": { "type": "string" } }, "text/plain": { "schema": { "type": "string" } } }),
+        _ => json!({ "application/json": { "schema": { "type": "object" } } }),
+    };
+    let done = |status: &u16| (status.to_string(), json!({ "description": "done", "content": content }));
+    let mut responses: Map<String, Value> = statuses.iter().map(done).collect();
     for (range, about) in [("4XX", "refused: nothing has changed"), ("5XX", "the worker cannot do it now")] {
         responses.insert(range.to_owned(), json!({ "description": about, "content": answer("Problem") }));
     }
@@ -103,14 +122,33 @@ fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[
         Body::Input => "Input",
         Body::Reason => "Reason",
         Body::Answer => "Answer",
+        Body::Fork => "Fork",
+        Body::Completion => "Completion",
+        Body::Backup => "Backup",
     };
-    let required = matches!(body, Body::Start | Body::Answer);
+    let required = matches!(body, Body::Start | Body::Answer | Body::Completion | Body::Backup);
     told["requestBody"] = json!({ "required": required, "content": answer(name) });
     told
 }
 
+/// What an `Idempotency-Key` does for an operation; nothing where it is not looked at.
+fn about_key(operation: &str) -> Option<&'static str> {
+    match operation {
+        "startWorkflow" | "forkWorkflow" | "signalWorkflow" | "updateWorkflow" | "cancelWorkflow" | "answer" => {
+            Some("The same request with the same key is carried out once")
+        }
+        "pauseWorkflow" | "resumeWorkflow" => Some(
+            "A supervisor or an agent carries the same request with the same key out once; other workflows do not look at it",
+        ),
+        _ => None,
+    }
+}
+
 /// A span of time, for example `90s`.
 const SPAN: &str = "^[0-9]{1,9}(ms|s|m|h)$";
+
+/// Whole numbers that every client can write.
+const COUNT_MAX: u64 = 1 << 53;
 
 /// An id: the server takes others too, of at most 255 bytes and without control characters.
 fn id_schema() -> Value {
@@ -126,7 +164,7 @@ fn filter_shape() -> String {
     format!("^({one}( (AND|OR) {one}){{0,4}})?$")
 }
 
-fn query(name: &str) -> Value {
+fn query(operation: &str, name: &str) -> Value {
     let (about, schema) = match name {
         "run_id" => {
             ("One run of the workflow id; the newest without it", json!({ "type": "string", "format": "uuid" }))
@@ -134,15 +172,23 @@ fn query(name: &str) -> Value {
         "namespace" => ("Where the workflow id is looked for", id_schema()),
         "query" => {
             let about = "A list filter, for example `ExecutionStatus = 'Running'`; here of what every run has. \
-                         The server also takes search attributes, brackets, IN, BETWEEN and STARTS_WITH";
+                         The server also takes search attributes, brackets, IN, BETWEEN and STARTS_WITH; no ORDER BY";
             (about, json!({ "type": "string", "pattern": filter_shape() }))
         }
-        "limit" => ("How many at most", json!({ "type": "integer", "minimum": 1, "maximum": 1000, "default": 100 })),
+        "limit" => {
+            let most = if operation == "listWorkflows" { RUNS_MAX } else { PAGE_MAX };
+            ("How many at most", json!({ "type": "integer", "minimum": 1, "maximum": most, "default": 100 }))
+        }
         "cursor" => {
             let shape = "^[0-9]{1,15}\\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$";
             ("`next_cursor` of the page before", json!({ "type": "string", "pattern": shape }))
         }
-        "from" => ("The first event", json!({ "type": "integer", "minimum": 1, "default": 1 })),
+        "at" => {
+            let about = "The event after which; the last one without it";
+            (about, json!({ "type": "integer", "minimum": 1, "maximum": COUNT_MAX }))
+        }
+        "as" => ("The form of the file", json!({ "enum": FORMS, "default": "json" })),
+        "from" => ("The first event", json!({ "type": "integer", "minimum": 1, "maximum": COUNT_MAX, "default": 1 })),
         "wait" => {
             let about = "How long to wait for the end, for example `20s`; it waits for no more than 20 s";
             (about, json!({ "type": "string", "pattern": SPAN }))
@@ -152,6 +198,33 @@ fn query(name: &str) -> Value {
     json!({ "name": name, "in": "query", "required": false, "description": about, "schema": schema })
 }
 
+/// What may be different in a fork.
+fn fork_changes() -> Value {
+    let change = |set: &str, more: &[(&str, Value)], required: &[&str]| {
+        let mut properties: Map<String, Value> =
+            more.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
+        properties.insert("set".to_owned(), json!({ "const": set }));
+        let required: Vec<&str> = required.iter().copied().chain(["set"]).collect();
+        json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
+    };
+    let of = || {
+        (
+            "of",
+            json!({ "type": "string", "description": "A type or an id, NAME#2, or an event: 15",
+        "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,60}(#[1-9])?$" }),
+        )
+    };
+    let value = || ("value", json!({}));
+    let words = json!({ "type": "string" });
+    json!({ "oneOf": [
+        change("result", &[of(), value()], &["of", "value"]),
+        change("failure", &[of(), ("message", words.clone()), ("failure_type", words.clone())], &["of", "message"]),
+        change("signal", &[("name", id_schema()), ("nth", json!({ "type": ["integer", "null"], "minimum": 1, "maximum": 1_000_000 })), value()], &["name", "value"]),
+        change("input", &[value()], &["value"]),
+    ] })
+}
+
+// long: one schema after the other.
 fn schemas() -> Value {
     let text = || json!({ "type": ["string", "null"] });
     let span = |about: &str| json!({ "type": "string", "description": about, "pattern": SPAN });
@@ -170,8 +243,14 @@ fn schemas() -> Value {
     let values = json!({ "anyOf": [{ "type": ["boolean", "integer", "number", "string"] },
         { "type": "array", "items": { "type": "string" } }] });
     start["search_attributes"] = json!({ "type": "object", "propertyNames": name, "additionalProperties": values });
+    let message = |about: &str| {
+        json!({ "type": "object", "description": about, "required": ["name"], "additionalProperties": false,
+            "properties": { "name": id_schema(), "input": {} } })
+    };
+    start["signal"] = message("Signal the open run of this id, or the one that is started for it");
+    start["update"] = message("Update the open run of this id, or the one that is started for it; not beside a signal");
     start["retry_policy"] = json!({ "type": "object", "additionalProperties": false, "properties": {
-        "initial_interval": { "type": "string", "description": "Before the second attempt", "pattern": "^[1-9][0-9]{0,8}(ms|s|m)$" },
+        "initial_interval": { "type": "string", "description": "Before the second attempt", "pattern": "^[1-9][0-9]{0,2}(ms|s)$" },
         "maximum_interval": { "type": "string", "description": "No delay is longer", "pattern": "^[1-9][0-9]{0,5}h$" },
         "backoff_coefficient": { "type": "number", "minimum": 1, "maximum": 1000 },
         "maximum_attempts": { "type": "integer", "minimum": 0, "maximum": 4_294_967_295_u32 },
@@ -190,6 +269,25 @@ fn schemas() -> Value {
             },
             "oneOf": [{ "required": ["approved"] }, { "required": ["answer"] }],
         },
+        "Fork": {
+            "type": "object", "additionalProperties": false,
+            "properties": {
+                "workflow_id": { "anyOf": [id_schema(), { "type": "null" }] }, "at": { "type": ["integer", "null"], "minimum": 1, "maximum": COUNT_MAX },
+                "reapply": { "enum": ["signals", "none", null] }, "dry_run": { "type": ["boolean", "null"] }, "reason": text(),
+                "changes": { "type": "array", "items": fork_changes() },
+            },
+        },
+        "Completion": {
+            "type": "object", "additionalProperties": false, "description": "One thing that is said of an attempt",
+            "properties": {
+                "result": {}, "canceled": { "description": "Details, or null" }, "heartbeat": { "description": "Details for the next attempt, or null" },
+                "failure": { "type": "object", "required": ["message"], "additionalProperties": false, "properties": {
+                    "message": { "type": "string" }, "type": text(), "non_retryable": { "type": ["boolean", "null"] } } },
+            },
+            "oneOf": [{ "required": ["result"] }, { "required": ["failure"] }, { "required": ["canceled"] }, { "required": ["heartbeat"] }],
+        },
+        "Backup": { "type": "object", "required": ["to"], "additionalProperties": false, "properties": {
+            "to": { "type": "string", "pattern": "^/", "description": "An absolute path on the worker's machine: empty, or not there yet" } } },
         "Problem": {
             "type": "object", "required": ["code", "message"],
             "properties": {
@@ -223,5 +321,57 @@ mod tests {
         }
         let names: std::collections::BTreeSet<&str> = PEOPLE.iter().map(|(_, _, operation, ..)| *operation).collect();
         assert_eq!(names.len(), PEOPLE.len(), "an operation is called by one name");
+    }
+
+    /// What the command line does with a worker that runs, and the operation that does the same; for two there is none, and why.
+    #[rustfmt::skip]
+    const OF_COMMAND_LINE: &[(&str, Result<&str, &str>)] = &[
+        ("GET /rpc/v1/worker", Ok("getWorker")),
+        ("POST /rpc/v1/sign-in-code", Err("a link for a browser on the machine of the worker: pages are signed in with a token")),
+        ("POST /rpc/v1/workflows", Ok("startWorkflow")),
+        ("GET /rpc/v1/workflows", Ok("listWorkflows")),
+        ("GET /rpc/v1/workflow-count", Ok("countWorkflows")),
+        ("POST /rpc/v1/fork", Ok("forkWorkflow")),
+        ("POST /rpc/v1/signal-with-start", Ok("startWorkflow")),
+        ("POST /rpc/v1/update-with-start", Ok("startWorkflow")),
+        ("GET /rpc/v1/watch", Ok("streamEvents")),
+        ("GET /rpc/v1/workflows/{id}", Ok("describeWorkflow")),
+        ("DELETE /rpc/v1/workflows/{id}", Ok("deleteWorkflow")),
+        ("GET /rpc/v1/workflows/{id}/history", Ok("getHistory")),
+        ("GET /rpc/v1/workflows/{id}/turns", Ok("exportHistory")),
+        ("GET /rpc/v1/workflows/{id}/events", Ok("streamHistory")),
+        ("GET /rpc/v1/workflows/{id}/result", Ok("getResult")),
+        ("POST /rpc/v1/workflows/{id}/signal", Ok("signalWorkflow")),
+        ("POST /rpc/v1/workflows/{id}/query", Ok("queryWorkflow")),
+        ("POST /rpc/v1/workflows/{id}/update", Ok("updateWorkflow")),
+        ("GET /rpc/v1/workflows/{id}/updates/{update_id}", Ok("getUpdateResult")),
+        ("POST /rpc/v1/workflows/{id}/cancel", Ok("cancelWorkflow")),
+        ("POST /rpc/v1/workflows/{id}/terminate", Ok("terminateWorkflow")),
+        ("POST /rpc/v1/workflows/{id}/pause", Ok("pauseWorkflow")),
+        ("POST /rpc/v1/workflows/{id}/unpause", Ok("resumeWorkflow")),
+        ("POST /rpc/v1/workflows/{id}/activities/{activity_id}/pause", Ok("pauseActivity")),
+        ("POST /rpc/v1/workflows/{id}/activities/{activity_id}/unpause", Ok("resumeActivity")),
+        ("POST /rpc/v1/activities/{token}", Ok("completeActivity")),
+        ("GET /rpc/v1/store", Ok("getStore")),
+        ("POST /rpc/v1/store/verify", Ok("verifyStore")),
+        ("POST /rpc/v1/store/backup", Ok("backupStore")),
+    ];
+
+    /// Nothing is kept for the command line alone: it is one client of what everybody can do.
+    #[test]
+    fn whatever_the_command_line_does_the_api_does() {
+        let spoken: Vec<String> = ROUTES
+            .iter()
+            .filter(|route| route.path.starts_with("/rpc/v1/"))
+            .map(|route| format!("{} {}", route.method, route.path))
+            .collect();
+        let told: Vec<&str> = OF_COMMAND_LINE.iter().map(|(route, _)| *route).collect();
+        assert_eq!(spoken, told);
+        for (route, operation) in OF_COMMAND_LINE {
+            match operation {
+                Ok(operation) => assert!(PEOPLE.iter().any(|(_, _, one, ..)| one == operation), "{route}: {operation}"),
+                Err(why) => assert!(!why.is_empty()),
+            }
+        }
     }
 }

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::super::problem::Problem;
 use super::super::token::random_hex;
-use super::body::Members;
+use super::body::{Members, whole};
+use super::handlers::update_id;
 use crate::supervisor::spec::Span;
 
 /// Every member that a start may have, for the document of the API.
@@ -29,9 +30,63 @@ pub(super) const MEMBERS: &[&str] = &[
     "search_attributes",
     "summary",
     "details",
+    "signal",
+    "update",
 ];
 
-pub(super) fn read(body: &Bytes, key: Option<&str>) -> Result<StartWorkflow, Problem> {
+/// A start, and what the run is told with it.
+pub(super) struct StartBody {
+    pub start: StartWorkflow,
+    pub then: Option<StartMessage>,
+}
+
+/// The signal or the update of a start: the run that is open, or the one that is started for it, hears it.
+pub(super) enum StartMessage {
+    Signal(SignalRequest),
+    Update(UpdateRequest),
+}
+
+/// A message by its name.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedInput {
+    name: String,
+    #[serde(default)]
+    input: Value,
+}
+
+impl StartMessage {
+    /// The message of a body; two of them are one too many.
+    fn read(members: &mut Members, key: Option<&str>) -> Result<Option<StartMessage>, Problem> {
+        let (signal, update) = (members.typed::<NamedInput>("signal"), members.typed::<NamedInput>("update"));
+        if signal.is_some() && update.is_some() {
+            members.wrong("update", "a start has a signal or an update, not both");
+        }
+        let mut of = |at: &str, name: Result<(), String>, input: &Value| {
+            name.map_err(|why| members.wrong(&format!("{at}.name"), why)).ok()?;
+            Payload::encode(input).map_err(|why| members.wrong(&format!("{at}.input"), why.to_string())).ok()
+        };
+        if let Some(NamedInput { name, input }) = signal {
+            let name = SignalName::new(name).map_err(|why| why.to_string());
+            let input = of("signal", name.as_ref().map(drop).map_err(String::clone), &input);
+            let request_id = key.and_then(|key| RequestId::new(key).ok());
+            return Ok(name
+                .ok()
+                .zip(input)
+                .map(|(name, input)| StartMessage::Signal(SignalRequest { name, input, identity: None, request_id })));
+        }
+        let Some(NamedInput { name, input }) = update else { return Ok(None) };
+        let name = UpdateName::new(name).map_err(|why| why.to_string());
+        let input = of("update", name.as_ref().map(drop).map_err(String::clone), &input);
+        let update_id = update_id(key.map(str::to_owned))?;
+        Ok(name.ok().zip(input).map(|(name, input)| {
+            let wait = UpdateWait::Completed;
+            StartMessage::Update(UpdateRequest { update_id, name, input, identity: None, wait })
+        }))
+    }
+}
+
+pub(super) fn read(body: &Bytes, key: Option<&str>) -> Result<StartBody, Problem> {
     let mut members = Members::read(body)?;
     let workflow_type: Option<WorkflowType> = members.parsed("workflow_type");
     members.needs("workflow_type", workflow_type.is_some());
@@ -51,6 +106,7 @@ pub(super) fn read(body: &Bytes, key: Option<&str>) -> Result<StartWorkflow, Pro
     let attributes = members.typed::<serde_json::Map<String, Value>>("search_attributes").unwrap_or_default();
     let search_attributes = attributes_of(attributes, &mut members);
     let (summary, details) = (members.text("summary"), members.text("details"));
+    let then = StartMessage::read(&mut members, key)?;
     members.done()?;
     // `done` refuses a body without one.
     let workflow_type = workflow_type.ok_or_else(|| Problem::bad_request("workflow_type: it is needed"))?;
@@ -59,7 +115,7 @@ pub(super) fn read(body: &Bytes, key: Option<&str>) -> Result<StartWorkflow, Pro
         None => fresh_id(&workflow_type, key)?,
     };
     let start = StartWorkflow::new(workflow_type, workflow_id);
-    Ok(StartWorkflow {
+    let start = StartWorkflow {
         namespace: namespace.unwrap_or(start.namespace),
         task_queue: task_queue.unwrap_or(start.task_queue),
         input,
@@ -74,7 +130,8 @@ pub(super) fn read(body: &Bytes, key: Option<&str>) -> Result<StartWorkflow, Pro
         summary,
         details,
         ..StartWorkflow::new(start.workflow_type, start.workflow_id)
-    })
+    };
+    Ok(StartBody { start, then })
 }
 
 /// A retry policy; what is left out has Temporal's default.
@@ -84,6 +141,7 @@ struct RetryBody {
     initial_interval: Option<Span>,
     backoff_coefficient: Option<f64>,
     maximum_interval: Option<Span>,
+    #[serde(default, deserialize_with = "whole")]
     maximum_attempts: Option<u32>,
     #[serde(default)]
     non_retryable_error_types: Vec<String>,

@@ -6,6 +6,8 @@
 use bosun_engine::*;
 use serde_json::{Map, Value, json};
 
+use crate::run_json;
+
 /// Without the members that are null.
 fn present(value: Value) -> Value {
     match value {
@@ -21,10 +23,7 @@ pub(super) fn moment(at: Timestamp) -> Value {
 }
 
 pub(super) fn run(info: &RunInfo) -> Value {
-    let memo: Map<String, Value> =
-        info.memo.iter().map(|(name, payload)| (name.to_string(), payload.to_json())).collect();
-    let attributes: Map<String, Value> =
-        info.search_attributes.iter().map(|(name, value)| (name.to_string(), attribute(value))).collect();
+    let (memo, attributes) = (run_json::memo(info), run_json::attributes(info, moment));
     present(json!({
         "workflow_id": info.workflow_id,
         "run_id": info.run_id,
@@ -52,45 +51,30 @@ pub(super) fn run(info: &RunInfo) -> Value {
     }))
 }
 
-fn attribute(value: &SearchValue) -> Value {
-    match value {
-        SearchValue::Bool(truth) => json!(truth),
-        SearchValue::Int(number) => json!(number),
-        SearchValue::Float(number) => json!(number),
-        SearchValue::Keyword(text) | SearchValue::Text(text) => json!(text),
-        SearchValue::KeywordList(texts) => json!(texts),
-        SearchValue::Datetime(at) => moment(*at),
-        SearchValue::Unset => Value::Null,
-    }
-}
-
 /// A failure with its chain of causes.
 pub(super) fn failure(failure: &Failure) -> Value {
-    let details = match &failure.kind {
-        FailureKind::Application { details, .. } | FailureKind::Canceled { details } => details.as_ref(),
-        _ => None,
-    };
-    let cause = failure.cause.as_deref().map(self::failure);
-    present(json!({
-        "type": failure.type_name(), "message": failure.message, "details": details.map(Payload::to_json), "cause": cause,
-    }))
+    without_nulls(run_json::failure(failure))
+}
+
+fn without_nulls(failure: Value) -> Value {
+    let mut failure = present(failure);
+    if let Some(cause) = failure.get_mut("cause") {
+        *cause = without_nulls(cause.take());
+    }
+    failure
 }
 
 pub(super) fn outcome(outcome: &CloseOutcome) -> Value {
-    let status = outcome.status();
-    present(match outcome {
-        CloseOutcome::Completed(result) => {
-            // A result may be null, and is one all the same.
-            return json!({ "status": status, "result": result.to_json() });
+    let mut view = run_json::outcome(outcome);
+    match outcome {
+        // A result may be null, and is one all the same.
+        CloseOutcome::Completed(_) => view,
+        CloseOutcome::Failed(_) => {
+            view["failure"] = without_nulls(view["failure"].take());
+            view
         }
-        CloseOutcome::Failed(why) => json!({ "status": status, "failure": failure(why) }),
-        CloseOutcome::TimedOut(timeout) => json!({ "status": status, "timeout": timeout }),
-        CloseOutcome::Canceled(details) => {
-            json!({ "status": status, "details": details.as_ref().map(Payload::to_json) })
-        }
-        CloseOutcome::Terminated { reason } => json!({ "status": status, "reason": reason }),
-        CloseOutcome::ContinuedAsNew { new_run } => json!({ "status": status, "next_run_id": new_run }),
-    })
+        _ => present(view),
+    }
 }
 
 /// A run with what it does and waits for.
@@ -106,6 +90,7 @@ pub(super) fn description(seen: &Description) -> Value {
             "next_attempt_time": one.next_attempt_at.map(moment),
             "last_failure": one.last_failure.as_ref().map(failure),
             "heartbeat_details": one.heartbeat_details.as_ref().map(Payload::to_json),
+            "task_token": one.task_token,
             "summary": one.summary,
         }))
     };
@@ -141,6 +126,12 @@ pub(super) fn event(event: &Event) -> Value {
     json!({
         "event_id": event.id, "event_time": moment(event.at), "event_type": event.kind.name(), "attributes": attributes,
     })
+}
+
+/// Data as people read it, with payloads as they were given.
+pub(crate) fn plain(mut value: Value) -> Value {
+    unwrap_payloads(&mut value);
+    value
 }
 
 /// A payload is kept as `{"json": …}` or `{"encoding": …, "base16": …}`: where one can stand, what it holds stands there.

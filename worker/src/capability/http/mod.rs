@@ -174,6 +174,8 @@ pub struct HttpConfig {
     pub secret_env: Option<Vec<String>>,
     /// Directories that headers may take secrets from. `None`: any.
     pub secret_dirs: Option<Vec<PathBuf>>,
+    /// The worker's data directory, which holds its token: no header is taken from there, whatever `secret_dirs` say.
+    pub own: Option<PathBuf>,
 }
 
 #[cfg(test)]

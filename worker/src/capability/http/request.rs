@@ -11,6 +11,7 @@ use reqwest::{Method, StatusCode, Url};
 
 use super::*;
 use crate::capability::environment;
+use crate::capability::file::lies_in;
 use crate::capability::scrub::Scrubber;
 
 /// One request to send, and what may become of it.
@@ -151,6 +152,9 @@ fn from_file(config: &HttpConfig, from: &FromFile, secrets: &mut Scrubber) -> Re
     let file = from.file.canonicalize().map_err(unreadable)?;
     if config.secret_dirs.as_ref().is_some_and(|dirs| !dirs.iter().any(|dir| file.starts_with(dir))) {
         return Err(refused(format!("headers may not be taken from the file {path}")));
+    }
+    if lies_in(&file, config.own.as_deref()) {
+        return Err(refused(format!("headers are not taken from {path}: it lies in the worker's data directory")));
     }
     let secret = std::fs::read_to_string(file).map_err(unreadable)?.trim().to_owned();
     secrets.add(&secret, SECRET_LEN_MIN);

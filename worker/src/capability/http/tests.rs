@@ -386,8 +386,11 @@ async fn secrets_come_only_from_where_the_owner_allows() {
         .headers
         .insert("X".into(), HeaderText::File(FromFile { file: "/etc/hostname".into(), prefix: String::new() }));
     let config = HttpConfig { secret_dirs: Some(vec!["/run/secrets".into()]), ..loopback() };
-    let refused = failure(run_with(config, input).await);
+    let refused = failure(run_with(config, input.clone()).await);
     assert_eq!(refused.message, "headers may not be taken from the file /etc/hostname");
+    let config = HttpConfig { own: Some("/etc".into()), ..loopback() };
+    let refused = failure(run_with(config, input).await);
+    assert!(refused.message.contains("the worker's data directory"), "{}", refused.message);
 }
 
 #[tokio::test]

@@ -78,6 +78,18 @@ impl ModelOutput {
         let ConformedAnswer { value, problems } = check(schema, &response);
         ModelOutput { response, value, problems, cost: Cost::Micros(0), cut: 0 }
     }
+
+    /// Calls, tokens, and millionths of a dollar where the price is known, that were paid for: those of the answer, and as
+    /// much for each attempt that was cut before it. What those took nobody knows; they asked the same.
+    pub(crate) fn paid(&self) -> (u64, u64, Option<u64>) {
+        let (usage, calls) = (&self.response.usage, 1 + u64::from(self.cut));
+        let tokens = usage.input.unwrap_or(0).saturating_add(usage.output.unwrap_or(0));
+        let micros = match self.cost {
+            Cost::Micros(micros) => Some(micros.saturating_mul(calls)),
+            Cost::Unpriced(_) => None,
+        };
+        (calls, tokens.saturating_mul(calls), micros)
+    }
 }
 
 /// An answer may be `null`: what is there is a value.

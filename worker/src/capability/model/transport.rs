@@ -199,15 +199,17 @@ fn refused_address(why: &RefusedAddress) -> ModelError {
     )
 }
 
-/// The library's message without its URL, which is not ours to show.
+/// The library's message without its URL, of which only the address is ours to show: the rest may hold secrets.
 fn transport(why: reqwest::Error) -> ModelError {
+    let address = why.url().map(|url| url.origin()).filter(|origin| origin.is_tuple());
+    let address = address.map(|origin| format!(" to {}", origin.ascii_serialization())).unwrap_or_default();
     let why = why.without_url();
     let text = match innermost(&why) {
         Ok(text) => text,
         Err(refused) => return refused_address(refused),
     };
     let code = if why.is_timeout() { code::TIMEOUT } else { code::TRANSPORT };
-    let mut error = ModelError::retry(code, format!("the request failed: {text}"));
+    let mut error = ModelError::retry(code, format!("the request{address} failed: {text}"));
     if why.is_builder() {
         error.class = ErrorClass::Fatal;
     }

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
 
 use super::{ENV_MARKER, cgroup};
+use crate::capability::durable::{private_dir, private_file};
 
 /// What is known of a running group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,8 +46,8 @@ impl ProcessNote {
 
     /// Writes the note durably: file and directory are synced.
     pub(super) fn write(&self, dir: &Path) -> io::Result<()> {
-        fs::create_dir_all(dir)?;
-        let mut file = File::create(self.path(dir))?;
+        private_dir(dir)?;
+        let mut file = private_file().write(true).truncate(true).open(self.path(dir))?;
         file.write_all(&serde_json::to_vec(self)?)?;
         file.sync_all()?;
         File::open(dir)?.sync_all()

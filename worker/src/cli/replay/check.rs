@@ -96,6 +96,9 @@ async fn sources(bench: &mut Bench<'_>, args: &CheckArgs) -> Result<Vec<Source>,
         let histories = bench.histories().await?;
         let query = args.query.as_deref().unwrap_or_default();
         let found = runs(&histories, query, args.open).await?;
+        if found.is_empty() {
+            is_used(&*histories, &bench.namespace).await?;
+        }
         if found.is_empty() && !args.open {
             let help =
                 "a check that checks nothing would always pass; `bosun list --query …` shows what a filter finds";
@@ -104,6 +107,15 @@ async fn sources(bench: &mut Bench<'_>, args: &CheckArgs) -> Result<Vec<Source>,
         sources.extend(found.into_iter().map(|info| Source::Run(histories.clone(), Box::new(info))));
     }
     Ok(sources)
+}
+
+/// A gate that looks where nobody ever began anything would always pass.
+async fn is_used(histories: &dyn Histories, namespace: &Namespace) -> Result<(), CliError> {
+    let any = histories.list(ListRequest { query: String::new(), limit: 1 }).await?;
+    if any.is_empty() && namespace.as_str() != DEFAULT_NAMESPACE {
+        return Err(CliError::new(Code::NoNamespace, format!("the namespace {namespace} was never used")));
+    }
+    Ok(())
 }
 
 /// Whether a name means files: by how it is spelt, or because there is one.

@@ -1,7 +1,8 @@
 //! `replay fuzz`: many simulated lives of one workflow type, with made-up results and every fault, each doubted.
 //!
 //! Invariant: nothing is executed outside the simulation; the same seed and program give the same lives. A failure is told
-//! with the smallest life that shows it, its seed, and the command that repeats it; exit code 20.
+//! with the smallest life that shows it, its seed, and the command that repeats it; exit code 20. Where no life got anywhere,
+//! that is said, and it is no pass.
 
 use std::path::PathBuf;
 
@@ -72,6 +73,7 @@ pub(super) async fn fuzz(bench: &mut Bench<'_>, args: FuzzArgs) -> Result<Exit, 
     });
     let searched = searched.await.map_err(|why| CliError::new(Code::Failed, "the search panicked").cause(why))?;
     match searched {
+        Ok(report) if report.got_somewhere == 0 && args.only.is_none() => Ok(nowhere(bench, &report, &args)),
         Ok(report) => {
             passed(bench, &report);
             Ok(Exit::Ok)
@@ -138,6 +140,32 @@ fn passed(bench: &mut Bench<'_>, report: &Report) {
     }
 }
 
+/// Every life failed or ended in its first turn: what comes after has not been tried, and nothing can be said of it.
+fn nowhere(bench: &mut Bench<'_>, report: &Report, args: &FuzzArgs) -> Exit {
+    let failure = report.failure.as_deref();
+    bench.screen.object(
+        "replay.fuzz",
+        json!({
+            "ok": false, "kind": "nowhere", "lives": report.lives, "ends": report.ends, "failure": failure,
+            "finding": "no life got anywhere: each failed or ended in its first turn",
+        }),
+    );
+    let head = format!("no life of {} got anywhere: nothing is known of its code", args.workflow_type);
+    let head = bench.screen.paint(TextStyle::Red, &printable(&head));
+    bench.screen.block(&head);
+    bench.screen.line(format!("each failed or ended in its first turn: {report}"));
+    if let Some(failure) = failure {
+        bench.screen.field("failure", failure);
+    }
+    let why = match args.input {
+        None => "any JSON was drawn as its input: give one that it takes",
+        Some(_) => "see that the input is one that it takes; results are made up",
+    };
+    bench.screen.line(why.to_owned());
+    bench.screen.next(&format!("bosun replay fuzz {} --input JSON", shell_word(&args.workflow_type)));
+    Exit::Error
+}
+
 fn wrong(finding: &Violation) -> Value {
     json!({ "ok": false, "kind": finding.kind(), "finding": finding.to_string() })
 }
@@ -191,7 +219,8 @@ mod tests {
             let number = RUNS.fetch_add(1, Ordering::Relaxed);
             ctx.activity::<serde_json::Value>("work", &number, options()).await
         };
-        WorkflowRegistry::new().workflow("good", good).workflow("bad", bad)
+        let typed = |_: WfContext, input: u8| async move { Ok::<_, Failure>(input) };
+        WorkflowRegistry::new().workflow("good", good).workflow("bad", bad).workflow("typed", typed)
     }
 
     async fn ran(line: &str) -> Ran {
@@ -208,6 +237,17 @@ mod tests {
         let answer = ran.json();
         assert_eq!((&answer["ok"], &answer["lives"]), (&true.into(), &60.into()));
         assert!(answer["ends"]["Completed"].as_u64() > Some(0), "{answer}");
+    }
+
+    /// Lives that all end in their first turn, as the input that is drawn does not decode, are no pass.
+    #[tokio::test]
+    async fn lives_that_get_nowhere_are_no_pass() {
+        let told = ran("replay fuzz typed --runs 20").await;
+        assert_eq!(told.exit.number(), 1, "{}", told.stdout);
+        assert!(!told.stdout.contains("nothing is wrong"), "{}", told.stdout);
+        assert!(told.stdout.contains("got anywhere") && told.stdout.contains("failure  "), "{}", told.stdout);
+        assert!(told.stdout.contains("next: bosun ") && told.stdout.contains(" --input "), "{}", told.stdout);
+        assert_eq!(ran("replay fuzz typed --runs 20 -o json").await.json()["ok"], false);
     }
 
     /// What is wrong is named and made small; its seed and its case find it again.
@@ -230,6 +270,6 @@ mod tests {
     #[tokio::test]
     async fn a_type_that_is_not_there_is_named() {
         let ran = ran("replay fuzz ugly").await;
-        assert!(ran.stderr.contains("ugly") && ran.stderr.contains("bad, good"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("ugly") && ran.stderr.contains("bad, good, typed"), "{}", ran.stderr);
     }
 }

@@ -9,6 +9,7 @@ mod debug;
 mod explain;
 mod fuzz;
 pub(in crate::cli) mod junit;
+pub(in crate::cli) mod past;
 pub(in crate::cli) mod record;
 mod show;
 pub(in crate::cli) mod source;
@@ -48,6 +49,9 @@ pub enum ReplayVerb {
     Fuzz(fuzz::FuzzArgs),
     /// Serve the recorded outcomes to the code of this program: where would it decide otherwise? Exit 22 if anywhere.
     WhatIf(what_if::WhatIfArgs),
+    /// For the pages: a history comes in, the run as it was goes out.
+    #[command(hide = true)]
+    Past(past::PastArgs),
 }
 
 pub(super) async fn replay(
@@ -64,6 +68,7 @@ pub(super) async fn replay(
         ReplayVerb::Debug(args) => debug::debug(&mut bench, args).await,
         ReplayVerb::Record(args) => record::record(&mut bench, args).await,
         ReplayVerb::Fuzz(args) => fuzz::fuzz(&mut bench, args).await,
+        ReplayVerb::Past(args) => past::past(&mut bench, &args),
         ReplayVerb::WhatIf(args) => what_if::what_if_verb(&mut bench, args).await,
     }
 }

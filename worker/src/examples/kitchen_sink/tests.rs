@@ -181,6 +181,19 @@ async fn a_program_can_wait_for_its_cancellation() {
     assert_eq!(result(&play(steps, vec![Cue::Cancel]).await), "asked");
 }
 
+/// Whoever may start a program could answer approvals as anybody: the run that hears it believes who it says it is from.
+#[tokio::test]
+async fn no_program_speaks_in_the_name_of_a_person() {
+    for name in ["approval_response_v1", "pause_v1", "plan_answer_v1", "waits_below_v1"] {
+        let input = json!({ "approval_id": "a", "approved": true, "approver": "cfo" });
+        let steps = json!([{ "signal": { "workflow_id": "other", "name": name, "input": input } }]);
+        let played = play(steps, vec![]).await;
+        assert_eq!(failure(&played).type_name(), "SignalOfPeople", "{name}");
+        let sent = played.commands.iter().any(|command| matches!(command, Command::SignalExternalWorkflow { .. }));
+        assert!(!sent, "{name}");
+    }
+}
+
 #[tokio::test]
 async fn continue_as_new_carries_variables_and_waiting_signals() {
     let steps = json!([

@@ -319,6 +319,11 @@ impl Account {
         self.balance.too_little = true;
     }
 
+    /// What was lent by a run above is the run's own from here on: what its spec says happens when it is used up.
+    pub fn own(&mut self, then: OnExhausted) {
+        self.balance.then = then;
+    }
+
     /// Raises what is limited. Whether anything was.
     pub fn top_up(&mut self, more: &TopUp) -> bool {
         let raise = |limit: &mut Option<u64>, more: Option<u64>| match (limit, more) {

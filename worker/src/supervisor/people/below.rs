@@ -15,14 +15,11 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::transcript::cut;
+use crate::agent::waits::{TOLD_MAX, WORDS_MAX};
 
 const RUN_OVER: &str = "the run that asked is over";
 /// How many ids that are over are remembered.
 const OVER_MAX: usize = 1_000;
-/// So much of what waits is told at a time, and so many bytes of the words of each: a signal has to fit into a payload. The
-/// oldest come first, and the others when these are answered.
-const TOLD_MAX: usize = 500;
-const WORDS_MAX: u64 = 1_000;
 
 /// What a run waits for: what every view of it shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -217,13 +214,16 @@ impl Below {
 pub struct Above {
     working: bool,
     waiting: Vec<Waiting>,
+    /// What it has told of, and what still waits behind so much else that it is not told now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pushed_out: Vec<Waiting>,
     /// Answers that came from above and did not count.
     not_taken: Vec<String>,
 }
 
 impl Default for Above {
     fn default() -> Self {
-        Above { working: true, waiting: Vec::new(), not_taken: Vec::new() }
+        Above { working: true, waiting: Vec::new(), pushed_out: Vec::new(), not_taken: Vec::new() }
     }
 }
 
@@ -241,16 +241,59 @@ impl Above {
         mut waiting: Vec<Waiting>,
         became: impl Fn(&Waiting) -> How,
     ) -> Option<Told> {
-        waiting.truncate(TOLD_MAX);
         waiting.iter_mut().for_each(|one| one.what = cut(std::mem::take(&mut one.what), WORDS_MAX));
         let not_taken = std::mem::take(&mut self.not_taken);
-        if working == self.working && waiting == self.waiting && not_taken.is_empty() {
+        let is_in = |all: &[Waiting], old: &Waiting| all.iter().any(|one| one.id == old.id && one.kind == old.kind);
+        let known = self.waiting.iter().chain(&self.pushed_out);
+        let (still, gone): (Vec<&Waiting>, Vec<&Waiting>) = known.partition(|old| is_in(&waiting, old));
+        let over: Vec<Over> = gone.into_iter().map(|old| Over { id: old.id.clone(), how: became(old) }).collect();
+        let still: Vec<Waiting> = still.into_iter().cloned().collect();
+        waiting.truncate(TOLD_MAX);
+        if working == self.working && waiting == self.waiting && over.is_empty() && not_taken.is_empty() {
             return None;
         }
-        let gone =
-            self.waiting.iter().filter(|old| !waiting.iter().any(|one| one.id == old.id && one.kind == old.kind));
-        let over = gone.map(|old| Over { id: old.id.clone(), how: became(old) }).collect();
+        self.pushed_out = still.into_iter().filter(|old| !is_in(&waiting, old)).collect();
         (self.working, self.waiting) = (working, waiting.clone());
         Some(Told { from: from.to_owned(), working, waiting, over, not_taken })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(n: usize) -> Waiting {
+        Waiting {
+            kind: WaitKind::Approval,
+            id: format!("run/ap-{n}"),
+            task: None,
+            whom: "a person".into(),
+            what: "the approval of it".into(),
+            until: None,
+            answer: format!("bosun approval approve run/ap-{n}"),
+            shown: None,
+            run: None,
+        }
+    }
+
+    /// What stands too far behind to be told now still waits; it is over when it is, and then once.
+    #[test]
+    fn what_is_pushed_out_of_what_is_told_is_not_over() {
+        let mut above = Above::default();
+        let mut tell = |waiting: Vec<Waiting>| above.changes("run", false, waiting, |_| How::Answered);
+        let ids = |over: &[Over]| over.iter().map(|one| one.id.clone()).collect::<Vec<_>>();
+        let all: Vec<Waiting> = (0..TOLD_MAX).map(asked).collect();
+        assert_eq!(tell(all.clone()).unwrap().waiting.len(), TOLD_MAX);
+        let before: Vec<Waiting> = (TOLD_MAX..TOLD_MAX + 2).map(asked).chain(all.clone()).collect();
+        let told = tell(before.clone()).unwrap();
+        assert_eq!((told.waiting.len(), told.over), (TOLD_MAX, Vec::new()), "the last two still wait");
+        let mut without_the_last = before.clone();
+        without_the_last.pop();
+        let told = tell(without_the_last.clone()).unwrap();
+        assert_eq!(ids(&told.over), [format!("run/ap-{}", TOLD_MAX - 1)], "one that was pushed out is over");
+        assert_eq!(tell(without_the_last.clone()), None, "nothing has changed");
+        let told = tell(without_the_last.split_off(2)).unwrap();
+        let first_two = [format!("run/ap-{TOLD_MAX}"), format!("run/ap-{}", TOLD_MAX + 1)];
+        assert_eq!((told.waiting.len(), ids(&told.over)), (TOLD_MAX - 1, first_two.to_vec()));
     }
 }

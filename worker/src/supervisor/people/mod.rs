@@ -14,6 +14,7 @@ pub mod escalation;
 pub mod interrupts;
 pub mod plan_review;
 pub mod rules;
+pub mod signature;
 pub mod takeover;
 pub mod trust;
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::SupervisorRun;
 use crate::agent::ledger::{Resource, TopUp};
 use crate::agent::spec::{AgentSpec, Share};
-use crate::agent::workflow::SIGNAL_BUDGET_SHARE;
+use crate::agent::workflow::{FORK_OWNS_BUDGET, SIGNAL_BUDGET_SHARE};
 use crate::supervisor::core::loans::{Available, LoanRequest};
 use crate::supervisor::outbox::{Call, Outbox};
 use crate::supervisor::people::control::ControlRequest;
@@ -27,6 +27,15 @@ impl SupervisorRun {
     /// What may be lent now.
     pub(super) fn available(&self) -> Available {
         self.account.free(self.strategy.is_one_at_a_time())
+    }
+
+    /// A fork owns what was lent to its source: nobody above gives it more, or is told what it spent. Forks that went on before
+    /// this was so stay as they were.
+    pub(super) fn own_budget(&mut self, cx: &mut Cx<'_>) {
+        if self.context.shared && cx.patched(FORK_OWNS_BUDGET) {
+            self.context.shared = false;
+            self.account.own(self.resolved.spec.budget.on_exhausted);
+        }
     }
 
     /// An agent asks for more of the budget.

@@ -36,10 +36,11 @@ mod updates;
 mod waiting;
 mod work;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use bosun_engine::workflow::{Cx, StateMachine, WorkflowEvent, WorkflowRegistry};
-use bosun_engine::{Failure, Payload, QueryName, Seq, UpdateName};
+use bosun_engine::workflow::{Cx, RunNames, StateMachine, WorkflowEvent, WorkflowRegistry};
+use bosun_engine::{Failure, Payload, QueryName, RunId, Seq, UpdateName, WorkflowId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -148,7 +149,9 @@ impl StateMachine for SupervisorRun {
     }
 
     fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
-        self.bear_own_name(cx);
+        if self.bear_own_name(cx.run_id(), cx.workflow_id()) {
+            self.own_budget(cx);
+        }
         let mut out = self.outbox(cx.now());
         match event {
             WorkflowEvent::ActivityResolved { seq, result } => self.resolved(seq, result, &mut out, cx),
@@ -184,27 +187,40 @@ impl StateMachine for SupervisorRun {
         &queries::QUERIES
     }
 
-    fn query(&self, name: &QueryName, input: &Payload) -> Result<Payload, Failure> {
-        self.answer_query(name.as_str(), input)
+    fn query_as(&self, names: &RunNames, name: &QueryName, input: &Payload) -> Result<Payload, Failure> {
+        self.named(names).answer_query(name.as_str(), input)
     }
 
-    fn validate_update(&self, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
+    fn validate_update_as(&self, names: &RunNames, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
         // Tried on a copy: what is refused leaves no trace.
-        let mut out = self.outbox(self.now);
-        self.clone().update(name.as_str(), input, &mut out).map(|_| ())
+        let mut copy = self.named(names).into_owned();
+        let mut out = copy.outbox(copy.now);
+        copy.update(name.as_str(), input, &mut out).map(|_| ())
     }
 }
 
 impl SupervisorRun {
     /// What was copied into a fork was said under the name of its source. From there on it bears its own, and there is
-    /// nobody above that began it.
-    fn bear_own_name(&mut self, cx: &Cx<'_>) {
-        let run = cx.run_id().to_string();
-        if run != self.run {
-            self.id = cx.workflow_id().map_or_else(|| run.clone(), ToString::to_string);
+    /// nobody above that began it. Whether it bore another one before.
+    fn bear_own_name(&mut self, run: RunId, id: Option<&WorkflowId>) -> bool {
+        let run = run.to_string();
+        let before = self.run != run;
+        if before {
+            self.id = id.map_or_else(|| run.clone(), ToString::to_string);
             self.run = run;
             self.context.above = None;
         }
+        before
+    }
+
+    /// The run as whoever asks it calls it: a fork may be asked before it has heard of anything, and bears its own name then.
+    fn named(&self, names: &RunNames) -> Cow<'_, SupervisorRun> {
+        if names.run_id.to_string() == self.run {
+            return Cow::Borrowed(self);
+        }
+        let mut own = self.clone();
+        own.bear_own_name(names.run_id, names.workflow_id.as_ref());
+        Cow::Owned(own)
     }
 
     /// An activity has ended: its answer goes to whoever asked, or waits until the run goes on.

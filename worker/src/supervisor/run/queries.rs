@@ -192,6 +192,8 @@ impl SupervisorRun {
 
     fn budget(&self) -> Value {
         let mut view = self.account.view();
+        // What may be spent with all that was added since; the limits are those of the spec.
+        view["allowed"] = view["limits"].take();
         view["limits"] = json!(self.resolved.spec.budget);
         view
     }

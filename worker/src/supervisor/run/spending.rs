@@ -8,9 +8,9 @@ use bosun_engine::{Failure, FailureKind, Payload, Timestamp};
 use serde_json::{Map, Value};
 
 use super::{RunContext, SupervisorRun};
-use crate::agent::ends::output_in;
+use crate::agent::ends::{cut_before, output_in};
 use crate::agent::spec::Share;
-use crate::capability::model::{Cost, ModelOutput};
+use crate::capability::model::ModelOutput;
 use crate::supervisor::core::account::{Account, Allowance, Spent};
 use crate::supervisor::core::key::{CoreKey, Key};
 use crate::supervisor::graph::Reply;
@@ -37,17 +37,20 @@ pub(super) fn account(spec: &SupervisorSpec, context: &RunContext) -> Account {
 /// One call of which nobody knows what it cost.
 const ONE: Spent = Spent { tokens: 0, cost_micros: 0, calls: 1 };
 
-/// What a step of a model cost; none where the call was none.
+/// What a step of a model cost, with its attempts that were cut; none where the call was none.
 pub(super) fn of_model(spec: &SupervisorSpec, call: &Call, result: &Result<Payload, Failure>) -> Option<Spent> {
     let Via::Model(_) = spec.via(call) else { return None };
-    let ModelOutput { response, cost, .. } = result.as_ref().ok()?.decode().ok()?;
-    let tokens = response.usage.input.unwrap_or(0).saturating_add(response.usage.output.unwrap_or(0));
-    let cost_micros = match cost {
-        Cost::Micros(micros) => micros,
-        // Money that is not known is not charged: the budget of tokens and calls holds.
-        Cost::Unpriced(_) => 0,
-    };
-    Some(Spent { tokens, cost_micros, calls: 1 })
+    match result {
+        Ok(result) => {
+            let (calls, tokens, micros) = result.decode::<ModelOutput>().ok()?.paid();
+            // Money that is not known is not charged: the budget of tokens and calls holds.
+            Some(Spent { tokens, cost_micros: micros.unwrap_or(0), calls })
+        }
+        Err(failure) => match u64::from(cut_before(failure.root())) {
+            0 => None,
+            cut => Some(Spent { calls: ONE.calls + cut, ..ONE }),
+        },
+    }
 }
 
 /// What an answer says that it cost. What the asker has no place for is taken out of it.

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use super::super::*;
 use super::secrets::Secrets;
 use super::stdio::{RunningServer, ServerOutput};
-use super::trouble::{self, Trouble};
+use super::trouble::{self, RetrySafety, Trouble};
 use super::{ServerContext, http, stdio};
 
 /// Pages of a list of tools, and tools of a server. More is no list.
@@ -187,12 +187,27 @@ impl Connection {
     /// Calls a tool. Dropped before the end, the server is told that nobody waits.
     pub(super) async fn call(&self, tool: &str, arguments: Map<String, Value>) -> Result<CallToolResult, Trouble> {
         let _call = self.heard.call_begins();
+        let taken = self.heard.input.taken();
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         match self.service.call_tool_once(params).await {
             Ok(CallToolResponse::Complete(result)) => Ok(result),
             Ok(_) => Err(Trouble::never(MCP_PROTOCOL, "the tool asks back, or answers later, which is not done here")),
-            Err(why) => Err(self.named(self.broke(&why)).await),
+            Err(why) => {
+                let trouble = match self.broke(&why) {
+                    Trouble { again: RetrySafety::Unknown, .. } if self.is_unsent(&why, taken) => {
+                        Trouble::safe(MCP_UNREACHABLE, "the server had ended before the call was sent")
+                    }
+                    trouble => trouble,
+                };
+                Err(self.named(trouble).await)
+            }
         }
+    }
+
+    /// The server had ended before the call was written to it.
+    fn is_unsent(&self, why: &rmcp::ServiceError, taken: u64) -> bool {
+        let is_process = self.running.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        is_process && matches!(why, rmcp::ServiceError::TransportClosed) && self.heard.input.is_shut_since(taken)
     }
 
     /// The library only knows that the connection has ended; why is known here, where it was ended from this side.

@@ -3,7 +3,7 @@
 //!
 //! Invariant: the environment is cleared but for what the owner names; no line and no flood of lines fills the memory or
 //! goes on for ever; of what it writes to its error output the end is kept. When a [`RunningServer`] is gone, so is its
-//! group.
+//! group. Whether a byte of a call was handed to it is known ([`ServerInput`]), so a call that was not is made again.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::transport::async_rw::AsyncRwTransport;
-use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 
@@ -34,7 +34,7 @@ const LEAVE: Duration = Duration::from_millis(500);
 /// How long the rest of its error output is waited for. A process that has left the group may hold it open.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-pub(super) type Wire = AsyncRwTransport<RoleClient, Watched, ChildStdin>;
+pub(super) type Wire = AsyncRwTransport<RoleClient, Watched, GatedInput>;
 
 /// A started server.
 pub(super) struct RunningServer {
@@ -80,6 +80,7 @@ pub(super) async fn start(
     tokio::spawn(keep_end(child.stderr.take().expect("stderr is piped"), heard.clone()));
     let watched = Watched { inner: stdout, heard: heard.clone(), line: 0, line_max: message_bytes };
     // The watch above is the bound: it ends the connection, where the library would go on without the answer.
+    let stdin = GatedInput { inner: stdin, input: heard.input.clone() };
     let wire = AsyncRwTransport::new(watched, stdin).with_max_line_length(usize::MAX);
     Ok((RunningServer { child, group, heard: heard.clone() }, wire, heard))
 }
@@ -109,6 +110,7 @@ pub(super) struct ServerOutput {
     strange: AtomicU64,
     too_long: AtomicBool,
     flood: AtomicBool,
+    pub(super) input: Arc<ServerInput>,
     stderr: Mutex<ErrorOutput>,
     /// Canceled when the error output has been read to its end.
     stderr_ended: CancellationToken,
@@ -239,6 +241,58 @@ impl AsyncRead for Watched {
     }
 }
 
+/// How much the pipe to a server has taken, and whether it may take more.
+///
+/// A connection may be found closed before a call was written, or after: the library says the same of both.
+#[derive(Default)]
+pub(super) struct ServerInput(Mutex<Gate>);
+
+#[derive(Default)]
+struct Gate {
+    taken: u64,
+    is_shut: bool,
+}
+
+impl ServerInput {
+    /// The bytes that the pipe has taken so far.
+    pub(super) fn taken(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).taken
+    }
+
+    /// Whether the pipe has taken nothing since; if so it never takes anything again, and what was to be sent is
+    /// surely not delivered.
+    pub(super) fn is_shut_since(&self, taken: u64) -> bool {
+        let mut gate = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        gate.is_shut |= gate.taken == taken;
+        gate.taken == taken
+    }
+}
+
+/// A server's input that counts, and ends when it is shut.
+pub(super) struct GatedInput {
+    inner: ChildStdin,
+    input: Arc<ServerInput>,
+}
+
+impl AsyncWrite for GatedInput {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let input = self.input.clone();
+        let mut gate = input.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if gate.is_shut {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let taken = std::task::ready!(Pin::new(&mut self.inner).poll_write(cx, bytes))?;
+        gate.taken += taken as u64;
+        Poll::Ready(Ok(taken))
+    }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Stdio;
@@ -301,6 +355,24 @@ mod tests {
         drop(first);
         let _alone = heard.call_begins();
         assert!(!heard.is_flood(FLOOD_BYTES, FLOOD_LINES) && heard.is_flood(1, 0));
+    }
+
+    /// A call that was not written may be made again; once that is said, it is not written any more.
+    #[tokio::test]
+    async fn what_was_surely_not_sent_is_never_sent_later() {
+        use tokio::io::AsyncWriteExt;
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let input = Arc::new(ServerInput::default());
+        let mut stdin = GatedInput { inner: child.stdin.take().unwrap(), input: input.clone() };
+        stdin.write_all(b"hello\n").await.unwrap();
+        assert_eq!(input.taken(), 6);
+        assert!(!input.is_shut_since(5), "a byte has gone out");
+        stdin.write_all(b"a\n").await.unwrap();
+        assert!(input.is_shut_since(8));
+        assert_eq!(stdin.write_all(b"b\n").await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(input.taken(), 8);
+        drop(stdin);
+        child.wait().await.unwrap();
     }
 
     /// It is read by another task, which may come later than the end of the process.

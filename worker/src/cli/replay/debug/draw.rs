@@ -10,13 +10,14 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::border;
 use ratatui::text::Line;
-use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
+use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::fork_here;
-use super::state::{Mode, View};
+use super::state::{Mode, Panel, View};
 use crate::cli::error::printable;
 use crate::cli::event_text::attributes;
 use crate::cli::replay::show::{pending, unfit};
+use crate::cli::table::wrapped;
 use crate::cli::time_format::short;
 
 /// What there is to draw, apart from the view.
@@ -39,6 +40,13 @@ const ASCII: border::Set<'static> = border::Set {
     horizontal_top: "-",
     horizontal_bottom: "-",
 };
+/// How far what can be scrolled can be scrolled, and by how much at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct ScrollRoom {
+    pub(super) half: usize,
+    pub(super) most: usize,
+}
+
 /// Lines of code around the place.
 const AROUND: usize = 3;
 const HINTS: &str =
@@ -53,13 +61,15 @@ g N        go to event N
 Enter      the payload of the event
 d N        difference of the state with event N
 f          fork here: what it would do, and the command for it
+{ }        half a panel up, down (also Ctrl-U, Ctrl-D): of the state, or of what lies over it
+Tab        scroll the other panel: the code, the state
 w PATH     watch a path of the state, or stop watching
 x          write the history to a file in the working directory
 r          back to the first event
 q          quit";
 
-pub(super) fn draw(frame: &mut Frame<'_>, scene: &DrawContext<'_>, view: &View) {
-    let Some(moment) = scene.timeline.at(view.at) else { return };
+pub(super) fn draw(frame: &mut Frame<'_>, scene: &DrawContext<'_>, view: &View) -> ScrollRoom {
+    let Some(moment) = scene.timeline.at(view.at) else { return ScrollRoom::default() };
     let [head, middle, scrubber, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(3), Constraint::Length(1), Constraint::Length(1)])
             .areas(frame.area());
@@ -67,16 +77,20 @@ pub(super) fn draw(frame: &mut Frame<'_>, scene: &DrawContext<'_>, view: &View) 
         Layout::horizontal([Constraint::Percentage(34), Constraint::Percentage(33), Constraint::Percentage(33)])
             .areas(middle);
     frame.render_widget(text(title(scene, &moment)).style(Style::new().add_modifier(Modifier::BOLD)), head);
-    panel(frame, scene, events, "events", event_lines(scene, view, usize::from(events.height.saturating_sub(2))));
-    panel(frame, scene, code, "code", code_lines(scene, &moment));
-    panel(frame, scene, state, "state", state_lines(scene, view, &moment));
+    let events_shown = event_lines(scene, view, usize::from(events.height.saturating_sub(2)));
+    frame.render_widget(Paragraph::new(events_shown).block(block(scene, "events")), events);
+    let is_over = !matches!(view.mode, Mode::Walk | Mode::Ask(..));
+    let scroll = |panel: Panel| if view.panel == panel && !is_over { view.scroll } else { 0 };
+    let of_code = panel(frame, scene, code, "code", code_lines(scene, &moment), scroll(Panel::Code));
+    let of_state = panel(frame, scene, state, "state", state_lines(scene, view, &moment), scroll(Panel::State));
+    let below = if view.panel == Panel::Code { of_code } else { of_state };
     frame.render_widget(text(scrub(scene, view, usize::from(scrubber.width))), scrubber);
     frame.render_widget(text(foot_text(view)), foot);
-    match &view.mode {
-        Mode::Help => over(frame, scene, middle, "keys", HELP.to_owned()),
+    let (title, told) = match &view.mode {
+        Mode::Help => ("keys".to_owned(), HELP.to_owned()),
         Mode::Payload => {
             let payload = format!("{}\n{:#}", moment.event.kind.name(), attributes(&moment.event.kind));
-            over(frame, scene, middle, &format!("event {}", view.at), payload);
+            (format!("event {}", view.at), payload)
         }
         Mode::Diff(other) => {
             let told = match scene.timeline.diff(*other, view.at) {
@@ -84,14 +98,18 @@ pub(super) fn draw(frame: &mut Frame<'_>, scene: &DrawContext<'_>, view: &View) 
                 Some(changes) if changes.is_empty() => "the state is the same".to_owned(),
                 Some(changes) => changes.iter().map(|change| format!("{change}\n")).collect(),
             };
-            over(frame, scene, middle, &format!("state {other} -> {}", view.at), told);
+            (format!("state {other} -> {}", view.at), told)
         }
         Mode::Fork => {
             let told = fork_here::told(scene.timeline, scene.code, scene.source, view.at);
-            over(frame, scene, middle, &format!("fork at event {}", view.at), told);
+            (format!("fork at event {}", view.at), told)
         }
-        Mode::Walk | Mode::Ask(..) => {}
-    }
+        Mode::Walk | Mode::Ask(..) => return below,
+    };
+    let area = middle.inner(ratatui::layout::Margin::new(4, 1));
+    frame.render_widget(Clear, area);
+    let lines = told.lines().map(|told| line(told, Style::new())).collect();
+    panel(frame, scene, area, &title, lines, view.scroll)
 }
 
 fn text(text: String) -> Paragraph<'static> {
@@ -110,15 +128,30 @@ fn block(scene: &DrawContext<'_>, title: &str) -> Block<'static> {
     if scene.ascii { block.border_set(ASCII) } else { block }
 }
 
-fn panel(frame: &mut Frame<'_>, scene: &DrawContext<'_>, area: Rect, title: &str, lines: Vec<Line<'static>>) {
-    frame.render_widget(Paragraph::new(lines).block(block(scene, title)), area);
-}
-
-/// Something that lies over the panels until a key is pressed.
-fn over(frame: &mut Frame<'_>, scene: &DrawContext<'_>, area: Rect, title: &str, told: String) {
-    let area = area.inner(ratatui::layout::Margin::new(4, 1));
-    frame.render_widget(Clear, area);
-    frame.render_widget(text(told).wrap(Wrap { trim: false }).block(block(scene, title)), area);
+/// Text in a frame, from a row on; its title says which rows of how many are shown where that is not all.
+fn panel(
+    frame: &mut Frame<'_>,
+    scene: &DrawContext<'_>,
+    area: Rect,
+    title: &str,
+    lines: Vec<Line<'static>>,
+    scroll: usize,
+) -> ScrollRoom {
+    let (width, height) = (usize::from(area.width.saturating_sub(2)), usize::from(area.height.saturating_sub(2)));
+    let broken = |line: Line<'static>| -> Vec<Line<'static>> {
+        let text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
+        wrapped(&text, width.max(1)).into_iter().map(|part| Line::styled(part.to_owned(), line.style)).collect()
+    };
+    let rows: Vec<Line<'static>> = lines.into_iter().flat_map(broken).collect();
+    let room = ScrollRoom { half: (height / 2).max(1), most: rows.len().saturating_sub(height) };
+    let from = scroll.min(room.most);
+    let title = match room.most {
+        0 => title.to_owned(),
+        _ => format!("{title} {}-{}/{}", from + 1, from + height, rows.len()),
+    };
+    let rows: Vec<Line<'static>> = rows.into_iter().skip(from).take(height).collect();
+    frame.render_widget(Paragraph::new(rows).block(block(scene, &title)), area);
+    room
 }
 
 fn line(text: &str, style: Style) -> Line<'static> {

@@ -18,7 +18,7 @@ use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{Event as TerminalEvent, KeyCode, KeyEventKind, KeyModifiers, read};
 
-use self::draw::{DrawContext, draw};
+use self::draw::{DrawContext, ScrollRoom, draw};
 use self::state::{KeyPress, View, update};
 use super::Bench;
 use super::record::write;
@@ -31,7 +31,7 @@ use crate::cli::explain::Code;
 use crate::cli::list::shell_word;
 
 /// Keys: j/k an event, J/K a workflow task, c/C to the next or last breakpoint, b breakpoint, g go to, / search, Enter
-/// payload, d difference, f fork here, w watch, x export, r restart, ? help, q quit.
+/// payload, d difference, { } scroll, Tab the other panel, f fork here, w watch, x export, r restart, ? help, q quit.
 #[derive(Debug, Args)]
 pub struct DebugArgs {
     #[command(flatten)]
@@ -95,7 +95,10 @@ fn broken(why: std::io::Error) -> CliError {
 /// Gives the command to fork with, if one was chosen.
 fn walk(terminal: &mut DefaultTerminal, scene: &DrawContext<'_>, mut view: View) -> Result<Option<String>, CliError> {
     while !view.done {
-        terminal.draw(|frame| draw(frame, scene, &view)).map_err(broken)?;
+        let mut room = ScrollRoom::default();
+        terminal.draw(|frame| room = draw(frame, scene, &view)).map_err(broken)?;
+        (view.half, view.scroll_max) = (room.half, room.most);
+        view.scroll = view.scroll.min(room.most);
         if let Some(key) = key(&read().map_err(broken)?) {
             view = update(scene.timeline, view, key);
         }
@@ -120,10 +123,13 @@ fn key(event: &TerminalEvent) -> Option<KeyPress> {
         return None;
     }
     Some(match key.code {
+        KeyCode::Char('d') if key.modifiers.contains(KeyModifiers::CONTROL) => KeyPress::Char('}'),
+        KeyCode::Char('u') if key.modifiers.contains(KeyModifiers::CONTROL) => KeyPress::Char('{'),
         KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => KeyPress::Quit,
         KeyCode::Char(c) => KeyPress::Char(c),
         KeyCode::Enter => KeyPress::Enter,
         KeyCode::Esc => KeyPress::Esc,
+        KeyCode::Tab => KeyPress::Tab,
         KeyCode::Backspace => KeyPress::Backspace,
         KeyCode::Down => KeyPress::Char('j'),
         KeyCode::Up => KeyPress::Char('k'),

@@ -14,7 +14,16 @@ pub(super) enum KeyPress {
     Enter,
     Esc,
     Backspace,
+    /// To the other panel that may be longer than it is high.
+    Tab,
     Quit,
+}
+
+/// The panels whose text may be longer than they are high.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Panel {
+    Code,
+    State,
 }
 
 /// What is looked at.
@@ -24,6 +33,12 @@ pub(super) struct View {
     pub(super) breakpoints: Vec<Breakpoint>,
     pub(super) watches: Vec<JsonPath>,
     pub(super) mode: Mode,
+    /// The panel that is scrolled, and by how many rows; or what lies over it.
+    pub(super) panel: Panel,
+    pub(super) scroll: usize,
+    /// Half of its height, and the most it can be scrolled, as it was drawn last.
+    pub(super) half: usize,
+    pub(super) scroll_max: usize,
     /// What the last key had to say.
     pub(super) message: String,
     pub(super) search: String,
@@ -72,6 +87,10 @@ impl View {
             breakpoints: Vec::new(),
             watches: Vec::new(),
             mode: Mode::Walk,
+            panel: Panel::State,
+            scroll: 0,
+            half: 1,
+            scroll_max: 0,
             message: String::new(),
             search: String::new(),
             fork: false,
@@ -95,6 +114,23 @@ pub(super) fn update(timeline: &Timeline<'_>, mut view: View, key: KeyPress) -> 
         view.done = true;
         return view;
     }
+    match key {
+        KeyPress::Char('}') if !matches!(view.mode, Mode::Ask(..)) => {
+            view.scroll = (view.scroll + view.half).min(view.scroll_max);
+            return view;
+        }
+        KeyPress::Char('{') if !matches!(view.mode, Mode::Ask(..)) => {
+            view.scroll = view.scroll.saturating_sub(view.half);
+            return view;
+        }
+        KeyPress::Tab if view.mode == Mode::Walk => {
+            view.panel = if view.panel == Panel::State { Panel::Code } else { Panel::State };
+            view.scroll = 0;
+            return view;
+        }
+        _ => {}
+    }
+    let before = view.mode.clone();
     match std::mem::replace(&mut view.mode, Mode::Walk) {
         Mode::Walk => walk(timeline, &mut view, key),
         Mode::Ask(question, text) => ask(timeline, &mut view, question, text, key),
@@ -105,6 +141,10 @@ pub(super) fn update(timeline: &Timeline<'_>, mut view: View, key: KeyPress) -> 
                 walk(timeline, &mut view, key);
             }
         }
+    }
+    // What lies over the rest begins at its top, and so does what it lay over.
+    if std::mem::discriminant(&before) != std::mem::discriminant(&view.mode) {
+        view.scroll = 0;
     }
     view
 }
@@ -130,7 +170,7 @@ fn walk(timeline: &Timeline<'_>, view: &mut View, key: KeyPress) {
         KeyPress::Char('d') => view.mode = Mode::Ask(PromptKind::Diff, String::new()),
         KeyPress::Char('w') => view.mode = Mode::Ask(PromptKind::Watch, String::new()),
         KeyPress::Enter => view.mode = Mode::Payload,
-        KeyPress::Char(_) | KeyPress::Esc | KeyPress::Backspace | KeyPress::Quit => {}
+        KeyPress::Char(_) | KeyPress::Esc | KeyPress::Backspace | KeyPress::Tab | KeyPress::Quit => {}
     }
 }
 
@@ -172,7 +212,7 @@ fn search(timeline: &Timeline<'_>, view: &mut View) {
 
 fn ask(timeline: &Timeline<'_>, view: &mut View, question: PromptKind, mut text: String, key: KeyPress) {
     match key {
-        KeyPress::Esc | KeyPress::Quit => {}
+        KeyPress::Esc | KeyPress::Tab | KeyPress::Quit => {}
         KeyPress::Enter => answer(timeline, view, question, text.trim()),
         KeyPress::Backspace => {
             text.pop();

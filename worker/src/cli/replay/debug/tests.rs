@@ -45,7 +45,7 @@ fn told() -> History {
 
 fn on_screen(scene: &DrawContext<'_>, view: &View) -> String {
     let mut terminal = Terminal::new(TestBackend::new(108, 14)).unwrap();
-    terminal.draw(|frame| draw(frame, scene, view)).unwrap();
+    terminal.draw(|frame| _ = draw(frame, scene, view)).unwrap();
     let buffer = terminal.backend().buffer();
     let row = |y| (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
     (0..buffer.area.height).map(|y| format!("{}\n", row(y).trim_end())).collect()
@@ -151,4 +151,42 @@ fn payload_difference_help_and_questions_lie_over_the_rest() {
     let facts = Timeline::new(&none, told());
     let scene = DrawContext { timeline: &facts, code: &none, source: "c1", ascii: true, sources: &|_| None };
     assert!(on_screen(&scene, &after(&facts, "")).contains("facts only: "));
+}
+
+/// A state of a hundred rows in a panel of ten: every row of it can be reached, and no key goes beyond its end.
+#[test]
+fn what_is_longer_than_its_panel_is_scrolled() {
+    let code = WorkflowRegistry::new().state_machine::<Counter>();
+    let timeline = Timeline::new(&code, told());
+    let scene = DrawContext { timeline: &timeline, code: &code, source: "c1", ascii: true, sources: &|_| None };
+    // As the loop of the debugger does it.
+    let keys = |view: View, keys: &str| {
+        keys.chars().fold(view, |view, c| {
+            let mut terminal = Terminal::new(TestBackend::new(108, 14)).unwrap();
+            let mut room = ScrollRoom::default();
+            terminal.draw(|frame| room = draw(frame, &scene, &view)).unwrap();
+            let view = View { half: room.half, scroll_max: room.most, ..view };
+            let key = match c {
+                '\n' => KeyPress::Enter,
+                '\t' => KeyPress::Tab,
+                c => KeyPress::Char(c),
+            };
+            update(&timeline, view, key)
+        })
+    };
+    let help = keys(View::new(&timeline, EventId(1)), "?");
+    let shown = on_screen(&scene, &help);
+    assert!(
+        shown.contains("keys 1-") && shown.contains("one event forwards") && !shown.contains("q          quit"),
+        "{shown}"
+    );
+    let down = keys(help, "}}}}}}}}}}");
+    let shown = on_screen(&scene, &down);
+    assert!(shown.contains("q          quit") && !shown.contains("one event forwards"), "{shown}");
+    let up = keys(down.clone(), "{");
+    assert!(up.scroll < down.scroll && up.mode == Mode::Help, "no key was lost beyond the end");
+    let closed = keys(down, "q");
+    assert_eq!((closed.mode, closed.scroll, closed.done), (Mode::Walk, 0, false));
+    let other = keys(View::new(&timeline, EventId(1)), "\t");
+    assert_eq!((other.panel, other.scroll), (state::Panel::Code, 0));
 }

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use bosun_engine::{Failure, Payload};
 use serde_json::{Value, json};
 
+use crate::agent::ends::with_cut;
 use crate::agent::ledger::Resource;
 use crate::agent::spec::AgentSpec;
 use crate::supervisor::core::key::{Key, key};
 use crate::supervisor::outbox::{Call, ChildKind, Purpose};
 use crate::supervisor::run::children::ChildBudget;
 use crate::supervisor::run::work::{Carried, answer_of, carried};
-use crate::supervisor::run::{children, model};
+use crate::supervisor::run::{children, model, spending};
 use crate::supervisor::spec::{Family, SupervisorSpec, Via, read_spec};
 
 const AGENTS: &str = "agents: [{ name: ann, timeout: 90s }]";
@@ -100,6 +102,25 @@ fn the_limits_of_a_call_hold_for_its_agent() {
     assert_eq!(more.max_output_tokens, plain.max_output_tokens);
     // PDT-49: a question among workers is answered without tools.
     assert!(agent(&spec, &work(json!({ "question": "q", "tools": [] }))).tools.is_empty());
+}
+
+/// G41: an attempt that was cut may have been paid for: it counts as the one that was heard.
+#[test]
+fn a_step_pays_for_its_attempts_that_were_cut() {
+    let spec = spec("");
+    let paid = |result: Result<Value, Failure>| {
+        let result = result.map(|value| Payload::encode(&value).unwrap());
+        spending::of_model(&spec, &work(json!({})), &result).map(|spent| (spent.calls, spent.tokens, spent.cost_micros))
+    };
+    let said =
+        json!({ "said": { "content": "x" }, "stop": "end", "usage": { "input": 30, "output": 4 }, "model": "m" });
+    let answer = |cut: u32| json!({ "response": said, "cost": { "micros": 500 }, "cut": cut });
+    assert_eq!(paid(Ok(answer(0))), Some((1, 34, 500)));
+    assert_eq!(paid(Ok(answer(2))), Some((3, 102, 1_500)));
+    let error = json!({ "class": "needs_human", "status": 401, "code": "invalid_api_key", "message": "why" });
+    let refused = Failure::application("ModelNeedsHuman", "why").with_details(Payload::encode(&error).unwrap());
+    assert_eq!(paid(Err(refused.clone())), None);
+    assert_eq!(paid(Err(with_cut(refused, 2))), Some((3, 0, 0)));
 }
 
 fn output(stop: Value, value: Value) -> Value {

@@ -1,0 +1,97 @@
+//! What people get wrong with the command line, and what they are told: the message names the fix.
+//!
+//! Invariant: each row is one mistake as somebody makes it, by the shipped binary, with the exit code of the README and the
+//! words that help. A mistake changes nothing.
+
+use std::path::Path;
+use std::process::Command;
+
+use bosun_tests::harness::process::bosun;
+
+const SPEC: &str = "\
+kind: supervisor
+preset: shannon-supervisor
+objective: a publication
+planner: { script: [{ on: plan, say: { subtasks: [{ id: tell, description: tell it, action: publish it }] } }] }
+agents: [{ name: worker }]
+script: [{ on: execute_worker, say: done }, { on: synthesize, say: done }]
+";
+
+/// What is typed after `bosun --data DIR`, the exit code, and what the message must hold.
+#[rustfmt::skip]
+const MISTAKES: &[(&[&str], i32, &[&str])] = &[
+    // Files and specs.
+    (&["run", "nowhere.yaml"], 2, &["nowhere.yaml cannot be read"]),
+    (&["run", "preset.yaml"], 2, &["shannon-supervisr", "did you mean `shannon-supervisor`?", "preset.yaml:2:1"]),
+    (&["run", "key.yaml"], 2, &["unknown key `objektive`", "did you mean `objective`?", "key.yaml:3:1"]),
+    (&["run", "broken.yaml"], 2, &["broken.yaml", "line 1, column 4"]),
+    (&["start", "preset.yaml"], 1, &["run preset.yaml"]),
+    // Names.
+    (&["lst"], 2, &["unrecognized subcommand 'lst'", "'list'"]),
+    (&["start", "order-sagas"], 1, &["no workflow type order-sagas", "order-saga", "ends in .yaml"]),
+    (&["start", "order-saga", "--input", "{bad"], 2, &["--input is not JSON", "quote text"]),
+    (&["list", "--fields", "workflw_id"], 2, &["no column is called `workflw_id`", "did you mean `workflow_id`?"]),
+    (&["list", "--query", "Status = 'Running'"], 2, &["`Status` is no field", "ExecutionStatus"]),
+    (&["list", "--query", "ExecutionStatus = 'Runing'"], 2, &["Runing", "Running"]),
+    (&["list", "--cursor", "x"], 2, &["take the `next_cursor` of the page before"]),
+    (&["list", "--limit", "0"], 2, &["1..=1000"]),
+    (&["describe", "nope"], 30, &["no workflow execution nope", "list` shows the newest runs"]),
+    (&["signal", "waits"], 2, &["write ID NAME"]),
+    (&["query", "waits", "progres"], 30, &["no query named progres", "this workflow answers"]),
+    (&["plan", "approve", "waits"], 30, &["waits is a run of kitchen-sink, and no supervisor", "describe waits"]),
+    (&["budget", "top-up", "waits"], 2, &["--tokens", "--calls"]),
+    // People.
+    (&["approval", "approve", "nothing"], 30, &["nothing of the id nothing waits", "approval list` shows what does"]),
+    (&["terminate", "waits"], 32, &["say --yes"]),
+    // Past and forks.
+    (&["fork", "waits", "--at", "9999"], 2, &["event 9999", "the history has"]),
+    (&["export", "waits", "--as", "pdf"], 2, &["invalid value 'pdf'", "html"]),
+    (&["replay", "check", "nowhere.json"], 21, &["nowhere.json: No such file"]),
+    // Store, worker and tokens.
+    (&["store", "backup", "spec.yaml"], 2, &["it is a file", "name a directory"]),
+    (&["store", "backup", "data"], 2, &["it holds a store already", "choose a new directory"]),
+    (&["ui"], 31, &["no worker holds", "worker run` starts one"]),
+    (&["--address", "127.0.0.1:1", "list"], 31, &["nobody answers at 127.0.0.1:1", "bosun worker run"]),
+    (&["token", "create", "ann", "--role", "king"], 2, &["viewer, approver, operator, owner"]),
+    // Schedules.
+    (&["schedule", "create", "s", "order-saga"], 2, &["it names no time", "--cron"]),
+    (&["schedule", "create", "s", "order-saga", "--cron", "61 * * * *"], 2, &["minute", "0 to 59"]),
+    (&["explain", "9999"], 2, &["BOSUN0001"]),
+];
+
+/// The exit code and all that is said, in a folder.
+fn said(folder: &Path, words: &[&str]) -> (i32, String) {
+    let mut command = Command::new(bosun().unwrap());
+    command.args(["--data", "data", "--no-input"]).args(words).current_dir(folder).env_remove("BOSUN_STORE");
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    (output.status.code().unwrap_or(-1), text)
+}
+
+#[test]
+fn the_message_of_a_mistake_names_its_fix() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+    write("spec.yaml", SPEC);
+    write("preset.yaml", &SPEC.replace("preset: shannon-supervisor", "preset: shannon-supervisr"));
+    write("key.yaml", &SPEC.replace("objective:", "objektive:"));
+    write("broken.yaml", "a: [1\n");
+    // Before anything was started there is nothing, and that is said.
+    let (code, text) = said(folder, &["list"]);
+    assert!(code == 30 && text.contains("there is no store"), "{code} {text}");
+    let parked = r#"{"steps": [{"wait_signal": {"name": "go"}}]}"#;
+    let (code, text) = said(folder, &["start", "kitchen-sink", "-w", "waits", "--input", parked]);
+    assert_eq!(code, 0, "{text}");
+    let before = said(folder, &["list", "-o", "json"]);
+    let mut wrong = Vec::new();
+    for (words, expected, told) in MISTAKES {
+        let (code, text) = said(folder, words);
+        let missing: Vec<&&str> = told.iter().filter(|one| !text.contains(**one)).collect();
+        if code != *expected || !missing.is_empty() {
+            wrong.push(format!("{words:?}: exit {code}, not {expected}; {missing:?} is not in:\n{text}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} mistakes:\n{}", wrong.len(), MISTAKES.len(), wrong.join("\n"));
+    assert_eq!(said(folder, &["list", "-o", "json"]), before, "a mistake changes nothing");
+}

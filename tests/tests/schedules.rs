@@ -1,0 +1,168 @@
+//! Schedules by the shipped binary: every time once over kill -9 (engine.md E24, G18), and what people do with them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use bosun_tests::harness::Chance;
+use bosun_tests::harness::crash::READY_MAX;
+use bosun_tests::harness::process::{Program, WorkerProcess};
+use bosun_worker::schedule::text::parse_moment;
+use serde_json::Value;
+
+use crate::supervisor_cli::{run, said};
+use crate::tidy::workspace;
+
+#[track_caller]
+fn ok(data: &Path, words: &[&str]) -> Output {
+    let output = run(data, words);
+    assert!(output.status.success(), "{words:?}: {}", said(&output));
+    output
+}
+
+/// What a verb says as JSON.
+#[track_caller]
+fn told(data: &Path, words: &[&str]) -> Value {
+    let output = ok(data, &[words, &["-o", "json"]].concat());
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {}", said(&output)))
+}
+
+fn seconds_of(text: &str) -> i64 {
+    parse_moment(text).unwrap().0.div_euclid(1_000_000)
+}
+
+/// How often each nominal time was started.
+fn started(data: &Path) -> BTreeMap<i64, usize> {
+    let words = ["list", "--query", "TemporalScheduledById = 'ticks'", "--limit", "1000"];
+    let mut started = BTreeMap::new();
+    for run in told(data, &words)["workflows"].as_array().unwrap() {
+        let id = run["workflow_id"].as_str().unwrap();
+        *started.entry(seconds_of(id.strip_prefix("tick-").unwrap())).or_insert(0) += 1;
+    }
+    started
+}
+
+/// E24, G18: a schedule of every second, and a worker that is killed again and again. No time is started twice, none within
+/// the catch-up window is left out, those before it are counted.
+#[test]
+fn every_time_is_started_once_over_kill_9() {
+    let mut chance = Chance::from_env("every_time_is_started_once_over_kill_9");
+    let dir = tempfile::tempdir().unwrap();
+    let (data, program) = (dir.path().join("data"), Program::bosun_worker().unwrap());
+    let words = ["schedule", "create", "ticks", "kitchen-sink", "--input", r#"{"steps":[]}"#, "--every", "1s"];
+    let more = ["--overlap", "allow-all", "--catch-up", "10s", "--workflow-id", "tick"];
+    let created = told(&data, &[&words[..], &more].concat());
+    let first = seconds_of(created["next"]["at"].as_str().unwrap());
+    let (mut worker, _) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    for _ in 0..12 {
+        std::thread::sleep(Duration::from_millis(200 + chance.below(1_200)));
+        worker.kill().unwrap();
+        worker = WorkerProcess::spawn(&program, &data).unwrap();
+        // Some are killed before they are ready.
+        if chance.below(3) > 0 {
+            worker.wait_ready(READY_MAX).unwrap();
+        }
+    }
+    worker.wait_ready(READY_MAX).unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    ok(&data, &["schedule", "pause", "ticks", "--note", "enough"]);
+    let shown = until_quiet(&data);
+    let started = started(&data);
+    let twice: Vec<_> = started.iter().filter(|(_, times)| **times != 1).collect();
+    assert!(twice.is_empty(), "started more than once: {twice:?}");
+    let counts = &shown["counts"];
+    assert_eq!(counts["actions"], started.len(), "{shown:#}");
+    let last = *started.keys().last().unwrap();
+    let missing = (first..=last).filter(|second| !started.contains_key(second)).count();
+    assert_eq!(counts["missed_catchup_window"], missing, "no time is left out but what was late: {shown:#}");
+    assert!(started.len() >= 10, "{} starts", started.len());
+    assert_eq!(shown["schedule"]["state"]["note"], "enough");
+    for run in shown["recent"].as_array().unwrap() {
+        assert_eq!(run["outcome"], "completed", "{shown:#}");
+    }
+    // The history fits the code, also over all the crashes.
+    ok(&data, &["replay", "check", "--query", "WorkflowType STARTS_WITH 'bosun.schedule'"]);
+}
+
+/// Until nothing runs that the schedule has started.
+fn until_quiet(data: &Path) -> Value {
+    let began = Instant::now();
+    loop {
+        let shown = told(data, &["schedule", "describe", "ticks"]);
+        if shown["running"] == serde_json::json!([]) {
+            return shown;
+        }
+        assert!(began.elapsed() < READY_MAX, "{shown:#}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// All verbs, on a directory that nobody holds: a schedule of a supervisor's spec is made, seen, changed and removed.
+#[test]
+fn a_schedule_is_made_seen_changed_and_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let spec = workspace().join("fixtures/supervisors/presets/flow-supervisor.yaml");
+    let spec = spec.to_str().unwrap();
+    let create = ["schedule", "create", "nightly", spec, "--cron", "30 2 * * *", "--time-zone", "Europe/Berlin"];
+    let dry = ok(&data, &[&create[..], &["--dry-run"]].concat());
+    assert!(said(&dry).contains("starts         supervisor as nightly-TIME"), "{}", said(&dry));
+    assert!(!data.exists(), "a dry run makes nothing");
+    let created = ok(&data, &create);
+    assert!(said(&created).contains("02:30:00 +0"), "{}", said(&created));
+    let again = run(&data, &create);
+    assert_eq!(again.status.code(), Some(32), "{}", said(&again));
+    assert!(said(&again).contains("there is a schedule nightly already"), "{}", said(&again));
+    let list = said(&ok(&data, &["schedule", "list"]));
+    assert!(
+        list.contains("nightly") && list.contains("active") && list.contains("30 2 * * * (Europe/Berlin)"),
+        "{list}"
+    );
+    ok(&data, &["schedule", "update", "nightly", "--every", "12h", "--overlap", "buffer-one", "--jitter", "1m"]);
+    let shown = told(&data, &["schedule", "describe", "nightly"]);
+    assert_eq!(shown["schedule"]["spec"]["intervals"][0]["every"], "12h", "{shown:#}");
+    assert_eq!(shown["schedule"]["spec"]["cron"], Value::Null, "{shown:#}");
+    assert_eq!(shown["schedule"]["policies"]["overlap"], "buffer_one");
+    assert_eq!(shown["schedule"]["action"]["workflow_type"], "supervisor");
+    ok(&data, &["schedule", "pause", "nightly", "--note", "a holiday"]);
+    let text = said(&ok(&data, &["schedule", "describe", "nightly"]));
+    assert!(text.contains("paused: a holiday"), "{text}");
+    let triggered = told(&data, &["schedule", "trigger", "nightly"]);
+    ok(&data, &["schedule", "unpause", "nightly"]);
+    let (mut worker, http) = WorkerProcess::start(&Program::bosun_worker().unwrap(), &data, READY_MAX).unwrap();
+    let id = format!("nightly-{}", triggered["nominal"].as_str().unwrap());
+    let result = http.result(&id, READY_MAX).unwrap().unwrap_or_else(|| panic!("{id} has not ended"));
+    assert_eq!(result.outcome.status(), bosun_engine::WorkflowStatus::Completed, "{result:?}");
+    worker.kill().unwrap();
+    let refused = run(&data, &["schedule", "delete", "nightly", "--no-input"]);
+    assert_eq!(refused.status.code(), Some(32), "{}", said(&refused));
+    ok(&data, &["schedule", "delete", "nightly", "--yes"]);
+    for gone in ["nightly", "nobody"] {
+        let none = run(&data, &["schedule", "describe", gone]);
+        assert_eq!(none.status.code(), Some(30), "{}", said(&none));
+        assert!(said(&none).contains(&format!("there is no schedule {gone}")), "{}", said(&none));
+    }
+    assert_eq!(told(&data, &["schedule", "list"])["schedules"], serde_json::json!([]));
+}
+
+/// `next` needs no store, and what is wrong is said in the words of the command line.
+#[test]
+fn times_are_shown_without_a_schedule() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("none");
+    let next = ["schedule", "next", "--cron", "30 2 * * *", "--time-zone", "Europe/Berlin", "-n", "3"];
+    let shown = ok(&data, &[&next[..], &["--after", "2026-10-24T12:00:00Z"]].concat());
+    let lines = ["Sun 2026-10-25 02:30:00 +02:00", "Mon 2026-10-26 02:30:00 +01:00", "Tue 2026-10-27 02:30:00 +01:00"];
+    assert_eq!(String::from_utf8_lossy(&shown.stdout).lines().collect::<Vec<_>>(), lines);
+    for (words, expected) in [
+        (["--cron", "0 25 * * *"], "spec.cron[0] (--cron): hour: \"25\" is no value from 0 to 23"),
+        (["--time-zone", "Mars"], "spec (--cron, --every, --calendar): it names no time"),
+        (["--calendar", "hours=9"], "--calendar \"hours=9\": hours is no field of a calendar"),
+    ] {
+        let refused = run(&data, &[&["schedule", "next"], &words[..]].concat());
+        assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+        assert!(said(&refused).contains(expected), "{}", said(&refused));
+    }
+    assert!(!data.exists());
+}

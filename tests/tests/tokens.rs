@@ -1,0 +1,203 @@
+//! What a token opens, and for how long, through the doors of a real worker: a namespace is a wall also for who knows the ids
+//! behind it, a stream ends with its token, and no tool of a run writes itself another one.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use bosun_tests::harness::crash::READY_MAX;
+use bosun_tests::harness::http::{Endpoint, Http};
+use bosun_tests::harness::process::{Program, REQUEST_MAX, WorkerProcess, bosun};
+use serde_json::{Value, json};
+
+struct Doors {
+    _worker: WorkerProcess,
+    owner: Http,
+    dir: tempfile::TempDir,
+}
+
+impl Doors {
+    fn open() -> Doors {
+        let dir = tempfile::tempdir().unwrap();
+        let program = Program::bosun_worker().unwrap();
+        let (worker, owner) = WorkerProcess::start(&program, &dir.path().join("data"), READY_MAX).unwrap();
+        Doors { _worker: worker, owner, dir }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    #[track_caller]
+    fn token(&self, words: &[&str]) -> String {
+        let output = Command::new(bosun().unwrap()).arg("token").args(words).arg("--data").arg(self.data()).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// The worker for who has this token.
+    fn with(&self, token: String) -> Http {
+        Http::new(Endpoint { token, ..self.owner.endpoint.clone() }, REQUEST_MAX)
+    }
+}
+
+#[track_caller]
+fn ask(http: &Http, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+    let body = body.map(|body| body.to_string().into_bytes());
+    let answer = http.request_with(method, path, body.as_deref(), &[]).unwrap();
+    (answer.status, serde_json::from_slice(&answer.body).unwrap_or_default())
+}
+
+#[track_caller]
+fn started(http: &Http, id: &str, namespace: &str, steps: &Value) -> String {
+    let start = json!({ "workflow_type": "kitchen-sink", "workflow_id": id, "namespace": namespace, "input": { "steps": steps } });
+    let (status, run) = ask(http, "POST", "/api/v1/workflows", Some(start));
+    assert_eq!(status, 201, "{run}");
+    run["run_id"].as_str().unwrap().to_owned()
+}
+
+fn waits() -> Value {
+    json!([{ "wait_signal": { "name": "go" } }])
+}
+
+/// E34: whoever knows both ids of a run of another namespace reaches it by no route, whatever namespace they say.
+#[test]
+fn a_token_reaches_no_run_of_another_namespace() {
+    let doors = Doors::open();
+    let run = started(&doors.owner, "w", "prod", &waits());
+    started(&doors.owner, "w", "dev", &waits());
+    let dev = doors.with(doors.token(&["create", "ann", "--role", "owner", "--only-namespace", "dev"]));
+    let read = |path: &str| ("GET", path.to_owned(), None);
+    let does = |path: &str, body: Value| ("POST", path.to_owned(), Some(body));
+    let because = || json!({ "reason": "mine" });
+    for (method, path, body) in [
+        read("/api/v1/workflows/w?"),
+        read("/api/v1/workflows/w/history?"),
+        read("/api/v1/workflows/w/result?"),
+        read("/api/v1/workflows/w/events?"),
+        read("/rpc/v1/workflows/w/turns?"),
+        read("/rpc/v1/workflows/w/events?follow=true&"),
+        does("/api/v1/workflows/w/signals/go?", json!(1)),
+        does("/api/v1/workflows/w/queries/vars?", json!(null)),
+        does("/api/v1/workflows/w/updates/set_var?", json!({ "name": "a", "value": 1 })),
+        does("/api/v1/workflows/w/forks?", json!({ "dry_run": true })),
+        does("/api/v1/workflows/w/answers?", json!({ "id": "a", "approved": true })),
+        does("/api/v1/workflows/w/pause?", because()),
+        does("/api/v1/workflows/w/resume?", because()),
+        does("/api/v1/workflows/w/cancel?", because()),
+        does("/api/v1/workflows/w/terminate?", because()),
+        does("/rpc/v1/workflows/w/terminate?", because()),
+        ("DELETE", "/api/v1/workflows/w?".to_owned(), None),
+    ] {
+        for namespace in ["dev", "prod"] {
+            let (status, said) = ask(&dev, method, &format!("{path}namespace={namespace}&run_id={run}"), body.clone());
+            // The fork would be in a namespace that it may not use.
+            let expected = if namespace == "prod" && path.contains("/forks") { 403 } else { 404 };
+            assert_eq!(status, expected, "{method} {path} {namespace}: {said}");
+        }
+    }
+    let (_, seen) = ask(&doors.owner, "GET", &format!("/api/v1/workflows/w?namespace=prod&run_id={run}"), None);
+    assert_eq!((&seen["status"], &seen["history_length"]), (&json!("Running"), &json!(1)), "{seen}");
+}
+
+/// A stream that is being read when its token is revoked ends within seconds, on a worker where nothing happens too.
+#[test]
+fn a_stream_ends_with_the_token_that_opened_it() {
+    let doors = Doors::open();
+    started(&doors.owner, "w", "default", &waits());
+    let token = doors.token(&["create", "ann", "--role", "viewer"]);
+    let open = |path: &str| {
+        let address = &doors.owner.endpoint.address;
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(REQUEST_MAX)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n").unwrap();
+        let mut head = [0; 15];
+        stream.read_exact(&mut head).unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200 OK", "{path}");
+        stream
+    };
+    let paths =
+        ["/api/v1/events", "/api/v1/workflows/w/events", "/rpc/v1/watch", "/rpc/v1/workflows/w/events?follow=true"];
+    let streams: Vec<TcpStream> = paths.map(open).into();
+    // Longer than it takes to look once: an open token keeps its streams.
+    std::thread::sleep(Duration::from_secs(5));
+    for stream in &streams {
+        stream.set_nonblocking(true).unwrap();
+        let mut rest = [0; 4_096];
+        let still = loop {
+            match (&*stream).read(&mut rest) {
+                Ok(0) => break false,
+                Ok(_) => {}
+                Err(why) => break why.kind() == std::io::ErrorKind::WouldBlock,
+            }
+        };
+        assert!(still, "it ended before its token");
+        stream.set_nonblocking(false).unwrap();
+    }
+    doors.token(&["revoke", "ann"]);
+    let begun = Instant::now();
+    for (path, mut stream) in paths.iter().zip(streams) {
+        // A stream that broke off ends the connection, with or without an error.
+        let _ = stream.read_to_end(&mut Vec::new());
+        assert!(begun.elapsed() < Duration::from_secs(20), "{path} went on");
+    }
+}
+
+/// Whoever may start a run may not thereby write a token of their own, or read one: the data directory is no place of files.
+#[test]
+fn no_tool_of_a_run_reaches_the_data_directory() {
+    let doors = Doors::open();
+    let operator = doors.with(doors.token(&["create", "ann", "--role", "operator"]));
+    let before = std::fs::read(doors.data().join("tokens.json")).unwrap();
+    let inside = |root: &Path, path: &str| {
+        let write = json!({ "root": root, "op": "write", "path": path, "content": "{\"version\":1,\"tokens\":[]}" });
+        let read = json!({ "root": root, "op": "read", "path": path });
+        [("file", write), ("file", read)]
+    };
+    let report = json!({ "title": "T", "out": "data/tokens.json", "directory": doors.dir.path() });
+    let header = json!({ "url": "http://127.0.0.1:1/", "headers": { "X": { "file": doors.data().join("token") } } });
+    let mut tries = vec![("compose", report), ("http", header)];
+    tries.extend(inside(doors.dir.path(), "data/tokens.json"));
+    tries.extend(inside(&doors.data(), "tokens.json"));
+    for (n, (activity, input)) in tries.into_iter().enumerate() {
+        let id = format!("try-{n}");
+        started(
+            &operator,
+            &id,
+            "default",
+            &json!([{ "activity": { "type": activity, "input": input, "retry": { "maximum_attempts": 1 } } }]),
+        );
+        let (status, ended) = ask(&operator, "GET", &format!("/api/v1/workflows/{id}/result?wait=20s"), None);
+        assert_eq!((status, &ended["status"]), (200, &json!("Failed")), "{activity} {input}: {ended}");
+        assert!(ended.to_string().contains("the worker's data directory"), "{activity} {input}: {ended}");
+    }
+    assert_eq!(std::fs::read(doors.data().join("tokens.json")).unwrap(), before);
+}
+
+/// Who approved is the name of a token, also in a fork that says otherwise; and a history that somebody brings along is its
+/// owner's to vouch for.
+#[test]
+fn a_fork_approves_in_nobody_elses_name() {
+    let doors = Doors::open();
+    let steps = json!([{ "wait_signal": { "name": "approval_response_v1" } }, { "wait_signal": { "name": "go" } }]);
+    started(&doors.owner, "w", "default", &steps);
+    let said = json!({ "approval_id": "a", "approved": false, "approver": "" });
+    assert_eq!(ask(&doors.owner, "POST", "/api/v1/workflows/w/signals/approval_response_v1", Some(said)).0, 202);
+    let operator = doors.with(doors.token(&["create", "ann", "--role", "operator"]));
+    let forged = json!({ "approval_id": "a", "approved": true, "approver": "cfo" });
+    let change = json!([{ "set": "signal", "name": "approval_response_v1", "value": forged }]);
+    let (status, said) =
+        ask(&operator, "POST", "/api/v1/workflows/w/forks", Some(json!({ "workflow_id": "f", "changes": change })));
+    assert_eq!(status, 201, "{said}");
+    let (_, history) = ask(&operator, "GET", "/api/v1/workflows/f/history", None);
+    let signaled =
+        history["events"].as_array().unwrap().iter().find(|event| event["event_type"] == "WorkflowExecutionSignaled");
+    let input = &signaled.unwrap_or_else(|| panic!("{history}"))["attributes"]["input"];
+    assert_eq!((&input["approver"], &input["approved"]), (&json!("ann"), &json!(true)), "{input}");
+    let change = json!([{ "set": "signal", "name": "plan_answer_v1", "value": {} }]);
+    let (status, _) = ask(&operator, "POST", "/api/v1/workflows/w/forks", Some(json!({ "changes": change })));
+    assert_eq!(status, 403);
+}

@@ -1,0 +1,203 @@
+//! Agents: who works in the runs, how it goes, how far they are trusted, what they cost, and what keeps them now.
+//!
+//! Invariant: figures are what runs say of their own agents, of at most [`RUNS`] supervisors and as many agents with a run of
+//! their own, the newest of each. Nothing is counted that no run tells.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bosun_engine::*;
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+
+use super::super::guard::now;
+use super::super::handlers::AuthorizedCaller;
+use super::handlers::{Answer, ok};
+use super::queries::ask;
+use super::view;
+use crate::agent::AGENT;
+use crate::backend::{Backend, CallError};
+use crate::cli::stuck::{Lookout, Obstacle};
+use crate::inbox::target_of;
+use crate::supervisor::run::SUPERVISOR;
+
+/// Runs whose agents are shown.
+pub(crate) const RUNS: usize = 100;
+const ASKED_AT_ONCE: usize = 8;
+
+/// What the runs together say of an agent.
+#[derive(Debug, Default)]
+pub(crate) struct AgentTally {
+    pub attempts: u64,
+    pub done: u64,
+    pub failed: u64,
+    pub sent_back: u64,
+    pub tokens: u64,
+    pub cost_micros: u64,
+    /// Of runs that are open: what it does now.
+    pub busy: u64,
+    pub runs: u64,
+    /// How long each attempt took that is over.
+    took: Vec<Duration>,
+    /// Why the last of its tasks failed that did.
+    pub last_error: Option<String>,
+}
+
+impl AgentTally {
+    /// Half of its attempts took no longer.
+    pub(crate) fn median(&self) -> Option<Duration> {
+        let mut took = self.took.clone();
+        took.sort_unstable();
+        took.get(took.len().saturating_sub(1) / 2).copied()
+    }
+}
+
+/// How far a supervisor is trusted to go alone.
+#[derive(Debug)]
+pub(crate) struct RunTrust {
+    pub info: RunInfo,
+    /// The answer to its query `trust_level`.
+    pub view: Value,
+}
+
+/// An agent with a run of its own.
+#[derive(Debug)]
+pub(crate) struct AgentRun {
+    pub info: RunInfo,
+    pub state: Value,
+    pub cost: Value,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(crate) struct AgentsSeen {
+    pub tallies: BTreeMap<String, AgentTally>,
+    pub trust: Vec<RunTrust>,
+    pub recruits: Vec<Value>,
+    pub agents: Vec<AgentRun>,
+    pub obstacles: Vec<(Namespace, Obstacle)>,
+}
+
+pub(crate) async fn seen(backend: &dyn Backend) -> Result<AgentsSeen, CallError> {
+    let runs_of = |workflow_type: &str| ListRequest { query: format!("WorkflowType = '{workflow_type}'"), limit: RUNS };
+    let supervisors = backend.list(runs_of(SUPERVISOR)).await?;
+    let agents = backend.list(runs_of(AGENT)).await?;
+    let mut seen = AgentsSeen::default();
+    let of_supervisor = |info: RunInfo| async move {
+        let target = target_of(&info);
+        let of = |query| ask(backend, &target, query);
+        let (plan, roster, trust) = tokio::join!(of("get_plan"), of("team_roster"), of("trust_level"));
+        (info, plan, roster, trust)
+    };
+    let told: Vec<_> = stream::iter(supervisors.clone()).map(of_supervisor).buffered(ASKED_AT_ONCE).collect().await;
+    for (info, plan, roster, trust) in told {
+        count(&plan, &mut seen.tallies);
+        let recruits = roster.as_array().into_iter().flatten().filter(|one| one["origin"] == "recruit");
+        seen.recruits.extend(recruits.cloned());
+        if info.status.is_open() && trust["level"].is_string() {
+            seen.trust.push(RunTrust { info, view: trust });
+        }
+    }
+    let of_agent = |info: RunInfo| async move {
+        let target = target_of(&info);
+        let (state, cost) = tokio::join!(ask(backend, &target, "state"), ask(backend, &target, "cost"));
+        AgentRun { info, state, cost }
+    };
+    seen.agents = stream::iter(agents.clone()).map(of_agent).buffered(ASKED_AT_ONCE).collect().await;
+    let mut lookout = Lookout::new(backend, now());
+    for info in supervisors.iter().chain(&agents).filter(|info| info.status.is_open()) {
+        let found = lookout.below(target_of(info)).await;
+        seen.obstacles.extend(found.into_iter().map(|one| (info.namespace.clone(), one)));
+    }
+    Ok(seen)
+}
+
+/// What a plan says of those who worked on it. A task that nobody was named for is the supervisor's own.
+fn count(plan: &Value, tallies: &mut BTreeMap<String, AgentTally>) {
+    let mut seen = BTreeSet::new();
+    for task in plan["tasks"].as_object().into_iter().flatten().map(|(_, task)| task) {
+        let attempts: Vec<(&Value, &str)> = task["attempts"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|attempt| Some((attempt, attempt["agent"].as_str().filter(|name| !name.is_empty())?)))
+            .collect();
+        for (attempt, name) in &attempts {
+            of_attempt(attempt, tallies.entry((*name).to_owned()).or_default());
+            seen.insert((*name).to_owned());
+        }
+        let Some((_, last)) = attempts.last() else { continue };
+        let tally = tallies.entry((*last).to_owned()).or_default();
+        tally.sent_back += task["feedback"].as_array().map_or(0, Vec::len) as u64;
+        if let Some(why) = task["error"].as_str() {
+            tally.last_error = Some(why.to_owned());
+        }
+    }
+    for name in seen {
+        tallies.entry(name).or_default().runs += 1;
+    }
+}
+
+fn of_attempt(attempt: &Value, tally: &mut AgentTally) {
+    tally.attempts += 1;
+    tally.tokens += attempt["tokens"].as_u64().unwrap_or_default();
+    tally.cost_micros += attempt["cost_micros"].as_u64().unwrap_or_default();
+    match attempt["outcome"].as_str() {
+        Some("completed") => tally.done += 1,
+        Some("failed" | "errored" | "timed_out") => tally.failed += 1,
+        // Cancelled, or somebody was asked.
+        Some(_) => {}
+        None => tally.busy += 1,
+    }
+    let at = |key: &str| attempt[key].as_i64().map(Timestamp);
+    if let (Some(from), Some(to)) = (at("started_at"), at("ended_at")) {
+        tally.took.push(to.since(from));
+    }
+}
+
+pub async fn agents(me: AuthorizedCaller) -> Answer {
+    let AgentsSeen { tallies, trust, recruits, agents, obstacles } = seen(&me.backend).await?;
+    let tally = |(name, of): (&String, &AgentTally)| {
+        json!({ "name": name, "runs": of.runs, "attempts": of.attempts, "done": of.done, "failed": of.failed,
+            "sent_back": of.sent_back, "busy": of.busy, "tokens": of.tokens, "cost_micros": of.cost_micros,
+            "median_ms": of.median().map(|took| took.as_millis() as u64), "last_error": of.last_error })
+    };
+    let in_way = |(namespace, one): &(Namespace, Obstacle)| {
+        json!({ "namespace": namespace, "workflow_id": one.run, "what": one.what, "why": one.why, "attempt": one.attempt,
+            "next_attempt_time": one.next_attempt_at.map(view::moment), "help": one.help })
+    };
+    let trusted =
+        |of: &RunTrust| json!({ "workflow_id": of.info.workflow_id, "run_id": of.info.run_id, "trust": of.view });
+    let run = |of: &AgentRun| json!({ "workflow": view::run(&of.info), "state": of.state, "cost": of.cost });
+    ok(json!({
+        "agents": tallies.iter().map(tally).collect::<Vec<Value>>(),
+        "runs": agents.iter().map(run).collect::<Vec<Value>>(),
+        "trust": trust.iter().map(trusted).collect::<Vec<Value>>(),
+        "recruits": recruits,
+        "obstacles": obstacles.iter().map(in_way).collect::<Vec<Value>>(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_counted_by_what_the_plan_says_of_it() {
+        let attempt = |agent: &str, outcome: Option<&str>, took: i64| {
+            json!({ "agent": agent, "outcome": outcome, "started_at": 1_000_000, "ended_at": 1_000_000 + took * 1_000,
+                "tokens": 10, "cost_micros": 5 })
+        };
+        let plan = json!({ "tasks": {
+            "a": { "attempts": [attempt("ann", Some("failed"), 3), attempt("ann", Some("completed"), 1)], "feedback": ["again"] },
+            "b": { "attempts": [attempt("ann", Some("errored"), 9)], "error": "no route" },
+            "c": { "attempts": [attempt("", Some("completed"), 1)] } } });
+        let mut tallies = BTreeMap::new();
+        count(&plan, &mut tallies);
+        assert_eq!(tallies.keys().collect::<Vec<_>>(), ["ann"], "nobody has no row");
+        let ann = &tallies["ann"];
+        assert_eq!((ann.runs, ann.attempts, ann.done, ann.failed, ann.sent_back), (1, 3, 1, 2, 1));
+        assert_eq!((ann.tokens, ann.cost_micros, ann.median()), (30, 15, Some(Duration::from_millis(3))));
+        assert_eq!(ann.last_error.as_deref(), Some("no route"));
+    }
+}

@@ -1,0 +1,164 @@
+//! A list of runs, page by page.
+//!
+//! Invariant: whoever reads from the first page to the last sees every run once that was there all the time, whatever the
+//! size of the pages and however many runs began at one moment. A page reads what it shows and nothing else.
+
+use bosun_engine::filter::{Filter, FilterError};
+use bosun_engine::*;
+
+use super::super::problem::Problem;
+use crate::backend::{Backend, CallError};
+
+/// A page has at most this many runs.
+pub(crate) const RUNS_MAX: usize = 500;
+
+/// The last run of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    at: Timestamp,
+    run: RunId,
+}
+
+/// The runs of a page, the newest first, and where the next one begins, if there is one.
+pub(crate) async fn page(
+    backend: &dyn Backend,
+    query: &str,
+    limit: usize,
+    after: Option<Cursor>,
+) -> Result<(Vec<RunInfo>, Option<Cursor>), Problem> {
+    Ok(page_of(backend, of_pages(query)?, limit, after).await?)
+}
+
+/// The same of a filter that has the order of all lists.
+pub(crate) async fn page_of(
+    backend: &dyn Backend,
+    filter: Filter,
+    limit: usize,
+    after: Option<Cursor>,
+) -> Result<(Vec<RunInfo>, Option<Cursor>), CallError> {
+    let filter = match &after {
+        Some(after) => filter.and(after.rest()?),
+        None => filter,
+    };
+    let mut found = backend.list(ListRequest { query: filter.to_string(), limit: limit + 1 }).await?;
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let next = found.last().filter(|_| more).map(|last| Cursor { at: last.started_at, run: last.run_id });
+    Ok((found, next))
+}
+
+/// The filter of a list that can be read on where a page ended: only the order of all lists says where that is.
+fn of_pages(query: &str) -> Result<Filter, Problem> {
+    let filter = parse(query)?;
+    if filter.is_default_order() {
+        return Ok(filter);
+    }
+    let why =
+        "query: pages are of the newest runs first, and in no other order: leave out ORDER BY, or ask for `bosun list`";
+    Err(Problem::bad_request(why))
+}
+
+/// A list filter as it is written.
+pub(crate) fn parse(query: &str) -> Result<Filter, Rejection> {
+    let invalid =
+        |why: FilterError| Rejection::Invalid { what: format!("list filter {query:?}"), why: why.to_string() };
+    Filter::parse(query).map_err(invalid)
+}
+
+impl Cursor {
+    pub(crate) fn read(text: &str) -> Result<Cursor, Problem> {
+        let read = || {
+            let (at, run) = text.split_once('.')?;
+            Some(Cursor { at: Timestamp(at.parse().ok()?), run: run.parse().ok()? })
+        };
+        read().ok_or_else(|| Problem::bad_request("cursor: take the `next_cursor` of the page before as it stands"))
+    }
+
+    /// What stands behind it: runs of one moment are told apart by their ids, the greatest first.
+    fn rest(&self) -> Result<Filter, Rejection> {
+        let Cursor { at, run } = self;
+        parse(&format!("StartTime < '{at}' OR (StartTime = '{at}' AND RunId < '{run}')"))
+    }
+}
+
+impl std::fmt::Display for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.at.0, self.run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fake::{Fake, run_info};
+
+    /// Runs that began at these moments, in the order of a list.
+    fn store(moments: impl IntoIterator<Item = i64>) -> Fake {
+        let run = |(n, at): (usize, i64)| {
+            let mut id = [0; 16];
+            id[..8].copy_from_slice(&(n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+            let mut info = run_info(&format!("run-{n}"), WorkflowStatus::Running);
+            (info.run_id, info.started_at) = (RunId(id), Timestamp(900_000_000 + at));
+            info
+        };
+        let mut runs: Vec<RunInfo> = moments.into_iter().enumerate().map(run).collect();
+        let newest_first = Filter::default();
+        runs.sort_by(|a, b| newest_first.compare(a, b));
+        let mut fake = Fake::new();
+        fake.runs = runs;
+        fake
+    }
+
+    /// All pages, and whether only the last one was the end.
+    async fn all(store: &Fake, query: &str, limit: usize) -> Vec<RunId> {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let (runs, next) = page(store, query, limit, after).await.unwrap();
+            assert!(runs.len() == limit || next.is_none(), "a page that is not full is the last one");
+            seen.extend(runs.iter().map(|run| run.run_id));
+            assert!(seen.len() <= store.runs.len(), "a run is shown twice");
+            let Some(next) = next else { return seen };
+            assert!(seen.len() < store.runs.len(), "there is no next page without a run");
+            // As it comes back from whoever asked.
+            after = Some(Cursor::read(&next.to_string()).unwrap());
+        }
+    }
+
+    fn ids(store: &Fake) -> Vec<RunId> {
+        store.runs.iter().map(|run| run.run_id).collect()
+    }
+
+    #[tokio::test]
+    async fn more_runs_of_one_moment_than_a_list_holds_are_all_reached() {
+        let many = store(std::iter::repeat_n(7, 1_300));
+        for limit in [1, 100, 499, 500] {
+            assert_eq!(all(&many, "", limit).await, ids(&many), "{limit}");
+        }
+        let older = store((0..1_300).map(|n| n / 400));
+        assert_eq!(all(&older, "WorkflowType = 'order' OR WorkflowType = 'none'", 500).await, ids(&older));
+    }
+
+    #[tokio::test]
+    async fn a_list_in_another_order_is_refused_with_why() {
+        let some = store(0..3);
+        let why = page(&some, "WorkflowType = 'order' ORDER BY CloseTime", 2, None).await.unwrap_err();
+        assert!(why.status == 400 && why.message.contains("ORDER BY"), "{why:?}");
+        assert_eq!(all(&some, "ORDER BY StartTime DESC", 2).await, ids(&some), "the order that it has");
+        assert!(
+            some.calls().iter().all(|call| call.ends_with(" 3")),
+            "no more than a page and one: {:?}",
+            some.calls()
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_run_is_on_one_page(moments in prop::collection::vec(0..6_i64, 0..60), limit in 1..70_usize) {
+            let store = store(moments);
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            prop_assert_eq!(runtime.block_on(all(&store, "", limit)), ids(&store));
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The worker and its store, as the page of the same name shows them.
+//!
+//! Invariant: what is told is what the worker and the store say of themselves; a token that may not see the store is refused
+//! it. The one path that a client may name is the directory of a backup.
+
+use std::path::PathBuf;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use serde_json::json;
+
+use super::super::handlers::{Api, AuthorizedCaller};
+use super::super::problem::Problem;
+use super::body::Members;
+use super::handlers::{Answer, ok};
+use crate::backend::{Backend, WorkerState};
+
+pub async fn worker(me: AuthorizedCaller, State(api): State<Api>) -> Answer {
+    let health = me.backend.health().await?;
+    let WorkerState { lost_threads, memory, slots, busy, waiting, task_queues } = me.backend.worker_state().await?;
+    let types: Vec<String> = api.workflows.types().map(ToString::to_string).collect();
+    ok(json!({
+        "pid": std::process::id(),
+        "version": api.version,
+        "build_id": api.workflows.build_id(),
+        "health": health,
+        "slots": { "all": slots, "busy": busy },
+        "waiting_by_queue": waiting,
+        "task_queues": task_queues,
+        "lost_threads": lost_threads,
+        "memory_bytes": memory,
+        "process_trees": crate::capability::process::guard::strategy(),
+        "workflow_types": types,
+    }))
+}
+
+pub async fn store(me: AuthorizedCaller) -> Answer {
+    ok(me.backend.store_info().await?)
+}
+
+pub async fn verify(me: AuthorizedCaller, body: Bytes) -> Answer {
+    Members::read(&body)?.done()?;
+    ok(me.backend.verify().await?)
+}
+
+/// `{"to": an absolute path on the worker's machine}`.
+pub async fn backup(me: AuthorizedCaller, body: Bytes) -> Answer {
+    let mut members = Members::read(&body)?;
+    let to = members.text("to").map(PathBuf::from);
+    members.needs("to", to.is_some());
+    if to.as_ref().is_some_and(|to| !to.is_absolute()) {
+        members.wrong("to", "an absolute path is needed: the worker's working directory is not yours");
+    }
+    members.done()?;
+    let to = to.ok_or_else(|| Problem::bad_request("to: it is needed"))?;
+    ok(me.backend.backup(to).await?)
+}

@@ -1,0 +1,264 @@
+//! What keeps a run and those below it from going on, where no person is asked: an attempt that fails and is made again,
+//! a hold, a pause, a budget that is used up, work that nobody takes; with the command that helps.
+//!
+//! Invariant: it is what the engine says of each run, a run before those below it; at most [`RUNS_MAX`] runs are asked, and
+//! a run that cannot be asked says nothing. Texts of failures are one line. It changes nothing.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bosun_engine::*;
+use serde_json::Value;
+
+use super::error::one_line;
+use super::list::shell_word;
+use super::output::Screen;
+use super::time_format::short;
+use crate::agent::AGENT;
+use crate::backend::Backend;
+use crate::inbox::target_of;
+use crate::schedule;
+
+/// Runs that are asked.
+const RUNS_MAX: usize = 50;
+/// Characters of an error that are shown.
+const WHY_MAX: usize = 300;
+/// What nobody has taken for so long waits for a slot, or for a worker of its task queue.
+const UNTAKEN: Duration = Duration::from_secs(10);
+
+/// One thing that keeps a run from going on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Obstacle {
+    pub run: WorkflowId,
+    /// What of the run: stays the same while it lasts.
+    pub what: String,
+    pub why: String,
+    /// The next attempt, or the one under way.
+    pub attempt: Option<Attempt>,
+    pub next_attempt_at: Option<Timestamp>,
+    /// The command that helps.
+    pub help: String,
+}
+
+impl Obstacle {
+    pub(crate) fn title(&self) -> String {
+        format!("{} of {}", self.what, self.run)
+    }
+
+    /// Why, and what comes next.
+    pub(crate) fn text(&self, now: Timestamp) -> String {
+        let next = match (self.attempt, self.next_attempt_at) {
+            (Some(attempt), Some(at)) if at > now => format!("attempt {attempt} in {}: ", short(at.since(now))),
+            (Some(attempt), _) => format!("attempt {attempt} now: "),
+            (None, _) => String::new(),
+        };
+        format!("{next}{}", self.why)
+    }
+
+    pub(super) fn json(&self, screen: &Screen) -> Value {
+        serde_json::json!({
+            "workflow_id": self.run, "what": self.what, "why": self.why, "attempt": self.attempt,
+            "next_attempt_at": self.next_attempt_at.map(|at| screen.time.json(at)), "help": self.help,
+        })
+    }
+}
+
+/// Looks for what keeps runs from going on; no run is asked twice.
+pub(crate) struct Lookout<'b> {
+    backend: &'b dyn Backend,
+    now: Timestamp,
+    seen: BTreeSet<RunId>,
+}
+
+impl<'b> Lookout<'b> {
+    pub(crate) fn new(backend: &'b dyn Backend, now: Timestamp) -> Self {
+        Lookout { backend, now, seen: BTreeSet::new() }
+    }
+
+    /// The run and all below it.
+    pub(crate) async fn below(&mut self, target: Target) -> Vec<Obstacle> {
+        if self.seen.len() >= RUNS_MAX || target.run_id.is_some_and(|run| self.seen.contains(&run)) {
+            return Vec::new();
+        }
+        match self.backend.describe(target).await {
+            Ok(description) => self.below_described(&description).await,
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// A run that has been described, and all below it.
+    pub(crate) async fn below_described(&mut self, description: &Description) -> Vec<Obstacle> {
+        let mut found = Vec::new();
+        let mut next = VecDeque::new();
+        self.look(description, &mut found, &mut next).await;
+        while let Some(target) = next.pop_front() {
+            if self.seen.len() >= RUNS_MAX {
+                break;
+            }
+            if let Ok(description) = self.backend.describe(target).await {
+                self.look(&description, &mut found, &mut next).await;
+            }
+        }
+        found
+    }
+
+    async fn look(&mut self, description: &Description, found: &mut Vec<Obstacle>, next: &mut VecDeque<Target>) {
+        let info = &description.info;
+        if !info.status.is_open() || self.seen.len() >= RUNS_MAX || !self.seen.insert(info.run_id) {
+            return;
+        }
+        found.extend(of_run(description, self.now));
+        // A schedule starts a run and answers for nothing of it.
+        let by_schedule = |parent: &Parent| parent.workflow_id.as_str().starts_with(schedule::ID_PREFIX);
+        if info.workflow_type.as_str() == AGENT && info.parent.as_ref().is_none_or(by_schedule) {
+            found.extend(self.halt(info).await);
+        }
+        let below = description.pending_children.iter().filter(|child| child.run_id.is_some());
+        next.extend(below.map(|child| Target {
+            namespace: info.namespace.clone(),
+            run_id: child.run_id,
+            ..Target::workflow(child.workflow_id.clone())
+        }));
+    }
+
+    /// What an agent with nobody above has halted for; others tell the run above.
+    async fn halt(&self, info: &RunInfo) -> Option<Obstacle> {
+        let state = self.backend.query(target_of(info), QueryName::of("state"), Payload::null()).await.ok()?.to_json();
+        let id = shell_word(info.workflow_id.as_str());
+        let (what, why, help) = match (&state["halted"]["budget"], &state["halted"]["needs_human"]["why"]) {
+            (Value::Object(of), _) => {
+                let of = of.get("resource").and_then(Value::as_str).unwrap_or("all");
+                let why = format!("{of}: `bosun budget show {id}` tells what was spent");
+                ("budget used up", why, format!("bosun budget top-up {id}"))
+            }
+            (_, Value::String(why)) => ("halt", why.clone(), format!("bosun resume {id}")),
+            _ => return None,
+        };
+        Some(Obstacle::of(info, what, &why, help))
+    }
+}
+
+impl Obstacle {
+    fn of(info: &RunInfo, what: &str, why: &str, help: String) -> Obstacle {
+        let (run, why) = (info.workflow_id.clone(), one_line(why).chars().take(WHY_MAX).collect());
+        Obstacle { run, what: one_line(what), why, attempt: None, next_attempt_at: None, help }
+    }
+}
+
+/// What the engine knows of one run.
+fn of_run(description: &Description, now: Timestamp) -> Vec<Obstacle> {
+    let info = &description.info;
+    let id = shell_word(info.workflow_id.as_str());
+    let mut found = Vec::new();
+    if let Some(why) = &description.held {
+        found.push(Obstacle::of(info, "hold", why, format!("bosun replay explain {id}")));
+    }
+    if info.status == WorkflowStatus::Paused {
+        let why = format!("it is paused, and {} inputs wait", description.inbox);
+        found.push(Obstacle::of(info, "pause", &why, format!("bosun resume {id}")));
+    }
+    found.extend(description.pending_activities.iter().filter_map(|activity| of_activity(info, activity, now)));
+    found
+}
+
+fn of_activity(info: &RunInfo, activity: &PendingActivity, now: Timestamp) -> Option<Obstacle> {
+    let (id, name) = (shell_word(info.workflow_id.as_str()), shell_word(activity.activity_id.as_str()));
+    let about = activity.summary.as_ref().map(|summary| format!(" ({summary})")).unwrap_or_default();
+    let what = format!("activity {} {}{about}", activity.activity_id, activity.activity_type);
+    if activity.state == PendingActivityState::Paused {
+        let why = activity.last_failure.as_ref().map_or_else(String::new, |failure| format!(" after {failure}"));
+        let help = format!("bosun activity unpause {id} {name}");
+        return Some(Obstacle::of(info, &what, &format!("it is paused{why}"), help));
+    }
+    // The second attempt is under way: as after every crash, and nothing to see to.
+    let goes_on = activity.state == PendingActivityState::Started && activity.attempt <= Attempt(2);
+    if let Some(failure) = activity.last_failure.as_ref().filter(|_| !goes_on) {
+        let found = Obstacle::of(info, &what, &failure.to_string(), format!("bosun describe {id}"));
+        let (attempt, next_attempt_at) = (Some(activity.attempt), activity.next_attempt_at);
+        return Some(Obstacle { attempt, next_attempt_at, ..found });
+    }
+    let untaken = now.since(activity.scheduled_at);
+    let waits = activity.state == PendingActivityState::Scheduled && activity.attempt == Attempt(1);
+    let why =
+        "nobody has taken it: no slot is free, or no worker serves its task queue (`--slots`, `--queue` of a worker)";
+    let help = format!("bosun describe {id}");
+    (waits && untaken >= UNTAKEN).then(|| Obstacle::of(info, &what, why, help))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::output::Screen;
+    use crate::cli::progress::{ProgressBoard, Watch};
+    use crate::cli::tests::{program, run_with};
+    use crate::fake::{Fake, FakeOpener, RUN, run_info};
+
+    /// A run whose child cannot reach its model.
+    fn stuck() -> Fake {
+        let mut child = run_info("order-7-plan-1", WorkflowStatus::Running);
+        child.run_id = RunId([8; 16]);
+        let mut fake = Fake::new();
+        (fake.runs, fake.described) = (vec![run_info("order-7", WorkflowStatus::Running), child], described);
+        fake
+    }
+
+    fn described(description: &mut Description) {
+        if description.info.run_id == RUN {
+            let child = PendingChild {
+                seq: Seq(4),
+                workflow_id: WorkflowId::of("order-7-plan-1"),
+                workflow_type: WorkflowType::of("agent"),
+                run_id: Some(RunId([8; 16])),
+            };
+            description.pending_children = vec![child];
+            return;
+        }
+        description.held = Some("the code has changed".into());
+        description.pending_activities = vec![PendingActivity {
+            seq: Seq(1),
+            activity_id: ActivityId::of("1"),
+            activity_type: ActivityType::of("agent_model"),
+            state: PendingActivityState::BackingOff,
+            attempt: Attempt(5),
+            scheduled_at: Timestamp(900_000_000),
+            next_attempt_at: Some(Timestamp(1_007_000_000)),
+            last_failure: Some(Failure::application("ModelRetry", "no route to http://127.0.0.1:1\n\u{202e}again")),
+            heartbeat_details: None,
+            task_token: None,
+            summary: None,
+        }];
+    }
+
+    const MODEL: &str = "activity 1 agent_model of order-7-plan-1: attempt 5 in 7s: \
+                         ModelRetry: no route to http://127.0.0.1:1 \u{fffd}again";
+
+    /// What a child cannot do shows at the run above it, with the error, the attempts and the command that helps.
+    #[tokio::test]
+    async fn what_a_run_below_cannot_do_is_shown_above() {
+        for verb in ["describe order-7", "list -q WorkflowId~=~'order-7'"] {
+            let (program, opener) = program(FakeOpener::new(stuck()));
+            let data = tempfile::tempdir().unwrap();
+            let shown = run_with(&program, &opener, data.path(), verb).await.stdout;
+            assert!(shown.contains(MODEL), "{verb}: {shown}");
+            assert!(shown.contains("describe order-7-plan-1"), "{verb}: {shown}");
+            assert!(shown.contains("hold of order-7-plan-1: the code has changed"), "{verb}: {shown}");
+            assert!(shown.contains("replay explain order-7-plan-1"), "{verb}: {shown}");
+        }
+    }
+
+    /// Whoever waits is told once, and not at every look.
+    #[tokio::test]
+    async fn whoever_waits_is_told_once() {
+        let fake = stuck();
+        let (mut screen, output) = Screen::captured();
+        screen.ascii = true;
+        let mut board = ProgressBoard::new(Watch::Events, Target::workflow("order-7".into()));
+        for _ in 0..3 {
+            board.look(&mut screen, &fake).await;
+        }
+        let said = output.stderr();
+        assert_eq!(said.matches("agent_model of order-7-plan-1: attempt 5").count(), 1, "{said}");
+        assert_eq!(said.lines().count(), 2, "{said}");
+        assert!(said.contains("(`bosun describe order-7-plan-1`)"), "{said}");
+    }
+}

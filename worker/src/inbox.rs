@@ -1,0 +1,316 @@
+//! What open supervisors and agents ask people, and what an answer says: for the command line, the API and the pages alike.
+//!
+//! Invariant: an answer names the very content that was shown, so that nobody approves what has changed since; an id names
+//! one request of all runs. What comes out is a signal, which is kept also where the run is busy or nobody works. It sends
+//! nothing, prints nothing, and whether an answer counts is decided by the run.
+
+use bosun_engine::*;
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+
+use crate::agent::AGENT;
+use crate::agent::workflow::SIGNAL_APPROVAL;
+use crate::api::people::{Cursor, filter_of, page_of};
+use crate::backend::{Backend, CallError};
+use crate::supervisor::run::SUPERVISOR;
+
+/// The signal that answers a question.
+pub(crate) const SIGNAL_ANSWER: &str = "interrupt_resume_v1";
+/// Runs that are looked at together.
+pub(crate) const RUNS_MAX: usize = 1_000;
+/// Of these, so many at a time.
+const ASKED_AT_ONCE: usize = 8;
+/// The types of runs that ask people.
+pub(crate) const ASKING: [&str; 2] = [SUPERVISOR, AGENT];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HumanRequestKind {
+    /// A supervisor's.
+    Approval,
+    Question,
+    /// A tool call of an agent.
+    ToolCall,
+    /// A version of a plan, or a run that somebody holds: answered by other means than a decision.
+    Elsewhere,
+}
+
+/// One thing that waits for a person.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct HumanRequest {
+    pub kind: HumanRequestKind,
+    /// The very run that asks.
+    pub target: Target,
+    /// As the run tells it; its `id` is one of all runs.
+    pub request: Value,
+}
+
+/// What a person says to an approval.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct HumanDecision<'d> {
+    pub approved: bool,
+    /// Whom the answer names; the caller, where it names nobody.
+    pub by: Option<&'d str>,
+    pub comment: Option<&'d str>,
+    pub modified_action: Option<&'d str>,
+    pub feedback: Option<&'d str>,
+}
+
+/// A signal that answers, to the run that asked.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct HumanMessage {
+    pub signal: &'static str,
+    pub input: Value,
+}
+
+/// Why an answer is none to this request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AnswerMisfit {
+    #[error("this is a question: it is answered, not approved")]
+    IsQuestion,
+    #[error("this is an approval: it is approved or not")]
+    IsApproval,
+    #[error("the call of a tool is made as it was shown, or not at all")]
+    ToolCallIsAsShown,
+    #[error("this is neither a question nor an approval: its `answer` says what answers it")]
+    IsElsewhere,
+}
+
+impl HumanRequest {
+    pub(crate) fn id(&self) -> &str {
+        self.request["id"].as_str().unwrap_or_default()
+    }
+
+    /// What it is: `approval`, `question`, `tool_call`, or what else waits: `plan`, `takeover`, `pause`.
+    pub(crate) fn word(&self) -> &str {
+        match self.kind {
+            HumanRequestKind::Approval => "approval",
+            HumanRequestKind::Question => "question",
+            HumanRequestKind::ToolCall => "tool_call",
+            HumanRequestKind::Elsewhere => self.request["kind"].as_str().unwrap_or("plan"),
+        }
+    }
+
+    /// The decision on an approval.
+    pub(crate) fn decided(&self, decision: &HumanDecision<'_>) -> Result<HumanMessage, AnswerMisfit> {
+        let HumanDecision { approved, by, comment, modified_action, feedback } = *decision;
+        let mut input = match self.kind {
+            HumanRequestKind::Question => return Err(AnswerMisfit::IsQuestion),
+            HumanRequestKind::Elsewhere => return Err(AnswerMisfit::IsElsewhere),
+            HumanRequestKind::ToolCall if modified_action.is_some() => return Err(AnswerMisfit::ToolCallIsAsShown),
+            // The agent is told why, and knows its call by its own id.
+            HumanRequestKind::ToolCall => {
+                let own = self.id().split_once('/').map_or_else(|| self.id(), |(_, own)| own);
+                json!({ "id": own, "hash": self.request["hash"], "approved": approved, "by": by,
+                    "reason": feedback.or(comment).unwrap_or_default(), "arguments": self.request["arguments"] })
+            }
+            HumanRequestKind::Approval => json!({ "approval_id": self.id(), "approved": approved, "approver": by,
+                "comment": comment, "modified_action": modified_action, "feedback": feedback,
+                "shown": self.request["shown"] }),
+        };
+        if let Value::Object(members) = &mut input {
+            members.retain(|_, value| !value.is_null());
+        }
+        Ok(HumanMessage { signal: SIGNAL_APPROVAL, input })
+    }
+
+    /// The answer to a question.
+    pub(crate) fn answered(&self, answer: &Value) -> Result<HumanMessage, AnswerMisfit> {
+        match self.kind {
+            HumanRequestKind::Question => {
+                let input = json!({ "interrupt_id": self.id(), "resume": answer });
+                Ok(HumanMessage { signal: SIGNAL_ANSWER, input })
+            }
+            HumanRequestKind::Elsewhere => Err(AnswerMisfit::IsElsewhere),
+            HumanRequestKind::Approval | HumanRequestKind::ToolCall => Err(AnswerMisfit::IsApproval),
+        }
+    }
+}
+
+/// Agents count their own approvals: with its run they are ids of all.
+pub(crate) fn tool_call_id(run: RunId, request: &Value) -> String {
+    format!("{run}/{}", request["id"].as_str().unwrap_or_default())
+}
+
+/// The run that gave an id.
+pub(crate) fn run_in(id: &str) -> Option<RunId> {
+    id.split_once('/').and_then(|(run, _)| run.parse().ok())
+}
+
+/// The very run of a row of a list.
+pub(crate) fn target_of(info: &RunInfo) -> Target {
+    Target { namespace: info.namespace.clone(), ..Target::run(info.workflow_id.clone(), info.run_id) }
+}
+
+/// Open runs that ask people: a page of them.
+#[derive(Debug, Default)]
+pub(crate) struct AskingRuns {
+    pub runs: Vec<(Target, WorkflowType)>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<Cursor>,
+}
+
+/// Open supervisors and agents that fit a list filter, all of them where it is empty: the newest [`RUNS_MAX`], or those behind
+/// a page.
+pub(crate) async fn asking_runs(
+    backend: &dyn Backend,
+    query: &str,
+    after: Option<Cursor>,
+) -> Result<AskingRuns, CallError> {
+    let types: Vec<String> = ASKING.iter().map(|name| format!("'{name}'")).collect();
+    let open = format!("WorkflowType IN ({}) AND ExecutionStatus = 'Running'", types.join(", "));
+    let query = if query.trim().is_empty() { open } else { format!("({query}) AND {open}") };
+    let (runs, next) = page_of(backend, filter_of(&query)?, RUNS_MAX, after).await?;
+    let runs = runs.iter().map(|info| (target_of(info), info.workflow_type.clone())).collect();
+    Ok(AskingRuns { runs, next })
+}
+
+/// What a page of runs asks, and the runs that cannot say it now, with the reason: one of many hides nothing of the others.
+pub(crate) async fn asked_by(
+    backend: &dyn Backend,
+    runs: &[(Target, WorkflowType)],
+) -> (Vec<HumanRequest>, Vec<(WorkflowId, String)>) {
+    let of = |(target, workflow_type): (Target, WorkflowType)| async move {
+        (target.workflow_id.clone(), requests(backend, &target, &workflow_type).await)
+    };
+    let told: Vec<_> = stream::iter(runs.to_vec()).map(of).buffered(ASKED_AT_ONCE).collect().await;
+    let (mut all, mut silent) = (Vec::new(), Vec::new());
+    for (id, of_run) in told {
+        match of_run {
+            Ok(of_run) => all.extend(of_run),
+            Err(why) => silent.push((id, why.to_string())),
+        }
+    }
+    (all, silent)
+}
+
+/// The approvals and questions of one run itself; what runs below it ask, they say themselves.
+async fn asked(
+    backend: &dyn Backend,
+    target: &Target,
+    workflow_type: &WorkflowType,
+) -> Result<Vec<HumanRequest>, CallError> {
+    let queries: &[(HumanRequestKind, &str)] = match workflow_type.as_str() {
+        AGENT => &[(HumanRequestKind::ToolCall, "approvals")],
+        _ => &[(HumanRequestKind::Approval, "pending_approvals"), (HumanRequestKind::Question, "pending_interrupts")],
+    };
+    let mut all = Vec::new();
+    for (kind, query) in queries {
+        for mut request in entries(backend, target, query).await? {
+            if let (HumanRequestKind::ToolCall, Some(run)) = (kind, target.run_id) {
+                request["id"] = tool_call_id(run, &request).into();
+            }
+            all.push(HumanRequest { kind: *kind, target: target.clone(), request });
+        }
+    }
+    Ok(all)
+}
+
+/// What else of one run itself waits for people: plans under review, and whoever holds it.
+async fn elsewhere(
+    backend: &dyn Backend,
+    target: &Target,
+    workflow_type: &WorkflowType,
+) -> Result<Vec<HumanRequest>, CallError> {
+    if workflow_type.as_str() == AGENT {
+        return Ok(Vec::new());
+    }
+    let mut all = entries(backend, target, "waiting").await?;
+    // Approvals and questions have queries of their own, which say more; and so has the run below that a run above tells of.
+    all.retain(|one| !matches!(one["kind"].as_str(), Some("approval" | "question")) && !one["run"].is_string());
+    let request = |request| HumanRequest { kind: HumanRequestKind::Elsewhere, target: target.clone(), request };
+    Ok(all.into_iter().map(request).collect())
+}
+
+/// Everything that one run itself waits for people with.
+pub(crate) async fn requests(
+    backend: &dyn Backend,
+    target: &Target,
+    workflow_type: &WorkflowType,
+) -> Result<Vec<HumanRequest>, CallError> {
+    let mut all = asked(backend, target, workflow_type).await?;
+    all.extend(elsewhere(backend, target, workflow_type).await?);
+    Ok(all)
+}
+
+async fn entries(backend: &dyn Backend, target: &Target, query: &str) -> Result<Vec<Value>, CallError> {
+    match backend.query(target.clone(), QueryName::of(query), Payload::null()).await?.to_json() {
+        Value::Array(entries) => Ok(entries),
+        _ => Ok(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(kind: HumanRequestKind, request: Value) -> HumanRequest {
+        HumanRequest { kind, target: Target::workflow(WorkflowId::of("w")), request }
+    }
+
+    #[test]
+    fn a_decision_names_what_was_shown_and_nothing_that_was_not_said() {
+        let approval = request(HumanRequestKind::Approval, json!({ "id": "run/ap-1", "shown": "abc", "risk": "high" }));
+        let yes = HumanDecision { approved: true, comment: Some("go"), ..HumanDecision::default() };
+        let message = approval.decided(&yes).unwrap();
+        assert_eq!(message.signal, SIGNAL_APPROVAL);
+        let input = json!({ "approval_id": "run/ap-1", "approved": true, "comment": "go", "shown": "abc" });
+        assert_eq!(message.input, input);
+    }
+
+    #[test]
+    fn a_tool_call_is_known_to_its_agent_by_its_own_id_and_is_not_changed() {
+        let shown = json!({ "id": "run/a-1", "hash": "h", "tool": "pay", "arguments": { "to": "ann" } });
+        let call = request(HumanRequestKind::ToolCall, shown);
+        let no = HumanDecision { comment: Some("dear"), feedback: Some("cheaper"), ..HumanDecision::default() };
+        let input =
+            json!({ "id": "a-1", "hash": "h", "approved": false, "reason": "cheaper", "arguments": { "to": "ann" } });
+        assert_eq!(call.decided(&no).unwrap().input, input);
+        let other = HumanDecision { approved: true, modified_action: Some("pay bob"), ..HumanDecision::default() };
+        assert_eq!(call.decided(&other), Err(AnswerMisfit::ToolCallIsAsShown));
+    }
+
+    #[test]
+    fn each_kind_takes_its_own_answer_only() {
+        let of = |kind| request(kind, json!({ "id": "run/1" }));
+        let yes = HumanDecision { approved: true, ..HumanDecision::default() };
+        let answer = of(HumanRequestKind::Question).answered(&json!(["a"])).unwrap();
+        assert_eq!((answer.signal, answer.input), (SIGNAL_ANSWER, json!({ "interrupt_id": "run/1", "resume": ["a"] })));
+        assert_eq!(of(HumanRequestKind::Question).decided(&yes), Err(AnswerMisfit::IsQuestion));
+        for kind in [HumanRequestKind::Approval, HumanRequestKind::ToolCall] {
+            assert_eq!(of(kind).answered(&Value::Null), Err(AnswerMisfit::IsApproval));
+        }
+        let plan = of(HumanRequestKind::Elsewhere);
+        assert_eq!(plan.decided(&yes), Err(AnswerMisfit::IsElsewhere));
+        assert_eq!(plan.answered(&Value::Null), Err(AnswerMisfit::IsElsewhere));
+    }
+
+    /// However many runs are open: page after page reaches them all.
+    #[tokio::test]
+    async fn every_open_run_is_asked_page_by_page() {
+        let mut fake = crate::fake::Fake::new();
+        let run = |n: u64| {
+            let mut info = crate::fake::run_info(&format!("run-{n}"), WorkflowStatus::Running);
+            let mut id = [0; 16];
+            id[8..].copy_from_slice(&n.to_be_bytes());
+            (info.run_id, info.workflow_type, info.started_at) = (
+                RunId(id),
+                WorkflowType::of(ASKING[usize::from(n.is_multiple_of(2))]),
+                Timestamp(10_000_000 - n as i64),
+            );
+            info
+        };
+        fake.runs = (0..2_300).map(run).collect();
+        let (mut seen, mut after, mut pages) = (Vec::new(), None, 0);
+        loop {
+            let page = asking_runs(&fake, "", after).await.unwrap();
+            seen.extend(page.runs.into_iter().map(|(target, _)| target.workflow_id));
+            pages += 1;
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!((pages, seen.len()), (3, 2_300));
+        assert_eq!(seen, fake.runs.iter().map(|run| run.workflow_id.clone()).collect::<Vec<_>>(), "each once");
+    }
+}

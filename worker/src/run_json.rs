@@ -1,0 +1,54 @@
+//! Failures, outcomes and attributes of runs as JSON, for the command line, the API and the pages alike.
+//!
+//! Invariant: every member stands in its object, null where there is nothing; payloads stand as they were given. How a
+//! moment is written, and whether a null is shown, is the business of whoever shows it.
+
+use bosun_engine::*;
+use serde_json::{Map, Value, json};
+
+/// A failure with its chain of causes.
+pub(crate) fn failure(failure: &Failure) -> Value {
+    let details = match &failure.kind {
+        FailureKind::Application { details, .. } | FailureKind::Canceled { details } => details.as_ref(),
+        _ => None,
+    };
+    json!({
+        "type": failure.type_name(),
+        "message": failure.message,
+        "details": details.map(Payload::to_json),
+        "cause": failure.cause.as_deref().map(self::failure),
+    })
+}
+
+/// An outcome: `status`, and `result`, `failure`, `timeout`, `details`, `reason` or `next_run_id`, as it ended.
+pub(crate) fn outcome(outcome: &CloseOutcome) -> Value {
+    let status = outcome.status();
+    match outcome {
+        CloseOutcome::Completed(result) => json!({ "status": status, "result": result.to_json() }),
+        CloseOutcome::Failed(why) => json!({ "status": status, "failure": failure(why) }),
+        CloseOutcome::TimedOut(timeout) => json!({ "status": status, "timeout": timeout }),
+        CloseOutcome::Canceled(details) => {
+            json!({ "status": status, "details": details.as_ref().map(Payload::to_json) })
+        }
+        CloseOutcome::Terminated { reason } => json!({ "status": status, "reason": reason }),
+        CloseOutcome::ContinuedAsNew { new_run } => json!({ "status": status, "next_run_id": new_run }),
+    }
+}
+
+pub(crate) fn memo(run: &RunInfo) -> Map<String, Value> {
+    run.memo.iter().map(|(name, payload)| (name.to_string(), payload.to_json())).collect()
+}
+
+/// The search attributes of a run, moments as `moment` writes them.
+pub(crate) fn attributes(run: &RunInfo, moment: impl Fn(Timestamp) -> Value) -> Map<String, Value> {
+    let attribute = |value: &SearchValue| match value {
+        SearchValue::Bool(truth) => json!(truth),
+        SearchValue::Int(number) => json!(number),
+        SearchValue::Float(number) => json!(number),
+        SearchValue::Keyword(text) | SearchValue::Text(text) => json!(text),
+        SearchValue::KeywordList(texts) => json!(texts),
+        SearchValue::Datetime(at) => moment(*at),
+        SearchValue::Unset => Value::Null,
+    };
+    run.search_attributes.iter().map(|(name, value)| (name.to_string(), attribute(value))).collect()
+}

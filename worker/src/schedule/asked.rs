@@ -1,0 +1,132 @@
+//! What people ask of a schedule: its updates, and what it says of itself.
+//!
+//! Invariant: `validate` changes nothing and refuses whatever cannot be carried out; `update` carries out what was validated,
+//! and asks no time zone anything. What follows from it is done by `run`.
+
+use std::time::Duration;
+
+use bosun_engine::workflow::Cx;
+use bosun_engine::{Payload, Timestamp};
+use serde_json::{Value, json};
+
+use super::messages::{Backfill, Change, Note, Trigger, UPDATES, read, read_value};
+use super::policy::Overlap;
+use super::run::ScheduleRun;
+use super::spec::InvalidSchedule;
+use super::standing::{PlannedStart, Standing};
+use super::text::moment;
+use super::times::Times;
+
+/// Times that a description shows.
+const TIMES_SHOWN: usize = 10;
+
+impl ScheduleRun {
+    pub(super) fn validate(&self, name: &str, input: &Payload) -> Result<(), InvalidSchedule> {
+        match name {
+            "update" => {
+                let change: Change = read_value(input.to_json())?;
+                let now = self.standing.version;
+                if let Some(seen) = change.version.filter(|seen| *seen != now) {
+                    let why = format!("the schedule has been changed meanwhile: it is {now}, and {seen} was looked at");
+                    return Err(InvalidSchedule::at("version", why));
+                }
+                change.schedule.check(&self.id)
+            }
+            "pause" | "unpause" => read::<Note>(input).map(drop),
+            "trigger" => read::<Trigger>(input).map(drop),
+            "backfill" => {
+                let range: Backfill = read_value(input.to_json())?;
+                if range.end_time < range.start_time {
+                    return Err(InvalidSchedule::at("end_time", "it is before start_time"));
+                }
+                Ok(())
+            }
+            "delete" => Ok(()),
+            other => {
+                Err(InvalidSchedule::at("update", format!("a schedule has no {other}; it has {}", UPDATES.join(", "))))
+            }
+        }
+    }
+
+    /// Carries out what was validated. The answer is the version of the schedule after it.
+    pub(super) fn update(&mut self, name: &str, input: &Payload, cx: &mut Cx<'_>) -> Result<Value, InvalidSchedule> {
+        let now = cx.now();
+        match name {
+            "update" => {
+                let change: Change = read_value(input.to_json())?;
+                // A time that only its jitter kept is a time of the schedule that was.
+                if let Some(next) = self.standing.next.take_if(|next| next.at <= now) {
+                    self.arrive(PlannedStart { nominal: next.at, overlap: self.overlap(), by_hand: false }, cx);
+                }
+                self.standing.schedule = change.schedule;
+                self.look_from_now(now);
+            }
+            "pause" | "unpause" => {
+                let Note { note } = read(input)?;
+                self.standing.schedule.state.paused = name == "pause";
+                self.standing.schedule.state.note = note;
+                self.look_from_now(now);
+            }
+            "trigger" => {
+                let overlap = read::<Trigger>(input)?.overlap.unwrap_or(self.overlap());
+                let nominal = now.max(self.standing.triggered_at.plus(Duration::from_micros(1)));
+                self.standing.triggered_at = nominal;
+                self.arrive(PlannedStart { nominal, overlap, by_hand: true }, cx);
+                return Ok(json!({ "nominal": moment(nominal), "version": self.standing.version }));
+            }
+            "backfill" => self.standing.backfills.push_back(read_value(input.to_json())?),
+            _ => {}
+        }
+        if matches!(name, "update" | "pause" | "unpause") {
+            self.standing.version += 1;
+            self.standing.updated_at = now;
+        }
+        Ok(json!({ "version": self.standing.version }))
+    }
+
+    /// What was before is not made up for: the schedule that holds from now on has times from now on.
+    pub(super) fn look_from_now(&mut self, now: Timestamp) {
+        self.standing.cursor = self.standing.cursor.max(now);
+        self.standing.next = None;
+        self.stale = true;
+    }
+
+    pub(super) fn overlap(&self) -> Overlap {
+        self.standing.schedule.policies.overlap
+    }
+
+    pub(super) fn description(&self) -> Value {
+        let Standing { schedule, version, created_at, updated_at, next, problem, .. } = &self.standing;
+        let running = self.standing.running.iter().map(|(name, action)| {
+            json!({ "nominal": name, "workflow_id": action.workflow_id, "started_at": moment(action.started_at),
+                "asked": action.asked })
+        });
+        json!({
+            "schedule_id": self.id,
+            "version": version,
+            "schedule": schedule,
+            "created_at": moment(*created_at),
+            "updated_at": moment(*updated_at),
+            "next": next,
+            "next_times": self.next_times(TIMES_SHOWN),
+            "running": running.collect::<Vec<_>>(),
+            "waiting": self.standing.waiting,
+            "backfills": self.standing.backfills,
+            "recent": self.standing.recent,
+            "counts": self.standing.counts,
+            "problem": problem,
+        })
+    }
+
+    /// The nominal times that are still to come; none while it starts nothing.
+    pub(super) fn next_times(&self, count: usize) -> Vec<String> {
+        let limit = self.standing.schedule.state.remaining_actions.and_then(|left| usize::try_from(left).ok());
+        let count = if self.standing.is_active() { count.min(limit.unwrap_or(count)) } else { 0 };
+        let times = Times::of(&self.standing.schedule.spec, &self.id);
+        times
+            .map_or_else(|_| Vec::new(), |times| times.following(self.standing.cursor, count))
+            .into_iter()
+            .map(moment)
+            .collect()
+    }
+}

@@ -1,0 +1,54 @@
+//! Schedules: workflows that are started at the times that a spec names (engine.md E24), in Temporal's words.
+//!
+//! ```text
+//!   spec ──► times (next · due · missed) ──► policy (start | wait | skip | end the others) ──► action
+//!    what a person writes      pure, recorded               pure                                 │
+//!        ▲                                                                                       ▼
+//!   updates, queries ──► run: the workflow `bosun.schedule` ──child──► `bosun.schedule.action` ──child──► what is started
+//!                          ▲                                                │
+//!                          └───────────── signal: how it ended ◄────────────┘
+//! ```
+//!
+//! A schedule is itself a run: it lives in the same log, is replayed, forked and shown like any other, and parks at no cost.
+//! Each start is a small run of its own (`action`), because a start may outlive the run of the schedule that made it (which
+//! continues as new to keep its history short), and because only a parent may end a run at once. It starts the workflow as
+//! its child, under an id made of the nominal time, tells the schedule how that ended, and ends with it. So a start that
+//! is asked for again after a crash is the same start, and none is lost: both are what the engine promises of children.
+//!
+//! | what | where |
+//! |---|---|
+//! | what a person writes, and what is wrong with it | `spec`, `calendar`, `cron`, `text` |
+//! | next times, time zones, jitter, what was missed | `times` |
+//! | overlap | `policy` |
+//! | what a schedule knows; what people send it | `standing`, `messages` |
+//! | the words for what it says of itself | `shown` |
+//! | the workflows | `run` (what goes by itself), `asked` (by people), `starts`, `action` |
+//!
+//! Invariant: everything here is pure. What depends on the data of time zones is decided once and recorded as a side effect,
+//! so that a program with newer data replays what the older one did. No nominal time is started twice by itself: `cursor`
+//! only goes forward.
+
+pub mod action;
+mod asked;
+pub mod calendar;
+pub mod cron;
+pub mod messages;
+pub mod policy;
+pub mod run;
+pub mod shown;
+pub mod spec;
+pub mod standing;
+mod starts;
+pub mod text;
+pub mod times;
+
+pub use messages::Backfill;
+pub use policy::Overlap;
+pub use run::{SCHEDULE, register};
+pub use spec::{InvalidSchedule, Schedule};
+
+/// What the workflow id of a schedule begins with.
+pub const ID_PREFIX: &str = "schedule:";
+
+#[cfg(test)]
+mod tests;

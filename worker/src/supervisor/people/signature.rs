@@ -1,0 +1,27 @@
+//! Who a message says that it comes from: the field of it that names a person.
+//!
+//! Invariant: what such a field holds is believed by the run that hears it. So whoever lets a message in from outside writes
+//! the sender into it, and what is believed of runs is sent by runs alone. Pure: it only knows names.
+
+use super::control;
+use crate::agent::workflow::{SIGNAL_APPROVAL, SIGNAL_WAITS};
+use crate::supervisor::run::PLAN_ANSWER;
+
+/// Signals that only runs send, to each other. What they hold is believed as it stands, also who approved something.
+pub const OF_RUNS: [&str; 2] = [PLAN_ANSWER, SIGNAL_WAITS];
+
+/// The field of a message that names a person, and the one for their words; nothing of messages of other workflows.
+pub fn signature_of(name: &str) -> Option<(&'static str, Option<&'static str>)> {
+    match name {
+        SIGNAL_APPROVAL | "approve_plan" | "deny_plan" | "respond_approval" => Some(("approver", Some("comment"))),
+        control::PAUSE | control::RESUME | control::CANCEL | control::TAKEOVER | control::RELEASE | "set_hitl_mode" => {
+            Some(("requested_by", Some("reason")))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a run that hears this signal believes what it says of who sent it.
+pub fn is_believed(signal: &str) -> bool {
+    OF_RUNS.contains(&signal) || signature_of(signal).is_some()
+}

@@ -1,0 +1,211 @@
+//! Agents: who works in the runs, how it goes, what it costs, and what one of them has said.
+//!
+//! Invariant: figures are what runs say of their own agents; an agent's run has a conversation of its own, read out of its
+//! history. Nothing is counted that no run tells.
+
+use std::collections::BTreeMap;
+
+use axum::extract::Query;
+use axum::response::Response;
+use bosun_engine::*;
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::elements::{badge, cut, dollars, run_link, span, status, value, words};
+use super::forms::Visitor;
+use super::layout::{Page, PageError, Place};
+use super::run::{cut_short, events};
+use crate::agent::AGENT_MODEL;
+use crate::api::guard::now;
+use crate::api::people::agents::{AgentRun, AgentTally, AgentsSeen, RUNS, RunTrust, seen};
+use crate::api::problem::Problem;
+use crate::backend::Backend;
+use crate::cli::stuck::Obstacle;
+
+#[derive(Deserialize)]
+pub(super) struct AgentsQuery {
+    run_id: Option<String>,
+    namespace: Option<String>,
+}
+
+pub(super) async fn page(visitor: Visitor, Query(query): Query<AgentsQuery>) -> Result<Response, PageError> {
+    if let Some(run) = &query.run_id {
+        return conversation(&visitor, run, query.namespace.as_deref()).await;
+    }
+    let AgentsSeen { tallies, trust, recruits, agents, obstacles } = seen(&visitor.backend).await?;
+    let body = html! {
+        h1 { "Agents" }
+        p.muted { "Of the newest " (RUNS) " supervisors, and the newest " (RUNS) " agents with a run of their own." }
+        @if !obstacles.is_empty() { (in_the_way(&visitor, &obstacles)) }
+        h2 { "Who works in plans" }
+        @if tallies.is_empty() { p.empty { "No agent has worked on a task yet." } } @else { (roster(&tallies)) }
+        h2 { "Agents with a conversation of their own" }
+        @if agents.is_empty() { p.empty { "There are none." } } @else {
+            div.scroll tabindex="0" role="region" aria-label="Agents" { table.rows {
+                thead { tr { th scope="col" { "Status" } th scope="col" { "Agent" } th scope="col" { "Model" } th scope="col" { "State" } th scope="col" { "Spent" } th scope="col" { "" } } }
+                tbody { @for agent in &agents { (agent_row(agent)) } }
+            } }
+        }
+        @if !trust.is_empty() { (trusted(&trust)) }
+        @if !recruits.is_empty() {
+            h2 { "Recruits" }
+            ul { @for one in &recruits { li { (text(&one["agent_id"])) " " span.muted { (text(&one["role"])) ", " (text(&one["status"])) } } } }
+        }
+    };
+    // Every view of it asks each of these runs: it stays as it is until somebody loads it again.
+    Ok(Page { title: "Agents", place: Place::Agents, live: None, body }.response(&visitor))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| if value.is_null() { String::new() } else { value.to_string() }, str::to_owned)
+}
+
+/// What keeps agents from going on now: a model that does not answer, a budget, a pause.
+fn in_the_way(visitor: &Visitor, obstacles: &[(Namespace, Obstacle)]) -> Markup {
+    html! {
+        section.waits-for {
+            h2 { "In trouble now" }
+            ul { @for (namespace, one) in obstacles { li {
+                a href=(run_link(namespace.as_str(), one.run.as_str(), None)) { (one.run) } ": " (one.what)
+                div.failure { (one.text(now())) }
+                (visitor.command(&one.help))
+            } } }
+        }
+    }
+}
+
+fn roster(tallies: &BTreeMap<String, AgentTally>) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Who works in plans" { table.rows {
+            thead { tr {
+                th scope="col" { "Agent" } th scope="col" { "Now" } th scope="col" { "Runs" } th scope="col" { "Attempts" } th scope="col" { "Done" }
+                th scope="col" { "Failed" } th scope="col" { "Sent back" } th scope="col" { "Half took at most" } th scope="col" { "Spent" }
+            } }
+            tbody { @for (name, tally) in tallies { tr {
+                td { strong { (name) } }
+                td { @if tally.busy > 0 { (badge("run", &format!("{} at work", tally.busy))) } @else { span.muted { "idle" } } }
+                td.num { (tally.runs) } td.num { (tally.attempts) }
+                td.num { (tally.done) @if tally.attempts > 0 { span.muted { " " (tally.done * 100 / tally.attempts) " %" } } }
+                td.num { (tally.failed) @if let Some(why) = &tally.last_error { div.failure { (cut(why, 120)) } } }
+                td.num { (tally.sent_back) }
+                td.num { @if let Some(median) = tally.median() { (span(median)) } }
+                td { @if tally.cost_micros > 0 { (dollars(tally.cost_micros)) " " } @if tally.tokens > 0 { span.muted { (tally.tokens) " tokens" } } }
+            } } }
+        } }
+    }
+}
+
+/// How far each open supervisor is trusted to go alone, and what it still lacks for the next level.
+fn trusted(trust: &[RunTrust]) -> Markup {
+    html! {
+        h2 { "Trust" }
+        p.muted { "How far a supervisor may go without asking: it rises with its record, and falls with an incident." }
+        div.scroll tabindex="0" role="region" aria-label="Trust" { table.rows {
+            thead { tr { th scope="col" { "Run" } th scope="col" { "Level" } th scope="col" { "People" } th scope="col" { "Tasks" } th scope="col" { "Succeeded" } th scope="col" { "Last incident" } th scope="col" { "The next level" } } }
+            tbody { @for RunTrust { info, view } in trust { tr {
+                td { a href=(run_link(info.namespace.as_str(), info.workflow_id.as_str(), Some(info.run_id))) { (info.workflow_id) } }
+                td { (badge("note", &text(&view["level"]))) }
+                td { (text(&view["mode"]).replace('_', " ")) }
+                td.num { (view["tasks_completed"]) } td.num { (text(&view["success_rate"])) }
+                td { (text(&view["last_incident"])) }
+                td { (text(&view["why"])) }
+            } } }
+        } }
+    }
+}
+
+fn agent_row(AgentRun { info, state, cost }: &AgentRun) -> Markup {
+    let models: Vec<String> =
+        cost["by_model"].as_object().into_iter().flatten().map(|(model, _)| model.clone()).collect();
+    let micros = cost["total"]["cost_micros"].as_u64().or(cost["cost_micros"].as_u64());
+    html! { tr {
+        td { (status(info.status)) }
+        td { a href=(run_link(info.namespace.as_str(), info.workflow_id.as_str(), Some(info.run_id))) { (info.workflow_id) } }
+        td { (models.join(", ")) }
+        td { (text(&state["phase"])) }
+        td { @if let Some(micros) = micros { (dollars(micros)) } @if cost["unpriced_calls"].as_u64().is_some_and(|calls| calls > 0) { " " span.muted { "and what has no price" } } }
+        td { a href={ "/agents?run_id=" (info.run_id) "&namespace=" (super::elements::query_value(info.namespace.as_str())) } { "Conversation" } }
+    } }
+}
+
+// ---- one conversation
+
+/// Messages and tool calls, as the run's own activities tell them.
+async fn conversation(visitor: &Visitor, run: &str, namespace: Option<&str>) -> Result<Response, PageError> {
+    let run: RunId = run.parse().map_err(|why: InvalidId| Problem::bad_request(format!("run_id: {why}")))?;
+    let namespace = namespace.unwrap_or(DEFAULT_NAMESPACE);
+    let query = format!("RunId = '{run}' AND Namespace = '{}'", namespace.replace('\'', "''"));
+    let found = visitor.backend.list(ListRequest { query, limit: 1 }).await?.pop();
+    let info = found.ok_or_else(|| {
+        Problem::new(axum::http::StatusCode::NOT_FOUND, "not_found", format!("there is no run {run}"))
+    })?;
+    let events = events(&visitor.backend, &info).await?;
+    let live = info.status.is_open().then(|| format!("RunId = '{run}'"));
+    let body = html! {
+        nav.crumbs aria-label="Where you are" { a href="/agents" { "Agents" } " › " a href=(run_link(namespace, info.workflow_id.as_str(), Some(run))) { (info.workflow_id) } }
+        div.line { h1 { "Conversation" } (status(info.status)) }
+        (spoken(&events))
+        (cut_short(&info, events.len()))
+        p { "The run itself: " (visitor.command(&super::elements::command_of("show", &info, ""))) }
+    };
+    Ok(Page { title: "Conversation", place: Place::Agents, live, body }.response(visitor))
+}
+
+/// What was asked and answered, step by step.
+fn spoken(events: &[Event]) -> Markup {
+    let mut names: BTreeMap<Seq, String> = BTreeMap::new();
+    let mut steps: Vec<Markup> = Vec::new();
+    for event in events {
+        match &event.kind {
+            EventKind::WorkflowExecutionStarted(started) => {
+                let input = started.input.to_json();
+                let task = ["task", "objective", "prompt"]
+                    .iter()
+                    .find_map(|key| input[*key].as_str().or(input["spec"][*key].as_str()));
+                steps.push(said("task", &task.map_or(input.clone(), Value::from)));
+            }
+            EventKind::ActivityTaskScheduled(task) => {
+                let name = task.options.summary.clone().unwrap_or_else(|| task.activity_type.to_string());
+                if task.activity_type.as_str() != AGENT_MODEL {
+                    steps.push(called(&name, &task.input.to_json()));
+                }
+                names.insert(task.seq, task.activity_type.to_string());
+            }
+            EventKind::ActivityTaskCompleted { seq, result, .. } => {
+                let of_model = names.get(seq).is_some_and(|name| name == AGENT_MODEL);
+                steps.push(if of_model { answer(&result.to_json()) } else { said("result", &result.to_json()) });
+            }
+            EventKind::ActivityTaskFailed { failure, .. } | EventKind::ActivityTaskTimedOut { failure, .. } => {
+                steps.push(html! { li { div.from { "failure" } (super::elements::failure(failure)) } });
+            }
+            EventKind::WorkflowExecutionSignaled(signal) => {
+                steps.push(said(signal.name.as_str(), &signal.input.to_json()))
+            }
+            _ => {}
+        }
+    }
+    html! { ol.messages { @for step in steps { (step) } } }
+}
+
+fn said(who: &str, what: &Value) -> Markup {
+    html! { li { div.from { (who) } @match what.as_str() { Some(text) => (words(text)), None => (value(what)) } } }
+}
+
+fn called(name: &str, input: &Value) -> Markup {
+    html! { li { div.from { "call" } div.call { code { (name) } " " span.wrap { (cut(&input.to_string(), 2_000)) } } } }
+}
+
+/// The answer of a model: its words, and the tools that it wants called.
+fn answer(result: &Value) -> Markup {
+    let response = &result["response"];
+    let message = if response["message"].is_object() { &response["message"] } else { response };
+    let said = ["text", "content"].iter().find_map(|key| message[*key].as_str());
+    html! { li {
+        div.from { (text(&response["model"])) }
+        @match said { Some(text) if !text.is_empty() => (words(text)), Some(_) => {}, None => (value(result)) }
+        @for call in message["tool_calls"].as_array().into_iter().flatten() {
+            div.call { "wants " code { (text(&call["name"])) } " " span.wrap { (cut(&call["arguments"].to_string(), 2_000)) } }
+        }
+    } }
+}

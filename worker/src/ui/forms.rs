@@ -1,0 +1,102 @@
+//! Who looks at a page, and the forms that they send.
+//!
+//! Invariant: a form counts only with the seal of the session that shows it, compared in constant time; whoever sends it may
+//! what their token may, asked by the backend that they get.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use maud::{Markup, html};
+
+use super::layout::PageError;
+use crate::api::TokenRole;
+use crate::api::authority::CallerBackend;
+use crate::api::handlers::{Api, AuthorizedCaller};
+use crate::api::problem::Problem;
+use crate::api::session::Session;
+use crate::cli::Reach;
+
+/// Somebody who is signed in, with the backend as they have it.
+pub(super) struct Visitor {
+    pub backend: CallerBackend,
+    pub session: Session,
+    reach: Reach,
+}
+
+impl Visitor {
+    /// A command of the command line that reaches this worker from any folder, to be copied.
+    pub(super) fn command(&self, text: &str) -> Markup {
+        let text = self.reach.complete(text);
+        html! { span.command { code { (text) } button.copy type="button" hidden data-copy=(text) { "Copy" } } }
+    }
+
+    /// Whether their token may do what this role may: a form stands only where it may be sent.
+    pub(super) fn may(&self, role: TokenRole) -> bool {
+        self.session.caller.role >= role
+    }
+
+    /// In place of a form that they may not send.
+    pub(super) fn may_not(&self, role: TokenRole) -> Markup {
+        html! { p.muted { "This needs the role " (role) "; your token " (self.session.caller.name) " has " (self.session.caller.role) "." } }
+    }
+
+    /// What each of their forms carries.
+    pub(super) fn seal(&self) -> Markup {
+        html! { input type="hidden" name="seal" value=(self.session.form_seal); }
+    }
+}
+
+impl FromRequestParts<Api> for Visitor {
+    type Rejection = PageError;
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Visitor, PageError> {
+        let session = parts.extensions.get::<Session>().cloned();
+        let nobody = || Problem::new(StatusCode::UNAUTHORIZED, "not_signed_in", "nobody is signed in");
+        let session = session.ok_or_else(nobody)?;
+        let caller = AuthorizedCaller::from_request_parts(parts, api).await?;
+        Ok(Visitor { backend: caller.backend, session, reach: api.reach.clone() })
+    }
+}
+
+/// The fields of a form, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    pub(super) fn read(body: &[u8]) -> Fields {
+        Fields(form_urlencoded::parse(body).into_owned().collect())
+    }
+    /// What a field says; nothing where it is left empty.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        let mut given = self.0.iter().filter(|(given, _)| given == name);
+        given.next().map(|(_, value)| value.as_str()).filter(|value| !value.trim().is_empty())
+    }
+    /// Every field whose name begins so, with the rest of its name.
+    pub(super) fn beginning<'a>(&'a self, with: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.0.iter().filter_map(move |(name, value)| Some((name.strip_prefix(with)?, value.as_str())))
+    }
+}
+
+/// A form that somebody who is signed in has sent from a page of theirs.
+pub(super) struct Form {
+    pub visitor: Visitor,
+    pub fields: Fields,
+}
+
+impl FromRequest<Api> for Form {
+    type Rejection = PageError;
+    async fn from_request(request: Request, api: &Api) -> Result<Form, PageError> {
+        let (mut parts, body) = request.into_parts();
+        let visitor = Visitor::from_request_parts(&mut parts, api).await?;
+        let bytes = Bytes::from_request(Request::from_parts(parts, body), api).await;
+        let bytes = bytes.map_err(|why| Problem::bad_request(format!("the form: {}", why.body_text())))?;
+        let fields = Fields::read(&bytes);
+        let given = fields.text("seal").unwrap_or_default();
+        // Hashes compare in constant time.
+        if blake3::hash(given.as_bytes()) != blake3::hash(visitor.session.form_seal.as_bytes()) {
+            let message = "this form is of no page that you have open: load the page again, and send it from there";
+            return Err(Problem::new(StatusCode::FORBIDDEN, "form_not_sealed", message).into());
+        }
+        Ok(Form { visitor, fields })
+    }
+}

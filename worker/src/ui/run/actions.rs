@@ -1,0 +1,264 @@
+//! What can be done to a run from its page: pause and resume, cancel, terminate, send a signal.
+//!
+//! Invariant: what is done is what the command of the same name does, with the same words in the history; whoever may not
+//! do it is refused by the backend that they have.
+
+use axum::response::Response;
+use bosun_engine::*;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use crate::api::TokenRole;
+use crate::api::handlers::RequestTarget;
+use crate::api::people::{pause_run, resume_run};
+use crate::api::problem::Problem;
+use crate::api::token::random_hex;
+use crate::backend::{Attribution, Backend};
+use crate::ui::elements::{command_of, failure, path_segment, query_value, run_link, value};
+use crate::ui::forms::{Fields, Form, Visitor};
+use crate::ui::layout::{Page, PageError, Place, go_to};
+
+/// The forms of a run, for who may use them; for everybody the commands that do the same.
+pub(crate) fn actions(visitor: &Visitor, info: &RunInfo) -> Markup {
+    let open = info.status.is_open();
+    let may = visitor.may(TokenRole::Operator);
+    // One that pauses itself is still running for the engine, and may be to be resumed.
+    let holds: &[&str] = if info.status == WorkflowStatus::Paused { &["resume"] } else { &["pause", "resume"] };
+    html! {
+        div.actions {
+            @if open && may {
+                @for verb in holds { (button(visitor, info, verb, false)) }
+                (button(visitor, info, "cancel", true))
+                (button(visitor, info, "terminate", true))
+                @for message in ["signal", "update"] { (message_form(visitor, info, message)) }
+            }
+            @if may { (message_form(visitor, info, "query")) }
+            @if may { a.button href=(start_link(info)) { "Start another" } }
+            details.menu {
+                summary { "Export" }
+                div.menu-body {
+                    @for form in ["html", "mermaid", "perfetto", "json"] { a href=(export_link(info, form)) download { (form) } }
+                }
+            }
+            details.menu {
+                summary { "Commands" }
+                div.menu-body {
+                    @for verb in ["describe", "show --follow", "replay debug", "replay explain", "export"] { (visitor.command(&command_of(verb, info, ""))) }
+                    @if open { @for verb in ["pause", "resume", "cancel", "terminate"] { (visitor.command(&command_of(verb, info, ""))) } }
+                }
+            }
+        }
+    }
+}
+
+/// The form that starts a run like this one.
+fn start_link(info: &RunInfo) -> String {
+    let id = query_value(info.workflow_id.as_str());
+    format!("/start?like={id}&run_id={}&namespace={}", info.run_id, query_value(info.namespace.as_str()))
+}
+
+fn export_link(info: &RunInfo, form: &str) -> String {
+    let (run, namespace) = (info.run_id, query_value(info.namespace.as_str()));
+    format!("/runs/{}/export?as={form}&run_id={run}&namespace={namespace}", path_segment(info.workflow_id.as_str()))
+}
+
+fn form_of(visitor: &Visitor, info: &RunInfo, verb: &str, body: Markup) -> Markup {
+    let action = format!("/runs/{}/act", path_segment(info.workflow_id.as_str()));
+    html! {
+        form method="post" action={ (action) "?run_id=" (info.run_id) "&namespace=" (query_value(info.namespace.as_str())) } {
+            (visitor.seal())
+            input type="hidden" name="verb" value=(verb);
+            (body)
+        }
+    }
+}
+
+/// The word on a button.
+pub(in crate::ui) fn label_of(verb: &str) -> &'static str {
+    match verb {
+        "pause" => "Pause",
+        "resume" => "Resume",
+        "cancel" => "Cancel",
+        "terminate" => "Terminate",
+        "signal" => "Signal",
+        "update" => "Update",
+        _ => "Query",
+    }
+}
+
+/// What cannot be taken back is asked for in a second step.
+fn button(visitor: &Visitor, info: &RunInfo, verb: &str, twice: bool) -> Markup {
+    let label = label_of(verb);
+    if !twice {
+        return form_of(visitor, info, verb, html! { button type="submit" { (label) } });
+    }
+    let reason = format!("reason-{verb}");
+    html! {
+        details.menu {
+            summary { (label) "…" }
+            div.menu-body {
+                (form_of(visitor, info, verb, html! {
+                    label for=(reason) { "Reason" }
+                    input id=(reason) name="reason" autocomplete="off";
+                    button.danger type="submit" { (label) " " (info.workflow_id) }
+                }))
+            }
+        }
+    }
+}
+
+fn message_form(visitor: &Visitor, info: &RunInfo, verb: &str) -> Markup {
+    let (name, input) = (format!("{verb}-name"), format!("{verb}-input"));
+    html! {
+        details.menu {
+            summary { (label_of(verb)) "…" }
+            div.menu-body {
+                (form_of(visitor, info, verb, html! {
+                    label for=(name) { "Name" }
+                    input id=(name) name="name" required autocomplete="off" spellcheck="false";
+                    label for=(input) { "Input " span.muted { "(JSON)" } }
+                    textarea id=(input) name="input" rows="4" spellcheck="false" {}
+                    button type="submit" { @if verb == "query" { "Ask" } @else { "Send" } }
+                }))
+            }
+        }
+    }
+}
+
+/// What can be done to one activity that is pending: held back, let go on, and ended by hand where it waits for that.
+pub(in crate::ui) fn of_activity(
+    visitor: &Visitor,
+    info: &RunInfo,
+    id: &ActivityId,
+    paused: bool,
+    token: Option<&str>,
+) -> Markup {
+    let (verb, words) =
+        if paused { ("resume_activity", "Let it go on") } else { ("pause_activity", "No further attempt") };
+    html! { @if visitor.may(TokenRole::Operator) {
+        div.line.activity {
+            (form_of(visitor, info, verb, html! {
+                input type="hidden" name="activity" value=(id);
+                button type="submit" { (words) }
+            }))
+            @if let Some(token) = token {
+                details {
+                    summary { "End it by hand" }
+                    @let field = format!("result-{id}");
+                    (form_of(visitor, info, "end_activity", html! {
+                        input type="hidden" name="token" value=(token);
+                        label for=(field) { "Result " span.muted { "(JSON)" } ", or why it failed" }
+                        textarea id=(field) name="value" rows="3" spellcheck="false" {}
+                        div.line {
+                            button type="submit" name="as" value="result" { "Complete it" }
+                            button.danger type="submit" name="as" value="failure" { "Fail it" }
+                        }
+                    }))
+                }
+            }
+        }
+    } }
+}
+
+pub(in crate::ui) async fn act(at: Result<RequestTarget, Problem>, form: Form) -> Result<Response, PageError> {
+    let target = at?.target;
+    let Form { visitor, fields } = form;
+    let because =
+        Attribution { reason: fields.text("reason").unwrap_or_default().to_owned(), ..Attribution::default() };
+    let backend = &visitor.backend;
+    match fields.text("verb").unwrap_or_default() {
+        verb @ ("query" | "update") => return answered(&visitor, target, verb, &fields).await,
+        "signal" => {
+            let name = SignalName::new(fields.text("name").unwrap_or_default());
+            let name = name.map_err(|why| Problem::bad_request(format!("name of the signal: {why}")))?;
+            let input = json_field("input", fields.text("input"))?;
+            let signal = SignalRequest { name, input, identity: None, request_id: None };
+            backend.signal(target.clone(), signal).await?;
+        }
+        verb @ ("pause_activity" | "resume_activity") => {
+            let id = ActivityId::new(fields.text("activity").unwrap_or_default());
+            let id = id.map_err(|why| Problem::bad_request(format!("activity: {why}")))?;
+            match verb {
+                "pause_activity" => backend.pause_activity(target.clone(), id, because).await?,
+                _ => backend.unpause_activity(target.clone(), id, because).await?,
+            }
+        }
+        "end_activity" => end_activity(backend, &fields).await?,
+        verb => act_on(backend, target.clone(), verb, because).await?,
+    }
+    // A schedule is changed on the page of all of them.
+    if fields.text("back") == Some("schedules") {
+        return Ok(go_to("/schedules"));
+    }
+    Ok(go_to(&run_link(target.namespace.as_str(), target.workflow_id.as_str(), target.run_id)))
+}
+
+/// What is done to a run as a whole.
+pub(in crate::ui) async fn act_on(
+    backend: &dyn Backend,
+    target: Target,
+    verb: &str,
+    because: Attribution,
+) -> Result<(), Problem> {
+    match verb {
+        "pause" => pause_run(backend, target, because).await,
+        "resume" => resume_run(backend, target, because).await,
+        "cancel" => Ok(backend.cancel(target, because).await?),
+        "terminate" => Ok(backend.terminate(target, because).await?),
+        other => Err(Problem::bad_request(format!("nothing is called {other:?} here"))),
+    }
+}
+
+async fn end_activity(backend: &dyn Backend, fields: &Fields) -> Result<(), Problem> {
+    let token: TaskToken = fields.text("token").unwrap_or_default().parse()?;
+    let completion = match fields.text("as") {
+        Some("failure") => {
+            let why = fields.text("value").ok_or_else(|| Problem::bad_request("value: say why it failed"))?;
+            ActivityCompletion::Fail(Failure::application("External", why))
+        }
+        _ => ActivityCompletion::Complete(json_field("value", fields.text("value"))?),
+    };
+    Ok(backend.complete_activity(token, completion).await?)
+}
+
+/// The answer to a query, or to an update, on a page of its own; an update of a schedule leads back to all of them.
+async fn answered(visitor: &Visitor, target: Target, verb: &str, fields: &Fields) -> Result<Response, PageError> {
+    let (name, input) = (fields.text("name").unwrap_or_default(), json_field("input", fields.text("input"))?);
+    let wrong = |why: InvalidId| Problem::bad_request(format!("name of the {verb}: {why}"));
+    let answer = if verb == "query" {
+        let name = QueryName::new(name).map_err(wrong)?;
+        Ok(visitor.backend.query(target.clone(), name, input).await?)
+    } else {
+        let name = UpdateName::new(name).map_err(wrong)?;
+        let update_id = UpdateId::of(random_hex(8).map_err(|why| Problem::bad_request(why.to_string()))?);
+        let request = UpdateRequest { update_id, name, input, identity: None, wait: UpdateWait::Completed };
+        match visitor.backend.update(target.clone(), request).await? {
+            UpdateOutcome::Completed(answer) => answer,
+            UpdateOutcome::Accepted => Ok(Payload::null()),
+        }
+    };
+    if answer.is_ok() && fields.text("back") == Some("schedules") {
+        return Ok(go_to("/schedules"));
+    }
+    let here = run_link(target.namespace.as_str(), target.workflow_id.as_str(), target.run_id);
+    let body = html! {
+        nav.crumbs aria-label="Where you are" { a href="/" { "Runs" } " › " a href=(here) { (target.workflow_id) } }
+        h1 { (label_of(verb)) " " code { (name) } }
+        @match &answer {
+            Ok(answer) => (value(&answer.to_json())),
+            Err(why) => { p.problem { "It was refused." } (failure(why)) },
+        }
+        p { a href=(here) { "Back to the run" } }
+    };
+    Ok(Page { title: name, place: Place::Runs, live: None, body }.response(visitor))
+}
+
+/// A field that holds JSON; null where it is empty.
+pub(in crate::ui) fn json_field(name: &str, text: Option<&str>) -> Result<Payload, Problem> {
+    let wrong = |why: String| Problem::bad_request(format!("{name}: {why}"));
+    let value: Value = match text {
+        Some(text) => serde_json::from_str(text).map_err(|why| wrong(format!("it is not JSON: {why}")))?,
+        None => Value::Null,
+    };
+    Payload::encode(&value).map_err(|why| wrong(why.to_string()))
+}

@@ -1,0 +1,270 @@
+//! All runs: a table with a list filter, and the form that starts one.
+//!
+//! Invariant: the filter stands in the address, so that a view can be kept and sent; a page reaches every run, however many
+//! there are, and shows the newest first.
+
+use axum::extract::Query;
+use axum::response::Response;
+use bosun_engine::*;
+use futures_util::{StreamExt, stream};
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::batch;
+use super::elements::{ago, dollars, lasted, run_link, status, with};
+use super::forms::{Form, Visitor};
+use super::layout::{Page, PageError, Place, go_to};
+use super::waits::{RunWait, waits};
+use crate::api::TokenRole;
+use crate::api::people::ask;
+use crate::api::people::{Cursor, page_of_runs};
+use crate::api::problem::Problem;
+use crate::api::token::random_hex;
+use crate::backend::Backend;
+use crate::inbox::target_of;
+use crate::supervisor::run::SUPERVISOR;
+
+const PAGE: usize = 50;
+/// Open runs that are asked at a time what they wait for.
+const ASKED_AT_ONCE: usize = 8;
+
+#[derive(Deserialize)]
+pub(super) struct RunsQuery {
+    #[serde(default)]
+    query: String,
+    cursor: Option<String>,
+}
+
+const FILTERS: [(&str, &str); 5] = [
+    ("All", ""),
+    ("Open", "ExecutionStatus IN ('Running', 'Paused')"),
+    ("Failed", "ExecutionStatus IN ('Failed', 'TimedOut', 'Terminated')"),
+    ("Completed", "ExecutionStatus = 'Completed'"),
+    ("Supervisors", "WorkflowType = 'supervisor'"),
+];
+
+/// A row: a run, and what was asked about it.
+struct Row {
+    info: RunInfo,
+    waits: Vec<RunWait>,
+    spent: Option<u64>,
+}
+
+pub(super) async fn page(visitor: Visitor, Query(asked): Query<RunsQuery>) -> Result<Response, PageError> {
+    let RunsQuery { query, cursor } = asked;
+    let after = cursor.as_deref().map(Cursor::read).transpose();
+    let found = match after {
+        Ok(after) => page_of_runs(&visitor.backend, &query, PAGE, after).await,
+        Err(why) => Err(why),
+    };
+    let found = match found {
+        Ok(found) => Ok(found),
+        // A filter that cannot be read is told beside it.
+        Err(why) if why.status.is_client_error() => Err(why),
+        Err(why) => return Err(why.into()),
+    };
+    let body = html! {
+        div.line { h1 { "Runs" } @if visitor.may(TokenRole::Operator) { a.button href="/start" { "Start a run" } } }
+        (filter(&visitor, &query).await)
+        @match &found {
+            Err(why) => p.problem role="alert" { (why.message) },
+            Ok((runs, _)) if runs.is_empty() => p.empty {
+                @if query.is_empty() { "There are no runs yet. " code { "bosun run SPEC.yaml" } " or the button above starts one." }
+                @else { "No run fits this filter." }
+            },
+            Ok((runs, next)) => {
+                @let acts = visitor.may(TokenRole::Operator);
+                (table(&rows(&visitor, runs).await, acts))
+                @if acts { (batch::form(&visitor, &query)) }
+                nav.pages aria-label="More runs" {
+                    @if cursor.is_some() { a href=(with("/", &[("query", &query)])) { "Newest" } }
+                    @if let Some(next) = next { a rel="next" href=(with("/", &[("query", &query), ("cursor", &next.to_string())])) { "Older" } }
+                }
+            },
+        }
+    };
+    // Whoever reads an older page does not want it to move.
+    let live = (cursor.is_none() && found.is_ok()).then(|| query.clone());
+    Ok(Page { title: "Runs", place: Place::Runs, live, body }.response(&visitor))
+}
+
+async fn filter(visitor: &Visitor, query: &str) -> Markup {
+    let mut tabs = Vec::new();
+    for (name, filter) in FILTERS {
+        tabs.push((name, filter, visitor.backend.count(filter.to_owned()).await.ok()));
+    }
+    html! {
+        form.filter method="get" action="/" role="search" {
+            label for="query" { "Filter" }
+            input #query name="query" type="search" value=(query) spellcheck="false" list="filters"
+                placeholder="ExecutionStatus = 'Running' AND WorkflowType = 'supervisor'";
+            button type="submit" { "Show" }
+        }
+        nav.tabs aria-label="Filters" {
+            @for (name, filter, count) in tabs {
+                a href=(with("/", &[("query", filter)])) aria-current=[(filter == query).then_some("true")] {
+                    (name) @if let Some(count) = count { " " span.muted { (count) } }
+                }
+            }
+        }
+    }
+}
+
+async fn rows(visitor: &Visitor, runs: &[RunInfo]) -> Vec<Row> {
+    let row = |info: RunInfo| async move {
+        if !info.status.is_open() {
+            return Row { info, waits: Vec::new(), spent: None };
+        }
+        let target = target_of(&info);
+        let waits = match visitor.backend.describe(target.clone()).await {
+            Ok(description) => waits(&visitor.backend, &description).await,
+            Err(_) => Vec::new(),
+        };
+        let spent = match info.workflow_type.as_str() {
+            SUPERVISOR => ask(&visitor.backend, &target, "budget").await["spent"]["cost_micros"].as_u64(),
+            _ => None,
+        };
+        Row { info, waits, spent }
+    };
+    stream::iter(runs.to_vec()).map(row).buffered(ASKED_AT_ONCE).collect().await
+}
+
+fn table(rows: &[Row], acts: bool) -> Markup {
+    let namespaces = rows.iter().any(|row| row.info.namespace.as_str() != DEFAULT_NAMESPACE);
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Runs" {
+            table.rows.runs #rows {
+                thead { tr {
+                    th scope="col" { "Status" } th scope="col" { "Workflow id" } th scope="col" { "Type" }
+                    @if namespaces { th scope="col" { "Namespace" } }
+                    th scope="col" { "Started" } th scope="col" { "Took" } th scope="col" { "Spent" } th scope="col" { "Waits for" }
+                } }
+                tbody { @for row in rows { (table_row(row, namespaces, acts)) } }
+            }
+        }
+    }
+}
+
+fn table_row(row: &Row, namespaces: bool, acts: bool) -> Markup {
+    let Row { info, waits, spent } = row;
+    let first = waits.iter().find(|wait| wait.asks_a_person()).or(waits.first());
+    html! {
+        tr id={ "run-" (info.run_id) } {
+            td {
+                @if acts && info.status.is_open() {
+                    input type="checkbox" form="batch" name="run" value=(batch::name_of(info)) aria-label={ "Choose " (info.workflow_id) };
+                    " "
+                }
+                (status(info.status))
+            }
+            td { a href=(run_link(info.namespace.as_str(), info.workflow_id.as_str(), Some(info.run_id))) { (info.workflow_id) } }
+            td { (info.workflow_type) }
+            @if namespaces { td { (info.namespace) } }
+            td { (ago(info.started_at)) }
+            td { (lasted(info)) }
+            td { @if let Some(spent) = spent { (dollars(*spent)) } }
+            td.waits { @if let Some(first) = first { (first.brief()) @if waits.len() > 1 { span.muted { " and " (waits.len() - 1) " more" } } } }
+        }
+    }
+}
+
+// ---- starting one
+
+/// A run that another one is to be like.
+#[derive(Deserialize)]
+pub(super) struct StartQuery {
+    like: Option<String>,
+    run_id: Option<String>,
+    namespace: Option<String>,
+}
+
+/// What the form begins with.
+#[derive(Default)]
+struct Draft {
+    workflow_type: String,
+    namespace: String,
+    task_queue: String,
+    input: String,
+}
+
+/// The start of a run, as it stands in its first event.
+async fn draft(visitor: &Visitor, like: &StartQuery) -> Result<Draft, Problem> {
+    let Some(id) = &like.like else { return Ok(Draft::default()) };
+    let invalid = |why: InvalidId| Problem::bad_request(why.to_string());
+    let mut target = Target::workflow(WorkflowId::new(id).map_err(invalid)?);
+    target.run_id = like.run_id.as_deref().map(str::parse).transpose().map_err(invalid)?;
+    if let Some(namespace) = &like.namespace {
+        target.namespace = Namespace::new(namespace).map_err(invalid)?;
+    }
+    let first = visitor.backend.history(target, EventId(1), 1).await?.pop();
+    let Some(EventKind::WorkflowExecutionStarted(started)) = first.map(|event| event.kind) else {
+        return Ok(Draft::default());
+    };
+    Ok(Draft {
+        workflow_type: started.workflow_type.to_string(),
+        namespace: started.namespace.to_string(),
+        task_queue: started.task_queue.to_string(),
+        input: format!("{:#}", started.input.to_json()),
+    })
+}
+
+pub(super) async fn start_page(
+    visitor: Visitor,
+    api: axum::extract::State<crate::api::handlers::Api>,
+    Query(like): Query<StartQuery>,
+) -> Result<Response, PageError> {
+    let types: Vec<String> = api.workflows.types().map(ToString::to_string).collect();
+    let draft = draft(&visitor, &like).await?;
+    let body = html! {
+        h1 { "Start a run" }
+        @if let Some(id) = &like.like { p { "As " a href=(run_link(&draft.namespace, id, None)) { (id) } " was started; change what is to be different." } }
+        @if !visitor.may(TokenRole::Operator) { (visitor.may_not(TokenRole::Operator)) } @else { form.stack method="post" action="/start" {
+            (visitor.seal())
+            label for="type" { "Workflow type" }
+            input #type name="type" list="types" required spellcheck="false" value=(draft.workflow_type) autofocus[like.like.is_none()];
+            datalist #types { @for name in &types { option value=(name) {} } }
+            label for="id" { "Workflow id " span.muted { "(left empty: a new one)" } }
+            input #id name="id" spellcheck="false";
+            label for="input" { "Input " span.muted { "(JSON)" } }
+            textarea #input name="input" rows="10" spellcheck="false" { (draft.input) }
+            details {
+                summary { "Where it runs" }
+                label for="namespace" { "Namespace " span.muted { "(left empty: " (DEFAULT_NAMESPACE) ")" } }
+                input #namespace name="namespace" spellcheck="false" value=(draft.namespace);
+                label for="task-queue" { "Task queue " span.muted { "(left empty: default)" } }
+                input #task-queue name="task_queue" spellcheck="false" value=(draft.task_queue);
+            }
+            button.primary type="submit" { "Start" }
+        } }
+        p.muted { "A plan or a supervisor's spec is a file, and starts with " code { "bosun run SPEC.yaml" } "." }
+    };
+    Ok(Page { title: "Start a run", place: Place::Runs, live: None, body }.response(&visitor))
+}
+
+pub(super) async fn start(form: Form) -> Result<Response, PageError> {
+    let Form { visitor, fields } = form;
+    let bad = |at: &str, why: String| Problem::bad_request(format!("{at}: {why}"));
+    let workflow_type = WorkflowType::new(fields.text("type").unwrap_or_default());
+    let workflow_type = workflow_type.map_err(|why| bad("workflow type", why.to_string()))?;
+    let id = match fields.text("id") {
+        Some(id) => id.trim().to_owned(),
+        None => format!("{workflow_type}-{}", random_hex(8).map_err(|why| bad("workflow id", why.to_string()))?),
+    };
+    let id = WorkflowId::new(id).map_err(|why| bad("workflow id", why.to_string()))?;
+    let input: Value = match fields.text("input") {
+        Some(text) => serde_json::from_str(text).map_err(|why| bad("input", format!("it is not JSON: {why}")))?,
+        None => Value::Null,
+    };
+    let input = Payload::encode(&input).map_err(|why| bad("input", why.to_string()))?;
+    let mut start = StartWorkflow::new(workflow_type, id).input(input);
+    if let Some(namespace) = fields.text("namespace") {
+        start.namespace = Namespace::new(namespace.trim()).map_err(|why| bad("namespace", why.to_string()))?;
+    }
+    if let Some(queue) = fields.text("task_queue") {
+        start.task_queue = TaskQueue::new(queue.trim()).map_err(|why| bad("task queue", why.to_string()))?;
+    }
+    let namespace = start.namespace.clone();
+    let started = visitor.backend.start(start).await?;
+    Ok(go_to(&run_link(namespace.as_str(), started.workflow_id.as_str(), Some(started.run_id))))
+}

@@ -1,0 +1,127 @@
+//! Schedules: when each starts next, what runs, what has been, and the commands that change it.
+//!
+//! Invariant: what is shown is what schedules say of themselves; one that cannot answer is shown with what the engine knows.
+//! What its buttons do is what the commands of the same name do: an update of the schedule's run.
+
+use axum::response::Response;
+use bosun_engine::*;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::elements::{ago, badge, cut, path_segment, query_value, run_link, status};
+use super::forms::Visitor;
+use super::layout::{Page, PageError, Place};
+use crate::api::TokenRole;
+use crate::api::people::schedules;
+use crate::cli::shell_word;
+use crate::schedule::SCHEDULE;
+use crate::schedule::shown::{ScheduleMood, when};
+use crate::schedule::text::parse_moment;
+
+/// Runs of each that are shown.
+const RECENT: usize = 3;
+const TEXT_MAX: usize = 200;
+
+pub(super) async fn page(visitor: Visitor) -> Result<Response, PageError> {
+    let told = schedules::all(&visitor.backend).await?;
+    let rows: Vec<Markup> = told.iter().map(|(info, described)| row(&visitor, info, described)).collect();
+    let body = html! {
+        h1 { "Schedules " span.muted { (rows.len()) } }
+        @if rows.is_empty() {
+            p.empty { "There are none." }
+            p { (visitor.command("bosun schedule create nightly SPEC.yaml --cron '0 2 * * *'")) }
+        } @else {
+            div.scroll tabindex="0" role="region" aria-label="Schedules" { table.rows {
+                thead { tr {
+                    th scope="col" { "State" } th scope="col" { "Schedule" } th scope="col" { "When" } th scope="col" { "Next" }
+                    th scope="col" { "Runs" } th scope="col" { "So far" } th scope="col" { "" }
+                } }
+                tbody { @for row in rows { (row) } }
+            } }
+        }
+    };
+    let live = Some(format!("WorkflowType = '{SCHEDULE}'"));
+    Ok(Page { title: "Schedules", place: Place::Schedules, live, body }.response(&visitor))
+}
+
+fn row(visitor: &Visitor, info: &RunInfo, shown: &Value) -> Markup {
+    let (id, name) = (info.workflow_id.as_str(), schedules::name_of(info));
+    let mood = ScheduleMood::of(shown);
+    let note = shown["schedule"]["state"]["note"].as_str().unwrap_or_default();
+    let action = &shown["schedule"]["action"];
+    let counts = &shown["counts"];
+    let verb = if mood == ScheduleMood::Paused { "unpause" } else { "pause" };
+    html! { tr {
+        td {
+            @if info.status == WorkflowStatus::Paused || shown.is_null() { (status(info.status)) } @else { (badge(class(mood), mood.word())) }
+            @if !note.is_empty() { " " span.muted { (cut(note, TEXT_MAX)) } }
+        }
+        td { a href=(run_link(info.namespace.as_str(), id, None)) { (name) } " " span.muted { (text(&action["workflow_type"])) } }
+        td {
+            (cut(&when(&shown["schedule"]["spec"]), TEXT_MAX))
+            " " span.muted { (text(&shown["schedule"]["policies"]["overlap"]).replace('_', " ")) }
+            @if let Some(problem) = shown["problem"].as_str() { p.problem { (problem) } }
+        }
+        td { @match moment(&shown["next"]["due"]) { Some(at) => (ago(at)), None => span.muted { "none" } } }
+        td { (runs(info.namespace.as_str(), shown)) }
+        td { @if !counts.is_null() {
+            (counts["actions"]) " started, " (counts["failed"]) " failed, " (counts["overlap_skipped"]) " left out, "
+            (counts["missed_catchup_window"]) " missed"
+        } }
+        td {
+            @if visitor.may(TokenRole::Operator) && !shown.is_null() {
+                div.line { (button(visitor, info, verb)) (button(visitor, info, "trigger")) }
+            } @else { (visitor.command(&format!("bosun schedule {verb} {}", shell_word(name)))) }
+        }
+    } }
+}
+
+/// A button that updates the schedule, as the command of the same name does.
+fn button(visitor: &Visitor, info: &RunInfo, verb: &str) -> Markup {
+    let words = match verb {
+        "pause" => "Pause",
+        "trigger" => "Start one now",
+        _ => "Resume",
+    };
+    let (id, namespace) = (path_segment(info.workflow_id.as_str()), query_value(info.namespace.as_str()));
+    html! {
+        form method="post" action={ "/runs/" (id) "/act?namespace=" (namespace) } {
+            (visitor.seal())
+            input type="hidden" name="verb" value="update";
+            input type="hidden" name="name" value=(verb);
+            input type="hidden" name="input" value="{}";
+            input type="hidden" name="back" value="schedules";
+            button type="submit" { (words) }
+        }
+    }
+}
+
+fn class(mood: ScheduleMood) -> &'static str {
+    match mood {
+        ScheduleMood::Problem => "bad",
+        ScheduleMood::Paused => "wait",
+        ScheduleMood::Over => "off",
+        ScheduleMood::Active => "run",
+    }
+}
+
+/// What runs, and what has been.
+fn runs(namespace: &str, shown: &Value) -> Markup {
+    let list = |key: &str| shown[key].as_array().cloned().unwrap_or_default();
+    let link = |one: &Value| html! { a href=(run_link(namespace, &text(&one["workflow_id"]), None)) { (text(&one["nominal"])) } };
+    html! {
+        @for one in list("running").iter().take(RECENT) { div { (badge("run", "running")) " " (link(one)) } }
+        @if !list("waiting").is_empty() { div { (badge("wait", "waiting")) " " (list("waiting").len()) } }
+        @for one in list("recent").iter().take(RECENT) {
+            div { (badge(if one["outcome"] == "completed" { "ok" } else { "bad" }, &text(&one["outcome"]).replace('_', " "))) " " (link(one)) }
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn moment(value: &Value) -> Option<Timestamp> {
+    parse_moment(value.as_str()?).ok()
+}

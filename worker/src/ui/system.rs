@@ -1,0 +1,100 @@
+//! The worker and its store: whether it takes work, what it holds, and what it keeps on disk.
+//!
+//! Invariant: what is shown is what the worker and the store say of themselves; a token that may not see the store sees the
+//! rest.
+
+use axum::extract::State;
+use axum::response::Response;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::elements::{badge, with};
+use super::forms::Visitor;
+use super::layout::{Page, PageError, Place};
+use crate::api::handlers::Api;
+use crate::backend::{Backend, EngineHealth, WorkerState};
+
+pub(super) async fn page(visitor: Visitor, State(api): State<Api>) -> Result<Response, PageError> {
+    let health = visitor.backend.health().await?;
+    let state = visitor.backend.worker_state().await?;
+    let store = visitor.backend.store_info().await;
+    let open = visitor.backend.count("ExecutionStatus IN ('Running', 'Paused')".to_owned()).await?;
+    let all = visitor.backend.count(String::new()).await?;
+    let build = api.workflows.build_id().to_string();
+    let skew = format!("BuildId != '{build}' AND ExecutionStatus IN ('Running', 'Paused')");
+    let older = visitor.backend.count(skew.clone()).await?;
+    let types: Vec<String> = api.workflows.types().map(ToString::to_string).collect();
+    let (class, word, why) = match &health {
+        EngineHealth::Ready => ("ok", "takes work", None),
+        EngineHealth::Draining => ("wait", "draining", None),
+        EngineHealth::StorageFull { why } => ("bad", "the disk is full", Some(why)),
+        EngineHealth::StorageFailed { why } => ("bad", "the log has failed", Some(why)),
+    };
+    let body = html! {
+        div.line { h1 { "Worker" } (badge(class, word)) }
+        @if let Some(why) = why { p.problem { (why) } }
+        @if state.lost_threads > 0 { p.problem { (state.lost_threads) " threads are lost to code that does not come back; each takes a core until the worker ends." } }
+        dl.facts {
+            dt { "Version" } dd { (api.version) }
+            dt { "Process" } dd { (std::process::id()) }
+            dt { "Build" } dd { code { (build) } @if older > 0 { " " a href=(with("/", &[("query", &skew)])) { (older) " open runs began with another build" } } }
+            dt { "Runs" } dd { (open) " open, " (all) " in all" }
+            dt { "Slots" } dd { (state.busy) " of " (state.slots) " busy " meter min="0" max=(state.slots.max(1)) value=(state.busy) { } }
+            dt { "Task queues" } dd { @match &state.task_queues { None => "all", Some(served) => (served.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")) } }
+            dt { "Memory for runs" } dd { (bytes(state.memory as u64)) }
+            dt { "Process trees" } dd { (crate::capability::process::guard::strategy()) }
+            dt { "You are" } dd { (visitor.session.caller.name) ", " (visitor.session.caller.role) }
+        }
+        @if !state.waiting.is_empty() { (queues(&state)) }
+        h2 { "Store" }
+        @match &store {
+            Ok(info) => (facts(info)),
+            Err(why) => p.muted { (why) },
+        }
+        p { (visitor.command("bosun store verify")) " " (visitor.command("bosun store info")) }
+        h2 { "Workflow types" }
+        ul.columns-list { @for name in &types { li { code { (name) } } } }
+    };
+    Ok(Page { title: "Worker", place: Place::System, live: None, body }.response(&visitor))
+}
+
+/// Attempts that wait: for a slot, or for a worker that serves their queue.
+fn queues(state: &WorkerState) -> Markup {
+    html! {
+        h2 { "Attempts that wait" }
+        table.rows {
+            thead { tr { th scope="col" { "Task queue" } th scope="col" { "Waiting" } th scope="col" { "For" } } }
+            tbody { @for (queue, waiting) in &state.waiting {
+                @let served = state.task_queues.as_ref().is_none_or(|served| served.contains(queue));
+                tr { td { (queue) } td.num { (waiting) } td { @if served { "a free slot" } @else { (badge("bad", "no worker")) " this one does not serve the queue: start it with " code { "--queue " (queue) } } } }
+            } }
+        }
+    }
+}
+
+/// A report as names and values; what is nested keeps its shape.
+fn facts(info: &Value) -> Markup {
+    html! {
+        dl.facts { @for (name, value) in info.as_object().into_iter().flatten() {
+            dt { (name.replace('_', " ")) }
+            dd.wrap { @match value {
+                Value::Object(fields) if fields.is_empty() => span.muted { "none" },
+                Value::Object(_) => (facts(value)),
+                Value::Number(number) if name.contains("bytes") => (bytes(number.as_u64().unwrap_or_default())),
+                Value::String(text) => (text),
+                Value::Null => span.muted { "none" },
+                Value::Array(items) if items.is_empty() => span.muted { "none" },
+                Value::Bool(yes) => @if *yes { "yes" } @else { "no" },
+                other => (other),
+            } }
+        } }
+    }
+}
+
+fn bytes(count: u64) -> String {
+    const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match UNITS.iter().find(|(_, size)| count >= *size) {
+        Some((unit, size)) => format!("{}.{} {unit}", count / size, count % size * 10 / size),
+        None => format!("{count} bytes"),
+    }
+}

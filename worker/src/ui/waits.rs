@@ -1,0 +1,170 @@
+//! What a run waits for, in words, with what helps: the same on the list of runs, on a run's own page and in the inbox.
+//!
+//! Invariant: it is what the run says of itself and what the engine has pending; a run that cannot answer now shows what the
+//! engine knows. It answers nothing and carries nothing on.
+
+use bosun_engine::*;
+use maud::{Markup, html};
+
+use super::elements::{ago, failure};
+use super::forms::Visitor;
+use super::run::actions::of_activity;
+use crate::backend::Backend;
+use crate::cli::waiting::{WaitingRow, waiting};
+
+/// One thing that a run waits for.
+#[derive(Debug, Clone)]
+pub(super) enum RunWait {
+    /// Somebody has to answer; the command that does it, and the run that asks, where it is another one.
+    Person {
+        whom: String,
+        what: String,
+        answer: String,
+    },
+    /// It does not fit its code, or cannot be decided.
+    Held {
+        why: String,
+    },
+    Paused,
+    /// An attempt that will be tried again.
+    Retry {
+        id: ActivityId,
+        what: String,
+        attempt: Attempt,
+        at: Option<Timestamp>,
+        last: Failure,
+    },
+    Activity {
+        id: ActivityId,
+        what: String,
+        attempt: Attempt,
+        state: PendingActivityState,
+        /// By which it is ended from outside.
+        token: Option<String>,
+    },
+    Timer {
+        what: String,
+        at: Timestamp,
+    },
+    Child {
+        id: WorkflowId,
+        workflow_type: WorkflowType,
+    },
+    /// What its code says that it waits for.
+    Code {
+        what: String,
+        place: Option<String>,
+    },
+}
+
+/// Everything that an open run waits for: people first.
+pub(super) async fn waits(backend: &dyn Backend, description: &Description) -> Vec<RunWait> {
+    let info = &description.info;
+    if !info.status.is_open() {
+        return Vec::new();
+    }
+    let person = |row: WaitingRow| RunWait::Person { whom: row.whom, what: row.what, answer: row.answer };
+    let mut all: Vec<RunWait> = waiting(backend, info).await.into_iter().map(person).collect();
+    all.extend(description.held.iter().map(|why| RunWait::Held { why: why.clone() }));
+    if info.status == WorkflowStatus::Paused {
+        all.push(RunWait::Paused);
+    }
+    all.extend(of_engine(description));
+    if all.is_empty() {
+        all.extend(description.awaiting.iter().map(|one| RunWait::Code {
+            what: one.what.to_string(),
+            place: one.location.as_ref().map(ToString::to_string),
+        }));
+    }
+    all
+}
+
+fn of_engine(description: &Description) -> Vec<RunWait> {
+    let activities = description.pending_activities.iter().map(|one| {
+        let what = match &one.summary {
+            Some(summary) => format!("{} ({summary})", one.activity_type),
+            None => one.activity_type.to_string(),
+        };
+        match &one.last_failure {
+            Some(last) if one.state == PendingActivityState::BackingOff => {
+                let id = one.activity_id.clone();
+                RunWait::Retry { id, what, attempt: one.attempt, at: one.next_attempt_at, last: last.clone() }
+            }
+            _ => RunWait::Activity {
+                id: one.activity_id.clone(),
+                what,
+                attempt: one.attempt,
+                state: one.state,
+                token: one.task_token.clone(),
+            },
+        }
+    });
+    let children = description
+        .pending_children
+        .iter()
+        .map(|one| RunWait::Child { id: one.workflow_id.clone(), workflow_type: one.workflow_type.clone() });
+    let timers = description.pending_timers.iter().map(|one| RunWait::Timer {
+        what: one.summary.clone().unwrap_or_else(|| "a timer".to_owned()),
+        at: one.fire_at,
+    });
+    activities.chain(children).chain(timers).collect()
+}
+
+fn word(state: PendingActivityState) -> &'static str {
+    match state {
+        PendingActivityState::Scheduled => "waits for a slot",
+        PendingActivityState::Started => "under way",
+        PendingActivityState::BackingOff => "waits for its next attempt",
+        PendingActivityState::Paused => "held back",
+        PendingActivityState::CancelRequested => "asked to cancel",
+    }
+}
+
+impl RunWait {
+    /// A few words, for a row.
+    pub(super) fn brief(&self) -> Markup {
+        html! { @match self {
+            RunWait::Person { whom, what, .. } => span.asks { (whom) ": " (what) },
+            RunWait::Held { .. } => span.held { "held" },
+            RunWait::Paused => { "paused" },
+            RunWait::Retry { what, attempt, at, .. } => {
+                span.bad-text { (what) " failed" } ", attempt " (attempt)
+                @if let Some(at) = at { " " (ago(*at)) }
+            },
+            RunWait::Activity { what, attempt, .. } => { (what) @if attempt.0 > 1 { ", attempt " (attempt) } },
+            RunWait::Timer { what, at } => { (what) " " (ago(*at)) },
+            RunWait::Child { id, .. } => { "child " (id) },
+            RunWait::Code { what, .. } => { (what) },
+        } }
+    }
+
+    /// All of it, for the page of the run.
+    pub(super) fn whole(&self, visitor: &Visitor, info: &RunInfo) -> Markup {
+        html! { @match self {
+            RunWait::Person { whom, what, answer } => {
+                div.asks { strong { (whom) } ": " (what) }
+                (visitor.command(answer))
+            },
+            RunWait::Held { why } => { div.held { strong { "Held. " } "Its inputs are kept, and it goes on with code that fits." pre.payload { (why) } } },
+            RunWait::Paused => { "It is paused, and goes on when somebody resumes it." },
+            RunWait::Retry { id, what, attempt, at, last } => {
+                div { (what) " failed; attempt " (attempt) " follows" @if let Some(at) = at { " " (ago(*at)) } ". The last one said:" }
+                (failure(last))
+                (of_activity(visitor, info, id, false, None))
+            },
+            RunWait::Activity { id, what, attempt, state, token } => {
+                (what) " " span.muted { (word(*state)) ", attempt " (attempt) }
+                (of_activity(visitor, info, id, *state == PendingActivityState::Paused, token.as_deref()))
+            },
+            RunWait::Timer { what, at } => { (what) ", fires " (ago(*at)) },
+            RunWait::Child { id, workflow_type } => {
+                "child " a href=(super::elements::run_link(info.namespace.as_str(), id.as_str(), None)) { (id) } " " span.muted { (workflow_type) }
+            },
+            RunWait::Code { what, place } => { (what) @if let Some(place) = place { " " span.muted { "at " (place) } } },
+        } }
+    }
+
+    pub(super) fn asks_a_person(&self) -> bool {
+        matches!(self, RunWait::Person { .. })
+    }
+}

@@ -1,0 +1,8 @@
+//! Schedules on the production worker, with a clock that skips (engine.md E24, G18).
+
+mod downtime;
+mod kit;
+mod lives;
+mod long;
+mod overlap;
+mod people;
