@@ -51,7 +51,7 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     (&["store", "backup", "spec.yaml"], 2, &["it is a file", "name a directory"]),
     (&["store", "backup", "data"], 2, &["it holds a store already", "choose a new directory"]),
     (&["ui"], 31, &["no worker holds", "worker run` starts one"]),
-    (&["--address", "127.0.0.1:1", "list"], 31, &["nobody answers at 127.0.0.1:1", "bosun worker run"]),
+    (&["--address", "127.0.0.1:1", "list"], 31, &["nobody answers at 127.0.0.1:1", "`bosun --data data worker run` says"]),
     (&["token", "create", "ann", "--role", "king"], 2, &["viewer, approver, operator, owner"]),
     // Schedules.
     (&["schedule", "create", "s", "order-saga"], 2, &["it names no time", "--cron"]),

@@ -356,7 +356,7 @@ fn a_run_is_counted_kept_as_a_file_and_seen_as_it_was() {
 #[test]
 fn a_start_brings_a_message_and_an_attempt_is_ended_from_outside() {
     let api = Api::serve();
-    let waits = json!([{ "wait_signal": { "name": "go", "save": "said" } }, { "return": { "var": "said" } }]);
+    let waits = json!([{ "wait_signal": { "name": "go", "as": "said" } }, { "return": "$said" }]);
     let start = json!({ "workflow_type": "kitchen-sink", "workflow_id": "told", "input": { "steps": waits },
         "signal": { "name": "go", "input": { "n": 7 } } });
     let (status, told) = api.post("workflows", start.clone());
@@ -375,8 +375,8 @@ fn a_start_brings_a_message_and_an_attempt_is_ended_from_outside() {
     let (status, again) = api.get(&format!("workflows/planned/updates/{id}/result"));
     assert_eq!((status, &again), (200, &told["update"]), "{again}");
 
-    let long = json!([{ "activity": { "type": "process", "input": { "argv": ["sleep", "600"] }, "save": "said" } },
-        { "return": { "var": "said" } }]);
+    let long = json!([{ "activity": { "type": "process", "input": { "argv": ["sleep", "600"] }, "as": "said" } },
+        { "return": "$said" }]);
     let start = json!({ "workflow_type": "kitchen-sink", "workflow_id": "long", "input": { "steps": long } });
     assert_eq!(api.post("workflows", start).0, 201);
     let seen = api.until("workflows/long", |seen| seen["pending_activities"][0]["task_token"].is_string());
@@ -417,7 +417,7 @@ fn the_worker_its_store_its_agents_and_its_schedules_are_told() {
     let (status, agents) = api.get("agents");
     assert_eq!(status, 200, "{agents}");
     let trust = &agents["trust"][0];
-    assert_eq!((&trust["workflow_id"], &trust["trust"]["level"]), (&json!("story"), &json!("novice")), "{agents}");
+    assert_eq!((&trust["workflow_id"], &trust["trust"]["level"]), (&json!("story"), &json!("proficient")), "{agents}");
     assert_eq!(api.get("schedules"), (200, json!({ "schedules": [] })));
     let schedule = json!({ "spec": { "intervals": [{ "every": "1h" }] }, "action": { "workflow_type": "kitchen-sink",
         "workflow_id": "sync", "input": { "steps": [] } } });

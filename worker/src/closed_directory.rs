@@ -10,7 +10,7 @@ use bosun_engine::log::{CodecChain, Journal, JournalOptions, StorageError, Store
 use bosun_engine::*;
 
 use crate::backend::{CallError, Histories, OpenError, Reply};
-use crate::embedded::open_error;
+use crate::store_reports::open_error;
 
 /// The file that makes a directory a store.
 const FORMAT_FILE: &str = "bosun.format";

@@ -23,7 +23,7 @@ use crate::capability::at_rest::{self, AtRest, StoreKeys};
 use crate::capability::leaks::Leaks;
 use crate::capability::owner::Guards;
 use crate::closed_directory::{ClosedDirectory, is_store};
-use crate::store_reports::{epoch_json, info_json, judge_epoch, retention_json, verify_json};
+use crate::store_reports::{epoch_json, info_json, judge_epoch, open_error, retention_json, verify_json};
 use crate::store_work::{self, StoreWork};
 
 /// Completes the activities once the data directory is held.
@@ -180,27 +180,6 @@ fn log_for(data: &Path, purpose: &Access, epoch: Option<EpochFile>) -> Result<Ar
             Arc::new(DiskLog::open(data, SledOptions { epoch, ..SledOptions::default() })?)
         }
     })
-}
-
-pub(crate) fn open_error(data: &Path, why: StorageError) -> OpenError {
-    match why {
-        StorageError::Locked { .. } => OpenError::Locked(data.to_owned()),
-        StorageError::Taken { .. }
-        | StorageError::ReadOnly { .. }
-        | StorageError::NetworkFilesystem { .. }
-        | StorageError::EpochUnwritable { .. } => OpenError::Refused(why.to_string()),
-        StorageError::RolledBack { .. }
-        | StorageError::EpochOfOther { .. }
-        | StorageError::EpochUnreadable { .. }
-        | StorageError::EpochInside { .. } => OpenError::RolledBack(why.to_string()),
-        StorageError::Full { .. } | StorageError::NoRoom { .. } => OpenError::Full(why.to_string()),
-        StorageError::Corrupt { .. }
-        | StorageError::NotSound { .. }
-        | StorageError::NotADatabase { .. }
-        | StorageError::IsolatedTooOften { .. } => OpenError::Corrupt(why.to_string()),
-        StorageError::FormatTooNew { .. } => OpenError::Unsupported(why.to_string()),
-        other => OpenError::Failed(other.to_string()),
-    }
 }
 
 /// An open engine, and the backend of its clients: both are the same thing seen from two sides.

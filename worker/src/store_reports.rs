@@ -2,11 +2,14 @@
 //!
 //! Invariant: a field keeps its name and its meaning; new ones may come.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bosun_engine::log::{Epoch, EpochFile, FindingClass, StorageError, StoreInfo, VerifyReport};
 use bosun_engine::{RetentionInfo, hex};
 use serde_json::{Map, Value, json};
+
+use crate::backend::OpenError;
 
 pub(crate) fn verify_json(report: &VerifyReport) -> Value {
     let findings: Vec<Value> = report
@@ -103,4 +106,26 @@ pub(crate) fn info_json(info: &StoreInfo) -> Value {
         "runs_open": info.runs_open,
         "runs_closed": info.runs_closed,
     })
+}
+
+/// What an error of the log means for whoever wanted the directory open.
+pub(crate) fn open_error(data: &Path, why: StorageError) -> OpenError {
+    match why {
+        StorageError::Locked { .. } => OpenError::Locked(data.to_owned()),
+        StorageError::Taken { .. }
+        | StorageError::ReadOnly { .. }
+        | StorageError::NetworkFilesystem { .. }
+        | StorageError::EpochUnwritable { .. } => OpenError::Refused(why.to_string()),
+        StorageError::RolledBack { .. }
+        | StorageError::EpochOfOther { .. }
+        | StorageError::EpochUnreadable { .. }
+        | StorageError::EpochInside { .. } => OpenError::RolledBack(why.to_string()),
+        StorageError::Full { .. } | StorageError::NoRoom { .. } => OpenError::Full(why.to_string()),
+        StorageError::Corrupt { .. }
+        | StorageError::NotSound { .. }
+        | StorageError::NotADatabase { .. }
+        | StorageError::IsolatedTooOften { .. } => OpenError::Corrupt(why.to_string()),
+        StorageError::FormatTooNew { .. } => OpenError::Unsupported(why.to_string()),
+        other => OpenError::Failed(other.to_string()),
+    }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::backend::OpenError;
 use crate::capability::at_rest::AtRest;
-use crate::embedded::open_error;
+use crate::store_reports::open_error;
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -117,9 +117,9 @@ fn an_activity_is_held_back_let_go_on_and_ended_by_hand() {
     let Some(browser) = Browser::available_or_explain() else { return };
     let pages = Pages::serve();
     let failing = json!({ "type": "process", "input": { "argv": ["false"] }, "retry": { "initial_interval": "1h" } });
-    let long = json!({ "type": "process", "input": { "argv": ["sleep", "600"] }, "save": "said" });
+    let long = json!({ "type": "process", "input": { "argv": ["sleep", "600"] }, "as": "said" });
     pages.program("retries", json!([{ "activity": failing }]));
-    pages.program("long", json!([{ "activity": long }, { "return": { "var": "said" } }]));
+    pages.program("long", json!([{ "activity": long }, { "return": "$said" }]));
     let page = pages.signed_in(&browser);
     page.go_to(&pages.at("/runs/retries"));
     page.until("an attempt has failed", "document.querySelector('.activity input[value=pause_activity]')");

@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::address::{escape, run_path, segment, with_scheme};
 use super::handlers::{BackupBody, QueryBody, WAIT_MAX, WithStart};
 use super::problem::Problem;
 use super::proof::{Proof, Unproven, chain};
@@ -39,12 +40,6 @@ struct Inner {
     /// For messages.
     token_file: String,
     proof: Proof,
-}
-
-/// The address of a worker; `HOST:PORT` speaks http, as `--bind` is written.
-pub(crate) fn with_scheme(address: &str) -> String {
-    let address = address.trim_end_matches('/');
-    if address.contains("://") { address.to_owned() } else { format!("http://{address}") }
 }
 
 impl HttpClient {
@@ -88,37 +83,6 @@ impl HttpClient {
     pub fn address(&self) -> &str {
         &self.0.address
     }
-}
-
-/// One segment of a path. Everything but unreserved characters is escaped.
-fn segment(text: &str) -> Result<String, CallError> {
-    if matches!(text, "." | "..") {
-        // URLs give these a meaning, escaped or not.
-        let why = "cannot be sent over HTTP; use the worker's own command line without --address".to_owned();
-        return Err(Rejection::Invalid { what: format!("id {text:?}"), why }.into());
-    }
-    Ok(escape(text))
-}
-
-fn escape(text: &str) -> String {
-    text.bytes().fold(String::with_capacity(text.len()), |mut escaped, byte| {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
-            escaped.push(char::from(byte));
-        } else {
-            escaped.push_str(&format!("%{byte:02X}"));
-        }
-        escaped
-    })
-}
-
-/// The path and query of a run, for example `workflows/order-7/signal?namespace=default&`.
-fn run_path(target: &Target, rest: &str) -> Result<String, CallError> {
-    let mut path = format!("workflows/{}{rest}?", segment(target.workflow_id.as_str())?);
-    path.push_str(&format!("namespace={}&", escape(target.namespace.as_str())));
-    if let Some(run) = target.run_id {
-        path.push_str(&format!("run_id={run}&"));
-    }
-    Ok(path)
 }
 
 impl Inner {

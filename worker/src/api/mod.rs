@@ -7,6 +7,7 @@
 //!
 //! [`Backend`]: crate::backend::Backend
 
+mod address;
 pub mod authority;
 pub mod caller;
 pub mod client;
@@ -26,9 +27,9 @@ pub(crate) mod tests;
 pub mod token;
 pub mod tokens;
 
+pub(crate) use address::with_scheme;
 pub use caller::{Caller, TokenRole};
 pub use client::HttpClient;
-pub(crate) use client::with_scheme;
 pub use discovery::WorkerFile;
 pub use serve::{ServeError, Server, ServerLimits, take_file_handles};
 pub use token::Token;

@@ -153,17 +153,25 @@ pub(super) async fn attach(address: &str, global: &Global) -> Result<HttpClient,
         Some(file) => file.clone(),
         None => WorkerFile::read(&global.data).map_or_else(|| global.data.join("token"), |worker| worker.token_file),
     };
-    let token = read_token(&file)?;
-    let client = HttpClient::new(address, token, &file.to_string_lossy())?;
-    match client.prove().await {
-        Ok(()) => Ok(client),
-        Err(CallError::Unreachable { why, .. }) => {
-            Err(CliError::new(Code::Unreachable, format!("nobody answers at {address}"))
-                .cause(why)
-                .help("`bosun worker run` says the address of its worker; without --address it is found by --data"))
-        }
-        Err(why) => Err(why.into()),
+    let token = read_token(&file);
+    // Whether anybody is there comes first: nobody needs a token for an address that does not answer.
+    let asked = token.as_ref().map_or_else(|_| Token::of(""), Token::clone);
+    let client = HttpClient::new(address, asked, &file.to_string_lossy())?;
+    match (client.prove().await, token) {
+        (Ok(()), Ok(_)) => Ok(client),
+        (Err(why @ CallError::Unreachable { .. }), _) => Err(nobody_answers(address, why)),
+        (_, Err(why)) => Err(why.help("--token-file names the token of the worker at this address")),
+        (Err(why), Ok(_)) => Err(why.into()),
     }
+}
+
+fn nobody_answers(address: &str, why: CallError) -> CliError {
+    let error = CliError::new(Code::Unreachable, format!("nobody answers at {address}"));
+    let error = match why {
+        CallError::Unreachable { why, .. } => error.cause(why),
+        other => error.cause(other),
+    };
+    error.help("`bosun worker run` says the address of its worker; without --address it is found by --data")
 }
 
 /// The client of a worker that left its file; nothing when it does not answer, or when somebody else does: the file may be

@@ -462,7 +462,7 @@ mod tests {
         let (mut screen, output) = Screen::captured();
         screen.fields = vec!["state".into()];
         let refused = screen.table(&["workflow_id", "status"], Vec::new()).unwrap_err().to_string();
-        assert!(refused.contains("`state`; there are workflow_id, status"), "{refused}");
+        assert!(refused.contains("`state` (did you mean `status`?); there are workflow_id, status"), "{refused}");
         assert_eq!(output.stdout(), "");
     }
 

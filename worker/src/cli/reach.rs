@@ -13,6 +13,8 @@ use super::list::shell_word;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
     options: String,
+    /// The same for the worker itself, which is asked at no address.
+    of_worker: String,
 }
 
 /// Where a store is named otherwise, or nothing is looked for in one.
@@ -28,13 +30,17 @@ impl Reach {
             ("--token-file", "BOSUN_TOKEN_FILE", global.token_file.as_deref().map(path)),
             ("--namespace", "BOSUN_NAMESPACE", Some(global.namespace.clone()).filter(|name| name != "default")),
         ];
-        let mut options = String::new();
+        let (mut options, mut of_worker) = (String::new(), String::new());
         for (option, variable, value) in said {
             if let Some(value) = value.filter(|value| environment(variable).as_ref() != Some(value)) {
-                options.push_str(&format!(" {option} {}", shell_word(&value)));
+                let said = format!(" {option} {}", shell_word(&value));
+                options.push_str(&said);
+                if option == "--data" {
+                    of_worker = said;
+                }
             }
         }
-        Reach { options }
+        Reach { options, of_worker }
     }
 
     /// A hint of ours whose commands reach the same place.
@@ -49,7 +55,7 @@ impl Reach {
             let reaches = begins && is_one && !part[..end].contains("--data");
             text.push_str(if reaches { "bosun" } else { "bosun " });
             if reaches {
-                text.push_str(&self.options);
+                text.push_str(if part.starts_with("worker run") { &self.of_worker } else { &self.options });
                 text.push(' ');
             }
             text.push_str(part);
@@ -95,5 +101,6 @@ mod tests {
             reach(&["--address", "http://127.0.0.1:1", "--namespace", "other"]).complete("bosun list"),
             "bosun --address http://127.0.0.1:1 --namespace other list"
         );
+        assert_eq!(reach(&["--address", "http://127.0.0.1:1"]).complete("bosun worker run"), "bosun worker run");
     }
 }

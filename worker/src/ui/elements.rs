@@ -107,10 +107,7 @@ const OPEN_CHARS: usize = 400;
 
 /// A value as one reads it: a text as text, everything else as JSON.
 pub(super) fn value(value: &Value) -> Markup {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        other => format!("{other:#}"),
-    };
+    let text = text_of(value);
     let long = text.chars().count() > OPEN_CHARS || text.lines().count() > 12;
     html! {
         @if long {
@@ -121,6 +118,18 @@ pub(super) fn value(value: &Value) -> Markup {
         } @else {
             pre.payload { (text) }
         }
+    }
+}
+
+/// A value that a page is about: never folded.
+pub(super) fn open_value(value: &Value) -> Markup {
+    html! { pre.payload tabindex="0" { (text_of(value)) } }
+}
+
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => format!("{other:#}"),
     }
 }
 

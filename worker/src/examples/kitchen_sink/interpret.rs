@@ -8,11 +8,12 @@ use std::rc::Rc;
 use bosun_engine::workflow::{
     FAILURE_CONTINUE_AS_NEW, LocalBoxFuture, Saga, StateCell, WfContext, branch, join_all, race, with_timeout,
 };
-use bosun_engine::{ExternalTarget, Failure, FieldName, Memo, Payload, SearchAttributes, SearchValue, Timestamp};
+use bosun_engine::{ExternalTarget, Failure, Payload, Timestamp};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::INVALID_PROGRAM;
+use super::attributes::{attributes_of, memo_of};
 use super::program::{Op, ProgramStep, Save, SinkProgram, Steps, workflow_id};
 use super::room::{DEPTH_MAX, VALUE_BYTES_MAX, spend, too_deep, weigh};
 use crate::supervisor::FieldError;
@@ -371,37 +372,6 @@ impl Interpreter {
 }
 
 /// A value that turned out wrong when the step began.
-fn wrong(step: &ProgramStep, why: String) -> Failure {
+pub(super) fn wrong(step: &ProgramStep, why: String) -> Failure {
     invalid(&FieldError { path: step.path.clone(), problem: why })
-}
-
-fn named<'a>(step: &ProgramStep, value: &'a Value) -> Result<Vec<(FieldName, &'a Value)>, Failure> {
-    let map = value.as_object().ok_or_else(|| wrong(step, format!("expected a mapping, found {value}")))?;
-    let name = |name: &String| FieldName::new(name).map_err(|why| wrong(step, why.to_string()));
-    map.iter().map(|(key, value)| Ok((name(key)?, value))).collect()
-}
-
-fn attributes_of(step: &ProgramStep, value: &Value) -> Result<SearchAttributes, Failure> {
-    let attribute = |value: &Value| {
-        Some(match value {
-            Value::Null => SearchValue::Unset,
-            Value::Bool(value) => SearchValue::Bool(*value),
-            Value::String(text) => SearchValue::Keyword(text.clone()),
-            Value::Number(number) => match number.as_i64() {
-                Some(number) => SearchValue::Int(number),
-                None => SearchValue::Float(number.as_f64()?),
-            },
-            Value::Array(list) => SearchValue::KeywordList(
-                list.iter().map(|text| text.as_str().map(str::to_owned)).collect::<Option<_>>()?,
-            ),
-            Value::Object(_) => return None,
-        })
-    };
-    let wrong = |value: &Value| wrong(step, format!("{value} cannot be a search attribute"));
-    let named = named(step, value)?;
-    named.into_iter().map(|(name, value)| Ok((name, attribute(value).ok_or_else(|| wrong(value))?))).collect()
-}
-
-fn memo_of(step: &ProgramStep, value: &Value) -> Result<Memo, Failure> {
-    named(step, value)?.into_iter().map(|(name, value)| Ok((name, Payload::encode(value)?))).collect()
 }

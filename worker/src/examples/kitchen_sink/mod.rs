@@ -47,6 +47,7 @@
 //! Invariant: the whole program is checked before the first step; an unknown step fails the run with its path, and no
 //! program can do what workflow code could not. It is no language to write workflows in: for that there is Rust.
 
+mod attributes;
 mod interpret;
 mod options;
 mod program;

@@ -13,8 +13,8 @@ use crate::api::handlers::RequestTarget;
 use crate::api::people::{pause_run, resume_run};
 use crate::api::problem::Problem;
 use crate::api::token::random_hex;
-use crate::backend::{Attribution, Backend};
-use crate::ui::elements::{command_of, failure, path_segment, query_value, run_link, value};
+use crate::backend::{Attribution, Backend, CallError};
+use crate::ui::elements::{command_of, failure, open_value, path_segment, query_value, run_link};
 use crate::ui::forms::{Fields, Form, Visitor};
 use crate::ui::layout::{Page, PageError, Place, go_to};
 
@@ -232,9 +232,11 @@ async fn answered(visitor: &Visitor, target: Target, verb: &str, fields: &Fields
         let name = UpdateName::new(name).map_err(wrong)?;
         let update_id = UpdateId::of(random_hex(8).map_err(|why| Problem::bad_request(why.to_string()))?);
         let request = UpdateRequest { update_id, name, input, identity: None, wait: UpdateWait::Completed };
-        match visitor.backend.update(target.clone(), request).await? {
-            UpdateOutcome::Completed(answer) => answer,
-            UpdateOutcome::Accepted => Ok(Payload::null()),
+        match visitor.backend.update(target.clone(), request).await {
+            Ok(UpdateOutcome::Completed(answer)) => answer,
+            Ok(UpdateOutcome::Accepted) => Ok(Payload::null()),
+            Err(CallError::Rejected(Rejection::UpdateRefused { failure, .. })) => Err(failure),
+            Err(why) => return Err(why.into()),
         }
     };
     if answer.is_ok() && fields.text("back") == Some("schedules") {
@@ -245,7 +247,7 @@ async fn answered(visitor: &Visitor, target: Target, verb: &str, fields: &Fields
         nav.crumbs aria-label="Where you are" { a href="/" { "Runs" } " › " a href=(here) { (target.workflow_id) } }
         h1 { (label_of(verb)) " " code { (name) } }
         @match &answer {
-            Ok(answer) => (value(&answer.to_json())),
+            Ok(answer) => (open_value(&answer.to_json())),
             Err(why) => { p.problem { "It was refused." } (failure(why)) },
         }
         p { a href=(here) { "Back to the run" } }
