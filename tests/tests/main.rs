@@ -16,6 +16,7 @@ mod kill;
 #[path = "../../engine/tests/worker/kit.rs"]
 #[expect(dead_code, reason = "other tests of the engine use the rest")]
 mod kit;
+mod metrics;
 mod mistakes;
 mod opening;
 mod own_end;

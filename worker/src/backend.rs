@@ -91,6 +91,11 @@ pub trait Backend: Send + Sync {
     fn backup(&self, to: PathBuf) -> Reply<'_, Value>;
     fn store_info(&self) -> Reply<'_, Value>;
     fn health(&self) -> Reply<'_, EngineHealth>;
+    /// What the worker measures of itself, as OpenMetrics text.
+    fn metrics(&self) -> Reply<'_, String> {
+        let why = "this engine measures nothing: it is no worker".to_owned();
+        Box::pin(async move { Err(Rejection::Invalid { what: "metrics".into(), why }.into()) })
+    }
     /// What the worker has and has lost, as far as it can be told.
     fn worker_state(&self) -> Reply<'_, WorkerState> {
         Box::pin(async { Ok(WorkerState::default()) })

@@ -25,6 +25,7 @@ use crate::capability::owner::Guards;
 use crate::closed_directory::{ClosedDirectory, is_store};
 use crate::store_reports::{epoch_json, info_json, judge_epoch, open_error, retention_json, verify_json};
 use crate::store_work::{self, StoreWork};
+use crate::telemetry::metrics::{Metrics, Standing};
 
 /// Completes the activities once the data directory is held.
 pub type AtOpen = Arc<dyn Fn(&OpenedDirectory<'_>, &mut ActivityRegistry) -> Result<(), String> + Send + Sync>;
@@ -137,6 +138,7 @@ impl Registries {
         let mut options = WorkerOptions::new(DataDirectory::Log(log));
         options.marks = Some(data.clone());
         options.look = looks;
+        let mut metrics = None;
         match purpose {
             Access::Work { slots, queues, guards } => {
                 options.memory = guards.memory.unwrap_or(options.memory);
@@ -146,7 +148,10 @@ impl Registries {
                     at_open(&opening, &mut self.activities).map_err(OpenError::Failed)?;
                 }
                 options.slots = slots;
-                options.interceptors.push(Arc::new(Leaks));
+                let types = (self.workflows.types().cloned(), self.activities.types().cloned());
+                let measured = Arc::new(Metrics::new(types.0, types.1));
+                options.interceptors.extend([Arc::new(Leaks) as Arc<dyn Interceptor>, measured.clone()]);
+                metrics = Some(measured);
                 options.task_queues = (!queues.is_empty()).then(|| queues.into_iter().collect());
             }
             Access::Visit { .. } | Access::Look => {
@@ -163,7 +168,7 @@ impl Registries {
             Ok(worker) => {
                 let writes_with = at_rest.primary().map(str::to_owned);
                 let store = Some(Arc::new(StoreLocation { data, writes_with, epoch }));
-                Ok(Arc::new(Embedded { client: worker.client(), worker: Arc::new(worker), store }))
+                Ok(Arc::new(Embedded { client: worker.client(), worker: Arc::new(worker), store, metrics }))
             }
             Err(StartError::Storage(why)) => Err(open_error(&data, why)),
             Err(why @ (StartError::NoRuntime(_) | StartError::Marks(_) | StartError::Thread(_))) => {
@@ -188,6 +193,8 @@ struct Embedded {
     client: Client,
     worker: Arc<Worker>,
     store: Option<Arc<StoreLocation>>,
+    /// Of a worker; a visit measures nothing.
+    metrics: Option<Arc<Metrics>>,
 }
 
 /// Where the store is, and what it is encrypted with.
@@ -208,7 +215,7 @@ impl StoreLocation {
 /// The backend of a worker that was started in another way.
 #[cfg(test)]
 pub(crate) fn backend_of(worker: Arc<Worker>) -> Arc<dyn Backend> {
-    Arc::new(Embedded { client: worker.client(), worker, store: None })
+    Arc::new(Embedded { client: worker.client(), worker, store: None, metrics: None })
 }
 
 impl Engine for Embedded {
@@ -373,6 +380,16 @@ impl Backend for Embedded {
             bosun_engine::Health::StorageFailed { why } => EngineHealth::StorageFailed { why },
         };
         Box::pin(async move { Ok(health) })
+    }
+    fn metrics(&self) -> Reply<'_, String> {
+        Box::pin(async move {
+            let none = || Rejection::Invalid { what: "metrics".into(), why: "a visit measures nothing".into() };
+            let metrics = self.metrics.as_ref().ok_or_else(none)?;
+            let (health, worker) = (self.health().await?, self.worker_state().await?);
+            let store = info_json(&self.client.store_info().await?);
+            let version = env!("CARGO_PKG_VERSION");
+            Ok(metrics.text(&Standing { version, health: &health, worker: &worker, store: &store }))
+        })
     }
     fn worker_state(&self) -> Reply<'_, WorkerState> {
         let WorkerSlots { all, busy, waiting, task_queues } = self.worker.slots();

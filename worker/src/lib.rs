@@ -28,6 +28,7 @@ pub(crate) mod stage;
 mod store_reports;
 mod store_work;
 pub mod supervisor;
+mod telemetry;
 #[cfg(test)]
 pub(crate) mod transitions;
 mod ui;

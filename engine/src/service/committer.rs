@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::health;
 use super::shared::WorkerShared;
@@ -189,8 +189,11 @@ impl Committer {
         if turns.is_empty() {
             return Ok(Durable::nothing_to_write());
         }
+        let _span = tracing::debug_span!("commit", turns = turns.len()).entered();
+        let began = Instant::now();
         match self.commit_with_room(shared, &turns) {
             Ok(committed) => {
+                shared.group_committed(turns.len(), began);
                 shared.publish(turns);
                 Ok(Durable::committed(committed.group))
             }

@@ -113,6 +113,11 @@ pub trait Interceptor: Send + Sync {
     fn turn_ends(&self, run: &RunInfo, events: usize) {
         let _ = (run, events);
     }
+    /// After a group was written and synced: how many turns it holds, and how long that took, waits for room on a full disk
+    /// included. Runs on the thread that commits, before anything of the group is released: must be quick.
+    fn group_committed(&self, turns: usize, took: Duration) {
+        let _ = (turns, took);
+    }
     /// Before a client call is carried out; may refuse it.
     fn client_call(&self, call: &'static str, workflow_id: Option<&WorkflowId>) -> Result<(), Rejection> {
         let _ = (call, workflow_id);

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::watch;
+use tracing::Instrument;
 
 use super::committer::RunName;
 use super::marks::{Mark, MarkSlot};
@@ -46,6 +47,19 @@ pub(crate) struct Runner {
     finished: watch::Sender<usize>,
     /// Where all attempts send their heartbeats.
     sink: OnceLock<Arc<Sink>>,
+}
+
+/// Where an attempt stands, for whatever it logs. The level of a span says which filters let it pass: where an error may
+/// be logged, its run must be known.
+fn span_of(task: &ActivityTask) -> tracing::Span {
+    tracing::error_span!(
+        "activity",
+        activity_type = %task.activity_type,
+        workflow_id = %task.workflow_id,
+        run_id = %task.run_id,
+        seq = task.seq.0,
+        attempt = task.attempt.0,
+    )
 }
 
 impl Runner {
@@ -98,7 +112,8 @@ impl Runner {
         let shared = shared.clone();
         shared.time.begin_attempt();
         let slot = shared.quarantine.as_ref().and_then(|quarantine| marked(quarantine, token));
-        self.handle.spawn(async move {
+        let span = span_of(&task);
+        let attempt = async move {
             // Made here, not on the committer's thread: making it runs user code.
             let function = Box::pin(async { shared.runner.future(&shared, &task, context).await });
             let grace = || shared.runner.pace.sleep(shared.options.cancel_grace);
@@ -111,7 +126,8 @@ impl Runner {
             shared.quarantine.iter().for_each(|quarantine| quarantine.ended(who, true));
             shared.runner.end(&shared, token, &name, outcome);
             shared.time.end_attempt();
-        });
+        };
+        self.handle.spawn(attempt.instrument(span));
     }
 
     fn future(&self, shared: &WorkerShared, task: &ActivityTask, context: ActivityContext) -> ActivityFuture {

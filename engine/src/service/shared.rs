@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use tokio::sync::broadcast;
 
@@ -151,6 +152,11 @@ impl WorkerShared {
     }
     pub(crate) fn is_intercepted(&self) -> bool {
         !self.options.interceptors.is_empty()
+    }
+    pub(crate) fn group_committed(&self, turns: usize, began: Instant) {
+        for interceptor in &self.options.interceptors {
+            interceptor.group_committed(turns, began.elapsed());
+        }
     }
     pub(crate) fn turn_begins(&self, run: &RunInfo) {
         for interceptor in &self.options.interceptors {

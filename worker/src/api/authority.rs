@@ -355,6 +355,9 @@ impl Backend for CallerBackend {
     fn health(&self) -> Reply<'_, EngineHealth> {
         self.backend.health()
     }
+    fn metrics(&self) -> Reply<'_, String> {
+        ask!(self, self.whole(TokenRole::Viewer)?, to => to.metrics())
+    }
     fn worker_state(&self) -> Reply<'_, WorkerState> {
         self.backend.worker_state()
     }

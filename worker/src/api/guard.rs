@@ -22,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::caller::Caller;
 use super::problem::Problem;
-use super::routes::{CODE_PATH, FORK_PATH, OPEN_PATH, SIGN_IN_PATH, is_asset, is_page};
+use super::routes::{CODE_PATH, FORK_PATH, OPEN_PATHS, SIGN_IN_PATH, is_asset, is_page};
 use super::serve::ServerLimits;
 use super::session::{Session, Sessions};
 use super::stream::while_open;
@@ -74,7 +74,7 @@ impl Guard {
         let visit = page && *method == Method::GET && is_visit(headers);
         origin(headers, host, visit)?;
         let passed = match uri.path() {
-            OPEN_PATH => RequestSource::Anybody { proof: self.proof(headers, host) },
+            path if OPEN_PATHS.contains(&path) => RequestSource::Anybody { proof: self.proof(headers, host) },
             SIGN_IN_PATH => RequestSource::SignIn,
             path if is_asset(path) => RequestSource::Anybody { proof: None },
             _ if page => self.session(headers).map_or(RequestSource::Stranger, RequestSource::SignedIn),

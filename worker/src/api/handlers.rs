@@ -146,28 +146,37 @@ async fn health_response(api: &Api, health: EngineHealth, ready: bool) -> Respon
     (status, Json(answer)).into_response()
 }
 
-/// 503 only when the log has failed: a draining worker is alive. What went wrong is not told to strangers.
+/// 503 only when the log has failed: a draining worker is alive.
 pub async fn healthz(State(api): State<Api>) -> Response {
+    health_told(&api, |health| !matches!(health, EngineHealth::StorageFailed { .. })).await
+}
+
+/// 503 whenever new work is refused.
+pub async fn readyz(State(api): State<Api>) -> Response {
+    health_told(&api, |health| *health == EngineHealth::Ready).await
+}
+
+/// What went wrong is not told to strangers.
+async fn health_told(api: &Api, is_good: impl Fn(&EngineHealth) -> bool) -> Response {
     match api.backend.health().await {
-        Ok(EngineHealth::StorageFailed { .. }) => {
-            health_response(&api, EngineHealth::StorageFailed { why: String::new() }, false).await
+        Ok(health) => {
+            let good = is_good(&health);
+            let told = match health {
+                EngineHealth::StorageFailed { .. } => EngineHealth::StorageFailed { why: String::new() },
+                EngineHealth::StorageFull { .. } => EngineHealth::StorageFull { why: String::new() },
+                other => other,
+            };
+            health_response(api, told, good).await
         }
-        Ok(EngineHealth::StorageFull { .. }) => {
-            health_response(&api, EngineHealth::StorageFull { why: String::new() }, true).await
-        }
-        Ok(health) => health_response(&api, health, true).await,
         Err(why) => Problem::from(why).into_response(),
     }
 }
 
-pub async fn readyz(State(api): State<Api>) -> Response {
-    match api.backend.health().await {
-        Ok(health) => {
-            let ready = health == EngineHealth::Ready;
-            health_response(&api, health, ready).await
-        }
-        Err(why) => Problem::from(why).into_response(),
-    }
+/// What Prometheus reads. It shows the queues of all namespaces: whoever is bound to one is refused.
+pub async fn metrics(me: AuthorizedCaller) -> Result<Response, Problem> {
+    let text = me.backend.metrics().await?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(axum::http::header::CONTENT_TYPE, kind)], text).into_response())
 }
 
 pub async fn worker(State(api): State<Api>) -> Answer<serde_json::Value> {

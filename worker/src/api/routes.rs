@@ -1,6 +1,6 @@
 //! The routes, in one table: what the server serves is what the tests enumerate (engine.md G32).
 //!
-//! Invariant: a route of the API exists only by standing here, and only `/healthz` is open to those without the token. All other
+//! Invariant: a route of the API exists only by standing here, and only `/healthz` and `/readyz` are open to those without the token. All other
 //! paths are pages', which `crate::ui` has in a table of its own.
 
 use axum::Router;
@@ -25,15 +25,15 @@ pub struct ApiRoute {
     handler: fn() -> MethodRouter<Api>,
 }
 
-/// The one path that needs no token.
-pub const OPEN_PATH: &str = "/healthz";
+/// What needs no token, so that a supervisor of processes can ask.
+pub const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
 
 /// The page that asks who somebody is.
 pub const SIGN_IN_PATH: &str = "/login";
 
 /// What belongs to the pages: all that is not of the API.
 pub fn is_page(path: &str) -> bool {
-    !(path.starts_with("/api/") || path.starts_with("/rpc/") || path == OPEN_PATH || path == "/readyz")
+    !(path.starts_with("/api/") || path.starts_with("/rpc/") || OPEN_PATHS.contains(&path) || path == "/metrics")
 }
 
 /// The pages' looks and script, which are in every copy of the program: they are nobody's secret.
@@ -66,6 +66,7 @@ const NONE: &[&str] = &[];
 pub const ROUTES: &[ApiRoute] = &[
     route(Method::GET, "/healthz", NONE, "200 while the log works, else 503", || get(h::healthz)),
     route(Method::GET, "/readyz", NONE, "200 while new work is taken, else 503", || get(h::readyz)),
+    route(Method::GET, "/metrics", NONE, "what the worker measures of itself, as OpenMetrics text", || get(h::metrics)),
     route(Method::GET, "/rpc/v1/worker", NONE, "pid, version, health, lost threads, budget of memory, how process trees are ended", || get(h::worker)),
     route(Method::POST, CODE_PATH, NONE, "a code by which a browser signs in, once, as whoever asks", || post(super::guard::sign_in_code)),
     route(Method::POST, "/rpc/v1/workflows", NONE, "start", || post(h::start)),

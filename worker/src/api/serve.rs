@@ -23,6 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 use super::guard::{Guard, guard};
 use super::handlers::{Api, no_such_method, no_such_route};
@@ -247,7 +248,8 @@ impl Drop for InFlight {
 async fn count(Extension(busy): Extension<Arc<ConnectionActivity>>, request: Request, next: Next) -> Response {
     let in_flight = InFlight::begin(busy);
     // The counter lives as long as the body does: a stream that is being sent is not idle.
-    next.run(request).await.map(|body| super::stream::hold(body, in_flight))
+    let span = tracing::debug_span!("request", method = %request.method(), path = request.uri().path());
+    next.run(request).instrument(span).await.map(|body| super::stream::hold(body, in_flight))
 }
 
 async fn connection(stream: TcpStream, router: Router, limits: ServerLimits, mut stop: watch::Receiver<bool>) {

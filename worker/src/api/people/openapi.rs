@@ -92,8 +92,9 @@ fn document() -> Value {
 fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[u16]) -> Value {
     let about = super::super::routes::ROUTES.iter().find(|route| route.path == path && route.method == method);
     let named = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let mut parameters: Vec<Value> =
-        named.map(|name| json!({ "name": name, "in": "path", "required": true, "schema": id_schema() })).collect();
+    let mut parameters: Vec<Value> = named
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": path_schema(name) }))
+        .collect();
     parameters.extend(about.iter().flat_map(|route| route.query).map(|name| query(operation, name)));
     if let Some(about) = about_key(operation) {
         parameters.push(json!({ "name": "Idempotency-Key", "in": "header", "description": about,
@@ -155,13 +156,22 @@ fn id_schema() -> Value {
     json!({ "type": "string", "pattern": "^[!-~]([ -~]{0,198}[!-~])?$" })
 }
 
+/// What a name in a path stands for.
+fn path_schema(name: &str) -> Value {
+    match name {
+        "token" => json!({ "type": "string", "description": "run id, activity and attempt, as describe shows it",
+            "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:[1-9][0-9]{0,8}:[1-9][0-9]{0,8}$" }),
+        _ => id_schema(),
+    }
+}
+
 /// Comparisons of what every run has, joined.
 fn filter_shape() -> String {
     let text = "(WorkflowId|WorkflowType|TaskQueue) !?= '[A-Za-z0-9_.-]{0,60}'";
     let status = "ExecutionStatus !?= '(Running|Paused|Completed|Failed|Canceled|Terminated|ContinuedAsNew|TimedOut)'";
     let moment = "(StartTime|CloseTime) (<|<=|>|>=) '20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T00:00:00Z'";
     let one = format!("({text}|{status}|{moment})");
-    format!("^({one}( (AND|OR) {one}){{0,4}})?$")
+    format!("^( *|{one}( (AND|OR) {one}){{0,4}})$")
 }
 
 fn query(operation: &str, name: &str) -> Value {
@@ -257,7 +267,8 @@ fn schemas() -> Value {
         "non_retryable_error_types": { "type": "array", "items": { "type": "string" } },
     } });
     json!({
-        "Start": { "type": "object", "required": ["workflow_type"], "additionalProperties": false, "properties": start },
+        "Start": { "type": "object", "required": ["workflow_type"], "additionalProperties": false, "properties": start,
+            "not": { "required": ["signal", "update"] } },
         "Input": { "description": "Any JSON; nothing is null" },
         "Reason": { "type": "object", "additionalProperties": false, "properties": { "reason": text() } },
         "Answer": {
