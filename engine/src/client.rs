@@ -7,6 +7,7 @@
 //! Long: one method a request, in one place, is what a reader of a client looks for.
 #![expect(clippy::disallowed_methods, reason = "edge: reads of the log leave the async threads")]
 
+mod fit;
 mod reading;
 mod store;
 mod typed;
@@ -18,7 +19,9 @@ pub use typed::{MessageError, WorkflowError, WorkflowHandle};
 use crate::activity::TaskToken;
 use crate::machine::PlannedFork;
 use crate::request::*;
-use crate::service::{Answered, ClosedRun, ReplySender, RunRef, ShardMessage, StartThen, UnlockedTime, WorkerShared};
+use crate::service::{
+    Answered, ClosedRun, FitReport, ReplySender, RunRef, ShardMessage, StartThen, UnlockedTime, WorkerShared,
+};
 use crate::vocabulary::*;
 
 /// The most runs or events one page has (engine.md G34).
@@ -323,6 +326,19 @@ impl Client {
             reply,
         })
         .await
+    }
+
+    pub(crate) fn health_now(&self) -> crate::service::Health {
+        self.shared.health.get()
+    }
+
+    /// Loads the open runs that another build has decided last, as far as [`WorkerOptions::fit_runs_max`] goes, and says
+    /// how many of them do not fit the code of this worker and are therefore held. Done once; asked again, it answers with
+    /// what was found then.
+    ///
+    /// [`WorkerOptions::fit_runs_max`]: crate::WorkerOptions::fit_runs_max
+    pub async fn check_fit(&self) -> FitReport {
+        *self.shared.fit.get_or_init(|| self.look_at_runs_of_other_builds()).await
     }
 
     pub async fn describe(&self, target: &Target) -> Result<Description, Rejection> {

@@ -54,6 +54,9 @@ impl TestEnvironment {
         options.activities = activities;
         options.clock = Clock::Virtual(clock.clone());
         options.shards = 1;
+        // A look at every run would be a turn that the test has not asked for.
+        options.fit_runs_max = 0;
+        options.shadow_replay_every = 1;
         options.cancel_grace = Duration::from_millis(50);
         change(&mut options);
         let worker = Worker::start(options.clone())?;

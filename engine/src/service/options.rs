@@ -56,6 +56,14 @@ pub struct WorkerOptions {
     pub marks: Option<PathBuf>,
     /// A command that looks in: it leaves runs alone that have ended a worker.
     pub visit: bool,
+    /// Of the open runs whose last turn was decided by another build, a worker that starts looks at this many, the newest
+    /// first, and says how many do not fit its code. 0: none. Default 1 000; none in the test environment.
+    pub fit_runs_max: usize,
+    /// Of the state-machine runs that come back from a snapshot, the first of each type and then every run of this number
+    /// is also replayed from its history, and both are compared for as long as it is loaded (engine.md E37). A difference
+    /// is logged as an error, `describe` shows it, and snapshots of the type are not used any more. 0: never. Default 64;
+    /// 1, all of them, in the test environment.
+    pub shadow_replay_every: u32,
     /// Nothing of the directory is written, the marks of what is under way included.
     pub look: bool,
     /// How long a canceled attempt may go on before its future is dropped. Default 5 s.
@@ -84,6 +92,8 @@ impl WorkerOptions {
             identity: None,
             marks: None,
             visit: false,
+            fit_runs_max: 1_000,
+            shadow_replay_every: 64,
             look: false,
             cancel_grace: Duration::from_secs(5),
         }

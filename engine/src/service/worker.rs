@@ -13,6 +13,7 @@ use tokio::sync::broadcast;
 
 use super::budget::MemoryBudget;
 use super::committer::Committer;
+use super::fit;
 use super::health::{Health, HealthCell};
 use super::mailbox::{ShardMailbox, ShardMessage};
 use super::options::{DataDirectory, WorkerOptions};
@@ -20,6 +21,7 @@ use super::pace::AttemptClock;
 use super::quarantine::Quarantine;
 use super::retention::SeenTime;
 use super::runner::Runner;
+use super::shadow::Shadows;
 use super::shared::WorkerShared;
 use super::time_skipping::TimeSkipping;
 use super::waiters::Waiters;
@@ -65,7 +67,7 @@ impl Worker {
     /// Opens the log, recovers and begins to work. Must be called within a tokio runtime, on which activities run.
     pub fn start(options: WorkerOptions) -> Result<Worker, StartError> {
         let handle = tokio::runtime::Handle::try_current()?;
-        let shared = open(options, handle, AttemptClock::real())?;
+        let shared = open(options, handle.clone(), AttemptClock::real())?;
         // What needs a look is put into the mailboxes before the first request can arrive.
         recover(&shared);
         let turns = TurnThreads::start(&shared)?;
@@ -83,7 +85,11 @@ impl Worker {
             let (skipped, stopped) = (shared.clone(), housekeeping.clone());
             threads.push(spawn("bosun-time", Box::new(move || skip_time(&skipped, &stopped)))?);
         }
-        Ok(Worker { shared, turns, threads: Mutex::new(threads), housekeeping })
+        let worker = Worker { shared, turns, threads: Mutex::new(threads), housekeeping };
+        if worker.shared.options.fit_runs_max > 0 && !worker.shared.options.visit && !worker.shared.options.look {
+            handle.spawn(fit::look_at_start(worker.client()));
+        }
+        Ok(worker)
     }
 
     pub fn client(&self) -> Client {
@@ -222,6 +228,8 @@ pub(super) fn open(
         quarantine,
         lost: Mutex::default(),
         recovering: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
+        shadows: Shadows::new(options.shadow_replay_every),
+        fit: tokio::sync::OnceCell::new(),
         journal,
         options,
     }))

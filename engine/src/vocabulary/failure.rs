@@ -12,6 +12,9 @@ use super::{ActivityId, ActivityType, Payload, RetryState, RunId, WorkflowId, Wo
 /// The failure type of a panic in workflow or activity code.
 pub const FAILURE_PANIC: &str = "Panic";
 
+/// The failure type of a payload that is not of the type as which it is read, or that cannot be written.
+pub const FAILURE_PAYLOAD: &str = "PayloadError";
+
 /// A child workflow of the run that was forked: a fork does not share it.
 pub const FAILURE_CHILD_OF_SOURCE: &str = "ChildOfForkedRun";
 
@@ -171,6 +174,13 @@ impl std::error::Error for Failure {}
 
 impl From<super::PayloadError> for Failure {
     fn from(why: super::PayloadError) -> Self {
-        Failure::application("PayloadError", why.to_string()).non_retryable()
+        Failure::application(FAILURE_PAYLOAD, why.to_string()).non_retryable()
+    }
+}
+
+impl Failure {
+    /// Whether this is a [`PayloadError`](super::PayloadError) of the code itself, not of an activity or a child.
+    pub(crate) fn is_of_a_payload(&self) -> bool {
+        matches!(&self.kind, FailureKind::Application { failure_type, .. } if failure_type == FAILURE_PAYLOAD)
     }
 }
