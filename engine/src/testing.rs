@@ -63,15 +63,19 @@ impl TestEnvironment {
         Ok(TestEnvironment { worker, log, clock, options })
     }
 
+    /// The client that production has.
     pub fn client(&self) -> Client {
         self.worker.client()
     }
+    /// The worker underneath.
     pub fn worker(&self) -> &Worker {
         &self.worker
     }
+    /// The log in memory, for tests that damage it.
     pub fn log(&self) -> &Arc<MemoryLog> {
         &self.log
     }
+    /// What the clock shows.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }

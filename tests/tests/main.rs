@@ -19,6 +19,7 @@ mod kit;
 mod mistakes;
 mod opening;
 mod own_end;
+mod own_program;
 mod pages;
 mod people_api;
 mod poison;

@@ -9,19 +9,23 @@ use crate::vocabulary::*;
 /// Why a run's code cannot be given anything now. Inputs are accepted durably all the same.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Held {
+    /// Its code does not fit its history, or is missing.
     Load(LoadError),
     /// The code has a defect: nothing of the turn was written.
     Code(Box<HeldCode>),
     /// A turn of the code took longer than the deadline.
     Busy {
+        /// The limit.
         after: std::time::Duration,
     },
     /// A turn failed inside the engine, or an earlier hold of this worker stands.
     Defect {
+        /// What happened.
         why: String,
     },
     /// One turn of the code asked for more than a turn may hold.
     Overrun {
+        /// What it asked for, in words.
         what: String,
     },
 }
@@ -78,12 +82,17 @@ impl std::fmt::Display for Held {
 /// A defect of workflow code: in which run, and what the code heard of when it showed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldCode {
+    /// What is wrong.
     pub defect: WorkflowDefect,
+    /// The workflow id of the run.
     pub workflow_id: WorkflowId,
+    /// The run.
     pub run_id: RunId,
+    /// Its type.
     pub workflow_type: WorkflowType,
     /// The code that has the defect.
     pub build: BuildId,
+    /// When it showed.
     pub moment: DefectMoment,
 }
 

@@ -17,6 +17,7 @@ use crate::workflow::WorkflowRegistry;
 /// Where the log is.
 #[derive(Clone)]
 pub enum DataDirectory {
+    /// A directory, which one process holds at a time.
     Path(PathBuf),
     /// Any log, for example the one in memory (engine.md E40).
     Log(Arc<dyn Log>),
@@ -25,9 +26,13 @@ pub enum DataDirectory {
 /// Everything a worker needs. The defaults suit one process on a small machine.
 #[derive(Clone)]
 pub struct WorkerOptions {
+    /// Where the log is.
     pub data: DataDirectory,
+    /// How the log is kept: codecs, blobs, what is archived when.
     pub journal: JournalOptions,
+    /// The workflow code.
     pub workflows: WorkflowRegistry,
+    /// The activity functions, and what they share.
     pub activities: ActivityRegistry,
     /// How many attempts run at once. Default 200.
     pub slots: usize,
@@ -42,12 +47,15 @@ pub struct WorkerOptions {
     pub memory: usize,
     /// How many requests may wait for a shard before more are refused with a retry-after. Default 20 000.
     pub mailbox_max: usize,
+    /// How large payloads may be, and how long a turn may take.
     pub limits: Limits,
+    /// Where the time comes from: the system, or a test.
     pub clock: Clock,
     /// How long closed runs are kept. Default: for ever.
     pub retention: Retention,
     /// How often indexes are checkpointed and closed runs are archived. Default 5 s.
     pub housekeeping_every: Duration,
+    /// Code around activities, turns and requests; the first is the outermost.
     pub interceptors: Vec<Arc<dyn Interceptor>>,
     /// Who this worker is in histories.
     pub identity: Option<Identity>,
@@ -71,6 +79,7 @@ pub struct WorkerOptions {
 }
 
 impl WorkerOptions {
+    /// The defaults, on a log.
     pub fn new(data: DataDirectory) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         WorkerOptions {
@@ -98,6 +107,7 @@ impl WorkerOptions {
             cancel_grace: Duration::from_secs(5),
         }
     }
+    /// As [`WorkerOptions::new`], on the directory of a path.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self::new(DataDirectory::Path(path.into()))
     }

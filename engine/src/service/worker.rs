@@ -34,12 +34,16 @@ use crate::vocabulary::*;
 /// Why a worker cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// The log cannot be opened or read.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// There is no tokio runtime on which activities could run.
     #[error("a worker needs a tokio runtime around it: {0}")]
     NoRuntime(#[from] tokio::runtime::TryCurrentError),
+    /// The notes of what the worker before was at are out of reach.
     #[error("what the worker before was doing cannot be read or noted: {0}")]
     Marks(#[source] std::io::Error),
+    /// The system gives no thread.
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
 }
@@ -47,7 +51,9 @@ pub enum StartError {
 /// The slots of a worker: each carries one attempt at a time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkerSlots {
+    /// How many attempts may run at once.
     pub all: usize,
+    /// How many run.
     pub busy: usize,
     /// How many attempts of a queue wait for a slot, or for a worker that serves it; queues in which none waits are left out.
     pub waiting: BTreeMap<TaskQueue, usize>,
@@ -92,9 +98,11 @@ impl Worker {
         Ok(worker)
     }
 
+    /// A client of this worker.
     pub fn client(&self) -> Client {
         Client::new(self.shared.clone())
     }
+    /// Whether it works, drains, has stopped, or why it cannot go on.
     pub fn health(&self) -> Health {
         self.shared.health()
     }

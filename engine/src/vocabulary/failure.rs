@@ -24,37 +24,60 @@ pub const FAILURE_PAYLOAD_TOO_LARGE: &str = "PayloadTooLarge";
 /// What went wrong in user code, with its cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
+    /// What went wrong, for people.
     pub message: String,
+    /// What failed, and how.
     pub kind: FailureKind,
+    /// What brought it about; the chain ends with the [`root`](Failure::root).
     pub cause: Option<Box<Failure>>,
 }
 
 /// The kinds of failure, as in Temporal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureKind {
+    /// User code has failed.
     Application {
+        /// A name for code and retry policies to match: `CardDeclined`.
         failure_type: String,
+        /// Whether no further attempt would mend it.
         non_retryable: bool,
+        /// Data for whoever handles it.
         details: Option<Payload>,
+        /// How long to wait before the next attempt, instead of what the policy says.
         next_retry_delay: Option<Duration>,
     },
+    /// A limit ran out.
     Timeout {
+        /// Which one.
         timeout: TimeoutType,
+        /// What the last heartbeat of the attempt said.
         last_heartbeat: Option<Payload>,
     },
+    /// It was asked to cancel, and did.
     Canceled {
+        /// What it left to say.
         details: Option<Payload>,
     },
+    /// It was terminated from outside.
     Terminated,
+    /// An activity has failed for good; the cause says of what.
     Activity {
+        /// Its type.
         activity_type: ActivityType,
+        /// Its id in the run.
         activity_id: ActivityId,
+        /// Why it was not tried again.
         retry_state: RetryState,
     },
+    /// A child workflow has not completed; the cause says how it ended.
     ChildWorkflow {
+        /// Its type.
         workflow_type: WorkflowType,
+        /// Its id.
         workflow_id: WorkflowId,
+        /// Its run; `None` if it could not be started.
         run_id: Option<RunId>,
+        /// Why it was not tried again, where that is known.
         retry_state: Option<RetryState>,
     },
     /// The process that ran the attempt ended before it could say how the attempt ended.
@@ -64,9 +87,13 @@ pub enum FailureKind {
 /// Which limit ran out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TimeoutType {
+    /// All attempts together: [`ActivityOptions::schedule_to_close`](super::ActivityOptions::schedule_to_close).
     ScheduleToClose,
+    /// The wait for a slot: [`ActivityOptions::schedule_to_start`](super::ActivityOptions::schedule_to_start).
     ScheduleToStart,
+    /// One attempt: [`ActivityOptions::start_to_close`](super::ActivityOptions::start_to_close).
     StartToClose,
+    /// The time between heartbeats: [`ActivityOptions::heartbeat`](super::ActivityOptions::heartbeat).
     Heartbeat,
 }
 
@@ -84,16 +111,20 @@ impl Failure {
             cause: None,
         }
     }
+    /// The failure of what was asked to cancel, and did.
     pub fn canceled(message: impl Into<String>) -> Self {
         Failure { message: message.into(), kind: FailureKind::Canceled { details: None }, cause: None }
     }
+    /// The failure of a limit that ran out, with what the last heartbeat said.
     pub fn timeout(timeout: TimeoutType, last_heartbeat: Option<Payload>) -> Self {
         let message = format!("{timeout} timeout");
         Failure { message, kind: FailureKind::Timeout { timeout, last_heartbeat }, cause: None }
     }
+    /// The failure of code that panicked, of the type [`FAILURE_PANIC`].
     pub fn panic(message: impl Into<String>) -> Self {
         Failure::application(FAILURE_PANIC, message)
     }
+    /// The same failure, brought about by another.
     pub fn because(mut self, cause: Failure) -> Self {
         self.cause = Some(Box::new(cause));
         self

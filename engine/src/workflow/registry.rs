@@ -43,6 +43,7 @@ pub struct WorkflowRegistry {
 }
 
 impl WorkflowRegistry {
+    /// A registry without code.
     pub fn new() -> Self {
         Self::default()
     }
@@ -109,9 +110,11 @@ impl WorkflowRegistry {
         self
     }
 
+    /// The types that have code.
     pub fn types(&self) -> impl Iterator<Item = &WorkflowType> {
         self.factories.keys()
     }
+    /// Whether a type has code.
     pub fn contains(&self, workflow_type: &WorkflowType) -> bool {
         self.factories.contains_key(workflow_type)
     }
@@ -156,6 +159,7 @@ impl WorkflowRegistry {
             None => Err(RestoreError::UnknownWorkflowType { workflow_type, known: self.names() }),
         }
     }
+    /// Whether runs of a type can come back from a snapshot: state machines can.
     pub fn supports_snapshot(&self, workflow_type: &WorkflowType) -> bool {
         self.factories.get(workflow_type).is_some_and(|factory| factory.restore.is_some())
     }

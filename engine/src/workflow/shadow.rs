@@ -13,8 +13,11 @@ use crate::vocabulary::*;
 /// Where code from a snapshot does otherwise than code that has heard the whole history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotMismatch {
+    /// The workflow id of the run that was compared.
     pub workflow_id: WorkflowId,
+    /// The run.
     pub run_id: RunId,
+    /// Its type, of which no snapshot is trusted any more.
     pub workflow_type: WorkflowType,
     /// What was compared, and how it differs.
     pub what: String,

@@ -170,3 +170,43 @@ async fn a_field_that_is_written_wrongly_is_named() {
     assert!(card.contains("field .of.halved differs between the snapshot and the history"), "{card}");
     assert_eq!(end(&environment.client(), "halves-0").await, 40);
 }
+
+/// Waits before it answers; how long is what the code has changed.
+#[derive(Serialize, Deserialize)]
+struct Waits<const HOURS: u32>;
+
+impl<const HOURS: u32> StateMachine for Waits<HOURS> {
+    const TYPE: &'static str = "waits";
+    type Input = ();
+    type Output = u32;
+
+    fn start((): (), _: &mut Cx<'_>) -> Result<Self, Failure> {
+        Ok(Waits)
+    }
+    fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
+        match event {
+            WorkflowEvent::Signal(signal) if signal.name.as_str() == "end" => cx.complete(&HOURS),
+            WorkflowEvent::Signal(_) => drop(cx.start_timer(HOUR * HOURS)),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// E22, E40: a restart of the test environment with other code under the same version, which a snapshot would hide, is
+/// compared with what the runs have done; one that the code does not fit is held, and goes on with the code that does.
+#[tokio::test]
+async fn other_code_under_the_same_version_is_compared_with_history() {
+    let one = || WorkflowRegistry::new().state_machine::<Waits<1>>();
+    let environment = environment(one());
+    environment.client().start(start("waits", "w", &())).await.unwrap();
+    environment.client().signal(&target("w"), signal("wait", &())).await.unwrap();
+    let two = WorkflowRegistry::new().state_machine::<Waits<2>>();
+    assert_eq!(one().build_id(), two.build_id());
+    let environment = environment.restart(|options| options.workflows = two).unwrap();
+    let held = environment.client().describe(&target("w")).await.unwrap().held;
+    assert!(held.as_ref().is_some_and(|card| card.contains("error[BOSUN0101]")), "{held:?}");
+    let environment = environment.restart(|options| options.workflows = one()).unwrap();
+    environment.client().signal(&target("w"), signal("end", &())).await.unwrap();
+    assert_eq!(output::<u32>(&environment.client(), "w").await, 1);
+}
