@@ -4,6 +4,7 @@
 //! and whether it should stop; it can reach the log only through its outcome and its heartbeats. When an attempt runs,
 //! and whether it is repeated, is decided by the run machine, not here.
 
+use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
@@ -22,28 +23,44 @@ use crate::vocabulary::*;
 /// What an activity function knows about the attempt it runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActivityTask {
+    /// The namespace of the run.
     pub namespace: Namespace,
+    /// The workflow that asked for it.
     pub workflow_id: WorkflowId,
+    /// The type of that workflow.
     pub workflow_type: WorkflowType,
+    /// Its run.
     pub run_id: RunId,
+    /// The number of the command that asked for it, in that run.
     pub seq: Seq,
+    /// The id of the activity in the run.
     pub activity_id: ActivityId,
+    /// Which function runs.
     pub activity_type: ActivityType,
+    /// The queue that the attempt came through.
     pub task_queue: TaskQueue,
+    /// Which attempt this is, from 1; counted durably, also over crashes.
     pub attempt: Attempt,
+    /// What the workflow gave it.
     pub input: Payload,
+    /// What the last heartbeat of an earlier attempt said.
     pub heartbeat_details: Option<Payload>,
+    /// When the workflow asked for it.
     pub scheduled_at: Timestamp,
     /// When this attempt must have ended, from start-to-close and schedule-to-close.
     pub deadline: Option<Timestamp>,
+    /// How long it may go without a heartbeat.
     pub heartbeat_timeout: Option<Duration>,
 }
 
 /// Names an attempt for completion from outside (engine.md E09). Text: `run:seq:attempt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskToken {
+    /// The run that waits for it.
     pub run_id: RunId,
+    /// The number of the command that asked for the activity.
     pub seq: Seq,
+    /// The attempt; an older one completes nothing any more.
     pub attempt: Attempt,
 }
 
@@ -75,6 +92,7 @@ impl std::str::FromStr for TaskToken {
 /// How an activity function ends other than with a result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ActivityError {
+    /// It failed; the retry policy decides what comes next.
     Failure(Failure),
     /// The function noticed its cancellation and stopped.
     Canceled(Option<Payload>),
@@ -148,15 +166,47 @@ pub struct ActivityContext {
     task: Arc<ActivityTask>,
     canceled: watch::Receiver<bool>,
     heartbeats: Arc<dyn HeartbeatSink>,
+    states: States,
+}
+
+/// What the activities of a program share, by type.
+type States = Arc<BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>>;
+
+fn with_state<T: Send + Sync + 'static>(states: &mut States, state: T) {
+    Arc::make_mut(states).insert(TypeId::of::<T>(), Arc::new(state));
 }
 
 impl ActivityContext {
+    /// For tests of an activity, and for whoever runs one: a worker makes its own.
     pub fn new(task: Arc<ActivityTask>, canceled: watch::Receiver<bool>, heartbeats: Arc<dyn HeartbeatSink>) -> Self {
-        ActivityContext { task, canceled, heartbeats }
+        ActivityContext { task, canceled, heartbeats, states: States::default() }
     }
+    /// With something that activities share: for tests of an activity. A worker gives what its registry has.
+    pub fn with_state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
+        with_state(&mut self.states, state);
+        self
+    }
+    pub(crate) fn with_states_of(mut self, registry: &ActivityRegistry) -> Self {
+        self.states = registry.states.clone();
+        self
+    }
+    /// What the activities of this program share under this type, a connection pool for example; see
+    /// [`ActivityRegistry::state`]. That there is none is a failure no retry mends, of the type `NoState`.
+    pub fn state<T: Send + Sync + 'static>(&self) -> Result<Arc<T>, ActivityError> {
+        let found = self.states.get(&TypeId::of::<T>()).cloned().and_then(|state| state.downcast::<T>().ok());
+        found.ok_or_else(|| {
+            let name = std::any::type_name::<T>();
+            ActivityError::non_retryable(
+                "NoState",
+                format!("no state of the type {name} is registered: `state` of the App"),
+            )
+        })
+    }
+    /// Everything that is known of the attempt.
     pub fn task(&self) -> &ActivityTask {
         &self.task
     }
+    /// Which attempt this is, from 1.
     pub fn attempt(&self) -> Attempt {
         self.task.attempt
     }
@@ -177,6 +227,7 @@ impl ActivityContext {
     pub fn heartbeat_details<T: DeserializeOwned>(&self) -> Option<T> {
         self.task.heartbeat_details.as_ref().and_then(|payload| payload.decode().ok())
     }
+    /// Whether the attempt should stop; see [`Self::canceled`].
     pub fn is_canceled(&self) -> bool {
         *self.canceled.borrow()
     }
@@ -201,9 +252,11 @@ pub struct ActivityRegistry {
     functions: BTreeMap<ActivityType, ActivityFunction>,
     /// For the types that have no function of their own; a stage has one.
     others: Option<ActivityFunction>,
+    states: States,
 }
 
 impl ActivityRegistry {
+    /// A registry without functions.
     pub fn new() -> Self {
         Self::default()
     }
@@ -231,6 +284,12 @@ impl ActivityRegistry {
         self.insert(activity_type.into_activity_type(), erased);
         self
     }
+    /// Registers what all activities share under its type, a connection pool for example: they get it with
+    /// [`ActivityContext::state`]. A second one of the same type replaces the first.
+    pub fn state<T: Send + Sync + 'static>(&mut self, state: T) -> &mut Self {
+        with_state(&mut self.states, state);
+        self
+    }
     /// Registers a function whose types are erased already.
     pub(crate) fn insert(&mut self, activity_type: ActivityType, function: ActivityFunction) {
         self.functions.insert(activity_type, function);
@@ -239,9 +298,11 @@ impl ActivityRegistry {
     pub(crate) fn insert_for_others(&mut self, function: ActivityFunction) {
         self.others = Some(function);
     }
+    /// The function of a type.
     pub fn get(&self, activity_type: &ActivityType) -> Option<&ActivityFunction> {
         self.functions.get(activity_type).or(self.others.as_ref())
     }
+    /// The types that have a function of their own.
     pub fn types(&self) -> impl Iterator<Item = &ActivityType> {
         self.functions.keys()
     }

@@ -7,6 +7,7 @@
 //! Long: one method a request, in one place, is what a reader of a client looks for.
 #![expect(clippy::disallowed_methods, reason = "edge: reads of the log leave the async threads")]
 
+mod fit;
 mod reading;
 mod store;
 mod typed;
@@ -18,12 +19,15 @@ pub use typed::{MessageError, WorkflowError, WorkflowHandle};
 use crate::activity::TaskToken;
 use crate::machine::PlannedFork;
 use crate::request::*;
-use crate::service::{Answered, ClosedRun, ReplySender, RunRef, ShardMessage, StartThen, UnlockedTime, WorkerShared};
+use crate::service::{
+    Answered, ClosedRun, FitReport, ReplySender, RunRef, ShardMessage, StartThen, UnlockedTime, WorkerShared,
+};
 use crate::vocabulary::*;
 
 /// The most runs or events one page has (engine.md G34).
 pub const PAGE_MAX: usize = 1_000;
 
+/// What can be asked of a worker of this process; see the module. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<WorkerShared>,
@@ -210,10 +214,12 @@ impl Client {
         .await
     }
 
+    /// Sends a signal to an open run. Refused if the run is closed; one that is paused or held keeps it.
     pub async fn signal(&self, target: &Target, signal: SignalRequest) -> Result<(), Rejection> {
         self.check_payload(&signal.input)?;
         self.input("signal", target, Input::Signal(signal.into())).await
     }
+    /// Asks a run to cancel: its code hears of it, and may clean up.
     pub async fn cancel(
         &self,
         target: &Target,
@@ -223,6 +229,7 @@ impl Client {
     ) -> Result<(), Rejection> {
         self.input("cancel", target, Input::RequestCancel { reason, identity, request_id }).await
     }
+    /// Ends a run at once. No code of it runs any more; its children go by their close policy.
     pub async fn terminate(
         &self,
         target: &Target,
@@ -231,12 +238,16 @@ impl Client {
     ) -> Result<(), Rejection> {
         self.input("terminate", target, Input::Terminate { reason, identity }).await
     }
+    /// Keeps a run from going on: what comes for it is kept in order, no attempt starts and no timer fires. Attempts that
+    /// run may end.
     pub async fn pause(&self, target: &Target, reason: String, identity: Option<Identity>) -> Result<(), Rejection> {
         self.input("pause", target, Input::Pause { reason, identity }).await
     }
+    /// Lets a paused run go on. Of a run that is held and not paused: lets its code try again, once.
     pub async fn unpause(&self, target: &Target, reason: String, identity: Option<Identity>) -> Result<(), Rejection> {
         self.input("unpause", target, Input::Unpause { reason, identity }).await
     }
+    /// Keeps a pending activity from being tried again. The attempt that runs may end.
     pub async fn pause_activity(
         &self,
         target: &Target,
@@ -246,6 +257,7 @@ impl Client {
     ) -> Result<(), Rejection> {
         self.activity_by_name("pause-activity", target, activity_id, Some(reason), identity).await
     }
+    /// Lets a paused activity be tried again.
     pub async fn unpause_activity(
         &self,
         target: &Target,
@@ -297,6 +309,7 @@ impl Client {
         Ok(())
     }
 
+    /// Asks a run, open or closed, for something; it answers from its state, and nothing is written.
     pub async fn query(&self, target: &Target, name: &QueryName, input: Payload) -> Result<Payload, Rejection> {
         self.check_payload(&input)?;
         self.ask("query", &target.namespace, &target.workflow_id, |reply| ShardMessage::Query {
@@ -325,6 +338,20 @@ impl Client {
         .await
     }
 
+    pub(crate) fn health_now(&self) -> crate::service::Health {
+        self.shared.health.get()
+    }
+
+    /// Loads the open runs that another build has decided last, as far as [`WorkerOptions::fit_runs_max`] goes, and says
+    /// how many of them do not fit the code of this worker and are therefore held. Done once; asked again, it answers with
+    /// what was found then.
+    ///
+    /// [`WorkerOptions::fit_runs_max`]: crate::WorkerOptions::fit_runs_max
+    pub async fn check_fit(&self) -> FitReport {
+        *self.shared.fit.get_or_init(|| self.look_at_runs_of_other_builds()).await
+    }
+
+    /// What a run is at: its state, what is pending, what its code waits for, and whether it is held.
     pub async fn describe(&self, target: &Target) -> Result<Description, Rejection> {
         let described = self
             .ask("describe", &target.namespace, &target.workflow_id, |reply| ShardMessage::Describe {

@@ -14,15 +14,18 @@ use crate::vocabulary::Timestamp;
 /// Where the shell gets the time from.
 #[derive(Debug, Clone)]
 pub enum Clock {
+    /// The clock of the machine.
     System(SystemClock),
     /// Moves only when told to (engine.md E40).
     Virtual(VirtualClock),
 }
 
 impl Clock {
+    /// The clock of the machine.
     pub fn system() -> Clock {
         Clock::System(SystemClock::starting_at(Timestamp::ZERO))
     }
+    /// The time, which a run never sees directly: its time is that of its turns.
     pub fn now(&self) -> Timestamp {
         match self {
             Clock::System(clock) => clock.now(),
@@ -46,6 +49,7 @@ impl Clock {
             Clock::Virtual(_) => None,
         }
     }
+    /// The virtual clock, if it is one.
     pub fn as_virtual(&self) -> Option<&VirtualClock> {
         match self {
             Clock::System(_) => None,
@@ -78,9 +82,11 @@ pub struct VirtualClock {
 }
 
 impl VirtualClock {
+    /// A clock that stands at this moment.
     pub fn at(start: Timestamp) -> Self {
         VirtualClock { now: Arc::new(AtomicI64::new(start.0)) }
     }
+    /// What it shows.
     pub fn now(&self) -> Timestamp {
         Timestamp(self.now.load(Ordering::SeqCst))
     }

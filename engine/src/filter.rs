@@ -78,6 +78,15 @@ impl Filter {
         self.condition.as_ref().is_none_or(|condition| condition.holds(run))
     }
 
+    /// Whether it asks which runs are held.
+    pub fn asks_for_held(&self) -> bool {
+        let mut fields: Vec<&Field> = self.order.iter().map(|by| &by.field).collect();
+        if let Some(condition) = &self.condition {
+            condition.fields(&mut fields);
+        }
+        fields.contains(&&Field::Builtin(BuiltinField::Held))
+    }
+
     /// The names of the fields that every run has.
     pub fn builtin_fields() -> impl Iterator<Item = &'static str> {
         BuiltinField::ALL.into_iter().map(BuiltinField::name)

@@ -22,6 +22,7 @@ pub use filter::{Filter, FilterError};
 pub use reference::*;
 pub use request::*;
 pub use service::{
-    DataDirectory, Health, Interceptor, Retention, RetentionInfo, StartError, Worker, WorkerOptions, WorkerSlots,
+    DataDirectory, FitReport, Health, Interceptor, Retention, RetentionInfo, StartError, Worker, WorkerOptions,
+    WorkerSlots,
 };
 pub use vocabulary::*;

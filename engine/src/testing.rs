@@ -54,21 +54,28 @@ impl TestEnvironment {
         options.activities = activities;
         options.clock = Clock::Virtual(clock.clone());
         options.shards = 1;
+        // A look at every run would be a turn that the test has not asked for.
+        options.fit_runs_max = 0;
+        options.shadow_replay_every = 1;
         options.cancel_grace = Duration::from_millis(50);
         change(&mut options);
         let worker = Worker::start(options.clone())?;
         Ok(TestEnvironment { worker, log, clock, options })
     }
 
+    /// The client that production has.
     pub fn client(&self) -> Client {
         self.worker.client()
     }
+    /// The worker underneath.
     pub fn worker(&self) -> &Worker {
         &self.worker
     }
+    /// The log in memory, for tests that damage it.
     pub fn log(&self) -> &Arc<MemoryLog> {
         &self.log
     }
+    /// What the clock shows.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }

@@ -20,6 +20,7 @@ mod metrics;
 mod mistakes;
 mod opening;
 mod own_end;
+mod own_program;
 mod pages;
 mod people_api;
 mod poison;

@@ -19,9 +19,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use bosun_engine::log::PayloadCodec;
 use bosun_engine::workflow::{StateMachine, WfContext, WorkflowRegistry};
 use bosun_engine::{
-    ActivityContext, ActivityError, ActivityRef, ActivityRegistry, Failure, Payload, WorkflowRef, WorkflowType,
+    ActivityContext, ActivityError, ActivityRef, ActivityRegistry, DefectPolicy, Failure, Interceptor, Payload,
+    WorkerOptions, WorkflowRef, WorkflowType,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -32,7 +34,7 @@ use crate::capability::mcp::McpConfig;
 use crate::capability::model::{CassetteSession, ModelConfig};
 use crate::capability::process::guard;
 use crate::capability::{self, CapabilityConfig};
-use crate::cli::{self, PlanFile, PlanLoader, PlanRequest, Program};
+use crate::cli::{self, PlanFile, PlanLoader, PlanRequest, Program, ProgramFace};
 use crate::embedded::{OpenedDirectory, Registries};
 use crate::examples;
 use crate::scene::is_scene_text;
@@ -48,6 +50,7 @@ pub struct App {
     registries: Registries,
     plans: Option<PlanLoader>,
     versioned: bool,
+    face: ProgramFace,
     conversations: Conversations,
 }
 
@@ -102,6 +105,59 @@ impl App {
     /// Registers many activities at once, as a library of them does.
     pub fn activities(mut self, register: impl FnOnce(&mut ActivityRegistry)) -> Self {
         register(&mut self.registries.activities);
+        self
+    }
+
+    /// Something that all activities share under its type, a connection pool for example: an activity gets it with
+    /// `let pool = cx.state::<Pool>()?;`.
+    pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
+        self.registries.activities.state(state);
+        self
+    }
+
+    /// Changes what the engine is started with, for example how long a turn may take. Called for every command that opens
+    /// the data directory, before its own arguments and the owner's configuration count: slots, task queues and memory are
+    /// theirs, and workflows, activities and codecs come from this App alone.
+    pub fn options(mut self, change: impl Fn(&mut WorkerOptions) + Send + Sync + 'static) -> Self {
+        self.registries.configure.push(Arc::new(change));
+        self
+    }
+
+    /// Code around activities, turns and requests: tracing, permissions, metrics. The first one added is the outermost.
+    pub fn interceptor(self, interceptor: impl Interceptor + 'static) -> Self {
+        let interceptor: Arc<dyn Interceptor> = Arc::new(interceptor);
+        self.options(move |options| options.interceptors.push(interceptor.clone()))
+    }
+
+    /// What happens to payloads on their way to the disk, before they are compressed and encrypted. A directory that was
+    /// written with a codec can only be read with it.
+    pub fn codec(mut self, codec: impl PayloadCodec + 'static) -> Self {
+        self.registries.codecs.push(Arc::new(codec));
+        self
+    }
+
+    /// What becomes of runs whose code panics, cannot read a payload or waits for a foreign future. Default: they are held
+    /// until the code is mended.
+    pub fn on_defect(self, policy: DefectPolicy) -> Self {
+        self.workflows(|workflows| workflows.on_defect(policy))
+    }
+
+    /// How the program is called in its help and in hints; else by the file that it is run from.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.face.name = Some(name.into());
+        self
+    }
+
+    /// What `--help` says that the program does.
+    pub fn about(mut self, about: impl Into<String>) -> Self {
+        self.face.about = Some(about.into());
+        self
+    }
+
+    /// Verbs and nouns that help leaves out, because the program has no use for them: `.hide(["agent", "plan", "llm"])`.
+    /// They work as before.
+    pub fn hide<'v>(mut self, verbs: impl IntoIterator<Item = &'v str>) -> Self {
+        self.face.hidden.extend(verbs.into_iter().map(str::to_owned));
         self
     }
 
@@ -172,7 +228,7 @@ impl App {
         let mut this = self.workflows(schedule::register);
         this.registries.identity = Some(cli::identity());
         let opener = WithAgents { opener: this.registries, conversations: this.conversations };
-        let program = Program { opener: Arc::new(opener), plans: this.plans };
+        let program = Program { opener: Arc::new(opener), plans: this.plans, face: this.face };
         cli::main(&program, args)
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bosun_engine::log::{DiskLog, Epoch, EpochFile, Log, SledOptions, StorageError, StoreReader};
+use bosun_engine::log::{DiskLog, Epoch, EpochFile, Log, PayloadCodec, SledOptions, StorageError, StoreReader};
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use futures_util::StreamExt;
@@ -30,6 +30,9 @@ use crate::telemetry::metrics::{Metrics, Standing};
 /// Completes the activities once the data directory is held.
 pub type AtOpen = Arc<dyn Fn(&OpenedDirectory<'_>, &mut ActivityRegistry) -> Result<(), String> + Send + Sync>;
 
+/// Changes what the engine is started with.
+pub type Configure = Arc<dyn Fn(&mut WorkerOptions) + Send + Sync>;
+
 /// A data directory that is held and is about to be worked on.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenedDirectory<'a> {
@@ -45,6 +48,10 @@ pub struct Registries {
     pub workflows: WorkflowRegistry,
     pub activities: ActivityRegistry,
     pub at_open: Vec<AtOpen>,
+    /// Before what the command line and the owner's configuration say.
+    pub configure: Vec<Configure>,
+    /// What happens to payloads before they are compressed and encrypted.
+    pub codecs: Vec<Arc<dyn PayloadCodec>>,
     /// Where the keys of stores are.
     pub keys: Arc<Mutex<StoreKeys>>,
     /// Where it is noted how far a store reached.
@@ -105,7 +112,8 @@ impl Registries {
     /// The keys for a directory: all that it needs, or nothing of it is opened.
     async fn at_rest(&self, data: &Path) -> Result<AtRest, OpenError> {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let at_rest = AtRest::load(&keys).await.map_err(OpenError::MissingKey)?;
+        let mut at_rest = AtRest::load(&keys).await.map_err(OpenError::MissingKey)?;
+        at_rest.codec = at_rest.codec.after(&self.codecs);
         at_rest.fits(data).map_err(|why| OpenError::MissingKey(why.to_string()))?;
         Ok(at_rest)
     }
@@ -136,13 +144,16 @@ impl Registries {
             at_rest.note(&data).map_err(|why| OpenError::Failed(why.to_string()))?;
         }
         let mut options = WorkerOptions::new(DataDirectory::Log(log));
+        self.configure.iter().for_each(|configure| configure(&mut options));
         options.marks = Some(data.clone());
         options.look = looks;
         let mut metrics = None;
         match purpose {
             Access::Work { slots, queues, guards } => {
                 options.memory = guards.memory.unwrap_or(options.memory);
-                options.retention = guards.store.retention.clone();
+                if guards.store.retention != Retention::default() {
+                    options.retention = guards.store.retention.clone();
+                }
                 let opening = OpenedDirectory { data: &data, guards: &guards };
                 for at_open in &self.at_open {
                     at_open(&opening, &mut self.activities).map_err(OpenError::Failed)?;

@@ -58,6 +58,7 @@ pub(crate) fn run_info(workflow_id: &str, status: WorkflowStatus) -> RunInfo {
         build: BuildId(1),
         start_request_id: None,
         forked_from: None,
+        held: false,
     }
 }
 

@@ -3,6 +3,12 @@
 //! Its chapters are the files of `worker/guide`, so that they can also be read beside the code. The Rust in them is compiled by the
 //! tests. This module holds no code.
 
+#[doc = include_str!("../guide/first_steps.md")]
+pub mod first_steps {}
+
+#[doc = include_str!("../guide/from_temporal.md")]
+pub mod from_temporal {}
+
 #[doc = include_str!("../guide/supervisors.md")]
 pub mod supervisors {}
 

@@ -3,20 +3,32 @@
 //!
 //! Invariant: capabilities act, supervisors and schedules decide; the latter are pure and speak to the former through the
 //! engine only. The API and the command line carry requests to the engine's client and decide nothing.
+//!
+//! What is promised is what this page shows: [`App`] with what its methods take, the [configuration](capability) of
+//! capabilities, [specs](supervisor::spec) of supervisors, [scenes](scene) and [schedules](schedule), and the [guide].
+//! The other modules are public for the program itself and for its tests; they are left out here and may change.
 
+#[doc(hidden)]
 pub mod agent;
+#[doc(hidden)]
 pub mod api;
+#[doc(hidden)]
 pub mod app;
+#[doc(hidden)]
 pub mod backend;
 mod canonical;
 pub mod capability;
+#[doc(hidden)]
 pub mod cli;
 mod closed_directory;
+#[doc(hidden)]
 pub mod embedded;
+#[doc(hidden)]
 pub mod examples;
 #[cfg(test)]
 mod fake;
 pub mod guide;
+#[doc(hidden)]
 pub mod harvest;
 mod inbox;
 mod past;
@@ -34,6 +46,9 @@ pub(crate) mod transitions;
 mod ui;
 
 pub use app::App;
+pub use cli::exit::Exit;
+pub use cli::{PlanFile, PlanLoader, PlanRequest};
+pub use embedded::OpenedDirectory;
 
 /// The Rust of the README compiles.
 #[cfg(doctest)]

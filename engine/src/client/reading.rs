@@ -190,23 +190,32 @@ impl Client {
     /// Runs that fit a filter, in its order, by default newest start first (engine.md E23).
     pub async fn list(&self, request: ListRequest) -> Result<Vec<RunInfo>, Rejection> {
         self.admit_reading("list", None)?;
-        let filter = parse(&request.query)?;
+        let filter = self.parsed(&request.query).await?;
         let limit = request.limit.clamp(1, PAGE_MAX);
-        self.read(move |shared| Ok(shared.journal.list(&filter, limit))).await
+        self.read(move |shared| Ok(shared.journal.list_with(&shared.held_runs(), &filter, limit))).await
     }
 
     pub async fn count(&self, query: &str) -> Result<u64, Rejection> {
         self.admit_reading("count", None)?;
-        let filter = parse(query)?;
+        let filter = self.parsed(query).await?;
         self.read(move |shared| {
             let mut count = 0;
-            shared.journal.scan_runs(&mut |info| {
+            shared.journal.scan_runs_with(&shared.held_runs(), &mut |info| {
                 count += u64::from(filter.matches(info));
                 true
             });
             Ok(count)
         })
         .await
+    }
+
+    /// The filter; if it asks which runs are held, after those have been looked at that nobody has loaded yet.
+    async fn parsed(&self, query: &str) -> Result<Filter, Rejection> {
+        let filter = parse(query)?;
+        if filter.asks_for_held() {
+            self.check_fit().await;
+        }
+        Ok(filter)
     }
 
     /// Reading goes on while the worker drains.

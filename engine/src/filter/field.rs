@@ -36,6 +36,8 @@ pub enum BuiltinField {
     ParentRunId,
     Namespace,
     BuildId,
+    /// Whether the worker that is asked holds the run: `Held = true`.
+    Held,
 }
 
 /// The types a built-in field can have.
@@ -46,10 +48,11 @@ enum FieldKind {
     Status,
     Time,
     Int,
+    Bool,
 }
 
 impl BuiltinField {
-    pub const ALL: [BuiltinField; 14] = [
+    pub const ALL: [BuiltinField; 15] = [
         BuiltinField::WorkflowId,
         BuiltinField::RunId,
         BuiltinField::WorkflowType,
@@ -64,6 +67,7 @@ impl BuiltinField {
         BuiltinField::ParentRunId,
         BuiltinField::Namespace,
         BuiltinField::BuildId,
+        BuiltinField::Held,
     ];
 
     pub fn name(self) -> &'static str {
@@ -82,6 +86,7 @@ impl BuiltinField {
             BuiltinField::ParentRunId => "ParentRunId",
             BuiltinField::Namespace => "Namespace",
             BuiltinField::BuildId => "BuildId",
+            BuiltinField::Held => "Held",
         }
     }
 
@@ -97,6 +102,7 @@ impl BuiltinField {
             BuiltinField::ExecutionStatus => FieldKind::Status,
             BuiltinField::StartTime | BuiltinField::CloseTime | BuiltinField::ExecutionTime => FieldKind::Time,
             BuiltinField::HistoryLength | BuiltinField::HistorySizeBytes => FieldKind::Int,
+            BuiltinField::Held => FieldKind::Bool,
         }
     }
 
@@ -118,6 +124,7 @@ impl BuiltinField {
             BuiltinField::ParentRunId => printed(run.parent.as_ref()?.run_id.to_string()),
             BuiltinField::Namespace => keyword(run.namespace.as_str()),
             BuiltinField::BuildId => printed(run.build.to_string()),
+            BuiltinField::Held => Some(Value::Bool(run.held)),
         }
     }
 }
@@ -172,6 +179,8 @@ impl Field {
             (FieldKind::Int, other) => {
                 Err(format!("{name} is a number: expected digits without quotes, found {other}"))
             }
+            (FieldKind::Bool, value @ Literal::Bool(_)) => Ok(value),
+            (FieldKind::Bool, other) => Err(format!("{name} is true or false, without quotes; found {other}")),
             (FieldKind::RunId, Literal::Text { text, .. }) => match text.parse::<RunId>() {
                 Ok(id) => Ok(Literal::text(id.to_string())),
                 Err(why) => Err(why.to_string()),

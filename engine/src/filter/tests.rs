@@ -33,6 +33,7 @@ fn run(id: &str, start: i64) -> RunInfo {
         build: BuildId(0xabc),
         start_request_id: None,
         forked_from: None,
+        held: false,
     }
 }
 
@@ -94,6 +95,7 @@ fn built_in_fields_are_compared_by_their_type() {
         "WorkflowId NOT STARTS_WITH 'order'",
         "RunId != '00000000-0000-03e8-0000-000000000000'",
         "ExecutionStatus IN ('Running', 'Paused')",
+        "Held = false AND NOT Held = true",
         "StartTime > '1970-01-01T00:16:40Z'",
         "CloseTime IS NULL",
         "HistoryLength < 12",
@@ -226,6 +228,7 @@ fn errors_name_the_place_and_what_was_expected() {
         ("RunId = 'x'", 8, "expected 32 hexadecimal digits"),
         ("ExecutionStatus = 'Done'", 18, "expected one of 'Running', 'Paused', 'Completed'"),
         ("ExecutionStatus > 'Running'", 16, "has no order"),
+        ("Held = 'yes'", 7, "is true or false, without quotes"),
         ("StartTime STARTS_WITH '2026'", 10, "is not a text"),
         ("A STARTS_WITH 5", 14, "expected a text in quotes"),
         ("A IN ()", 6, "expected a value, found `)`"),

@@ -63,6 +63,10 @@ impl CodecChain {
     pub fn new(codecs: Vec<Arc<dyn PayloadCodec>>) -> Self {
         CodecChain { codecs }
     }
+    /// These codecs, and then those of this chain.
+    pub fn after(&self, first: &[Arc<dyn PayloadCodec>]) -> CodecChain {
+        CodecChain { codecs: first.iter().chain(&self.codecs).cloned().collect() }
+    }
     pub fn is_empty(&self) -> bool {
         self.codecs.is_empty()
     }

@@ -4,6 +4,7 @@
 //! ordinals, event ids and the total are checked on every read. A damaged run harms no other. Nothing is cached here;
 //! recent groups are in the medium's cache.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -269,11 +270,29 @@ impl Journal {
         Ok(entry.map(|entry| entry.info).filter(is_meant))
     }
 
+    /// The open runs, in no order that means anything.
+    pub(crate) fn scan_open_runs(&self, visit: &mut dyn FnMut(&RunInfo)) {
+        let index = self.index();
+        index.runs().filter(|(_, state)| state.info.status.is_open()).for_each(|(_, state)| visit(&state.info));
+    }
+
+    /// As [`Journal::scan_runs`]; these of the open ones are said to be held, which the log does not know.
+    pub(crate) fn scan_runs_with(&self, held: &BTreeSet<RunId>, visit: &mut dyn FnMut(&RunInfo) -> bool) {
+        self.scan_runs(&mut |info| match info.status.is_open() && held.contains(&info.run_id) {
+            true => visit(&RunInfo { held: true, ..info.clone() }),
+            false => visit(info),
+        });
+    }
+
     /// At most so many of the runs that fit a filter, in its order.
     pub fn list(&self, filter: &Filter, limit: usize) -> Vec<RunInfo> {
+        self.list_with(&BTreeSet::new(), filter, limit)
+    }
+
+    pub(crate) fn list_with(&self, held: &BTreeSet<RunId>, filter: &Filter, limit: usize) -> Vec<RunInfo> {
         let mut found: Vec<RunInfo> = Vec::new();
         let by_start = filter.is_default_order();
-        self.scan_runs(&mut |info| {
+        self.scan_runs_with(held, &mut |info| {
             if filter.matches(info) {
                 found.push(info.clone());
             }

@@ -234,6 +234,9 @@ impl<'a, 'b> TurnDraft<'a, 'b> {
     pub(super) fn at(&self) -> Timestamp {
         self.at
     }
+    pub(super) fn build(&self) -> BuildId {
+        self.environment.build
+    }
     pub(super) fn limits(&self) -> &Limits {
         self.environment.limits
     }

@@ -11,14 +11,14 @@
 use std::collections::BTreeMap;
 
 use super::decision::{Decision, Environment, FollowUp, NextRun, TurnDraft};
-use super::held::Held;
+use super::held::{Held, HeldCode};
 use super::replay::{LoadError, TurnWalk, fold_run};
 use super::routes::waits;
 use super::run::{Run, RunPhase};
 use super::signal::RequestIds;
 use crate::seeded::{self, Bug};
 use crate::vocabulary::*;
-use crate::workflow::WorkflowRegistry;
+use crate::workflow::{ShadowedDriver, TellMismatch, WorkflowRegistry};
 
 /// A loaded run.
 pub struct Execution {
@@ -29,9 +29,9 @@ pub struct Execution {
 pub(super) enum Code {
     Live(Box<dyn Driver>),
     Held(Held),
-    /// The code asked for more than one turn may hold, in the midst of a turn that must not be written: the run is to be
-    /// read again, and held.
-    Overran(Held),
+    /// The code asked for more than one turn may hold, or has a defect, in the midst of a turn that must not be written:
+    /// the run is to be read again, and held.
+    Undone(Held),
     /// The run is closed and nobody asked its code anything yet.
     Unneeded,
 }
@@ -140,6 +140,20 @@ impl Execution {
         Ok(Execution { run: walk.run, code: Code::Live(walk.driver) })
     }
 
+    /// This run, brought back by its history, with its code beside the code that a snapshot has brought back: it goes on as
+    /// by itself, and every difference is told (engine.md E37).
+    pub(crate) fn compared_with(self, resumed: Execution, tell: TellMismatch) -> Execution {
+        let info = &self.run.info;
+        let names = (info.workflow_id.clone(), info.run_id, info.workflow_type.clone());
+        let code = match (self.code, resumed.code) {
+            (Code::Live(leads), Code::Live(shadow)) => {
+                Code::Live(Box::new(ShadowedDriver::new(leads, shadow, names, tell)))
+            }
+            (code, _) => code,
+        };
+        Execution { run: self.run, code }
+    }
+
     /// Only the facts of a run, for reading: no code is run.
     pub fn facts(turns: &[Turn]) -> Result<Execution, LoadError> {
         Ok(Execution { run: fold_run(turns)?, code: Code::Unneeded })
@@ -162,14 +176,15 @@ impl Execution {
     }
     pub fn held(&self) -> Option<&Held> {
         match &self.code {
-            Code::Held(held) | Code::Overran(held) => Some(held),
+            Code::Held(held) | Code::Undone(held) => Some(held),
             Code::Live(_) | Code::Unneeded => None,
         }
     }
-    /// The code asked for more than a turn may hold: what was decided last must not be written, and this is to be dropped.
-    pub fn overran(&self) -> Option<&Held> {
+    /// The code asked for more than a turn may hold, or has a defect: what was decided last must not be written, and this
+    /// is to be dropped.
+    pub fn undone(&self) -> Option<&Held> {
         match &self.code {
-            Code::Overran(held) => Some(held),
+            Code::Undone(held) => Some(held),
             Code::Live(_) | Code::Held(_) | Code::Unneeded => None,
         }
     }
@@ -190,20 +205,20 @@ impl Execution {
     pub fn awaiting(&self) -> Vec<Awaited> {
         match &self.code {
             Code::Live(driver) => driver.awaiting(),
-            Code::Held(_) | Code::Overran(_) | Code::Unneeded => Vec::new(),
+            Code::Held(_) | Code::Undone(_) | Code::Unneeded => Vec::new(),
         }
     }
     pub fn state_json(&self) -> Option<serde_json::Value> {
         match &self.code {
             Code::Live(driver) => driver.state_json(),
-            Code::Held(_) | Code::Overran(_) | Code::Unneeded => None,
+            Code::Held(_) | Code::Undone(_) | Code::Unneeded => None,
         }
     }
     /// The code's state as bytes, where its form allows it. Only sensible when nothing waits in the inbox.
     pub fn snapshot(&self) -> Option<Vec<u8>> {
         match &self.code {
             Code::Live(driver) if self.run.inbox.is_empty() && !self.run.is_closed() => driver.snapshot(),
-            Code::Live(_) | Code::Held(_) | Code::Overran(_) | Code::Unneeded => None,
+            Code::Live(_) | Code::Held(_) | Code::Undone(_) | Code::Unneeded => None,
         }
     }
 
@@ -211,17 +226,21 @@ impl Execution {
     pub fn query(&mut self, name: &QueryName, input: &Payload) -> Result<Payload, Rejection> {
         match &mut self.code {
             Code::Live(driver) => Ok(driver.query(name, input)?),
-            Code::Held(held) | Code::Overran(held) => Err(Rejection::Held { why: held.to_string() }),
+            Code::Held(held) | Code::Undone(held) => Err(Rejection::Held { why: held.to_string() }),
             Code::Unneeded => Err(Rejection::Held { why: "the code of this run is not loaded".into() }),
         }
     }
 
     /// Decides one input: the whole turn, with everything it causes.
     ///
-    /// Fails when the input is refused, or when the code asks for more than a turn may hold: [`Execution::overran`].
+    /// Fails when the input is refused, or when nothing of the turn may be written: [`Execution::undone`].
     pub fn decide(&mut self, input: Input, environment: &mut Environment<'_>) -> Result<Decision, Rejection> {
         let decision = self.decide_input(input, environment)?;
-        match self.overran() {
+        self.written_if_done(decision)
+    }
+
+    fn written_if_done(&self, decision: Decision) -> Result<Decision, Rejection> {
+        match self.undone() {
             Some(held) => Err(Rejection::Held { why: held.to_string() }),
             None => Ok(decision),
         }
@@ -264,10 +283,12 @@ impl Execution {
     }
 
     /// Decides what waits in the inbox of a run that is neither paused nor held any more.
-    pub fn decide_inbox(&mut self, environment: &mut Environment<'_>) -> Decision {
+    /// Fails when nothing of the turn may be written: [`Execution::undone`].
+    pub fn decide_inbox(&mut self, environment: &mut Environment<'_>) -> Result<Decision, Rejection> {
         let mut draft = TurnDraft::new(&self.run, environment);
         self.drain_inbox(&mut draft, usize::MAX);
-        draft.finish(&mut self.run)
+        let decision = draft.finish(&mut self.run);
+        self.written_if_done(decision)
     }
 
     /// Decides what was kept, in order, when nothing keeps it waiting any more; at most so many inputs, and says how many
@@ -353,6 +374,7 @@ impl Execution {
                 continue;
             }
             let Code::Live(driver) = &mut self.code else { continue };
+            let hears = job.in_words();
             let commands = driver.activate(Activation {
                 at: draft.at(),
                 run_id: self.run.visible_run_id,
@@ -361,7 +383,11 @@ impl Execution {
                 markers: draft.take_markers(),
             });
             if let Some(what) = driver.overrun() {
-                self.code = Code::Overran(Held::Overrun { what });
+                self.code = Code::Undone(Held::Overrun { what });
+                return;
+            }
+            if let Some(defect) = driver.defect() {
+                self.code = Code::Undone(Held::Code(Box::new(HeldCode::live(defect, &self.run, draft.build(), hears))));
                 return;
             }
             for command in commands {

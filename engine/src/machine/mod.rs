@@ -35,6 +35,6 @@ mod update;
 pub use decision::{Decision, Durable, Effect, Environment, Limits, NextRun, SealedEffects};
 pub use execution::Execution;
 pub use fork::PlannedFork;
-pub use held::Held;
+pub use held::{DefectMoment, Held, HeldCode};
 pub use replay::{LoadError, fold_run};
 pub use run::Run;

@@ -3,6 +3,7 @@
 //! Invariant: rebuilding uses the same `apply` and the same driver as living does; there is no second loader. The code
 //! is checked against history activation by activation, and a mismatch is a [`NonDeterminism`], never a guess.
 
+use super::held::HeldCode;
 use super::run::Run;
 use crate::vocabulary::*;
 use crate::workflow::{
@@ -16,6 +17,9 @@ pub enum LoadError {
     NonDeterminism(Box<NonDeterminism>),
     #[error(transparent)]
     UnknownWorkflowType(Rejection),
+    /// The code cannot be brought back through its history: it panics, or cannot read what is recorded.
+    #[error("{0}")]
+    Defect(Box<HeldCode>),
     #[error("one turn of the workflow code asks for {what}; a loop without end?")]
     Overrun { what: String },
     /// The turns do not describe a run. The log checks them before, so this is damage or a defect.
@@ -114,8 +118,16 @@ impl TurnWalk {
                 workflow_type: self.run.info.workflow_type.clone(),
                 current_build,
             };
-            check_activation(&identity, event, &produced, &locate, recorded)
-                .map_err(|mismatch| LoadError::NonDeterminism(Box::new(mismatch)))?;
+            let checked = check_activation(&identity, event, &produced, &locate, recorded);
+            if let Err(mismatch) = checked {
+                // A defect that did not keep the code from doing as recorded has been dealt with when it was recorded.
+                return Err(match self.driver.defect() {
+                    Some(defect) => {
+                        LoadError::Defect(Box::new(HeldCode::replayed(defect, &self.run, current_build, event)))
+                    }
+                    None => LoadError::NonDeterminism(Box::new(mismatch)),
+                });
+            }
         }
         self.run.apply_rest(turn);
         Ok(())

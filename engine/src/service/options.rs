@@ -17,6 +17,7 @@ use crate::workflow::WorkflowRegistry;
 /// Where the log is.
 #[derive(Clone)]
 pub enum DataDirectory {
+    /// A directory, which one process holds at a time.
     Path(PathBuf),
     /// Any log, for example the one in memory (engine.md E40).
     Log(Arc<dyn Log>),
@@ -25,9 +26,13 @@ pub enum DataDirectory {
 /// Everything a worker needs. The defaults suit one process on a small machine.
 #[derive(Clone)]
 pub struct WorkerOptions {
+    /// Where the log is.
     pub data: DataDirectory,
+    /// How the log is kept: codecs, blobs, what is archived when.
     pub journal: JournalOptions,
+    /// The workflow code.
     pub workflows: WorkflowRegistry,
+    /// The activity functions, and what they share.
     pub activities: ActivityRegistry,
     /// How many attempts run at once. Default 200.
     pub slots: usize,
@@ -42,12 +47,15 @@ pub struct WorkerOptions {
     pub memory: usize,
     /// How many requests may wait for a shard before more are refused with a retry-after. Default 20 000.
     pub mailbox_max: usize,
+    /// How large payloads may be, and how long a turn may take.
     pub limits: Limits,
+    /// Where the time comes from: the system, or a test.
     pub clock: Clock,
     /// How long closed runs are kept. Default: for ever.
     pub retention: Retention,
     /// How often indexes are checkpointed and closed runs are archived. Default 5 s.
     pub housekeeping_every: Duration,
+    /// Code around activities, turns and requests; the first is the outermost.
     pub interceptors: Vec<Arc<dyn Interceptor>>,
     /// Who this worker is in histories.
     pub identity: Option<Identity>,
@@ -56,6 +64,14 @@ pub struct WorkerOptions {
     pub marks: Option<PathBuf>,
     /// A command that looks in: it leaves runs alone that have ended a worker.
     pub visit: bool,
+    /// Of the open runs whose last turn was decided by another build, a worker that starts looks at this many, the newest
+    /// first, and says how many do not fit its code. 0: none. Default 1 000; none in the test environment.
+    pub fit_runs_max: usize,
+    /// Of the state-machine runs that come back from a snapshot, the first of each type and then every run of this number
+    /// is also replayed from its history, and both are compared for as long as it is loaded (engine.md E37). A difference
+    /// is logged as an error, `describe` shows it, and snapshots of the type are not used any more. 0: never. Default 64;
+    /// 1, all of them, in the test environment.
+    pub shadow_replay_every: u32,
     /// Nothing of the directory is written, the marks of what is under way included.
     pub look: bool,
     /// How long a canceled attempt may go on before its future is dropped. Default 5 s.
@@ -63,6 +79,7 @@ pub struct WorkerOptions {
 }
 
 impl WorkerOptions {
+    /// The defaults, on a log.
     pub fn new(data: DataDirectory) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         WorkerOptions {
@@ -84,10 +101,13 @@ impl WorkerOptions {
             identity: None,
             marks: None,
             visit: false,
+            fit_runs_max: 1_000,
+            shadow_replay_every: 64,
             look: false,
             cancel_grace: Duration::from_secs(5),
         }
     }
+    /// As [`WorkerOptions::new`], on the directory of a path.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self::new(DataDirectory::Path(path.into()))
     }

@@ -108,7 +108,8 @@ impl Runner {
         self.lock().insert(token, running);
         let task = Arc::new(task);
         let sink = self.sink.get_or_init(|| Arc::new(Sink { shared: Arc::downgrade(shared) })).clone();
-        let context = ActivityContext::new(task.clone(), canceled.clone(), sink);
+        let context =
+            ActivityContext::new(task.clone(), canceled.clone(), sink).with_states_of(&shared.options.activities);
         let shared = shared.clone();
         shared.time.begin_attempt();
         let slot = shared.quarantine.as_ref().and_then(|quarantine| marked(quarantine, token));

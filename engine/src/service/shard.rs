@@ -3,8 +3,9 @@
 //! Invariant: only the shard's thread touches this. A run is put out of memory only when everything it decided is
 //! durable, so that loading it again finds all of it. A parked run costs an entry in two ordered maps, no task.
 //!
-//! Here it decides and submits; `names` knows which runs there are, `memory` which of them are loaded.
+//! Here it decides and submits; `begin` begins runs, `names` knows which runs there are, `memory` which of them are loaded.
 
+mod begin;
 mod memory;
 mod names;
 
@@ -15,13 +16,15 @@ use super::committer::{Answer, CommitItem, RunName};
 use super::current_turn::CurrentTurn;
 use super::quarantine::Suspect;
 use super::shared::WorkerShared;
-use crate::machine::{Decision, Environment, Execution, Held, NextRun};
+use crate::machine::{Decision, Environment, Execution};
 use crate::vocabulary::*;
 
 /// A state-machine run is snapshotted again when it has this many events more than its last snapshot.
 const SNAPSHOT_EVENTS: u64 = 512;
 /// How many runs are looked at, at most, for some that can be put out of memory.
 const LOOKS: usize = 256;
+
+pub(super) use begin::newer_than;
 
 pub(crate) struct Shard {
     pub(super) shared: Arc<WorkerShared>,
@@ -77,77 +80,6 @@ impl Shard {
         }
     }
 
-    /// Begins a run and submits its first turn. With `ends`, that run is terminated in the same commit.
-    pub(super) fn begin(
-        &mut self,
-        run_id: RunId,
-        (started, at, what): (WorkflowExecutionStarted, Timestamp, Option<RunId>),
-        ends: Option<(RunName, Option<Identity>)>,
-        more: impl FnOnce(&mut Execution, &mut Environment<'_>) -> Result<Option<Decision>, Rejection>,
-        answers: Vec<Answer>,
-    ) -> Result<(), (Rejection, Vec<Answer>)> {
-        let name = RunName { namespace: started.namespace.clone(), workflow_id: started.workflow_id.clone(), run_id };
-        let info = self.shared.is_intercepted().then(|| RunInfo::started(run_id, at, self.shared.build, &started));
-        let shared = self.shared.clone();
-        info.iter().for_each(|info| shared.turn_begins(info));
-        let begun = self.first_decisions(run_id, (started, at, what), more);
-        match &begun {
-            Ok((execution, begun)) => {
-                shared.turn_ends(execution.run().info(), begun.iter().map(|one| one.turn().events.len()).sum());
-            }
-            Err(_) => info.iter().for_each(|info| shared.turn_ends(info, 0)),
-        }
-        let mut decisions = Vec::new();
-        let ended = begun.and_then(|begun| match &ends {
-            Some((old, identity)) => {
-                let reason = "terminated by a start of the same workflow id".to_owned();
-                let decision = self.decide_only(old, Input::Terminate { reason, identity: identity.clone() });
-                decision.map(|decision| decisions.push((old.clone(), decision))).map(|()| begun)
-            }
-            None => Ok(begun),
-        });
-        match ended {
-            Ok((execution, begun)) => {
-                self.current.insert((name.namespace.clone(), name.workflow_id.clone()), run_id);
-                if let Some(held) = execution.held() {
-                    shared.note_held(run_id, Some(held.to_string()));
-                }
-                self.keep(run_id, execution, EventId(1));
-                decisions.extend(begun.into_iter().map(|decision| (name.clone(), decision)));
-                self.submit(decisions, answers);
-                Ok(())
-            }
-            Err(why) => {
-                self.give_back_slots(usize::MAX);
-                Err((why, answers))
-            }
-        }
-    }
-
-    /// The first turn of a run, and what comes with its start.
-    fn first_decisions(
-        &mut self,
-        run_id: RunId,
-        (started, at, what): (WorkflowExecutionStarted, Timestamp, Option<RunId>),
-        more: impl FnOnce(&mut Execution, &mut Environment<'_>) -> Result<Option<Decision>, Rejection>,
-    ) -> Result<(Execution, Vec<Decision>), Rejection> {
-        let (shared, current_turn) = (self.shared.clone(), self.current_turn.clone());
-        let refused = self.start_refused(run_id, what);
-        let begun = first_turn(&shared, &current_turn, at, started, refused, |started, refused, environment| {
-            let registry = &shared.options.workflows;
-            match refused {
-                None => Execution::start(run_id, started, registry, environment),
-                Some(held) => Ok(Execution::start_held(run_id, started, held, environment)),
-            }
-        });
-        let begun = begun.and_then(|(mut execution, first)| {
-            let second = decide_with(&shared, &current_turn, at, |environment| more(&mut execution, environment))?;
-            Ok((execution, std::iter::once(first).chain(second).collect::<Vec<Decision>>()))
-        });
-        self.ended(what.map(Suspect::Start), true);
-        begun
-    }
-
     /// Lets a run decide an input and submits the turn. `Err` gives the answers back with the reason.
     pub(super) fn decide(
         &mut self,
@@ -167,9 +99,14 @@ impl Shard {
     fn decide_only(&mut self, name: &RunName, input: Input) -> Result<Decision, Rejection> {
         let again = input.clone();
         let decided = self.decide_once(name, input);
-        let Some(held) = self.loaded(name.run_id).and_then(|execution| execution.overran().cloned()) else {
+        let Some(held) = self.loaded(name.run_id).and_then(|execution| execution.undone().cloned()) else {
             return decided;
         };
+        if let Input::Update { update_id, .. } = again {
+            // The caller hears of it, and the run is as it was before: what cannot be carried out is not accepted.
+            self.read_again(name.run_id);
+            return Err(Rejection::UpdateRefused { update_id, failure: held.as_failure() });
+        }
         // Nothing of that turn may be written: the run is held as it was before, and keeps the input.
         self.shared.note_held(name.run_id, Some(held.to_string()));
         self.read_again(name.run_id);
@@ -193,14 +130,6 @@ impl Shard {
         if let (Some(who), Some(quarantine)) = (who, &self.shared.quarantine) {
             quarantine.ended(who, got_on);
         }
-    }
-
-    /// Why a run is begun without its code, if starts of the kind have ended workers.
-    fn start_refused(&self, run: RunId, what: Option<RunId>) -> Option<Held> {
-        let (quarantine, what) = (self.shared.quarantine.as_ref()?, what?);
-        let why = quarantine.start_refused(what)?;
-        quarantine.hold(run, what);
-        Some(Held::Defect { why })
     }
 
     /// Submits something to be answered in order, without a turn.
@@ -242,40 +171,6 @@ impl Shard {
             self.settle_run(&name);
         }
         self.evict();
-    }
-
-    /// Begins the next run of a chain, in the same commit as the end of the one before.
-    fn begin_next(&mut self, before: &RunName, next: NextRun) -> Vec<(RunName, Decision)> {
-        let (shared, current_turn) = (self.shared.clone(), self.current_turn.clone());
-        let name = RunName { run_id: next.run_id, ..before.clone() };
-        let at = newer_than(self.info(before.run_id).map(|info| info.started_at), shared.clock.now());
-        if shared.is_intercepted() {
-            shared.turn_begins(&RunInfo::started(next.run_id, at, shared.build, &next.started));
-        }
-        let decided = first_turn(&shared, &current_turn, at, next, None, |next, overran, environment| match overran {
-            None => Ok(Execution::start_or_hold(next, &shared.options.workflows, environment)),
-            Some(held) => {
-                let NextRun { run_id, started, inbox } = next;
-                Ok(Execution::start_held_with(NextRun { run_id, started, inbox }, held, environment))
-            }
-        });
-        let decided = decided.map(|(mut execution, first)| {
-            let second = (execution.run().inbox_len() > 0 && execution.held().is_none()).then(|| {
-                decide_with(&shared, &current_turn, at, |environment| {
-                    Ok::<_, Rejection>(execution.decide_inbox(environment))
-                })
-            });
-            (execution, std::iter::once(first).chain(second.and_then(Result::ok)).collect::<Vec<Decision>>())
-        });
-        // It cannot fail: what could is held instead.
-        let Ok((execution, decisions)) = decided else { return Vec::new() };
-        shared.turn_ends(execution.run().info(), decisions.iter().map(|one| one.turn().events.len()).sum());
-        if let Some(held) = execution.held() {
-            shared.note_held(name.run_id, Some(held.to_string()));
-        }
-        self.current.insert((name.namespace.clone(), name.workflow_id.clone()), name.run_id);
-        self.keep(name.run_id, execution, EventId(1));
-        decisions.into_iter().map(|decision| (name.clone(), decision)).collect()
     }
 
     fn submit_item(
@@ -341,34 +236,4 @@ pub(super) fn decide_with<T>(
         }
     }
     decided
-}
-
-/// Takes the first turn of a run. If its code asks for more than a turn may hold, the run begins without it, held.
-fn first_turn<S: Clone>(
-    shared: &WorkerShared,
-    current_turn: &CurrentTurn,
-    at: Timestamp,
-    start: S,
-    held: Option<Held>,
-    begin: impl Fn(S, Option<Held>, &mut Environment<'_>) -> Result<(Execution, Decision), Rejection>,
-) -> Result<(Execution, Decision), Rejection> {
-    let mut overran = None;
-    let begun = decide_with(shared, current_turn, at, |environment| {
-        let (execution, first) = begin(start.clone(), held, environment)?;
-        overran = execution.overran().cloned();
-        match &overran {
-            None => Ok((execution, first)),
-            Some(held) => Err(Rejection::Held { why: held.to_string() }),
-        }
-    });
-    match overran {
-        None => begun,
-        Some(held) => decide_with(shared, current_turn, at, |environment| begin(start, Some(held), environment)),
-    }
-}
-
-/// When a run starts that follows another one of its workflow id: never at the same moment, so that the start times tell
-/// which run is the newest.
-pub(super) fn newer_than(before: Option<Timestamp>, now: Timestamp) -> Timestamp {
-    before.map_or(now, |before| now.max(before.plus(std::time::Duration::from_micros(1))))
 }

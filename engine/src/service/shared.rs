@@ -3,7 +3,7 @@
 //! Invariant: all runs of a workflow id belong to one shard, for as long as the worker lives, so that starts of the same
 //! id, continue-as-new and children meet in one order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -12,12 +12,14 @@ use tokio::sync::broadcast;
 
 use super::budget::MemoryBudget;
 use super::committer::{Committer, RunName};
+use super::fit::FitReport;
 use super::health::{Health, HealthCell};
 use super::mailbox::{ShardMailbox, ShardMessage};
 use super::options::WorkerOptions;
 use super::quarantine::Quarantine;
 use super::retention::{RetentionInfo, SeenTime};
 use super::runner::Runner;
+use super::shadow::Shadows;
 use super::time_skipping::TimeSkipping;
 use super::waiters::Waiters;
 use crate::clock::Clock;
@@ -60,6 +62,10 @@ pub(crate) struct WorkerShared {
     /// How many runs of each shard are still to be looked at after the start. No deadline fires before: it would start an
     /// attempt that the look then takes for one that the worker before has lost.
     pub(crate) recovering: Vec<AtomicUsize>,
+    /// Which runs that come back from a snapshot are compared with their history.
+    pub(super) shadows: Arc<Shadows>,
+    /// What the look at runs of other builds has found, once somebody has asked.
+    pub(crate) fit: tokio::sync::OnceCell<FitReport>,
 }
 
 impl WorkerShared {
@@ -188,6 +194,10 @@ impl WorkerShared {
             }
             None => Some(why),
         }
+    }
+    /// The runs that are known to be held.
+    pub(crate) fn held_runs(&self) -> BTreeSet<RunId> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
     }
     /// How many threads do not come back from workflow code.
     pub(crate) fn lost_threads(&self) -> usize {

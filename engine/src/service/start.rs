@@ -135,13 +135,7 @@ impl TurnThread {
         let ends = ends.map(|name| (name, start.identity.clone()));
         let what = self.shared.quarantine.is_some().then(|| what_is_started(&start));
         self.current_turn.begin_start(what, &name, caller);
-        let begun = self.shard.begin(
-            run_id,
-            (start.first_event(run_id, now), now, what),
-            ends,
-            |execution, environment| then.map(|input| execution.decide(input, environment)).transpose(),
-            answers,
-        );
+        let begun = self.shard.begin(run_id, (start.first_event(run_id, now), now, what), ends, then, answers);
         self.current_turn.end();
         if let Err((why, answers)) = begun {
             if let Some(update_id) = waiting_update {

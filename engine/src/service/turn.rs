@@ -286,7 +286,10 @@ impl TurnThread {
         let limits = self.shared.options.limits.clone();
         let described = self.shard.find(&RunRef::Target(target)).and_then(|name| {
             let held = self.shared.held_why(name.run_id);
-            self.look(&name, reply.caller(), |execution| Box::new(describe(execution, held, &limits)))
+            let mut described =
+                self.look(&name, reply.caller(), |execution| Box::new(describe(execution, held, &limits)))?;
+            described.warnings.extend(self.shared.shadows.card(&described.info.workflow_type));
+            Ok(described)
         });
         self.answer(reply, described);
     }
@@ -372,14 +375,15 @@ fn describe(execution: &Execution, held: Option<String>, limits: &crate::machine
         let limit = limits.history_bytes_warn;
         warnings.push(format!("the history has {} bytes (warning from {limit}): continue as new", info.history.bytes));
     }
+    let held = held.or_else(|| execution.held().map(ToString::to_string));
     Description {
-        info: info.clone(),
+        info: RunInfo { held: held.is_some() && info.status.is_open(), ..info.clone() },
         pending_activities: run.pending_activities(),
         pending_timers: run.pending_timers(),
         pending_children: run.pending_children(),
         pending_updates: run.pending_updates(),
         inbox: run.inbox_len(),
-        held: held.or_else(|| execution.held().map(ToString::to_string)),
+        held,
         // The code of a closed run waits for nothing, whatever it was in the middle of.
         awaiting: if run.is_closed() { Vec::new() } else { execution.awaiting() },
         cancel_requested: run.cancel_requested(),

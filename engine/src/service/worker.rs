@@ -13,6 +13,7 @@ use tokio::sync::broadcast;
 
 use super::budget::MemoryBudget;
 use super::committer::Committer;
+use super::fit;
 use super::health::{Health, HealthCell};
 use super::mailbox::{ShardMailbox, ShardMessage};
 use super::options::{DataDirectory, WorkerOptions};
@@ -20,6 +21,7 @@ use super::pace::AttemptClock;
 use super::quarantine::Quarantine;
 use super::retention::SeenTime;
 use super::runner::Runner;
+use super::shadow::Shadows;
 use super::shared::WorkerShared;
 use super::time_skipping::TimeSkipping;
 use super::waiters::Waiters;
@@ -32,12 +34,16 @@ use crate::vocabulary::*;
 /// Why a worker cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// The log cannot be opened or read.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// There is no tokio runtime on which activities could run.
     #[error("a worker needs a tokio runtime around it: {0}")]
     NoRuntime(#[from] tokio::runtime::TryCurrentError),
+    /// The notes of what the worker before was at are out of reach.
     #[error("what the worker before was doing cannot be read or noted: {0}")]
     Marks(#[source] std::io::Error),
+    /// The system gives no thread.
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
 }
@@ -45,7 +51,9 @@ pub enum StartError {
 /// The slots of a worker: each carries one attempt at a time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkerSlots {
+    /// How many attempts may run at once.
     pub all: usize,
+    /// How many run.
     pub busy: usize,
     /// How many attempts of a queue wait for a slot, or for a worker that serves it; queues in which none waits are left out.
     pub waiting: BTreeMap<TaskQueue, usize>,
@@ -65,7 +73,7 @@ impl Worker {
     /// Opens the log, recovers and begins to work. Must be called within a tokio runtime, on which activities run.
     pub fn start(options: WorkerOptions) -> Result<Worker, StartError> {
         let handle = tokio::runtime::Handle::try_current()?;
-        let shared = open(options, handle, AttemptClock::real())?;
+        let shared = open(options, handle.clone(), AttemptClock::real())?;
         // What needs a look is put into the mailboxes before the first request can arrive.
         recover(&shared);
         let turns = TurnThreads::start(&shared)?;
@@ -83,12 +91,18 @@ impl Worker {
             let (skipped, stopped) = (shared.clone(), housekeeping.clone());
             threads.push(spawn("bosun-time", Box::new(move || skip_time(&skipped, &stopped)))?);
         }
-        Ok(Worker { shared, turns, threads: Mutex::new(threads), housekeeping })
+        let worker = Worker { shared, turns, threads: Mutex::new(threads), housekeeping };
+        if worker.shared.options.fit_runs_max > 0 && !worker.shared.options.visit && !worker.shared.options.look {
+            handle.spawn(fit::look_at_start(worker.client()));
+        }
+        Ok(worker)
     }
 
+    /// A client of this worker.
     pub fn client(&self) -> Client {
         Client::new(self.shared.clone())
     }
+    /// Whether it works, drains, has stopped, or why it cannot go on.
     pub fn health(&self) -> Health {
         self.shared.health()
     }
@@ -222,6 +236,8 @@ pub(super) fn open(
         quarantine,
         lost: Mutex::default(),
         recovering: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
+        shadows: Shadows::new(options.shadow_replay_every),
+        fit: tokio::sync::OnceCell::new(),
         journal,
         options,
     }))

@@ -12,6 +12,9 @@ use super::{ActivityId, ActivityType, Payload, RetryState, RunId, WorkflowId, Wo
 /// The failure type of a panic in workflow or activity code.
 pub const FAILURE_PANIC: &str = "Panic";
 
+/// The failure type of a payload that is not of the type as which it is read, or that cannot be written.
+pub const FAILURE_PAYLOAD: &str = "PayloadError";
+
 /// A child workflow of the run that was forked: a fork does not share it.
 pub const FAILURE_CHILD_OF_SOURCE: &str = "ChildOfForkedRun";
 
@@ -21,37 +24,60 @@ pub const FAILURE_PAYLOAD_TOO_LARGE: &str = "PayloadTooLarge";
 /// What went wrong in user code, with its cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
+    /// What went wrong, for people.
     pub message: String,
+    /// What failed, and how.
     pub kind: FailureKind,
+    /// What brought it about; the chain ends with the [`root`](Failure::root).
     pub cause: Option<Box<Failure>>,
 }
 
 /// The kinds of failure, as in Temporal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureKind {
+    /// User code has failed.
     Application {
+        /// A name for code and retry policies to match: `CardDeclined`.
         failure_type: String,
+        /// Whether no further attempt would mend it.
         non_retryable: bool,
+        /// Data for whoever handles it.
         details: Option<Payload>,
+        /// How long to wait before the next attempt, instead of what the policy says.
         next_retry_delay: Option<Duration>,
     },
+    /// A limit ran out.
     Timeout {
+        /// Which one.
         timeout: TimeoutType,
+        /// What the last heartbeat of the attempt said.
         last_heartbeat: Option<Payload>,
     },
+    /// It was asked to cancel, and did.
     Canceled {
+        /// What it left to say.
         details: Option<Payload>,
     },
+    /// It was terminated from outside.
     Terminated,
+    /// An activity has failed for good; the cause says of what.
     Activity {
+        /// Its type.
         activity_type: ActivityType,
+        /// Its id in the run.
         activity_id: ActivityId,
+        /// Why it was not tried again.
         retry_state: RetryState,
     },
+    /// A child workflow has not completed; the cause says how it ended.
     ChildWorkflow {
+        /// Its type.
         workflow_type: WorkflowType,
+        /// Its id.
         workflow_id: WorkflowId,
+        /// Its run; `None` if it could not be started.
         run_id: Option<RunId>,
+        /// Why it was not tried again, where that is known.
         retry_state: Option<RetryState>,
     },
     /// The process that ran the attempt ended before it could say how the attempt ended.
@@ -61,9 +87,13 @@ pub enum FailureKind {
 /// Which limit ran out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TimeoutType {
+    /// All attempts together: [`ActivityOptions::schedule_to_close`](super::ActivityOptions::schedule_to_close).
     ScheduleToClose,
+    /// The wait for a slot: [`ActivityOptions::schedule_to_start`](super::ActivityOptions::schedule_to_start).
     ScheduleToStart,
+    /// One attempt: [`ActivityOptions::start_to_close`](super::ActivityOptions::start_to_close).
     StartToClose,
+    /// The time between heartbeats: [`ActivityOptions::heartbeat`](super::ActivityOptions::heartbeat).
     Heartbeat,
 }
 
@@ -81,16 +111,20 @@ impl Failure {
             cause: None,
         }
     }
+    /// The failure of what was asked to cancel, and did.
     pub fn canceled(message: impl Into<String>) -> Self {
         Failure { message: message.into(), kind: FailureKind::Canceled { details: None }, cause: None }
     }
+    /// The failure of a limit that ran out, with what the last heartbeat said.
     pub fn timeout(timeout: TimeoutType, last_heartbeat: Option<Payload>) -> Self {
         let message = format!("{timeout} timeout");
         Failure { message, kind: FailureKind::Timeout { timeout, last_heartbeat }, cause: None }
     }
+    /// The failure of code that panicked, of the type [`FAILURE_PANIC`].
     pub fn panic(message: impl Into<String>) -> Self {
         Failure::application(FAILURE_PANIC, message)
     }
+    /// The same failure, brought about by another.
     pub fn because(mut self, cause: Failure) -> Self {
         self.cause = Some(Box::new(cause));
         self
@@ -171,6 +205,13 @@ impl std::error::Error for Failure {}
 
 impl From<super::PayloadError> for Failure {
     fn from(why: super::PayloadError) -> Self {
-        Failure::application("PayloadError", why.to_string()).non_retryable()
+        Failure::application(FAILURE_PAYLOAD, why.to_string()).non_retryable()
+    }
+}
+
+impl Failure {
+    /// Whether this is a [`PayloadError`](super::PayloadError) of the code itself, not of an activity or a child.
+    pub(crate) fn is_of_a_payload(&self) -> bool {
+        matches!(&self.kind, FailureKind::Application { failure_type, .. } if failure_type == FAILURE_PAYLOAD)
     }
 }

@@ -50,6 +50,21 @@ pub enum Job {
 }
 
 impl Job {
+    /// What the code hears of, in words: `the result of activity 3`.
+    pub fn in_words(&self) -> String {
+        match self {
+            Job::InitializeWorkflow(_) => "its start".to_owned(),
+            Job::SignalWorkflow(signal) => format!("the signal {}", signal.name),
+            Job::CancelWorkflow { .. } => "the request to cancel".to_owned(),
+            Job::DoUpdate { update_id, name, .. } => format!("the update {name} ({update_id})"),
+            Job::ResolveActivity { seq, .. } => format!("the result of activity {seq}"),
+            Job::FireTimer { seq } => format!("timer {seq}"),
+            Job::ResolveChildWorkflowStart { seq, .. } => format!("the start of child workflow {seq}"),
+            Job::ResolveChildWorkflow { seq, .. } => format!("the result of child workflow {seq}"),
+            Job::ResolveSignalExternal { seq, .. } => format!("the delivery of signal {seq}"),
+            Job::ResolveCancelExternal { seq, .. } => format!("the delivery of cancel request {seq}"),
+        }
+    }
     /// What kind of job it is, for logs: `ResolveActivity`.
     pub fn name(&self) -> &'static str {
         match self {
@@ -158,6 +173,11 @@ pub trait Driver {
     /// What the code asked for in its last activation beyond what a turn may hold, in words: `more than 50000 commands`.
     /// Its commands do not count then, and it must not be activated again.
     fn overrun(&self) -> Option<String> {
+        None
+    }
+    /// What in its last activation only other code can put right, if that holds the run: its commands do not count then,
+    /// and it must not be activated again. Where the policy is that a defect fails the run, it is one of the commands.
+    fn defect(&self) -> Option<WorkflowDefect> {
         None
     }
     /// All that was copied from the source of a fork has been told: from here on the code is this run, also where it is

@@ -4,6 +4,7 @@
 //! serialisable. `event` and `options` are the disk contract. This module decides nothing: the machines do.
 
 pub mod command;
+pub mod defect;
 pub mod event;
 pub mod failure;
 pub mod fork;
@@ -20,6 +21,7 @@ pub mod time;
 pub mod turn;
 
 pub use command::*;
+pub use defect::*;
 pub use event::*;
 pub use failure::*;
 pub use fork::*;

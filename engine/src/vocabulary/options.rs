@@ -15,13 +15,19 @@ use super::*;
 pub struct ActivityOptions {
     /// `None`: the queue of the workflow.
     pub task_queue: Option<TaskQueue>,
+    /// How long the activity may take with all of its attempts and the pauses between them, from the moment it was asked for.
     pub schedule_to_close: Option<Duration>,
+    /// How long an attempt may wait for a slot. What waits too long is not tried again.
     pub schedule_to_start: Option<Duration>,
+    /// How long one attempt may run. One that takes longer has failed, and the policy decides about the next.
     pub start_to_close: Option<Duration>,
+    /// How long an attempt may go without a heartbeat before it counts as lost. `None`: it need not give any.
     pub heartbeat: Option<Duration>,
     /// `None`: the default policy.
     pub retry_policy: Option<RetryPolicy>,
+    /// What a cancellation means to whoever waits for the result.
     pub cancellation: CancellationType,
+    /// What this call is for, in a few words, for histories and lists. Not a part of what replay compares.
     pub summary: Option<String>,
 }
 
@@ -42,50 +48,75 @@ pub enum CancellationType {
 /// What happens to a child when its parent closes (engine.md E15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum ParentClosePolicy {
+    /// It is terminated: no code of it runs any more (default).
     #[default]
     Terminate,
+    /// It goes on by itself.
     Abandon,
+    /// It is asked to cancel, and may clean up.
     RequestCancel,
 }
 
 /// What a start does when a closed run of the same id exists (engine.md E01).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum IdReusePolicy {
+    /// A new run is started, however the last one ended (default).
     #[default]
     AllowDuplicate,
+    /// A new run is started unless the last one has completed.
     AllowDuplicateFailedOnly,
+    /// The start is refused with [`Rejection::IdReused`].
     RejectDuplicate,
 }
 
 /// What a start does when a run of the same id is open (engine.md E01).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum IdConflictPolicy {
+    /// The start is refused with [`Rejection::AlreadyOpen`] (default).
     #[default]
     Fail,
+    /// The open run is what the start gives; nothing new begins.
     UseExisting,
+    /// The open run is terminated, and a new one begins in the same commit.
     TerminateExisting,
 }
 
+/// What limits and guides a child workflow (engine.md E15).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ChildWorkflowOptions {
+    /// `None`: the queue of the parent.
     pub task_queue: Option<TaskQueue>,
+    /// How long the child may take with all runs of its chain. `None`: no limit.
     pub execution_timeout: Option<Duration>,
+    /// How long one run of it may take. `None`: no limit.
     pub run_timeout: Option<Duration>,
+    /// Whether it is tried again when it fails. `None`: it is not.
     pub retry_policy: Option<RetryPolicy>,
+    /// What happens to it when the parent ends first.
     pub parent_close_policy: ParentClosePolicy,
+    /// What a cancellation means to the parent that waits for it.
     pub cancellation: CancellationType,
+    /// What happens where a closed run has its workflow id.
     pub id_reuse_policy: IdReusePolicy,
+    /// Notes for people, which lists show and cannot look for.
     pub memo: Memo,
+    /// What lists can look for.
     pub search_attributes: SearchAttributes,
+    /// What it is for, in a few words.
     pub summary: Option<String>,
 }
 
 /// What the next run changes; `None` keeps what this run has.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ContinueAsNewOptions {
+    /// The queue of the next run and, unless they name one, of its activities.
     pub task_queue: Option<TaskQueue>,
+    /// How long the next run may take.
     pub run_timeout: Option<Duration>,
+    /// Whether the next run is tried again when it fails.
     pub retry_policy: Option<RetryPolicy>,
+    /// Its notes, instead of those of this run.
     pub memo: Option<Memo>,
+    /// Its search attributes, instead of those of this run.
     pub search_attributes: Option<SearchAttributes>,
 }

@@ -33,11 +33,15 @@ impl Default for RetryPolicy {
 /// Why there is no further attempt; Temporal's retry states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RetryState {
+    /// The failure says so itself, or the policy names its type.
     NonRetryableFailure,
+    /// The last attempt was the last that the policy allows.
     MaximumAttemptsReached,
     /// The next attempt could not begin before the schedule-to-close timeout.
     Timeout,
+    /// There is no policy.
     RetryPolicyNotSet,
+    /// It was asked to cancel meanwhile.
     CancelRequested,
 }
 

@@ -150,6 +150,10 @@ pub struct RunInfo {
     /// The run that this one begins with a copy of. Left out where there is nothing; see the start event's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkPoint>,
+    /// Whether the worker that was asked holds the run now, because its code cannot go on. Of the worker, not of the run: it
+    /// is in answers only, and never stored.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
 }
 
 impl RunInfo {
@@ -177,6 +181,7 @@ impl RunInfo {
             build,
             start_request_id: started.request_id.clone(),
             forked_from: started.forked_from.as_ref().map(|from| from.point.clone()),
+            held: false,
         }
     }
 

@@ -10,7 +10,7 @@ use super::context::shared::{CodePhase, ContextShared};
 use super::context::{WfContext, is_continue_as_new};
 use super::executor::Executor;
 use super::logs::LoggedTurn;
-use super::machine_driver::invalid_input;
+use super::machine_driver::{invalid_input, unreadable_input};
 use super::panic::{Unwound, guard};
 use super::pending::{close_failed, workflow_closed};
 use super::state_machine::unknown_update;
@@ -28,10 +28,16 @@ pub(crate) struct AsyncDriver {
     executor: Executor,
     /// The code panicked or diverged; it runs no more.
     dead: bool,
+    on_defect: DefectPolicy,
 }
 
 impl AsyncDriver {
-    pub(crate) fn new(run_id: RunId, started: &WorkflowExecutionStarted, function: WorkflowFunction) -> Self {
+    pub(crate) fn new(
+        run_id: RunId,
+        started: &WorkflowExecutionStarted,
+        function: WorkflowFunction,
+        on_defect: DefectPolicy,
+    ) -> Self {
         // What the engine carries along is not kept for the life of the run; its job brings it.
         let started = WorkflowExecutionStarted {
             carried_signals: Vec::new(),
@@ -39,7 +45,7 @@ impl AsyncDriver {
             ..started.clone()
         };
         let shared = ContextShared::new(run_id, started);
-        AsyncDriver { function, shared, executor: Executor::default(), dead: false }
+        AsyncDriver { function, shared, executor: Executor::default(), dead: false, on_defect }
     }
 
     /// What a job does to the context, before any code is polled.
@@ -79,6 +85,7 @@ impl AsyncDriver {
                 shared.spawn(name, Box::pin(main));
             }
             Err(why) => {
+                shared.ledger().note_defect(unreadable_input(started.workflow_type.as_str(), &why));
                 let failure = invalid_input(started.workflow_type.as_str(), &why);
                 shared.outcome.borrow_mut().get_or_insert(Err(failure));
             }
@@ -112,6 +119,7 @@ impl AsyncDriver {
         let (shared, function) = (&self.shared, &self.function);
         let ran = self.executor.run(shared, || Self::apply(shared, function, job));
         if let Err(stuck) = ran {
+            self.shared.ledger().note_defect(WorkflowDefect::ForeignFuture { why: stuck.to_string() });
             let failure = Failure::application(FAILURE_FOREIGN_FUTURE, stuck.to_string()).non_retryable();
             self.shared.outcome.borrow_mut().get_or_insert(Err(failure));
         }
@@ -120,6 +128,7 @@ impl AsyncDriver {
     /// Asks for the end of the run if its code has ended, answering the updates that are still being handled.
     fn close(&mut self) {
         let Some(outcome) = self.shared.outcome.borrow_mut().take() else { return };
+        outcome.as_ref().err().into_iter().for_each(|failure| self.shared.ledger().note_failure(failure));
         for update_id in self.shared.open_updates.take() {
             let result = Err(workflow_closed());
             self.shared.ledger().ask(None, Command::CompleteUpdate { update_id, result });
@@ -186,6 +195,7 @@ impl Driver for AsyncDriver {
         if let Err(unwound) = turn.run(|| guard(|| self.run(job))) {
             self.dead = true;
             if let Unwound::Panicked(message) = unwound {
+                self.shared.ledger().note_defect(WorkflowDefect::Panic { message: message.clone() });
                 *self.shared.outcome.borrow_mut() = Some(Err(Failure::panic(message)));
             }
         }
@@ -199,6 +209,10 @@ impl Driver for AsyncDriver {
 
     fn overrun(&self) -> Option<String> {
         self.shared.ledger().overran().map(str::to_owned)
+    }
+
+    fn defect(&self) -> Option<WorkflowDefect> {
+        self.shared.ledger().defect().filter(|_| self.on_defect == DefectPolicy::Hold).cloned()
     }
 
     fn forked(&mut self, run_id: RunId) {

@@ -59,6 +59,7 @@ impl Cx<'_> {
     pub fn now(&self) -> Timestamp {
         self.ledger.now()
     }
+    /// The run that this is.
     pub fn run_id(&self) -> RunId {
         self.ledger.run_id()
     }
@@ -67,6 +68,7 @@ impl Cx<'_> {
     pub fn workflow_id(&self) -> Option<&WorkflowId> {
         self.driver.workflow_id_of(self.run_id())
     }
+    /// How long the history is so far.
     pub fn history(&self) -> HistorySize {
         self.ledger.history()
     }
@@ -132,6 +134,7 @@ impl Cx<'_> {
     pub fn cancel_activity(&mut self, seq: Seq) {
         self.cancel_pending(Location::caller(), seq, "");
     }
+    /// Starts a durable timer; `TimerFired` tells with its number when the time is over. Zero fires in the next turn.
     #[track_caller]
     pub fn start_timer(&mut self, after: Duration) -> Seq {
         let fire_at = self.now().plus(after);
@@ -202,6 +205,7 @@ impl Cx<'_> {
         self.ask(place, seq, pending, Command::SignalExternalWorkflow { seq, target, name, input });
         seq
     }
+    /// Asks a run elsewhere to cancel; `CancelDelivered` tells whether the request arrived.
     #[track_caller]
     pub fn cancel_external(&mut self, target: ExternalTarget, reason: &str) -> Seq {
         let (place, seq) = (Location::caller(), self.ledger.next_seq());
@@ -246,10 +250,12 @@ impl Cx<'_> {
     pub fn deprecate_patch(&mut self, id: impl Into<PatchId>) {
         self.ledger.patched(Location::caller(), id.into(), true);
     }
+    /// Sets search attributes; [`SearchValue::Unset`] removes one.
     #[track_caller]
     pub fn upsert_search_attributes(&mut self, attributes: SearchAttributes) {
         self.ledger.ask(Location::caller(), Command::UpsertSearchAttributes { attributes });
     }
+    /// Sets notes for people, leaving others as they are.
     #[track_caller]
     pub fn upsert_memo(&mut self, memo: Memo) {
         self.ledger.ask(Location::caller(), Command::ModifyMemo { memo });
@@ -258,6 +264,7 @@ impl Cx<'_> {
     pub fn defer_signal(&mut self, signal: WorkflowExecutionSignaled) {
         self.driver.deferred_signals.push(signal);
     }
+    /// Answers an update that was heard of. Of one that is not open it is a failure of the run.
     #[track_caller]
     pub fn complete_update<T: Serialize + ?Sized>(&mut self, update_id: UpdateId, result: Result<&T, Failure>) {
         let place = Location::caller();
@@ -272,12 +279,14 @@ impl Cx<'_> {
 
 /// The end of the run. What is asked for after it is ignored.
 impl Cx<'_> {
+    /// Ends the run with a result.
     #[track_caller]
     pub fn complete<T: Serialize + ?Sized>(&mut self, output: &T) {
         let place = Location::caller();
         let Some(result) = self.encode(output) else { return };
         self.close(place, |unhandled_signals| Command::CompleteWorkflow { result, unhandled_signals });
     }
+    /// Ends the run in a failure; its retry policy decides whether another run follows.
     #[track_caller]
     pub fn fail(&mut self, failure: Failure) {
         self.close(Location::caller(), |unhandled_signals| Command::FailWorkflow { failure, unhandled_signals });

@@ -46,6 +46,8 @@ pub(crate) struct CommandLedger {
     bytes: usize,
     /// What the code asked for beyond what a turn may hold.
     overrun: Option<String>,
+    /// The first thing in this activation that only other code can put right.
+    defect: Option<WorkflowDefect>,
 }
 
 /// What a side effect has to do.
@@ -74,6 +76,7 @@ impl CommandLedger {
             fault: None,
             bytes: 0,
             overrun: None,
+            defect: None,
         }
     }
 
@@ -87,6 +90,7 @@ impl CommandLedger {
         self.commands.clear();
         self.places.clear();
         self.bytes = 0;
+        self.defect = None;
         if let Job::CancelWorkflow { reason } = &job {
             self.counters.cancel_reason.get_or_insert_with(|| reason.clone());
         }
@@ -153,6 +157,20 @@ impl CommandLedger {
     }
     pub(crate) fn overran(&self) -> Option<&str> {
         self.overrun.as_deref()
+    }
+    /// Only other code can put this right. The first one counts.
+    pub(crate) fn note_defect(&mut self, defect: WorkflowDefect) {
+        self.defect.get_or_insert(defect);
+    }
+    /// As [`Self::note_defect`], if this is what the code gives up with when it could not read or write a payload itself.
+    pub(crate) fn note_failure(&mut self, failure: &Failure) {
+        if failure.is_of_a_payload() {
+            let what = "a payload that the code handles".to_owned();
+            self.note_defect(WorkflowDefect::Undecodable { what, why: failure.message.clone() });
+        }
+    }
+    pub(crate) fn defect(&self) -> Option<&WorkflowDefect> {
+        self.defect.as_ref()
     }
     pub(crate) fn next_seq(&mut self) -> Seq {
         leave_if_abandoned();

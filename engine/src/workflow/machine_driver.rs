@@ -21,6 +21,7 @@ pub(crate) struct MachineDriver<S> {
     driver: DriverState,
     /// The code panicked or diverged; it runs no more.
     dead: bool,
+    on_defect: DefectPolicy,
     machine: PhantomData<S>,
 }
 
@@ -58,17 +59,18 @@ pub enum RestoreError {
 }
 
 impl<S: StateMachine> MachineDriver<S> {
-    pub(crate) fn new(run_id: RunId, started: &WorkflowExecutionStarted) -> Self {
+    pub(crate) fn new(run_id: RunId, started: &WorkflowExecutionStarted, on_defect: DefectPolicy) -> Self {
         let before = started.before_forks().into_iter().map(|(run, started)| (run, started.workflow_id));
         let driver = DriverState {
             workflow_id: Some(started.workflow_id.clone()),
             before_forks: before.collect(),
             ..DriverState::default()
         };
-        MachineDriver { state: None, ledger: CommandLedger::new(run_id), driver, dead: false, machine: PhantomData }
+        let ledger = CommandLedger::new(run_id);
+        MachineDriver { state: None, ledger, driver, dead: false, on_defect, machine: PhantomData }
     }
 
-    pub(crate) fn restore(run_id: RunId, bytes: &[u8]) -> Result<Self, RestoreError> {
+    pub(crate) fn restore(run_id: RunId, bytes: &[u8], on_defect: DefectPolicy) -> Result<Self, RestoreError> {
         let unreadable = |why: String| RestoreError::Unreadable { workflow_type: WorkflowType::of(S::TYPE), why };
         let snapshot: DriverSnapshot<S> = rmp_serde::from_slice(bytes).map_err(|why| unreadable(why.to_string()))?;
         if snapshot.version != SNAPSHOT_VERSION {
@@ -79,6 +81,7 @@ impl<S: StateMachine> MachineDriver<S> {
             ledger: CommandLedger::restored(run_id, snapshot.counters),
             driver: snapshot.driver,
             dead: false,
+            on_defect,
             machine: PhantomData,
         })
     }
@@ -103,7 +106,10 @@ impl<S: StateMachine> MachineDriver<S> {
                 Ok(state) => self.state = Some(state),
                 Err(failure) => cx.close_in(failure),
             },
-            Err(why) => cx.close_in(invalid_input(S::TYPE, &why)),
+            Err(why) => {
+                cx.ledger.note_defect(unreadable_input(S::TYPE, &why));
+                cx.close_in(invalid_input(S::TYPE, &why));
+            }
         }
     }
 
@@ -211,6 +217,7 @@ impl<S: StateMachine> Driver for MachineDriver<S> {
             self.dead = true;
             self.state = None;
             if let Unwound::Panicked(message) = unwound {
+                self.ledger.note_defect(WorkflowDefect::Panic { message: message.clone() });
                 let failure = Failure::panic(message);
                 Cx { ledger: &mut self.ledger, driver: &mut self.driver }.close_in(failure);
             }
@@ -220,6 +227,10 @@ impl<S: StateMachine> Driver for MachineDriver<S> {
 
     fn overrun(&self) -> Option<String> {
         self.ledger.overran().map(str::to_owned)
+    }
+
+    fn defect(&self) -> Option<WorkflowDefect> {
+        self.ledger.defect().filter(|_| self.on_defect == DefectPolicy::Hold).cloned()
     }
 
     fn forked(&mut self, run_id: RunId) {
@@ -297,4 +308,9 @@ impl<S: StateMachine> Driver for MachineDriver<S> {
 pub(crate) fn invalid_input(workflow_type: &str, why: &PayloadError) -> Failure {
     let message = format!("the input of the workflow {workflow_type} cannot be read: {why}");
     Failure::application("InvalidInput", message).non_retryable()
+}
+
+/// As [`invalid_input`], as a defect: input that another version of the code has written, or a caller's mistake.
+pub(crate) fn unreadable_input(workflow_type: &str, why: &PayloadError) -> WorkflowDefect {
+    WorkflowDefect::UnreadableInput { workflow_type: WorkflowType::of(workflow_type), why: why.to_string() }
 }

@@ -27,6 +27,7 @@ mod pending;
 mod registry;
 mod replayer;
 mod saga;
+mod shadow;
 mod state_machine;
 #[cfg(test)]
 mod tests;
@@ -50,4 +51,6 @@ pub(crate) use panic::leave_when;
 pub use registry::WorkflowRegistry;
 pub use replayer::{ReplayError, ReplayStep, Replayed, Replayer, replay};
 pub use saga::{FAILURE_COMPENSATION, Saga};
+pub use shadow::SnapshotMismatch;
+pub(crate) use shadow::{ShadowedDriver, TellMismatch};
 pub use state_machine::{RunNames, StateMachine, WorkflowEvent};

@@ -15,22 +15,27 @@ impl ActivityOptions {
     pub fn schedule_to_close(limit: Duration) -> Self {
         ActivityOptions { schedule_to_close: Some(limit), ..Default::default() }
     }
+    /// With another policy for failed attempts.
     pub fn with_retry(mut self, policy: RetryPolicy) -> Self {
         self.retry_policy = Some(policy);
         self
     }
+    /// With another meaning of a cancellation.
     pub fn with_cancellation(mut self, cancellation: CancellationType) -> Self {
         self.cancellation = cancellation;
         self
     }
+    /// With a limit between heartbeats: an attempt that is silent for longer counts as lost.
     pub fn with_heartbeat(mut self, timeout: Duration) -> Self {
         self.heartbeat = Some(timeout);
         self
     }
+    /// On another task queue than the workflow's.
     pub fn on_queue(mut self, queue: impl Into<TaskQueue>) -> Self {
         self.task_queue = Some(queue.into());
         self
     }
+    /// With a few words on what it is for.
     pub fn with_summary(mut self, summary: impl Into<String>) -> Self {
         self.summary = Some(summary.into());
         self
@@ -38,14 +43,17 @@ impl ActivityOptions {
 }
 
 impl ChildWorkflowOptions {
+    /// With another meaning of a cancellation.
     pub fn with_cancellation(mut self, cancellation: CancellationType) -> Self {
         self.cancellation = cancellation;
         self
     }
+    /// With another fate when the parent ends first.
     pub fn with_close_policy(mut self, policy: ParentClosePolicy) -> Self {
         self.parent_close_policy = policy;
         self
     }
+    /// On another task queue than the parent's.
     pub fn on_queue(mut self, queue: impl Into<TaskQueue>) -> Self {
         self.task_queue = Some(queue.into());
         self

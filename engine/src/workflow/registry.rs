@@ -19,8 +19,8 @@ use super::state_machine::StateMachine;
 use crate::reference::WorkflowRef;
 use crate::vocabulary::*;
 
-type Create = Arc<dyn Fn(&WorkflowExecutionStarted, RunId) -> Box<dyn Driver> + Send + Sync>;
-type Restore = Arc<dyn Fn(RunId, &[u8]) -> Result<Box<dyn Driver>, RestoreError> + Send + Sync>;
+type Create = Arc<dyn Fn(&WorkflowExecutionStarted, RunId, DefectPolicy) -> Box<dyn Driver> + Send + Sync>;
+type Restore = Arc<dyn Fn(RunId, &[u8], DefectPolicy) -> Result<Box<dyn Driver>, RestoreError> + Send + Sync>;
 
 type Watch = Arc<dyn Fn(&WorkflowType, Box<dyn Driver>) -> Box<dyn Driver> + Send + Sync>;
 
@@ -37,9 +37,13 @@ pub struct WorkflowRegistry {
     factories: BTreeMap<WorkflowType, Factory>,
     version: String,
     watch: Option<Watch>,
+    on_defect: DefectPolicy,
+    /// For types that have a policy of their own.
+    on_defect_of: BTreeMap<WorkflowType, DefectPolicy>,
 }
 
 impl WorkflowRegistry {
+    /// A registry without code.
     pub fn new() -> Self {
         Self::default()
     }
@@ -48,11 +52,27 @@ impl WorkflowRegistry {
         self.version = version.into();
         self
     }
+    /// What becomes of runs whose code panics, cannot read a payload or waits for a foreign future. Default: they are
+    /// held.
+    pub fn on_defect(mut self, policy: DefectPolicy) -> Self {
+        self.on_defect = policy;
+        self
+    }
+    /// As [`Self::on_defect`], for the runs of one type.
+    pub fn on_defect_of(mut self, workflow_type: impl Into<WorkflowType>, policy: DefectPolicy) -> Self {
+        self.on_defect_of.insert(workflow_type.into(), policy);
+        self
+    }
+    fn policy_of(&self, workflow_type: &WorkflowType) -> DefectPolicy {
+        self.on_defect_of.get(workflow_type).copied().unwrap_or(self.on_defect)
+    }
     /// Adds a state machine under its `TYPE`.
     pub fn state_machine<S: StateMachine>(mut self) -> Self {
-        let create: Create = Arc::new(|started, run_id| Box::new(MachineDriver::<S>::new(run_id, started)));
-        let restore: Restore =
-            Arc::new(|run_id, bytes| Ok(Box::new(MachineDriver::<S>::restore(run_id, bytes)?) as Box<dyn Driver>));
+        let create: Create =
+            Arc::new(|started, run_id, policy| Box::new(MachineDriver::<S>::new(run_id, started, policy)));
+        let restore: Restore = Arc::new(|run_id, bytes, policy| {
+            Ok(Box::new(MachineDriver::<S>::restore(run_id, bytes, policy)?) as Box<dyn Driver>)
+        });
         self.factories.insert(WorkflowType::of(S::TYPE), Factory { create, restore: Some(restore) });
         self
     }
@@ -68,14 +88,14 @@ impl WorkflowRegistry {
         F: Future<Output = Result<O, Failure>> + 'static,
     {
         let function = Arc::new(function);
-        let create: Create = Arc::new(move |started, run_id| {
+        let create: Create = Arc::new(move |started, run_id, policy| {
             let function = function.clone();
             let start: WorkflowFunction = Rc::new(move |context, input: &Payload| {
                 let future = function(context, input.decode()?);
                 let encoded: PayloadFuture = Box::pin(async move { Ok(Payload::encode(&future.await?)?) });
                 Ok(encoded)
             });
-            Box::new(AsyncDriver::new(run_id, started, start))
+            Box::new(AsyncDriver::new(run_id, started, start, policy))
         });
         self.factories.insert(workflow_type.into_workflow_type(), Factory { create, restore: None });
         self
@@ -90,9 +110,11 @@ impl WorkflowRegistry {
         self
     }
 
+    /// The types that have code.
     pub fn types(&self) -> impl Iterator<Item = &WorkflowType> {
         self.factories.keys()
     }
+    /// Whether a type has code.
     pub fn contains(&self, workflow_type: &WorkflowType) -> bool {
         self.factories.contains_key(workflow_type)
     }
@@ -112,7 +134,10 @@ impl WorkflowRegistry {
     /// A driver for a run from its beginning.
     pub fn create(&self, started: &WorkflowExecutionStarted, run_id: RunId) -> Result<Box<dyn Driver>, Rejection> {
         match self.factories.get(&started.workflow_type) {
-            Some(factory) => Ok(self.watch_over(&started.workflow_type, (factory.create)(started, run_id))),
+            Some(factory) => {
+                let policy = self.policy_of(&started.workflow_type);
+                Ok(self.watch_over(&started.workflow_type, (factory.create)(started, run_id, policy)))
+            }
             None => Err(Rejection::UnknownWorkflowType {
                 workflow_type: started.workflow_type.clone(),
                 known: self.names(),
@@ -128,13 +153,13 @@ impl WorkflowRegistry {
     ) -> Result<Box<dyn Driver>, RestoreError> {
         let workflow_type = workflow_type.clone();
         match self.factories.get(&workflow_type) {
-            Some(Factory { restore: Some(restore), .. }) => {
-                restore(run_id, bytes).map(|driver| self.watch_over(&workflow_type, driver))
-            }
+            Some(Factory { restore: Some(restore), .. }) => restore(run_id, bytes, self.policy_of(&workflow_type))
+                .map(|driver| self.watch_over(&workflow_type, driver)),
             Some(Factory { restore: None, .. }) => Err(RestoreError::NotSupported { workflow_type }),
             None => Err(RestoreError::UnknownWorkflowType { workflow_type, known: self.names() }),
         }
     }
+    /// Whether runs of a type can come back from a snapshot: state machines can.
     pub fn supports_snapshot(&self, workflow_type: &WorkflowType) -> bool {
         self.factories.get(workflow_type).is_some_and(|factory| factory.restore.is_some())
     }

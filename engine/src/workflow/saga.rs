@@ -8,14 +8,16 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::panic::Location;
 use std::rc::Rc;
+use std::task::Poll;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::concurrency::LocalBoxFuture;
 use super::context::{WfContext, is_continue_as_new};
+use super::panic::{Unwound, diverge, guard};
 use crate::reference::Activity;
-use crate::vocabulary::{Failure, Payload};
+use crate::vocabulary::{Failure, Payload, WorkflowDefect};
 
 /// The failure type of a saga whose compensations did not all succeed; the failure of the body is its cause.
 pub const FAILURE_COMPENSATION: &str = "CompensationFailed";
@@ -40,7 +42,11 @@ impl Saga {
             Ok(value) => Ok(value),
             // Going on in a new run is no failure; what was done stays done.
             Err(next_run) if is_continue_as_new(&next_run) => Err(next_run),
-            Err(failure) => Err(saga.compensate(failure).await),
+            Err(failure) => {
+                // Nothing is undone because a type has changed.
+                context.shared.ledger().note_failure(&failure);
+                Err(saga.compensate(failure).await)
+            }
         }
     }
 
@@ -64,7 +70,7 @@ impl Saga {
         });
     }
 
-    /// Runs what is registered, last first. A compensation that fails does not stop the others.
+    /// Runs what is registered, last first. A compensation that fails or panics does not stop the others.
     async fn compensate(&self, failure: Failure) -> Failure {
         let cleanup = self.context.detached_scope();
         let mut failed = Vec::new();
@@ -72,7 +78,7 @@ impl Saga {
             // Taken out before it runs: it can never run twice.
             let last = self.compensations.borrow_mut().pop();
             let Some((name, undo)) = last else { break };
-            if let Err(why) = undo(cleanup.clone()).await {
+            if let Err(why) = compensated(undo, cleanup.clone()).await {
                 failed.push(format!("{name}: {why}"));
             }
         }
@@ -82,4 +88,30 @@ impl Saga {
         let message = format!("{} compensations failed: {}", failed.len(), failed.join("; "));
         Failure::application(FAILURE_COMPENSATION, message).non_retryable().because(failure)
     }
+}
+
+/// Runs one compensation. A panic of it is a defect, which holds the run before anything of this turn is written; where
+/// the policy is to fail, it is this compensation's failure.
+async fn compensated(undo: Compensation, cleanup: WfContext) -> Result<(), Failure> {
+    let shared = cleanup.shared.clone();
+    let (mut undo, mut undoing) = (Some(undo), None);
+    std::future::poll_fn(move |cx| {
+        let polled = guard(|| {
+            if let Some(undo) = undo.take() {
+                undoing = Some(undo(cleanup.clone()));
+            }
+            undoing.as_mut().map_or(Poll::Ready(Ok(())), |undoing| undoing.as_mut().poll(cx))
+        });
+        match polled {
+            Ok(polled) => polled,
+            Err(Unwound::Diverged) => diverge(),
+            Err(Unwound::Panicked(message)) => {
+                // What it held may panic as well, and has been told of.
+                let _ = guard(|| drop(undoing.take()));
+                shared.ledger().note_defect(WorkflowDefect::Panic { message: message.clone() });
+                Poll::Ready(Err(Failure::panic(message)))
+            }
+        }
+    })
+    .await
 }

@@ -90,6 +90,7 @@ pub trait StateMachine: Serialize + DeserializeOwned + Sized + 'static {
 pub struct RunNames {
     /// Absent only after a snapshot of an older build.
     pub workflow_id: Option<WorkflowId>,
+    /// The run, whose id ids and chance are derived from.
     pub run_id: RunId,
 }
 
@@ -106,38 +107,60 @@ pub(crate) fn unknown_update(workflow_type: &str, name: &UpdateName, known: &[St
 /// transition that canceled it, and its later end is not heard of. A canceled timer is silent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WorkflowEvent {
+    /// An activity has ended; read its result with the reference: `CHARGE.result(result)`.
     ActivityResolved {
+        /// The number that the call gave.
         seq: Seq,
+        /// What it gave, or why it failed, with the activity named and the cause inside.
         result: Result<Payload, Failure>,
     },
+    /// A timer's time is over.
     TimerFired {
+        /// The number that its start gave.
         seq: Seq,
     },
+    /// A signal, in order of arrival.
     Signal(WorkflowExecutionSignaled),
+    /// Somebody asks the run to cancel. What it does about it is the code's affair.
     CancelRequested {
+        /// Why.
         reason: String,
     },
     /// An accepted update; answer it with [`Cx::complete_update`], now or later.
     Update {
+        /// The id of this request, for the answer.
         update_id: UpdateId,
+        /// Which update.
         name: UpdateName,
+        /// What it came with; the validator has agreed to it.
         input: Payload,
     },
+    /// A child workflow has begun.
     ChildStarted {
+        /// The number that the call gave.
         seq: Seq,
+        /// The child's run.
         run_id: RunId,
     },
     /// The child has ended, or could not be started.
     ChildResolved {
+        /// The number that the call gave.
         seq: Seq,
+        /// What it gave, or how it ended, with the child named and the cause inside.
         result: Result<Payload, Failure>,
     },
+    /// A signal to another run has arrived, or could not be delivered.
     SignalDelivered {
+        /// The number that the call gave.
         seq: Seq,
+        /// Why it could not be, if so.
         result: Result<(), Failure>,
     },
+    /// A request to cancel has reached another run, or could not.
     CancelDelivered {
+        /// The number that the call gave.
         seq: Seq,
+        /// Why it could not, if so.
         result: Result<(), Failure>,
     },
 }

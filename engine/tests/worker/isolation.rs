@@ -30,17 +30,21 @@ impl StateMachine for Bomb {
     }
 }
 
-/// E30: a panic of workflow code is a failure of that run; others on the same thread do not notice.
+/// E30: where the policy is to fail, a panic of workflow code is a failure of that run; others on the same thread do not
+/// notice. By default it holds the run: see `defects`.
 #[tokio::test]
 async fn a_panic_of_workflow_code_fails_its_run_only() {
     let (_stage, activities) = Stage::new();
-    let flows = flows().state_machine::<Bomb>().workflow("bomb", |ctx: WfContext, (): ()| async move {
-        ctx.signal_channel::<String>("go").recv().await?;
-        if ctx.now() > Timestamp::ZERO {
-            panic!("boom");
-        }
-        Ok(())
-    });
+    let flows = flows().on_defect(DefectPolicy::Fail).state_machine::<Bomb>().workflow(
+        "bomb",
+        |ctx: WfContext, (): ()| async move {
+            ctx.signal_channel::<String>("go").recv().await?;
+            if ctx.now() > Timestamp::ZERO {
+                panic!("boom");
+            }
+            Ok(())
+        },
+    );
     let environment = TestEnvironment::start(flows, activities).unwrap();
     let client = environment.client();
     client.start(start("wait", "good", &())).await.unwrap();

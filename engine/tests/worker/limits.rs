@@ -45,7 +45,9 @@ fn environment_of_wide() -> TestEnvironment {
     let mut activities = ActivityRegistry::new();
     activities.register("swallow", |_, _: String| async move { Ok(()) });
     activities.register("give", |_, length: usize| async move { Ok(text(length)) });
+    // The next run cannot read what it is given: here the run is to fail of it.
     let workflows = WorkflowRegistry::new()
+        .on_defect(DefectPolicy::Fail)
         .workflow("wide", wide)
         .workflow("echo", |_: WfContext, word: String| async move { Ok(word) })
         .workflow("listen", |ctx: WfContext, _: String| async move {

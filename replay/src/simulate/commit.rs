@@ -153,7 +153,7 @@ impl World<'_> {
         let (execution, decisions) = self.within(|environment| {
             let (mut execution, first) = Execution::start_or_hold(next, registry, environment);
             let first = (first, take_lived(run));
-            let second = (execution.run().inbox_len() > 0).then(|| execution.decide_inbox(environment));
+            let second = (execution.run().inbox_len() > 0).then(|| execution.decide_inbox(environment).ok()).flatten();
             let second = second.map(|second| (second, take_lived(run)));
             (execution, [Some(first), second])
         });

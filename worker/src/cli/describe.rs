@@ -88,8 +88,9 @@ fn head(screen: &mut Screen, description: &Description) {
         screen.field("memo", format!("{name} = {}", brief(value)));
     }
     if let Some(why) = &description.held {
-        let line = screen.paint(TextStyle::Red, &printable(&format!("held: {why}")));
-        screen.line(line);
+        // A card of several lines stays one.
+        let title = screen.paint(TextStyle::Red, "held:");
+        screen.block(&format!("{title} {}", screen.reach.complete(why)));
     }
     if let Some(outcome) = &description.result {
         screen.field("result", outcome_text(outcome));

@@ -190,13 +190,20 @@ fn row(screen: &Screen, run: &RunInfo) -> Vec<Cell> {
     vec![
         Cell::of(run.workflow_id.as_str(), TextStyle::Bold),
         run.workflow_type.as_str().into(),
-        Cell::of(run.status.to_string(), status_paint(run.status)),
+        if run.held {
+            Cell::of(HELD, TextStyle::Red)
+        } else {
+            Cell::of(run.status.to_string(), status_paint(run.status))
+        },
         screen.at(run.started_at).into(),
         run.closed_at.map_or_else(|| "-".to_owned(), |at| screen.at(at)).into(),
         Cell::of(run.run_id.to_string(), TextStyle::Dim),
         run.summary.clone().unwrap_or_default().into(),
     ]
 }
+
+/// What stands for the status of a run that is open and cannot go on.
+pub(super) const HELD: &str = "Held";
 
 pub(super) fn status_paint(status: WorkflowStatus) -> TextStyle {
     match status {
@@ -209,7 +216,7 @@ pub(super) fn status_paint(status: WorkflowStatus) -> TextStyle {
 
 /// A run as `list` and `describe` print it. The keys are documented; new ones may come.
 pub(super) fn run_json(screen: &Screen, run: &RunInfo) -> Value {
-    json!({
+    let mut object = json!({
         "workflow_id": run.workflow_id,
         "run_id": run.run_id,
         "workflow_type": run.workflow_type,
@@ -230,7 +237,11 @@ pub(super) fn run_json(screen: &Screen, run: &RunInfo) -> Value {
         "summary": run.summary,
         "details": run.details,
         "build": run.build.to_string(),
-    })
+    });
+    if run.held {
+        object["held"] = json!(true);
+    }
+    object
 }
 
 /// An id as one would type it in a shell.

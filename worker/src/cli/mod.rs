@@ -98,15 +98,58 @@ const CLOSE: Duration = Duration::from_secs(5);
 pub struct Program {
     pub opener: Arc<dyn OpenEngine>,
     pub plans: Option<PlanLoader>,
+    pub face: ProgramFace,
+}
+
+/// What a program shows of itself.
+#[derive(Debug, Clone, Default)]
+pub struct ProgramFace {
+    /// How it is called in help and hints; else by the file it is run from.
+    pub name: Option<String>,
+    /// What `--help` says that it does.
+    pub about: Option<String>,
+    /// Verbs and nouns that help leaves out.
+    pub hidden: Vec<String>,
+}
+
+impl ProgramFace {
+    /// The grammar as this program shows it.
+    fn dress(&self, mut command: clap::Command) -> clap::Command {
+        let name = reach::program();
+        command = command.name(name).bin_name(name);
+        if let Some(about) = &self.about {
+            command = command.about(about.clone());
+        }
+        for verb in &self.hidden {
+            command = command.mut_subcommand("workflow", |workflow| hide(workflow, verb));
+            command = hide(command, verb);
+        }
+        command
+    }
+}
+
+fn hide(command: clap::Command, verb: &str) -> clap::Command {
+    match command.find_subcommand(verb) {
+        Some(found) => {
+            let name = found.get_name().to_owned();
+            command.mut_subcommand(name, |verb| verb.hide(true))
+        }
+        None => command,
+    }
 }
 
 /// Runs a command line to its end. clap prints help and usage errors itself.
 pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit {
     let args: Vec<OsString> = args.into_iter().collect();
+    let file = args.first().and_then(|file| std::path::Path::new(file).file_name()).map(|name| name.to_string_lossy());
+    if let Some(name) = program.face.name.as_deref().or(file.as_deref()) {
+        reach::call_program(name);
+    }
     let loaded = Loaded::of(&args, &crate::capability::environment::var);
+    let command = program.face.dress(Cli::command());
     let command = match &loaded {
-        Ok(loaded) => loaded.defaults_of(Cli::command()),
-        Err(_) => Cli::command(),
+        Ok(loaded) => loaded.defaults_of(command),
+        Err(_) => command,
     };
     let cli = match command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
@@ -289,7 +332,7 @@ fn interrupted(attached: bool) -> CliError {
 fn version(screen: &mut Screen, program: &Program) -> Exit {
     let types = program.opener.workflow_types();
     screen.object("version", json!({ "version": VERSION, "workflow_types": types }));
-    screen.line(format!("bosun {VERSION}"));
+    screen.line(format!("{} {VERSION}", reach::program()));
     Exit::Ok
 }
 

@@ -345,7 +345,11 @@ impl Screen {
 
     pub fn error(&mut self, error: &super::error::CliError) {
         let help = error.help.as_deref().map(|help| self.reach.complete(help));
-        let error = super::error::CliError { help, ..error.clone() };
+        let mut error = super::error::CliError { help, ..error.clone() };
+        if error.code == super::explain::Code::Held {
+            // The card of a held run says itself what helps.
+            error.message = self.reach.complete(&error.message);
+        }
         let text = match self.format {
             Format::Json | Format::Jsonl => format!("{}\n", error.json()),
             Format::Text | Format::None | Format::Junit => error.render(self.error_color),

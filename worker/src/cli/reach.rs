@@ -4,10 +4,29 @@
 //! Invariant: a hint can be copied as it stands, in the same folder and with the same environment. Only our own hints are
 //! completed, never a text of a workflow.
 
+use std::sync::OnceLock;
+
 use clap::CommandFactory;
 
 use super::args::{Cli, Global};
 use super::list::shell_word;
+
+/// How this program is called, where it is not `bosun`.
+static PROGRAM: OnceLock<String> = OnceLock::new();
+
+/// The name of the stock program, as hints are written.
+const STOCK: &str = "bosun";
+
+/// From here on hints name this program.
+pub(super) fn call_program(name: &str) {
+    // A process has one name; whoever sets it first has read it off the command line.
+    let _ = PROGRAM.set(name.to_owned());
+}
+
+/// How this program is called.
+pub(crate) fn program() -> &'static str {
+    PROGRAM.get().map_or(STOCK, String::as_str)
+}
 
 /// What follows `bosun` in a hint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,13 +70,12 @@ impl Reach {
             let begins = text.chars().next_back().is_none_or(|before| " `(".contains(before));
             let end = part.find(['`', '·']).unwrap_or(part.len());
             let verb = part.split(|c: char| !c.is_ascii_lowercase() && c != '-').next().unwrap_or_default();
-            let is_one = Cli::command().find_subcommand(verb).is_some() && !ELSEWHERE.contains(&verb);
-            let reaches = begins && is_one && !part[..end].contains("--data");
-            text.push_str(if reaches { "bosun" } else { "bosun " });
-            if reaches {
+            let is_one = begins && (verb == "help" || Cli::command().find_subcommand(verb).is_some());
+            text.push_str(if is_one { program() } else { STOCK });
+            if is_one && !ELSEWHERE.contains(&verb) && !part[..end].contains("--data") {
                 text.push_str(if part.starts_with("worker run") { &self.of_worker } else { &self.options });
-                text.push(' ');
             }
+            text.push(' ');
             text.push_str(part);
         }
         text

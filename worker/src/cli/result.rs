@@ -41,7 +41,10 @@ pub(super) async fn result(cx: &mut Context, args: ResultArgs) -> Result<Exit, C
         let timeout = args.timeout.or((!cx.carried_on).then_some(Duration::ZERO));
         let request = ResultRequest { follow_runs: false, timeout };
         let found = cx.backend.result(target.clone(), request).await?;
-        found.ok_or_else(|| still_open(cx, &target))?
+        match found {
+            Some(found) => found,
+            None => return Err(still_open(cx, &target).await),
+        }
     } else {
         wait_for(cx, target, args.timeout, Watch::Events, ParkPolicy::Stay).await?
     };
@@ -78,7 +81,8 @@ pub(super) async fn wait_for(
     parking: ParkPolicy,
 ) -> Result<RunResult, CliError> {
     let until = timeout.map(|timeout| Instant::now() + timeout);
-    let mut shown = Shown { progress: ProgressBoard::new(watch, target.clone()), next: EventId(1) };
+    let progress = ProgressBoard::new(watch, target.clone());
+    let mut shown = Shown { progress, next: EventId(1), held: false };
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let why = match wait_on(cx, &target, left, &mut shown, parking).await {
@@ -100,6 +104,34 @@ pub(super) async fn wait_for(
 struct Shown {
     progress: ProgressBoard,
     next: EventId,
+    /// Whether it was said that the run is held.
+    held: bool,
+}
+
+/// Whoever waits looks this seldom, in seconds, whether the run is held: no event tells of it.
+const HELD_EVERY: u32 = 3;
+
+impl Shown {
+    /// A run that cannot go on would be waited for in silence; it is said once, and again if it is held again.
+    async fn say_if_held(&mut self, screen: &mut Screen, backend: &dyn Backend, target: &Target) {
+        let Ok(found) = backend.describe(Target { run_id: None, ..target.clone() }).await else { return };
+        if found.held.is_some() && !self.held {
+            screen.note(&screen.reach.complete(&held_text(&found)));
+        }
+        self.held = found.held.is_some();
+    }
+}
+
+/// That a run is held, since when nothing of it goes on, and the commands that help.
+pub(super) fn held_text(found: &Description) -> String {
+    let id = shell_word(found.info.workflow_id.as_str());
+    let why = found.held.as_deref().unwrap_or_default();
+    let title = why.lines().next().unwrap_or_default();
+    let title = title.split_once("]: ").map_or(title, |(_, title)| title);
+    format!(
+        "{id} is held: {title}. Its inputs are kept, and it goes on with code that fits: `bosun describe {id}` says why, \
+         `bosun unpause {id}` lets it try again, `bosun terminate {id}` ends it"
+    )
 }
 
 /// Waits for as long as whoever is asked answers.
@@ -119,6 +151,7 @@ async fn wait_on(
     let mut streaming = cx.screen.format != Format::None;
     // Whether the run may have parked since it was looked at: without an event it has not.
     let mut unseen = true;
+    let mut ticks = 0_u32;
     let found = loop {
         tokio::select! {
             biased;
@@ -136,6 +169,10 @@ async fn wait_on(
                 if streaming {
                     shown.progress.look(&mut cx.screen, &*backend).await;
                 }
+                if ticks.is_multiple_of(HELD_EVERY) {
+                    shown.say_if_held(&mut cx.screen, &*backend, target).await;
+                }
+                ticks = ticks.wrapping_add(1);
                 if !std::mem::take(&mut unseen) && streaming {
                     continue;
                 }
@@ -151,7 +188,10 @@ async fn wait_on(
     };
     let found = found?;
     shown.progress.finish(&mut cx.screen, &*backend).await;
-    found.ok_or_else(|| still_open(cx, target))
+    match found {
+        Some(found) => Ok(found),
+        None => Err(still_open(cx, target).await),
+    }
 }
 
 /// The command that answers, if the run waits for one thing only.
@@ -175,7 +215,13 @@ fn left_parked(target: &Target, waits: &[String], answer: Option<String>) -> Cli
         .help(format!("{how}; the same command goes on then"))
 }
 
-fn still_open(cx: &Context, target: &Target) -> CliError {
+async fn still_open(cx: &Context, target: &Target) -> CliError {
+    if let Ok(found) = cx.backend.describe(target.clone()).await
+        && found.held.is_some()
+    {
+        return CliError::new(Code::Held, format!("{} has not closed: it is held", target.workflow_id))
+            .help(held_text(&found));
+    }
     let error = CliError::new(Code::StillOpen, format!("{} has not closed yet", target.workflow_id));
     if cx.carried_on {
         error.help(format!("ask again with `bosun result {}`", target.workflow_id))

@@ -151,7 +151,10 @@ fn of_run(description: &Description, now: Timestamp) -> Vec<Obstacle> {
     let id = shell_word(info.workflow_id.as_str());
     let mut found = Vec::new();
     if let Some(why) = &description.held {
-        found.push(Obstacle::of(info, "hold", why, format!("bosun replay explain {id}")));
+        // A difference between code and history has a card of its own; all else stands in the description.
+        let verb =
+            if why.contains(bosun_engine::workflow::NonDeterminism::CODE) { "replay explain" } else { "describe" };
+        found.push(Obstacle::of(info, "hold", why, format!("bosun {verb} {id}")));
     }
     if info.status == WorkflowStatus::Paused {
         let why = format!("it is paused, and {} inputs wait", description.inbox);
@@ -213,7 +216,7 @@ mod tests {
             description.pending_children = vec![child];
             return;
         }
-        description.held = Some("the code has changed".into());
+        description.held = Some("error[BOSUN0101]: the code has changed".into());
         description.pending_activities = vec![PendingActivity {
             seq: Seq(1),
             activity_id: ActivityId::of("1"),
@@ -241,7 +244,10 @@ mod tests {
             let shown = run_with(&program, &opener, data.path(), verb).await.stdout;
             assert!(shown.contains(MODEL), "{verb}: {shown}");
             assert!(shown.contains("describe order-7-plan-1"), "{verb}: {shown}");
-            assert!(shown.contains("hold of order-7-plan-1: the code has changed"), "{verb}: {shown}");
+            assert!(
+                shown.contains("hold of order-7-plan-1: error[BOSUN0101]: the code has changed"),
+                "{verb}: {shown}"
+            );
             assert!(shown.contains("replay explain order-7-plan-1"), "{verb}: {shown}");
         }
     }

@@ -185,8 +185,9 @@ pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> 
     let is = |workflow_type: &str| {
         described.as_ref().is_some_and(|found| found.info.workflow_type.as_str() == workflow_type)
     };
-    // The engine's pause may be on top of its own: one word lifts both.
-    let held = described.as_ref().is_some_and(|found| found.info.status == WorkflowStatus::Paused);
+    // The engine's pause, or its hold, may be on top of its own: one word lifts both.
+    let held =
+        described.as_ref().is_some_and(|found| found.info.status == WorkflowStatus::Paused || found.held.is_some());
     if signal == "resume_v1" && held && (is(SUPERVISOR) || is(AGENT)) {
         cx.backend.unpause(target.clone(), cx.because(args.reason.as_deref())).await?;
     }

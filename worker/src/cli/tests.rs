@@ -30,7 +30,7 @@ impl Ran {
 
 pub(super) fn program(opener: FakeOpener) -> (Program, Arc<FakeOpener>) {
     let opener = Arc::new(opener);
-    (Program { opener: opener.clone(), plans: Some(load_plan) }, opener)
+    (Program { opener: opener.clone(), plans: Some(load_plan), face: Default::default() }, opener)
 }
 
 /// A plan file for tests: `status` decides how it will look.

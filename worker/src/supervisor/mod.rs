@@ -36,41 +36,64 @@
 //! Invariant: everything here is pure: what happened comes in as recorded results, what shall happen goes out as
 //! activities of capabilities. No clock, no disk, no socket, no thread, no randomness, no `HashMap`.
 
+#[doc(hidden)]
 pub mod agents;
+#[doc(hidden)]
 pub mod chat;
+#[doc(hidden)]
 pub mod core;
 mod critic;
 mod execution;
 pub(crate) mod fields;
+#[doc(hidden)]
 pub mod graph;
+#[doc(hidden)]
 pub mod journal;
+#[doc(hidden)]
 pub mod memory;
+#[doc(hidden)]
 pub mod model;
+#[doc(hidden)]
 pub mod outbox;
+#[doc(hidden)]
 pub mod people;
 mod placeholder;
 mod plan;
 mod plan_run;
 mod plan_yaml;
+#[doc(hidden)]
 pub mod prompts;
 mod report;
+#[doc(hidden)]
 pub mod routing;
+#[doc(hidden)]
 pub mod run;
 mod shape;
 pub mod spec;
+#[doc(hidden)]
 pub mod success;
 mod task;
+#[doc(hidden)]
 pub mod team;
 mod work;
 mod yaml;
 
+#[doc(hidden)]
 pub use critic::CriticVerdict;
+#[doc(hidden)]
 pub use execution::{AttemptRecord, PlanExecution, ScheduleTask, TaskResult, TaskRun};
+#[doc(hidden)]
 pub use fields::FieldError;
+#[doc(hidden)]
 pub use plan::{Plan, PlanError, SeedPlan, TaskItem};
+#[doc(hidden)]
 pub use plan_run::{INVALID_PLAN, PLAN_FAILED, PLAN_RUN, PlanRun, PlanRunInput, SIGNAL_CANCEL_TASK, register};
+#[doc(hidden)]
 pub use plan_yaml::{InvalidPlanFile, PLAN_BYTES_MAX, PlanProblem, read_plan};
+#[doc(hidden)]
 pub use report::{FinalResult, PlanProgress, PlanRunOutput, PlanRunStatus, TaskView};
+#[doc(hidden)]
 pub use task::{Actor, IllegalTransition, TaskNumber, TaskStatus};
+#[doc(hidden)]
 pub use yaml::TextPlace;
 pub(crate) use yaml::{parse as parse_yaml, place_of};

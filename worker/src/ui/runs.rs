@@ -157,6 +157,7 @@ fn table_row(row: &Row, namespaces: bool, acts: bool) -> Markup {
                     " "
                 }
                 (status(info.status))
+                @if info.held { " " span.held { "held" } }
             }
             td { a href=(run_link(info.namespace.as_str(), info.workflow_id.as_str(), Some(info.run_id))) { (info.workflow_id) } }
             td { (info.workflow_type) }

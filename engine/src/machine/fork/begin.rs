@@ -90,7 +90,7 @@ fn fits(
     copied: Vec<Turn>,
     decision: Decision,
 ) -> Result<(Execution, Vec<Turn>, Decision), Rejection> {
-    match execution.overran() {
+    match execution.undone() {
         Some(held) => Err(Rejection::Held { why: held.to_string() }),
         None => Ok((execution, copied, decision)),
     }

@@ -13,6 +13,7 @@ use crate::vocabulary::*;
 impl Shard {
     /// The loaded run, loading it if need be.
     pub(in crate::service) fn load(&mut self, name: &RunName) -> Result<&mut Execution, Rejection> {
+        self.put_away_if_distrusted(name.run_id);
         if !self.loaded.contains_key(&name.run_id) {
             self.wait_until_durable(name.run_id)?;
             // A run that is looked at, and not changed, must not push the memory up either.
@@ -58,9 +59,8 @@ impl Shard {
     pub(super) fn read(&self, run: RunId, workflow_id: &WorkflowId) -> Result<(Execution, EventId), Rejection> {
         let failed = |error: StorageError| Rejection::Held { why: error.to_string() };
         let held = self.shared.held_why(run);
-        if held.is_none()
-            && let Some(resumed) = self.resume(run).map_err(failed)?
-        {
+        let mut resumed = if held.is_none() { self.resume(run).map_err(failed)? } else { None };
+        if let Some(resumed) = resumed.take_if(|(execution, _)| !self.shared.shadows.wants(execution.run().info())) {
             return Ok(resumed);
         }
         let turns = self.shared.journal.turns(run, EventId(1)).map_err(|error| {
@@ -83,7 +83,18 @@ impl Shard {
             // A run that is over needs no code, also where its messages have not arrived yet.
             self.shared.note_held(run, Some(held.to_string()));
         }
-        Ok((execution, EventId(1)))
+        match resumed {
+            Some((resumed, at)) => Ok((execution.compared_with(resumed, self.shared.shadows.tell()), at)),
+            None => Ok((execution, EventId(1))),
+        }
+    }
+
+    /// A run that may have come from a snapshot of a type whose snapshots lose something is brought back from its history.
+    fn put_away_if_distrusted(&mut self, run: RunId) {
+        let Some(loaded) = self.loaded.get(&run).filter(|loaded| loaded.snapshot_at > 1) else { return };
+        if !self.shared.shadows.trusts(&loaded.execution.run().info().workflow_type) {
+            self.read_again(run);
+        }
     }
 
     /// Resumes a state-machine run from its snapshot, if there is one of this build that can be read.
@@ -93,6 +104,9 @@ impl Shard {
         };
         let Ok((facts, code)) = rmp_serde::from_slice::<(Run, Vec<u8>)>(&snapshot.state) else { return Ok(None) };
         let workflow_type = facts.info().workflow_type.clone();
+        if !self.shared.shadows.trusts(&workflow_type) {
+            return Ok(None);
+        }
         let Ok(driver) = self.shared.options.workflows.restore(&workflow_type, run, &code) else { return Ok(None) };
         let at = facts.next_event();
         let turns = self.shared.journal.turns(run, at)?;
@@ -196,6 +210,9 @@ impl Shard {
         let facts = loaded.execution.run();
         let next = facts.next_event().0;
         if next < loaded.snapshot_at + grown || loaded.last_item > self.shared.committer.released(self.number) {
+            return;
+        }
+        if !self.shared.shadows.trusts(&loaded.execution.run().info().workflow_type) {
             return;
         }
         let Some(code) = loaded.execution.snapshot() else { return };

@@ -10,7 +10,9 @@ use std::task::{Context, Poll};
 /// The first of two futures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Either<A, B> {
+    /// The first one was ready first, or both were.
     First(A),
+    /// The second one was.
     Second(B),
 }
 

@@ -34,6 +34,7 @@ pub struct Permit {
 }
 
 impl Semaphore {
+    /// With so many permits.
     pub fn new(context: &WfContext, permits: usize) -> Self {
         let seats = Seats { free: permits, next_ticket: 0, waiting: BTreeMap::new() };
         Semaphore { context: context.clone(), seats: Rc::new(RefCell::new(seats)) }
@@ -43,6 +44,7 @@ impl Semaphore {
     pub fn acquire(&self) -> AcquireFuture {
         AcquireFuture { leaf: self.context.leaf(Location::caller()), seats: self.seats.clone(), ticket: None }
     }
+    /// A permit, if one is free and nobody waits before.
     pub fn try_acquire(&self) -> Option<Permit> {
         let mut seats = self.seats.borrow_mut();
         if seats.free == 0 || !seats.waiting.is_empty() {
@@ -52,6 +54,7 @@ impl Semaphore {
         drop(seats);
         Some(Permit { seats: self.seats.clone() })
     }
+    /// How many permits are free.
     pub fn available(&self) -> usize {
         self.seats.borrow().free
     }

@@ -49,6 +49,14 @@ impl<T: Clone> OperationFuture<T> {
     }
 }
 
+impl OperationFuture {
+    /// The result as a `T`; if it is none, that is a defect.
+    pub(super) fn read<T: DeserializeOwned>(&self, of: &str, result: &Payload) -> Result<T, Failure> {
+        let what = || format!("the result of {of} {} (asked for at {})", self.seq, self.leaf.place);
+        self.leaf.shared.read(result, what)
+    }
+}
+
 /// Cancels an operation that something else waits for.
 #[derive(Clone)]
 pub struct OperationHandle {
@@ -100,7 +108,7 @@ impl<T> ActivityFuture<T> {
 impl<T: DeserializeOwned> Future for ActivityFuture<T> {
     type Output = Result<T, Failure>;
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.operation.poll_end(cx).map(|result| Ok(result?.decode()?))
+        self.operation.poll_end(cx).map(|result| self.operation.read("activity", &result?))
     }
 }
 

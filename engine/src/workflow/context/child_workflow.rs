@@ -88,7 +88,7 @@ pub struct ChildFuture<T> {
 impl<T: DeserializeOwned> Future for ChildFuture<T> {
     type Output = Result<T, Failure>;
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.operation.poll_end(cx).map(|result| Ok(result?.decode()?))
+        self.operation.poll_end(cx).map(|result| self.operation.read("child workflow", &result?))
     }
 }
 

@@ -6,6 +6,8 @@
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
+use serde::de::DeserializeOwned;
+
 use super::scope::CancellationScope;
 use super::shared::ContextShared;
 use crate::vocabulary::*;
@@ -65,6 +67,21 @@ impl Leaf {
             let condition = self.shared.conditions.borrow_mut().remove(&id);
             drop((wait, condition));
         }
+    }
+}
+
+impl ContextShared {
+    /// What was recorded as a `T`. That it is none is a failure that the code hears of, and a defect.
+    pub(super) fn read<T: DeserializeOwned>(
+        &self,
+        payload: &Payload,
+        what: impl FnOnce() -> String,
+    ) -> Result<T, Failure> {
+        payload.decode().map_err(|why| {
+            let defect = WorkflowDefect::Undecodable { what: what(), why: why.to_string() };
+            self.ledger().note_defect(defect);
+            Failure::from(why)
+        })
     }
 }
 

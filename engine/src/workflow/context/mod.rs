@@ -66,9 +66,11 @@ impl WfContext {
     pub fn info(&self) -> &WorkflowExecutionStarted {
         self.shared.seen_start()
     }
+    /// The run that this is.
     pub fn run_id(&self) -> RunId {
         self.shared.ledger().run_id()
     }
+    /// Its workflow id.
     pub fn workflow_id(&self) -> &WorkflowId {
         &self.shared.seen_start().workflow_id
     }
@@ -76,6 +78,7 @@ impl WfContext {
     pub fn now(&self) -> Timestamp {
         self.shared.ledger().now()
     }
+    /// How long the history is so far.
     pub fn history(&self) -> HistorySize {
         self.shared.ledger().history()
     }
@@ -143,6 +146,7 @@ impl WfContext {
             ledger.patched(place, id, true);
         }
     }
+    /// Sets search attributes; [`SearchValue::Unset`] removes one.
     #[track_caller]
     pub fn upsert_search_attributes(&self, attributes: SearchAttributes) {
         let place = Location::caller();
@@ -150,6 +154,7 @@ impl WfContext {
             ledger.ask(place, Command::UpsertSearchAttributes { attributes });
         }
     }
+    /// Sets notes for people, leaving others as they are.
     #[track_caller]
     pub fn upsert_memo(&self, memo: Memo) {
         let place = Location::caller();

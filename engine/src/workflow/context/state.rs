@@ -39,6 +39,7 @@ impl<T> Clone for StateCell<T> {
 }
 
 impl<T> StateCell<T> {
+    /// Looks at the value where it is.
     pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         look(&self.value.borrow())
     }
@@ -49,12 +50,14 @@ impl<T> StateCell<T> {
             change(&mut self.value.borrow_mut());
         }
     }
+    /// As [`Self::write`], with another value in its place.
     pub fn set(&self, value: T) {
         self.write(|held| *held = value);
     }
 }
 
 impl<T: Clone> StateCell<T> {
+    /// A copy of the value.
     pub fn get(&self) -> T {
         self.value.borrow().clone()
     }

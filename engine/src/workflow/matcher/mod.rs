@@ -12,6 +12,12 @@ use self::key::matches;
 use super::asked::Hint;
 use super::nondeterminism::{AlignedLine, NonDeterminism};
 use crate::vocabulary::*;
+use crate::workflow::asked::Request;
+
+/// What a command asks for, as it is shown.
+pub(super) fn request_of(command: &Command) -> Request {
+    key::entry_of_command(command).request
+}
 
 /// Where in the code the n-th command was asked for, if that is known.
 pub type Locate<'a> = dyn Fn(usize) -> Option<CodeLocation> + 'a;

@@ -181,7 +181,7 @@ async fn looking_at_a_run_that_nobody_holds_carries_nothing_on() {
     // The timer is due by now, and was not while the runs were started.
     tokio::time::sleep(Duration::from_millis(800)).await;
 
-    let program = Program { opener: Arc::new(registries.clone()), plans: None };
+    let program = Program { opener: Arc::new(registries.clone()), plans: None, face: Default::default() };
     let run = async |line: &str| run_line(&program, data.path(), line).await;
     let dry = run("fork one --id fork --dry-run -o json").await;
     assert_eq!(dry.exit.number(), 0, "{}", dry.stderr);

@@ -207,7 +207,7 @@ async fn code_that_does_not_come_back_is_named() {
 /// A program with this workflow code, on real data directories.
 fn real(workflows: WorkflowRegistry) -> (Program, Arc<Registries>) {
     let registries = Arc::new(Registries { workflows, ..Registries::default() });
-    (Program { opener: registries.clone(), plans: None }, registries)
+    (Program { opener: registries.clone(), plans: None, face: Default::default() }, registries)
 }
 
 async fn started_by_old_code(data: &Path, workflow_ids: &[&str]) {

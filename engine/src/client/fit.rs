@@ -1,0 +1,62 @@
+//! The client looks whether open runs fit the code of the worker, before anything is told to them.
+//!
+//! Invariant: a run is loaded as for any question to it, on its turn thread and under its watchdog, one after the other,
+//! so that other work gets its turn between them. Runs that this build has decided already are not looked at: they fit.
+
+use std::sync::PoisonError;
+
+use super::Client;
+use crate::request::Target;
+use crate::service::{FitReport, ReplySender, ShardMessage};
+use crate::vocabulary::*;
+
+/// Histories that are replayed for this, together.
+const BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+impl Client {
+    pub(super) async fn look_at_runs_of_other_builds(&self) -> FitReport {
+        let build = self.shared.build;
+        let found = self
+            .read(move |shared| {
+                let mut others: Vec<RunInfo> = Vec::new();
+                shared.journal.scan_open_runs(&mut |info| {
+                    if info.build != build {
+                        others.push(info.clone());
+                    }
+                });
+                others.sort_by(|a, b| b.started_at.cmp(&a.started_at).then(b.run_id.cmp(&a.run_id)));
+                Ok(others)
+            })
+            .await;
+        let others = found.unwrap_or_default();
+        let mut report = FitReport { other_build: others.len(), ..FitReport::default() };
+        let mut bytes = 0;
+        for info in others.into_iter().take(self.shared.options.fit_runs_max) {
+            bytes += info.history.bytes;
+            if bytes > BYTES_MAX || self.load(&info).await.is_err() {
+                break;
+            }
+            report.checked += 1;
+        }
+        report.held = self.shared.held.lock().unwrap_or_else(PoisonError::into_inner).len();
+        report
+    }
+
+    /// Past interceptors: it is the worker that asks. Whether the run fits is noted where runs are loaded.
+    async fn load(&self, info: &RunInfo) -> Result<(), Rejection> {
+        let target = Target {
+            namespace: info.namespace.clone(),
+            workflow_id: info.workflow_id.clone(),
+            run_id: Some(info.run_id),
+        };
+        let (reply, answer) = ReplySender::new(None);
+        self.shared.request(&info.namespace, &info.workflow_id, ShardMessage::Describe { target, reply })?;
+        match self.received(answer).await {
+            Err(why @ (Rejection::ShuttingDown | Rejection::StorageFailed { .. } | Rejection::Overloaded { .. })) => {
+                Err(why)
+            }
+            // A run that ended meanwhile, or one whose code does not come back, is no reason to leave out the others.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+}
