@@ -4,8 +4,8 @@
 //! `cancel`, `pause` and `resume` are what people want; `view`s and `outcome` tell. Everything it wants is in the outbox.
 //!
 //! Invariant: each key that was asked for is waited for once; an answer to any other key changes nothing and is noted as
-//! dropped. While paused nothing starts: what comes in is kept, in order, and used at `resume`. It routes: the turn of a
-//! session is in `turn`, its tool calls are in `dispatch`.
+//! dropped. While paused nothing starts; what comes in meanwhile the run keeps. It routes: the turn of a session is in
+//! `turn`, its tool calls are in `dispatch`.
 
 use std::collections::BTreeMap;
 
@@ -56,15 +56,7 @@ pub struct AgentLoop {
     /// Agents that were given work, in order of the first time.
     pub(super) selected: Vec<String>,
     paused: bool,
-    held: Vec<HeldEvent>,
     pub(super) outcome: Option<AgentOutcome>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-enum HeldEvent {
-    Answer(AgentsKey, Answer),
-    Fired(AgentsKey),
-    Human(AgentsKey, Result<HumanAnswer, String>),
 }
 
 /// What the loop works off.
@@ -125,7 +117,6 @@ impl AgentLoop {
             cut: None,
             selected: Vec::new(),
             paused: false,
-            held: Vec::new(),
             outcome: None,
         })
     }
@@ -135,10 +126,6 @@ impl AgentLoop {
         if !key.is_call() {
             // What people are asked is not answered by a call.
             return out.note(NoteKind::AttemptDropped, json!({"key": key}));
-        }
-        if self.paused {
-            self.hold(key, HeldEvent::Answer(key.clone(), answer));
-            return;
         }
         match self.waits.remove(key) {
             Some(asker) => match key {
@@ -169,10 +156,6 @@ impl AgentLoop {
         if !key.is_timer() {
             return;
         }
-        if self.paused {
-            self.hold(key, HeldEvent::Fired(key.clone()));
-            return;
-        }
         match (self.waits.remove(key), key) {
             (Some(session), AgentsKey::Session { ask: SessionAsk::Deadline, .. }) => self.timed_out(session, out),
             (Some(session), AgentsKey::Session { ask: SessionAsk::Sleep { call, .. }, .. }) => {
@@ -183,8 +166,7 @@ impl AgentLoop {
         self.keep_time(out);
     }
 
-    /// A person answered. The question is off the list from now on, while paused too: the run asks whatever is on it, and
-    /// would ask again what was answered.
+    /// A person answered: the question is off the list.
     pub fn human(&mut self, key: &str, answer: HumanAnswer, out: &mut Outbox) -> Result<(), NotWaiting> {
         self.heard(&self.asked(key)?, Ok(answer), out);
         Ok(())
@@ -209,16 +191,13 @@ impl AgentLoop {
 
     fn heard(&mut self, key: &AgentsKey, answer: Result<HumanAnswer, String>, out: &mut Outbox) {
         self.humans.remove(key);
-        if self.paused {
-            self.held.push(HeldEvent::Human(key.clone(), answer));
-        } else {
-            self.person_answered(key, answer, out);
+        if let Some(asker) = self.waits.remove(key) {
+            self.person_answered(key, asker, answer, out);
         }
         self.keep_time(out);
     }
 
-    fn person_answered(&mut self, key: &AgentsKey, answer: Result<HumanAnswer, String>, out: &mut Outbox) {
-        let Some(asker) = self.waits.remove(key) else { return };
+    fn person_answered(&mut self, key: &AgentsKey, asker: u32, answer: Result<HumanAnswer, String>, out: &mut Outbox) {
         match (key, answer) {
             (AgentsKey::Session { ask: SessionAsk::Approve { call, .. }, .. }, Ok(answer)) => {
                 self.tool_decided(asker, *call, &answer, out);
@@ -266,13 +245,6 @@ impl AgentLoop {
     pub fn resume(&mut self, out: &mut Outbox) {
         self.paused = false;
         self.next_of_all(out);
-        for held in std::mem::take(&mut self.held) {
-            match held {
-                HeldEvent::Answer(key, answer) => self.answered(&key, answer, out),
-                HeldEvent::Fired(key) => self.fired(&key, out),
-                HeldEvent::Human(key, answer) => self.person_answered(&key, answer, out),
-            }
-        }
         self.keep_time(out);
     }
 
@@ -282,7 +254,6 @@ impl AgentLoop {
             retract(key, out);
         }
         self.humans.clear();
-        self.held.clear();
         self.nobody_waits();
         self.kill_all_processes(out);
         let open: Vec<u32> =
@@ -324,21 +295,6 @@ impl AgentLoop {
         let by_root = self.sessions.get(&caller).is_some_and(|session| session.parent.is_none());
         if by_root && !self.selected.iter().any(|name| name == agent) {
             self.selected.push(agent.to_owned());
-        }
-    }
-
-    /// One input per key that is waited for: whatever else comes is dropped, so this list is bounded.
-    fn hold(&mut self, key: &AgentsKey, held: HeldEvent) {
-        if self.waits.contains_key(key) && !self.held.iter().any(|other| other.key() == key) {
-            self.held.push(held);
-        }
-    }
-}
-
-impl HeldEvent {
-    fn key(&self) -> &AgentsKey {
-        match self {
-            HeldEvent::Answer(key, _) | HeldEvent::Fired(key) | HeldEvent::Human(key, _) => key,
         }
     }
 }

@@ -57,11 +57,8 @@ impl GroupChat {
     pub fn pause(&mut self) {
         self.paused = true;
     }
-    pub fn unpause(&mut self, out: &mut Outbox) {
+    pub fn unpause(&mut self) {
         self.paused = false;
-        if let Some(call) = self.held.take() {
-            self.send(call, out);
-        }
     }
 
     /// A call is made, if the budget pays for it; the last one may be the final answer of a `magentic` team.
@@ -83,7 +80,7 @@ impl GroupChat {
 
     /// Ends with the messages so far; a `magentic` team tells what it has found, if that is still paid for.
     pub(super) fn end_for_budget(&mut self, out: &mut Outbox) {
-        (self.cut, self.open, self.held) = (true, None, None);
+        (self.cut, self.open) = (true, None);
         let budget = *out.budget();
         let began = self.has_spoken() && !matches!(self.stage, ChatPhase::Ledger(OrchestratorStep::FinalAnswer { .. }));
         if self.rules.team == ChatTeam::Magentic && began && budget.has_last_word() {
@@ -99,8 +96,7 @@ impl GroupChat {
     }
 
     fn drop_ask(&mut self, out: &mut Outbox) {
-        // A call that is held back has not been asked yet.
-        if let (Some(key), None) = (self.open.take(), self.held.take()) {
+        if let Some(key) = self.open.take() {
             out.ask(Ask::CancelCall { key: key.into() });
         }
     }

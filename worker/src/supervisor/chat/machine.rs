@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariant: the stage names the one call or question that is open (none when over); an answer under any other key
-//! changes nothing. While paused, what was asked already is answered and stored, and the next ask waits.
+//! changes nothing. It is the same conversation with and without a pause, which the run holds.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -44,9 +44,8 @@ pub struct GroupChat {
     /// Asks so far: makes each key unique.
     pub(super) asks: u64,
     pub(super) stage: ChatPhase,
-    /// The key of the open call, and the call itself if a pause holds it back.
+    /// The key of the open call.
     pub(super) open: Option<ChatKey>,
-    pub(super) held: Option<Call>,
     pub(super) paused: bool,
     pub(super) ledger: TaskLedger,
     /// The budget has ended it, or left it one last word.
@@ -140,7 +139,6 @@ impl GroupChat {
             asks: 0,
             stage: ChatPhase::Over,
             open: None,
-            held: None,
             paused: false,
             ledger: TaskLedger::default(),
             cut: false,
@@ -176,7 +174,7 @@ impl GroupChat {
 
     /// The answer to a call. One that nobody waits for (a late or a strange one) changes nothing.
     pub fn answered(&mut self, key: ChatKey, answer: Answer, out: &mut Outbox) {
-        if self.open != Some(key) || self.held.is_some() {
+        if self.open != Some(key) {
             return;
         }
         self.open = None;
@@ -318,14 +316,11 @@ impl GroupChat {
         ChatKey { ask, n: self.asks }
     }
 
-    /// Leaves a call, or keeps it while paused. Every call of a chat goes through here.
+    /// Leaves a call. Every call of a chat goes through here.
     pub(super) fn ask(&mut self, key: ChatKey, mut call: Call, out: &mut Outbox) {
         call.round = self.turn();
         self.open = Some(key);
-        match self.paused {
-            true => self.held = Some(call),
-            false => self.send(call, out),
-        }
+        self.send(call, out);
     }
 
     /// Ends with an error.
@@ -336,7 +331,7 @@ impl GroupChat {
     pub(super) fn close(&mut self, stop: Stop, reason: &str, error: Option<String>, out: &mut Outbox) {
         let data = json!({ "phase": "chat_ended", "stop": stop, "reason": reason, "error": error });
         out.note(NoteKind::PhaseChanged, data);
-        (self.stage, self.open, self.held) = (ChatPhase::Over, None, None);
+        (self.stage, self.open) = (ChatPhase::Over, None);
         self.end = Some(ChatEnd { stop, reason: reason.to_owned(), error });
     }
 

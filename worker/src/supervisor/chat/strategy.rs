@@ -26,8 +26,8 @@ impl<G> Strategy<G> for GroupChat {
     fn pause(&mut self, _out: &mut Outbox) {
         GroupChat::pause(self);
     }
-    fn resume(&mut self, out: &mut Outbox) {
-        self.unpause(out);
+    fn resume(&mut self, _out: &mut Outbox) {
+        self.unpause();
     }
 
     fn exhausted(&mut self, out: &mut Outbox) {

@@ -4,8 +4,11 @@
 //!   ask ──► under way ──► answered ──► heard                       its worker was lost: delivered again, same key
 //!    │          │            └──► held: the run stands still ──► heard when it goes on
 //!    │          └──► cancelled ──► a child that was lent something: its bill is to come
-//!    └──► refused: somebody has to give a key or money first ──► asked again when the run goes on
+//!    └──► put off: the run stands still, or somebody has to give a key or money first ──► asked again when it goes on
 //! ```
+//!
+//! A pause is held here, for every family: what comes in meanwhile (the answer of a call, a timer, a word of a person to a
+//! strategy) is kept in the order in which it came, and what is asked for meanwhile is put off.
 //!
 //! Invariant: a key is under way at most once, under one number of the engine; what is not under way any more is not heard
 //! of; a worker that was lost is no fault of who asked, so that its call is delivered again, but not for ever. Pure: the
@@ -19,7 +22,9 @@ use serde_json::Value;
 
 use super::key::Key;
 use crate::agent::ledger::Resource;
+use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Call, Purpose};
+use crate::supervisor::people::interrupts::Expired;
 
 /// How often a call is delivered whose worker was lost.
 const DELIVERIES_MAX: u32 = 10;
@@ -72,6 +77,24 @@ impl UnderWay {
     }
 }
 
+/// What comes in for whoever asked: at once, or when the run goes on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Incoming {
+    Answer {
+        key: Key,
+        answer: Answer,
+    },
+    Fired {
+        key: Key,
+    },
+    /// What a person answered a strategy that asked under this name, or that nobody did in time.
+    Person {
+        task: TaskId,
+        outcome: Result<Value, Expired>,
+    },
+}
+
 /// What the engine is told to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cancelled {
@@ -85,12 +108,12 @@ pub enum Cancelled {
 pub struct Calls {
     under_way: BTreeMap<Seq, UnderWay>,
     numbers: BTreeMap<Key, Seq>,
-    /// Calls that somebody has to do something for first: a key, money.
+    /// Calls that somebody has to do something for first: a key, money, a `resume`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    refused: Vec<Call>,
-    /// Answers that came while the run stood still: stored, not consumed (§4.4 no. 57).
+    put_off: Vec<Call>,
+    /// What came while the run stood still: stored, not consumed (§4.4 no. 57).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    held: Vec<(Key, Answer)>,
+    held: Vec<Incoming>,
     /// Children that were cancelled, and whose bill is still to come.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     bills: BTreeSet<Seq>,
@@ -117,7 +140,7 @@ impl Calls {
 
     /// Nobody waits for it any more: what is to be ended.
     pub fn cancel(&mut self, key: &Key) -> Option<Cancelled> {
-        self.refused.retain(|call| call.key != *key);
+        self.put_off.retain(|call| call.key != *key);
         let seq = self.numbers.get(key).copied()?;
         Some(match self.ended(seq)? {
             UnderWay::Call { .. } => Cancelled::Activity(seq),
@@ -138,18 +161,23 @@ impl Calls {
     }
 
     /// The call waits for a person, and for the run to go on.
-    pub fn refuse(&mut self, call: Call) {
-        self.refused.push(call);
+    pub fn put_off(&mut self, call: Call) {
+        self.put_off.push(call);
     }
 
-    /// The answer waits for the run to go on.
-    pub fn hold(&mut self, key: Key, answer: Answer) {
-        self.held.push((key, answer));
+    /// It waits for the run to go on.
+    pub fn hold(&mut self, incoming: Incoming) {
+        self.held.push(incoming);
+    }
+
+    /// Whether what a person said under this name waits for the run to go on: they are not asked again.
+    pub fn holds_word_for(&self, name: &TaskId) -> bool {
+        self.held.iter().any(|incoming| matches!(incoming, Incoming::Person { task, .. } if task == name))
     }
 
     /// The run goes on: what is asked for again, and what is heard now, each in order.
-    pub fn go_on(&mut self) -> (Vec<Call>, Vec<(Key, Answer)>) {
-        (std::mem::take(&mut self.refused), std::mem::take(&mut self.held))
+    pub fn go_on(&mut self) -> (Vec<Call>, Vec<Incoming>) {
+        (std::mem::take(&mut self.put_off), std::mem::take(&mut self.held))
     }
 
     /// The run is cancelled: what came while it stood still is heard by nobody.
@@ -157,8 +185,13 @@ impl Calls {
         self.held.clear();
     }
 
-    pub fn has_refused(&self) -> bool {
-        !self.refused.is_empty()
+    pub fn has_put_off(&self) -> bool {
+        !self.put_off.is_empty()
+    }
+
+    /// Whether a plan goes on by itself after a time: it tries again, or gives up waiting.
+    pub fn waits_for_time(&self) -> bool {
+        self.under_way.values().any(|what| matches!(what, UnderWay::Timer { key: Key::Graph(_) }))
     }
 
     /// Whether nobody that was cancelled has still to say what it spent.
@@ -239,19 +272,25 @@ mod tests {
         }
     }
 
-    /// A call that was refused, and an answer that came while the run stood still, wait for it to go on; each once.
+    /// A call that was put off, and all that came while the run stood still, wait for it to go on; each once, in order.
     #[test]
     fn what_waits_for_the_run_is_used_once() {
         let mut calls = Calls::default();
-        calls.refuse(call("execute/a/1"));
-        calls.refuse(call("execute/b/1"));
-        calls.hold(key("execute/c/1"), Ok(Value::Null));
+        calls.put_off(call("execute/a/1"));
+        calls.put_off(call("execute/b/1"));
+        let asker = TaskId::of("agents/1.1/question/1");
+        let came = [
+            Incoming::Person { task: asker.clone(), outcome: Err(Expired) },
+            Incoming::Fired { key: key("retry/c/1") },
+            Incoming::Answer { key: key("execute/c/1"), answer: Ok(Value::Null) },
+        ];
+        came.iter().for_each(|incoming| calls.hold(incoming.clone()));
         assert_eq!(calls.cancel(&key("execute/a/1")), None, "it was never sent");
-        assert!(calls.has_refused() && calls.is_idle());
-        let (again, heard) = calls.go_on();
-        assert_eq!((again, heard), (vec![call("execute/b/1")], vec![(key("execute/c/1"), Ok(Value::Null))]));
+        assert!(calls.has_put_off() && calls.is_idle());
+        assert!(calls.holds_word_for(&asker) && !calls.holds_word_for(&TaskId::of("b")));
+        assert_eq!(calls.go_on(), (vec![call("execute/b/1")], came.to_vec()));
         assert_eq!(calls.go_on(), (Vec::new(), Vec::new()));
-        calls.hold(key("execute/c/1"), Ok(Value::Null));
+        calls.hold(came[1].clone());
         calls.drop_held();
         assert_eq!(calls, Calls::default());
     }
@@ -269,7 +308,10 @@ mod tests {
     fn what_keeps_a_run_busy() {
         let mut calls = Calls::default();
         calls.sent(Seq(1), UnderWay::Timer { key: key("budget/wall") });
-        assert!(calls.is_idle() && calls.only_children());
+        assert!(calls.is_idle() && calls.only_children() && !calls.waits_for_time());
+        calls.sent(Seq(9), UnderWay::Timer { key: key("retry/t/1") });
+        assert!(calls.is_idle() && calls.waits_for_time());
+        calls.ended(Seq(9));
         calls.sent(Seq(2), UnderWay::Child { key: key("execute/t/1"), child: child(false) });
         assert!(!calls.is_idle() && calls.only_children());
         assert_eq!((calls.child(&key("execute/t/1")), calls.child(&key("budget/wall"))), (Some(&child(false)), None));

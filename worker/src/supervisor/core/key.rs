@@ -27,6 +27,16 @@ pub enum Key {
     Core(CoreKey),
 }
 
+impl Key {
+    /// Whether a strategy asked, and not what all runs have.
+    pub fn is_of_strategy(&self) -> bool {
+        match self {
+            Key::Graph(_) | Key::Chat(_) | Key::Agents(_) => true,
+            Key::People(_) | Key::Team(_) | Key::Memory(_) | Key::Core(_) => false,
+        }
+    }
+}
+
 /// What a plan asks for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "Key", into = "Key")]

@@ -94,7 +94,7 @@ pub trait Strategy<G: ?Sized> {
     /// Ends with this text.
     fn cancel(&mut self, text: String, gates: &mut G, out: &mut Outbox);
 
-    /// Nothing starts before `resume`; a plan is held by its gates.
+    /// Nothing starts before `resume`, and nothing comes in: `core::calls` keeps it. A plan is held by its gates.
     fn pause(&mut self, _out: &mut Outbox) {}
     fn resume(&mut self, _out: &mut Outbox) {}
 
@@ -106,10 +106,6 @@ pub trait Strategy<G: ?Sized> {
     fn is_one_at_a_time(&self) -> bool;
     /// Whether something waits for people to give the run more.
     fn wants_more(&self, _out: &Outbox) -> bool {
-        false
-    }
-    /// Whether it goes on by itself after a time.
-    fn waits_for_time(&self) -> bool {
         false
     }
 

@@ -41,9 +41,6 @@ impl<G: Gates> Strategy<G> for Graph {
     fn wants_more(&self, out: &Outbox) -> bool {
         Graph::wants_more(self, out)
     }
-    fn waits_for_time(&self) -> bool {
-        !self.timers.is_empty()
-    }
 
     fn phase(&self) -> Phase {
         self.phase

@@ -269,6 +269,10 @@ impl Control {
     pub fn is_human(&self) -> bool {
         matches!(self.state, ControlState::HumanControl { .. })
     }
+    /// Whether it stands still and may go on: a cancelled run does not.
+    pub fn is_held(&self) -> bool {
+        self.is_paused() || self.is_human()
+    }
     /// Why nothing may start, if nothing may.
     pub fn why_held(&self) -> Option<&'static str> {
         match self.state {

@@ -21,10 +21,10 @@ use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
 use crate::capability::model::{self, MODEL};
 use crate::supervisor::core::account::{SPENT, Withheld};
-use crate::supervisor::core::calls::{Calls, Cancelled, Child, UnderWay};
+use crate::supervisor::core::calls::{Calls, Cancelled, Child, Incoming, UnderWay};
 use crate::supervisor::core::key::Key;
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, Purpose};
+use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, Purpose, Weight};
 
 /// What an agent is asked for, and what it was lent for that.
 struct Lease {
@@ -72,16 +72,19 @@ impl SupervisorRun {
 
     /// Every call of every family goes through the account, and then out.
     fn call(&mut self, call: Call, cx: &mut Cx<'_>) {
+        if self.parts.control.is_held() && call.weight() != Weight::Free {
+            return self.calls.put_off(call);
+        }
         let spec = &self.resolved.spec;
         if self.available().too_little_for_child()
             && matches!(work::carried(spec, &call, self.context.depth), Carried::Child { .. })
         {
             // Asked again with the next event: others give back what they do not need.
-            return self.calls.refuse(call);
+            return self.calls.put_off(call);
         }
         match self.account.reserve(&call) {
             Ok(()) => {}
-            Err(Withheld::UntilThereIsMore) => return self.calls.refuse(call),
+            Err(Withheld::UntilThereIsMore) => return self.calls.put_off(call),
             Err(Withheld::ForGood) => return self.refused(call.key, SPENT.to_owned(), cx),
         }
         let key = call.key.clone();
@@ -148,7 +151,7 @@ impl SupervisorRun {
     /// A call that cannot be carried out is answered at once.
     fn refused(&mut self, key: Key, why: String, cx: &mut Cx<'_>) {
         let mut out = self.outbox(cx.now());
-        self.hear(key, Err(CallFailure::error(why)), &mut out);
+        self.hear(Incoming::Answer { key, answer: Err(CallFailure::error(why)) }, &mut out);
         self.go_on(&mut out);
         self.ending(&mut out);
         self.ask_all(out, cx);

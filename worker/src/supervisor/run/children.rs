@@ -14,7 +14,7 @@ use crate::agent::ends::output_in;
 use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
 use crate::supervisor::core::account::Account;
-use crate::supervisor::core::calls::UnderWay;
+use crate::supervisor::core::calls::{Incoming, UnderWay};
 use crate::supervisor::graph::{PLAN_REVIEW_TIMED_OUT, TASK_REJECTED, text_of};
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, Outbox, Purpose};
 use crate::supervisor::spec::{Money, PlanningMode, Preset, Span, SupervisorSpec, SynthesisMode, fill};
@@ -162,7 +162,7 @@ impl SupervisorRun {
             },
             (Err(failure), None) => Err(failed(&failure)),
         };
-        self.hear(key, answer, out);
+        self.hear(Incoming::Answer { key, answer }, out);
     }
 
     /// What an agent gave.

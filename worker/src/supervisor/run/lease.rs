@@ -67,7 +67,7 @@ impl SupervisorRun {
             return;
         }
         let in_vain = self.account.loans.waits_in_vain(free);
-        let waits = self.calls.has_refused() || self.strategy.wants_more(out);
+        let waits = self.calls.has_put_off() || self.strategy.wants_more(out);
         let short = self.account.balance().asks() && waits && self.calls.is_idle();
         if short || in_vain {
             let why = "the budget of the run is spent: `bosun budget top-up` gives it more";
@@ -79,7 +79,7 @@ impl SupervisorRun {
 
     /// The same when the account has held back the last of what was asked for.
     pub(super) fn ask_for_what_is_held(&mut self, cx: &mut Cx<'_>) {
-        if self.calls.has_refused() {
+        if self.calls.has_put_off() {
             let mut out = self.outbox(cx.now());
             self.ask_for_budget(&mut out);
             if !self.parts.control.is_running() {

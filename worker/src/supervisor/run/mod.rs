@@ -54,11 +54,10 @@ pub(crate) use signals::{PLAN_ANSWER, signals};
 use self::parts::RunGates;
 use self::strategy::RunStrategy;
 use super::core::account::Account;
-use super::core::calls::{Calls, UnderWay};
-use super::core::key::Key;
+use super::core::calls::{Calls, Incoming, UnderWay};
 use super::core::phase::Phase;
 use super::journal::{Note, NoteKind};
-use super::outbox::{Answer, Ask, Outbox};
+use super::outbox::{Ask, Outbox};
 use super::people::control::ControlRequest;
 use super::routing::{CHILD_CHECKPOINTS, PRE_ROUTING};
 use super::spec::{Family, ProgressMessages, ResolvedSpec};
@@ -239,28 +238,33 @@ impl SupervisorRun {
             if self.parts.control.pause(ControlRequest::new(&failure.root().message, "model"), out) {
                 self.strategy.pause(out);
             }
-            return self.calls.refuse(call);
+            return self.calls.put_off(call);
         }
         let known = spending::of_model(&self.resolved.spec, &call, &result);
         let mut answer = self.answer_of(&call, result);
         let said = spending::taken_from(&self.resolved.spec, &call, &mut answer);
         self.settle(&call.key, known.unwrap_or(said), out);
-        self.hear(call.key, answer, out);
+        self.hear(Incoming::Answer { key: call.key, answer }, out);
     }
 
-    fn hear(&mut self, key: Key, answer: Answer, out: &mut Outbox) {
-        self.parts.escalations.decision_ended(&key, out);
-        if self.parts.control.is_running() || self.parts.control.is_cancelled() {
-            self.answered(key, answer, out);
+    /// All that comes in for a strategy, and every answer, goes through here: it is heard now, or when the run goes on.
+    fn hear(&mut self, incoming: Incoming, out: &mut Outbox) {
+        if let Incoming::Answer { key, .. } = &incoming {
+            self.parts.escalations.decision_ended(key, out);
+        }
+        if self.parts.control.is_held() {
+            self.calls.hold(incoming);
         } else {
-            self.calls.hold(key, answer);
+            self.heard(incoming, out);
         }
     }
 
     fn timer_fired(&mut self, seq: Seq, out: &mut Outbox, cx: &mut Cx<'_>) {
         match self.calls.ended(seq) {
             Some(UnderWay::Later { call, input, deliveries }) => self.say(call, &input, deliveries, cx),
-            Some(UnderWay::Timer { key }) => self.fired(key, out),
+            // What people are given time for ends in a pause too.
+            Some(UnderWay::Timer { key }) if !key.is_of_strategy() => self.fired(key, out),
+            Some(UnderWay::Timer { key }) => self.hear(Incoming::Fired { key }, out),
             Some(UnderWay::Call { .. } | UnderWay::Child { .. }) | None => {}
         }
     }
@@ -296,8 +300,8 @@ impl SupervisorRun {
         if self.parts.control.is_running() {
             let (again, heard) = self.calls.go_on();
             again.into_iter().for_each(|call| out.ask(Ask::Call(call)));
-            for (key, answer) in heard {
-                self.answered(key, answer, out);
+            for incoming in heard {
+                self.heard(incoming, out);
             }
         } else {
             let checkpoint = self.checkpoint();

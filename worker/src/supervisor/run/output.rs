@@ -179,7 +179,7 @@ impl SupervisorRun {
             return;
         }
         // What a person holds stays open for them; what was asked for at the end is waited for.
-        let held = self.parts.control.is_paused() || self.parts.control.is_human();
+        let held = self.parts.control.is_held();
         let children = self.parts.control.children().next().is_some() && !self.parts.control.is_cancelled();
         // Who shares a budget tells all that it spent.
         let unpaid = self.context.shared && !self.calls.has_all_bills();

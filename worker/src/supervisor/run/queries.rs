@@ -180,7 +180,7 @@ impl SupervisorRun {
         let held = parts.control.held_because().map(|why| format!("`bosun resume` or `release`: {why}"));
         let below = parts.below.waiting(|child| self.calls.has_child(child)).map(|(_, one)| one.named());
         let waits: Vec<String> = approvals.chain(interrupts).chain(review).chain(held).chain(below).collect();
-        let retries = self.strategy.waits_for_time();
+        let retries = self.calls.waits_for_time();
         // Who holds a run holds its children.
         let held = !parts.control.is_running() && self.calls.only_children() && !retries && !waits.is_empty();
         let parked = self.stands_still() || (held && !self.strategy.phase().is_terminal());

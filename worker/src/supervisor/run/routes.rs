@@ -4,12 +4,22 @@
 //! here. It only routes.
 
 use super::SupervisorRun;
+use crate::supervisor::core::calls::Incoming;
 use crate::supervisor::core::key::{CoreKey, GraphKey, Key, PeopleKey, TeamKey};
 use crate::supervisor::outbox::{Answer, Outbox};
 
 impl SupervisorRun {
+    /// What has come in, for whoever it is.
+    pub(super) fn heard(&mut self, incoming: Incoming, out: &mut Outbox) {
+        match incoming {
+            Incoming::Answer { key, answer } => self.answered(key, answer, out),
+            Incoming::Fired { key } => self.fired(key, out),
+            Incoming::Person { task, outcome } => self.told_by_person(&task, outcome, out),
+        }
+    }
+
     /// Whoever asked hears the answer.
-    pub(super) fn answered(&mut self, key: Key, answer: Answer, out: &mut Outbox) {
+    fn answered(&mut self, key: Key, answer: Answer, out: &mut Outbox) {
         match key {
             Key::Graph(GraphKey::Routed) => {
                 self.parts.handed_on = None;

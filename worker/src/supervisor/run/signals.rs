@@ -10,13 +10,14 @@ use super::answers::Refused;
 use super::people::question_of;
 use super::{SupervisorRun, value_of};
 use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_TOP_UP, SIGNAL_WAITS};
+use crate::supervisor::core::calls::Incoming;
 use crate::supervisor::graph::{HUMAN, PLAN_REVIEW_TIMED_OUT, TASK_REJECTED};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::approval::{ApprovalScope, Closed, Consequence};
 use crate::supervisor::people::control::{self, ControlRequest};
-use crate::supervisor::people::interrupts::{Question, ResumeInterrupt, Resumed};
+use crate::supervisor::people::interrupts::{Expired, Question, ResumeInterrupt, Resumed};
 use crate::supervisor::people::plan_review::Ending;
 use crate::supervisor::task::Actor;
 use crate::supervisor::team::Heard;
@@ -181,7 +182,7 @@ impl SupervisorRun {
         let continuation = self.parts.interrupts.continuation(&resumed.task);
         let parts = &mut self.parts;
         let Some(graph) = self.strategy.as_plan() else {
-            return self.human_for_strategy(&resumed, out);
+            return self.human_for_strategy(resumed, out);
         };
         match resumed.outcome {
             Ok(_) if resumed.task_may_continue => graph.answered_by_person(&resumed.task, continuation, parts, out),
@@ -252,7 +253,9 @@ impl SupervisorRun {
     pub(super) fn ask_people_for_the_strategy(&mut self, out: &mut Outbox) {
         for (key, question) in self.strategy.people_needed() {
             let Ok(task) = TaskId::new(key.to_string()) else { continue };
-            if self.parts.interrupts.pending().any(|interrupt| interrupt.task == task) {
+            if self.parts.interrupts.pending().any(|interrupt| interrupt.task == task)
+                || self.calls.holds_word_for(&task)
+            {
                 continue;
             }
             let payload = question.pointer("/kind/question/payload").cloned().unwrap_or(Value::Null);
@@ -262,18 +265,24 @@ impl SupervisorRun {
         }
     }
 
-    fn human_for_strategy(&mut self, resumed: &Resumed, out: &mut Outbox) {
-        let task = resumed.task.clone();
-        if let Err(why) = &resumed.outcome
+    /// The question is over, also while the run stands still; what the person said is heard now, or when it goes on.
+    fn human_for_strategy(&mut self, resumed: Resumed, out: &mut Outbox) {
+        let Resumed { task, outcome, .. } = resumed;
+        self.hear(Incoming::Person { task: task.clone(), outcome }, out);
+        self.parts.interrupts.task_ended(&task, out);
+    }
+
+    /// The strategy hears what a person said, or that nobody did in time.
+    pub(super) fn told_by_person(&mut self, task: &TaskId, outcome: Result<Value, Expired>, out: &mut Outbox) {
+        if let Err(why) = &outcome
             && self.strategy.unanswered(task.as_str(), &why.to_string(), out)
         {
-            return self.parts.interrupts.task_ended(&task, out);
+            return;
         }
-        let answer = resumed.outcome.clone().unwrap_or_else(|why| json!(why.to_string()));
+        let answer = outcome.unwrap_or_else(|why| json!(why.to_string()));
         if let Err(why) = self.strategy.human(task.as_str(), &answer, out) {
             refuse(INTERRUPT_RESUME, &why, out);
         }
-        self.parts.interrupts.task_ended(&task, out);
     }
 }
 

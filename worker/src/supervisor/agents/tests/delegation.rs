@@ -310,19 +310,6 @@ fn an_answer_that_does_not_conform_fails_with_the_name_of_the_field() {
 }
 
 #[test]
-fn what_a_paused_loop_hears_is_used_when_it_goes_on() {
-    let mut rig = Rig::start(AgentRules::supyagent(), planner_and_coder(), "go");
-    rig.with(AgentLoop::pause);
-    rig.answer("assistant", delegate("coder", "code"));
-    assert!(rig.awaited().is_empty() && rig.it.sessions_view().len() == 1);
-    // Twice the same, and a stranger: the first counts.
-    rig.with(|it, out| it.answered(&key("agents/1.1/step/1"), Ok(says("no")), out));
-    rig.with(|it, out| it.answered(&key("agents/9/step/1"), Ok(says("no")), out));
-    rig.with(|it, out| it.resume(out));
-    assert_eq!(rig.awaited(), ["coder"]);
-}
-
-#[test]
 fn a_cancelled_loop_takes_everything_back_and_hears_nothing_more() {
     let mut rig = Rig::start(AgentRules::supyagent(), planner_and_coder(), "go");
     rig.answer(

@@ -33,9 +33,6 @@ fn shown(it: &AgentLoop) -> String {
     parts.extend(it.waits.keys().any(is_deadline).then(|| "the time runs".to_owned()));
     parts.extend(it.humans.keys().map(|_| "a person is asked".to_owned()));
     parts.extend(it.is_paused().then(|| "paused".to_owned()));
-    // What has come in while it is paused shows in what is waited for no longer.
-    let kept = serde_json::to_value(it).unwrap()["held"].as_array().map_or(0, Vec::len);
-    parts.extend((kept > 0).then(|| format!("{kept} kept")));
     parts.join(", ")
 }
 
@@ -51,12 +48,11 @@ fn thinking(it: &AgentLoop, agent: &str) -> Option<AgentsKey> {
 }
 
 fn reply<'e>(name: &'e str, agent: &'e str, answer: Answer) -> Event<'e, AgentLoop> {
-    let happens = move |it: &mut AgentLoop| {
+    comes_in(name, move |it: &mut AgentLoop| {
         if let Some(key) = thinking(it, agent) {
             it.answered(&key, answer.clone(), &mut outbox());
         }
-    };
-    (name, Box::new(happens))
+    })
 }
 
 fn fires(it: &mut AgentLoop) {
@@ -83,6 +79,16 @@ fn person(it: &mut AgentLoop, answers: bool) {
     }
 }
 
+/// What comes in, which the run keeps while the loop is paused.
+fn comes_in<'e>(name: &'e str, happens: impl Fn(&mut AgentLoop) + 'e) -> Event<'e, AgentLoop> {
+    let unless_paused = move |it: &mut AgentLoop| {
+        if !it.is_paused() {
+            happens(it);
+        }
+    };
+    (name, Box::new(unless_paused))
+}
+
 /// SUP-02, SUP-15, LGI-01: work is handed down, answered, questioned, late, paused and given up.
 #[test]
 fn of_a_delegation() {
@@ -94,10 +100,10 @@ fn of_a_delegation() {
         reply("the clerk answers", CLERK, Ok(says("bought"))),
         reply("the clerk asks a person", CLERK, Ok(question)),
         reply("the clerk fails", CLERK, Err(CallFailure::error("lost"))),
-        ("a person answers", Box::new(|it| person(it, true))),
-        ("a person is too late", Box::new(|it| person(it, false))),
-        ("a question is no call", Box::new(astray)),
-        ("the time is over", Box::new(fires)),
+        comes_in("a person answers", |it| person(it, true)),
+        comes_in("a person is too late", |it| person(it, false)),
+        comes_in("a question is no call", astray),
+        comes_in("the time is over", fires),
         ("paused", Box::new(|it| it.pause(&mut outbox()))),
         ("resumed", Box::new(|it| it.resume(&mut outbox()))),
         ("cancelled", Box::new(|it| it.cancel("enough", &mut outbox()))),

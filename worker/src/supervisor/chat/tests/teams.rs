@@ -127,31 +127,6 @@ fn an_error_of_a_participant_stops_the_team() {
 }
 
 /// AGC-17: participants see nothing of a pause: no ask, no note, and the same conversation afterwards.
-#[test]
-fn a_pause_changes_nothing_but_when_the_next_ask_is_made() {
-    let script = |call: &Call| match call.purpose {
-        Purpose::Decide => json!("carol"),
-        _ => json!({ "content": "x" }),
-    };
-    let mut plain = world(ChatRules::selector(), &ABC, "user", "go");
-    let mut paused = world(ChatRules::selector(), &ABC, "user", "go");
-    let outcome = plain.run(script);
-    while !paused.chat.is_over() {
-        let (messages, calls) = (paused.said().len(), paused.calls.len());
-        paused.chat.pause();
-        assert_eq!((paused.out.asks().len(), paused.out.notes().len()), (0, 0));
-        let answer = script(paused.last_call());
-        let speaking = paused.last_call().purpose == Purpose::ExecuteWorker;
-        paused.answer(answer);
-        assert_eq!(paused.said().len(), messages + usize::from(speaking), "what was under way is stored");
-        assert_eq!(paused.calls.len(), calls, "nothing new is asked");
-        paused.chat.unpause(&mut paused.out);
-        paused.collect();
-    }
-    assert_eq!(paused.chat.outcome().unwrap(), outcome);
-    assert_eq!(paused.calls, plain.calls);
-}
-
 fn swarm(max_round: u32) -> ChatRules {
     ChatRules { max_round, ..ChatRules::swarm() }
 }

@@ -29,9 +29,6 @@ fn shown(chat: &GroupChat) -> String {
     if chat.paused {
         state += ", paused";
     }
-    if chat.held.is_some() {
-        state += ", not yet asked";
-    }
     state
 }
 
@@ -63,8 +60,7 @@ fn of_all() -> Vec<Event<'static, GroupChat>> {
         ("a person says something", Box::new(|chat| drop(chat.say("wait", &mut outbox())))),
         ("a person takes the word", Box::new(|chat| drop(chat.interrupt(&mut outbox())))),
         ("paused", Box::new(GroupChat::pause)),
-        ("resumed", Box::new(|chat| chat.unpause(&mut outbox()))),
-        ("resumed, budget spent", Box::new(|chat| chat.unpause(&mut spent()))),
+        ("resumed", Box::new(GroupChat::unpause)),
         ("answered, budget spent", Box::new(|chat| answered(chat, Ok(json!("b")), &mut spent()))),
         ("the budget is spent", Box::new(|chat| chat.exhausted(&mut spent()))),
         ("cancelled", Box::new(|chat| chat.cancel("enough", &mut outbox()))),

@@ -192,6 +192,84 @@ fn a_paused_run_of_agents_starts_nothing() {
     assert_eq!(played.report()["final_result"], "enough");
 }
 
+/// What comes in while the run stands still is heard when it goes on, in the order in which it came: the answer of an
+/// agent before the word of a person that came later.
+#[test]
+fn answers_and_words_in_a_pause_are_heard_in_their_order() {
+    let spec = "
+kind: supervisor
+name: desk
+preset: cuga-conversational
+objective: go
+policies: [{ type: tool_approval, name: people, tools: [delegate_to_clerk], message: 'Pay?' }]
+agents:
+  - name: boss
+    delegates: [writer, clerk]
+    script:
+      - { on: execute_worker, round: 1, say: { tool_calls: [
+          { name: delegate_to_clerk, args: { task: pay } }, { name: delegate_to_writer, args: { task: write } } ] } }
+      - { on: execute_worker, say: all done }
+  - name: writer
+    delegates: [critic]
+    script:
+      - { on: execute_worker, round: 1, after: 20s, say: { tool_calls: [ { name: delegate_to_critic, args: { task: read } } ] } }
+      - { on: execute_worker, say: written }
+  - { name: critic, script: [ { on: execute_worker, say: read } ] }
+  - { name: clerk, script: [ { on: execute_worker, say: paid } ] }
+";
+    let played = SceneText::new(spec)
+        .at(10, Act::Signal("pause_v1", json!({})))
+        .at(30, Act::Update("respond_interrupt", json!({ "resume": { "approved": true } })))
+        .at(60, Act::Signal("resume_v1", json!({})))
+        .order_counts()
+        .play();
+    assert_eq!(
+        played.calls[2..4],
+        ["agents/1.1.1.1.1.0/step/1", "agents/1.1.1.0/step/1"],
+        "the critic, then the clerk"
+    );
+    assert_eq!((played.took, &played.report()["final_result"]), (60, &json!("all done")));
+}
+
+/// The same of the end of a sleep, which came after the answer.
+#[test]
+fn a_sleep_that_ends_in_a_pause_is_over_when_the_run_goes_on() {
+    let spec = "
+kind: supervisor
+name: desk
+preset: supyagent-delegation
+objective: go
+agents:
+  - name: boss
+    delegates: [sleeper, writer]
+    script:
+      - { on: execute_worker, round: 1, say: { tool_calls: [
+          { name: delegate_to_sleeper, args: { task: wait } }, { name: delegate_to_writer, args: { task: write } } ] } }
+      - { on: execute_worker, say: all done }
+  - name: sleeper
+    script:
+      - { on: execute_worker, round: 1, say: { tool_calls: [ { name: sleep, args: { seconds: 25 } } ] } }
+      - { on: execute_worker, say: awake }
+  - name: writer
+    delegates: [critic]
+    script:
+      - { on: execute_worker, round: 1, after: 20s, say: { tool_calls: [ { name: delegate_to_critic, args: { task: read } } ] } }
+      - { on: execute_worker, say: written }
+  - { name: critic, script: [ { on: execute_worker, say: read } ] }
+";
+    let played = SceneText::new(spec)
+        .at(10, Act::Signal("pause_v1", json!({})))
+        .at(60, Act::Signal("resume_v1", json!({})))
+        .order_counts()
+        .play();
+    assert_eq!(
+        played.calls[3..5],
+        ["agents/1.1.1.1.1.0/step/1", "agents/1.1.1.0/step/2"],
+        "the critic, then the sleeper"
+    );
+    assert_eq!((played.took, &played.report()["final_result"]), (60, &json!("all done")));
+}
+
 #[test]
 fn a_canceled_run_of_agents_takes_everything_back() {
     let spec = supyagent(ONE, "{ on: execute_worker, after: 10s, say: quick }");
