@@ -80,7 +80,7 @@ fn roster(tallies: &BTreeMap<String, AgentTally>) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Who works in plans" { table.rows {
             thead { tr {
                 th scope="col" { "Agent" } th scope="col" { "Now" } th scope="col" { "Runs" } th scope="col" { "Attempts" } th scope="col" { "Done" }
-                th scope="col" { "Failed" } th scope="col" { "Sent back" } th scope="col" { "Half took at most" } th scope="col" { "Spent" }
+                th scope="col" { "Failed" } th scope="col" { "Sent back" } th scope="col" { "Median time" } th scope="col" { "Spent" }
             } }
             tbody { @for (name, tally) in tallies { tr {
                 td { strong { (name) } }

@@ -339,13 +339,17 @@ fn delegation(carrier: &Value) -> Markup {
 /// Deeper trees are cut where nobody would read them.
 const DEPTH_MAX: usize = 32;
 
+fn counted(number: &Value, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 fn session_branch(session: &Value, all: &[&Value], depth: usize) -> Markup {
     let status = text(&session["status"]);
     let below: Vec<&&Value> = all.iter().filter(|other| other["parent_id"] == session["id"]).collect();
     html! {
         li {
             (badge(class_of(&status), &status)) " " strong { (text(&session["agent"])) } " " (cut(&text(&session["task"]), 200))
-            div.muted { (text(&session["model"])) " " (session["steps"]) " steps, " (session["tool_calls"]) " tool calls" }
+            div.muted { (text(&session["model"])) " " (counted(&session["steps"], "step")) ", " (counted(&session["tool_calls"], "tool call")) }
             @if !below.is_empty() && depth < DEPTH_MAX { ul { @for one in below { (session_branch(one, all, depth + 1)) } } }
         }
     }
