@@ -3,6 +3,7 @@
 //! Invariant: a run is loaded as for any question to it, on its turn thread and under its watchdog, one after the other,
 //! so that other work gets its turn between them. Runs that this build has decided already are not looked at: they fit.
 
+use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use super::Client;
@@ -18,20 +19,24 @@ impl Client {
         let build = self.shared.build;
         let found = self
             .read(move |shared| {
-                let mut others: Vec<RunInfo> = Vec::new();
+                // After a deploy all runs are others, and they may be many: only the newest few are kept.
+                let (mut others, mut newest) = (0, BTreeMap::new());
                 shared.journal.scan_open_runs(&mut |info| {
                     if info.build != build {
-                        others.push(info.clone());
+                        others += 1;
+                        newest.insert((info.started_at, info.run_id), info.clone());
+                        if newest.len() > shared.options.fit_runs_max {
+                            newest.pop_first();
+                        }
                     }
                 });
-                others.sort_by(|a, b| b.started_at.cmp(&a.started_at).then(b.run_id.cmp(&a.run_id)));
-                Ok(others)
+                Ok((others, newest))
             })
             .await;
-        let others = found.unwrap_or_default();
-        let mut report = FitReport { other_build: others.len(), ..FitReport::default() };
+        let (other_build, newest) = found.unwrap_or_default();
+        let mut report = FitReport { other_build, ..FitReport::default() };
         let mut bytes = 0;
-        for info in others.into_iter().take(self.shared.options.fit_runs_max) {
+        for info in newest.into_values().rev() {
             bytes += info.history.bytes;
             if bytes > BYTES_MAX || self.load(&info).await.is_err() {
                 break;
