@@ -88,6 +88,7 @@ fn built_in_fields_are_compared_by_their_type() {
         "HistoryLength NOT BETWEEN 13 AND 20",
         "ParentWorkflowId = 'basket' AND ParentRunId STARTS_WITH 'fefe'",
         "BuildId = '0000000000000abc'",
+        "Held = false AND NOT Held = true",
     ];
     let no = [
         "WorkflowId = 'order-8'",
@@ -95,7 +96,6 @@ fn built_in_fields_are_compared_by_their_type() {
         "WorkflowId NOT STARTS_WITH 'order'",
         "RunId != '00000000-0000-03e8-0000-000000000000'",
         "ExecutionStatus IN ('Running', 'Paused')",
-        "Held = false AND NOT Held = true",
         "StartTime > '1970-01-01T00:16:40Z'",
         "CloseTime IS NULL",
         "HistoryLength < 12",
