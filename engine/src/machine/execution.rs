@@ -360,7 +360,6 @@ impl Execution {
                 continue;
             }
             let Code::Live(driver) = &mut self.code else { continue };
-            let hears = job.in_words();
             let commands = driver.activate(Activation {
                 at: draft.at(),
                 run_id: self.run.visible_run_id,
@@ -373,6 +372,7 @@ impl Execution {
                 return;
             }
             if let Some(defect) = driver.defect() {
+                let hears = draft.heard(&self.run);
                 self.code = Code::Undone(Held::Code(Box::new(HeldCode::live(defect, &self.run, draft.build(), hears))));
                 return;
             }
