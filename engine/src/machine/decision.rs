@@ -234,6 +234,13 @@ impl<'a, 'b> TurnDraft<'a, 'b> {
     pub(super) fn at(&self) -> Timestamp {
         self.at
     }
+    /// What the code heard of last, in words.
+    pub(super) fn heard(&self, run: &Run) -> String {
+        let activating = self.events.iter().filter(|event| event.origin() == Origin::Activating);
+        let nth = activating.clone().count().saturating_sub(self.jobs.len() + 1);
+        let job = activating.clone().nth(nth).and_then(|event| job_of(event, run));
+        job.map_or_else(|| "an event".to_owned(), |job| job.in_words())
+    }
     pub(super) fn build(&self) -> BuildId {
         self.environment.build
     }

@@ -18,7 +18,7 @@ use super::run::{Run, RunPhase};
 use super::signal::RequestIds;
 use crate::seeded::{self, Bug};
 use crate::vocabulary::*;
-use crate::workflow::{ShadowedDriver, TellMismatch, WorkflowRegistry};
+use crate::workflow::WorkflowRegistry;
 
 /// A loaded run.
 pub struct Execution {
@@ -138,20 +138,6 @@ impl Execution {
     pub fn resume(run: Run, driver: Box<dyn Driver>, turns: &[Turn], build: BuildId) -> Result<Execution, LoadError> {
         let walk = Self::walk(Ok(TurnWalk { run, driver }), turns, build)?;
         Ok(Execution { run: walk.run, code: Code::Live(walk.driver) })
-    }
-
-    /// This run, brought back by its history, with its code beside the code that a snapshot has brought back: it goes on as
-    /// by itself, and every difference is told (engine.md E37).
-    pub(crate) fn compared_with(self, resumed: Execution, tell: TellMismatch) -> Execution {
-        let info = &self.run.info;
-        let names = (info.workflow_id.clone(), info.run_id, info.workflow_type.clone());
-        let code = match (self.code, resumed.code) {
-            (Code::Live(leads), Code::Live(shadow)) => {
-                Code::Live(Box::new(ShadowedDriver::new(leads, shadow, names, tell)))
-            }
-            (code, _) => code,
-        };
-        Execution { run: self.run, code }
     }
 
     /// Only the facts of a run, for reading: no code is run.
@@ -374,7 +360,6 @@ impl Execution {
                 continue;
             }
             let Code::Live(driver) = &mut self.code else { continue };
-            let hears = job.in_words();
             let commands = driver.activate(Activation {
                 at: draft.at(),
                 run_id: self.run.visible_run_id,
@@ -387,6 +372,7 @@ impl Execution {
                 return;
             }
             if let Some(defect) = driver.defect() {
+                let hears = draft.heard(&self.run);
                 self.code = Code::Undone(Held::Code(Box::new(HeldCode::live(defect, &self.run, draft.build(), hears))));
                 return;
             }

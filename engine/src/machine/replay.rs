@@ -3,11 +3,13 @@
 //! Invariant: rebuilding uses the same `apply` and the same driver as living does; there is no second loader. The code
 //! is checked against history activation by activation, and a mismatch is a [`NonDeterminism`], never a guess.
 
+use super::execution::{Code, Execution};
 use super::held::HeldCode;
 use super::run::Run;
 use crate::vocabulary::*;
 use crate::workflow::{
-    JobSources, NonDeterminism, RunIdentity, WorkflowRegistry, check_activation, job_of, markers_of,
+    JobSources, NonDeterminism, RunIdentity, ShadowedDriver, TellMismatch, WorkflowRegistry, check_activation, job_of,
+    markers_of,
 };
 
 /// Why a run cannot be brought back to life.
@@ -131,5 +133,21 @@ impl TurnWalk {
         }
         self.run.apply_rest(turn);
         Ok(())
+    }
+}
+
+impl Execution {
+    /// This run, brought back by its history, with its code beside the code that a snapshot has brought back: it goes on as
+    /// by itself, and every difference is told (engine.md E37).
+    pub(crate) fn compared_with(self, resumed: Execution, tell: TellMismatch) -> Execution {
+        let info = &self.run.info;
+        let names = (info.workflow_id.clone(), info.run_id, info.workflow_type.clone());
+        let code = match (self.code, resumed.code) {
+            (Code::Live(leads), Code::Live(shadow)) => {
+                Code::Live(Box::new(ShadowedDriver::new(leads, shadow, names, tell)))
+            }
+            (code, _) => code,
+        };
+        Execution { run: self.run, code }
     }
 }

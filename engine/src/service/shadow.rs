@@ -15,7 +15,9 @@ use crate::workflow::{SnapshotMismatch, TellMismatch};
 /// So many runs of a type are compared before a sample is enough.
 const FIRST: u64 = 8;
 /// A longer history is not replayed for a comparison.
-const EVENTS_MAX: u64 = 20_000;
+const EVENTS_MAX: u64 = 5_000;
+/// Nor one of more bytes.
+const BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 #[derive(Default)]
 struct TypeRecord {
@@ -42,7 +44,7 @@ impl Shadows {
 
     /// Whether the run that comes back now is compared.
     pub(super) fn wants(&self, info: &RunInfo) -> bool {
-        if self.every == 0 || info.history.events > EVENTS_MAX {
+        if self.every == 0 || info.history.events > EVENTS_MAX || info.history.bytes > BYTES_MAX {
             return false;
         }
         let mut types = self.types();

@@ -9,85 +9,53 @@ use serde::{Deserialize, Serialize};
 
 use super::*;
 
+/// What reaches an existing run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Input {
+    /// A signal for its code (engine.md E11).
     Signal(WorkflowExecutionSignaled),
-    RequestCancel {
-        reason: String,
-        identity: Option<Identity>,
-        request_id: Option<RequestId>,
-    },
-    Terminate {
-        reason: String,
-        identity: Option<Identity>,
-    },
-    Update {
-        update_id: UpdateId,
-        name: UpdateName,
-        input: Payload,
-        identity: Option<Identity>,
-    },
-    Pause {
-        reason: String,
-        identity: Option<Identity>,
-    },
-    Unpause {
-        reason: String,
-        identity: Option<Identity>,
-    },
-    PauseActivity {
-        seq: Seq,
-        reason: String,
-        identity: Option<Identity>,
-    },
-    UnpauseActivity {
-        seq: Seq,
-        identity: Option<Identity>,
-    },
+    /// Somebody asks it to cancel (engine.md E17).
+    RequestCancel { reason: String, identity: Option<Identity>, request_id: Option<RequestId> },
+    /// It ends at once (engine.md E18).
+    Terminate { reason: String, identity: Option<Identity> },
+    /// An update for its code, which may refuse it (engine.md E14).
+    Update { update_id: UpdateId, name: UpdateName, input: Payload, identity: Option<Identity> },
+    /// It is not to go on (engine.md E27).
+    Pause { reason: String, identity: Option<Identity> },
+    /// It may go on.
+    Unpause { reason: String, identity: Option<Identity> },
+    /// An activity of it is not to be tried again.
+    PauseActivity { seq: Seq, reason: String, identity: Option<Identity> },
+    /// An activity of it may be tried again.
+    UnpauseActivity { seq: Seq, identity: Option<Identity> },
     /// A slot is free for the attempt of a queued activity.
-    StartActivity {
-        seq: Seq,
-        attempt: Attempt,
-    },
-    ActivityOutcome {
-        seq: Seq,
-        attempt: Attempt,
-        outcome: ActivityOutcome,
-        identity: Option<Identity>,
-    },
-    Heartbeat {
-        seq: Seq,
-        attempt: Attempt,
-        details: Option<Payload>,
-    },
+    StartActivity { seq: Seq, attempt: Attempt },
+    /// An attempt has ended.
+    ActivityOutcome { seq: Seq, attempt: Attempt, outcome: ActivityOutcome, identity: Option<Identity> },
+    /// An attempt is alive.
+    Heartbeat { seq: Seq, attempt: Attempt, details: Option<Payload> },
     /// Time has passed: whatever is due is due now.
     Deadline,
     /// The worker that ran this run's attempts is gone: what was under way is looked at again.
     WorkerRestarted,
-    ChildStarted {
-        seq: Seq,
-        result: Result<RunId, Failure>,
-    },
-    ChildClosed {
-        seq: Seq,
-        run_id: RunId,
-        outcome: CloseOutcome,
-    },
-    SignalDelivered {
-        seq: Seq,
-        result: Result<(), Failure>,
-    },
-    CancelDelivered {
-        seq: Seq,
-        result: Result<(), Failure>,
-    },
+    /// A child has begun, or could not.
+    ChildStarted { seq: Seq, result: Result<RunId, Failure> },
+    /// A child has ended.
+    ChildClosed { seq: Seq, run_id: RunId, outcome: CloseOutcome },
+    /// A signal to another run has arrived, or could not be delivered.
+    SignalDelivered { seq: Seq, result: Result<(), Failure> },
+    /// A cancel request to another run has arrived, or could not be delivered.
+    CancelDelivered { seq: Seq, result: Result<(), Failure> },
 }
 
 /// How an attempt of an activity ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ActivityOutcome {
+    /// With a result.
     Completed(Payload),
+    /// With a failure; the policy decides about another attempt.
     Failed(Failure),
+    /// It was asked to cancel, and did.
     Canceled(Option<Payload>),
     /// The function returned, the result comes later by token (engine.md E09).
     WillCompleteLater,
@@ -96,15 +64,22 @@ pub enum ActivityOutcome {
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum CloseOutcome {
+    /// With a result.
     Completed(Payload),
+    /// In a failure, and no retry followed.
     Failed(Failure),
+    /// A limit of the workflow ran out.
     TimedOut(WorkflowTimeout),
+    /// It was asked to cancel, and did, with what it left to say.
     Canceled(Option<Payload>),
+    /// From outside, without a word of its code.
     Terminated { reason: String },
+    /// In a run that goes on for it.
     ContinuedAsNew { new_run: RunId },
 }
 
 impl CloseOutcome {
+    /// The status that the run shows.
     pub fn status(&self) -> WorkflowStatus {
         match self {
             CloseOutcome::Completed(_) => WorkflowStatus::Completed,
@@ -120,27 +95,45 @@ impl CloseOutcome {
 /// A request to start a workflow execution, with Temporal's options and defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StartWorkflow {
+    /// Where it is started. Ids and queues of namespaces have nothing to do with each other.
     pub namespace: Namespace,
+    /// The id that stays over all runs of the chain. One run of it is open at a time.
     pub workflow_id: WorkflowId,
+    /// Which code.
     pub workflow_type: WorkflowType,
+    /// The queue of its activities, unless they name another.
     pub task_queue: TaskQueue,
+    /// What the code is given.
     pub input: Payload,
+    /// How long all runs of the chain may take together. `None`: no limit.
     pub execution_timeout: Option<Duration>,
+    /// How long one run may take. `None`: no limit.
     pub run_timeout: Option<Duration>,
+    /// Whether another run follows a failed one. `None`: none does.
     pub retry_policy: Option<RetryPolicy>,
+    /// What happens where a closed run has the id.
     pub id_reuse_policy: IdReusePolicy,
+    /// What happens where an open run has the id.
     pub id_conflict_policy: IdConflictPolicy,
+    /// Notes for people, which lists show.
     pub memo: Memo,
+    /// What lists can look for.
     pub search_attributes: SearchAttributes,
+    /// The same for every repetition of this request: the run is started once.
     pub request_id: Option<RequestId>,
+    /// Who starts it, for the history.
     pub identity: Option<Identity>,
+    /// What it is for, in a few words.
     pub summary: Option<String>,
+    /// What it is for, in more of them.
     pub details: Option<String>,
+    /// The workflow that starts it as its child. Set by the engine.
     pub parent: Option<Parent>,
 }
 
 /// The namespace and the task queue of those who name none.
 pub const DEFAULT_NAMESPACE: &str = "default";
+/// See [`DEFAULT_NAMESPACE`].
 pub const DEFAULT_TASK_QUEUE: &str = "default";
 
 impl StartWorkflow {
@@ -172,6 +165,7 @@ impl StartWorkflow {
             forked_from: None,
         }
     }
+    /// A start with the defaults of all else, in the default namespace.
     pub fn new(workflow_type: WorkflowType, workflow_id: WorkflowId) -> Self {
         StartWorkflow {
             namespace: Namespace::of(DEFAULT_NAMESPACE),
@@ -193,6 +187,7 @@ impl StartWorkflow {
             parent: None,
         }
     }
+    /// With this input.
     pub fn input(mut self, input: Payload) -> Self {
         self.input = input;
         self
@@ -202,47 +197,65 @@ impl StartWorkflow {
 /// Why a request about a run was refused: the caller's mistake or the run's state. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]
 pub enum Rejection {
+    /// There is no such run in this namespace.
     #[error("no workflow execution {workflow_id}{}", in_run(run_id))]
     NotFound { workflow_id: WorkflowId, run_id: Option<RunId> },
+    /// The run has ended, and takes nothing more.
     #[error("the run {run_id} of {workflow_id} is already {status}")]
     Closed { workflow_id: WorkflowId, run_id: RunId, status: WorkflowStatus },
     #[error(
         "a run of {workflow_id} is open: {run_id}; end it, use another id, or ask for `use-existing` or `terminate-existing`"
     )]
+    /// A start found an open run of its id, which it was not to use.
     AlreadyOpen { workflow_id: WorkflowId, run_id: RunId },
     #[error(
         "the workflow id {workflow_id} was used by {run_id}, which is {status}; the reuse policy {policy:?} refuses it"
     )]
+    /// A start found a closed run of its id, which its policy forbids.
     IdReused { workflow_id: WorkflowId, run_id: RunId, status: WorkflowStatus, policy: IdReusePolicy },
+    /// The worker has no code of this type.
     #[error("no workflow type {workflow_type} in this worker; it has: {}", known.join(", "))]
     UnknownWorkflowType { workflow_type: WorkflowType, known: Vec<String> },
+    /// The code refuses the update, or cannot carry it out. The run is as it was.
     #[error("the update {update_id} was refused by the workflow: {failure}")]
     UpdateRefused { update_id: UpdateId, failure: Failure },
+    /// No activity of this id is pending.
     #[error("no pending activity {activity} in this run")]
     UnknownActivity { activity: String },
+    /// Somebody speaks for an attempt that is over.
     #[error("attempt {attempt} of activity {seq} is over (now at attempt {current}): stale_epoch")]
     StaleAttempt { seq: Seq, attempt: Attempt, current: Attempt },
+    /// There is nothing to pause.
     #[error("the run is already paused")]
     AlreadyPaused,
+    /// There is nothing to unpause.
     #[error("the run is not paused")]
     NotPaused,
+    /// A paused or held run keeps no more; see [`Limits::inbox_max`](crate::machine::Limits::inbox_max).
     #[error("the inbox of the run is full ({limit} inputs wait); try again later")]
     InboxFull { limit: usize },
+    /// The worker has too much to do. Try again after the time it names.
     #[error("the worker has too much to do ({limit} inputs wait); try again in {}s", retry_after.as_secs_f32())]
     Overloaded { limit: usize, retry_after: Duration },
+    /// A payload of the request is above the limit.
     #[error("the payload has {length} bytes, the limit is {limit}")]
     PayloadTooLarge { length: usize, limit: usize },
+    /// The request makes no sense in any state of the run; `what` names the part.
     #[error("{what}: {why}")]
     Invalid { what: String, why: String },
+    /// The code of the run cannot be asked now.
     #[error("the run is held: {why}")]
     Held { why: String },
     /// A fork: the card of the first difference.
     #[error("the workflow code of this worker does not fit the history up to the fork: {why}")]
     DoesNotFit { why: String },
+    /// The worker leaves, and takes no new work.
     #[error("the worker is shutting down")]
     ShuttingDown,
+    /// Nothing can be written any more; the worker leaves.
     #[error("the log has failed and the worker is leaving: {why}")]
     StorageFailed { why: String },
+    /// There is no space for anything new. It is over when there is.
     #[error("the disk is full: {why}; nothing new is begun until there is space")]
     StorageFull { why: String },
     /// What was asked for cannot be read as it was written; everything else goes on.
@@ -251,6 +264,7 @@ pub enum Rejection {
     /// Reading or copying failed; the log has not, and the worker goes on.
     #[error("{why}; the log itself goes on")]
     StorageError { why: String },
+    /// The query has no answer.
     #[error(transparent)]
     Query(#[from] QueryError),
 }

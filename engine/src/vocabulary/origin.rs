@@ -9,8 +9,11 @@ use super::*;
 /// Who causes an event, which is how replay treats it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
+    /// The code hears of it, as one job.
     Activating,
+    /// The code asked for it, in answer to the activating event before.
     Command,
+    /// The code never hears of it.
     Bookkeeping,
 }
 

@@ -12,17 +12,23 @@ use super::*;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
+    /// The run that has decided.
     pub run: RunId,
     /// The id of the first event, or of the next one if there is none in this turn.
     pub first_event: EventId,
+    /// The time of the turn, which is the time of all of its events and of the code in it.
     pub at: Timestamp,
+    /// The workflow code that has decided it.
     pub build: BuildId,
+    /// What has happened, in order.
     pub events: Vec<EventKind>,
     /// Inputs accepted durably while the run is paused or held; they become events later.
     pub inbox_added: Vec<Input>,
     /// How many inputs left the front of the inbox in this turn.
     pub inbox_taken: u32,
+    /// What attempts said meanwhile.
     pub heartbeats: Vec<Heartbeat>,
+    /// What indexes may know of the run after it.
     pub outlook: Outlook,
     /// Messages to other runs that a closed run knows to have arrived (or to be undeliverable), by the numbers of the
     /// commands that sent them. Kept beside the history, which ends with the closing event. Left out when empty, so that
@@ -34,8 +40,11 @@ pub struct Turn {
 /// The last thing a running attempt said (engine.md E06). Kept beside the history, not in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Heartbeat {
+    /// The activity.
     pub seq: Seq,
+    /// Its attempt.
     pub attempt: Attempt,
+    /// What it said, for the next attempt.
     pub details: Option<Payload>,
 }
 
@@ -83,20 +92,30 @@ impl Turn {
 /// The states a run shows to the outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum WorkflowStatus {
+    /// It is open: it works, or waits.
     Running,
+    /// It is open, and somebody has paused it.
     Paused,
+    /// It has ended with a result.
     Completed,
+    /// It has ended in a failure.
     Failed,
+    /// It has ended because it was asked to.
     Canceled,
+    /// It was ended from outside.
     Terminated,
+    /// It goes on as another run of its id.
     ContinuedAsNew,
+    /// A limit of the workflow ran out.
     TimedOut,
 }
 
 impl WorkflowStatus {
+    /// Whether it has not ended.
     pub fn is_open(self) -> bool {
         matches!(self, WorkflowStatus::Running | WorkflowStatus::Paused)
     }
+    /// All of them, open ones first.
     pub const ALL: [WorkflowStatus; 8] = [
         WorkflowStatus::Running,
         WorkflowStatus::Paused,
@@ -127,25 +146,45 @@ impl fmt::Display for WorkflowStatus {
 /// What lists and `describe` show of a run without running its code. Folded from events; open runs keep it in memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunInfo {
+    /// Its namespace.
     pub namespace: Namespace,
+    /// Its workflow id.
     pub workflow_id: WorkflowId,
+    /// Its own id. Ids of runs sort by the time of their start.
     pub run_id: RunId,
+    /// Which code it runs.
     pub workflow_type: WorkflowType,
+    /// The queue of its activities, unless they name another.
     pub task_queue: TaskQueue,
+    /// Whether it is open, or how it ended.
     pub status: WorkflowStatus,
+    /// When it was started.
     pub started_at: Timestamp,
+    /// When it ended.
     pub closed_at: Option<Timestamp>,
+    /// How long its history is.
     pub history: HistorySize,
+    /// Which attempt of the workflow it is, from 1.
     pub attempt: Attempt,
+    /// The run with which its chain began.
     pub first_run: RunId,
+    /// The run before it in the chain.
     pub continued_from: Option<RunId>,
+    /// The run after it in the chain.
     pub next_run: Option<RunId>,
+    /// The workflow whose child it is.
     pub parent: Option<Parent>,
+    /// Notes for people.
     pub memo: Memo,
+    /// What lists can look for.
     pub search_attributes: SearchAttributes,
+    /// What it is for, in a few words.
     pub summary: Option<String>,
+    /// What it is for, in more of them.
     pub details: Option<String>,
+    /// The workflow code that has decided its last turn.
     pub build: BuildId,
+    /// The request that started it, which starts nothing a second time.
     pub start_request_id: Option<RequestId>,
     /// The run that this one begins with a copy of. Left out where there is nothing; see the start event's.
     #[serde(default, skip_serializing_if = "Option::is_none")]

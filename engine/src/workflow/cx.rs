@@ -3,6 +3,8 @@
 //! Invariant: every request becomes one command, in the order asked, with the place in the code that asked it. A
 //! request that cannot be (an input that cannot be encoded, options without a timeout) fails the run when the
 //! transition returns, and the number given for it never resolves. `Cx` reads no clock and no random source.
+//!
+//! Long: one method a request, in one place, is what a writer of state machines looks for.
 
 mod by_reference;
 

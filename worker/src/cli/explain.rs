@@ -86,9 +86,10 @@ codes! {
     Invalid 20 Usage "the request is invalid"
         "The engine cannot carry this request out in any state. The message names the part.";
     Held 21 NonDeterminism "the run is held"
-        "The workflow code does not fit the recorded history, or is missing. Inputs are still accepted durably. Deploy \
-         code that fits (the old code, or new code with `patched`) and the run goes on. `bosun describe ID` shows the \
-         difference.";
+        "The workflow code does not fit the recorded history, is missing, panics, or cannot read what was recorded. Inputs \
+         are still accepted durably. Deploy code that fits (the old code, new code with `patched`, or code without the \
+         defect) and the run goes on. `bosun describe ID` shows the difference or the defect, and `bosun list -q 'Held = \
+         true'` all runs that are held.";
     ShuttingDown 22 Unreachable "the worker is shutting down"
         "The worker drains and takes no new work. Try again when it is back.";
     StorageFailed 23 StorageFailed "the log has failed"

@@ -82,7 +82,7 @@ pub(super) async fn wait_for(
 ) -> Result<RunResult, CliError> {
     let until = timeout.map(|timeout| Instant::now() + timeout);
     let progress = ProgressBoard::new(watch, target.clone());
-    let mut shown = Shown { progress, next: EventId(1), held: false };
+    let mut shown = Shown { progress, next: EventId(1), ticks: 0, held: false };
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let why = match wait_on(cx, &target, left, &mut shown, parking).await {
@@ -104,6 +104,8 @@ pub(super) async fn wait_for(
 struct Shown {
     progress: ProgressBoard,
     next: EventId,
+    /// How often it was looked.
+    ticks: u32,
     /// Whether it was said that the run is held.
     held: bool,
 }
@@ -112,6 +114,17 @@ struct Shown {
 const HELD_EVERY: u32 = 3;
 
 impl Shown {
+    /// Once a second.
+    async fn look(&mut self, screen: &mut Screen, backend: &dyn Backend, target: &Target, streaming: bool) {
+        if streaming {
+            self.progress.look(screen, backend).await;
+        }
+        if self.ticks.is_multiple_of(HELD_EVERY) {
+            self.say_if_held(screen, backend, target).await;
+        }
+        self.ticks = self.ticks.wrapping_add(1);
+    }
+
     /// A run that cannot go on would be waited for in silence; it is said once, and again if it is held again.
     async fn say_if_held(&mut self, screen: &mut Screen, backend: &dyn Backend, target: &Target) {
         let Ok(found) = backend.describe(Target { run_id: None, ..target.clone() }).await else { return };
@@ -151,7 +164,6 @@ async fn wait_on(
     let mut streaming = cx.screen.format != Format::None;
     // Whether the run may have parked since it was looked at: without an event it has not.
     let mut unseen = true;
-    let mut ticks = 0_u32;
     let found = loop {
         tokio::select! {
             biased;
@@ -166,13 +178,7 @@ async fn wait_on(
             },
             found = &mut result => break found,
             _ = tick.tick() => {
-                if streaming {
-                    shown.progress.look(&mut cx.screen, &*backend).await;
-                }
-                if ticks.is_multiple_of(HELD_EVERY) {
-                    shown.say_if_held(&mut cx.screen, &*backend, target).await;
-                }
-                ticks = ticks.wrapping_add(1);
+                shown.look(&mut cx.screen, &*backend, target, streaming).await;
                 if !std::mem::take(&mut unseen) && streaming {
                     continue;
                 }

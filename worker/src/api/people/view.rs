@@ -31,6 +31,7 @@ pub(super) fn run(info: &RunInfo) -> Value {
         "workflow_type": info.workflow_type,
         "task_queue": info.task_queue,
         "status": info.status,
+        "is_held": info.held.then_some(true),
         "start_time": moment(info.started_at),
         "close_time": info.closed_at.map(moment),
         "history_length": info.history.events,
