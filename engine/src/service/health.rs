@@ -14,15 +14,16 @@ use crate::vocabulary::Rejection;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Health {
+    /// It works.
     Ready,
     /// No new requests; what runs may finish.
     Draining,
-    StorageFull {
-        why: String,
-    },
-    StorageFailed {
-        why: String,
-    },
+    /// The disk is full: nothing new begins, and what is under way goes on as far as the reserve reaches. It is over when there
+    /// is space.
+    StorageFull { why: String },
+    /// The log has failed: nothing is acknowledged any more, and the worker leaves.
+    StorageFailed { why: String },
+    /// It has left.
     Stopped,
 }
 

@@ -13,12 +13,16 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
+    /// The beginning of 1970, UTC.
     pub const ZERO: Timestamp = Timestamp(0);
+    /// The last moment there is, for what has no end.
     pub const MAX: Timestamp = Timestamp(i64::MAX);
 
+    /// From milliseconds since 1970, UTC.
     pub fn from_millis(ms: i64) -> Self {
         Timestamp(ms.saturating_mul(1_000))
     }
+    /// Microseconds since 1970, UTC.
     pub fn as_micros(self) -> i64 {
         self.0
     }
