@@ -31,6 +31,8 @@ pub struct Report {
     pub rare: BTreeMap<&'static str, u64>,
     /// Whether forbidden calls would have been noticed at the call.
     pub trip_wires: bool,
+    /// Whether histories were replayed in another process too.
+    pub other_process: bool,
 }
 
 impl Report {
@@ -61,6 +63,7 @@ impl Report {
         self.commits += other.commits;
         self.events += other.events;
         self.trip_wires |= other.trip_wires;
+        self.other_process |= other.other_process;
         self.got_somewhere += other.got_somewhere;
         self.failure = self.failure.take().or_else(|| other.failure.clone());
         other.ends.iter().for_each(|(end, n)| *self.ends.entry(end.clone()).or_default() += n);

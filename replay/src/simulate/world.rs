@@ -25,14 +25,14 @@ use super::plan::{Boundary, LifePlan, LifeStep, PlanFaults};
 use super::rare::Rare;
 use super::snapshot::Snapshot;
 use super::under_way::{Mock, PendingWork};
-use super::watch;
+use super::watch::{self, WatchedActivation};
 
 /// One run of the world: what its log holds, and the run in memory, if it is there.
 #[derive(Default)]
 pub(super) struct SimulatedRun {
     pub(super) turns: Vec<Turn>,
     /// What the code asked for when it lived, one entry an activation in `turns`.
-    pub(super) lived: Vec<Vec<Command>>,
+    pub(super) lived: Vec<WatchedActivation>,
     pub(super) execution: Option<Execution>,
     /// The newest snapshot on disk.
     pub(super) snapshot: Option<Snapshot>,
