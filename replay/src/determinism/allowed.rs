@@ -33,10 +33,10 @@ fn is_at(on_the_way: &CallSite, site: &str) -> bool {
     let place = on_the_way.place.as_str();
     let line = place.rsplit_once(':').map_or(place, |(line, _)| line);
     let file = line.rsplit_once(':').map_or(line, |(file, _)| file);
-    let ends = |whole: &str, separator: &str| {
-        whole.strip_suffix(site).is_some_and(|before| before.is_empty() || before.ends_with(separator))
+    let ends = |whole: &str, end: &str, separator: &str| {
+        whole.strip_suffix(end).is_some_and(|before| before.is_empty() || before.ends_with(separator))
     };
-    if ends(line, "/") || ends(file, "/") || ends(place, "/") {
+    if [line, file, place].iter().any(|place| ends(place, site, "/")) {
         return true;
     }
     // An async function is a closure of itself.
@@ -44,7 +44,8 @@ fn is_at(on_the_way: &CallSite, site: &str) -> bool {
     while let Some(outer) = function.strip_suffix("::{{closure}}").or_else(|| function.strip_suffix("::{closure#0}")) {
         function = outer;
     }
-    ends(function, "::")
+    // Of some functions only the end of the path is known.
+    ends(function, site, "::") || (site.contains("::") && ends(site, function, "::"))
 }
 
 #[cfg(test)]

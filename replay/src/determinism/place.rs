@@ -55,7 +55,7 @@ fn read_stack(call: ForbiddenCall, wire: &str, stack: &str) -> Option<Cause> {
         .position(|Frame { name, place }| place.is_some() && (*name == wire || name.rsplit("::").next() == Some(wire)))
         .map_or(&[][..], |at| &frames[at + 1..]);
     // Below the guard is the engine, which called the code.
-    let end = above.iter().position(|frame| is_of(frame.name, GUARD)).unwrap_or(above.len());
+    let end = above.iter().position(Frame::is_guard).unwrap_or(above.len());
     let above = &above[..end];
     let users: Vec<&Frame<'_>> = above.iter().filter(|frame| frame.is_users()).collect();
     let first = above.iter().position(Frame::is_users).unwrap_or(above.len());
@@ -63,7 +63,10 @@ fn read_stack(call: ForbiddenCall, wire: &str, stack: &str) -> Option<Cause> {
     if inner.iter().any(|frame| is_any_of(frame.name, &HARMLESS)) || above.iter().any(Frame::is_logging) {
         return None;
     }
-    let site = |frame: &&Frame<'_>| Some(CallSite { function: frame.name.to_owned(), place: frame.place?.to_owned() });
+    let site = |frame: &&Frame<'_>| {
+        let place = frame.place?;
+        Some(CallSite { function: full_name(frame.name, place), place: place.to_owned() })
+    };
     let call = if call == ForbiddenCall::Random { seed_or_random(inner)? } else { call };
     Some(Cause { call, stack: users.iter().filter_map(site).collect() })
 }
@@ -72,6 +75,7 @@ fn read_stack(call: ForbiddenCall, wire: &str, stack: &str) -> Option<Cause> {
 fn seed_or_random(inner: &[Frame<'_>]) -> Option<ForbiddenCall> {
     let seed = |frame: &Frame<'_>| {
         frame.name.contains("std::hash::random::")
+            || frame.name.ends_with("hashmap_random_keys")
             || frame.place.is_some_and(|at| at.contains("/std/src/hash/random.rs"))
     };
     let Some(at) = inner.iter().position(seed) else { return Some(ForbiddenCall::Random) };
@@ -96,10 +100,50 @@ fn seed_or_random(inner: &[Frame<'_>]) -> Option<ForbiddenCall> {
 
 /// The engine's call of workflow code.
 const GUARD: &str = "bosun_engine::workflow::panic::guard";
+const GUARD_FILE: &str = "/workflow/panic.rs";
+
+/// Where the engine's own sources are, if they are not those of a library.
+const ENGINE: &str = "engine/src/workflow/";
+
+/// The module and the function that a place is in. Line tables know closures and async functions without their names; the
+/// source does: the function is the last one before that begins further to the left.
+fn full_name(name: &str, place: &str) -> String {
+    if name.contains("::") && !name.starts_with('{') {
+        return name.to_owned();
+    }
+    let named = || {
+        let (file, rest) = place.split_once(".rs:")?;
+        let line: usize = rest.split(':').next()?.parse().ok()?;
+        let text = std::fs::read_to_string(format!("{file}.rs")).ok()?;
+        let stem = file.rsplit('/').next()?;
+        Some(format!("{stem}::{}", function_before(&text, line)?))
+    };
+    named().unwrap_or_else(|| name.to_owned())
+}
+
+fn function_before(text: &str, line: usize) -> Option<&str> {
+    let lines: Vec<&str> = text.lines().take(line).collect();
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let within = indent(lines.last()?);
+    lines.iter().rev().enumerate().find_map(|(at, line)| {
+        let (before, rest) = line.split_once("fn ")?;
+        let declares = before.split_whitespace().all(|word| word.starts_with("pub") || DECLARES.contains(&word));
+        // A function of one line is its own place.
+        if !declares || (at > 0 && indent(line) >= within) {
+            return None;
+        }
+        rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next()
+    })
+}
+
+const DECLARES: [&str; 4] = ["async", "const", "unsafe", "extern"];
 
 /// Functions of std that look at the world, and whose answers no decision is made of: where a replay differs by them, its
 /// commands say so.
-const HARMLESS: [&str; 3] = ["std::backtrace", "std::backtrace_rs", "backtrace"];
+/// The channels of tokio throw dice for which of several lists a waiter is put into.
+/// Libraries of regular expressions ask how many processors there are, for the size of their pools.
+const HARMLESS: [&str; 7] =
+    ["std::backtrace", "std::backtrace_rs", "backtrace", "tokio::sync", "regex", "regex_automata", "aho_corasick"];
 
 /// What logs: subscribers write and read clocks, and workflow code does not see it.
 const LOGGING: [&str; 8] = [
@@ -126,7 +170,11 @@ impl Frame<'_> {
     /// Whether it is code of the user's own: not of a library, and not of the engine.
     fn is_users(&self) -> bool {
         let library = |place: &str| LIBRARIES.iter().any(|part| place.contains(part));
-        self.place.is_some_and(|place| !library(place)) && !is_of(self.name, "bosun_engine")
+        self.place.is_some_and(|place| !library(place) && !place.contains(ENGINE)) && !is_of(self.name, "bosun_engine")
+    }
+    fn is_guard(&self) -> bool {
+        let short = || self.place.is_some_and(|place| place.contains(GUARD_FILE)) && self.name.starts_with("guard");
+        is_of(self.name, GUARD) || short()
     }
     fn is_logging(&self) -> bool {
         is_any_of(self.name, &LOGGING)
@@ -210,6 +258,14 @@ mod tests {
             "  8: app::inner\n     at ./a.rs:7:1\n  8: <tracing::instrument::Instrumented<T> as F>::poll\n"
         ));
         assert!(!clock("  8: app::inner\n     at ./a.rs:7:1\n  8: tracing_core::dispatcher::with_default\n"));
+    }
+
+    #[test]
+    fn the_function_of_a_place_is_read_from_its_source() {
+        let text = "fn one() {\n    two();\n}\n\nimpl X {\n    pub(crate) async fn three(&self) {\n        let fn_ = 1;\n        \
+                    async {\n            four()\n        }\n    }\n}\nfn five() { six() }\n";
+        let of = |line| function_before(text, line);
+        assert_eq!((of(2), of(9), of(13)), (Some("one"), Some("three"), Some("five")));
     }
 
     #[test]

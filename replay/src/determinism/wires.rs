@@ -97,9 +97,23 @@ impl fmt::Display for ForbiddenCall {
 impl fmt::Display for Trip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the workflow code {} ({})", self.call, self.function)?;
-        self.place.as_ref().map_or(Ok(()), |place| write!(f, "\n  at {place}"))
+        for site in self.stack.iter().take(SITES_MAX) {
+            write!(f, "\n  at {} in {}", site.place, site.function)?;
+        }
+        match &self.place {
+            // A suspect is no finding: nothing needs to be allowed.
+            Some(place) if !self.is_only_suspect() => {
+                let line = place.rsplit_once(':').map_or(place.as_str(), |(line, _)| line);
+                let file = line.rsplit('/').next().unwrap_or(line);
+                write!(f, "\n  where it is harmless: .allow_at(ForbiddenCall::{:?}, {file:?})", self.call)
+            }
+            _ => Ok(()),
+        }
     }
 }
+
+/// So many functions on the way to a call are printed.
+const SITES_MAX: usize = 3;
 
 static ARMED: AtomicBool = AtomicBool::new(false);
 
