@@ -45,6 +45,7 @@ pub enum ForbiddenCall {
 /// A forbidden call, caught in the act.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trip {
+    /// What was asked for.
     pub call: ForbiddenCall,
     /// The function of libc, and what it was asked, where that says something.
     pub function: String,
@@ -240,6 +241,7 @@ pub struct Real {
 }
 
 impl Real {
+    /// The function of this name, looked up when it is first called.
     pub const fn named(name: &'static CStr) -> Self {
         Real { name, found: AtomicPtr::new(std::ptr::null_mut()) }
     }

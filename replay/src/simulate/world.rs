@@ -10,7 +10,7 @@
 //! One thread, no clock, no randomness: the same plan gives the same life. What is wrong is told as a [`Violation`], at
 //! the first moment it shows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -74,11 +74,14 @@ pub struct Life {
     pub outcome: Option<CloseOutcome>,
     /// What it waits for if it has not ended.
     pub awaiting: Vec<Awaited>,
+    /// How many commits there were.
     pub commits: u32,
     /// What happened step by step, also where no history tells of it.
     pub(super) steps: u64,
     /// Rare states that were met, by name (engine.md §3, `sometimes!`).
     pub rare: BTreeMap<&'static str, u64>,
+    /// What fits, and may be a mistake of a deploy all the same.
+    pub warnings: BTreeSet<String>,
 }
 
 impl Life {
@@ -118,6 +121,7 @@ pub(super) struct World<'a> {
     pub(super) rare: Rare,
     pub(super) order: DeliveryOrder,
     pub(super) healing: bool,
+    pub(super) warnings: BTreeSet<String>,
 }
 
 /// The workflow id of the run a plan is about.
@@ -157,6 +161,7 @@ impl<'a> World<'a> {
             rare: Rare::default(),
             order: DeliveryOrder::Fifo,
             healing: false,
+            warnings: BTreeSet::new(),
         }
     }
 
@@ -283,6 +288,7 @@ impl<'a> World<'a> {
             commits: self.commits,
             steps: self.steps.finish(),
             rare: self.rare.met(),
+            warnings: self.warnings,
         }
     }
 
