@@ -8,6 +8,7 @@ use std::path::Path;
 use crate::recording::{HistoryProblem, LoadHistoryError, read_file};
 use crate::{History, HistoryLimits, TemporalHistory};
 
+/// A history file: one of Bosun, or an export of Temporal.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HistoryFile {
     Bosun(History),
@@ -15,6 +16,7 @@ pub enum HistoryFile {
 }
 
 impl HistoryFile {
+    /// Reads a file of either kind; it may come from anywhere.
     pub fn load(path: &Path, limits: &HistoryLimits) -> Result<Self, LoadHistoryError> {
         let text =
             read_file(path, limits.json.bytes).map_err(|why| LoadHistoryError::File { path: path.to_owned(), why })?;

@@ -11,6 +11,7 @@ use bosun_engine::workflow::{AlignedLine, NonDeterminism, ReplayError, ReplaySte
 use bosun_engine::*;
 use serde::Serialize;
 
+use crate::warnings::warnings;
 use crate::{History, HistoryFile, HistoryLimits, Redaction};
 
 /// How many beginnings of a history are replayed on their own, beside the whole.
@@ -27,19 +28,31 @@ pub enum Prefixes {
 /// What the replay of one history found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReplayReport {
+    /// Which run; absent where no history could be read.
     pub run: Option<ReplayedRun>,
+    /// What was found.
     pub verdict: Verdict,
+    /// What fits, and may be a mistake all the same; a gate shows it and lets it pass.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// Which run was replayed, and how far.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReplayedRun {
+    /// Whose history it is.
     pub workflow_id: WorkflowId,
+    /// Which run of that workflow id.
     pub run_id: RunId,
+    /// Its workflow type.
     pub workflow_type: WorkflowType,
+    /// How the run ended, or that it is running.
     pub status: WorkflowStatus,
+    /// How many events the history has.
     pub events: usize,
+    /// How often the code was activated.
     pub activations: u64,
+    /// How many commands it gave.
     pub commands: u64,
     /// Over all commands; the same on every machine and in every build profile (engine.md G21).
     pub digest: Option<String>,
@@ -47,10 +60,12 @@ pub struct ReplayedRun {
     pub prefixes: usize,
 }
 
+/// What the replay of a history says of the code.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum Verdict {
     /// The code asks for what history holds, and gives the result that history holds if the run is over.
     Ok,
+    /// The code asks for something else than history holds.
     NonDeterministic(Box<NonDeterminism>),
     /// As it was told to do, except that the run is over and the code gives another result.
     OtherResult(Box<NonDeterminism>),
@@ -76,8 +91,12 @@ pub enum Verdict {
 }
 
 impl ReplayReport {
+    /// Whether the code fits.
     pub fn is_ok(&self) -> bool {
         self.verdict == Verdict::Ok
+    }
+    fn without_run(verdict: Verdict) -> Self {
+        ReplayReport { run: None, verdict, warnings: Vec::new() }
     }
 }
 
@@ -94,8 +113,11 @@ pub fn replay_history(registry: &WorkflowRegistry, history: &History, prefixes: 
         digest: None,
         prefixes: 0,
     };
-    let verdict = judge(registry, history, prefixes, &mut run).err().unwrap_or(Verdict::Ok);
-    ReplayReport { run: Some(run), verdict }
+    let (verdict, warnings) = match judge(registry, history, prefixes, &mut run) {
+        Ok(warnings) => (Verdict::Ok, warnings),
+        Err(verdict) => (verdict, Vec::new()),
+    };
+    ReplayReport { run: Some(run), verdict, warnings }
 }
 
 /// Replays the history of a file, which may come from anywhere: it is checked before any code sees it.
@@ -107,8 +129,8 @@ pub fn replay_file(
 ) -> ReplayReport {
     match HistoryFile::load(path, limits) {
         Ok(HistoryFile::Bosun(history)) => replay_history(registry, &history, prefixes),
-        Ok(HistoryFile::Temporal(_)) => ReplayReport { run: None, verdict: Verdict::Foreign },
-        Err(why) => ReplayReport { run: None, verdict: Verdict::Invalid { why: why.to_string() } },
+        Ok(HistoryFile::Temporal(_)) => ReplayReport::without_run(Verdict::Foreign),
+        Err(why) => ReplayReport::without_run(Verdict::Invalid { why: why.to_string() }),
     }
 }
 
@@ -117,7 +139,7 @@ fn judge(
     history: &History,
     prefixes: Prefixes,
     run: &mut ReplayedRun,
-) -> Result<(), Verdict> {
+) -> Result<Vec<String>, Verdict> {
     if history.redaction() != Redaction::None {
         return Err(Verdict::Redacted);
     }
@@ -127,7 +149,7 @@ fn judge(
         whole.check_prefix(registry, history, prefix)?;
         run.prefixes += 1;
     }
-    Ok(())
+    Ok(warnings(history, &whole.activations, &whole.awaiting))
 }
 
 impl Prefixes {
@@ -143,6 +165,8 @@ impl Prefixes {
 /// What the code asked for over the whole history, activation by activation.
 struct HistoryCommands {
     activations: Vec<Vec<Command>>,
+    /// What the code waits for in the end.
+    awaiting: Vec<Awaited>,
 }
 
 impl HistoryCommands {
@@ -159,7 +183,7 @@ impl HistoryCommands {
         }
         let replayed = replayer.finish().map_err(|why| verdict(why, history))?;
         run.digest = Some(hex(&replayed.digest));
-        Ok(HistoryCommands { activations })
+        Ok(HistoryCommands { activations, awaiting: replayed.driver.awaiting() })
     }
 
     /// Replays the first turns alone, with fresh code, and compares what it asks for with the whole replay.
@@ -222,7 +246,9 @@ fn is_only_the_result(card: &NonDeterminism, history: &History) -> bool {
 /// What a new build would do to the runs that are open (engine.md E22).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PreflightReport {
+    /// The build that was checked.
     pub build: BuildId,
+    /// One report a run, in the order in which they were given.
     pub runs: Vec<ReplayReport>,
 }
 
@@ -231,7 +257,7 @@ pub struct PreflightReport {
 pub fn preflight(registry: &WorkflowRegistry, histories: impl IntoIterator<Item = Vec<Turn>>) -> PreflightReport {
     let replay = |turns: Vec<Turn>| match History::new(turns) {
         Ok(history) => replay_history(registry, &history, Prefixes::None),
-        Err(why) => ReplayReport { run: None, verdict: Verdict::Invalid { why: why.to_string() } },
+        Err(why) => ReplayReport::without_run(Verdict::Invalid { why: why.to_string() }),
     };
     PreflightReport { build: registry.build_id(), runs: histories.into_iter().map(replay).collect() }
 }
@@ -283,7 +309,8 @@ impl fmt::Display for ReplayReport {
             }
             f.write_str(": ")?;
         }
-        write!(f, "{}", self.verdict)
+        write!(f, "{}", self.verdict)?;
+        self.warnings.iter().try_for_each(|warning| write!(f, "\nwarning: {warning}"))
     }
 }
 

@@ -12,9 +12,11 @@ use serde_json::{Map, Number, Value};
 /// How much JSON is read before it is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JsonLimits {
+    /// The longest text.
     pub bytes: usize,
     /// Levels of arrays and objects. Not above [`JsonLimits::DEPTH_MAX`].
     pub depth: usize,
+    /// The most values.
     pub values: usize,
 }
 

@@ -140,9 +140,10 @@ impl Hint {
                 format!("{} was removed: keep it for old runs with `if !ctx.patched(\"{id}\") {{ .. }}`", name(what))
             }
             Hint::Renamed { from, to } => format!(
-                "`{}` became `{}`: was it renamed? Keep the old name for old runs, guarded by `patched`",
-                from.full_name(),
-                to.full_name()
+                "`{from}` became `{to}`: was it renamed? Keep the old name for old runs, guarded by `patched`. Or was \
+                 `{to}` inserted before `{from}`? Guard it, and keep `{from}` after it",
+                from = from.full_name(),
+                to = to.full_name()
             ),
             Hint::OtherPath => {
                 "the code takes another path than history: guard the change with `patched`, or look for a \

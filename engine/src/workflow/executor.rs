@@ -1,8 +1,8 @@
 //! Runs the tasks of an async workflow until all of them wait.
 //!
 //! Invariant: woken tasks are polled in the order in which they began, on the thread of the activation and nowhere
-//! else, without a runtime; so the order of polling is the same on every replay. A wake-up from elsewhere, and a task
-//! that waits for nothing the context gave it, are named instead of being waited for. The executor knows no commands.
+//! else, without a runtime; so the order of polling is the same on every replay. A wake-up from elsewhere, and tasks
+//! of which none waits for what the context gave it, are named instead of being waited for. The executor knows no commands.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -149,11 +149,14 @@ impl Executor {
         !woken.is_empty()
     }
 
-    /// Every task that is left must wait for something that a job can resolve.
+    /// Something must be left that a job can resolve: a task that waits for another one (with a lock or a channel of
+    /// another crate) goes on when that one does. Where every task waits for nothing of the context, none ever goes on.
     fn check_waits(&self, shared: &ContextShared) -> Result<(), StuckReason> {
-        match self.tasks.keys().find(|id| !shared.waits_for_context(**id)) {
-            Some(id) => Err(StuckReason::ForeignFuture { task: shared.task_name(*id) }),
-            None => Ok(()),
+        match self.tasks.keys().next() {
+            Some(first) if !self.tasks.keys().any(|id| shared.waits_for_context(*id)) => {
+                Err(StuckReason::ForeignFuture { task: shared.task_name(*first) })
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -296,6 +296,17 @@ impl Card {
         Ok(())
     }
 
+    /// What is wrong, apart from the run: cards of the same mistake in many runs have the same. Times, numbers and the
+    /// contents of inputs are the run's own.
+    pub fn mistake(&self) -> String {
+        let found = &self.mismatch;
+        let named = |what: &Option<Request>| what.as_ref().map_or_else(|| "nothing".to_owned(), Request::title);
+        let kinds = self.differences().map(|(kind, lines)| format!("{kind} {}", lines.len().min(1)));
+        let place = found.location.as_ref().map(ToString::to_string).unwrap_or_default();
+        let (expected, produced) = (named(&found.expected), named(&found.produced));
+        format!("{} {expected} {produced} {place} {} {}", found.workflow_type, found.activating.name, kinds.join(" "))
+    }
+
     /// The differences by their kind: `extra`, `missing`, `changed`, `reordered`.
     pub fn differences(&self) -> [(&'static str, Vec<String>); 4] {
         let (mut extra, mut missing, mut changed, mut reordered) = (vec![], vec![], vec![], vec![]);

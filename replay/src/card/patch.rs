@@ -69,7 +69,10 @@ pub(super) fn suggest(
         }
         (_, Some(missing), Some((extra, location))) if missing.kind == extra.kind => {
             let id = format!("{}-became-{}", slug(missing), slug(extra));
-            let lines = if_else(context, &id, &format!("`{}`", extra.title()), &format!("`{}`", missing.title()));
+            // Which of the two it is history does not tell. Either way nothing that was done is lost.
+            let new =
+                format!("`{0}`; and `{1}` after it, if `{0}` was inserted before it", extra.title(), missing.title());
+            let lines = if_else(context, &id, &new, &format!("`{}`", missing.title()));
             sketch(id, location, lines)
         }
         (_, _, Some((extra, location))) => {

@@ -38,8 +38,11 @@
 //! Invariant: the same seed gives the same lives, on every machine; a test draws its lives from its own name, so that it
 //! gives the same answer every time. `BOSUN_CASES` tries more, `BOSUN_MASTER_SEED` others, `BOSUN_SEED` exactly one.
 
+mod allowed;
+mod answer;
 mod by_reference;
 mod cases;
+mod elsewhere;
 mod many;
 mod place;
 mod report;
@@ -56,9 +59,10 @@ use bosun_engine::*;
 use proptest::prelude::*;
 use serde::Serialize;
 
+pub(crate) use allowed::Allowed;
 pub use report::{Failed, Report};
-pub use wires::{ForbiddenCall, Trip, armed};
-pub(crate) use wires::{Perturbation, perturbed, take_trips};
+pub use wires::{CallSite, ForbiddenCall, Trip, armed};
+pub(crate) use wires::{Perturbation, forget_suspects, perturbed, suspect, suspects, take_trips};
 
 use self::strategies::{Drawn, any_json, with_failures};
 use crate::simulate::{Doubts, RunView, Versions};
@@ -83,6 +87,7 @@ pub struct DeterminismTest {
     pub(crate) must_meet: Vec<&'static str>,
     pub(crate) place: &'static Location<'static>,
     pub(crate) keep_cases: bool,
+    pub(crate) other_process: bool,
     pub(crate) case_folder: Option<std::path::PathBuf>,
     /// Without types: of a command, not of a test.
     pub(crate) fuzz: Option<Fuzz>,
@@ -114,6 +119,7 @@ impl DeterminismTest {
             must_meet: Vec::new(),
             place: Location::caller(),
             keep_cases: true,
+            other_process: true,
             case_folder: None,
             fuzz: None,
         }
@@ -245,9 +251,21 @@ impl DeterminismTest {
         self.order_independent = true;
         self
     }
-    /// A call that the code may make after all.
+    /// A call that the code may make after all, wherever it does. [`Self::allow_at`] allows less.
     pub fn allow(mut self, call: ForbiddenCall) -> Self {
-        self.doubts.allowed.insert(call);
+        self.doubts.allowed.everywhere(call);
+        self
+    }
+    /// A call that the code may make at one place: `flows.rs:12` (a file and a line), `flows.rs` (a whole file), or the end
+    /// of a function's path as the finding prints it, `audit::stamp`. A function is allowed with all that it calls.
+    pub fn allow_at(mut self, call: ForbiddenCall, site: impl Into<String>) -> Self {
+        self.doubts.allowed.at(call, site.into());
+        self
+    }
+    /// No twin in another process. It is run when nothing is wrong here: the test binary executes itself again, with other
+    /// arguments, environment, directory, time zone and locale, and replays histories of this process.
+    pub fn in_this_process_only(mut self) -> Self {
+        self.other_process = false;
         self
     }
     /// Panics of the workflow code are part of what it does.

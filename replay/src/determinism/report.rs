@@ -3,7 +3,7 @@
 //! Invariant: a failure names its kind, the smallest plan that shows it, the seed, and one line that repeats it. The text
 //! is for people; tests match on [`Failed::kind`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -14,12 +14,15 @@ use crate::simulate::{Life, LifePlan, RARE, Violation};
 /// What was looked at, and nothing was wrong.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
+    /// How many lives were lived.
     pub lives: u64,
     /// Of these, how many were drawn as a whole, and would shrink as a whole, where each drawn plan is lived often.
     pub drawn: u64,
     /// Runs that came to be: a life has more than one if the run goes on as another, or has children.
     pub histories: u64,
+    /// How many commits they had.
     pub commits: u64,
+    /// How many events their histories hold.
     pub events: u64,
     /// Lives by how they ended; `Waiting` for those that came to rest.
     pub ends: BTreeMap<String, u64>,
@@ -31,6 +34,10 @@ pub struct Report {
     pub rare: BTreeMap<&'static str, u64>,
     /// Whether forbidden calls would have been noticed at the call.
     pub trip_wires: bool,
+    /// Whether histories were replayed in another process too.
+    pub other_process: bool,
+    /// What fits, and may be a mistake of a deploy all the same: a signal that has another name in the next version.
+    pub warnings: BTreeSet<String>,
 }
 
 impl Report {
@@ -49,6 +56,7 @@ impl Report {
             }
             _ => self.got_somewhere += u64::from(!at_once),
         }
+        self.warnings.extend(life.warnings.iter().cloned());
         for (name, times) in &life.rare {
             *self.rare.entry(name).or_default() += times;
         }
@@ -61,6 +69,8 @@ impl Report {
         self.commits += other.commits;
         self.events += other.events;
         self.trip_wires |= other.trip_wires;
+        self.other_process |= other.other_process;
+        self.warnings.extend(other.warnings.iter().cloned());
         self.got_somewhere += other.got_somewhere;
         self.failure = self.failure.take().or_else(|| other.failure.clone());
         other.ends.iter().for_each(|(end, n)| *self.ends.entry(end.clone()).or_default() += n);
@@ -92,14 +102,17 @@ impl fmt::Display for Report {
         for (end, n) in &self.ends {
             write!(f, "{end} {n}, ")?;
         }
-        write!(f, "{} of {} rare states met", self.rare.len(), RARE.len())
+        write!(f, "{} of {} rare states met", self.rare.len(), RARE.len())?;
+        self.warnings.iter().try_for_each(|warning| write!(f, "\nwarning: {warning}"))
     }
 }
 
 /// What is wrong, and how to see it again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failed {
+    /// The workflow of the test.
     pub workflow_type: WorkflowType,
+    /// What is wrong.
     pub finding: Box<Violation>,
     /// The smallest plan found that shows it.
     pub plan: Box<LifePlan>,

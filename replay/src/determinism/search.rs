@@ -11,6 +11,7 @@ use proptest::strategy::{BoxedStrategy, Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::DeterminismTest;
+use super::elsewhere::Check;
 use super::many::lived;
 use super::report::{Failed, Report};
 use super::wires::armed;
@@ -26,6 +27,7 @@ impl DeterminismTest {
         if self.fuzz.is_none() {
             say_if_unarmed();
         }
+        let check = Check::begin(self);
         let mut report = Report { trip_wires: armed(), ..Report::default() };
         let kept = self.kept().map_err(|finding| self.failed(finding, self.empty_plan(), None, &report))?;
         for (path, plan) in kept {
@@ -42,12 +44,14 @@ impl DeterminismTest {
                 0 => self.try_seed(&self.drawn.plans(), seed, &mut report)?,
                 _ => self.many(std::iter::once(seed), &mut report)?,
             }
+            self.twin_elsewhere(&check, std::iter::once(seed), &mut report)?;
             return Ok(report);
         }
         let lives = asked("BOSUN_CASES").unwrap_or(u64::from(self.lives));
         let master = asked("BOSUN_MASTER_SEED").or(self.fuzz.map(|fuzz| fuzz.master));
         let master = master.unwrap_or_else(|| self.own_seed());
         let seeds = (0..lives).map(|n| mix(master.wrapping_add(n)));
+        let sample = seeds.clone();
         if self.schedules > 0 || self.threads > 1 {
             self.many(seeds, &mut report)?;
         } else {
@@ -55,6 +59,7 @@ impl DeterminismTest {
             seeds.into_iter().try_for_each(|seed| self.try_seed(&plans, seed, &mut report))?;
         }
         self.all_met(&report)?;
+        self.twin_elsewhere(&check, sample, &mut report)?;
         Ok(report)
     }
 
@@ -165,7 +170,7 @@ impl DeterminismTest {
         }
     }
 
-    fn failed(&self, finding: Violation, plan: LifePlan, seed: Option<u64>, report: &Report) -> Box<Failed> {
+    pub(super) fn failed(&self, finding: Violation, plan: LifePlan, seed: Option<u64>, report: &Report) -> Box<Failed> {
         Box::new(Failed {
             workflow_type: self.drawn.workflow_type.clone(),
             finding: Box::new(finding),
@@ -177,7 +182,7 @@ impl DeterminismTest {
         })
     }
 
-    fn empty_plan(&self) -> LifePlan {
+    pub(super) fn empty_plan(&self) -> LifePlan {
         LifePlan::new(self.drawn.workflow_type.as_str(), bosun_engine::Payload::null())
     }
 

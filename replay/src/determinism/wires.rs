@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use bosun_engine::workflow::inside_workflow_code;
 
-use super::place::cause_of;
+use super::place::{Cause, cause_of};
 
 /// What a forbidden call was after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,11 +45,30 @@ pub enum ForbiddenCall {
 /// A forbidden call, caught in the act.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trip {
+    /// What was asked for.
     pub call: ForbiddenCall,
     /// The function of libc, and what it was asked, where that says something.
     pub function: String,
     /// Where in the code, as `file:line:column`, when known.
     pub place: Option<String>,
+    /// The functions of the code that led to the call, the one that made it first.
+    pub stack: Vec<CallSite>,
+}
+
+/// A function of the user's code on the way to a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallSite {
+    /// Its path, as the compiler prints it.
+    pub function: String,
+    /// `file:line:column`.
+    pub place: String,
+}
+
+impl Trip {
+    /// Whether the call is no mistake by itself: of a map without an order only the order is, and only where it is used.
+    pub fn is_only_suspect(&self) -> bool {
+        self.call == ForbiddenCall::HashSeed
+    }
 }
 
 impl fmt::Display for ForbiddenCall {
@@ -58,14 +77,17 @@ impl fmt::Display for ForbiddenCall {
             ForbiddenCall::Clock => "reads a clock; take the time from the workflow context",
             ForbiddenCall::Random => "asks for randomness; take random values and ids from the workflow context",
             ForbiddenCall::HashSeed => {
-                "makes a HashMap or HashSet of std, whose order differs from run to run; use a BTreeMap"
+                "makes a HashMap or HashSet of std, whose order differs from run to run; if its order is used, use a \
+                 BTreeMap"
             }
             ForbiddenCall::Environment => "reads the environment; give it to the workflow as input",
             ForbiddenCall::File => "touches the file system; do that in an activity",
             ForbiddenCall::Socket => "opens a socket; do that in an activity",
             ForbiddenCall::Thread => "uses threads; use the branches of the workflow context",
             ForbiddenCall::Process => "starts or looks at a process; do that in an activity",
-            ForbiddenCall::Host => "asks for the host; give it to the workflow as input",
+            ForbiddenCall::Host => {
+                "asks for the host, its directory, time zone, locale or processors; give that to the workflow as input"
+            }
             ForbiddenCall::FloatMath => {
                 "computes a float whose last digits differ between machines and build profiles; do that in an activity"
             }
@@ -76,9 +98,23 @@ impl fmt::Display for ForbiddenCall {
 impl fmt::Display for Trip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the workflow code {} ({})", self.call, self.function)?;
-        self.place.as_ref().map_or(Ok(()), |place| write!(f, "\n  at {place}"))
+        for site in self.stack.iter().take(SITES_MAX) {
+            write!(f, "\n  at {} in {}", site.place, site.function)?;
+        }
+        match &self.place {
+            // A suspect is no finding: nothing needs to be allowed.
+            Some(place) if !self.is_only_suspect() => {
+                let line = place.rsplit_once(':').map_or(place.as_str(), |(line, _)| line);
+                let file = line.rsplit('/').next().unwrap_or(line);
+                write!(f, "\n  where it is harmless: .allow_at(ForbiddenCall::{:?}, {file:?})", self.call)
+            }
+            _ => Ok(()),
+        }
     }
 }
+
+/// So many functions on the way to a call are printed.
+const SITES_MAX: usize = 3;
 
 static ARMED: AtomicBool = AtomicBool::new(false);
 
@@ -102,6 +138,34 @@ pub extern "C" fn arm() {
 /// What tripped on this thread since the last time.
 pub(crate) fn take_trips() -> Vec<Trip> {
     TRIPS.with(|trips| trips.try_borrow_mut().map(|mut trips| std::mem::take(&mut *trips)).unwrap_or_default())
+}
+
+thread_local! {
+    static SUSPECTS: RefCell<Vec<Trip>> = const { RefCell::new(Vec::new()) };
+}
+
+/// At most so many suspects are named.
+const SUSPECTS_MAX: usize = 4;
+
+/// Keeps calls that may turn out to be a cause, each place once.
+pub(crate) fn suspect(trips: Vec<Trip>) {
+    SUSPECTS.with(|suspects| {
+        let mut suspects = suspects.borrow_mut();
+        for trip in trips {
+            if suspects.len() < SUSPECTS_MAX && suspects.iter().all(|known| known.place != trip.place) {
+                suspects.push(trip);
+            }
+        }
+    });
+}
+
+/// What is suspected on this thread.
+pub(crate) fn suspects() -> Vec<Trip> {
+    SUSPECTS.with(|suspects| suspects.borrow().clone())
+}
+
+pub(crate) fn forget_suspects() {
+    SUSPECTS.with(|suspects| suspects.borrow_mut().clear());
 }
 
 /// How the surroundings of a twin differ.
@@ -142,7 +206,8 @@ fn note(call: ForbiddenCall, function: &CStr, detail: Option<&CStr>) {
         return;
     }
     let cause = cause_of(call, function);
-    if let Some((call, place)) = cause {
+    if let Some(Cause { call, stack }) = cause {
+        let place = stack.first().map(|site| site.place.clone());
         let name = function.to_string_lossy();
         let function = match detail {
             Some(detail) => format!("{name} {:?}", detail.to_string_lossy()),
@@ -152,7 +217,7 @@ fn note(call: ForbiddenCall, function: &CStr, detail: Option<&CStr>) {
             if let Ok(mut trips) = trips.try_borrow_mut()
                 && trips.len() < 16
             {
-                trips.push(Trip { call, function, place });
+                trips.push(Trip { call, function, place, stack });
             }
         });
     }
@@ -176,6 +241,7 @@ pub struct Real {
 }
 
 impl Real {
+    /// The function of this name, looked up when it is first called.
     pub const fn named(name: &'static CStr) -> Self {
         Real { name, found: AtomicPtr::new(std::ptr::null_mut()) }
     }
@@ -275,6 +341,10 @@ macro_rules! trip_wires {
                 Host: getcwd(buffer: *mut c_char, length: usize) -> *mut c_char;
                 Host: uname(into: any) -> c_int;
                 Host: gethostname(buffer: *mut c_char, length: usize) -> c_int;
+                Host: sched_getaffinity(pid: c_int, length: usize, mask: any) -> c_int;
+                Host: localtime(time: any) -> any;
+                Host: localtime_r(time: any, into: any) -> any;
+                Host: setlocale(category: c_int, locale: text) -> any;
                 Process: posix_spawn(pid: any, path: text, actions: any, attributes: any, argv: any, env: any) -> c_int;
                 Process: posix_spawnp(pid: any, file: text, actions: any, attributes: any, argv: any, env: any) -> c_int;
                 Socket: socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
@@ -292,6 +362,14 @@ macro_rules! trip_wires {
                 FloatMath: tanh(x: f64) -> f64;
                 FloatMath: atan2(y: f64, x: f64) -> f64;
                 FloatMath: cbrt(x: f64) -> f64;
+            }
+
+            $crate::__wires! {
+                @without_arguments
+                Process: getpid() -> c_int;
+                Process: getppid() -> c_int;
+                Host: getuid() -> c_uint;
+                Host: geteuid() -> c_uint;
             }
 
             #[unsafe(no_mangle)]
@@ -340,6 +418,20 @@ macro_rules! __wires {
             let real: unsafe extern "C" fn($first_type $(, $type)*) -> $result = unsafe { ::std::mem::transmute(real) };
             // SAFETY: the caller has called libc's function.
             unsafe { real($first $(, $argument)*) }
+        }
+    )*};
+    (@without_arguments $($call:ident: $name:ident() -> $result:ty;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name() -> $result {
+            static REAL: Real = match ::std::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => Real::named(name),
+                Err(_) => panic!("a name without zeros"),
+            };
+            let real = REAL.called(ForbiddenCall::$call);
+            // SAFETY: it is libc's function of this name, and has this signature.
+            let real: unsafe extern "C" fn() -> $result = unsafe { ::std::mem::transmute(real) };
+            // SAFETY: the caller has called libc's function.
+            unsafe { real() }
         }
     )*};
     // SAFETY: libc wants a text there too.

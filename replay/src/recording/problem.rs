@@ -13,7 +13,9 @@ use crate::strict_json::JsonRefused;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{place}{problem}")]
 pub struct InvalidHistory {
+    /// Where in the file.
     pub place: HistoryPlace,
+    /// What is wrong there.
     pub problem: HistoryProblem,
 }
 
@@ -22,6 +24,7 @@ pub struct InvalidHistory {
 pub struct HistoryPlace {
     /// Counted from 1.
     pub turn: Option<usize>,
+    /// The event, where there is one.
     pub event: Option<(EventId, &'static str)>,
 }
 
@@ -59,6 +62,7 @@ impl fmt::Display for CommandFamily {
     }
 }
 
+/// What is wrong with a history; each says it in its message.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum HistoryProblem {
     // The file.

@@ -26,7 +26,9 @@ use super::plan::{Boundary, LifePlan, LifeStep};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct CaseError {
+    /// The line that is not understood.
     pub line: usize,
+    /// What is wrong with it.
     pub why: String,
 }
 

@@ -9,10 +9,11 @@ use std::collections::BTreeSet;
 use bosun_engine::machine::{self, Execution};
 use bosun_engine::*;
 
+use super::clues::Clues;
 use super::doubts::RunView;
 use super::finding::Violation;
 use super::plan::Boundary;
-use super::watch;
+use super::watch::{self, WatchedActivation};
 use super::world::{InputOutcome, SimulatedRun, World, broken, run_is_closed, started_of};
 
 /// Runs that one commit may begin, one after the other.
@@ -21,7 +22,7 @@ const CHAIN_MAX: usize = 50;
 struct DecidedTurn {
     run: RunId,
     decision: machine::Decision,
-    lived: Vec<Vec<Command>>,
+    lived: Vec<WatchedActivation>,
 }
 
 impl World<'_> {
@@ -107,13 +108,13 @@ impl World<'_> {
         let turns = self.runs.get(&run_id).map_or(&[][..], |run| &run.turns);
         let execution = Execution::load(turns, registry, registry.build_id()).map_err(broken)?;
         let relived = watch::take();
-        self.fits(&execution)?;
-        self.doubts.same_again(&self.runs[&run_id].lived, relived)?;
+        self.fits(&execution, Clues::of(&self.runs[&run_id].lived, &relived))?;
+        self.doubts.same_again(&self.runs[&run_id].lived, &relived)?;
         Ok(execution)
     }
 
     /// Code that does not fit its history any more.
-    pub(super) fn fits(&self, execution: &Execution) -> Result<(), Violation> {
+    pub(super) fn fits(&self, execution: &Execution, clues: Clues) -> Result<(), Violation> {
         match execution.held() {
             Some(machine::Held::Load(machine::LoadError::NonDeterminism(card))) if self.version > 0 => {
                 Err(Violation::DeployMismatch(card.clone()))
@@ -121,7 +122,7 @@ impl World<'_> {
             Some(machine::Held::Load(machine::LoadError::NonDeterminism(card))) => {
                 // The cause, if it was caught in the act, says more than the difference.
                 self.doubts.calls()?;
-                Err(Violation::ReplayMismatch(card.clone()))
+                Err(Violation::ReplayMismatch { card: card.clone(), clues })
             }
             Some(held) => Err(Violation::Setup { why: held.to_string() }),
             None => Ok(()),
@@ -279,8 +280,8 @@ impl World<'_> {
 }
 
 /// What the code of this run asked for in the decision just taken, activation by activation.
-fn take_lived(run: RunId) -> Vec<Vec<Command>> {
-    watch::take().into_iter().filter(|seen| seen.run == run).map(|seen| seen.commands).collect()
+fn take_lived(run: RunId) -> Vec<WatchedActivation> {
+    watch::take().into_iter().filter(|seen| seen.run == Some(run)).collect()
 }
 
 /// The runs that a restart looks at, as the service does.

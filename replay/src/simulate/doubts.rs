@@ -3,7 +3,7 @@
 //! Invariant: doubting changes nothing of the life. Every look runs the engine's own driver on the history alone, with
 //! fresh code: what the code asks for then must be, byte for byte, what it asked for when it lived (engine.md G21).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use bosun_engine::workflow::{ReplayError, ReplayStep, Replayed, Replayer, Workfl
 use bosun_engine::*;
 use serde_json::Value;
 
+use super::clues::{Clues, first_difference};
 use super::finding::Violation;
 use super::watch::{self, WatchedActivation};
-use super::world::{SimulatedRun, World};
-use crate::determinism::{ForbiddenCall, Perturbation, perturbed, take_trips};
+use super::world::SimulatedRun;
+use crate::determinism::{Allowed, Trip, forget_suspects, suspect, suspects, take_trips};
 
 type InvariantCheck = Arc<dyn Fn(&RunView<'_>) -> Result<(), String> + Send + Sync>;
 /// What an activity gives for its input.
@@ -28,7 +29,7 @@ pub struct Doubts {
     pub(crate) twins: u32,
     /// Activities whose result is a function of their input: where a plan says that one completes, it ends like this.
     pub(crate) answers: BTreeMap<ActivityType, Answers>,
-    pub(crate) allowed: BTreeSet<ForbiddenCall>,
+    pub(crate) allowed: Allowed,
     pub(crate) panics_allowed: bool,
     pub(crate) runs_for_ever: bool,
     pub(crate) heal_commits: Option<u32>,
@@ -42,7 +43,7 @@ impl Default for Doubts {
             invariants: Vec::new(),
             twins: 2,
             answers: BTreeMap::new(),
-            allowed: BTreeSet::new(),
+            allowed: Allowed::default(),
             panics_allowed: false,
             runs_for_ever: false,
             heal_commits: None,
@@ -119,20 +120,30 @@ impl<'a> RunView<'a> {
     }
 }
 
+/// Something differs that no command shows.
+pub(super) fn unstable(what: &'static str, first: String, second: String) -> Violation {
+    Violation::Unstable { what, event_id: None, first, second, clues: Clues::suspected() }
+}
+
+pub(super) fn state_text(state: &Option<Value>) -> String {
+    state.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string)
+}
+
 /// Up to here every prefix is replayed, then every eighth: the cost is the square of the length.
 const EVERY_PREFIX: usize = 40;
 
 impl Doubts {
     /// Calls that replay cannot repeat, caught in the act on this thread since the last look.
     pub(super) fn calls(&self) -> Result<(), Violation> {
-        match take_trips().into_iter().find(|trip| !self.allowed.contains(&trip.call)) {
-            Some(trip) => Err(Violation::ForbiddenCall(trip)),
-            None => Ok(()),
-        }
+        let (suspects, trips): (Vec<Trip>, Vec<Trip>) =
+            take_trips().into_iter().filter(|trip| !self.allowed.covers(trip)).partition(Trip::is_only_suspect);
+        suspect(suspects);
+        trips.into_iter().next().map_or(Ok(()), |trip| Err(Violation::ForbiddenCall(trip)))
     }
     /// What an earlier life on this thread has left behind.
     pub(super) fn forget(&self) {
         drop((take_trips(), take_stray_request()));
+        forget_suspects();
     }
     /// What the code asked for while it was dropped.
     pub(super) fn stray(&self) -> Result<(), Violation> {
@@ -170,26 +181,29 @@ impl Doubts {
         if lived == again {
             return Ok(());
         }
-        let text = |state: &Option<Value>| state.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string);
-        Err(Violation::Unstable { what: "state", event_id: None, first: text(lived), second: text(again) })
+        Err(unstable("state", state_text(lived), state_text(again)))
     }
 
     /// Compares what the code asked for when it was loaded with what it asked for when it lived.
-    pub(super) fn same_again(&self, lived: &[Vec<Command>], relived: Vec<WatchedActivation>) -> Result<(), Violation> {
+    pub(super) fn same_again(
+        &self,
+        lived: &[WatchedActivation],
+        relived: &[WatchedActivation],
+    ) -> Result<(), Violation> {
         self.calls()?;
-        let relived: Vec<Vec<Command>> = relived.into_iter().map(|seen| seen.commands).collect();
-        compare(lived, &relived)
+        compare(lived, relived)
     }
 
     /// Replays a history with fresh code and compares everything that can be seen.
     pub(super) fn replay(&self, registry: &WorkflowRegistry, run: &SimulatedRun) -> Result<(), Violation> {
         let mut seen = 0;
         let mut differs = None;
-        let replayed = self.relive(registry, &run.turns, &mut |step| {
-            let lived = run.lived.get(seen).map_or(&[][..], Vec::as_slice);
+        let nothing = WatchedActivation::default();
+        let replayed = self.relive(registry, &run.turns, Some(&run.lived), &mut |step| {
+            let lived = run.lived.get(seen).unwrap_or(&nothing);
             seen += 1;
-            if differs.is_none() {
-                differs = same_commands(lived, step.commands).err();
+            if differs.is_none() && !same(&lived.commands, step.commands) {
+                differs = same_commands(lived, &WatchedActivation::of(step)).err();
             }
         })?;
         self.calls()?;
@@ -206,123 +220,97 @@ impl Doubts {
         self.prefixes && (turns.len() <= EVERY_PREFIX || turns.len().is_multiple_of(8) || closed())
     }
 
-    /// Replays turns, with a look at every activation.
-    fn relive(
+    /// Replays turns, with a look at every activation. A mismatch is explained by what the code asked for when it lived.
+    pub(super) fn relive(
         &self,
         registry: &WorkflowRegistry,
         turns: &[Turn],
+        lived: Option<&[WatchedActivation]>,
         look: &mut dyn FnMut(ReplayStep<'_>),
     ) -> Result<Replayed, Violation> {
         let mut replayer = Replayer::new(registry);
-        let mut told = |why: ReplayError| match why {
-            ReplayError::NonDeterminism(card) => self.calls().err().unwrap_or(Violation::ReplayMismatch(card)),
-            other => Violation::Guarantee { id: "G21", why: other.to_string() },
-        };
+        let mut seen = 0;
         watch::unseen(|| {
-            turns.iter().try_for_each(|turn| replayer.turn(turn, look)).map_err(&mut told)?;
-            replayer.finish().map_err(told)
+            for turn in turns {
+                let replayed = replayer.turn(turn, &mut |step| {
+                    seen += 1;
+                    look(step);
+                });
+                if let Err(why) = replayed {
+                    self.calls()?;
+                    let again = WatchedActivation::last_of(&mut replayer);
+                    let lived = lived.and_then(|lived| lived.get(seen));
+                    let clues = lived.map_or_else(Clues::suspected, |lived| Clues::between(lived, &again));
+                    return Err(unfit(why, clues));
+                }
+            }
+            replayer.finish().map_err(|why| unfit(why, Clues::suspected()))
         })
     }
 }
 
-fn same_commands(lived: &[Command], again: &[Command]) -> Result<(), Violation> {
-    // Commands hold floats that are not equal to themselves; their text is.
-    if lived == again || format!("{lived:?}") == format!("{again:?}") {
-        return Ok(());
+fn unfit(why: ReplayError, clues: Clues) -> Violation {
+    match why {
+        ReplayError::NonDeterminism(card) => Violation::ReplayMismatch { card, clues },
+        other => Violation::Guarantee { id: "G21", why: other.to_string() },
     }
-    let text = |commands: &[Command]| format!("{commands:?}").chars().take(400).collect::<String>();
-    Err(Violation::Unstable { what: "commands", event_id: None, first: text(lived), second: text(again) })
 }
 
-fn compare(lived: &[Vec<Command>], again: &[Vec<Command>]) -> Result<(), Violation> {
+/// Commands hold floats that are not equal to themselves; their text is.
+fn same(lived: &[Command], again: &[Command]) -> bool {
+    lived == again || format!("{lived:?}") == format!("{again:?}")
+}
+
+fn same_commands(lived: &WatchedActivation, again: &WatchedActivation) -> Result<(), Violation> {
+    if same(&lived.commands, &again.commands) {
+        return Ok(());
+    }
+    let at = first_difference(&lived.commands, &again.commands);
+    let text = |seen: &WatchedActivation| {
+        let command = seen.commands.get(at);
+        command.map_or_else(|| "nothing".into(), |command| format!("{command:?}").chars().take(400).collect::<String>())
+    };
+    let (first, second) = (text(lived), text(again));
+    let clues = Clues::between(lived, again);
+    Err(Violation::Unstable { what: "commands", event_id: None, first, second, clues })
+}
+
+pub(super) fn compare(lived: &[WatchedActivation], again: &[WatchedActivation]) -> Result<(), Violation> {
     lived.iter().zip(again).try_for_each(|(lived, again)| same_commands(lived, again))
 }
 
-/// What one twin has seen of a history.
-#[derive(Debug, PartialEq)]
-struct Twin {
-    digest: [u8; 32],
-    asked: Vec<Vec<Command>>,
-    state: Option<Value>,
-    answers: Vec<String>,
-}
-
-impl Doubts {
-    fn twin(
-        &self,
-        registry: &WorkflowRegistry,
-        turns: &[Turn],
-        queries: &[(QueryName, Payload)],
-    ) -> Result<Twin, Violation> {
-        let mut asked = Vec::new();
-        let mut replayed = self.relive(registry, turns, &mut |step| asked.push(step.commands.to_vec()))?;
-        let answers = queries.iter().map(|(name, input)| format!("{:?}", replayed.driver.query(name, input))).collect();
-        Ok(Twin { digest: replayed.digest, state: replayed.driver.state_json(), asked, answers })
-    }
-}
-
-impl World<'_> {
-    /// Replays every history whole, if that was not done as it grew.
-    pub(super) fn whole(&mut self) -> Result<(), Violation> {
-        if self.version > 0 || self.doubts.prefixes {
-            return Ok(());
-        }
-        self.runs.values().try_for_each(|run| self.doubts.replay(self.registry(), run))
-    }
-
-    /// Runs the code over its histories again, on other threads, with other memory, clocks and hash keys.
-    pub(super) fn twins(&mut self) -> Result<(), Violation> {
-        if self.version > 0 || self.doubts.twins == 0 {
-            return Ok(());
-        }
-        let histories: Vec<Vec<Turn>> = self.runs.values().map(|run| run.turns.clone()).collect();
-        let queries = self.plan.queries.clone();
-        let registry = self.registry();
-        let mut first: Option<Vec<Twin>> = None;
-        for number in 0..self.doubts.twins {
-            let doubts = self.doubts;
-            let run = || {
-                let _disturbed = perturbed(Perturbation::of(number));
-                let seen: Result<Vec<Twin>, Violation> =
-                    histories.iter().map(|turns| doubts.twin(registry, turns, &queries)).collect();
-                doubts.stray().and(seen)
-            };
-            // The last one stands alone; a thread costs more than the replay.
-            let seen = if number + 1 == self.doubts.twins { on_a_fresh_thread(run)? } else { run()? };
-            match &first {
-                None => first = Some(seen),
-                Some(first) => differs(first, &seen)?,
-            }
-        }
-        watch::take();
-        Ok(())
-    }
-}
-
-fn differs(first: &[Twin], second: &[Twin]) -> Result<(), Violation> {
-    for (one, two) in first.iter().zip(second) {
-        compare(&one.asked, &two.asked)?;
-        let unstable =
-            |what, first: String, second: String| Err(Violation::Unstable { what, event_id: None, first, second });
-        if one.digest != two.digest {
-            return unstable("commands", hex(&one.digest), hex(&two.digest));
-        }
-        if one.state != two.state {
-            return unstable("state", format!("{:?}", one.state), format!("{:?}", two.state));
-        }
-        if let Some((a, b)) = one.answers.iter().zip(&two.answers).find(|(a, b)| a != b) {
-            return unstable("query", a.clone(), b.clone());
-        }
-    }
-    Ok(())
-}
-
 /// Runs something on a thread that nothing has run on before: no runtime, and hash keys not drawn yet. A panic there is
-/// one of the engine or of the kit: those of workflow code are caught.
+/// one of the engine or of the kit: those of workflow code are caught. What was suspected there is suspected here.
 pub(crate) fn on_a_fresh_thread<T: Send>(work: impl FnOnce() -> Result<T, Violation> + Send) -> Result<T, Violation> {
-    std::thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Err(Violation::Guarantee { id: "G23", why: text.unwrap_or_else(|| "a panic without a message".into()) })
+    std::thread::scope(|scope| joined(scope.spawn(|| (work(), suspects()))))
+}
+
+/// As [`on_a_fresh_thread`], on one that bears a name.
+pub(crate) fn on_a_named_thread<T: Send>(
+    name: &str,
+    work: impl FnOnce() -> Result<T, Violation> + Send,
+) -> Result<T, Violation> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        match thread.spawn_scoped(scope, || (work(), suspects())) {
+            Ok(thread) => joined(thread),
+            Err(why) => Err(Violation::Setup { why: format!("no thread for a twin: {why}") }),
+        }
     })
+}
+
+type Worked<T> = (Result<T, Violation>, Vec<Trip>);
+
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, Worked<T>>) -> Result<T, Violation> {
+    match thread.join() {
+        Ok((done, suspected)) => {
+            suspect(suspected);
+            done
+        }
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            Err(Violation::Guarantee { id: "G23", why: text.unwrap_or_else(|| "a panic without a message".into()) })
+        }
+    }
 }

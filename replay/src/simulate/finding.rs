@@ -8,6 +8,7 @@ use std::fmt;
 use bosun_engine::workflow::NonDeterminism;
 use bosun_engine::*;
 
+use super::clues::Clues;
 use crate::determinism::Trip;
 
 /// The first thing that was wrong.
@@ -16,7 +17,10 @@ pub enum Violation {
     /// The code called something that replay cannot repeat.
     ForbiddenCall(Trip),
     /// The same code does not fit the history that it made.
-    ReplayMismatch(Box<NonDeterminism>),
+    ReplayMismatch {
+        card: Box<NonDeterminism>,
+        clues: Clues,
+    },
     /// The next version does not fit histories of the one before.
     DeployMismatch(Box<NonDeterminism>),
     /// Two runs of the code over the same history differ in something no event shows.
@@ -25,6 +29,18 @@ pub enum Violation {
         event_id: Option<EventId>,
         first: String,
         second: String,
+        clues: Clues,
+    },
+    /// The code in another process, on the same history, does something else.
+    Elsewhere {
+        /// What differs.
+        what: String,
+        /// What was asked for here, and where in the code.
+        here: String,
+        /// The same of the other process.
+        there: String,
+        /// Everything else that helps: the card, suspects.
+        notes: Vec<String>,
     },
     QueryMutates {
         query: QueryName,
@@ -75,13 +91,14 @@ impl Violation {
     pub fn kind(&self) -> &'static str {
         match self {
             Violation::ForbiddenCall(_) => "forbidden-call",
-            Violation::ReplayMismatch(_) => "replay-mismatch",
+            Violation::ReplayMismatch { .. } => "replay-mismatch",
             Violation::DeployMismatch(_) => "deploy-mismatch",
             Violation::Unstable { what, .. } => match *what {
                 "state" => "unstable-state",
                 "query" => "unstable-query",
                 _ => "unstable-commands",
             },
+            Violation::Elsewhere { .. } => "other-process",
             Violation::QueryMutates { .. } => "query-mutates",
             Violation::StrayRequest { .. } => "stray-request",
             Violation::Panic { .. } => "panic",
@@ -110,18 +127,27 @@ impl fmt::Display for Violation {
         write!(f, "{}: ", self.kind())?;
         match self {
             Violation::ForbiddenCall(trip) => trip.fmt(f),
-            Violation::ReplayMismatch(card) => write!(
+            Violation::ReplayMismatch { card, clues } => write!(
                 f,
                 "the code asks for other things when its own history is replayed; it depends on something outside \
-                 history (clock, randomness, environment, a static, an address, an unordered map)\n{card}"
+                 history (clock, randomness, environment, a static, an address, an unordered map)\n{card}{clues}"
             ),
             Violation::DeployMismatch(card) => write!(f, "the next version does not fit a history of this one\n{card}"),
-            Violation::Unstable { what, event_id, first, second } => {
+            Violation::Unstable { what, event_id, first, second, clues } => {
                 let at = event_id.map_or_else(String::new, |id| format!(" in answer to event {id}"));
                 write!(
                     f,
-                    "two runs over the same history differ in their {what}{at}\n  first    {first}\n  second   {second}"
+                    "two runs over the same history differ in their {what}{at}\n  first    {first}\n  second   {second}{clues}"
                 )
+            }
+            Violation::Elsewhere { what, here, there, notes } => {
+                write!(
+                    f,
+                    "in another process the code does something else on the same history: {what}\n  here     {here}\n  \
+                     there    {there}\n  that process has another pid, other arguments, environment, directory, time zone, \
+                     locale, hash keys, addresses and thread names, and no memory of earlier runs"
+                )?;
+                notes.iter().try_for_each(|note| write!(f, "\n{note}"))
             }
             Violation::QueryMutates { query, what } => {
                 write!(f, "the handler of query {query} changed the workflow: {what}; queries must only read")

@@ -11,6 +11,7 @@
 mod attempts;
 mod case;
 mod client;
+mod clues;
 mod commit;
 mod doubts;
 pub mod engine;
@@ -19,7 +20,9 @@ mod guarantees;
 mod plan;
 mod rare;
 mod rest;
+mod skipped;
 mod snapshot;
+mod twins;
 mod under_way;
 mod watch;
 mod world;
@@ -27,13 +30,16 @@ mod world;
 use bosun_engine::workflow::WorkflowRegistry;
 
 pub use case::{CaseError, case_text};
+pub use clues::Clues;
 pub use doubts::{Doubts, RunView};
 pub use finding::Violation;
 pub use plan::{Boundary, LifePlan, LifeStep, PlanFaults};
 pub use rare::RARE;
+pub use skipped::SkippedField;
 pub use world::{Life, SIMULATED_ID};
 
-pub(crate) use doubts::on_a_fresh_thread;
+pub(crate) use doubts::{on_a_fresh_thread, on_a_named_thread};
+pub(crate) use twins::{SeenRun, see, see_again, within_a_runtime};
 
 use self::world::{DeliveryOrder, World};
 
@@ -45,6 +51,10 @@ impl Versions {
     /// One version, for ever.
     pub fn of(registry: WorkflowRegistry) -> Self {
         Versions(vec![watch::watched(registry)])
+    }
+    /// The first version.
+    pub(crate) fn first(&self) -> Option<&WorkflowRegistry> {
+        self.0.first()
     }
     /// The next version, which must fit every history of the one before.
     pub fn then(mut self, registry: WorkflowRegistry) -> Self {

@@ -11,7 +11,9 @@ use bosun_engine::*;
 /// What a workflow is given, and what happens to it, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LifePlan {
+    /// The workflow that lives.
     pub workflow_type: WorkflowType,
+    /// What it is started with.
     pub input: Payload,
     /// How attempts of an activity can end; steps pick one. Types that are not listed end as
     /// [`LifePlan::other_results`] say.
@@ -20,11 +22,15 @@ pub struct LifePlan {
     pub other_results: Vec<ActivityOutcome>,
     /// How child workflows end whose code is not in the registry.
     pub children: BTreeMap<WorkflowType, Vec<CloseOutcome>>,
+    /// Signals from which steps pick.
     pub signals: Vec<(SignalName, Payload)>,
+    /// Updates from which steps pick.
     pub updates: Vec<(UpdateName, Payload)>,
+    /// Queries from which steps pick.
     pub queries: Vec<(QueryName, Payload)>,
     /// How many attempts can run at once; 0 is no limit.
     pub slots: u8,
+    /// What happens, in order.
     pub steps: Vec<LifeStep>,
 }
 

@@ -7,6 +7,7 @@ use bosun_engine::*;
 use super::finding::Violation;
 use super::plan::Boundary;
 use super::world::World;
+use crate::warnings::renamed_signal;
 
 /// A heal that needs more commits than this does not come to rest.
 const HEAL_COMMITS: u32 = 2_000;
@@ -17,7 +18,20 @@ impl World<'_> {
     pub(super) fn deploy(&mut self) -> Result<(), Violation> {
         self.version = (self.version + 1).min(self.versions.len() - 1);
         self.rare.hit("deployed");
-        self.crash(Boundary::AfterRelease)
+        let before = self.awaiting()?;
+        self.crash(Boundary::AfterRelease)?;
+        let after = self.awaiting()?;
+        self.warnings.extend(renamed_signal(&before, &after));
+        Ok(())
+    }
+
+    /// What the run waits for, with the code as it is now.
+    fn awaiting(&mut self) -> Result<Vec<Awaited>, Violation> {
+        let Some(run_id) = self.main_run() else { return Ok(Vec::new()) };
+        let execution = self.load(run_id)?;
+        let awaiting = execution.awaiting();
+        self.keep(run_id, execution);
+        Ok(awaiting)
     }
 
     /// Faults stop. Everything under way arrives and time passes until the world is at rest (engine.md §3, liveness).

@@ -5,14 +5,33 @@
 
 use std::cell::RefCell;
 
-use bosun_engine::workflow::WorkflowRegistry;
+use bosun_engine::workflow::{ReplayStep, Replayer, WorkflowRegistry};
 use bosun_engine::*;
+use serde::{Deserialize, Serialize};
 
 /// What the code asked for in one activation.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WatchedActivation {
-    pub(crate) run: RunId,
+    pub(crate) run: Option<RunId>,
     pub(crate) commands: Vec<Command>,
+    /// Where in the code each was asked for.
+    pub(crate) places: Vec<Option<CodeLocation>>,
+}
+
+impl WatchedActivation {
+    /// One that is replayed.
+    pub(crate) fn of(step: ReplayStep<'_>) -> Self {
+        WatchedActivation::asked(step.commands, step.driver)
+    }
+    /// The last one, also if it does not fit.
+    pub(crate) fn last_of(replayer: &mut Replayer<'_>) -> Self {
+        let commands = replayer.produced().to_vec();
+        replayer.driver().map(|driver| WatchedActivation::asked(&commands, driver)).unwrap_or_default()
+    }
+    fn asked(commands: &[Command], driver: &dyn Driver) -> Self {
+        let places = (0..commands.len()).map(|at| driver.command_location(at)).collect();
+        WatchedActivation { run: None, commands: commands.to_vec(), places }
+    }
 }
 
 thread_local! {
@@ -46,11 +65,12 @@ struct WatchedDriver(Box<dyn Driver>);
 
 impl Driver for WatchedDriver {
     fn activate(&mut self, activation: Activation) -> Vec<Command> {
-        let run = activation.run_id;
+        let run = Some(activation.run_id);
         let commands = self.0.activate(activation);
         SEEN.with(|seen| {
             if let Some(seen) = seen.borrow_mut().as_mut() {
-                seen.push(WatchedActivation { run, commands: commands.clone() });
+                let places = (0..commands.len()).map(|at| self.0.command_location(at)).collect();
+                seen.push(WatchedActivation { run, commands: commands.clone(), places });
             }
         });
         commands

@@ -10,7 +10,7 @@
 //! One thread, no clock, no randomness: the same plan gives the same life. What is wrong is told as a [`Violation`], at
 //! the first moment it shows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -25,14 +25,14 @@ use super::plan::{Boundary, LifePlan, LifeStep, PlanFaults};
 use super::rare::Rare;
 use super::snapshot::Snapshot;
 use super::under_way::{Mock, PendingWork};
-use super::watch;
+use super::watch::{self, WatchedActivation};
 
 /// One run of the world: what its log holds, and the run in memory, if it is there.
 #[derive(Default)]
 pub(super) struct SimulatedRun {
     pub(super) turns: Vec<Turn>,
     /// What the code asked for when it lived, one entry an activation in `turns`.
-    pub(super) lived: Vec<Vec<Command>>,
+    pub(super) lived: Vec<WatchedActivation>,
     pub(super) execution: Option<Execution>,
     /// The newest snapshot on disk.
     pub(super) snapshot: Option<Snapshot>,
@@ -74,11 +74,14 @@ pub struct Life {
     pub outcome: Option<CloseOutcome>,
     /// What it waits for if it has not ended.
     pub awaiting: Vec<Awaited>,
+    /// How many commits there were.
     pub commits: u32,
     /// What happened step by step, also where no history tells of it.
     pub(super) steps: u64,
     /// Rare states that were met, by name (engine.md §3, `sometimes!`).
     pub rare: BTreeMap<&'static str, u64>,
+    /// What fits, and may be a mistake of a deploy all the same.
+    pub warnings: BTreeSet<String>,
 }
 
 impl Life {
@@ -118,6 +121,7 @@ pub(super) struct World<'a> {
     pub(super) rare: Rare,
     pub(super) order: DeliveryOrder,
     pub(super) healing: bool,
+    pub(super) warnings: BTreeSet<String>,
 }
 
 /// The workflow id of the run a plan is about.
@@ -157,6 +161,7 @@ impl<'a> World<'a> {
             rare: Rare::default(),
             order: DeliveryOrder::Fifo,
             healing: false,
+            warnings: BTreeSet::new(),
         }
     }
 
@@ -283,6 +288,7 @@ impl<'a> World<'a> {
             commits: self.commits,
             steps: self.steps.finish(),
             rare: self.rare.met(),
+            warnings: self.warnings,
         }
     }
 

@@ -22,9 +22,12 @@ pub struct TemporalHistory {
     events: Vec<TemporalEvent>,
 }
 
+/// One event of an export of Temporal.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TemporalEvent {
+    /// Its number.
     pub id: u64,
+    /// When it was recorded.
     pub at: Option<Timestamp>,
     /// As `TimerFired`.
     pub event_type: String,
@@ -58,6 +61,7 @@ pub enum TemporalError {
 }
 
 impl TemporalHistory {
+    /// Reads an export.
     pub fn from_json(text: &[u8], limits: JsonLimits) -> Result<Self, TemporalError> {
         Self::from_value(strict_json::read(text, limits)?)
     }
@@ -88,6 +92,7 @@ impl TemporalHistory {
         if events.is_empty() { Err(TemporalError::Empty) } else { Ok(TemporalHistory { events }) }
     }
 
+    /// All events, in order.
     pub fn events(&self) -> &[TemporalEvent] {
         &self.events
     }

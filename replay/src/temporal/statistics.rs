@@ -11,37 +11,54 @@ use serde::Serialize;
 
 use super::{TemporalEvent, TemporalHistory};
 
+/// What a history says in numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Statistics {
+    /// The workflow type.
     pub workflow_type: Option<String>,
     /// `Completed`, `Failed`, …; nothing while the run is open.
     pub status: Option<String>,
+    /// How many events there are.
     pub events: usize,
+    /// How many of each type.
     pub by_type: BTreeMap<String, u64>,
+    /// When the run began.
     pub started_at: Option<Timestamp>,
+    /// When it ended.
     pub ended_at: Option<Timestamp>,
+    /// How long it took.
     pub duration_ms: Option<u64>,
+    /// Workflow tasks that were completed.
     pub workflow_tasks_completed: u64,
+    /// Workflow tasks that failed.
     pub workflow_tasks_failed: u64,
+    /// The activities, by type.
     pub activities: BTreeMap<String, ActivityStatistics>,
 }
 
 /// All activities of one type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct ActivityStatistics {
+    /// How often it was scheduled.
     pub scheduled: u64,
+    /// How often it completed.
     pub completed: u64,
+    /// How often it failed.
     pub failed: u64,
+    /// How often it timed out.
     pub timed_out: u64,
+    /// How often it was canceled.
     pub canceled: u64,
     /// Attempts after the first.
     pub retries: u64,
     /// From scheduling to the end, over all that ended.
     pub total_ms: u64,
+    /// The longest time from schedule to end.
     pub longest_ms: u64,
 }
 
 impl TemporalHistory {
+    /// Counts what the history holds.
     pub fn statistics(&self) -> Statistics {
         let mut statistics = Statistics {
             workflow_type: None,

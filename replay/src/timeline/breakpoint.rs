@@ -31,11 +31,14 @@ pub enum Breakpoint {
     "{text:?} is no breakpoint: write an event type (TimerFired), `failure`, `name:NAME` for an activity, child, timer, \
      signal or update, or `state.PATH` for a change of the state"
 )]
+/// A text that is no breakpoint.
 pub struct BadBreakpoint {
+    /// The text.
     pub text: String,
 }
 
 impl Breakpoint {
+    /// Reads a breakpoint as it is typed.
     pub fn parse(text: &str) -> Result<Breakpoint, BadBreakpoint> {
         let bad = || BadBreakpoint { text: text.to_owned() };
         let text = text.trim();

@@ -12,6 +12,7 @@ use serde_json::Value;
 /// Deeper than any JSON that is read here; a bound for values made in the process.
 const DEPTH_MAX: usize = 64;
 
+/// One step of a path into JSON.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(untagged)]
 pub enum PathStep {
@@ -26,8 +27,11 @@ pub struct JsonPath(pub Vec<PathStep>);
 /// One place that differs: `None` is absence.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PathChange {
+    /// Where.
     pub path: JsonPath,
+    /// The value before; absent if there was none.
     pub before: Option<Value>,
+    /// The value after; absent if there is none.
     pub after: Option<Value>,
 }
 
@@ -86,6 +90,7 @@ impl JsonPath {
         self.0.iter().zip(&other.0).all(|(a, b)| a == b)
     }
 
+    /// The value at this path.
     pub fn of<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         self.0.iter().try_fold(value, |value, step| match step {
             PathStep::Key(key) => value.get(key),

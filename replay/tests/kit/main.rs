@@ -3,6 +3,7 @@
 bosun_replay::trip_wires!();
 
 mod clean;
+mod correct;
 mod lint;
 mod programs;
 mod search;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a number never changes its meaning and is never used again. `bosun explain BOSUN0007` prints from here.
 
+use bosun_engine::workflow::NonDeterminism;
 use bosun_engine::{QueryError, Rejection};
 use serde_json::json;
 
@@ -170,6 +171,19 @@ codes! {
          the spelling and at the working directory.";
 }
 
+/// What a card of the engine is called: no error of a command, but what holds a run and fails a check.
+const MISMATCH: (u16, &str, &str) = (
+    101,
+    "workflow code no longer matches history",
+    "The code of this program, replayed over what a run has recorded, asks for something else than is recorded. The card \
+     names the event, what history holds, what the code asked for and at which line, and suggests a patch. A run that does \
+     not fit is held: it accepts inputs, and nothing is appended until code that fits is deployed. To change code of open \
+     runs, keep what was recorded for them and do the new for new runs: `if ctx.patched(\"id\") { new } else { old }`. If \
+     nothing was changed, the code depends on something that is not in history: a clock, random numbers, the environment, an \
+     unordered map, a static. `bosun replay check --open` says before a deploy which runs do not fit, and `bosun replay \
+     fuzz TYPE` and the determinism tests of bosun-replay find the cause.",
+);
+
 impl Code {
     pub fn entry(self) -> &'static ErrorEntry {
         // The table is made with the enum, in its order.
@@ -227,24 +241,30 @@ pub fn explain(screen: &mut Screen, what: &str) -> Result<Exit, CliError> {
     }
     let digits = what.to_ascii_uppercase();
     let number: Option<u16> = digits.strip_prefix("BOSUN").unwrap_or(&digits).parse().ok();
+    if number == Some(MISMATCH.0) {
+        let (_, title, text) = MISMATCH;
+        tell(screen, NonDeterminism::CODE, title, text, Exit::NonDeterminism.number());
+        return Ok(Exit::Ok);
+    }
     let entry = CODES.iter().find(|entry| Some(entry.number) == number).ok_or_else(|| {
         CliError::new(Code::Usage, format!("there is no error code {what:?}")).help(format!(
-            "the codes are {} to {}; `exit-codes` lists the exit codes",
+            "the codes are {} to {} and {}; `exit-codes` lists the exit codes",
             CODES[0].code,
-            { CODES[CODES.len() - 1].code }
+            { CODES[CODES.len() - 1].code },
+            NonDeterminism::CODE
         ))
     })?;
-    let exit = entry.exit.number();
-    screen.object(
-        "explain",
-        json!({ "code": entry.code.to_string(), "title": entry.title, "text": entry.text, "exit": exit }),
-    );
-    screen.line(format!("{}: {}", entry.code, entry.title));
+    tell(screen, &entry.code.to_string(), entry.title, entry.text, entry.exit.number());
+    Ok(Exit::Ok)
+}
+
+fn tell(screen: &mut Screen, code: &str, title: &str, text: &str, exit: u8) {
+    screen.object("explain", json!({ "code": code, "title": title, "text": text, "exit": exit }));
+    screen.line(format!("{code}: {title}"));
     screen.line(String::new());
-    screen.line(entry.text.to_owned());
+    screen.line(text.to_owned());
     screen.line(String::new());
     screen.line(format!("exit code {exit}"));
-    Ok(Exit::Ok)
 }
 
 #[cfg(test)]
@@ -270,5 +290,38 @@ mod tests {
         assert!(output.stdout().ends_with("exit code 31\n"));
         let why = explain(&mut screen, "BOSUN9999").unwrap_err();
         assert_eq!(why.code.exit().number(), 2);
+    }
+
+    /// The codes that stand in a source, without those of its tests.
+    fn codes_in(folder: &std::path::Path, found: &mut std::collections::BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && name != "tests" {
+                codes_in(&path, found);
+            } else if name.ends_with(".rs") && !name.contains("tests") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]").next().unwrap();
+                for (at, _) in code.match_indices("BOSUN") {
+                    let digits: String = code[at + 5..].chars().take_while(char::is_ascii_digit).collect();
+                    if digits.len() == 4 {
+                        found.insert(format!("BOSUN{digits}"));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_code_that_the_product_prints_is_explained() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut found: std::collections::BTreeSet<String> = CODES.iter().map(|entry| entry.code.to_string()).collect();
+        ["engine/src", "replay/src", "worker/src"].iter().for_each(|folder| codes_in(&root.join(folder), &mut found));
+        assert!(found.contains(NonDeterminism::CODE) && found.len() > CODES.len(), "{found:?}");
+        for code in found {
+            let (mut screen, output) = Screen::captured();
+            assert_eq!(explain(&mut screen, &code).unwrap(), Exit::Ok, "{code}");
+            assert!(output.stdout().starts_with(&format!("{code}: ")), "{code}: {}", output.stdout());
+        }
     }
 }

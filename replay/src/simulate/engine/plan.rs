@@ -35,9 +35,13 @@ pub struct EnginePlan {
     pub activities: Vec<ActivityType>,
     /// How attempts can end; the first is a success, with which a life comes to rest.
     pub results: Vec<ActivityOutcome>,
+    /// Signals that clients send.
     pub signals: Vec<(SignalName, Payload)>,
+    /// Updates that clients send.
     pub updates: Vec<(UpdateName, Payload)>,
+    /// Queries that clients ask.
     pub queries: Vec<(QueryName, Payload)>,
+    /// Which faults there are.
     pub faults: FaultProfile,
     /// The first ones are for how the worker is made, the others for a step each.
     pub choices: Vec<StepChoices>,

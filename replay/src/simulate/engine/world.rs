@@ -28,8 +28,11 @@ pub struct EngineLife {
     pub trace: String,
     /// The histories of all runs.
     pub histories: BTreeMap<RunId, Vec<Turn>>,
+    /// How many steps were taken.
     pub steps: u64,
+    /// How many groups of turns were committed.
     pub groups: u64,
+    /// How often the worker started again.
     pub restarts: u32,
     /// Rare states that were met, by name.
     pub rare: BTreeMap<&'static str, u64>,
@@ -40,6 +43,7 @@ pub struct EngineLife {
 pub struct EngineFailure {
     /// The guarantee (engine.md §2) that does not hold.
     pub id: &'static str,
+    /// What is wrong.
     pub why: String,
     /// What happened, oldest first.
     pub trace: Vec<String>,

@@ -1,10 +1,14 @@
-//! Twenty-four workflows with one bug each (requirements: engine.md §5), and what catches it.
+//! Workflows with one bug each: twenty-four of engine.md §5, and twenty-nine more that only another process, another thread
+//! or a snapshot shows. What catches each, and which line it names.
 //!
 //! Invariant: every bug is caught by something other than a lint, is told by its name, and within seconds. A workflow
 //! here does nothing that the kit's other tests rely on; statics are part of the bugs.
 
 mod branches;
 mod deploys;
+mod machines;
+mod memory;
+mod process;
 mod state;
 mod surroundings;
 
@@ -54,4 +58,16 @@ fn caught_calling(test: DeterminismTest, call: bosun_replay::determinism::Forbid
 fn caught_by_effect(test: DeterminismTest, kinds: &[&str]) {
     let kind = caught(test).kind();
     assert!(kinds.contains(&kind), "found as {kind}");
+}
+
+/// It is found as one of these kinds, and the message names a line of this source that is marked so.
+#[track_caller]
+fn caught_naming(test: DeterminismTest, kinds: &[&str], (file, source): (&str, &str), mark: &str) -> Box<Failed> {
+    let failed = caught(test);
+    assert!(kinds.contains(&failed.kind()), "found as {}", failed.kind());
+    let marked = source.lines().enumerate().filter(|(_, line)| line.trim_end().ends_with(&format!("// {mark}")));
+    let lines: Vec<String> = marked.map(|(at, _)| format!("{file}:{}:", at + 1)).collect();
+    let text = failed.to_string();
+    assert!(!lines.is_empty() && lines.iter().any(|line| text.contains(line)), "none of {lines:?} in\n{text}");
+    failed
 }

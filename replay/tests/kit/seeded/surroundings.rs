@@ -8,7 +8,7 @@ use bosun_engine::{ActivityOptions, Failure, HistoryBuilder, Payload};
 use bosun_replay::determinism::ForbiddenCall;
 use bosun_replay::{History, Prefixes, Verdict};
 
-use super::{caught_by_effect, caught_calling, kit, quick};
+use super::{caught_by_effect, caught_calling, caught_naming, kit, quick};
 
 const HERE: &str = "surroundings.rs";
 
@@ -25,7 +25,7 @@ async fn work(ctx: &WfContext, input: u32) -> Result<u32, Failure> {
 
 /// 1: iterates a HashMap to schedule activities.
 async fn hash_map(ctx: WfContext, n: u32) -> Result<u32, Failure> {
-    let items: HashMap<u32, u32> = (0..6).map(|i| (i, i + n)).collect();
+    let items: HashMap<u32, u32> = (0..6).map(|i| (i, i + n)).collect(); // bug 1
     let mut sum = 0_u32;
     for item in items.values() {
         sum = sum.wrapping_add(work(&ctx, *item).await?);
@@ -33,27 +33,25 @@ async fn hash_map(ctx: WfContext, n: u32) -> Result<u32, Failure> {
     Ok(sum)
 }
 
-#[test]
-fn bug_01_a_hash_map_is_caught_at_its_making() {
-    caught_calling(kit(code(hash_map)), ForbiddenCall::HashSeed, HERE);
-}
+const BY_ORDER: &[&str] = &["replay-mismatch", "unstable-commands"];
+const SOURCE: (&str, &str) = (HERE, include_str!("surroundings.rs"));
 
 #[test]
-fn bug_01_a_hash_map_is_caught_by_its_order() {
-    let test = kit(code(hash_map)).allow(ForbiddenCall::HashSeed);
-    caught_by_effect(test, &["replay-mismatch", "unstable-commands"]);
+fn bug_01_a_hash_map_is_caught_by_its_order_and_suspected_where_it_is_made() {
+    caught_naming(kit(code(hash_map)), BY_ORDER, SOURCE, "bug 1");
+    caught_by_effect(kit(code(hash_map)).allow(ForbiddenCall::HashSeed), BY_ORDER);
 }
 
 /// 2: a HashSet becomes a list becomes the input of an activity.
 async fn hash_set(ctx: WfContext, n: u32) -> Result<u32, Failure> {
-    let set: HashSet<u32> = (n..n + 8).collect();
+    let set: HashSet<u32> = (n..n + 8).collect(); // bug 2
     let list: Vec<u32> = set.into_iter().collect();
     ctx.activity("work", &list, quick()).await
 }
 
 #[test]
 fn bug_02_a_hash_set_in_an_input_is_caught_by_the_hash_of_the_input() {
-    caught_calling(kit(code(hash_set)), ForbiddenCall::HashSeed, HERE);
+    caught_naming(kit(code(hash_set)), BY_ORDER, SOURCE, "bug 2");
     let test = kit(code(hash_set)).allow(ForbiddenCall::HashSeed);
     caught_by_effect(test, &["replay-mismatch", "unstable-commands"]);
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::Bench;
 use super::junit::junit;
 use super::source::{files, is_file, runs};
-use super::verdict::{CheckedHistory, Class, ReplayAnswer, exit_of};
+use super::verdict::{CheckedHistory, Class, ReplayAnswer, by_mistake, exit_of};
 use crate::backend::Histories;
 use crate::cli::args::ExactRun;
 use crate::cli::error::{CliError, printable};
@@ -184,6 +184,20 @@ impl Lazy {
     }
 }
 
+/// So many histories of one mistake are named.
+const NAMED_MAX: usize = 10;
+
+/// The other histories of a mistake, which need no card of their own.
+fn others(group: &[&CheckedHistory]) -> String {
+    if group.is_empty() {
+        return String::new();
+    }
+    let names: Vec<&str> = group.iter().take(NAMED_MAX).map(|one| one.name.as_str()).collect();
+    let rest = group.len() - names.len();
+    let more = if rest > 0 { format!(", and {rest} more") } else { String::new() };
+    format!("\nnote: the same mistake in {} histories in all; also: {}{more}", group.len() + 1, names.join(", "))
+}
+
 const COLUMNS: &[&str] = &["verdict", "workflow_id", "workflow_type", "status", "events", "source"];
 
 fn print(bench: &mut Bench<'_>, checked: &[CheckedHistory]) -> Result<(), CliError> {
@@ -203,11 +217,11 @@ fn print(bench: &mut Bench<'_>, checked: &[CheckedHistory]) -> Result<(), CliErr
         return Ok(());
     }
     bench.screen.table(COLUMNS, checked.iter().map(row).collect())?;
-    for one in checked {
-        if let Some(why) = one.explanation() {
-            let head = bench.screen.paint(one.paint(), &printable(&format!("{}: {}", one.name, one.verdict())));
-            bench.screen.block(&format!("\n{head}\n{}", printable(&why)));
-        }
+    for group in by_mistake(checked) {
+        let Some((one, why)) = group.first().and_then(|one| Some((*one, one.explanation()?))) else { continue };
+        let head = bench.screen.paint(one.paint(), &printable(&format!("{}: {}", one.name, one.verdict())));
+        let others = others(&group[1..]);
+        bench.screen.block(&format!("\n{head}\n{}{}", printable(&why), printable(&others)));
     }
     bench.screen.block(&format!(
         "\n{} histories with build {build}: {fit} fit, {unfit} do not, {unreadable} cannot be read",

@@ -235,9 +235,12 @@ async fn open_runs_are_checked_before_a_deploy() {
     let (renamed, _) = real(renamed);
     let held = run_line(&renamed, data.path(), "replay check --open").await;
     assert_eq!(held.exit.number(), 20, "{}{}", held.stdout, held.stderr);
-    for id in ["o1", "o2"] {
-        assert!(held.stdout.contains(&format!("\n{id}: non_deterministic\n")), "{}", held.stdout);
-    }
+    // Both have the same mistake: one card, which names the other.
+    assert_eq!(held.stdout.matches(": non_deterministic\n").count(), 1, "{}", held.stdout);
+    assert_eq!(held.stdout.matches("error[BOSUN0101]").count(), 1, "{}", held.stdout);
+    let [one, other] = if held.stdout.contains("\no1: non_deterministic\n") { ["o1", "o2"] } else { ["o2", "o1"] };
+    let note = format!("note: the same mistake in 2 histories in all; also: {other}\n");
+    assert!(held.stdout.contains(&note) && held.stdout.contains(&format!("\n{one}: ")), "{}", held.stdout);
     assert!(held.stdout.contains("+ if ctx.patched(\"charge-became-bill\") {"), "{}", held.stdout);
     let explained = run_line(&renamed, data.path(), "replay explain @1").await;
     assert_eq!(explained.exit.number(), 20, "{}", explained.stderr);
@@ -247,6 +250,25 @@ async fn open_runs_are_checked_before_a_deploy() {
     let turns = engine.backend().turns(Target::workflow("o1".into())).await.unwrap();
     assert_eq!((turns.len(), turns[0].build), (1, old_code().build_id()));
     engine.drain(Duration::ZERO).await;
+}
+
+/// Fifty runs of one mistake: one card with their number, and every run in the table; another mistake has its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn equal_cards_are_shown_once_with_the_runs_they_are_of() {
+    let data = tempfile::tempdir().unwrap();
+    let ids: Vec<String> = (0..50).map(|number| format!("o{number}")).collect();
+    started_by_old_code(data.path(), &ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let renamed =
+        WorkflowRegistry::new().version("renamed").workflow("order", |cx: WfContext, cents: u64| async move {
+            cx.activity::<u64>("bill", &cents, ten_seconds()).await
+        });
+    let (renamed, _) = real(renamed);
+    let held = run_line(&renamed, data.path(), "replay check --open").await;
+    assert_eq!(held.stdout.matches("error[BOSUN0101]").count(), 1, "{}", held.stdout);
+    assert!(held.stdout.contains("note: the same mistake in 50 histories in all; also: "), "{}", held.stdout);
+    assert!(held.stdout.contains(", and 39 more\n"), "{}", held.stdout);
+    let rows = held.stdout.lines().filter(|line| line.starts_with("non_deterministic ")).count();
+    assert_eq!(rows, 50, "{}", held.stdout);
 }
 
 /// More runs than one page of a list holds: all are checked.

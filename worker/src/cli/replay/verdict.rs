@@ -65,6 +65,22 @@ pub(in crate::cli) enum Class {
     DoesNotFit,
 }
 
+/// Histories that do not fit for the same reason, together; the order is that of the first of each.
+pub(in crate::cli) fn by_mistake(checked: &[CheckedHistory]) -> Vec<Vec<&CheckedHistory>> {
+    let mut groups: Vec<(Option<String>, Vec<&CheckedHistory>)> = Vec::new();
+    for one in checked {
+        let mistake = match &one.answer {
+            ReplayAnswer::Replayed(_, Some(card)) => Some(card.mistake()),
+            _ => None,
+        };
+        match groups.iter_mut().find(|(known, _)| mistake.is_some() && *known == mistake) {
+            Some((_, group)) => group.push(one),
+            None => groups.push((mistake, vec![one])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
 impl CheckedHistory {
     pub(in crate::cli) fn class(&self) -> Class {
         match &self.answer {
