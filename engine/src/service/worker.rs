@@ -47,8 +47,9 @@ pub enum StartError {
 pub struct WorkerSlots {
     pub all: usize,
     pub busy: usize,
-    /// How many attempts of a queue wait for a slot, or for a worker that serves it; queues in which none waits are left out.
-    pub waiting: BTreeMap<TaskQueue, usize>,
+    /// How many attempts of a namespace wait in a queue for a slot, or for a worker that serves it; queues in which none waits
+    /// are left out.
+    pub waiting: BTreeMap<Namespace, BTreeMap<TaskQueue, usize>>,
     /// The queues that are served; `None`: every one.
     pub task_queues: Option<BTreeSet<TaskQueue>>,
 }
