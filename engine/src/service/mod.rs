@@ -35,6 +35,7 @@ mod runner;
 mod shard;
 mod shared;
 mod start;
+mod starters;
 mod stepped;
 mod time_skipping;
 mod turn;

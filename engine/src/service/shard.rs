@@ -15,6 +15,7 @@ use super::committer::{Answer, CommitItem, RunName};
 use super::current_turn::CurrentTurn;
 use super::quarantine::Suspect;
 use super::shared::WorkerShared;
+use super::starters::{StarterNews, tell_starters};
 use crate::machine::{Decision, Environment, Execution, Held, NextRun};
 use crate::vocabulary::*;
 
@@ -132,7 +133,7 @@ impl Shard {
         more: impl FnOnce(&mut Execution, &mut Environment<'_>) -> Result<Option<Decision>, Rejection>,
     ) -> Result<(Execution, Vec<Decision>), Rejection> {
         let (shared, current_turn) = (self.shared.clone(), self.current_turn.clone());
-        let refused = self.start_refused(run_id, what);
+        let refused = self.start_refused(run_id, &started, what);
         let begun = first_turn(&shared, &current_turn, at, started, refused, |started, refused, environment| {
             let registry = &shared.options.workflows;
             match refused {
@@ -196,10 +197,13 @@ impl Shard {
     }
 
     /// Why a run is begun without its code, if starts of the kind have ended workers.
-    fn start_refused(&self, run: RunId, what: Option<RunId>) -> Option<Held> {
+    fn start_refused(&self, run: RunId, started: &WorkflowExecutionStarted, what: Option<RunId>) -> Option<Held> {
         let (quarantine, what) = (self.shared.quarantine.as_ref()?, what?);
-        let why = quarantine.start_refused(what)?;
+        let (found_at, why) = quarantine.start_refused(what)?;
         quarantine.hold(run, what);
+        let (namespace, workflow_id) = (started.namespace.clone(), started.workflow_id.clone());
+        let news = StarterNews { namespace, workflow_id, run, found_at, why: why.clone() };
+        tell_starters(&self.shared, started.parent.clone(), &news);
         Some(Held::Defect { why })
     }
 

@@ -21,6 +21,7 @@ use super::quarantine::Quarantine;
 use super::retention::SeenTime;
 use super::runner::Runner;
 use super::shared::WorkerShared;
+use super::starters::tell_of_quarantined;
 use super::time_skipping::TimeSkipping;
 use super::waiters::Waiters;
 use super::watchdog::TurnThreads;
@@ -68,6 +69,7 @@ impl Worker {
         let handle = tokio::runtime::Handle::try_current()?;
         let shared = open(options, handle, AttemptClock::real())?;
         // What needs a look is put into the mailboxes before the first request can arrive.
+        tell_of_quarantined(&shared);
         recover(&shared);
         let turns = TurnThreads::start(&shared)?;
         let housekeeping = Arc::new(Housekeeping::default());

@@ -29,6 +29,8 @@ struct Factory {
     create: Create,
     /// State machines only.
     restore: Option<Restore>,
+    /// See [`StateMachine::TOLD_OF_QUARANTINE`].
+    told_of_quarantine: Option<SignalName>,
 }
 
 /// What code a worker has.
@@ -53,7 +55,9 @@ impl WorkflowRegistry {
         let create: Create = Arc::new(|started, run_id| Box::new(MachineDriver::<S>::new(run_id, started)));
         let restore: Restore =
             Arc::new(|run_id, bytes| Ok(Box::new(MachineDriver::<S>::restore(run_id, bytes)?) as Box<dyn Driver>));
-        self.factories.insert(WorkflowType::of(S::TYPE), Factory { create, restore: Some(restore) });
+        let told_of_quarantine = S::TOLD_OF_QUARANTINE.map(SignalName::of);
+        let factory = Factory { create, restore: Some(restore), told_of_quarantine };
+        self.factories.insert(WorkflowType::of(S::TYPE), factory);
         self
     }
     /// Adds an async function under a name, or under a [`Workflow`](crate::Workflow) of its types.
@@ -77,7 +81,8 @@ impl WorkflowRegistry {
             });
             Box::new(AsyncDriver::new(run_id, started, start))
         });
-        self.factories.insert(workflow_type.into_workflow_type(), Factory { create, restore: None });
+        self.factories
+            .insert(workflow_type.into_workflow_type(), Factory { create, restore: None, told_of_quarantine: None });
         self
     }
 
@@ -134,6 +139,10 @@ impl WorkflowRegistry {
             Some(Factory { restore: None, .. }) => Err(RestoreError::NotSupported { workflow_type }),
             None => Err(RestoreError::UnknownWorkflowType { workflow_type, known: self.names() }),
         }
+    }
+    /// The signal by which runs of a type hear that what they started ends workers.
+    pub(crate) fn told_of_quarantine(&self, workflow_type: &WorkflowType) -> Option<&SignalName> {
+        self.factories.get(workflow_type)?.told_of_quarantine.as_ref()
     }
     pub fn supports_snapshot(&self, workflow_type: &WorkflowType) -> bool {
         self.factories.get(workflow_type).is_some_and(|factory| factory.restore.is_some())
