@@ -85,9 +85,15 @@ impl TaskQueues {
     pub fn waiting(&self) -> usize {
         self.waiting.values().map(VecDeque::len).sum()
     }
-    /// How many wait in each queue in which some do.
-    pub fn waiting_by_queue(&self) -> BTreeMap<TaskQueue, usize> {
-        self.waiting.iter().map(|(queue, waiting)| (queue.clone(), waiting.len())).collect()
+    /// How many runs of each namespace wait in each queue in which some do.
+    pub fn waiting_by_queue(&self) -> BTreeMap<Namespace, BTreeMap<TaskQueue, usize>> {
+        let mut found: BTreeMap<Namespace, BTreeMap<TaskQueue, usize>> = BTreeMap::new();
+        for (queue, waiting) in &self.waiting {
+            for (_, attempt) in waiting {
+                *found.entry(attempt.namespace.clone()).or_default().entry(queue.clone()).or_default() += 1;
+            }
+        }
+        found
     }
 }
 
@@ -125,5 +131,7 @@ mod tests {
         assert_eq!(queues.enqueue("other".into(), waiting(1)), None);
         assert!(queues.take(&"mine".into()));
         assert_eq!(queues.waiting(), 1);
+        let in_other = [(TaskQueue::of("other"), 1)].into();
+        assert_eq!(queues.waiting_by_queue(), [(Namespace::of("default"), in_other)].into());
     }
 }

@@ -313,3 +313,68 @@ fn the_owner_lets_a_held_run_try_once_more() {
     done(&data, &["terminate", "bad", "--yes"]);
     process.kill().unwrap();
 }
+
+/// G23, E24: what a schedule starts ends the worker, and the next start would end it twice more. With the first start that is
+/// held the schedule is paused and says why, whatever its overlap; the worker lives, and everything else goes on.
+#[test]
+fn a_schedule_whose_start_ends_workers_is_paused() {
+    std::thread::scope(|scope| {
+        for workflow in ["poison", "poison-at-once"] {
+            scope.spawn(move || {
+                let dir = tempfile::tempdir().unwrap();
+                lives_with_a_poisoned_schedule(workflow, &dir.path().join("data"));
+            });
+        }
+    });
+}
+
+/// What a schedule says of itself.
+fn schedule(data: &Path, id: &str) -> Option<Value> {
+    let output = bosun(data, &["-o", "json", "schedule", "describe", id]);
+    serde_json::from_slice(&output.stdout).ok()
+}
+
+/// Until the worker has lived for so long; one that dies is followed by the next. Gives how many died.
+fn lives_for(process: &mut WorkerProcess, data: &Path, time: Duration) -> usize {
+    let (mut since, mut deaths) = (Instant::now(), 0);
+    while since.elapsed() < time {
+        if process.wait(Duration::from_millis(200)).unwrap().is_some() {
+            deaths += 1;
+            assert!(deaths <= 6, "the schedule ends the worker again and again\n{}", process.said());
+            *process = WorkerProcess::spawn(&worker(), data).unwrap();
+            since = Instant::now();
+        }
+    }
+    deaths
+}
+
+fn lives_with_a_poisoned_schedule(workflow: &str, data: &Path) {
+    let every = ["--every", "3s", "--overlap", "allow-all", "--catch-up", "10s"];
+    let create = |id: &str, workflow: &str, input: &str| {
+        let words = ["schedule", "create", id, workflow, "--workflow-id", id, "--input", input];
+        done(data, &[&words[..], &every].concat());
+    };
+    create("good", "kitchen-sink", r#"{"steps":[{"return":1}]}"#);
+    create("bad", workflow, "\"abort\"");
+    let mut process = WorkerProcess::spawn(&worker(), data).unwrap();
+    // Starts that had begun before the first was held may cost their own two.
+    let deaths = lives_for(&mut process, data, Duration::from_secs(8));
+    let told = schedule(data, "bad").unwrap();
+    let note = told["schedule"]["state"]["note"].as_str().unwrap_or_default();
+    println!("{workflow}, started by a schedule: {deaths} deaths; {note}");
+    assert!((2..=6).contains(&deaths), "{workflow}: {deaths} deaths");
+    assert_eq!(told["schedule"]["state"]["paused"], true, "{workflow}: {told:#}");
+    assert!(note.contains("ends workers") && note.contains("quarantined"), "{workflow}: {note}");
+    let starts = |id: &str| schedule(data, id).and_then(|told| told["counts"]["actions"].as_u64());
+    let before = [starts("bad"), starts("good")];
+    assert_eq!(lives_for(&mut process, data, Duration::from_secs(7)), 0, "{workflow}: {}", process.said());
+    assert_eq!(starts("bad"), before[0], "{workflow}: nothing more is started");
+    assert!(starts("good") > before[1], "{workflow}: the other schedule goes on");
+    // Once: who lets it go on again is not overruled by the next boot.
+    done(data, &["schedule", "update", "bad", "--every", "1h"]);
+    done(data, &["schedule", "unpause", "bad"]);
+    process.kill().unwrap();
+    process = WorkerProcess::start(&worker(), data, PATIENCE).unwrap().0;
+    assert_eq!(schedule(data, "bad").unwrap()["schedule"]["state"]["paused"], false, "{workflow}");
+    process.kill().unwrap();
+}

@@ -113,10 +113,21 @@ pub struct WorkerState {
     pub slots: usize,
     /// How many do.
     pub busy: usize,
-    /// How many of each queue wait for a slot, or for a worker that serves it.
-    pub waiting: BTreeMap<TaskQueue, usize>,
+    /// How many of each queue wait for a slot, or for a worker that serves it, by the namespace of their run.
+    pub waiting: BTreeMap<Namespace, BTreeMap<TaskQueue, usize>>,
     /// The queues that are served; nothing: every one.
     pub task_queues: Option<BTreeSet<TaskQueue>>,
+}
+
+impl WorkerState {
+    /// How many of each queue wait, over all namespaces that are told.
+    pub fn waiting_by_queue(&self) -> BTreeMap<&TaskQueue, usize> {
+        let mut found = BTreeMap::new();
+        for (queue, waiting) in self.waiting.values().flatten() {
+            *found.entry(queue).or_default() += waiting;
+        }
+        found
+    }
 }
 
 /// Recorded runs, to be read: all that replay needs. Answered by a running engine, and by a data directory that nobody

@@ -23,7 +23,7 @@ use crate::capability::at_rest::{self, AtRest, StoreKeys};
 use crate::capability::leaks::Leaks;
 use crate::capability::owner::Guards;
 use crate::closed_directory::{ClosedDirectory, is_store};
-use crate::store_reports::{epoch_json, info_json, judge_epoch, open_error, retention_json, verify_json};
+use crate::store_reports::{StoreLocation, info_json, judge_epoch, open_error, verify_json};
 use crate::store_work::{self, StoreWork};
 use crate::telemetry::metrics::{Metrics, Standing};
 
@@ -150,20 +150,9 @@ impl Registries {
         let mut metrics = None;
         match purpose {
             Access::Work { slots, queues, guards } => {
-                options.memory = guards.memory.unwrap_or(options.memory);
-                if guards.store.retention != Retention::default() {
-                    options.retention = guards.store.retention.clone();
-                }
-                let opening = OpenedDirectory { data: &data, guards: &guards };
-                for at_open in &self.at_open {
-                    at_open(&opening, &mut self.activities).map_err(OpenError::Failed)?;
-                }
                 options.slots = slots;
-                let types = (self.workflows.types().cloned(), self.activities.types().cloned());
-                let measured = Arc::new(Metrics::new(types.0, types.1));
-                options.interceptors.extend([Arc::new(Leaks) as Arc<dyn Interceptor>, measured.clone()]);
-                metrics = Some(measured);
                 options.task_queues = (!queues.is_empty()).then(|| queues.into_iter().collect());
+                metrics = Some(self.prepare_work(&mut options, &data, &guards)?);
             }
             Access::Visit { .. } | Access::Look => {
                 options.slots = 0;
@@ -189,6 +178,27 @@ impl Registries {
     }
 }
 
+impl Registries {
+    /// What a worker has beside a visit: what the owner allows, what is done as the directory opens, and what looks on.
+    fn prepare_work(
+        &mut self,
+        options: &mut WorkerOptions,
+        data: &Path,
+        guards: &Guards,
+    ) -> Result<Arc<Metrics>, OpenError> {
+        options.memory = guards.memory.unwrap_or(options.memory);
+        if guards.store.retention != Retention::default() {
+            options.retention = guards.store.retention.clone();
+        }
+        for at_open in &self.at_open {
+            at_open(&OpenedDirectory { data, guards }, &mut self.activities).map_err(OpenError::Failed)?;
+        }
+        let measured = Arc::new(Metrics::new(self.workflows.types(), self.activities.types()));
+        options.interceptors.extend([Arc::new(Leaks) as Arc<dyn Interceptor>, measured.clone()]);
+        Ok(measured)
+    }
+}
+
 fn log_for(data: &Path, purpose: &Access, epoch: Option<EpochFile>) -> Result<Arc<dyn Log>, StorageError> {
     Ok(match purpose {
         Access::Look => Arc::new(StoreReader::open(data)?.forgetting()),
@@ -206,21 +216,6 @@ struct Embedded {
     store: Option<Arc<StoreLocation>>,
     /// Of a worker; a visit measures nothing.
     metrics: Option<Arc<Metrics>>,
-}
-
-/// Where the store is, and what it is encrypted with.
-struct StoreLocation {
-    data: PathBuf,
-    writes_with: Option<String>,
-    /// Where it is noted how far it reached, and what is compared with that.
-    epoch: Option<(EpochFile, Arc<dyn Log>)>,
-}
-
-impl StoreLocation {
-    /// Whether the store fits its epoch file, if there is one.
-    fn judge(&self) -> Option<(&EpochFile, Result<Option<Epoch>, StorageError>)> {
-        self.epoch.as_ref().map(|(file, log)| (file, file.judge(&self.data, &**log)))
-    }
 }
 
 /// The backend of a worker that was started in another way.
@@ -373,12 +368,7 @@ impl Backend for Embedded {
         Box::pin(async move {
             let mut info = info_json(&self.client.store_info().await?);
             if let Some(store) = &self.store {
-                let keys = at_rest::needed(&store.data).unwrap_or_default();
-                info["retention"] = retention_json(&self.client.retention());
-                if let Some((file, judged)) = store.judge() {
-                    info["epoch"] = epoch_json(file, &judged);
-                }
-                info["encryption"] = json!({ "writes_with": store.writes_with, "needs_keys": keys });
+                store.add_to(&mut info, &self.client.retention());
             }
             Ok(info)
         })

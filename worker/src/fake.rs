@@ -28,6 +28,7 @@ pub(crate) struct Fake {
     pub(crate) outcome: Mutex<Option<CloseOutcome>>,
     pub(crate) update: UpdateOutcome,
     pub(crate) query: Payload,
+    pub(crate) state: WorkerState,
     /// What `describe` says beside.
     pub(crate) described: fn(&mut Description),
 }
@@ -81,6 +82,7 @@ impl Fake {
             outcome: Mutex::new(Some(CloseOutcome::Completed(Payload::raw_json(r#"{"paid":true}"#)))),
             update: UpdateOutcome::Completed(Ok(Payload::raw_json("42"))),
             query: Payload::raw_json(r#""fine""#),
+            state: WorkerState::default(),
             described: |_| {},
         }
     }
@@ -300,6 +302,10 @@ impl Backend for Fake {
     fn health(&self) -> Reply<'_, EngineHealth> {
         let health = self.health.lock().unwrap().clone();
         Box::pin(async move { Ok(health) })
+    }
+    fn worker_state(&self) -> Reply<'_, WorkerState> {
+        let state = self.state.clone();
+        Box::pin(async move { Ok(state) })
     }
 }
 

@@ -2,14 +2,41 @@
 //!
 //! Invariant: a field keeps its name and its meaning; new ones may come.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bosun_engine::log::{Epoch, EpochFile, FindingClass, StorageError, StoreInfo, VerifyReport};
+use bosun_engine::log::{Epoch, EpochFile, FindingClass, Log, StorageError, StoreInfo, VerifyReport};
 use bosun_engine::{RetentionInfo, hex};
 use serde_json::{Map, Value, json};
 
 use crate::backend::OpenError;
+use crate::capability::at_rest;
+
+/// Where the store is, and what it is encrypted with.
+pub(crate) struct StoreLocation {
+    pub(crate) data: PathBuf,
+    pub(crate) writes_with: Option<String>,
+    /// Where it is noted how far it reached, and what is compared with that.
+    pub(crate) epoch: Option<(EpochFile, Arc<dyn Log>)>,
+}
+
+impl StoreLocation {
+    /// Whether the store fits its epoch file, if there is one.
+    pub(crate) fn judge(&self) -> Option<(&EpochFile, Result<Option<Epoch>, StorageError>)> {
+        self.epoch.as_ref().map(|(file, log)| (file, file.judge(&self.data, &**log)))
+    }
+
+    /// What is known of it beside what the engine says.
+    pub(crate) fn add_to(&self, info: &mut Value, retention: &RetentionInfo) {
+        let keys = at_rest::needed(&self.data).unwrap_or_default();
+        info["retention"] = retention_json(retention);
+        if let Some((file, judged)) = self.judge() {
+            info["epoch"] = epoch_json(file, &judged);
+        }
+        info["encryption"] = json!({ "writes_with": self.writes_with, "needs_keys": keys });
+    }
+}
 
 pub(crate) fn verify_json(report: &VerifyReport) -> Value {
     let findings: Vec<Value> = report

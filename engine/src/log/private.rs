@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Bits of a mode that are others' business.
 const OTHERS: u32 = 0o077;
 /// What a worker makes in its directory: these names, and those with something behind a dot or a dash.
-const OWN: [&str; 20] = [
+const OWN: [&str; 22] = [
     "anchor",
     "bosun",
     "compacted",
@@ -21,9 +21,11 @@ const OWN: [&str; 20] = [
     "groups",
     "held",
     "incoming",
+    "keys",
     "log",
     "marks",
     "payloads",
+    "processes",
     "quarantine",
     "reserve",
     "seen-time",
@@ -143,17 +145,25 @@ mod tests {
         let root = home.path().join("data");
         let (log, file) = (root.join("log"), root.join("log/db"));
         let [tool, token, theirs] = ["log/tool", "tokens.json", "notes.txt"].map(|name| root.join(name));
+        let [keys, processes] = ["keys.json", "processes"].map(|name| root.join(name));
         fs::create_dir_all(&log).unwrap();
-        let open = [(&root, 0o755), (&log, 0o775), (&file, 0o644), (&tool, 0o755), (&token, 0o644), (&theirs, 0o644)];
-        for (path, open) in open {
+        fs::create_dir(&processes).unwrap();
+        let (dirs, files) = ([(&root, 0o755), (&log, 0o775), (&processes, 0o755)], [(&file, 0o644), (&tool, 0o755)]);
+        let beside = [(&token, 0o644), (&keys, 0o644), (&theirs, 0o644)];
+        let open: Vec<(&std::path::PathBuf, u32)> = dirs.into_iter().chain(files).chain(beside).collect();
+        for (path, open) in open.clone() {
             if !path.exists() {
                 fs::write(path, "x").unwrap();
             }
             fs::set_permissions(path, Permissions::from_mode(open)).unwrap();
         }
         tighten(&root, &log);
-        let modes = open.map(|(path, _)| mode(path));
-        assert_eq!(modes, [0o700, 0o700, 0o600, 0o700, 0o600, 0o644], "what is not the store's stays as it is");
+        let modes: Vec<u32> = open.iter().map(|(path, _)| mode(path)).collect();
+        assert_eq!(
+            modes,
+            [0o700, 0o700, 0o700, 0o600, 0o700, 0o600, 0o600, 0o644],
+            "what is not the store's stays as it is"
+        );
         // What sled makes later in a root that is closed.
         fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
         tighten(&root, &log);

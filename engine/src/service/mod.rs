@@ -37,6 +37,7 @@ mod shadow;
 mod shard;
 mod shared;
 mod start;
+mod starters;
 mod stepped;
 mod time_skipping;
 mod turn;

@@ -140,12 +140,21 @@ impl Quarantine {
         self.lock().values().filter_map(held).collect()
     }
 
-    /// Why nothing like this may be started, if so.
-    pub(super) fn start_refused(&self, what: RunId) -> Option<String> {
+    /// The runs that are held for what the worker did, when the last death was found, and why.
+    pub(super) fn holds(&self) -> Vec<(RunId, Timestamp, String)> {
+        let holds = |entry: &QuarantineEntry| {
+            let run = entry.who.run().filter(|_| entry.held)?;
+            Some((run, entry.last_at, why(entry)))
+        };
+        self.lock().values().filter_map(holds).collect()
+    }
+
+    /// When the last death was found for which nothing like this may be started, and why, if so.
+    pub(super) fn start_refused(&self, what: RunId) -> Option<(Timestamp, String)> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        self.lock().get(&Suspect::Start(what)).filter(|entry| entry.held).map(why)
+        self.lock().get(&Suspect::Start(what)).filter(|entry| entry.held).map(|entry| (entry.last_at, why(entry)))
     }
 
     /// A run began held because starts like it end workers: it stays so in the next process.

@@ -23,6 +23,7 @@ use super::retention::SeenTime;
 use super::runner::Runner;
 use super::shadow::Shadows;
 use super::shared::WorkerShared;
+use super::starters::tell_of_quarantined;
 use super::time_skipping::TimeSkipping;
 use super::waiters::Waiters;
 use super::watchdog::TurnThreads;
@@ -55,8 +56,9 @@ pub struct WorkerSlots {
     pub all: usize,
     /// How many run.
     pub busy: usize,
-    /// How many attempts of a queue wait for a slot, or for a worker that serves it; queues in which none waits are left out.
-    pub waiting: BTreeMap<TaskQueue, usize>,
+    /// How many attempts of a namespace wait in a queue for a slot, or for a worker that serves it; queues in which none waits
+    /// are left out.
+    pub waiting: BTreeMap<Namespace, BTreeMap<TaskQueue, usize>>,
     /// The queues that are served; `None`: every one.
     pub task_queues: Option<BTreeSet<TaskQueue>>,
 }
@@ -75,6 +77,7 @@ impl Worker {
         let handle = tokio::runtime::Handle::try_current()?;
         let shared = open(options, handle.clone(), AttemptClock::real())?;
         // What needs a look is put into the mailboxes before the first request can arrive.
+        tell_of_quarantined(&shared);
         recover(&shared);
         let turns = TurnThreads::start(&shared)?;
         let housekeeping = Arc::new(Housekeeping::default());

@@ -29,6 +29,8 @@ struct Factory {
     create: Create,
     /// State machines only.
     restore: Option<Restore>,
+    /// See [`StateMachine::TOLD_OF_QUARANTINE`].
+    told_of_quarantine: Option<SignalName>,
 }
 
 /// What code a worker has.
@@ -73,7 +75,9 @@ impl WorkflowRegistry {
         let restore: Restore = Arc::new(|run_id, bytes, policy| {
             Ok(Box::new(MachineDriver::<S>::restore(run_id, bytes, policy)?) as Box<dyn Driver>)
         });
-        self.factories.insert(WorkflowType::of(S::TYPE), Factory { create, restore: Some(restore) });
+        let told_of_quarantine = S::TOLD_OF_QUARANTINE.map(SignalName::of);
+        let factory = Factory { create, restore: Some(restore), told_of_quarantine };
+        self.factories.insert(WorkflowType::of(S::TYPE), factory);
         self
     }
     /// Adds an async function under a name, or under a [`Workflow`](crate::Workflow) of its types.
@@ -97,7 +101,8 @@ impl WorkflowRegistry {
             });
             Box::new(AsyncDriver::new(run_id, started, start, policy))
         });
-        self.factories.insert(workflow_type.into_workflow_type(), Factory { create, restore: None });
+        self.factories
+            .insert(workflow_type.into_workflow_type(), Factory { create, restore: None, told_of_quarantine: None });
         self
     }
 
@@ -158,6 +163,10 @@ impl WorkflowRegistry {
             Some(Factory { restore: None, .. }) => Err(RestoreError::NotSupported { workflow_type }),
             None => Err(RestoreError::UnknownWorkflowType { workflow_type, known: self.names() }),
         }
+    }
+    /// The signal by which runs of a type hear that what they started ends workers.
+    pub(crate) fn told_of_quarantine(&self, workflow_type: &WorkflowType) -> Option<&SignalName> {
+        self.factories.get(workflow_type)?.told_of_quarantine.as_ref()
     }
     /// Whether runs of a type can come back from a snapshot: state machines can.
     pub fn supports_snapshot(&self, workflow_type: &WorkflowType) -> bool {

@@ -50,6 +50,9 @@ pub trait StateMachine: Serialize + DeserializeOwned + Sized + 'static {
     const TYPE: &'static str;
     /// The reference by which it is started: `client.start_workflow(Charge::WORKFLOW, "charge-7", &500)`.
     const WORKFLOW: Workflow<Self::Input, Self::Output> = Workflow::named(Self::TYPE);
+    /// The signal by which a run of this type is told that a run which it started, at whatever depth, is held because it ends
+    /// workers: `{"workflow_id", "run_id", "why"}`. For what starts runs again and again.
+    const TOLD_OF_QUARANTINE: Option<&'static str> = None;
     type Input: DeserializeOwned;
     /// What `complete` is called with. Typed clients decode the result as this.
     type Output: Serialize;

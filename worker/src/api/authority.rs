@@ -4,6 +4,7 @@
 //! run of a namespace that the caller may not see is a run that is not there. Who did something is the caller's name,
 //! whatever the request says; what it says of itself is kept beside it, as its own words. It decides nothing about runs.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -358,8 +359,17 @@ impl Backend for CallerBackend {
     fn metrics(&self) -> Reply<'_, String> {
         ask!(self, self.whole(TokenRole::Viewer)?, to => to.metrics())
     }
+    /// The names of queues are told to whoever sees a run that waits there.
     fn worker_state(&self) -> Reply<'_, WorkerState> {
-        self.backend.worker_state()
+        Box::pin(async move {
+            let mut state = self.backend.worker_state().await?;
+            if self.caller.namespaces.is_some() {
+                state.waiting.retain(|namespace, _| self.caller.sees(namespace));
+                let own: BTreeSet<TaskQueue> = state.waiting_by_queue().into_keys().cloned().collect();
+                state.task_queues.iter_mut().for_each(|served| served.retain(|queue| own.contains(queue)));
+            }
+            Ok(state)
+        })
     }
 }
 
@@ -460,6 +470,27 @@ mod tests {
             assert_eq!(it.delete(target()).await.is_ok(), owns, "{role}");
             assert_eq!(it.backup("/x".into()).await.is_ok(), owns, "{role}");
         }
+    }
+
+    /// The name of a queue says what others do.
+    #[tokio::test]
+    async fn a_token_of_a_namespace_hears_of_no_queue_of_others() {
+        let (mine, common, theirs) = (TaskQueue::of("mine"), TaskQueue::of("common"), TaskQueue::of("theirs"));
+        let dev = [(mine.clone(), 1), (common.clone(), 2)].into();
+        let prod = [(common.clone(), 4), (theirs.clone(), 8)].into();
+        let mut fake = Fake::new();
+        fake.state.waiting = [(Namespace::of("dev"), dev), (Namespace::of("prod"), prod)].into();
+        fake.state.task_queues = Some([common.clone(), theirs.clone()].into());
+        let fake = Arc::new(fake);
+        let told = async |namespaces| {
+            let it = CallerBackend::new(fake.clone(), caller(TokenRole::Viewer, namespaces));
+            it.worker_state().await.unwrap()
+        };
+        let (all, own) = (told(None).await, told(Some(&["dev"][..])).await);
+        assert_eq!(all, fake.state);
+        assert_eq!(all.waiting_by_queue(), [(&mine, 1), (&common, 6), (&theirs, 8)].into());
+        assert_eq!(own.waiting_by_queue(), [(&mine, 1), (&common, 2)].into());
+        assert_eq!(own.task_queues, Some([common.clone()].into()));
     }
 
     #[tokio::test]

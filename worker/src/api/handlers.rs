@@ -136,49 +136,6 @@ pub async fn no_such_method(uri: Uri) -> Problem {
 
 // ---- the worker
 
-/// What is asked by whoever watches the worker: how it is, and how many threads it has lost to code that does not come back.
-async fn health_response(api: &Api, health: EngineHealth, ready: bool) -> Response {
-    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let mut answer = json!(health);
-    if let Ok(state) = api.backend.worker_state().await {
-        answer["lost_threads"] = json!(state.lost_threads);
-    }
-    (status, Json(answer)).into_response()
-}
-
-/// 503 only when the log has failed: a draining worker is alive.
-pub async fn healthz(State(api): State<Api>) -> Response {
-    health_told(&api, |health| !matches!(health, EngineHealth::StorageFailed { .. })).await
-}
-
-/// 503 whenever new work is refused.
-pub async fn readyz(State(api): State<Api>) -> Response {
-    health_told(&api, |health| *health == EngineHealth::Ready).await
-}
-
-/// What went wrong is not told to strangers.
-async fn health_told(api: &Api, is_good: impl Fn(&EngineHealth) -> bool) -> Response {
-    match api.backend.health().await {
-        Ok(health) => {
-            let good = is_good(&health);
-            let told = match health {
-                EngineHealth::StorageFailed { .. } => EngineHealth::StorageFailed { why: String::new() },
-                EngineHealth::StorageFull { .. } => EngineHealth::StorageFull { why: String::new() },
-                other => other,
-            };
-            health_response(api, told, good).await
-        }
-        Err(why) => Problem::from(why).into_response(),
-    }
-}
-
-/// What Prometheus reads. It shows the queues of all namespaces: whoever is bound to one is refused.
-pub async fn metrics(me: AuthorizedCaller) -> Result<Response, Problem> {
-    let text = me.backend.metrics().await?;
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Ok(([(axum::http::header::CONTENT_TYPE, kind)], text).into_response())
-}
-
 pub async fn worker(State(api): State<Api>) -> Answer<serde_json::Value> {
     let health = api.backend.health().await?;
     let WorkerState { lost_threads, memory, .. } = api.backend.worker_state().await?;

@@ -26,6 +26,7 @@ pub mod stream;
 pub(crate) mod tests;
 pub mod token;
 pub mod tokens;
+mod watch;
 
 pub(crate) use address::with_scheme;
 pub use caller::{Caller, TokenRole};

@@ -14,6 +14,7 @@ use super::handlers as h;
 use super::handlers::Api;
 use super::people as p;
 use super::problem::Problem;
+use super::watch as w;
 
 /// One method of one path.
 pub struct ApiRoute {
@@ -64,9 +65,9 @@ const NONE: &[&str] = &[];
 /// Every route there is.
 #[rustfmt::skip]
 pub const ROUTES: &[ApiRoute] = &[
-    route(Method::GET, "/healthz", NONE, "200 while the log works, else 503", || get(h::healthz)),
-    route(Method::GET, "/readyz", NONE, "200 while new work is taken, else 503", || get(h::readyz)),
-    route(Method::GET, "/metrics", NONE, "what the worker measures of itself, as OpenMetrics text", || get(h::metrics)),
+    route(Method::GET, "/healthz", NONE, "200 while the log works, else 503", || get(w::healthz)),
+    route(Method::GET, "/readyz", NONE, "200 while new work is taken, else 503", || get(w::readyz)),
+    route(Method::GET, "/metrics", NONE, "what the worker measures of itself, as OpenMetrics text", || get(w::metrics)),
     route(Method::GET, "/rpc/v1/worker", NONE, "pid, version, health, lost threads, budget of memory, how process trees are ended", || get(h::worker)),
     route(Method::POST, CODE_PATH, NONE, "a code by which a browser signs in, once, as whoever asks", || post(super::guard::sign_in_code)),
     route(Method::POST, "/rpc/v1/workflows", NONE, "start", || post(h::start)),

@@ -1,7 +1,7 @@
 //! What people send to a schedule, and what its runs say to each other.
 //!
 //! Updates: `update` (a [`Change`]), `pause`, `unpause` (a [`Note`]), `trigger` (a [`Trigger`]), `backfill` (a [`Backfill`]), `delete`.
-//! Queries: `describe`, and `next_times` (`{"count": 10}`). Signals: `action_ended_v1` to the schedule, `cancel_v1`, `terminate_v1`
+//! Queries: `describe`, and `next_times` (`{"count": 10}`). Signals: `action_ended_v1` and `start_quarantined_v1` to the schedule, `cancel_v1`, `terminate_v1`
 //! and `hello_v1` to a start of it; they are not for people.
 //!
 //! Invariant: the forms are read strictly, so that a slip is refused before anything enters the history. Nothing is done here.
@@ -17,6 +17,8 @@ pub const UPDATES: [&str; 6] = ["update", "pause", "unpause", "trigger", "backfi
 pub const QUERIES: [&str; 2] = ["describe", "next_times"];
 /// To the schedule: an [`ActionEnd`].
 pub const SIGNAL_ENDED: &str = "action_ended_v1";
+/// To the schedule, by the worker: a start of it ends workers, and is held; a [`Quarantined`].
+pub const SIGNAL_QUARANTINED: &str = "start_quarantined_v1";
 /// To a start: ask what it started to cancel; a [`Because`].
 pub const SIGNAL_CANCEL: &str = "cancel_v1";
 /// To a start: end what it started at once.
@@ -71,6 +73,13 @@ pub struct HowMany {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Because {
     pub reason: String,
+}
+
+/// A start that is held because it ends workers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quarantined {
+    pub workflow_id: String,
+    pub why: String,
 }
 
 /// How what was started has ended.

@@ -60,6 +60,7 @@ pub struct ScheduleRun {
 
 impl StateMachine for ScheduleRun {
     const TYPE: &'static str = SCHEDULE;
+    const TOLD_OF_QUARANTINE: Option<&'static str> = Some(SIGNAL_QUARANTINED);
     type Input = ScheduleInput;
     type Output = Value;
 
@@ -98,6 +99,11 @@ impl StateMachine for ScheduleRun {
             WorkflowEvent::Signal(signal) if signal.name.as_str() == SIGNAL_ENDED => {
                 if let Ok(end) = signal.input.decode::<ActionEnd>() {
                     self.ended(end, cx);
+                }
+            }
+            WorkflowEvent::Signal(signal) if signal.name.as_str() == SIGNAL_QUARANTINED => {
+                if let Ok(told) = signal.input.decode::<Quarantined>() {
+                    self.quarantined(&told, cx);
                 }
             }
             // A schedule goes on for ever: what it has no use for is not carried along.

@@ -95,10 +95,20 @@ impl ScheduleRun {
         let failed = matches!(end.outcome, Outcome::Failed | Outcome::TimedOut);
         let about = format!("{} of {}", end.message.as_deref().unwrap_or("the end"), end.name);
         if self.standing.ended(end, cx.now()) && failed && self.standing.schedule.policies.pause_on_failure {
-            self.standing.schedule.state.paused = true;
-            self.standing.schedule.state.note = format!("paused after a failure: {about}");
-            self.standing.version += 1;
-            self.standing.updated_at = cx.now();
+            self.pause(format!("paused after a failure: {about}"), cx);
         }
+    }
+
+    /// One start more would cost the worker two more lives, whatever the policies say.
+    pub(super) fn quarantined(&mut self, told: &Quarantined, cx: &Cx<'_>) {
+        let Quarantined { workflow_id, why } = told;
+        self.pause(format!("paused: its start {workflow_id} ends workers and is held ({why})"), cx);
+    }
+
+    fn pause(&mut self, note: String, cx: &Cx<'_>) {
+        self.standing.schedule.state.paused = true;
+        self.standing.schedule.state.note = note;
+        self.standing.version += 1;
+        self.standing.updated_at = cx.now();
     }
 }

@@ -126,13 +126,13 @@ impl fmt::Debug for Metrics {
 
 impl Metrics {
     /// Counts by these types, and what is of another one together.
-    pub(crate) fn new(
-        workflow_types: impl IntoIterator<Item = WorkflowType>,
-        activity_types: impl IntoIterator<Item = ActivityType>,
+    pub(crate) fn new<'a>(
+        workflow_types: impl IntoIterator<Item = &'a WorkflowType>,
+        activity_types: impl IntoIterator<Item = &'a ActivityType>,
     ) -> Metrics {
         Metrics {
-            workflow_types: workflow_types.into_iter().collect(),
-            activity_types: activity_types.into_iter().collect(),
+            workflow_types: workflow_types.into_iter().cloned().collect(),
+            activity_types: activity_types.into_iter().cloned().collect(),
             commits: Histogram::new(QUICK),
             turns_committed: Counter::default(),
             turns: Family::new_with_constructor(|| Histogram::new(QUICK)),
@@ -264,7 +264,7 @@ impl Standing<'_> {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
             registry.register(name, about, gauge);
         };
-        let WorkerState { lost_threads, memory, slots, busy, waiting, .. } = self.worker;
+        let WorkerState { lost_threads, memory, slots, busy, .. } = self.worker;
         gauge(registry, "ready", "1 while new work is taken", u64::from(*self.health == EngineHealth::Ready));
         gauge(registry, "slots", "Attempts of activities that may run at once", *slots as u64);
         gauge(registry, "slots_busy", "Attempts of activities that run", *busy as u64);
@@ -275,8 +275,8 @@ impl Standing<'_> {
         let queues = Family::<OfQueue, Gauge>::default();
         // Always there, so that a rule about a queue finds its name before anything waits.
         queues.get_or_create(&OfQueue { task_queue: "default".to_owned() }).set(0);
-        for (queue, waits) in waiting {
-            queues.get_or_create(&OfQueue { task_queue: queue.to_string() }).set(*waits as i64);
+        for (queue, waits) in self.worker.waiting_by_queue() {
+            queues.get_or_create(&OfQueue { task_queue: queue.to_string() }).set(waits as i64);
         }
         registry.register("queue_waiting", "Attempts that wait for a slot, or for a worker of their queue", queues);
         let runs = Family::<OfState, Gauge>::default();
@@ -306,14 +306,14 @@ mod tests {
     fn text(metrics: &Metrics) -> String {
         let (health, store) = (EngineHealth::Ready, json!({ "runs_open": 2, "runs_closed": 5, "log_bytes": 700 }));
         let mut worker = WorkerState { slots: 16, busy: 3, ..WorkerState::default() };
-        worker.waiting.insert("mail".parse().unwrap(), 4);
+        worker.waiting.insert("default".parse().unwrap(), [("mail".parse().unwrap(), 4)].into());
         let now = Standing { version: "0.1.0", health: &health, worker: &worker, store: &store };
         metrics.text(&now)
     }
 
     #[test]
     fn what_was_done_is_counted_and_what_stands_is_shown() {
-        let metrics = Metrics::new(["order".parse().unwrap()], ["mail".parse().unwrap()]);
+        let metrics = Metrics::new([&"order".parse().unwrap()], [&"mail".parse().unwrap()]);
         metrics.group_committed(3, Duration::from_micros(300));
         let run = run_info("order-7", WorkflowStatus::Completed);
         metrics.turn_begins(&run);

@@ -64,7 +64,7 @@ fn queues(state: &WorkerState) -> Markup {
         h2 { "Attempts that wait" }
         table.rows {
             thead { tr { th scope="col" { "Task queue" } th scope="col" { "Waiting" } th scope="col" { "For" } } }
-            tbody { @for (queue, waiting) in &state.waiting {
+            tbody { @for (queue, waiting) in state.waiting_by_queue() {
                 @let served = state.task_queues.as_ref().is_none_or(|served| served.contains(queue));
                 tr { td { (queue) } td.num { (waiting) } td { @if served { "a free slot" } @else { (badge("bad", "no worker")) " this one does not serve the queue: start it with " code { "--queue " (queue) } } } }
             } }

@@ -9,6 +9,7 @@ use crate::service::committer::{Answer, RunName};
 use crate::service::current_turn::CurrentTurn;
 use crate::service::quarantine::Suspect;
 use crate::service::shared::WorkerShared;
+use crate::service::starters::{StarterNews, tell_starters};
 use crate::vocabulary::*;
 
 impl Shard {
@@ -67,7 +68,7 @@ impl Shard {
         then: Option<Input>,
     ) -> Result<(Execution, Vec<Decision>), Rejection> {
         let (shared, current_turn) = (self.shared.clone(), self.current_turn.clone());
-        let refused = self.start_refused(run_id, what);
+        let refused = self.start_refused(run_id, &started, what);
         let begun = first_turn(&shared, &current_turn, at, started, refused, |started, refused, environment| {
             let registry = &shared.options.workflows;
             match refused {
@@ -122,10 +123,13 @@ impl Shard {
     }
 
     /// Why a run is begun without its code, if starts of the kind have ended workers.
-    fn start_refused(&self, run: RunId, what: Option<RunId>) -> Option<Held> {
+    fn start_refused(&self, run: RunId, started: &WorkflowExecutionStarted, what: Option<RunId>) -> Option<Held> {
         let (quarantine, what) = (self.shared.quarantine.as_ref()?, what?);
-        let why = quarantine.start_refused(what)?;
+        let (found_at, why) = quarantine.start_refused(what)?;
         quarantine.hold(run, what);
+        let (namespace, workflow_id) = (started.namespace.clone(), started.workflow_id.clone());
+        let news = StarterNews { namespace, workflow_id, run, found_at, why: why.clone() };
+        tell_starters(&self.shared, started.parent.clone(), &news);
         Some(Held::Defect { why })
     }
 

@@ -17,7 +17,9 @@ use crate::backend::{Backend, WorkerState};
 
 pub async fn worker(me: AuthorizedCaller, State(api): State<Api>) -> Answer {
     let health = me.backend.health().await?;
-    let WorkerState { lost_threads, memory, slots, busy, waiting, task_queues } = me.backend.worker_state().await?;
+    let state = me.backend.worker_state().await?;
+    let waiting = state.waiting_by_queue();
+    let WorkerState { lost_threads, memory, slots, busy, task_queues, .. } = &state;
     let types: Vec<String> = api.workflows.types().map(ToString::to_string).collect();
     ok(json!({
         "pid": std::process::id(),

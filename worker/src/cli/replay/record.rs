@@ -94,8 +94,10 @@ fn failed(path: &Path, why: std::io::Error) -> CliError {
 
 pub(in crate::cli) fn write(path: &Path, text: &str, force: bool) -> Result<(), CliError> {
     use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
     let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(!force).create(force).truncate(force);
+    // What the store keeps from others is in it.
+    options.mode(0o600).write(true).create_new(!force).create(force).truncate(force);
     match options.open(path).and_then(|mut file| file.write_all(text.as_bytes())) {
         Ok(()) => Ok(()),
         Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -138,4 +140,20 @@ fn {name}_still_replays() {{
 }}
 "
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a store of mode 0600 holds is not open to everybody because it was written to another file.
+    #[test]
+    fn a_history_is_written_for_its_owner_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.json");
+        write(&path, "{}", false).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(write(&path, "{}", false).is_err(), "nothing is overwritten unasked");
+    }
 }
