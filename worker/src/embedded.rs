@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bosun_engine::log::{DiskLog, Epoch, EpochFile, Log, PayloadCodec, SledOptions, StorageError, StoreReader};
+use bosun_engine::log::{DiskLog, EpochFile, Log, PayloadCodec, SledOptions, StorageError, StoreReader};
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use futures_util::StreamExt;
@@ -19,7 +19,7 @@ use crate::backend::{
     Access, Attribution, Backend, BoxFuture, CallError, Engine, EngineHealth, EventStream, Histories, OpenEngine,
     OpenError, Reply, RunEventStream, Stopped, WorkerState,
 };
-use crate::capability::at_rest::{self, AtRest, StoreKeys};
+use crate::capability::at_rest::{AtRest, StoreKeys};
 use crate::capability::leaks::Leaks;
 use crate::capability::owner::Guards;
 use crate::closed_directory::{ClosedDirectory, is_store};
