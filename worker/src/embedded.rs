@@ -3,6 +3,8 @@
 //! Invariant: all of the command line and the control API meets the engine here and nowhere else. The directory is
 //! locked before anything that belongs to it is touched, so that what [`AtOpen`] does (reaping orphans, for example)
 //! never harms another worker. A visit starts no activity.
+//!
+//! Long: one method a call of the backend, and how a store is opened for each purpose.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -194,10 +194,8 @@ async fn wait_on(
     };
     let found = found?;
     shown.progress.finish(&mut cx.screen, &*backend).await;
-    match found {
-        Some(found) => Ok(found),
-        None => Err(still_open(cx, target).await),
-    }
+    let Some(found) = found else { return Err(still_open(cx, target).await) };
+    Ok(found)
 }
 
 /// The command that answers, if the run waits for one thing only.
