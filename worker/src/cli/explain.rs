@@ -171,18 +171,31 @@ codes! {
          the spelling and at the working directory.";
 }
 
-/// What a card of the engine is called: no error of a command, but what holds a run and fails a check.
-const MISMATCH: (u16, &str, &str) = (
-    101,
-    "workflow code no longer matches history",
-    "The code of this program, replayed over what a run has recorded, asks for something else than is recorded. The card \
+/// What cards of the engine are called: no errors of a command, but what holds a run, fails a check or is an alarm.
+const CARDS: [(u16, &str, &str, Exit); 3] = [
+    (101, "workflow code no longer matches history", MISMATCH, Exit::NonDeterminism),
+    (102, "workflow code has a defect", DEFECT, Exit::Ok),
+    (103, "a snapshot of workflow state loses something", SNAPSHOT, Exit::Ok),
+];
+
+const DEFECT: &str = "Workflow code panicked, could not read a payload, or waited for something outside of its context. The \
+     card says which, where, and what to do. Nothing of that turn is written, and the run is held: what comes for it is kept. \
+     Start the worker with mended code, and it goes on from where it is; `resume` tries the same code again, and `terminate` \
+     ends the run. `list --query \"Held = true\"` shows the runs that are held. A program may say that such runs fail instead \
+     (`DefectPolicy::Fail`).";
+
+const SNAPSHOT: &str = "A run came back from a snapshot of its state, its history was replayed beside it, and they differ: a \
+     field of the state is not written, or not read, as it was. The card names the field where it can. History leads: the run \
+     that was compared is right, and snapshots of this type are not used until the worker starts again. Let serde write every \
+     field on which anything depends. Runs that went on from a snapshot before may hold wrong results.";
+
+const MISMATCH: &str = "The code of this program, replayed over what a run has recorded, asks for something else than is recorded. The card \
      names the event, what history holds, what the code asked for and at which line, and suggests a patch. A run that does \
      not fit is held: it accepts inputs, and nothing is appended until code that fits is deployed. To change code of open \
      runs, keep what was recorded for them and do the new for new runs: `if ctx.patched(\"id\") { new } else { old }`. If \
      nothing was changed, the code depends on something that is not in history: a clock, random numbers, the environment, an \
      unordered map, a static. `bosun replay check --open` says before a deploy which runs do not fit, and `bosun replay \
-     fuzz TYPE` and the determinism tests of bosun-replay find the cause.",
-);
+     fuzz TYPE` and the determinism tests of bosun-replay find the cause.";
 
 impl Code {
     pub fn entry(self) -> &'static ErrorEntry {
@@ -241,17 +254,17 @@ pub fn explain(screen: &mut Screen, what: &str) -> Result<Exit, CliError> {
     }
     let digits = what.to_ascii_uppercase();
     let number: Option<u16> = digits.strip_prefix("BOSUN").unwrap_or(&digits).parse().ok();
-    if number == Some(MISMATCH.0) {
-        let (_, title, text) = MISMATCH;
-        tell(screen, NonDeterminism::CODE, title, text, Exit::NonDeterminism.number());
+    if let Some((number, title, text, exit)) = CARDS.iter().find(|card| Some(card.0) == number) {
+        tell(screen, &format!("BOSUN{number:04}"), title, text, exit.number());
         return Ok(Exit::Ok);
     }
     let entry = CODES.iter().find(|entry| Some(entry.number) == number).ok_or_else(|| {
         CliError::new(Code::Usage, format!("there is no error code {what:?}")).help(format!(
-            "the codes are {} to {} and {}; `exit-codes` lists the exit codes",
+            "the codes are {} to {}, and {} to BOSUN{:04}; `exit-codes` lists the exit codes",
             CODES[0].code,
-            { CODES[CODES.len() - 1].code },
-            NonDeterminism::CODE
+            CODES[CODES.len() - 1].code,
+            NonDeterminism::CODE,
+            CARDS[CARDS.len() - 1].0
         ))
     })?;
     tell(screen, &entry.code.to_string(), entry.title, entry.text, entry.exit.number());

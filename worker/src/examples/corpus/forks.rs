@@ -4,11 +4,17 @@
 //! replays at every prefix.
 
 use bosun_engine::machine::{Environment, Limits as MachineLimits, PlannedFork};
+use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use bosun_replay::{History, HistoryLimits, Prefixes, diff, plan_fork, replay_history};
 
-use super::live::code;
 use super::{index, read};
+
+/// The corpus's code. What is put in place of a value may be nothing that it reads: such a run fails here, as it is held
+/// otherwise, so that there is a history to look at.
+fn code() -> WorkflowRegistry {
+    super::live::code().on_defect(DefectPolicy::Fail)
+}
 
 /// Begins a planned fork without a worker: what would be written.
 fn begun(fork: PlannedFork, slots: bool, now: Timestamp) -> Result<Vec<Turn>, Rejection> {
