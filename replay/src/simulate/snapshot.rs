@@ -130,19 +130,19 @@ impl World<'_> {
 
     /// Snapshots after every turn of short runs, each with the turns after it: commands, state and answers to queries are
     /// those of the whole.
-    pub(super) fn from_every_snapshot(&self) -> Result<(), Violation> {
+    pub(super) fn resume_every_snapshot(&self) -> Result<(), Violation> {
         for run in self.runs.values() {
             let started = started_of(run).map(|started| started.workflow_type.clone());
             let has_snapshots = started.is_some_and(|started| self.registry().supports_snapshot(&started));
             if has_snapshots && run.turns.len() <= EVERY_SNAPSHOT {
-                (1..run.turns.len()).try_for_each(|turns| self.from_snapshot_after(run, turns))?;
+                (1..run.turns.len()).try_for_each(|turns| self.resume_snapshot_after(run, turns))?;
             }
         }
         watch::take();
         Ok(())
     }
 
-    fn from_snapshot_after(&self, run: &SimulatedRun, turns: usize) -> Result<(), Violation> {
+    fn resume_snapshot_after(&self, run: &SimulatedRun, turns: usize) -> Result<(), Violation> {
         let (registry, build) = (self.registry(), self.registry().build_id());
         watch::take();
         let before = Execution::load(&run.turns[..turns], registry, build).map_err(broken)?;

@@ -76,7 +76,7 @@ impl World<'_> {
             }
         }
         watch::take();
-        self.from_every_snapshot()
+        self.resume_every_snapshot()
     }
 }
 

@@ -25,7 +25,7 @@ use super::caller::Caller;
 use super::json_depth::{HISTORY_DEPTH_MAX, JSON_DEPTH_MAX, json_depth};
 use super::problem::Problem;
 use super::stream::{json_lines, run_event_lines, turn_lines};
-use crate::backend::{Attribution, Backend, EngineHealth, WorkerState};
+use crate::backend::{Attribution, Backend, WorkerState};
 use crate::cli::Reach;
 
 /// A page has at most this many rows (engine.md G34).

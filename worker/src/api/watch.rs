@@ -23,12 +23,12 @@ async fn health_response(api: &Api, health: EngineHealth, ready: bool) -> Respon
 }
 
 /// 503 only when the log has failed: a draining worker is alive.
-pub async fn healthz(State(api): State<Api>) -> Response {
+pub(super) async fn healthz(State(api): State<Api>) -> Response {
     health_told(&api, |health| !matches!(health, EngineHealth::StorageFailed { .. })).await
 }
 
 /// 503 whenever new work is refused.
-pub async fn readyz(State(api): State<Api>) -> Response {
+pub(super) async fn readyz(State(api): State<Api>) -> Response {
     health_told(&api, |health| *health == EngineHealth::Ready).await
 }
 
@@ -49,7 +49,7 @@ async fn health_told(api: &Api, is_good: impl Fn(&EngineHealth) -> bool) -> Resp
 }
 
 /// What Prometheus reads. It shows the queues of all namespaces: whoever is bound to one is refused.
-pub async fn metrics(me: AuthorizedCaller) -> Result<Response, Problem> {
+pub(super) async fn metrics(me: AuthorizedCaller) -> Result<Response, Problem> {
     let text = me.backend.metrics().await?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
