@@ -5,6 +5,8 @@
 //! told in ten equal parts of its events, so that growth is seen: the last part costs as much as the first. The start
 //! (the plan is taken in) and the end (the report) are told by themselves. Medians of rounds.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a program of its own, around what decides")]
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 

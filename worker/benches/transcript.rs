@@ -6,6 +6,8 @@
 //! the engine wrote for it; of the directory when the worker has stopped (both less those of a run of no calls); what
 //! whole requests in the history would have cost; and what one call takes.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a program of its own, around what decides")]
+
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

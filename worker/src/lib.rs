@@ -2,26 +2,37 @@
 //! line.
 //!
 //! Invariant: capabilities act, supervisors and schedules decide; the latter are pure and speak to the former through the
-//! engine only. The API and the command line carry requests to the engine's client and decide nothing.
+//! engine only. The API and the command line carry requests to the engine's client and decide nothing. `clippy.toml`
+//! refuses clocks, disks, threads and what has no order; a module that is a shell around what decides is allowed them here.
 //!
 //! What is promised is what this page shows: [`App`] with what its methods take, the [configuration](capability) of
 //! capabilities, [specs](supervisor::spec) of supervisors, [scenes](scene) and [schedules](schedule), and the [guide].
 //! The other modules are public for the program itself and for its tests; they are left out here and may change.
 
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests read fixtures and clocks")
+)]
+
 #[doc(hidden)]
 pub mod agent;
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 #[doc(hidden)]
 pub mod api;
-#[doc(hidden)]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 pub mod app;
 #[doc(hidden)]
 pub mod backend;
 mod canonical;
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 pub mod capability;
 #[doc(hidden)]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 pub mod cli;
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 mod closed_directory;
 #[doc(hidden)]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 pub mod embedded;
 #[doc(hidden)]
 pub mod examples;
@@ -33,6 +44,7 @@ pub mod harvest;
 mod inbox;
 mod past;
 mod run_json;
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 pub mod scene;
 pub mod schedule;
 #[cfg(test)]
@@ -40,9 +52,11 @@ pub(crate) mod stage;
 mod store_reports;
 mod store_work;
 pub mod supervisor;
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 mod telemetry;
 #[cfg(test)]
 pub(crate) mod transitions;
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 mod ui;
 
 pub use app::App;

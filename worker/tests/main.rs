@@ -4,6 +4,8 @@
 //! Invariant: trip wires are armed for all of them, so whatever here decides as a workflow is seen when it looks at a
 //! clock, the environment, a file or chance.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a program of its own, around what decides")]
+
 mod agents;
 #[cfg(feature = "mcp")]
 mod mcp;

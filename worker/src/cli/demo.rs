@@ -155,7 +155,7 @@ fn calls_once(turns: &[Turn]) -> Result<usize, CliError> {
 
 /// The same history under the trust of an expert.
 fn expert(screen: &mut Screen, turns: &[Turn]) -> Result<(), CliError> {
-    let saved = approvals_as_expert(turns).map_err(|why| broken(&why))?;
+    let saved = approvals_as_expert(turns).map_err(|why| broken(&why.to_string()))?;
     let (asked, not_asked) = (saved.asked, saved.not_asked.len());
     screen.line(format!(
         "7. the same history at trust level expert: {not_asked} of {asked} approvals would not have been asked"

@@ -139,7 +139,7 @@ fn tasks(file: &str) -> Result<Value, CliError> {
         "-" => std::io::read_to_string(std::io::stdin()).map_err(|why| bad(why.to_string()))?,
         file => std::fs::read_to_string(file).map_err(|why| CliError::no_file(file, &why))?,
     };
-    let value = crate::supervisor::parse_yaml(&text).map_err(bad)?;
+    let value = crate::supervisor::parse_yaml(&text).map_err(|why| bad(why.to_string()))?;
     match value.get("tasks").unwrap_or(&value) {
         Value::Array(tasks) => Ok(Value::Array(tasks.clone())),
         _ => Err(bad("expected a list of tasks, or a mapping with `tasks`".to_owned())),

@@ -93,7 +93,7 @@ impl Scene {
             let why = format!("the file has {} bytes; at most {BYTES_MAX} are read", text.len());
             return Err(bad(FieldError::at("the document", why)));
         }
-        let value = parse_yaml(text).map_err(|why| bad(FieldError::at("the document", why)))?;
+        let value = parse_yaml(text).map_err(|why| bad(FieldError::at("the document", why.to_string())))?;
         Self::of(file, &value, files).map_err(bad)
     }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::critic::CriticVerdict;
 use super::fields::FieldError;
-use super::placeholder::Values;
+use super::placeholder::{NoValue, Values};
 use super::plan::{Plan, TaskItem};
 use super::task::{Actor, TaskNumber, TaskStatus};
 use super::work::{self, Work};
@@ -184,13 +184,13 @@ impl PlanExecution {
             }
             match self.dispatch(id) {
                 Ok(dispatch) => dispatches.push(dispatch),
-                Err(why) => self.errored(id, why, true, now),
+                Err(why) => self.errored(id, why.to_string(), true, now),
             }
         }
         dispatches
     }
 
-    fn dispatch(&self, id: TaskNumber) -> Result<ScheduleTask, String> {
+    fn dispatch(&self, id: TaskNumber) -> Result<ScheduleTask, NoValue> {
         let (item, task, work) = (self.item(id), &self.tasks[&id], self.work(id));
         let result = |id: &TaskNumber| {
             let result = self.tasks.get(id)?.result.as_ref()?;
@@ -209,7 +209,7 @@ impl PlanExecution {
             task_objective: &task.sub_task_objective,
             results: item.sub_task_dependencies.iter().filter_map(result).collect(),
         };
-        let input = work.input(&self.directory, &values).map_err(|why| why.to_string())?;
+        let input = work.input(&self.directory, &values)?;
         let summary = format!("task-{id}-attempt-{attempt}: {}", item.title());
         Ok(ScheduleTask { task: id, activity_type: work.activity_type(), input, options: work.options(summary) })
     }

@@ -33,6 +33,26 @@
 //! | LGI | LangGraph's interrupts | `people/interrupts`, `graph/{people,reply}` |
 //! | SWM | Swarm | `agents/{handoff,turn}` |
 //!
+//! Where a rule lives; what else names it only asks there, or hands on what was decided:
+//!
+//! | rule | module |
+//! |---|---|
+//! | budget: what may be asked for, what was spent | `core/account`, at the one door `run/asks`; what runs below are lent: `core/loans` |
+//! | approval | `people/approval`; of the tool of a conversation: `agents/dispatch` |
+//! | retry: of a call whose worker was lost | `core/calls` |
+//! | retry: of a task, a speaker, an output that a guardrail refused | `graph/execute`, `chat/machine`, `agents/crew_run` |
+//! | pause: who holds a run | `people/control` |
+//! | pause: what comes in and what is asked for meanwhile | `core/calls` |
+//! | cancel | `people/control`; what is under way of a key: `core/calls` |
+//! | dependency policy | `graph/schedule` |
+//! | authority: what whoever decides may do | `spec/whole` (the spec's), `graph/rules` (the plan's) |
+//! | deadline: of the run | `core/account` |
+//! | deadline: of a question, an approval, a review, a takeover, a decision | with what it is of, in `people` |
+//! | deadline: of a delegation, of missing inputs, of a message that is waited for | `agents/patience`, `graph/schedule`, `team/topics` |
+//! | question to a person | `people/interrupts`; of a run below, and whom it is answered by: `people/below`, `run/answers` |
+//! | note | `journal`, recorded in `run` |
+//! | why something is refused, and in which words | `graph/refusal`, `agents/refusal`, `run/refusal`; else beside what refuses |
+//!
 //! Invariant: everything here is pure: what happened comes in as recorded results, what shall happen goes out as
 //! activities of capabilities. No clock, no disk, no socket, no thread, no randomness, no `HashMap`.
 
@@ -95,5 +115,5 @@ pub use report::{FinalResult, PlanProgress, PlanRunOutput, PlanRunStatus, TaskVi
 #[doc(hidden)]
 pub use task::{Actor, IllegalTransition, TaskNumber, TaskStatus};
 #[doc(hidden)]
-pub use yaml::TextPlace;
+pub use yaml::{InvalidYaml, TextPlace};
 pub(crate) use yaml::{parse as parse_yaml, place_of};

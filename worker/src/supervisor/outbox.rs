@@ -236,6 +236,21 @@ pub enum ChildKind {
     SimpleTask,
 }
 
+/// What a child is asked for; its spec is made of its parent's.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ChildTask {
+    pub query: String,
+    pub role: Option<String>,
+    /// Who does it, where it is one task already.
+    pub agent: Option<String>,
+    /// What the team calls whoever does it.
+    pub agent_id: Option<String>,
+    /// The plan, where there is one.
+    pub plan: Option<Value>,
+    /// It is one task already, and its result is the result.
+    pub is_planned: bool,
+}
+
 /// One thing the workflow is to ask of the engine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ask {
@@ -252,11 +267,11 @@ pub enum Ask {
     CancelTimer {
         key: Key,
     },
-    /// The child's spec as data. Its start and end are answered under the key.
+    /// Its start and end are answered under the key.
     StartChild {
         key: Key,
         kind: ChildKind,
-        input: Value,
+        task: ChildTask,
     },
     SignalChild {
         key: Key,

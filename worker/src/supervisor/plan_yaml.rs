@@ -95,7 +95,7 @@ fn read(text: &str) -> Result<Plan, PlanProblem> {
     if text.len() > PLAN_BYTES_MAX {
         return Err(PlanProblem::TooLarge { length: text.len() });
     }
-    let value = yaml::parse(text).map_err(|why| PlanProblem::Yaml { why })?;
+    let value = yaml::parse(text).map_err(|why| PlanProblem::Yaml { why: why.to_string() })?;
     plan_of(&value)
 }
 

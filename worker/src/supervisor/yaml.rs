@@ -14,8 +14,18 @@ pub(crate) use place::place_of;
 pub(super) const YAML_BYTES_MAX: usize = 1024 * 1024;
 
 /// The data of one document. The caller has checked the length.
-pub(crate) fn parse(text: &str) -> Result<Value, String> {
-    serde_saphyr::from_str_with_options(text, options()).map_err(|why| said(&why))
+pub(crate) fn parse(text: &str) -> Result<Value, InvalidYaml> {
+    serde_saphyr::from_str_with_options(text, options()).map_err(|why| InvalidYaml::of(&why))
+}
+
+/// What is wrong with a text that should be YAML.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidYaml {
+    #[error("the key `{key}` is given twice, again at line {line}, column {column}")]
+    Twice { key: String, line: u64, column: u64 },
+    /// In the words of the parser.
+    #[error("{0}")]
+    Parser(String),
 }
 
 fn options() -> serde_saphyr::Options {
@@ -36,12 +46,14 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
-/// What is wrong, without advice for programmers.
-fn said(why: &serde_saphyr::Error) -> String {
-    match why.without_snippet() {
-        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), location } => {
-            format!("the key `{key}` is given twice, again at line {}, column {}", location.line(), location.column())
+impl InvalidYaml {
+    /// Without advice for programmers.
+    fn of(why: &serde_saphyr::Error) -> InvalidYaml {
+        match why.without_snippet() {
+            serde_saphyr::Error::DuplicateMappingKey { key: Some(key), location } => {
+                InvalidYaml::Twice { key: key.clone(), line: location.line(), column: location.column() }
+            }
+            other => InvalidYaml::Parser(other.to_string()),
         }
-        other => other.to_string(),
     }
 }

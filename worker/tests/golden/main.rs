@@ -8,6 +8,8 @@
 //! the end that it holds, and today's code on the engine ends the same way. `BOSUN_RENEW=1 cargo test -p bosun-worker
 //! --test golden` lets every scenario happen again and writes what has changed; it judges nothing.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a program of its own, around what decides")]
+
 mod ends;
 
 use std::path::PathBuf;

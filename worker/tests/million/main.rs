@@ -5,6 +5,8 @@
 //! Every run of the tests lives a tenth; `cargo full` lives all. `BOSUN_CASES` sets how many programs are drawn; the
 //! figures are printed.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a program of its own, around what decides")]
+
 #[path = "../programs/generate.rs"]
 mod generate;
 #[path = "../programs/kit.rs"]

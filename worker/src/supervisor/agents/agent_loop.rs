@@ -17,6 +17,7 @@ use super::crew::CrewRun;
 use super::memory::{AgentMemory, Thread};
 use super::message::Message;
 use super::processes::Process;
+use super::refusal::SessionFailure;
 use super::rules::{AgentDef, AgentRules};
 use super::session::{Doing, Place, Session};
 use super::steps::StepsRun;
@@ -176,7 +177,7 @@ impl AgentLoop {
     pub fn unanswered(&mut self, key: &str, why: &str, out: &mut Outbox) -> bool {
         match self.asked(key) {
             Ok(key @ AgentsKey::Session { ask: SessionAsk::Question { .. }, .. }) => {
-                self.heard(&key, Err(why.to_owned()), out);
+                self.heard(&key, Err(SessionFailure::Unanswered(why.to_owned())), out);
                 true
             }
             _ => false,
@@ -189,7 +190,7 @@ impl AgentLoop {
         asked.cloned().ok_or_else(|| NotWaiting(text.to_owned()))
     }
 
-    fn heard(&mut self, key: &AgentsKey, answer: Result<HumanAnswer, String>, out: &mut Outbox) {
+    fn heard(&mut self, key: &AgentsKey, answer: Result<HumanAnswer, SessionFailure>, out: &mut Outbox) {
         self.humans.remove(key);
         if let Some(asker) = self.waits.remove(key) {
             self.person_answered(key, asker, answer, out);
@@ -197,7 +198,13 @@ impl AgentLoop {
         self.keep_time(out);
     }
 
-    fn person_answered(&mut self, key: &AgentsKey, asker: u32, answer: Result<HumanAnswer, String>, out: &mut Outbox) {
+    fn person_answered(
+        &mut self,
+        key: &AgentsKey,
+        asker: u32,
+        answer: Result<HumanAnswer, SessionFailure>,
+        out: &mut Outbox,
+    ) {
         match (key, answer) {
             (AgentsKey::Session { ask: SessionAsk::Approve { call, .. }, .. }, Ok(answer)) => {
                 self.tool_decided(asker, *call, &answer, out);
@@ -262,7 +269,7 @@ impl AgentLoop {
             self.closed(seq, false, out);
         }
         if self.outcome.is_none() {
-            self.outcome = Some(self.outcome_of(Err(reason.to_owned())));
+            self.outcome = Some(self.outcome_of(Err(SessionFailure::Stopped(reason.to_owned()))));
         }
     }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::memory::Thread;
 use super::message::{Message, MessageRole, Variables, text_of};
+use super::refusal::AnswerRefusal;
 
 /// What a loop is started with.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -118,20 +119,16 @@ impl HumanAnswer {
     ///
     /// About the output of a task, a text is feedback, unless there is nothing in it: then all is well. Whether a tool is
     /// called is never read out of a text, where "yes" and silence could both be taken for the wrong thing.
-    pub fn read(value: &Value, kind: &HumanKind) -> Result<HumanAnswer, String> {
+    pub fn read(value: &Value, kind: &HumanKind) -> Result<HumanAnswer, AnswerRefusal> {
         match (value, kind) {
             (answer, HumanKind::Question { .. }) => Ok(HumanAnswer { approved: true, feedback: text_of(answer) }),
             (Value::Bool(approved), _) => Ok(HumanAnswer { approved: *approved, feedback: String::new() }),
             (Value::String(text), HumanKind::TaskFeedback { .. }) => {
                 Ok(HumanAnswer { approved: text.trim().is_empty(), feedback: text.clone() })
             }
-            (Value::String(_), HumanKind::ToolApproval { .. }) => {
-                Err("the approval of a tool call is `true` or `false`, \
-                 or a mapping with `approved` and, if you like, `feedback`; a text is neither"
-                    .to_owned())
-            }
+            (Value::String(_), HumanKind::ToolApproval { .. }) => Err(AnswerRefusal::NoYesOrNo),
             _ => serde_path_to_error::deserialize(value)
-                .map_err(|why| format!("the answer does not conform at `{}`: {}", why.path(), why.inner())),
+                .map_err(|why| AnswerRefusal::Misfit { at: why.path().to_string(), why: why.inner().to_string() }),
         }
     }
 }

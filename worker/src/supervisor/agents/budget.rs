@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::AgentOutcome;
 use super::counters::CallRefusal;
+use super::refusal::SessionFailure;
 use super::session::ToolOutcome;
 use crate::supervisor::core::account::{Exhausted, SPENT};
 use crate::supervisor::core::key::{AgentsKey, CrewAsk, SessionAsk};
@@ -45,7 +46,7 @@ impl AgentLoop {
                 let text = session.text_so_far();
                 self.root_ended(seq, Ok(text), out);
             }
-            _ => self.ended(seq, Err(SPENT.to_owned()), out),
+            _ => self.ended(seq, Err(SessionFailure::Spent), out),
         }
         true
     }
@@ -78,7 +79,7 @@ impl AgentLoop {
                 AgentsKey::Session { ask: SessionAsk::Question { .. }, .. } => {
                     self.take_back(&key, out);
                     self.is_cut_by(out);
-                    self.ended(asker, Err(SPENT.to_owned()), out);
+                    self.ended(asker, Err(SessionFailure::Spent), out);
                 }
                 AgentsKey::Crew { ask: CrewAsk::Feedback(_), .. } if out_of_time => {
                     self.take_back(&key, out);
@@ -98,7 +99,7 @@ impl AgentLoop {
             task.left = true;
         }
         if run.running.values().all(|task| task.left) && self.outcome.is_none() {
-            self.outcome = Some(self.outcome_of(Err(SPENT.to_owned())));
+            self.outcome = Some(self.outcome_of(Err(SessionFailure::Spent)));
         }
     }
 

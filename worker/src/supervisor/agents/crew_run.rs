@@ -10,6 +10,7 @@ use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::{AgentInput, AgentOutcome, AgentsRefused, HumanAnswer, HumanKind, HumanNeeded};
 use super::crew::{Crew, CrewCheckpoint, CrewRun, CrewStart, CrewTask, CrewTaskState, TaskOutput};
 use super::message::{Message, Variables};
+use super::refusal::SessionFailure;
 use super::rules::{AgentDef, AgentRules};
 use super::session::Place;
 use crate::supervisor::core::key::{AgentsKey, CrewAsk};
@@ -113,7 +114,7 @@ impl AgentLoop {
     }
 
     /// The manager has an output, or failed.
-    pub(super) fn task_answered(&mut self, at: usize, result: Result<String, String>, out: &mut Outbox) {
+    pub(super) fn task_answered(&mut self, at: usize, result: Result<String, SessionFailure>, out: &mut Outbox) {
         let Some(run) = self.crew_run() else { return };
         let Some(task) = run.tasks.get(at).cloned() else { return };
         let text = match result {
@@ -257,7 +258,7 @@ impl AgentLoop {
                 run.failed = Some((at, why.clone()));
             }
             self.cancel(&why, out);
-            let outcome = self.outcome_of(Err(why));
+            let outcome = self.outcome_of(Err(SessionFailure::Stopped(why)));
             self.outcome = Some(AgentOutcome { ok: false, ..outcome });
         }
     }

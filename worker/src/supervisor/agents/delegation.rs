@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::agent_loop::AgentLoop;
 use super::message::{Message, MessageRole, Variables, json_text, text_of};
+use super::refusal::{ArgumentRefusal, SessionFailure};
 use super::rules::DelegationKind;
 use super::session::{CallStatus, Home, Running, SessionPurpose, ToolOutcome};
 use super::toolbox::{ToolTarget, sanitized};
@@ -26,8 +27,8 @@ struct DelegationRequest {
 }
 
 impl DelegationRequest {
-    fn read(args: &Map<String, Value>) -> Result<DelegationRequest, String> {
-        let wrong = |field: &str, what: &str| Err(format!("Invalid tool arguments at `{field}`: {what} is needed"));
+    fn read(args: &Map<String, Value>) -> Result<DelegationRequest, ArgumentRefusal> {
+        let wrong = |field: &'static str, wanted: &'static str| Err(ArgumentRefusal::Needed { field, wanted });
         let mut order = DelegationRequest::default();
         match args.get("task") {
             Some(Value::String(task)) => order.task.clone_from(task),
@@ -73,7 +74,7 @@ impl AgentLoop {
     ) -> Option<ToolOutcome> {
         match self.delegate_named(seq, suffix) {
             Ok(name) => self.delegate_to(seq, index, &name, args, out),
-            Err(why) => Some(self.failure(&why)),
+            Err(why) => Some(self.failure(why)),
         }
     }
 
@@ -82,16 +83,17 @@ impl AgentLoop {
         agent.map(|def| def.delegates.as_slice()).unwrap_or_default()
     }
 
-    fn delegate_named(&self, seq: u32, suffix: &str) -> Result<String, String> {
+    fn delegate_named(&self, seq: u32, suffix: &str) -> Result<String, ArgumentRefusal> {
         let named = self.delegates_of(seq).iter().find(|name| sanitized(name) == suffix);
-        named.cloned().ok_or_else(|| format!("Agent '{suffix}' is not in the delegates list"))
+        named.cloned().ok_or_else(|| ArgumentRefusal::NoDelegate(suffix.to_owned()))
     }
 
-    fn spawned(&self, seq: u32, args: &Map<String, Value>) -> Result<String, String> {
+    fn spawned(&self, seq: u32, args: &Map<String, Value>) -> Result<String, ArgumentRefusal> {
         let (delegates, name) = (self.delegates_of(seq), args.get("agent_type").map(text_of).unwrap_or_default());
-        let available = || delegates.join(", ");
-        let refuse = || format!("Cannot spawn '{name}' - not in delegates list. Available: {}", available());
-        if delegates.contains(&name) { Ok(name) } else { Err(refuse()) }
+        match delegates.contains(&name) {
+            true => Ok(name),
+            false => Err(ArgumentRefusal::NotSpawned { name, available: delegates.to_vec() }),
+        }
     }
 
     /// Why a delegation is refused as things stand: nobody is asked to approve what cannot be.
@@ -108,15 +110,15 @@ impl AgentLoop {
         };
         match named {
             Ok(name) => self.refusal_of(seq, &name, args),
-            Err(why) => Some(self.failure(&why)),
+            Err(why) => Some(self.failure(why)),
         }
     }
 
     fn refusal_of(&self, seq: u32, name: &str, args: &Map<String, Value>) -> Option<ToolOutcome> {
         if self.def(name).is_none() {
-            return Some(self.failure(&format!("Delegation to '{name}' failed: Agent '{name}' not found")));
+            return Some(self.failure(format!("Delegation to '{name}' failed: Agent '{name}' not found")));
         }
-        let malformed = || DelegationRequest::read(args).err().map(|why| self.failure(&why));
+        let malformed = || DelegationRequest::read(args).err().map(|why| self.failure(why));
         self.too_deep(seq).or_else(malformed).or_else(|| self.out_of_order(seq, name))
     }
 
@@ -130,7 +132,7 @@ impl AgentLoop {
     ) -> Option<ToolOutcome> {
         match self.spawned(seq, args) {
             Ok(name) => self.delegate_to(seq, index, &name, args, out),
-            Err(why) => Some(self.failure(&why)),
+            Err(why) => Some(self.failure(why)),
         }
     }
 
@@ -172,14 +174,14 @@ impl AgentLoop {
         let depth = self.sessions.get(&seq).map_or(0, |session| session.depth);
         let max = self.rules.delegation.max_depth;
         (depth >= max)
-            .then(|| self.failure(&format!("Maximum delegation depth ({max}) reached. Cannot delegate further.")))
+            .then(|| self.failure(format!("Maximum delegation depth ({max}) reached. Cannot delegate further.")))
     }
 
     /// A playbook that names an order of agents is kept to.
     fn out_of_order(&self, seq: u32, name: &str) -> Option<ToolOutcome> {
         let order = &self.sessions.get(&seq)?.order;
         let first = order.first().filter(|first| *first != name && order.iter().any(|other| other == name))?;
-        Some(self.failure(&format!("The playbook wants '{first}' before '{name}'. Delegate to '{first}' first.")))
+        Some(self.failure(format!("The playbook wants '{first}' before '{name}'. Delegate to '{first}' first.")))
     }
 
     #[expect(clippy::too_many_arguments, reason = "they are what a child is made of")]
@@ -216,8 +218,7 @@ impl AgentLoop {
         let (Home::Call { session: caller, index }, Some(deadline)) = (session.home, session.deadline.take()) else {
             return;
         };
-        let waited = deadline.waits;
-        let hard = self.rules.delegation.hard_timeout;
+        let (waited, hard) = (deadline.waits, self.rules.delegation.hard_timeout);
         let seconds = seconds(waited);
         let answer = match self.rules.delegation.on_timeout {
             OnDelegationTimeout::Background => {
@@ -225,9 +226,9 @@ impl AgentLoop {
                 self.complete(caller, index, started, out);
                 return;
             }
-            OnDelegationTimeout::Kill => self.failure(&format!("Process killed after {seconds}s timeout")),
+            OnDelegationTimeout::Kill => self.failure(format!("Process killed after {seconds}s timeout")),
             OnDelegationTimeout::Wait if waited < hard => {
-                self.failure(&format!("Process killed after {}s hard timeout", self::seconds(hard)))
+                self.failure(format!("Process killed after {}s hard timeout", self::seconds(hard)))
             }
             OnDelegationTimeout::Wait => self.failure("Process killed after reaching max execution time"),
             OnDelegationTimeout::Fail => self.failure("Delegation timeout - child took too long"),
@@ -275,7 +276,7 @@ impl AgentLoop {
         caller: u32,
         index: usize,
         child: u32,
-        result: Result<String, String>,
+        result: Result<String, SessionFailure>,
     ) -> ToolOutcome {
         let (Some(parent), Some(session)) = (self.sessions.get(&caller), self.sessions.get(&child)) else {
             return ToolOutcome::default();
@@ -295,7 +296,7 @@ impl AgentLoop {
             (Err(why), DelegationKind::Coworkers) => {
                 ToolOutcome::failed(format!("Error executing task with agent '{name}'. Error: {why}"))
             }
-            (Err(why), DelegationKind::Process | DelegationKind::Variables) => self.failure(&format!(
+            (Err(why), DelegationKind::Process | DelegationKind::Variables) => self.failure(format!(
                 "Delegation to '{name}' failed: {why}. The agent may not exist or may have encountered an error."
             )),
         }

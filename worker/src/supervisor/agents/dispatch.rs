@@ -3,6 +3,7 @@
 //! Invariant: calls start in call order, no more at once than the rules allow; their answers are used in call order when
 //! the last is there, whichever came first. A call that is refused tells the model why and changes nothing else.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -12,6 +13,7 @@ use super::boundary::{HumanAnswer, HumanKind, HumanNeeded};
 use super::counters::CallRefusal;
 use super::message::{FunctionResult, Message, ToolCall, json_text};
 use super::policies;
+use super::refusal::{ArgumentRefusal, SessionFailure};
 use super::rules::{Builtin, ErrorStyle, ToolDef};
 use super::session::{Batch, CallStatus, Doing, Running, ToolOutcome, TurnEnd};
 use super::todos;
@@ -140,7 +142,7 @@ impl AgentLoop {
             ToolTarget::Forward => Some(self.forward(seq, &args)),
             ToolTarget::Builtin(builtin) => self.builtin(seq, index, builtin, &args, out),
             ToolTarget::Unknown => Some(match self.rules.errors {
-                ErrorStyle::Object => self.failure(&format!("Unknown delegation tool: {}", call.name)),
+                ErrorStyle::Object => self.failure(format!("Unknown delegation tool: {}", call.name)),
                 ErrorStyle::Text => ToolOutcome::failed(format!("Error: Tool {} not found.", call.name)),
             }),
         }
@@ -192,11 +194,11 @@ impl AgentLoop {
 
     pub(super) fn function_answered(&mut self, seq: u32, index: usize, answer: Answer, out: &mut Outbox) {
         let answer = match answer {
-            Err(failure) => self.failure(&failure.message),
+            Err(failure) => self.failure(failure.message),
             Ok(value) => {
                 let result = FunctionResult::decode(value, |name| self.def(name).is_some());
                 match result.agent {
-                    Some(name) if self.def(&name).is_none() => self.failure(&format!("Agent '{name}' not found")),
+                    Some(name) if self.def(&name).is_none() => self.failure(format!("Agent '{name}' not found")),
                     agent => ToolOutcome {
                         content: result.content,
                         ok: !result.failed,
@@ -227,12 +229,12 @@ impl AgentLoop {
                     self.sessions.get_mut(&seq)?.todos = list;
                     answer
                 }
-                Err(why) => self.failure(&why),
+                Err(why) => self.failure(why),
             }),
             Builtin::Sleep => {
                 let (after, seconds) = match sleep_for(args, self.rules.sleep_max) {
                     Ok(sleep) => sleep,
-                    Err(why) => return Some(self.failure(&why)),
+                    Err(why) => return Some(self.failure(why)),
                 };
                 let session = self.sessions.get(&seq)?;
                 let key = session.key(SessionAsk::Sleep { step: session.steps_total, call: index });
@@ -325,7 +327,7 @@ impl AgentLoop {
         });
         let Some(session) = self.sessions.get_mut(&seq) else { return };
         match ends.into_iter().next() {
-            Some(TurnEnd::Denied(text)) => self.ended(seq, Err(text), out),
+            Some(TurnEnd::Denied(text)) => self.ended(seq, Err(SessionFailure::Denied(text)), out),
             Some(TurnEnd::Forward(text)) => {
                 let message = Message::assistant(&session.agent, text.clone());
                 session.messages.push(message);
@@ -340,9 +342,9 @@ impl AgentLoop {
     }
 
     /// A refusal or failure in the words of the system.
-    pub(super) fn failure(&self, text: &str) -> ToolOutcome {
+    pub(super) fn failure(&self, text: impl fmt::Display) -> ToolOutcome {
         ToolOutcome::failed(match self.rules.errors {
-            ErrorStyle::Object => json_text(&json!({"ok": false, "error": text})),
+            ErrorStyle::Object => json_text(&json!({"ok": false, "error": text.to_string()})),
             ErrorStyle::Text => format!("Error: {text}"),
         })
     }
@@ -380,8 +382,8 @@ impl CallDone {
 }
 
 /// How long to sleep, and the number as it was given.
-fn sleep_for(args: &Map<String, Value>, max: Span) -> Result<(Duration, String), String> {
-    let not_positive = || "seconds must be a positive number".to_owned();
+fn sleep_for(args: &Map<String, Value>, max: Span) -> Result<(Duration, String), ArgumentRefusal> {
+    let not_positive = || ArgumentRefusal::NotPositive;
     let number = args.get("seconds").and_then(Value::as_number).ok_or_else(not_positive)?;
     let seconds = number.as_f64().filter(|seconds| *seconds > 0.0).ok_or_else(not_positive)?;
     // Compared as micros; a number that is far too large saturates.
@@ -391,7 +393,7 @@ fn sleep_for(args: &Map<String, Value>, max: Span) -> Result<(Duration, String),
     }
     let seconds = super::delegation::seconds(max);
     Err(match max.as_ms() % 3_600_000 {
-        0 => format!("Maximum sleep is {} hours ({seconds} seconds)", max.as_secs() / 3_600),
-        _ => format!("Maximum sleep is {seconds} seconds"),
+        0 => ArgumentRefusal::ManyHours { hours: max.as_secs() / 3_600, seconds },
+        _ => ArgumentRefusal::ManySeconds(seconds),
     })
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::AgentOutcome;
 use super::message::Variables;
+use super::refusal::SessionFailure;
 use super::session::{CallStatus, Doing, Home, Running, Session};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
@@ -17,7 +18,7 @@ const ENDED_SHOWN_MAX: usize = 256;
 
 impl AgentLoop {
     /// A session has its answer, or gave up.
-    pub(super) fn ended(&mut self, seq: u32, result: Result<String, String>, out: &mut Outbox) {
+    pub(super) fn ended(&mut self, seq: u32, result: Result<String, SessionFailure>, out: &mut Outbox) {
         let Some(session) = self.sessions.get(&seq) else { return };
         match session.home {
             Home::Root { .. } => {
@@ -43,7 +44,7 @@ impl AgentLoop {
     }
 
     /// The loop's own session ended: the conversation is over, or the next item of its list is due.
-    pub(super) fn root_ended(&mut self, seq: u32, result: Result<String, String>, out: &mut Outbox) {
+    pub(super) fn root_ended(&mut self, seq: u32, result: Result<String, SessionFailure>, out: &mut Outbox) {
         let Some(Home::Root { item }) = self.sessions.get(&seq).map(|session| session.home) else { return };
         self.closed(seq, result.is_ok(), out);
         match self.work {
@@ -54,14 +55,14 @@ impl AgentLoop {
     }
 
     /// The outcome with that result, as things stand.
-    pub(super) fn outcome_of(&self, result: Result<Value, String>) -> AgentOutcome {
+    pub(super) fn outcome_of(&self, result: Result<Value, SessionFailure>) -> AgentOutcome {
         let root = match self.work {
             Workload::Conversation { root } => self.sessions.get(&root),
             Workload::Crew(_) | Workload::Steps(_) => None,
         };
         AgentOutcome {
             ok: result.is_ok(),
-            error: result.as_ref().err().cloned(),
+            error: result.as_ref().err().map(ToString::to_string),
             result: result.ok().or_else(|| self.so_far()).unwrap_or_default(),
             messages: root.map(|root| root.added().to_vec()).unwrap_or_default(),
             active_agent: root.map(|root| root.agent.clone()).unwrap_or_default(),

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::agent_loop::AgentLoop;
 use super::message::{Message, MessageRole, Tag, ToolCall, switched, text_of};
+use super::refusal::SessionFailure;
 use super::rules::HandoffRules;
 use super::session::{Home, Running, Session, SessionPurpose, ToolOutcome, TurnEnd};
 use super::toolbox::handoff_name;
@@ -50,7 +51,7 @@ impl AgentLoop {
         &self,
         supervisor: &Session,
         agent: &Session,
-        result: Result<String, String>,
+        result: Result<String, SessionFailure>,
     ) -> ToolOutcome {
         let rules = &self.rules.handoff;
         let mut outputs = match &result {

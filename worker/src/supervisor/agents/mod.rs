@@ -32,6 +32,7 @@ mod patience;
 pub(super) mod policies;
 mod presets;
 mod processes;
+mod refusal;
 mod rules;
 mod session;
 mod steps;
@@ -54,6 +55,7 @@ pub(crate) use message::json_text;
 pub use message::{AgentAnswer, AnswerError, FunctionResult, Message, MessageRole, Tag, ToolCall, Variables};
 pub use policies::{PolicyRule, StandingPolicy};
 pub use processes::ProcessStatus;
+pub use refusal::{AnswerRefusal, ProcessRefusal};
 pub use rules::{
     AgentDef, AgentRules, Builtin, DelegationKind, DelegationRules, ErrorStyle, HandoffRules, LoopCount, LoopLimit,
     OnLimit, ToolBudget, ToolDef,

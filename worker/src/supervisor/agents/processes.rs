@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::agent_loop::{AgentLoop, Workload};
 use super::delegation::{backgrounded, beginning};
 use super::message::{Message, Variables, text_of};
+use super::refusal::{ProcessRefusal, SessionFailure};
 use super::session::{Home, ToolOutcome};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
@@ -66,7 +67,7 @@ impl AgentLoop {
         out: &mut Outbox,
     ) -> ToolOutcome {
         if let Err(full) = self.make_room() {
-            return self.failure(&full);
+            return self.failure(full);
         }
         self.select(seq, name);
         let process = self.processes_started.saturating_add(1);
@@ -84,7 +85,7 @@ impl AgentLoop {
     pub(super) fn promote(&mut self, child: u32, seconds: &str, out: &mut Outbox) -> ToolOutcome {
         if let Err(full) = self.make_room() {
             self.kill(child, out);
-            return self.failure(&full);
+            return self.failure(full);
         }
         let process = self.processes_started.saturating_add(1);
         let Some(session) = self.sessions.get_mut(&child) else { return ToolOutcome::default() };
@@ -133,15 +134,12 @@ impl AgentLoop {
     }
 
     /// Room for one process more: finished ones go first.
-    fn make_room(&mut self) -> Result<(), String> {
+    fn make_room(&mut self) -> Result<(), ProcessRefusal> {
         let max = self.rules.delegation.background_max;
         while self.processes.len() >= max as usize {
             let done = self.processes.iter().find(|(_, process)| process.status != ProcessStatus::Backgrounded);
             let Some(done) = done.map(|(number, _)| *number) else {
-                return Err(format!(
-                    "Maximum background processes ({max}) reached. Use list_processes to see what runs and \
-                     kill_process to end some."
-                ));
+                return Err(ProcessRefusal::Full(max));
             };
             self.processes.remove(&done);
         }
@@ -153,7 +151,7 @@ impl AgentLoop {
         &mut self,
         number: u32,
         session: u32,
-        result: &Result<String, String>,
+        result: &Result<String, SessionFailure>,
         out: &mut Outbox,
     ) {
         let printed = self.sessions.get(&session).map(super::session::Session::output).unwrap_or_default();
@@ -173,11 +171,11 @@ impl AgentLoop {
     }
 
     /// Ends a process: what was done, or why not.
-    pub fn kill_process(&mut self, id: &str, out: &mut Outbox) -> Result<String, String> {
+    pub fn kill_process(&mut self, id: &str, out: &mut Outbox) -> Result<String, ProcessRefusal> {
         let printed = self.printed(id).ok_or_else(|| not_found(id))?;
         let process = self.processes.values_mut().find(|process| process.id == id).ok_or_else(|| not_found(id))?;
         if process.status != ProcessStatus::Backgrounded {
-            return Err(format!("Process {id} is not running (status: {})", process.status.as_str()));
+            return Err(ProcessRefusal::NotRunning { id: id.to_owned(), status: process.status.as_str() });
         }
         process.status = ProcessStatus::Killed;
         process.completed_at = Some(out.now());
@@ -215,7 +213,7 @@ impl AgentLoop {
         self.processes.values().filter(shown).map(line).collect()
     }
 
-    pub fn check_process(&self, id: &str) -> Result<Value, String> {
+    pub fn check_process(&self, id: &str) -> Result<Value, ProcessRefusal> {
         let process = self.processes.values().find(|process| process.id == id).ok_or_else(|| not_found(id))?;
         let exit_code = match process.status {
             ProcessStatus::Backgrounded | ProcessStatus::Killed => None,
@@ -235,7 +233,7 @@ impl AgentLoop {
     }
 
     /// The last lines that a process has printed.
-    pub fn get_process_output(&self, id: &str, tail: u64) -> Result<String, String> {
+    pub fn get_process_output(&self, id: &str, tail: u64) -> Result<String, ProcessRefusal> {
         let printed = self.printed(id).ok_or_else(|| not_found(id))?;
         let lines: Vec<&str> = printed.lines().collect();
         let from = lines.len().saturating_sub(usize::try_from(tail).unwrap_or(usize::MAX));
@@ -270,11 +268,11 @@ impl AgentLoop {
         };
         match result {
             Ok(data) => self.success(&data),
-            Err(why) => self.failure(&why),
+            Err(why) => self.failure(why),
         }
     }
 }
 
-fn not_found(id: &str) -> String {
-    format!("Process {id} not found")
+fn not_found(id: &str) -> ProcessRefusal {
+    ProcessRefusal::NotFound(id.to_owned())
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::{AgentInput, AgentOutcome, AgentsRefused};
 use super::message::{Message, Variables};
+use super::refusal::SessionFailure;
 use super::rules::{AgentDef, AgentRules};
 use super::session::Place;
 use crate::supervisor::outbox::Outbox;
@@ -113,12 +114,12 @@ impl AgentLoop {
     }
 
     /// The agent of a step answered, or failed.
-    pub(super) fn step_ended(&mut self, i: usize, result: Result<String, String>, out: &mut Outbox) {
+    pub(super) fn step_ended(&mut self, i: usize, result: Result<String, SessionFailure>, out: &mut Outbox) {
         let Workload::Steps(run) = &mut self.work else { return };
         let Some(step) = run.steps.get(i) else { return };
         let said = match &result {
             Ok(text) => json!({"ok": true, "data": text}),
-            Err(why) => json!({"ok": false, "error": why}),
+            Err(why) => json!({"ok": false, "error": why.to_string()}),
         };
         let task = filled_in(&step.task, |name| run.outputs.get(name).cloned());
         run.results.push(json!({"step": i, "agent": step.agent, "task": task, "result": said}));
@@ -139,7 +140,7 @@ impl AgentLoop {
     fn steps_ended(&mut self, error: Option<String>) {
         let Workload::Steps(run) = &self.work else { return };
         let result = json!({"outputs": run.outputs, "results": run.results});
-        let outcome = self.outcome_of(error.map_or(Ok(Value::Null), Err));
+        let outcome = self.outcome_of(error.map_or(Ok(Value::Null), |why| Err(SessionFailure::Stopped(why))));
         self.outcome = Some(AgentOutcome { result, ..outcome });
     }
 }

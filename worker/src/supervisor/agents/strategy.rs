@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use super::agent_loop::AgentLoop;
 use super::boundary::HumanAnswer;
 use super::crew_report::CrewLine;
+use super::refusal::AnswerRefusal;
 use crate::supervisor::core::account::Balance;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::core::phase::Phase;
-use crate::supervisor::core::strategy::{Findings, NotDone, OpenQuestion, Strategy, TaskReport};
+use crate::supervisor::core::strategy::{Findings, NotDone, OpenQuestion, Strategy, StrategyRefusal, TaskReport};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Outbox};
 use crate::supervisor::success;
@@ -95,12 +96,12 @@ impl<G> Strategy<G> for AgentLoop {
     fn people_needed(&self) -> Vec<OpenQuestion> {
         self.humans.iter().map(|(key, asked)| (key.clone().into(), json!(asked))).collect()
     }
-    fn takes(&self, key: &str, answer: &Value) -> Result<(), String> {
-        self.read_answer(key, answer).map(|_| ())
+    fn takes(&self, key: &str, answer: &Value) -> Result<(), StrategyRefusal> {
+        self.read_answer(key, answer).map(|_| ()).map_err(StrategyRefusal::of)
     }
-    fn human(&mut self, key: &str, answer: &Value, out: &mut Outbox) -> Result<(), String> {
-        let answer = self.read_answer(key, answer)?;
-        AgentLoop::human(self, key, answer, out).map_err(|why| why.to_string())
+    fn human(&mut self, key: &str, answer: &Value, out: &mut Outbox) -> Result<(), StrategyRefusal> {
+        let answer = self.read_answer(key, answer).map_err(StrategyRefusal::of)?;
+        AgentLoop::human(self, key, answer, out).map_err(StrategyRefusal::of)
     }
     fn unanswered(&mut self, key: &str, why: &str, out: &mut Outbox) -> bool {
         AgentLoop::unanswered(self, key, why, out)
@@ -114,13 +115,13 @@ impl<G> Strategy<G> for AgentLoop {
     fn registers_agents(&self) -> bool {
         true
     }
-    fn process_query(&self, name: &str, value: &Value) -> Result<Value, String> {
+    fn process_query(&self, name: &str, value: &Value) -> Result<Value, StrategyRefusal> {
         let id = value.get("process_id").unwrap_or(value).as_str().unwrap_or_default();
         match name {
-            "check_process" => self.check_process(id),
+            "check_process" => self.check_process(id).map_err(StrategyRefusal::of),
             "get_process_output" => {
                 let tail = value.get("tail").and_then(Value::as_u64).unwrap_or(TAIL);
-                self.get_process_output(id, tail).map(Value::String)
+                self.get_process_output(id, tail).map(Value::String).map_err(StrategyRefusal::of)
             }
             _ => {
                 let all = value.get("include_completed").and_then(Value::as_bool).unwrap_or_default();
@@ -128,9 +129,9 @@ impl<G> Strategy<G> for AgentLoop {
             }
         }
     }
-    fn kill_process(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
+    fn kill_process(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, StrategyRefusal> {
         let id = value.get("process_id").unwrap_or(value).as_str().unwrap_or_default();
-        AgentLoop::kill_process(self, id, out).map(Value::String)
+        AgentLoop::kill_process(self, id, out).map(Value::String).map_err(StrategyRefusal::of)
     }
 }
 
@@ -146,8 +147,8 @@ impl AgentLoop {
         }
     }
 
-    fn read_answer(&self, key: &str, answer: &Value) -> Result<HumanAnswer, String> {
-        let asked = self.question(key).map_err(|why| why.to_string())?;
+    fn read_answer(&self, key: &str, answer: &Value) -> Result<HumanAnswer, AnswerRefusal> {
+        let asked = self.question(key)?;
         HumanAnswer::read(answer, &asked.kind)
     }
 }

@@ -6,6 +6,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::refusal::ArgumentRefusal;
+
 /// The most entries of a list: it goes to the model with every call.
 pub const TODOS_MAX: usize = 100;
 
@@ -30,11 +32,11 @@ struct Args {
 }
 
 /// The list of the arguments, or why they hold none.
-pub(crate) fn decode(args: &Map<String, Value>) -> Result<Vec<Todo>, String> {
+pub(crate) fn decode(args: &Map<String, Value>) -> Result<Vec<Todo>, ArgumentRefusal> {
     let args: Args = serde_path_to_error::deserialize(Value::Object(args.clone()))
-        .map_err(|why| format!("Invalid todos at `{}`: {}", why.path(), why.inner()))?;
+        .map_err(|why| ArgumentRefusal::Todos { at: why.path().to_string(), why: why.inner().to_string() })?;
     if args.todos.len() > TODOS_MAX {
-        return Err(format!("Invalid todos: {} entries, {TODOS_MAX} are allowed", args.todos.len()));
+        return Err(ArgumentRefusal::ManyTodos(args.todos.len()));
     }
     Ok(args.todos)
 }

@@ -9,6 +9,7 @@ use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::{AgentOutcome, HumanKind, HumanNeeded};
 use super::message::{AgentAnswer, Message, MessageRole, Tag, Variables, json_text, text_of};
 use super::policies;
+use super::refusal::SessionFailure;
 use super::rules::{LoopCount, OnLimit};
 use super::session::{Batch, Doing, Home, Place, Session};
 use super::steps::filled_in;
@@ -82,7 +83,7 @@ impl AgentLoop {
 
     fn blocked_by_policy(&mut self, seq: u32, response: String, out: &mut Outbox) {
         if !matches!(self.work, Workload::Conversation { .. }) {
-            self.ended(seq, Err(response), out);
+            self.ended(seq, Err(SessionFailure::Policy(response)), out);
             return;
         }
         self.closed(seq, true, out);
@@ -125,7 +126,7 @@ impl AgentLoop {
                         out.note(NoteKind::BudgetExhausted, data);
                     }
                     self.limit_told = self.rules.limit.count == LoopCount::Steps;
-                    self.ended(seq, Err(text), out);
+                    self.ended(seq, Err(SessionFailure::Limit(text)), out);
                     return;
                 }
                 OnLimit::Synthesize => {
@@ -203,17 +204,20 @@ impl AgentLoop {
         let (id, agent) = (session.id.clone(), session.agent.clone());
         let prefix = format!("call_{}_{}", session.path.to_string().replace('.', "-"), session.steps_total);
         let answer = match answer {
-            Ok(value) => AgentAnswer::decode(value, &prefix, |to| self.handoff_tool(to)).map_err(|why| why.to_string()),
-            Err(failure) => Err(failure.message),
+            Ok(value) => Ok(AgentAnswer::decode(value, &prefix, |to| self.handoff_tool(to))),
+            Err(failure) => Err(SessionFailure::Call(failure.message)),
         };
-        let answer = answer.and_then(|answer| match answer.interrupt.is_some() && !answer.tool_calls.is_empty() {
-            true => Err(format!("the answer of {agent} both asks a person and calls tools: it may do one of the two")),
-            false => Ok(answer),
+        let answer = answer.and_then(|decoded| match decoded? {
+            answer if answer.interrupt.is_some() && !answer.tool_calls.is_empty() => {
+                Err(SessionFailure::AsksAndCalls { agent: agent.clone() })
+            }
+            answer => Ok(answer),
         });
         let answer = match answer {
             Ok(answer) => answer,
             Err(why) => {
-                out.note(NoteKind::AttemptFailed, json!({"session": id, "agent": agent, "error": why}));
+                let error = why.to_string();
+                out.note(NoteKind::AttemptFailed, json!({"session": id, "agent": agent, "error": error}));
                 self.ended(seq, Err(why), out);
                 return;
             }

@@ -105,6 +105,19 @@ enum LedgerDecision {
     Next { stalled: bool, speaker: String, instruction: String },
 }
 
+/// Why a progress ledger is none.
+#[derive(Debug, thiserror::Error)]
+enum LedgerUnread {
+    #[error(transparent)]
+    Misfit(#[from] serde_path_to_error::Error<serde_json::Error>),
+    #[error(transparent)]
+    NoJson(#[from] serde_json::Error),
+    #[error("next_speaker: {0} is no participant")]
+    Stranger(Value),
+    #[error("missing field `next_speaker`")]
+    NoSpeaker,
+}
+
 impl GroupChat {
     /// After a message: the next round, or the first plan. What was said until there is one is the task.
     pub(super) fn orchestrate(&mut self, out: &mut Outbox) {
@@ -209,7 +222,7 @@ impl GroupChat {
 
     fn progress_answered(&mut self, tries: u32, answer: &Value, out: &mut Outbox) {
         let read = self.read_progress(answer);
-        let problem = read.as_ref().err();
+        let problem = read.as_ref().err().map(ToString::to_string);
         out.note(NoteKind::DecisionRecorded, json!({ "by": "progress_ledger", "attempt": tries, "problem": problem }));
         match read {
             Err(_) if tries < self.rules.max_json_retries => self.ask_progress(tries + 1, out),
@@ -231,15 +244,15 @@ impl GroupChat {
     }
 
     /// Reads a progress ledger, given as JSON or as its text. The error names the field.
-    fn read_progress(&self, answer: &Value) -> Result<LedgerDecision, String> {
+    fn read_progress(&self, answer: &Value) -> Result<LedgerDecision, LedgerUnread> {
         let progress: ProgressLedger = match answer {
             Value::String(text) => {
                 let mut reader = serde_json::Deserializer::from_str(text);
-                let read = serde_path_to_error::deserialize(&mut reader).map_err(|why| why.to_string())?;
-                reader.end().map_err(|why| why.to_string())?;
+                let read = serde_path_to_error::deserialize(&mut reader)?;
+                reader.end()?;
                 read
             }
-            other => serde_path_to_error::deserialize(other).map_err(|why| why.to_string())?,
+            other => serde_path_to_error::deserialize(other)?,
         };
         let satisfied_because = match &progress.is_request_satisfied {
             LedgerEntry::Reasoned { reason, .. } => reason.clone(),
@@ -252,8 +265,8 @@ impl GroupChat {
         let speaker = match (self.agents.as_slice(), next) {
             ([only], _) => only.name.clone(),
             (_, Some(Value::String(name))) if self.agent(&name).is_some() => name,
-            (_, Some(other)) => return Err(format!("next_speaker: {other} is no participant")),
-            (_, None) => return Err("missing field `next_speaker`".to_owned()),
+            (_, Some(other)) => return Err(LedgerUnread::Stranger(other)),
+            (_, None) => return Err(LedgerUnread::NoSpeaker),
         };
         let stalled = progress.is_in_loop.answer() || !progress.is_progress_being_made.answer();
         Ok(LedgerDecision::Next { stalled, speaker, instruction: progress.instruction.answer() })

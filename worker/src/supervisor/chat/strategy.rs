@@ -8,7 +8,7 @@ use super::machine::GroupChat;
 use crate::supervisor::core::account::Balance;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::core::phase::Phase;
-use crate::supervisor::core::strategy::{Findings, OpenQuestion, Strategy};
+use crate::supervisor::core::strategy::{Findings, OpenQuestion, Strategy, StrategyRefusal};
 use crate::supervisor::outbox::{Answer, Outbox};
 use crate::supervisor::success;
 
@@ -79,13 +79,13 @@ impl<G> Strategy<G> for GroupChat {
     fn people_needed(&self) -> Vec<OpenQuestion> {
         self.question().map(|(key, asked)| (key.into(), json!(asked))).into_iter().collect()
     }
-    fn human(&mut self, key: &str, answer: &Value, out: &mut Outbox) -> Result<(), String> {
-        GroupChat::human(self, key, answer, out).map_err(|why| why.to_string())
+    fn human(&mut self, key: &str, answer: &Value, out: &mut Outbox) -> Result<(), StrategyRefusal> {
+        GroupChat::human(self, key, answer, out).map_err(StrategyRefusal::of)
     }
     fn say(&mut self, text: &str, out: &mut Outbox) -> bool {
         GroupChat::say(self, text, out).is_ok()
     }
-    fn interrupt(&mut self, out: &mut Outbox) -> Result<(), String> {
-        GroupChat::interrupt(self, out).map_err(|why| why.to_string())
+    fn interrupt(&mut self, out: &mut Outbox) -> Result<(), StrategyRefusal> {
+        GroupChat::interrupt(self, out).map_err(StrategyRefusal::of)
     }
 }

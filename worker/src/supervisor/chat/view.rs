@@ -124,10 +124,6 @@ impl GroupChat {
     pub fn agents(&self) -> &[ChatAgent] {
         &self.agents
     }
-    /// Who gets a message: all agents but its speaker, in list order.
-    pub fn receivers(&self, message: &ChatMessage) -> Vec<&str> {
-        self.names().into_iter().filter(|name| *name != message.from).collect()
-    }
     /// Whether anything was said in this run beyond what it was opened with.
     pub fn has_spoken(&self) -> bool {
         self.messages.len() > self.run_from + self.opened

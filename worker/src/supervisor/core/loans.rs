@@ -19,6 +19,15 @@ use crate::agent::ledger::Resource;
 use crate::agent::machine::Lent;
 use crate::agent::spec::Share;
 
+/// Why a request for more can never be met.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoanRefusal {
+    #[error("only tokens and money are shared")]
+    NotShared,
+    #[error("{0} is no worker of this run that was lent anything")]
+    NotLent(String),
+}
+
 /// What may be lent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Available {
@@ -127,12 +136,12 @@ impl Loans {
     ///
     /// # Errors
     /// Why it is none that can ever be met.
-    pub fn request(&mut self, request: LoanRequest) -> Result<(), String> {
+    pub fn request(&mut self, request: LoanRequest) -> Result<(), LoanRefusal> {
         if !matches!(request.resource, Resource::Tokens | Resource::Cost) {
-            return Err("only tokens and money are shared".to_owned());
+            return Err(LoanRefusal::NotShared);
         }
         if !self.lent.values().any(|loan| loan.agent == request.agent) {
-            return Err(format!("{} is no worker of this run that was lent anything", request.agent));
+            return Err(LoanRefusal::NotLent(request.agent));
         }
         self.requests.retain(|other| other.agent != request.agent);
         self.requests.push(request);

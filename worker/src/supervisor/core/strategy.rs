@@ -81,6 +81,26 @@ pub struct Findings {
 /// A question to people that is open in a strategy itself, and what it is about.
 pub type OpenQuestion = (Key, Value);
 
+/// Why a strategy does not do what people want of it.
+#[derive(Debug, thiserror::Error)]
+pub enum StrategyRefusal {
+    #[error("nothing waits for an answer under `{0}`")]
+    NothingWaits(String),
+    #[error("only a group chat can be interrupted")]
+    NotInterrupted,
+    #[error("this kind of run has no processes")]
+    NoProcesses,
+    /// For a reason of its own.
+    #[error(transparent)]
+    Own(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl StrategyRefusal {
+    pub fn of(why: impl std::error::Error + Send + Sync + 'static) -> Self {
+        StrategyRefusal::Own(Box::new(why))
+    }
+}
+
 /// See the module.
 pub trait Strategy<G: ?Sized> {
     /// The run begins, with what its memory knows.
@@ -156,12 +176,12 @@ pub trait Strategy<G: ?Sized> {
         Vec::new()
     }
     /// Whether an answer of a person is one to what they are asked under this key. Changes nothing.
-    fn takes(&self, _key: &str, _answer: &Value) -> Result<(), String> {
+    fn takes(&self, _key: &str, _answer: &Value) -> Result<(), StrategyRefusal> {
         Ok(())
     }
     /// A person's answer to a question that is shown by this text.
-    fn human(&mut self, key: &str, _answer: &Value, _out: &mut Outbox) -> Result<(), String> {
-        Err(format!("nothing waits for an answer under `{key}`"))
+    fn human(&mut self, key: &str, _answer: &Value, _out: &mut Outbox) -> Result<(), StrategyRefusal> {
+        Err(StrategyRefusal::NothingWaits(key.to_owned()))
     }
     /// Nobody answered in time. `false`: whoever asked takes the word for an answer.
     fn unanswered(&mut self, _key: &str, _why: &str, _out: &mut Outbox) -> bool {
@@ -172,8 +192,8 @@ pub trait Strategy<G: ?Sized> {
         false
     }
     /// A person takes the word (AGC-12).
-    fn interrupt(&mut self, _out: &mut Outbox) -> Result<(), String> {
-        Err("only a group chat can be interrupted".to_owned())
+    fn interrupt(&mut self, _out: &mut Outbox) -> Result<(), StrategyRefusal> {
+        Err(StrategyRefusal::NotInterrupted)
     }
     /// Whether somebody reads the mail of the run: tasks and chats do.
     fn has_mail(&self) -> bool {
@@ -183,10 +203,10 @@ pub trait Strategy<G: ?Sized> {
     fn registers_agents(&self) -> bool {
         false
     }
-    fn process_query(&self, _name: &str, _value: &Value) -> Result<Value, String> {
+    fn process_query(&self, _name: &str, _value: &Value) -> Result<Value, StrategyRefusal> {
         Ok(json!([]))
     }
-    fn kill_process(&mut self, _value: &Value, _out: &mut Outbox) -> Result<Value, String> {
-        Err("this kind of run has no processes".to_owned())
+    fn kill_process(&mut self, _value: &Value, _out: &mut Outbox) -> Result<Value, StrategyRefusal> {
+        Err(StrategyRefusal::NoProcesses)
     }
 }

@@ -10,26 +10,34 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::refusal::{NotTaken, Unreadable};
 use crate::supervisor::model::{Condition, DependencyPolicy, Edge, Priority, Requires, Risk, Task, TaskId};
+use crate::supervisor::outbox::Answer;
 
 /// Reads an answer; the error says where it does not conform.
-pub fn read<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, String> {
+pub fn read<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, Unreadable> {
+    let named = || what.to_owned();
     if value.is_array() {
-        return Err(format!("the {what} does not conform: expected a mapping, found a list"));
+        return Err(Unreadable::List { what: named() });
     }
     let parsed = match value {
         // Models answer with the text of JSON; objects are taken as they are.
         Value::String(text) => match serde_json::from_str::<Value>(text) {
             Ok(list) if list.is_array() => return read(what, &list),
             Ok(value) => serde_path_to_error::deserialize(&value),
-            Err(why) => return Err(format!("the {what} is no JSON: {why}")),
+            Err(why) => return Err(Unreadable::NoJson { what: named(), why: why.to_string() }),
         },
         value => serde_path_to_error::deserialize(value),
     };
     parsed.map_err(|why| match why.path().to_string() {
-        path if path == "." => format!("the {what} does not conform: {}", why.inner()),
-        path => format!("the {what} does not conform at {path}: {}", why.inner()),
+        path if path == "." => Unreadable::Misfit { what: named(), why: why.inner().to_string() },
+        at => Unreadable::MisfitAt { what: named(), at, why: why.inner().to_string() },
     })
+}
+
+/// Reads what a call was answered; a call that failed has no answer.
+pub(super) fn answered<T: DeserializeOwned>(what: &str, answer: Answer) -> Result<T, NotTaken> {
+    Ok(read(what, &answer?)?)
 }
 
 /// A number from 0 to 1 as basis points.

@@ -6,6 +6,7 @@
 
 use serde_json::{Map, json};
 
+use super::answers::answered;
 use super::execute::Unclaimed;
 use super::schedule::DependencyState;
 use super::*;
@@ -88,11 +89,10 @@ impl Graph {
     }
 
     pub(super) fn decided(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        let read =
-            answer.map_err(|why| why.to_string()).and_then(|value| read::<SupervisorDecision>("decision", &value));
-        let decision = match read {
+        let decision = match answered::<SupervisorDecision>("decision", answer) {
             Ok(decision) => decision,
             Err(why) => {
+                let why = why.to_string();
                 out.note(NoteKind::ActionRefused, json!({ "cycle": self.cycle, "why": why }));
                 self.board_notes.push(format!("Your last decision was not understood: {why}"));
                 return;
@@ -279,19 +279,14 @@ impl Graph {
     /// About the sub-tasks that were shown; people may have added others since.
     pub(super) fn controlled(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
         let length = self.shown;
-        let read = answer.map_err(|why| why.to_string()).and_then(|value| {
-            let decision = read::<ControllerDecision>("controller's decision", &value)?;
-            match decision.subtasks_progress.len() == length {
-                true => Ok(decision),
-                false => Err(format!(
-                    "subtasks_progress has {} entries for {length} sub-tasks",
-                    decision.subtasks_progress.len()
-                )),
-            }
+        let read = answered::<ControllerDecision>("controller's decision", answer);
+        let read = read.and_then(|decision| match decision.subtasks_progress.len() {
+            given if given == length => Ok(decision),
+            given => Err(NotTaken::NotAllSubtasks { given, shown: length }),
         });
         let decision = match read {
             Ok(decision) => decision,
-            Err(why) => return self.not_controlled(&why, gates, out),
+            Err(why) => return self.not_controlled(&why.to_string(), gates, out),
         };
         self.control_tries = 0;
         out.note(NoteKind::DecisionRecorded, json!({ "cycle": self.cycle, "decision": decision }));

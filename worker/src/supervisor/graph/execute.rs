@@ -175,7 +175,7 @@ impl Graph {
     ) {
         let rejected = answer.as_ref().is_err_and(|failure| failure.kind == CallFailureKind::Rejected);
         let reply = match answer {
-            Ok(value) => Reply::of(value),
+            Ok(value) => Reply::of(value).map_err(|why| why.to_string()),
             Err(failure) => Err(failure.message),
         };
         let Some(task) = self.plan.tasks.get_mut(id) else { return };

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::answers::{PlannerOutput, ReviewOutput, VerdictKind, read};
+use super::refusal::{NotTaken, PlanRefusal, Unreadable};
 use crate::supervisor::model::{Feedback, FeedbackFrom, Requires, Task, TaskId, TaskPlan};
 use crate::supervisor::task::{Actor, TaskStatus};
 
@@ -19,28 +20,30 @@ pub struct SupervisorGoal {
 }
 
 /// Takes the goal out of an input, or says what is wrong with it.
-pub fn capture_goal(input: &Value) -> Result<String, String> {
+pub fn capture_goal(input: &Value) -> Result<String, Unreadable> {
     let SupervisorGoal { goal } = read("supervisor's input", input)?;
     if goal.trim().is_empty() {
-        Err("the supervisor's input does not conform at goal: it is empty".into())
+        let (what, at) = ("supervisor's input".to_owned(), "goal".to_owned());
+        Err(Unreadable::MisfitAt { what, at, why: "it is empty".to_owned() })
     } else {
         Ok(goal)
     }
 }
 
 /// Takes a planner's answer into a plan: all of it, or nothing.
-pub fn update_plan_state(plan: &mut TaskPlan, answer: &Value) -> Result<(), String> {
+pub fn update_plan_state(plan: &mut TaskPlan, answer: &Value) -> Result<(), NotTaken> {
     let output: PlannerOutput = read("plan", answer)?;
     let place = |(place, task): (usize, super::PlannedTask)| {
         let id = task.id.clone().unwrap_or_else(|| TaskId::from(place as u64 + 1));
         task.task(id, Requires::Completed, 3)
     };
-    plan.add(output.tasks.into_iter().enumerate().map(place).collect()).map_err(|why| why.to_string())
+    plan.add(output.tasks.into_iter().enumerate().map(place).collect()).map_err(PlanRefusal::from)?;
+    Ok(())
 }
 
 /// Applies a reviewer's answer to tasks that await it; gives the results it accepted, in plan order, and whether the
 /// planner is asked again.
-pub fn apply_review(plan: &mut TaskPlan, answer: &Value) -> Result<(Vec<(TaskId, Value)>, bool), String> {
+pub fn apply_review(plan: &mut TaskPlan, answer: &Value) -> Result<(Vec<(TaskId, Value)>, bool), Unreadable> {
     let review: ReviewOutput = read("review", answer)?;
     for assessment in &review.assessments {
         let Some(task) = plan.tasks.get_mut(&assessment.task_id) else { continue };

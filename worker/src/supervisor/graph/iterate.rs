@@ -5,8 +5,9 @@
 
 use serde_json::{Map, json};
 
+use super::answers::answered;
 use super::*;
-use crate::supervisor::model::{CancelReason, Feedback, FeedbackFrom, PlanOrigin, TaskError};
+use crate::supervisor::model::{CancelReason, Feedback, FeedbackFrom, PlanChangeError, PlanOrigin, TaskError};
 use crate::supervisor::spec::OnIdle;
 use crate::supervisor::success::DROPPED;
 
@@ -88,16 +89,15 @@ impl Graph {
     /// FSS-08, FSS-09: a review that conforms is applied task by task; one that does not is asked for again, and after
     /// the last time what it was about has no verdict. What was accepted before stays accepted.
     pub(super) fn iteration_reviewed(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        let review =
-            match answer.map_err(|why| why.to_string()).and_then(|value| read::<ReviewOutput>("review", &value)) {
-                Ok(review) => review,
-                Err(_) if out.budget().exhausted().is_some() => return self.finish(gates, out),
-                Err(why) if self.review_tries < self.rules.review_tries => {
-                    out.note(NoteKind::ReviewRecorded, json!({ "iteration": self.iteration, "refused": why }));
-                    return self.ask_iteration_review(Some(&why), out);
-                }
-                Err(why) => return self.not_reviewed(&why, gates, out),
-            };
+        let review = match answered::<ReviewOutput>("review", answer).map_err(|why| why.to_string()) {
+            Ok(review) => review,
+            Err(_) if out.budget().exhausted().is_some() => return self.finish(gates, out),
+            Err(why) if self.review_tries < self.rules.review_tries => {
+                out.note(NoteKind::ReviewRecorded, json!({ "iteration": self.iteration, "refused": why }));
+                return self.ask_iteration_review(Some(&why), out);
+            }
+            Err(why) => return self.not_reviewed(&why, gates, out),
+        };
         self.overall_assessment = Some(review.overall_assessment.clone());
         for assessment in &review.assessments {
             self.apply_assessment(assessment, gates, out);
@@ -183,7 +183,7 @@ impl Graph {
         origin: PlanOrigin,
         gates: &mut dyn Gates,
         out: &mut Outbox,
-    ) -> Result<(), String> {
+    ) -> Result<(), PlanRefusal> {
         let runs = |task: &Task| origin == PlanOrigin::Human && task.is_in_flight();
         let (mut renamed, mut fresh, mut again, mut over) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
         let named: BTreeSet<TaskId> = planned.iter().filter_map(|task| task.id.clone()).collect();
@@ -193,7 +193,7 @@ impl Graph {
                 None => self.unnamed(&named),
             };
             if self.task(&id).is_some_and(runs) {
-                return Err(format!("task {id} is being done; cancel it, or leave it out of the new plan"));
+                return Err(PlanRefusal::BeingDone(id));
             }
             match self.task(&id).map(|task| task.status) {
                 Some(status) if self.is_kept(status) => over.push(id), // accepted work is never redone
@@ -210,7 +210,7 @@ impl Graph {
         let replaced = |id: &&TaskId| !mentioned.contains(*id) && !self.task(id).is_some_and(runs);
         let left: Vec<TaskId> = self.open.iter().filter(replaced).cloned().collect();
         let new = self.built(fresh, &renamed);
-        self.plan.add(new.clone()).map_err(|why| why.to_string())?;
+        self.plan.add(new.clone())?;
         // All that can be wrong with the plan is found before anything is said of it.
         again.iter().try_for_each(|(id, planned)| self.relink(id, planned, &renamed))?;
         self.plan.origin = origin;
@@ -313,14 +313,19 @@ impl Graph {
     }
 
     /// The dependencies of a task that is planned again.
-    fn relink(&mut self, id: &TaskId, planned: &PlannedTask, renamed: &BTreeMap<TaskId, TaskId>) -> Result<(), String> {
+    fn relink(
+        &mut self,
+        id: &TaskId,
+        planned: &PlannedTask,
+        renamed: &BTreeMap<TaskId, TaskId>,
+    ) -> Result<(), PlanChangeError> {
         let mut edges = planned.edges(self.rules.requires);
         for edge in &mut edges {
             if let Some(new) = renamed.get(&edge.on) {
                 edge.on = new.clone();
             }
         }
-        self.plan.set_edges(id, edges).map(|_| ()).map_err(|why| why.to_string())
+        self.plan.set_edges(id, edges).map(|_| ())
     }
 
     /// Whether nothing may start because the evaluator has a word to say first.
@@ -348,8 +353,7 @@ impl Graph {
     }
 
     pub(super) fn evaluated(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        let read = answer.map_err(|why| why.to_string()).and_then(|value| read::<Evaluation>("evaluation", &value));
-        let evaluation = match read {
+        let evaluation = match answered::<Evaluation>("evaluation", answer) {
             Ok(evaluation) => evaluation,
             Err(why) => {
                 return self.abort("evaluation_failed", format!("evaluation failed: {why}"), Value::Null, gates, out);

@@ -6,7 +6,6 @@
 //! ```
 //!
 //! One machine for pydantask, flow-state, CUGA's structured planning, and Shannon: what differs is in [`GraphRules`].
-//!
 //! Invariant: it changes only when told what happened (`answered`, `fired`, a person's or a signal's request), asks for
 //! everything through the outbox, and after every change has started all that may start. Every task's status follows
 //! the table; results belong to tasks by id, never by place. It knows no people, team or mailbox: these are [`Gates`].
@@ -22,6 +21,7 @@ mod iterate;
 mod people;
 mod planning;
 mod policies;
+mod refusal;
 mod reply;
 mod review;
 mod rules;
@@ -49,6 +49,7 @@ pub use flow::*;
 pub use gates::{Gates, Open, PlanEvent, Start, Take};
 pub use people::{HUMAN, PLAN_REVIEW_TIMED_OUT, TASK_REJECTED};
 pub use policies::*;
+pub use refusal::{AgentForbidden, NotTaken, PlanRefusal, ToolRefusal, Unreadable};
 pub use reply::*;
 pub use rules::*;
 pub use standing::TOOL_APPROVAL;
@@ -58,9 +59,8 @@ pub use upfront::{Delegated, PlanUpfront, read_plan_answer};
 pub use view::{TaskBoardLine, WhyNotRunning};
 pub use workers::{Who, WorkerCard, WorkerRequirements};
 
-use super::core::account::SPENT;
 use super::core::key::{GraphKey, Key};
-use super::core::phase::Phase;
+use super::core::{account::SPENT, phase::Phase};
 use super::journal::NoteKind;
 use super::model::{AttemptOutcome, Priority, Task, TaskId, TaskPlan};
 use super::outbox::{Answer, Ask, Call, Outbox, Purpose};

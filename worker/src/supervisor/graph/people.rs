@@ -68,8 +68,8 @@ impl Graph {
         if self.task(id).is_none_or(|task| task.status != TaskStatus::Running || task.tries != attempt) {
             return;
         }
-        let done = answer.map_err(|why| why.message).and_then(|done| Ok((Reply::of(done.clone())?, done)));
-        match done {
+        let read = |done: Value| Ok::<_, NotTaken>((Reply::of(done.clone())?, done));
+        match answer.map_err(NotTaken::from).and_then(read) {
             Ok((reply, done)) => {
                 self.cost_of_attempt(id, attempt, &reply);
                 if !reply.success {
@@ -80,7 +80,7 @@ impl Graph {
                 }
                 self.take(id, attempt, gates, out);
             }
-            Err(why) => self.errored(id, attempt, why, gates, out),
+            Err(why) => self.errored(id, attempt, why.to_string(), gates, out),
         }
     }
 
@@ -229,10 +229,10 @@ impl Graph {
         result: Value,
         gates: &mut dyn Gates,
         out: &mut Outbox,
-    ) -> Result<(), String> {
-        let Some(task) = self.plan.tasks.get_mut(id) else { return Err(format!("No task with id {id}.")) };
+    ) -> Result<(), PlanRefusal> {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return Err(PlanRefusal::NoTask(id.clone())) };
         if task.status.is_terminal() {
-            return Err(format!("Task {id} is {} already.", task.status));
+            return Err(PlanRefusal::TaskIsOver { id: id.clone(), status: task.status });
         }
         (task.result, task.by_human, task.error) = (Some(result).filter(|result| !result.is_null()), true, None);
         self.cancel_calls_of(id, out);
@@ -264,7 +264,12 @@ impl Graph {
 
     /// A person replaces what is left of the plan; what is over or runs stays. Refused as a whole, or taken as a whole.
     /// A plan that waits for its approval is shown again as it is now.
-    pub fn revise(&mut self, tasks: Vec<PlannedTask>, gates: &mut dyn Gates, out: &mut Outbox) -> Result<(), String> {
+    pub fn revise(
+        &mut self,
+        tasks: Vec<PlannedTask>,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) -> Result<(), PlanRefusal> {
         self.may_be_changed()?;
         let planned = self.checked(PlannerOutput { tasks, ..PlannerOutput::default() })?;
         let mut changed = self.clone();
@@ -281,11 +286,11 @@ impl Graph {
         args: &Map<String, Value>,
         gates: &mut dyn Gates,
         out: &mut Outbox,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, PlanRefusal> {
         if matches!(tool, "add_task" | "patch_task") {
             self.may_be_changed()?;
         } else if self.phase.is_terminal() {
-            return Err(format!("the run is {}", self.phase));
+            return Err(PlanRefusal::RunIsOver(self.phase));
         }
         let answer = self.tool(tool, args, Actor::Human, gates, out)?;
         self.plan_changed(gates, out);
@@ -293,12 +298,12 @@ impl Graph {
     }
 
     /// Whether people may change the plan: while one is made, reviewed or summed up, a change would be lost.
-    pub(super) fn may_be_changed(&self) -> Result<(), String> {
+    pub(super) fn may_be_changed(&self) -> Result<(), PlanRefusal> {
         let is_asked = self.calls.iter().any(|key| matches!(key, GraphKey::Plan { .. }));
         match self.phase {
             Phase::Executing | Phase::AwaitingPlanApproval if !is_asked => Ok(()),
-            phase if phase.is_terminal() => Err(format!("the run is {phase}")),
-            phase => Err(format!("the run is {phase}: a plan is changed while it waits for approval or is executed")),
+            phase if phase.is_terminal() => Err(PlanRefusal::RunIsOver(phase)),
+            phase => Err(PlanRefusal::NotNow(phase)),
         }
     }
 

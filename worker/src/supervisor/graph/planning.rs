@@ -138,16 +138,9 @@ impl Graph {
     }
 
     pub(super) fn planned(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        let output = answer
-            .map_err(|why| why.to_string())
-            .and_then(|value| read_plan_answer(&value, self.rules.strategy, self.rules.upfront));
-        let output = output.and_then(|mut output| {
-            assign_roles(&mut output);
-            self.checked(output)
-        });
-        let mut output = match output {
+        let mut output = match self.plan_in(answer) {
             Ok(output) => output,
-            Err(why) => return self.not_planned(&why, gates, out),
+            Err(why) => return self.not_planned(&why.to_string(), gates, out),
         };
         if self.iteration > 1 {
             self.rules.policies.apply(&mut output.tasks);
@@ -169,6 +162,12 @@ impl Graph {
             return self.enter(Phase::Executing, out);
         }
         self.propose(output.tasks, gates, out);
+    }
+
+    fn plan_in(&self, answer: Answer) -> Result<PlannerOutput, NotTaken> {
+        let mut output = read_plan_answer(&answer?, self.rules.strategy, self.rules.upfront)?;
+        assign_roles(&mut output);
+        Ok(self.checked(output)?)
     }
 
     /// No plan, no run; unless people asked for another plan and still have one.
@@ -252,23 +251,19 @@ impl Graph {
         known.filter(says).map(shown).collect()
     }
 
-    pub(super) fn checked(&self, output: PlannerOutput) -> Result<PlannerOutput, String> {
+    pub(super) fn checked(&self, output: PlannerOutput) -> Result<PlannerOutput, PlanRefusal> {
         if let Some(why) = self.unmatched(&output.tasks).filter(|_| !self.rules.escalates_unmatched) {
             return Err(why);
         }
         for (place, task) in output.tasks.iter().enumerate() {
             let Some(agent) = &task.agent else { continue };
             if !self.rules.policies.allows(agent) {
-                let allowed = self.allowed_agents().join(", ");
-                return Err(format!("tasks[{place}].agent: the agent '{agent}' is not allowed; allowed: {allowed}"));
+                let why = AgentForbidden { agent: agent.clone(), allowed: self.allowed_agents() };
+                return Err(PlanRefusal::Forbidden { place, why });
             }
         }
         if output.tasks.len() > self.rules.max_tasks as usize {
-            return Err(format!(
-                "the plan has {} tasks; at most {} are taken",
-                output.tasks.len(),
-                self.rules.max_tasks
-            ));
+            return Err(PlanRefusal::TooLong { given: output.tasks.len(), max: self.rules.max_tasks });
         }
         Ok(output)
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::answers::{dollars, read, share};
+use super::refusal::Unreadable;
 use crate::supervisor::core::account::Spent;
 use crate::supervisor::spec::Span;
 
@@ -64,7 +65,7 @@ fn yes() -> bool {
 
 impl Reply {
     /// Never fails: what is no reply is a result.
-    pub fn of(value: Value) -> Result<Reply, String> {
+    pub fn of(value: Value) -> Result<Reply, Unreadable> {
         let Value::Object(map) = &value else { return Ok(Reply { result: value, success: true, ..Reply::default() }) };
         let failed = map.get("success") == Some(&Value::Bool(false));
         if !Reply::is_reply(map) {
@@ -85,7 +86,8 @@ impl Reply {
         let timeout =
             reply.interrupt.as_ref().and_then(|payload| payload.get("timeout")).filter(|time| !time.is_null());
         if let Some(Err(why)) = timeout.map(Span::deserialize) {
-            return Err(format!("the worker's reply does not conform at interrupt.timeout: {why}"));
+            let (what, at) = ("worker's reply".to_owned(), "interrupt.timeout".to_owned());
+            return Err(Unreadable::MisfitAt { what, at, why: why.to_string() });
         }
         Ok(reply)
     }

@@ -6,6 +6,7 @@
 
 use serde_json::json;
 
+use super::answers::answered;
 use super::*;
 use crate::supervisor::model::{Feedback, FeedbackFrom, TaskError};
 
@@ -50,11 +51,12 @@ impl Graph {
         gates: &mut dyn Gates,
         out: &mut Outbox,
     ) {
-        let review = answer.map_err(|why| why.to_string()).and_then(|value| read::<TaskReview>("review", &value));
+        let review = answered::<TaskReview>("review", answer);
         let review = review.and_then(|review| match (review.verdict, review.passed) {
-            (None, None) => Err("the review says neither `verdict` nor `passed`".to_owned()),
+            (None, None) => Err(NotTaken::NoVerdict),
             _ => Ok(review),
         });
+        let review = review.map_err(|why| why.to_string());
         if self.task(id).is_none_or(|task| task.status != TaskStatus::AwaitingReview || task.tries != attempt) {
             out.note(NoteKind::AttemptDropped, json!({ "task": id, "attempt": attempt, "what": "review" }));
             return;

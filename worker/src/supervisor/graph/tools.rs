@@ -76,6 +76,7 @@ impl Graph {
     pub(super) fn use_tool(&mut self, call: &DeciderToolCall, gates: &mut dyn Gates, out: &mut Outbox) {
         let answer = self.tool(&call.tool, &call.args, Actor::Supervisor, gates, out);
         let answer = answer.unwrap_or_else(|why| {
+            let why = why.to_string();
             out.note(NoteKind::ActionRefused, json!({ "tool": call.tool, "args": call.args, "why": why }));
             why.into()
         });
@@ -90,11 +91,10 @@ impl Graph {
         by: Actor,
         gates: &mut dyn Gates,
         out: &mut Outbox,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, ToolRefusal> {
         let known = TOOLS.iter().any(|(tool, _)| *tool == name);
         if !known || (by != Actor::Human && !tools_of(&self.rules).contains(&name)) {
-            let tools = tools_of(&self.rules).join(", ");
-            return Err(format!("Error: there is no tool '{name}' here; the tools are: {tools}"));
+            return Err(ToolRefusal::NoTool { name: name.to_owned(), tools: tools_of(&self.rules) });
         }
         let args = Value::Object(args.clone());
         match name {
@@ -115,17 +115,17 @@ impl Graph {
     }
 
     /// PDT-31: a fresh id; the next scheduler pass looks at its dependencies.
-    fn add_task(&mut self, add: &AddTask, out: &mut Outbox) -> Result<Value, String> {
+    fn add_task(&mut self, add: &AddTask, out: &mut Outbox) -> Result<Value, ToolRefusal> {
         if self.plan.tasks.len() >= self.rules.max_tasks as usize {
-            return Err(format!("Error: the plan has {} tasks; no more are taken", self.plan.tasks.len()));
+            return Err(ToolRefusal::Full(self.plan.tasks.len()));
         }
         let wanted = WorkerRequirements { capability: Some(&add.capability), ..WorkerRequirements::default() };
         // A supervisor sees on its board that nobody can do it (PDT-18); elsewhere nobody would look.
         if let (Who::Nobody(why), true) = (self.rules.who(wanted), self.rules.selection != Selection::Supervisor) {
-            return Err(format!("Error: {why}"));
+            return Err(ToolRefusal::NobodyDoes(why));
         }
         if let Some(why) = self.rules.forbids(&add.capability) {
-            return Err(format!("Error: {why}"));
+            return Err(why.into());
         }
         let next_id = self.plan.next_id;
         let id = self.plan.fresh_id();
@@ -138,7 +138,7 @@ impl Graph {
         task.status = TaskStatus::Ready;
         if let Err(why) = self.plan.add(vec![task]) {
             self.plan.next_id = next_id; // what is refused changes nothing
-            return Err(format!("Error: {why}"));
+            return Err(why.into());
         }
         out.note(NoteKind::TaskAdded, json!({ "task": id, "goal": add.sub_task_objective }));
         self.index(&id);
@@ -151,23 +151,23 @@ impl Graph {
     }
 
     /// PDT-32, PDT-54: only what is given changes; what has been done is locked.
-    fn patch_task(&mut self, patch: &PatchTask, gates: &mut dyn Gates, out: &mut Outbox) -> Result<Value, String> {
+    fn patch_task(&mut self, patch: &PatchTask, gates: &mut dyn Gates, out: &mut Outbox) -> Result<Value, ToolRefusal> {
         let id = &patch.task_id;
-        let Some(task) = self.task(id) else { return Err("Task not found.".to_owned()) };
+        let Some(task) = self.task(id) else { return Err(ToolRefusal::NothingToPatch) };
         if task.status.is_terminal() || task.is_in_flight() {
-            return Err(format!("Error: Task {id} is {} and cannot be patched.", task.status));
+            return Err(ToolRefusal::NotPatched { id: id.clone(), status: task.status });
         }
         if let Some(why) = patch.capability.as_deref().and_then(|name| self.rules.forbids(name)) {
-            return Err(format!("Error: {why}"));
+            return Err(why.into());
         }
         let edges = patch.dependencies.as_deref().map(|ids| self.plain_edges(ids));
         let mut changed = Vec::new();
         if let Some(edges) = edges
-            && self.plan.set_edges(id, edges).map_err(|why| format!("Error: {why}"))?
+            && self.plan.set_edges(id, edges)?
         {
             changed.push("dependencies");
         }
-        let Some(task) = self.plan.tasks.get_mut(id) else { return Err("Task not found.".to_owned()) };
+        let Some(task) = self.plan.tasks.get_mut(id) else { return Err(ToolRefusal::NothingToPatch) };
         if let Some(goal) = patch.sub_task_objective.as_ref().filter(|goal| **goal != task.goal) {
             task.goal.clone_from(goal);
             changed.push("sub_task_objective");
@@ -219,13 +219,13 @@ impl Graph {
         by: Actor,
         gates: &mut dyn Gates,
         out: &mut Outbox,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, ToolRefusal> {
         let reason = of.reason.clone().unwrap_or_default();
         let id = &of.task_id;
         match self.task(id).map(|task| task.status) {
-            None => Err(format!("Error: Task {id} not found.")),
+            None => Err(ToolRefusal::NothingToCancel(id.clone())),
             Some(status) if status.is_terminal() && status != TaskStatus::Cancelled => {
-                Err(format!("Error: Task {id} is {status} and cannot be cancelled."))
+                Err(ToolRefusal::NotCancelled { id: id.clone(), status })
             }
             Some(_) => {
                 self.cancel_task(id, &reason, by, gates, out);
@@ -265,9 +265,9 @@ impl Graph {
     }
 
     /// PDT-36.
-    fn mark_final(&mut self, id: &TaskId, out: &mut Outbox) -> Result<Value, String> {
+    fn mark_final(&mut self, id: &TaskId, out: &mut Outbox) -> Result<Value, ToolRefusal> {
         if !self.plan.tasks.contains_key(id) {
-            return Err(format!("Error: No task with id {id} found in plan."));
+            return Err(ToolRefusal::NothingToMark(id.clone()));
         }
         for task in self.plan.tasks.values_mut() {
             task.is_final = task.id == *id;
@@ -283,15 +283,15 @@ impl Graph {
         by: Actor,
         gates: &mut dyn Gates,
         out: &mut Outbox,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, ToolRefusal> {
         use TaskStatus::*;
         let id = &of.task_id;
         let Some(from) = self.task(id).map(|task| task.status) else {
-            return Err(format!("Error: No task with {id} found in plan. Be sure task_id actually exists."));
+            return Err(ToolRefusal::NoStatusToSet(id.clone()));
         };
         let name = of.status.clone().unwrap_or_default();
         let Some(to) = self.status_named(&name.to_lowercase(), from) else {
-            return Err(format!("Error: '{name}' is no task status."));
+            return Err(ToolRefusal::NoStatus(name));
         };
         let allowed = match (from, to) {
             _ if from == to => true,
@@ -301,8 +301,8 @@ impl Graph {
         };
         if !allowed {
             out.note(NoteKind::TransitionRefused, json!({ "task": id, "from": from, "to": to, "by": by }));
-            let (from, to) = (self.word_of(from), self.word_of(to));
-            return Err(format!("Error: [tasks] illegal status transition for task \"{id}\": {from} -> {to}"));
+            let (from, to) = (self.word_of(from).to_owned(), self.word_of(to).to_owned());
+            return Err(ToolRefusal::IllegalStatus { id: id.clone(), from, to });
         }
         match to {
             Cancelled if from != to => {

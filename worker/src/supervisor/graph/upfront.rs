@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::answers::{Dependency, PlannedTask, PlannerOutput, read};
+use super::refusal::Unreadable;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::spec::UpfrontStrategy;
 
@@ -56,7 +57,7 @@ impl PlanUpfront {
 
 /// Reads what a planner answers, in either form. A plan of tasks that is made upfront and does not say how it is run goes
 /// by the spec too.
-pub fn read_plan_answer(value: &Value, otherwise: UpfrontStrategy, upfront: bool) -> Result<PlannerOutput, String> {
+pub fn read_plan_answer(value: &Value, otherwise: UpfrontStrategy, upfront: bool) -> Result<PlannerOutput, Unreadable> {
     if value.get("delegations").is_some() {
         return read::<PlanUpfront>("plan", value).map(|plan| plan.planned(otherwise));
     }

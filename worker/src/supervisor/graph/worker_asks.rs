@@ -107,7 +107,7 @@ impl Graph {
         gates: &mut dyn Gates,
         out: &mut Outbox,
     ) {
-        let reply = answer.map_err(|failure| failure.to_string()).and_then(Reply::of);
+        let reply = answer.map_err(NotTaken::from).and_then(|value| Ok(Reply::of(value)?));
         if let Ok(reply) = &reply {
             self.cost_of_attempt(id, attempt, reply);
         }

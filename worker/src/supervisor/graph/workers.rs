@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Graph, GraphRules, HUMAN, PlannedTask};
+use super::{AgentForbidden, Graph, GraphRules, HUMAN, PlanRefusal, PlannedTask};
 use crate::supervisor::model::Task;
 
 /// The role of whoever has none (SHN-40): it asks for nobody in particular.
@@ -98,10 +98,10 @@ impl GraphRules {
     }
 
     /// Why the policies of the run keep a task from whoever has that name or capability (CUG-03).
-    pub fn forbids(&self, wanted: &str) -> Option<String> {
+    pub fn forbids(&self, wanted: &str) -> Option<AgentForbidden> {
         let agent = self.card(wanted).map_or(wanted, |card| card.name.as_str());
-        let allowed = || self.policies.supervisor_allowed_agents.join(", ");
-        (!self.policies.allows(agent)).then(|| format!("the agent '{agent}' is not allowed; allowed: {}", allowed()))
+        let allowed = || self.policies.supervisor_allowed_agents.clone();
+        (!self.policies.allows(agent)).then(|| AgentForbidden { agent: agent.to_owned(), allowed: allowed() })
     }
 
     fn names(&self) -> String {
@@ -152,9 +152,9 @@ impl Graph {
     }
 
     /// The first task of a plan that nobody can do: where, and why.
-    pub(super) fn unmatched(&self, tasks: &[PlannedTask]) -> Option<String> {
+    pub(super) fn unmatched(&self, tasks: &[PlannedTask]) -> Option<PlanRefusal> {
         tasks.iter().enumerate().find_map(|(place, task)| match self.rules.who(WorkerRequirements::by(task)) {
-            Who::Nobody(why) => Some(format!("tasks[{place}]{}: {why}", WorkerRequirements::by(task).key())),
+            Who::Nobody(why) => Some(PlanRefusal::NobodyDoes { place, key: WorkerRequirements::by(task).key(), why }),
             Who::Named(_) | Who::Anybody => None,
         })
     }

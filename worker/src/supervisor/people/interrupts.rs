@@ -329,11 +329,6 @@ impl Interrupts {
         json!({ "answers": answers, "state": asked.map(|asked| &asked.state) })
     }
 
-    /// The state that answers gave to a task.
-    pub fn state_of(&self, task: &TaskId) -> Option<&Map<String, Value>> {
-        self.tasks.get(task).map(|asked| &asked.state)
-    }
-
     /// The task has ended: its questions are void and its answers are not needed any more.
     pub fn task_ended(&mut self, task: &TaskId, out: &mut Outbox) {
         self.tasks.remove(task);

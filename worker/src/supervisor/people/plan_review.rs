@@ -368,30 +368,3 @@ pub enum Ending {
     /// With this as its answer: nothing was delegated.
     Cancelled(String),
 }
-
-/// What a run that makes its plan first does next (CUG-30, CUG-31, CUG-32).
-#[derive(Debug, Clone, PartialEq)]
-pub enum PlanStep {
-    /// There is no plan that could be approved, or none must be: the model is called.
-    CallModel,
-    /// The run pauses until a person decides.
-    Pause { action: &'static str, plan_approved: bool },
-    /// The frozen plan is executed; the model is not called.
-    Execute(Value),
-    /// The run ends with this answer and nothing after it.
-    Finish { answer: String, execution_complete: bool },
-}
-
-/// The gate of plan approval: a function of whether approval is on and of the review, if a plan was made.
-pub fn plan_step(approval: bool, review: Option<&PlanReview>) -> PlanStep {
-    let Some(review) = review.filter(|_| approval) else { return PlanStep::CallModel };
-    if let Some(ending) = review.ending() {
-        let (Ending::Cancelled(answer) | Ending::Failed(answer)) = ending;
-        return PlanStep::Finish { answer, execution_complete: true };
-    }
-    match (&review.plan, review.approved()) {
-        (_, Some(shown)) => PlanStep::Execute(shown.plan.clone()),
-        (Some(_), None) => PlanStep::Pause { action: APPROVAL_ACTION, plan_approved: false },
-        (None, None) => PlanStep::CallModel,
-    }
-}

@@ -12,7 +12,7 @@ use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use serde_json::{Value, json};
 
-use super::{SUPERVISOR, SupervisorInput, register};
+use super::{NoSpec, SUPERVISOR, SupervisorInput, register};
 use crate::supervisor::spec::TrustLevel;
 
 /// Jobs after which a run that is looked at so is given up.
@@ -27,6 +27,19 @@ pub struct Saved {
     pub not_asked: Vec<String>,
 }
 
+/// Why a history does not tell it.
+#[derive(Debug, thiserror::Error)]
+pub enum NotTold {
+    #[error("the history has no beginning")]
+    NoBeginning,
+    #[error("the input is no supervisor's: {0}")]
+    NoSupervisor(serde_json::Error),
+    #[error(transparent)]
+    Spec(#[from] NoSpec),
+    #[error("{0}")]
+    NotBegun(String),
+}
+
 /// What a history tells of the world outside.
 #[derive(Debug, Default)]
 struct Recorded {
@@ -37,7 +50,7 @@ struct Recorded {
 }
 
 /// Looks at the turns of a supervisor's history.
-pub fn approvals_as_expert(turns: &[Turn]) -> Result<Saved, String> {
+pub fn approvals_as_expert(turns: &[Turn]) -> Result<Saved, NotTold> {
     as_expert(&recorded(turns.iter().flat_map(|turn| turn.events.iter())))
 }
 
@@ -78,14 +91,13 @@ fn asked_in(notes: &Payload) -> Vec<Value> {
     asked.map(|note| note["data"].clone()).collect()
 }
 
-fn as_expert(recorded: &Recorded) -> Result<Saved, String> {
-    let input = recorded.input.clone().ok_or("the history has no beginning")?;
-    let mut input: SupervisorInput =
-        serde_json::from_value(input).map_err(|why| format!("the input is no supervisor's: {why}"))?;
+fn as_expert(recorded: &Recorded) -> Result<Saved, NotTold> {
+    let input = recorded.input.clone().ok_or(NotTold::NoBeginning)?;
+    let mut input: SupervisorInput = serde_json::from_value(input).map_err(NotTold::NoSupervisor)?;
     let mut spec = input.clone().into_spec()?;
     input.spec = None;
     (spec.trust.enabled, spec.trust.level) = (true, Some(TrustLevel::Expert));
-    input.resolved = Some(spec.resolve().map_err(|why| why.to_string())?);
+    input.resolved = Some(spec.resolve().map_err(NoSpec::from)?);
     let mut again = Again::new(&json!(input), recorded)?;
     again.go();
     let same =
@@ -114,12 +126,14 @@ struct Again<'r> {
 }
 
 impl<'r> Again<'r> {
-    fn new(input: &Value, recorded: &'r Recorded) -> Result<Self, String> {
+    fn new(input: &Value, recorded: &'r Recorded) -> Result<Self, NotTold> {
         let (run_id, now) = (RunId([1; 16]), Timestamp(1_767_225_600_000_000));
-        let input = Payload::encode(input).map_err(|why| why.to_string())?;
+        let input = Payload::encode(input).map_err(|why| NotTold::NotBegun(why.to_string()))?;
         let request = StartWorkflow::new(WorkflowType::of(SUPERVISOR), WorkflowId::of("again")).input(input);
         let first = request.first_event(run_id, now);
-        let driver = register(WorkflowRegistry::new()).create(&first, run_id).map_err(|why| why.to_string())?;
+        let driver = register(WorkflowRegistry::new())
+            .create(&first, run_id)
+            .map_err(|why| NotTold::NotBegun(why.to_string()))?;
         let jobs = VecDeque::from([Job::InitializeWorkflow(Box::new(first))]);
         let (timers, asked) = (BTreeMap::new(), Vec::new());
         Ok(Again { recorded, driver, run_id, now, jobs, timers, children: 0, asked, over: false })

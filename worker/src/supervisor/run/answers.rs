@@ -8,11 +8,11 @@
 //! Invariant: an answer has one addressee, at any depth, and counts once; what is refused says what has happened. Whether
 //! an answer counts is decided by the run that asks; on the way down only what is known to be over is refused.
 
-use bosun_engine::Failure;
 use serde_json::{Value, json};
 
 use super::SupervisorRun;
-use super::signals::{APPROVAL_RESPONSE, INTERRUPT_RESUME, PLAN_ANSWER, refusal, refuse};
+use super::refusal::{Refused, WishRefusal};
+use super::signals::{APPROVAL_RESPONSE, INTERRUPT_RESUME, PLAN_ANSWER, refuse};
 use crate::supervisor::core::key::PeopleKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Ask, Outbox};
@@ -22,72 +22,6 @@ use crate::supervisor::people::below::{How, NotBelow, WaitKind, Waiting};
 use crate::supervisor::people::control;
 use crate::supervisor::people::interrupts::{ResumeInterrupt, ResumeRefusal};
 use crate::supervisor::people::plan_review::ReviewRefusal;
-
-/// Why an answer or another wish of people is refused: a word that programs can tell apart, and a sentence.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refused {
-    pub(super) kind: &'static str,
-    pub(super) why: String,
-}
-
-impl From<String> for Refused {
-    fn from(why: String) -> Self {
-        Refused { kind: "Refused", why }
-    }
-}
-
-impl From<Ignored> for Refused {
-    fn from(why: Ignored) -> Self {
-        let kind = match &why {
-            Ignored::Unknown => "AnswerUnknown",
-            Ignored::Duplicate => "AnswerDuplicate",
-            Ignored::Late => "AnswerLate",
-            Ignored::Voided { .. } => "AnswerVoid",
-            Ignored::Stale => "AnswerStale",
-            Ignored::Invalid(_) => "AnswerInvalid",
-        };
-        Refused { kind, why: why.to_string() }
-    }
-}
-
-impl From<ResumeRefusal> for Refused {
-    fn from(why: ResumeRefusal) -> Self {
-        let kind = match &why {
-            ResumeRefusal::IdNeeded => "AnswerAmbiguous",
-            ResumeRefusal::NonePending | ResumeRefusal::Unknown { .. } => "AnswerUnknown",
-            ResumeRefusal::Answered { .. } => "AnswerDuplicate",
-            ResumeRefusal::Late { .. } => "AnswerLate",
-            ResumeRefusal::Void { .. } => "AnswerVoid",
-            ResumeRefusal::Stale { .. } => "AnswerStale",
-            ResumeRefusal::Invalid(_) => "AnswerInvalid",
-        };
-        Refused { kind, why: why.to_string() }
-    }
-}
-
-impl From<ReviewRefusal> for Refused {
-    fn from(why: ReviewRefusal) -> Self {
-        let kind = match &why {
-            ReviewRefusal::StaleFeedback | ReviewRefusal::StaleApproval => "AnswerStale",
-            ReviewRefusal::AlreadyApproved => "AnswerDuplicate",
-            ReviewRefusal::Closed { status } if status == "timed out" => "AnswerLate",
-            ReviewRefusal::Closed { .. } => "AnswerDuplicate",
-            ReviewRefusal::NoPlan => "AnswerUnknown",
-            ReviewRefusal::Invalid(_) => "AnswerInvalid",
-            ReviewRefusal::InProgress
-            | ReviewRefusal::MaxRounds
-            | ReviewRefusal::MessageRequired
-            | ReviewRefusal::MessageTooLong => "Refused",
-        };
-        Refused { kind, why: why.to_string() }
-    }
-}
-
-impl From<Refused> for Failure {
-    fn from(Refused { kind, why }: Refused) -> Self {
-        refusal(kind, why)
-    }
-}
 
 impl SupervisorRun {
     /// The answer to an approval, here or below.
@@ -199,7 +133,7 @@ impl SupervisorRun {
     }
 
     /// The same, passed on by the run above.
-    pub(super) fn plan_answered(&mut self, value: &Value, out: &mut Outbox) -> Result<(), String> {
+    pub(super) fn plan_answered(&mut self, value: &Value, out: &mut Outbox) -> Result<(), Refused> {
         let name = value.get("update").and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut input = value.get("input").cloned().unwrap_or_default();
         let id = format!("{}#{}", input["of"].as_str().unwrap_or_default(), input["version"]);
@@ -211,12 +145,9 @@ impl SupervisorRun {
                 }
                 below.unwrap_or_else(|| self.said_of_plan(&name, &input, out))
             }
-            other => Err(format!("nothing is said of a plan by `{other}`").into()),
+            other => Err(WishRefusal::NotOfPlan(other.to_owned()).into()),
         };
-        answered.map(|_| ()).map_err(|why| {
-            self.not_taken(&id);
-            why.why
-        })
+        answered.map(|_| ()).inspect_err(|_| self.not_taken(&id))
     }
 
     /// A resume or a release goes on to the runs below that hold themselves: this run is not what is held.

@@ -6,6 +6,7 @@
 use bosun_engine::Failure;
 use serde_json::Value;
 
+use super::refusal::ArgumentFault;
 use super::signals::refusal;
 use crate::supervisor::fields::similar;
 
@@ -48,34 +49,36 @@ const UPDATES: [Takes; 4] = [
 pub(super) fn of_query(name: &str, value: &Value) -> Result<(), Failure> {
     let known = QUERIES.iter().chain([&WHY]).find(|takes| takes.name == name);
     let nothing = takes("", &[], &[]);
-    check(&format!("the query {name}"), known.unwrap_or(&nothing), value).map_err(|why| refusal("BadArguments", why))
+    check(&format!("the query {name}"), known.unwrap_or(&nothing), value)
+        .map_err(|why| refusal("BadArguments", why.to_string()))
 }
 
 /// Refuses what an update does not take, or lacks.
-pub(super) fn of_update(name: &str, value: &Value) -> Result<(), String> {
+pub(super) fn of_update(name: &str, value: &Value) -> Result<(), ArgumentFault> {
     match UPDATES.iter().find(|takes| takes.name == name) {
         Some(known) => check(&format!("the update {name}"), known, value),
         None => Ok(()),
     }
 }
 
-fn check(what: &str, known: &Takes, value: &Value) -> Result<(), String> {
-    let names: Vec<&str> = known.required.iter().chain(known.optional).copied().collect();
-    let all = if names.is_empty() { "takes no arguments".to_owned() } else { format!("takes {}", names.join(", ")) };
+fn check(what: &str, known: &Takes, value: &Value) -> Result<(), ArgumentFault> {
+    let what = what.to_owned();
+    let names: Vec<&'static str> = known.required.iter().chain(known.optional).copied().collect();
+    let takes = if names.is_empty() { "takes no arguments".to_owned() } else { format!("takes {}", names.join(", ")) };
     let map = match value {
         Value::Null => None,
         Value::Object(map) => Some(map),
         // Alone it is the one there is.
         Value::String(_) | Value::Number(_) if names.len() == 1 || known.required.len() == 1 => return Ok(()),
-        other => return Err(format!("{what} {all}; it was given {other}")),
+        other => return Err(ArgumentFault::Given { what, takes, given: other.to_string() }),
     };
     if let Some(unknown) = map.into_iter().flat_map(|map| map.keys()).find(|key| !names.contains(&key.as_str())) {
-        let near = similar(unknown, &names).map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
-        return Err(format!("{what} has no argument `{unknown}`{near}; it {all}"));
+        let near = similar(unknown, &names);
+        return Err(ArgumentFault::Unknown { what, unknown: unknown.clone(), near, takes });
     }
     let given = |key: &&&str| map.is_some_and(|map| map.get(**key).is_some_and(|value| !value.is_null()));
     match known.required.iter().find(|key| !given(key)) {
-        Some(missing) => Err(format!("{what} needs the argument `{missing}`")),
+        Some(missing) => Err(ArgumentFault::Missing { what, missing }),
         None => Ok(()),
     }
 }
@@ -100,11 +103,11 @@ mod tests {
         assert_eq!(said("report", json!({ "x": 1 })), "the query report has no argument `x`; it takes no arguments");
         assert_eq!(said("report", json!(3)), "the query report takes no arguments; it was given 3");
         assert_eq!(
-            of_update("update_task_status", &json!({ "task_id": 1 })).unwrap_err(),
+            of_update("update_task_status", &json!({ "task_id": 1 })).unwrap_err().to_string(),
             "the update update_task_status needs the argument `status`"
         );
         assert_eq!(
-            of_update("cancel_task", &json!({ "task_id": 1, "status": "done" })).unwrap_err(),
+            of_update("cancel_task", &json!({ "task_id": 1, "status": "done" })).unwrap_err().to_string(),
             "the update cancel_task has no argument `status`; it takes task_id, reason"
         );
     }

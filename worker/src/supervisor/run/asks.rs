@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::children::ChildBudget;
 use super::lease;
+use super::refusal::CarryRefusal;
 use super::work::{self, Carried};
 use super::{SUPERVISOR, SupervisorRun, children};
 use crate::agent::AGENT;
@@ -24,7 +25,9 @@ use crate::supervisor::core::account::{SPENT, Withheld};
 use crate::supervisor::core::calls::{Calls, Cancelled, Child, Incoming, UnderWay};
 use crate::supervisor::core::key::Key;
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, Purpose, Weight};
+use crate::supervisor::outbox::{
+    Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, ChildTask, Purpose, Weight,
+};
 
 /// What an agent is asked for, and what it was lent for that.
 struct Lease {
@@ -54,7 +57,7 @@ impl SupervisorRun {
             }
             Ask::CancelTimer { key } => self.cancel_key(&key, "", cx),
             Ask::CancelChild { key, reason } => self.cancel_key(&key, &reason, cx),
-            Ask::StartChild { key, kind, input } => self.start_run(key, kind, &input, cx),
+            Ask::StartChild { key, kind, task } => self.start_run(key, kind, task, cx),
             Ask::SignalChild { key, signal, input } => {
                 if let Some(child) = self.calls.child(&key) {
                     let target = ExternalTarget { workflow_id: WorkflowId::of(&child.workflow_id), run_id: None };
@@ -93,13 +96,13 @@ impl SupervisorRun {
             Ok(()) => self.register_if_child(key, cx),
             Err(why) => {
                 self.account.given_up(&key);
-                self.refused(key, why, cx);
+                self.refused(key, why.to_string(), cx);
             }
         }
     }
 
     /// A call becomes what the spec says, and is under way from here on.
-    fn send(&mut self, call: Call, deliveries: u32, cx: &mut Cx<'_>) -> Result<(), String> {
+    fn send(&mut self, call: Call, deliveries: u32, cx: &mut Cx<'_>) -> Result<(), CarryRefusal> {
         match work::carried(&self.resolved.spec, &call, self.context.depth) {
             Carried::Activity { activity_type, input, timeout } => {
                 let seq = cx.schedule_activity(activity_type, &input, work::options(&summary(&call), timeout));
@@ -123,7 +126,7 @@ impl SupervisorRun {
             Carried::Agent { mut spec } => {
                 spec.report_to = own_id(cx);
                 let (lent, share) = lease::lend(self.available(), &call, &mut spec);
-                let input = serde_json::to_value(spec).map_err(|why| why.to_string())?;
+                let input = serde_json::to_value(spec)?;
                 let lease = Some(Lease { purpose: Some(call.purpose), lent, share });
                 self.start_child(call.key, AGENT, lease, &input, cx);
             }
@@ -181,18 +184,18 @@ impl SupervisorRun {
         }
     }
 
-    fn start_run(&mut self, key: Key, kind: ChildKind, input: &Value, cx: &mut Cx<'_>) {
+    fn start_run(&mut self, key: Key, kind: ChildKind, task: ChildTask, cx: &mut Cx<'_>) {
         let call = Call::new(key.clone(), Purpose::ExecuteWorker, Value::Null);
         if self.account.reserve(&call).is_err() {
             return self.refused(key, SPENT.to_owned(), cx);
         }
         let part = ChildBudget::of(&self.account, self.strategy.is_one_at_a_time(), cx);
-        match children::spec_of(&self.resolved.spec, kind, input, self.context.depth, part, own_id(cx)) {
+        match children::spec_of(&self.resolved.spec, kind, task, self.context.depth, part, own_id(cx)) {
             Ok(input) => {
                 self.start_child(key.clone(), SUPERVISOR, part.share.map(Lease::of_run), &input, cx);
                 self.register_if_child(key, cx);
             }
-            Err(why) => self.refused(key, why, cx),
+            Err(why) => self.refused(key, why.to_string(), cx),
         }
     }
 
@@ -227,7 +230,9 @@ impl SupervisorRun {
         let spec = &self.resolved.spec;
         let failure = match result {
             Ok(payload) => match payload.decode::<Value>() {
-                Ok(value) => return work::answer_of(spec, call, value).map_err(CallFailure::error),
+                Ok(value) => {
+                    return work::answer_of(spec, call, value).map_err(|why| CallFailure::error(why.to_string()));
+                }
                 Err(why) => return Err(CallFailure::error(why.to_string())),
             },
             Err(failure) => failure,

@@ -5,10 +5,11 @@
 
 use bosun_engine::workflow::Cx;
 use bosun_engine::{Failure, Payload, Seq};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::lease::lower;
-use super::{RunContext, SupervisorInput, SupervisorRun};
+use super::refusal::CarryRefusal;
+use super::{RunContext, SupervisorInput, SupervisorOutput, SupervisorRun};
 use super::{lease, model, spending};
 use crate::agent::ends::output_in;
 use crate::agent::ledger::Resource;
@@ -16,7 +17,7 @@ use crate::agent::spec::Share;
 use crate::supervisor::core::account::Account;
 use crate::supervisor::core::calls::{Incoming, UnderWay};
 use crate::supervisor::graph::{PLAN_REVIEW_TIMED_OUT, TASK_REJECTED, text_of};
-use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, Outbox, Purpose};
+use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, ChildTask, Outbox, Purpose};
 use crate::supervisor::spec::{Money, PlanningMode, Preset, Span, SupervisorSpec, SynthesisMode, fill};
 
 /// What a run below gets of the budget of this one: shares of what is used up by spending, and what is left of the rest.
@@ -38,47 +39,41 @@ impl ChildBudget {
 pub(super) fn spec_of(
     parent: &SupervisorSpec,
     kind: ChildKind,
-    input: &Value,
+    task: ChildTask,
     depth: u32,
     part: ChildBudget,
     above: Option<String>,
-) -> Result<Value, String> {
+) -> Result<Value, CarryRefusal> {
     let preset = match kind {
         ChildKind::SimpleTask => Preset::ShannonSimple,
         ChildKind::Dag => Preset::ShannonDag,
         ChildKind::Supervisor => parent.preset.unwrap_or(Preset::ShannonSupervisor),
     };
-    let query = input.get("query").and_then(Value::as_str).unwrap_or_default();
-    let mut spec = SupervisorSpec { preset: Some(preset), objective: query.to_owned(), ..preset.values() };
+    let ChildTask { query, role, agent, agent_id, plan, is_planned } = task;
+    let mut spec = SupervisorSpec { preset: Some(preset), objective: query, ..preset.values() };
     spec.name = format!("{}-{}", parent.name, preset.name());
     (spec.agents, spec.script) = (parent.agents.clone(), parent.script.clone());
     (spec.services, spec.hitl, spec.trust) = (parent.services.clone(), parent.hitl.clone(), parent.trust.clone());
     // What plays the parent's agents plays its children's.
     spec.via = parent.via.clone();
     (spec.planner, spec.synthesizer) = (parent.planner.clone(), parent.synthesizer.clone());
-    if input.get("planned") == Some(&Value::Bool(true)) {
-        // It is one task already, and its result is the result.
+    if is_planned {
         (spec.planning.mode, spec.synthesis.mode) = (PlanningMode::None, SynthesisMode::LastOutput);
     }
-    let mut more: Map<String, Value> =
-        input.get("plan").map(|plan| ("plan".to_owned(), plan.clone())).into_iter().collect();
-    if let Some(agent) = input.get("context").and_then(|context| context.get("agent")).filter(|agent| agent.is_string())
-    {
-        more.insert("agent".to_owned(), agent.clone());
-    }
-    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let agent = agent.map(|agent| ("agent".to_owned(), Value::String(agent)));
+    let more = plan.map(|plan| ("plan".to_owned(), plan)).into_iter().chain(agent).collect();
     let context = RunContext {
         depth: depth + 1,
-        role: input.get("context").and_then(|context| context.get("role")).and_then(text),
-        agent_id: input.get("agent_id").and_then(text),
+        role,
+        agent_id,
         more,
         shared: part.share.is_some(),
         above,
         ..RunContext::default()
     };
     bound(&mut spec, part);
-    let resolved = spec.resolve().map_err(|why| why.to_string())?;
-    serde_json::to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) }).map_err(|why| why.to_string())
+    let resolved = spec.resolve()?;
+    Ok(serde_json::to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) })?)
 }
 
 /// The input of a supervisor that is an agent of another one: the task is its objective. `above` is told what it waits for.
@@ -88,11 +83,11 @@ pub(super) fn nested(
     depth: u32,
     part: ChildBudget,
     above: Option<String>,
-) -> Result<Value, String> {
-    let mut spec: SupervisorSpec = serde_json::from_value(spec.clone()).map_err(|why| why.to_string())?;
+) -> Result<Value, CarryRefusal> {
+    let mut spec: SupervisorSpec = serde_json::from_value(spec.clone())?;
     spec.objective = objective(&spec.objective, call);
     bound(&mut spec, part);
-    let resolved = spec.resolve().map_err(|why| why.to_string())?;
+    let resolved = spec.resolve()?;
     let context = RunContext {
         depth: depth + 1,
         more: [("call".to_owned(), json!(call.context))].into_iter().collect(),
@@ -100,7 +95,7 @@ pub(super) fn nested(
         above,
         ..RunContext::default()
     };
-    serde_json::to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) }).map_err(|why| why.to_string())
+    Ok(serde_json::to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) })?)
 }
 
 /// What a supervisor is asked that is an agent: what its own objective makes of the call, if that has a place for it; the
@@ -156,7 +151,7 @@ impl SupervisorRun {
         self.parts.below.ended(&child.workflow_id);
         let answer = match (result, child.agent) {
             (result, Some(purpose)) => self.agent_ended(purpose, &child.lent, &result, out),
-            (Ok(report), None) => match report.decode::<Value>() {
+            (Ok(report), None) => match report.decode::<SupervisorOutput>() {
                 Ok(report) => given(report),
                 Err(why) => Err(CallFailure::error(why.to_string())),
             },
@@ -202,45 +197,42 @@ fn agent_failed(failure: &Failure) -> CallFailure {
 }
 
 fn failed(failure: &Failure) -> CallFailure {
-    let (message, report) = (failure.root().message.clone(), spending::details_of(failure));
+    let message = failure.root().message.clone();
+    let report = serde_json::from_value::<SupervisorOutput>(spending::details_of(failure)).ok();
     // What this run has cancelled itself it does not wait for: somebody else wanted that.
-    match failure.is_canceled() || report["code"].as_str().is_some_and(is_no) {
-        true => {
-            let message = report["error"].as_str().map_or(message, str::to_owned);
-            CallFailure { kind: CallFailureKind::Rejected, message }
-        }
-        false => CallFailure { kind: CallFailureKind::Error, message },
+    if failure.is_canceled() || report.as_ref().is_some_and(was_refused) {
+        let message = report.and_then(|report| report.error).unwrap_or(message);
+        return CallFailure { kind: CallFailureKind::Rejected, message };
     }
+    CallFailure { kind: CallFailureKind::Error, message }
 }
 
 /// Whether a run below has ended for what a person said, or did not say: asked again they would be asked the same.
-fn is_no(code: &str) -> bool {
-    [TASK_REJECTED, PLAN_REVIEW_TIMED_OUT].contains(&code)
+fn was_refused(report: &SupervisorOutput) -> bool {
+    report.code.as_deref().is_some_and(|code| [TASK_REJECTED, PLAN_REVIEW_TIMED_OUT].contains(&code))
 }
 
 /// Of a child's report its result is what counts, where the child says that it did what it had to: a report of success
 /// that is none does not become one a level higher, and what a person said no to is said to have been that.
-fn given(report: Value) -> Answer {
-    let text = |key: &str| report.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-    if report.get("success") == Some(&Value::Bool(false)) {
-        let why = text("error").or_else(|| text("summary")).unwrap_or("no result");
-        return match text("code") {
-            Some(code) if is_no(code) => {
-                Err(CallFailure { kind: CallFailureKind::Rejected, message: rejected(why, &report) })
-            }
-            _ => Ok(json!({ "success": false, "reason": why })),
+fn given(report: SupervisorOutput) -> Answer {
+    let said = |text: &&String| !text.is_empty();
+    if !report.success {
+        let why = report.error.as_ref().filter(said).or(Some(&report.summary).filter(said));
+        let why = why.map_or("no result", String::as_str);
+        return match was_refused(&report) {
+            true => Err(CallFailure { kind: CallFailureKind::Rejected, message: rejected(why, &report) }),
+            false => Ok(json!({ "success": false, "reason": why })),
         };
     }
-    Ok(match report.get("final_result") {
+    Ok(match report.final_result {
         Some(result) if !result.is_null() => json!({ "result": result }),
-        _ => json!({ "success": false, "reason": report.get("error").cloned().unwrap_or_else(|| "no result".into()) }),
+        _ => json!({ "success": false, "reason": report.error.unwrap_or_else(|| "no result".to_owned()) }),
     })
 }
 
 /// The same with what the person said.
-fn rejected(why: &str, report: &Value) -> String {
-    let tasks = report["tasks"].as_array();
-    match tasks.and_then(|tasks| tasks.iter().find_map(|task| task["error"].as_str())) {
+fn rejected(why: &str, report: &SupervisorOutput) -> String {
+    match report.tasks.iter().find_map(|task| task.error.as_ref()) {
         Some(said) => format!("{why} ({said})"),
         None => why.to_owned(),
     }

@@ -7,6 +7,7 @@ use bosun_engine::{Failure, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::refusal::NoSpec;
 use super::strategy::RunStrategy;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::{ResolvedSpec, SupervisorSpec, read_spec_value};
@@ -72,11 +73,11 @@ impl SupervisorInput {
     }
 
     /// The spec that the run has, whichever way it was given.
-    pub fn into_spec(self) -> Result<SupervisorSpec, String> {
+    pub fn into_spec(self) -> Result<SupervisorSpec, NoSpec> {
         match (self.resolved, self.spec) {
             (Some(resolved), _) => Ok(resolved.spec),
-            (None, Some(spec)) => read_spec_value(spec).map(|file| file.spec).map_err(|why| why.to_string()),
-            (None, None) => Err("the input has no spec".to_owned()),
+            (None, Some(spec)) => Ok(read_spec_value(spec)?.spec),
+            (None, None) => Err(NoSpec::Absent),
         }
     }
 

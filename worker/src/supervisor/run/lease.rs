@@ -8,6 +8,7 @@ use bosun_engine::{ExternalTarget, WorkflowId};
 use serde_json::{Value, json};
 
 use super::SupervisorRun;
+use super::refusal::{Refused, WishRefusal};
 use crate::agent::ledger::{Resource, TopUp};
 use crate::agent::spec::{AgentSpec, Share};
 use crate::agent::workflow::{FORK_OWNS_BUDGET, SIGNAL_BUDGET_SHARE};
@@ -39,22 +40,22 @@ impl SupervisorRun {
     }
 
     /// An agent asks for more of the budget.
-    pub(super) fn budget_requested(&mut self, value: &Value) -> Result<(), String> {
-        let request: LoanRequest = serde_json::from_value(value.clone()).map_err(|why| why.to_string())?;
-        self.account.loans.request(request)
+    pub(super) fn budget_requested(&mut self, value: &Value) -> Result<(), Refused> {
+        let request: LoanRequest = serde_json::from_value(value.clone()).map_err(WishRefusal::from)?;
+        Ok(self.account.loans.request(request)?)
     }
 
     /// People give the run more; it goes on when it is resumed.
-    pub(super) fn topped_up(&mut self, value: &Value, out: &mut Outbox) -> Result<(), String> {
-        let more: TopUp = serde_json::from_value(value.clone()).map_err(|why| why.to_string())?;
+    pub(super) fn topped_up(&mut self, value: &Value, out: &mut Outbox) -> Result<(), Refused> {
+        let more: TopUp = serde_json::from_value(value.clone()).map_err(WishRefusal::from)?;
         if self.context.shared {
-            return Err("its budget is a part of its parent's: give that one more".to_owned());
+            return Err(WishRefusal::SharedBudget.into());
         }
         if more.wall_ms.is_some() || more.allow_unpriced {
-            return Err("a run is given tokens, money and calls".to_owned());
+            return Err(WishRefusal::NotGiven.into());
         }
         if !self.account.top_up(&more) {
-            return Err("the run has no such budget".to_owned());
+            return Err(WishRefusal::NoSuchBudget.into());
         }
         out.set_budget(self.account.balance());
         Ok(())

@@ -24,6 +24,7 @@ mod parts;
 mod people;
 mod progress;
 mod queries;
+mod refusal;
 mod routes;
 mod rules;
 mod signals;
@@ -49,6 +50,7 @@ pub use answer_shapes::answer_shapes;
 pub use input::{INVALID_SPEC, RunContext, SupervisorInput};
 pub use output::{EndReason, SUPERVISOR_FAILED, SupervisorOutput};
 pub use progress::ProgressMessage;
+pub use refusal::NoSpec;
 pub(crate) use signals::{PLAN_ANSWER, signals};
 
 use self::parts::RunGates;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::lease::lower;
 use super::model_shapes::shape_of;
+use super::refusal::CarryRefusal;
 use super::tool_names::ToolNames;
 use super::work::{Carried, TIMEOUT, time_of};
 use crate::agent::ledger::Resource;
@@ -37,7 +38,7 @@ struct ModelSettings {
 }
 
 /// What `via: model` says, then the agent's or the role's own `model`.
-fn asked(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Result<ModelSettings, String> {
+fn asked(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Result<ModelSettings, CarryRefusal> {
     let (agent, role) = (spec.player(call), spec.role_of(call));
     let own = agent.and_then(|agent| agent.model.as_ref()).or(role.and_then(|role| role.model.as_ref()));
     let setting = |key: &str| own.and_then(|model| model.settings.get(key));
@@ -61,12 +62,7 @@ fn asked(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Result<ModelSett
             .or_else(|| own.map(|model| model.name.clone()))
             // The manager of a crew is no agent of the spec (CRW-01).
             .or_else(|| named(call.context.get("model")))
-            .ok_or_else(|| {
-                format!(
-                    "no model is named for {}: give `via.model.name` or `model`",
-                    call.agent.clone().unwrap_or_else(|| call.key.to_string())
-                )
-            })?,
+            .ok_or_else(|| CarryRefusal::NoModel(call.agent.clone().unwrap_or_else(|| call.key.to_string())))?,
         temperature: via.temperature.or_else(|| setting("temperature").and_then(Value::as_f64)),
         max_tokens: via.max_tokens.or_else(|| setting("max_tokens").and_then(whole)),
         system: system.or(role.map(|role| &role.system_prompt)).cloned().unwrap_or_default(),
@@ -98,8 +94,8 @@ fn is_step(spec: &SupervisorSpec, call: &Call) -> bool {
     spec.family() == Family::Agents && call.context.get("messages").is_some() && call.context.get("tools").is_some()
 }
 
-fn agent(spec: &SupervisorSpec, asked: ModelSettings, call: &Call, via: &ViaModel) -> Result<AgentSpec, String> {
-    let read = |what: &str, why: serde_json::Error| format!("via.model.{what}: {why}");
+fn agent(spec: &SupervisorSpec, asked: ModelSettings, call: &Call, via: &ViaModel) -> Result<AgentSpec, CarryRefusal> {
+    let read = |key: &'static str, why: serde_json::Error| CarryRefusal::ViaModel { key, why: why.to_string() };
     // A question among workers is answered without tools: its call says that there are none.
     let none = call.context.get("tools").and_then(Value::as_array).is_some_and(Vec::is_empty);
     let work = call.purpose == Purpose::ExecuteWorker && !none;
@@ -109,7 +105,7 @@ fn agent(spec: &SupervisorSpec, asked: ModelSettings, call: &Call, via: &ViaMode
     let limits: Limits =
         serde_json::from_value(Value::Object(via.limits.clone())).map_err(|why| read("limits", why))?;
     if limits.share.is_some() {
-        return Err("via.model.limits.share: a run lends it; write a `budget:` for the run".to_owned());
+        return Err(CarryRefusal::ShareOfAgent);
     }
     let price = (!via.price.is_empty()).then(|| serde_json::from_value(Value::Object(via.price.clone())));
     let mut agent = AgentSpec::bounded(tools, limits);
@@ -121,7 +117,7 @@ fn agent(spec: &SupervisorSpec, asked: ModelSettings, call: &Call, via: &ViaMode
     agent.max_output_tokens = asked.max_tokens.unwrap_or(agent.max_output_tokens);
     agent.schema = shape_of(spec, call);
     within_call(&mut agent, spec, call);
-    agent.check()?;
+    agent.check().map_err(CarryRefusal::Agent)?;
     Ok(agent)
 }
 

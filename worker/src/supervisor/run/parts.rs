@@ -14,7 +14,7 @@ use crate::supervisor::core::key::GraphKey;
 use crate::supervisor::graph::{Gates, PlanEvent, PlannedTask, PlannerOutput, Reply, Start, Take};
 use crate::supervisor::memory::SessionMemoryPart;
 use crate::supervisor::model::{Risk, Task, TaskId, TaskPlan};
-use crate::supervisor::outbox::{Ask, ChildKind, Outbox};
+use crate::supervisor::outbox::{Ask, ChildKind, ChildTask, Outbox};
 use crate::supervisor::people::approval::{ApprovalId, Approvals};
 use crate::supervisor::people::autonomy::Autonomy;
 use crate::supervisor::people::below::{Above, Below};
@@ -131,20 +131,17 @@ impl Gates for RunGates {
         };
         self.handed_on = Some(to);
         let only = plan.tasks.first().filter(|_| !whole);
-        let query = only.map_or(&self.objective, |task| &task.goal);
-        let mut input = json!({
-            "query": query, "planned": !whole,
-            "context": {
-                "role": only.and_then(|task| task.role.clone()),
-                "agent": only.and_then(|task| task.agent.clone().or_else(|| task.capability.clone())),
-            },
-        });
-        let kind = if to == Route::Dag { ChildKind::Dag } else { ChildKind::SimpleTask };
-        if to == Route::Dag && whole {
+        let task = ChildTask {
+            query: only.map_or(&self.objective, |task| &task.goal).clone(),
+            role: only.and_then(|task| task.role.clone()),
+            agent: only.and_then(|task| task.agent.clone().or_else(|| task.capability.clone())),
             // What planning cost is paid here.
-            input["plan"] = json!(PlannerOutput { tokens: 0, ..plan.clone() });
-        }
-        out.ask(Ask::StartChild { key: GraphKey::Routed.into(), kind, input });
+            plan: (to == Route::Dag && whole).then(|| json!(PlannerOutput { tokens: 0, ..plan.clone() })),
+            is_planned: !whole,
+            ..ChildTask::default()
+        };
+        let kind = if to == Route::Dag { ChildKind::Dag } else { ChildKind::SimpleTask };
+        out.ask(Ask::StartChild { key: GraphKey::Routed.into(), kind, task });
         true
     }
 

@@ -95,7 +95,9 @@ impl SupervisorRun {
             "waiting" => json!(self.waiting()),
             "resume_point" => self.strategy.resume_point(&self.run),
             "list_processes" | "check_process" | "get_process_output" => {
-                return Some(self.strategy.process_query(name, value).map_err(|why| refusal("UnknownProcess", why)));
+                return Some(
+                    self.strategy.process_query(name, value).map_err(|why| refusal("UnknownProcess", why.to_string())),
+                );
             }
             _ => {
                 return parts.team.query(name, value, self.now).map(Ok).or_else(|| self.plan_query(name, value));

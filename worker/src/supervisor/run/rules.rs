@@ -4,13 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::refusal::StartRefusal;
 use crate::supervisor::TaskItem;
 use crate::supervisor::agents::policies_of;
 use crate::supervisor::graph::{
-    CapabilityCard, Dependency, GraphRules, OnTriesExhausted, PlanSource, PlannedEdge, PlannedTask, ResolvedPolicies,
-    ResultSource, WorkerCard,
+    AgentForbidden, CapabilityCard, Dependency, GraphRules, OnTriesExhausted, PlanSource, PlannedEdge, PlannedTask,
+    ResolvedPolicies, ResultSource, WorkerCard,
 };
-use crate::supervisor::model::{Condition, DependencyPolicy, PlanChangeError, Task, TaskId, TaskPlan};
+use crate::supervisor::model::{Condition, DependencyPolicy, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::Purpose;
 use crate::supervisor::spec::{self, Authority, Selection, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
@@ -221,15 +222,15 @@ fn dependency(id: crate::supervisor::TaskNumber, when: &BTreeMap<String, Conditi
 }
 
 /// The plan a run begins with: the seed plan, held to the same policies as every other (CUG-04), or none.
-pub(super) fn first_plan(spec: &SupervisorSpec, rules: &GraphRules) -> Result<TaskPlan, String> {
+pub(super) fn first_plan(spec: &SupervisorSpec, rules: &GraphRules) -> Result<TaskPlan, StartRefusal> {
     let mut plan = TaskPlan::new(spec.objective.clone());
-    let Some(seed) = spec.plan().map_err(|why| why.to_string())? else { return Ok(plan) };
+    let Some(seed) = spec.plan()? else { return Ok(plan) };
     plan.reasoning = Some(seed.reasoning_steps().join("\n"));
     let mut planned: Vec<PlannedTask> = seed.tasks().map(|item| planned_of(spec, item)).collect();
     let refused = planned.iter().filter_map(|task| task.agent.as_ref()).find(|agent| !rules.policies.allows(agent));
     if let Some(agent) = refused {
-        let allowed = rules.policies.supervisor_allowed_agents.join(", ");
-        return Err(format!("seed_plan: the agent '{agent}' is not allowed; allowed: {allowed}"));
+        let allowed = rules.policies.supervisor_allowed_agents.clone();
+        return Err(AgentForbidden { agent: agent.clone(), allowed }.into());
     }
     rules.policies.apply(&mut planned);
     let task = |(item, planned): (&TaskItem, PlannedTask)| Task {
@@ -241,7 +242,7 @@ pub(super) fn first_plan(spec: &SupervisorSpec, rules: &GraphRules) -> Result<Ta
         ..planned.task(TaskId::from(u64::from(item.task_id.0)), rules.requires, item.max_attempts)
     };
     let tasks = seed.tasks().zip(planned).map(task).collect();
-    plan.add(tasks).map_err(|why: PlanChangeError| why.to_string())?;
+    plan.add(tasks)?;
     Ok(plan)
 }
 

@@ -6,8 +6,8 @@
 use bosun_engine::{Failure, Payload};
 use serde_json::{Value, json};
 
-use super::answers::Refused;
 use super::people::question_of;
+use super::refusal::{Refused, WishRefusal};
 use super::{SupervisorRun, value_of};
 use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_TOP_UP, SIGNAL_WAITS};
 use crate::supervisor::core::calls::Incoming;
@@ -70,7 +70,7 @@ impl SupervisorRun {
         if name == WAITS_BELOW {
             // Runs say it to each other whenever anything changes: what they pass on is noted.
             if let Err(why) = self.below_tells(&value) {
-                refuse(name, &why, out);
+                refuse(name, &why.to_string(), out);
             }
             return true;
         }
@@ -96,8 +96,8 @@ impl SupervisorRun {
             TOP_UP => self.topped_up(value, out).err(),
             _ => None,
         };
-        if let Some(why) = refused.filter(|why| !why.is_empty()) {
-            refuse(name, &why, out);
+        if let Some(why) = refused {
+            refuse(name, &why.why, out);
         }
     }
 
@@ -192,30 +192,29 @@ impl SupervisorRun {
     }
 
     /// Words of a person: the answer to the only open question, or a message to the supervisor.
-    fn human_input(&mut self, value: &Value, out: &mut Outbox) -> Result<(), String> {
+    fn human_input(&mut self, value: &Value, out: &mut Outbox) -> Result<(), Refused> {
         if let Some(interrupt) = value.get("interrupt") {
             return match (interrupt, value.get("message")) {
                 (Value::Bool(true), None) => self.interrupted(out),
-                _ => Err("`interrupt: true` stands alone: whoever interrupts speaks in their next message".to_owned()),
+                _ => Err(WishRefusal::InterruptAlone.into()),
             };
         }
         let text = value.as_str().map(str::to_owned).or_else(|| Some(value.get("message")?.as_str()?.to_owned()));
         let Some(text) = text else {
-            return Err("expected a text, or a mapping with `message` or `interrupt: true`".to_owned());
+            return Err(WishRefusal::NoWords.into());
         };
         if self.parts.interrupts.pending().count() == 1 {
-            return self.resume_interrupt(ResumeInterrupt::value(text.into()), out).map(|_| ()).map_err(|why| why.why);
+            return self.resume_interrupt(ResumeInterrupt::value(text.into()), out).map(|_| ());
         }
         if self.strategy.say(&text, out) {
             return Ok(());
         }
         if !self.strategy.has_mail() {
-            return Err("agents are at work, and nobody listens before they have ended: say it again then, or \
-                        interrupt a group chat with `interrupt: true`"
-                .to_owned());
+            return Err(WishRefusal::NobodyListens.into());
         }
         let message = json!({ "From": HUMAN, "To": "supervisor", "Role": HUMAN, "Content": text });
-        self.parts.team.mailbox.received(&message, out).map_err(|why| why.to_string())?;
+        let received = self.parts.team.mailbox.received(&message, out);
+        received.map_err(|why| Refused { kind: "Refused", why: why.to_string() })?;
         if let Some(graph) = self.strategy.as_plan() {
             graph.told(&text);
         }
@@ -223,7 +222,7 @@ impl SupervisorRun {
     }
 
     /// A person takes the word in a chat: whatever was asked, also of people, is asked no longer.
-    fn interrupted(&mut self, out: &mut Outbox) -> Result<(), String> {
+    fn interrupted(&mut self, out: &mut Outbox) -> Result<(), Refused> {
         self.strategy.interrupt(out)?;
         self.nobody_is_asked(out);
         Ok(())
@@ -281,7 +280,7 @@ impl SupervisorRun {
         }
         let answer = outcome.unwrap_or_else(|why| json!(why.to_string()));
         if let Err(why) = self.strategy.human(task.as_str(), &answer, out) {
-            refuse(INTERRUPT_RESUME, &why, out);
+            refuse(INTERRUPT_RESUME, &why.to_string(), out);
         }
     }
 }

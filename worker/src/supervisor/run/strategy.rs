@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 
 use super::input::{INVALID_SPEC, RunContext};
 use super::parts::RunGates;
+use super::refusal::StartRefusal;
 use super::rules;
 use crate::supervisor::agents::{AgentLoop, Thread};
-use crate::supervisor::chat::{ChatMessage, ChatRules, GroupChat};
+use crate::supervisor::chat::{ChatError, ChatMessage, ChatRules, GroupChat};
 use crate::supervisor::core::strategy::Strategy;
 use crate::supervisor::graph::Graph;
 use crate::supervisor::outbox::Outbox;
@@ -68,7 +69,7 @@ fn thread(context: &RunContext) -> Thread {
     }
 }
 
-fn graph(spec: &SupervisorSpec, context: &RunContext) -> Result<Graph, String> {
+fn graph(spec: &SupervisorSpec, context: &RunContext) -> Result<Graph, StartRefusal> {
     let mut rules = rules::graph_rules(spec);
     if let Some(policies) = context.more.get("policies") {
         rules.policies = crate::supervisor::graph::read("policies", policies)?;
@@ -80,7 +81,7 @@ fn graph(spec: &SupervisorSpec, context: &RunContext) -> Result<Graph, String> {
     Ok(graph)
 }
 
-fn chat(spec: &SupervisorSpec, context: &RunContext, out: &mut Outbox) -> Result<GroupChat, String> {
+fn chat(spec: &SupervisorSpec, context: &RunContext, out: &mut Outbox) -> Result<GroupChat, ChatError> {
     let chat_rules = ChatRules::from_spec(&spec.speaker, &spec.handoff, &spec.run_loop);
     let agents = spec.agents.iter().map(Into::into).collect();
     let opening = vec![ChatMessage::new(spec.speaker.admin.clone(), spec.objective.clone())];
@@ -92,23 +93,24 @@ fn chat(spec: &SupervisorSpec, context: &RunContext, out: &mut Outbox) -> Result
         let earlier = resume.messages.iter().map(|message| json!(message));
         earlier.chain(resume.message.as_ref().map(said)).collect::<Value>()
     });
-    let chat = match context.more.get("messages").or(resumed.as_ref()) {
+    match context.more.get("messages").or(resumed.as_ref()) {
         Some(history) => GroupChat::resume(chat_rules, agents, history, ended_by.as_deref(), out).map(|(chat, _)| chat),
         None => GroupChat::start(chat_rules, agents, opening, out),
-    };
-    chat.map_err(|why| why.to_string())
+    }
 }
 
 impl RunStrategy {
     pub(super) fn new(spec: &SupervisorSpec, context: &RunContext, out: &mut Outbox) -> Result<Self, Failure> {
         let strategy = match spec.family() {
             Family::Graph => graph(spec, context).map(|graph| RunStrategy::Graph(Box::new(graph))),
-            Family::Chat => chat(spec, context, out).map(|chat| RunStrategy::Chat(Box::new(chat))),
+            Family::Chat => {
+                chat(spec, context, out).map(|chat| RunStrategy::Chat(Box::new(chat))).map_err(StartRefusal::from)
+            }
             Family::Agents => AgentLoop::from_spec(spec, context.depth, thread(context), out)
                 .map(|agents| RunStrategy::Agents(Box::new(agents)))
-                .map_err(|why| why.to_string()),
+                .map_err(StartRefusal::from),
         };
-        strategy.map_err(|why| Failure::application(INVALID_SPEC, why).non_retryable())
+        strategy.map_err(|why| Failure::application(INVALID_SPEC, why.to_string()).non_retryable())
     }
 
     /// The plan, for what people and the team do to it.

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use bosun_engine::{Failure, Payload};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::answers::Refused;
 use super::parts::RunGates;
+use super::refusal::{Refused, WishRefusal};
 use super::signals::refusal;
 use super::{SupervisorRun, arguments, value_of};
 use crate::supervisor::graph::{Graph, PlannedTask, read};
@@ -56,13 +55,13 @@ struct RevisedPlan {
 impl SupervisorRun {
     pub(super) fn update(&mut self, name: &str, input: &Payload, out: &mut Outbox) -> Result<Value, Failure> {
         let value = value_of(input)?;
-        let refused = |why: String| Failure::from(Refused::from(why));
-        arguments::of_update(name, &value).map_err(refused)?;
+        let refused = |why: String| Failure::from(Refused { kind: "Refused", why });
+        arguments::of_update(name, &value).map_err(Refused::from)?;
         match name {
             "add_task" | "patch_task" | "cancel_task" | "mark_final_task" | "update_task_status" => {
-                self.tool(name, &value, out).map_err(refused)
+                Ok(self.tool(name, &value, out)?)
             }
-            "complete_task_manually" => self.complete_manually(&value, out).map_err(refused),
+            "complete_task_manually" => Ok(self.complete_manually(&value, out)?),
             "revise_plan" | "plan_feedback" | "approve_plan" => {
                 let below = self.plan_answered_below(name, &value, out);
                 Ok(below.unwrap_or_else(|| self.said_of_plan(name, &without_of(&value), out))?)
@@ -83,8 +82,8 @@ impl SupervisorRun {
                 self.parts.approvals.set_rules(rules.approval.clone());
                 Ok(json!(rules))
             }
-            "cleanup_agents" => self.cleanup_agents(&value, out).map_err(refused),
-            "kill_process" => self.strategy.kill_process(&value, out).map_err(refused),
+            "cleanup_agents" => Ok(self.cleanup_agents(&value, out)?),
+            "kill_process" => Ok(self.strategy.kill_process(&value, out).map_err(Refused::from)?),
             other => Err(refusal(
                 "UnknownUpdate",
                 format!("a supervisor has no update named {other}; it has: {}", UPDATES.join(", ")),
@@ -92,21 +91,21 @@ impl SupervisorRun {
         }
     }
 
-    fn tool(&mut self, name: &str, value: &Value, out: &mut Outbox) -> Result<Value, String> {
-        let args: Map<String, Value> = decode("input", value)?;
+    fn tool(&mut self, name: &str, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {
+        let args: Map<String, Value> = read("input", value)?;
         let parts = &mut self.parts;
-        let graph = self.strategy.as_plan().ok_or_else(no_plan)?;
-        graph.changed_by_person(name, &args, parts, out)
+        let graph = self.strategy.as_plan().ok_or(WishRefusal::NoPlan)?;
+        Ok(graph.changed_by_person(name, &args, parts, out)?)
     }
 
     /// Only while a person has the run (SHN-68).
-    fn complete_manually(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
-        let ManualCompletion { task_id, result } = decode("input", value)?;
+    fn complete_manually(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {
+        let ManualCompletion { task_id, result } = read("input", value)?;
         if !self.parts.control.is_human() {
-            return Err("tasks are completed by hand after a takeover: send human_takeover_v1 first".to_owned());
+            return Err(WishRefusal::NotTakenOver.into());
         }
         let parts = &mut self.parts;
-        let graph = self.strategy.as_plan().ok_or_else(no_plan)?;
+        let graph = self.strategy.as_plan().ok_or(WishRefusal::NoPlan)?;
         graph.complete_manually(&task_id, result, parts, out)?;
         Ok(json!({ "task_id": task_id, "status": "completed", "origin": "human" }))
     }
@@ -122,9 +121,9 @@ impl SupervisorRun {
 
     /// A person replaces what is left of the plan they saw.
     fn revise_plan(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {
-        let RevisedPlan { version, tasks } = decode("input", value)?;
+        let RevisedPlan { version, tasks } = read("input", value)?;
         let parts = &mut self.parts;
-        let graph = self.strategy.as_plan().ok_or_else(no_plan)?;
+        let graph = self.strategy.as_plan().ok_or(WishRefusal::NoPlan)?;
         // What is up for review is called by the version that was shown.
         let latest = |parts: &RunGates, graph: &Graph| match &parts.review {
             Some(review) if review.status() == ReviewStatus::Reviewing => review.version(),
@@ -141,9 +140,9 @@ impl SupervisorRun {
 
     fn plan_feedback(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {
         let feedback = PlanFeedback::read(value)?;
-        let review = self.parts.review.as_mut().ok_or_else(no_review)?;
+        let review = self.parts.review.as_mut().ok_or(WishRefusal::NoReview)?;
         let again = review.feedback(&feedback, out)?;
-        let graph = self.strategy.as_plan().ok_or_else(no_plan)?;
+        let graph = self.strategy.as_plan().ok_or(WishRefusal::NoPlan)?;
         graph.ask_plan_again(&json!(again.conversation), again.definitive, out);
         Ok(json!({ "round": again.round, "status": "regenerating" }))
     }
@@ -152,7 +151,10 @@ impl SupervisorRun {
         let verdict = PlanVerdict::read(value)?;
         let reviewed = self.resolved.spec.planning.approval.required;
         // SHH-24: the plan that will be reviewed is still being made.
-        let nothing = || if reviewed { ReviewRefusal::NoPlan.to_string() } else { no_review() };
+        let nothing = || match reviewed {
+            true => Refused { kind: "Refused", why: ReviewRefusal::NoPlan.to_string() },
+            false => WishRefusal::NoReview.into(),
+        };
         let review = self.parts.review.as_mut().ok_or_else(nothing)?;
         review.decide(verdict, out)?;
         let view = review.view();
@@ -161,22 +163,22 @@ impl SupervisorRun {
             return Ok(view);
         }
         let parts = &mut self.parts;
-        let graph = self.strategy.as_plan().ok_or_else(no_plan)?;
+        let graph = self.strategy.as_plan().ok_or(WishRefusal::NoPlan)?;
         graph.plan_approved(parts, out);
         Ok(view)
     }
 
     /// SUP-12: forgets one agent, whatever its status.
-    fn cleanup_agent(&mut self, id: &str, out: &mut Outbox) -> Result<Value, String> {
+    fn cleanup_agent(&mut self, id: &str, out: &mut Outbox) -> Result<Value, Refused> {
         let registry = &mut self.parts.team.registry;
         match registry.cleanup(id, out) {
             true => Ok(json!({ "removed": id, "left": registry.stats() })),
-            false => Err(format!("no agent is registered under the id `{id}`")),
+            false => Err(WishRefusal::NoAgent(id.to_owned()).into()),
         }
     }
 
     /// SUP-13, SUP-14, SUP-16: forgets agents that have ended, and those that are active for longer than so many hours.
-    fn cleanup_agents(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, String> {
+    fn cleanup_agents(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {
         #[derive(Default, Deserialize)]
         #[serde(deny_unknown_fields, default)]
         struct Cleanup {
@@ -188,11 +190,11 @@ impl SupervisorRun {
             id: Option<String>,
         }
         let empty = json!({});
-        let cleanup: Cleanup = decode("input", if value.is_null() { &empty } else { value })?;
+        let cleanup: Cleanup = read("input", if value.is_null() { &empty } else { value })?;
         if let Some(id) = &cleanup.id {
             return match (cleanup.max_age_hours, cleanup.completed) {
                 (None, None) => self.cleanup_agent(id, out),
-                _ => Err("`id` stands alone: only that agent goes".to_owned()),
+                _ => Err(WishRefusal::IdAlone.into()),
             };
         }
         let registry = &mut self.parts.team.registry;
@@ -212,16 +214,4 @@ fn without_of(value: &Value) -> Value {
         map.remove("of");
     }
     value
-}
-
-fn decode<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, String> {
-    read(what, value)
-}
-
-fn no_plan() -> String {
-    "this kind of run has no plan of tasks".to_owned()
-}
-
-fn no_review() -> String {
-    "no plan is up for review".to_owned()
 }

@@ -9,6 +9,7 @@ use bosun_engine::{ExternalTarget, WorkflowId};
 use serde_json::Value;
 
 use super::SupervisorRun;
+use super::refusal::WishRefusal;
 use super::signals::WAITS_BELOW;
 use crate::supervisor::core::key::CoreKey;
 use crate::supervisor::people::approval::ApprovalRequest;
@@ -80,8 +81,8 @@ impl SupervisorRun {
     }
 
     /// A run below tells what it waits for.
-    pub(super) fn below_tells(&mut self, value: &Value) -> Result<(), String> {
-        let told: Told = serde_json::from_value(value.clone()).map_err(|why| why.to_string())?;
+    pub(super) fn below_tells(&mut self, value: &Value) -> Result<(), WishRefusal> {
+        let told: Told = serde_json::from_value(value.clone())?;
         if self.calls.has_child(&told.from) {
             self.parts.below.heard(told);
             return Ok(());
@@ -89,7 +90,7 @@ impl SupervisorRun {
         // What a child says last may come after its end.
         match told.from.strip_prefix(&self.run).is_some_and(|rest| rest.starts_with('-')) {
             true => Ok(()),
-            false => Err(format!("{} is no run below this one", told.from)),
+            false => Err(WishRefusal::NotBelow(told.from)),
         }
     }
 

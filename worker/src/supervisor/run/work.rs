@@ -8,6 +8,7 @@ use std::time::Duration;
 use bosun_engine::{ActivityOptions, ActivityType, CancellationType, RetryPolicy};
 use serde_json::{Value, json};
 
+use super::refusal::{CarryRefusal, ProgramFailed};
 use crate::agent::AgentSpec;
 use crate::agent::shown::steady;
 use crate::capability::http::HTTP;
@@ -51,7 +52,7 @@ pub(super) enum Carried {
         spec: Box<AgentSpec>,
     },
     /// It cannot be: why.
-    Impossible(String),
+    Impossible(CarryRefusal),
 }
 
 /// How long a call may take, where somebody has said.
@@ -109,7 +110,7 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call, depth: u32) -> Carried
         Via::Scripted => scripted(spec, call),
         Via::Activity(name) => match ActivityType::new(name) {
             Ok(activity_type) => Carried::Activity { activity_type, input, timeout },
-            Err(why) => Carried::Impossible(why.to_string()),
+            Err(why) => Carried::Impossible(why.into()),
         },
         Via::Process(process) => {
             let mut env = process.env.clone();
@@ -132,7 +133,7 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call, depth: u32) -> Carried
         Via::Model(model) => super::model::carried(spec, call, model),
         Via::Supervisor(nested) => match &nested.spec {
             Some(spec) => Carried::Child { spec: Value::Object(spec.clone()) },
-            None => Carried::Impossible("the nested supervisor has no spec".to_owned()),
+            None => Carried::Impossible(CarryRefusal::NoNestedSpec),
         },
     }
 }
@@ -155,12 +156,12 @@ fn built_in(name: &str, call: &Call, timeout: Duration) -> Carried {
         "compose" => ActivityType::of(crate::capability::compose::COMPOSE),
         _ => {
             let Some(wanted) = input.get("type").and_then(Value::as_str).map(str::to_owned) else {
-                return Carried::Impossible("parameters.type: the activity to run is missing".to_owned());
+                return Carried::Impossible(CarryRefusal::NoActivity);
             };
             input = input.get("input").cloned().unwrap_or(Value::Null);
             match ActivityType::new(wanted) {
                 Ok(activity_type) => activity_type,
-                Err(why) => return Carried::Impossible(why.to_string()),
+                Err(why) => return Carried::Impossible(why.into()),
             }
         }
     };
@@ -212,7 +213,7 @@ pub(super) fn options(summary: &str, timeout: Duration) -> ActivityOptions {
 }
 
 /// The answer in what a capability gave: what a program printed, what a service sent.
-pub(super) fn answer_of(spec: &SupervisorSpec, call: &Call, value: Value) -> Result<Value, String> {
+pub(super) fn answer_of(spec: &SupervisorSpec, call: &Call, value: Value) -> Result<Value, ProgramFailed> {
     if let Some(name) = built_in_of(spec, call) {
         // Prompts are made of it: two equal runs ask a model the same. The history has the whole.
         return Ok(steady(name, value));
@@ -224,7 +225,7 @@ pub(super) fn answer_of(spec: &SupervisorSpec, call: &Call, value: Value) -> Res
                 let out = text("stdout");
                 Ok(serde_json::from_str(&out).unwrap_or(Value::String(out)))
             }
-            Some(code) => Err(format!("exit code {code}: {}", text("stderr"))),
+            Some(code) => Err(ProgramFailed { code, said: text("stderr") }),
         },
         Via::Http(_) => match value.get("json").filter(|json| !json.is_null()) {
             Some(json) => Ok(json.clone()),

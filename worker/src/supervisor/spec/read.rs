@@ -23,7 +23,7 @@ const NESTED_MAX: usize = 8;
 /// How many agents are read from files beside the first.
 const AGENTS_MAX: usize = 256;
 
-/// Gives the text of another file, by the name the spec has for it.
+/// Gives the text of another file, by the name the spec has for it. Why it cannot is said in the words of whoever reads.
 pub type Files<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
 /// A spec that was read.
@@ -80,7 +80,7 @@ pub fn read_spec_with(path: &str, text: &str, overrides: &Value, files: Files<'_
         let why = format!("the file has {} bytes; at most {YAML_BYTES_MAX} are read", text.len());
         return Err(refuse(FieldError::at("", why)));
     }
-    let value = yaml::parse(text).map_err(|why| refuse(FieldError::at("", why)))?;
+    let value = yaml::parse(text).map_err(|why| refuse(FieldError::at("", why.to_string())))?;
     let read = Reader { files, depth: 0 }.spec(value, overrides);
     // What was set from outside does not stand in the file.
     let place = |at: &str| if is_set(overrides, at) { None } else { yaml::place_of(text, at) };

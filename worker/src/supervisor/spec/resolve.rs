@@ -41,7 +41,7 @@ impl SupervisorSpec {
         if let Some((chosen, _)) = spec.for_request() {
             check::of_request(&chosen).map_err(refuse)?;
         }
-        let hash = hash(&spec).map_err(|why| refuse(FieldError::at("", why)))?;
+        let hash = hash(&spec).map_err(|why| refuse(FieldError::at("", why.to_string())))?;
         Ok(ResolvedSpec { spec, hash })
     }
 
@@ -63,7 +63,7 @@ impl SupervisorSpec {
 
 impl ResolvedSpec {
     /// The bytes that are hashed and stored.
-    pub fn canonical(&self) -> Result<String, String> {
+    pub fn canonical(&self) -> Result<String, serde_json::Error> {
         canonical(&self.spec)
     }
     /// Whether the hash is that of the spec.
@@ -72,11 +72,11 @@ impl ResolvedSpec {
     }
 }
 
-fn hash(spec: &SupervisorSpec) -> Result<String, String> {
+fn hash(spec: &SupervisorSpec) -> Result<String, serde_json::Error> {
     Ok(blake3::hash(canonical(spec)?.as_bytes()).to_hex().to_string())
 }
 
-fn canonical(spec: &SupervisorSpec) -> Result<String, String> {
-    let value = serde_json::to_value(spec).map_err(|why| why.to_string())?;
+fn canonical(spec: &SupervisorSpec) -> Result<String, serde_json::Error> {
+    let value = serde_json::to_value(spec)?;
     Ok(sorted(&value).to_string())
 }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 pub use request::{RecruitRequest, TeamOutcome, TeamRefusal};
 
-use request::{RetireRequest, allowed, applies, decode};
+use request::{NotAuthorized, RetireRequest, allowed, applies, decode};
 
 use super::directory::{Directory, MemberOrigin, MemberStatus};
 use super::events::TeamEvent;
@@ -28,7 +28,7 @@ use super::roles::GENERALIST;
 use crate::supervisor::core::key::TeamKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
-use crate::supervisor::outbox::{Answer, Ask, Call, ChildKind, Outbox, Purpose};
+use crate::supervisor::outbox::{Answer, Ask, Call, ChildKind, ChildTask, Outbox, Purpose};
 use crate::supervisor::spec::{LateRecruits, RecruitJoin, RecruitRule, Team};
 
 pub const SIGNAL_RECRUIT: &str = "recruit_v1";
@@ -264,10 +264,11 @@ impl Roster {
         Err(why)
     }
 
-    fn recruit_authorized(&mut self, number: u64, allowed: Result<(), String>, out: &mut Outbox) -> TeamOutcome {
+    fn recruit_authorized(&mut self, number: u64, allowed: Result<(), NotAuthorized>, out: &mut Outbox) -> TeamOutcome {
         let asked = self.recruits.get_mut(&number).filter(|recruit| recruit.stage == RecruitStatus::Authorizing);
         let Some(recruit) = asked else { return TeamOutcome::Dropped };
-        if let Err(reason) = allowed {
+        if let Err(why) = allowed {
+            let reason = why.to_string();
             let data = json!({ "reason": reason, "denied": true, "asked": recruit.request });
             self.recruits.remove(&number);
             out.note(NoteKind::RecruitRefused, data);
@@ -280,9 +281,9 @@ impl Roster {
         let data = json!({ "agent_id": agent_id, "role": role, "description": description, "task": task });
         out.note(NoteKind::AgentRecruited, data);
         TeamEvent::Recruited { agent: agent_id.clone(), description: description.clone() }.emit(out);
-        let input = json!({ "query": description, "context": { "role": role }, "agent_id": agent_id });
-        let key = TeamKey::Recruit(number).into();
-        out.ask(Ask::StartChild { key, kind: ChildKind::SimpleTask, input });
+        let (query, own_role, own_id) = (description, Some(role.clone()), Some(agent_id.clone()));
+        let task = ChildTask { query, role: own_role, agent_id: own_id, ..ChildTask::default() };
+        out.ask(Ask::StartChild { key: TeamKey::Recruit(number).into(), kind: ChildKind::SimpleTask, task });
         TeamOutcome::Recruited { agent_id, role }
     }
 
@@ -306,10 +307,16 @@ impl Roster {
         TeamOutcome::Ended { agent_id, succeeded: success }
     }
 
-    fn retirement_authorized(&mut self, number: u64, allowed: Result<(), String>, out: &mut Outbox) -> TeamOutcome {
+    fn retirement_authorized(
+        &mut self,
+        number: u64,
+        allowed: Result<(), NotAuthorized>,
+        out: &mut Outbox,
+    ) -> TeamOutcome {
         // Answered once: a second answer finds nobody.
         let Some(agent_id) = self.retirements.remove(&number) else { return TeamOutcome::Dropped };
-        if let Err(reason) = allowed {
+        if let Err(why) = allowed {
+            let reason = why.to_string();
             let data = json!({ "reason": reason, "denied": true, "asked": { "AgentID": agent_id } });
             out.note(NoteKind::RecruitRefused, data);
             return TeamOutcome::Denied { reason };

@@ -17,8 +17,6 @@ use crate::supervisor::outbox::{Answer, Outbox};
 
 /// How deep delegation goes if nobody says otherwise: an agent at this depth is a leaf.
 pub const MAX_DEPTH: u32 = 5;
-/// How old an active instance may be before `cleanup` takes it for lost.
-pub const MAX_AGE_HOURS: u64 = 24;
 /// The variable that tells a child process its depth.
 pub const DEPTH_VARIABLE: &str = "SUPYAGENT_DELEGATION_DEPTH";
 
@@ -194,12 +192,6 @@ impl Registry {
             instance.status == InstanceStatus::Active && now.since(instance.created_at) > max_age
         };
         self.remove(stale, "stale", out)
-    }
-    /// `cleanup --max-age`: how many were stale, and how many finished.
-    pub fn cleanup_command(&mut self, max_age_hours: Option<u64>, out: &mut Outbox) -> (usize, usize) {
-        let hours = max_age_hours.unwrap_or(MAX_AGE_HOURS);
-        let stale = self.prune_stale(Duration::from_secs(hours.saturating_mul(3_600)), out);
-        (stale, self.cleanup_completed(out))
     }
 
     /// The registry that these notes leave behind; notes of others are passed over.

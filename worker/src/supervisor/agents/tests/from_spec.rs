@@ -162,7 +162,7 @@ fn a_persons_answer_may_be_short() {
         assert_eq!(HumanAnswer::read(&json!(true), kind), yes(""));
         assert_eq!(HumanAnswer::read(&json!(false), kind), no(""));
         assert_eq!(HumanAnswer::read(&json!({"approved": false, "comment": "no"}), kind), no("no"));
-        assert!(HumanAnswer::read(&json!({"approved": 1}), kind).unwrap_err().contains("approved"));
+        assert!(HumanAnswer::read(&json!({"approved": 1}), kind).unwrap_err().to_string().contains("approved"));
         assert!(HumanAnswer::read(&Value::Null, kind).is_err());
     }
     assert_eq!(HumanAnswer::read(&json!(""), &feedback), yes(""));
@@ -174,7 +174,7 @@ fn a_persons_answer_may_be_short() {
 fn a_text_does_not_decide_about_a_tool() {
     let approval = HumanKind::ToolApproval { policy: "pay".to_owned() };
     for text in ["", " ", "yes", "no", "true"] {
-        let why = HumanAnswer::read(&json!(text), &approval).unwrap_err();
+        let why = HumanAnswer::read(&json!(text), &approval).unwrap_err().to_string();
         assert!(why.contains("`true` or `false`") && why.contains("`approved`"), "{text:?}: {why}");
     }
 }

@@ -128,7 +128,7 @@ fn at_most_ten_processes_run_in_the_background() {
     rig.answer("coder", says("t0 is done"));
     rig.answer("assistant", background("in its place"));
     assert_eq!(last(&rig)["data"]["process_id"], "agent_11", "the finished one was cleaned first");
-    assert_eq!(rig.it.check_process("agent_1"), Err("Process agent_1 not found".to_owned()));
+    assert_eq!(rig.it.check_process("agent_1"), Err(ProcessRefusal::NotFound("agent_1".to_owned())));
     rig.answer("assistant", process("kill_process", "agent_5"));
     assert_eq!(last(&rig), json!({"ok": true, "data": "Process agent_5 killed"}));
     rig.answer("assistant", background("in the killed one's place"));

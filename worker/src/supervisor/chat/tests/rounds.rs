@@ -64,9 +64,7 @@ fn rounds_are_counted_as_the_rules_say() {
 fn a_message_is_broadcast_to_everybody_but_its_speaker() {
     let mut world = world(ChatRules { max_round: 4, ..round_robin() }, &["alice", "bob", "carol"], "alice", "hello");
     assert_eq!(world.speakers(), ["bob"]);
-    assert_eq!(world.chat.receivers(&world.chat.messages()[0]), ["bob", "carol"]);
     world.answer(json!("hi alice"));
-    assert_eq!(world.chat.receivers(&world.chat.messages()[1]), ["alice", "carol"]);
     assert_eq!(
         world.last_call().context["messages"],
         json!([
@@ -79,8 +77,6 @@ fn a_message_is_broadcast_to_everybody_but_its_speaker() {
     let heard = &world.last_call().context["messages"];
     assert_eq!(heard[0]["role"], "assistant", "its own words are its own");
     assert_eq!(heard.as_array().unwrap().len(), 3);
-    // A stranger's message goes to all.
-    assert_eq!(world.chat.receivers(&ChatMessage::new("user", "x")), ["alice", "bob", "carol"]);
 }
 
 /// AGC-01: introductions go to the agents, and are no message of the chat.

@@ -19,7 +19,7 @@ fn the_input_is_a_goal() {
         json!("g"),
         json!(null),
     ] {
-        let why = capture_goal(&bad).unwrap_err();
+        let why = capture_goal(&bad).unwrap_err().to_string();
         assert!(why.contains("supervisor's input"), "{bad}: {why}");
     }
 }

@@ -109,7 +109,7 @@ fn revise(graph: &mut Graph, tasks: Value) -> Result<(), String> {
     let revised = graph.revise(tasks, &mut Open, &mut out);
     let (asks, notes) = out.take();
     assert!(revised.is_ok() || (asks.is_empty() && notes.is_empty()), "nothing is told of what is refused: {notes:?}");
-    revised
+    revised.map_err(|why| why.to_string())
 }
 
 /// FSS-12: a person replaces what is left of a plan; what runs goes on, what is over stays, what is named again is
@@ -150,13 +150,16 @@ fn a_plan_is_changed_only_when_the_change_can_count() {
     assert_eq!(graph.phase, Phase::Planning);
     let add = json!({ "sub_task_objective": "more", "capability": "c" });
     let add = add.as_object().unwrap();
-    let why = graph.changed_by_person("add_task", add, &mut Open, &mut out).unwrap_err();
+    let why = graph.changed_by_person("add_task", add, &mut Open, &mut out).unwrap_err().to_string();
     assert!(why.starts_with("the run is planning: a plan is changed while"), "{why}");
     assert!(revise(&mut graph, json!([{ "goal": "new" }])).is_err() && graph.plan.tasks.is_empty());
     graph.answered(&key("plan/1"), Ok(json!({ "tasks": [{ "id": 1, "goal": "g" }] })), &mut Open, &mut out);
     assert_eq!(graph.changed_by_person("add_task", add, &mut Open, &mut out), Ok(json!(2)));
     graph.cancel("enough".to_owned(), &mut Open, &mut out);
-    assert_eq!(graph.changed_by_person("add_task", add, &mut Open, &mut out), Err("the run is cancelled".to_owned()));
+    assert_eq!(
+        graph.changed_by_person("add_task", add, &mut Open, &mut out),
+        Err(PlanRefusal::RunIsOver(Phase::Cancelled))
+    );
 }
 
 /// Words of people are for who decides; where nobody decides they are not kept, and of many the last ones are.

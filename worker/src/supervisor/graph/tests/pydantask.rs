@@ -455,6 +455,7 @@ fn tools_are_gated_by_authority_and_answer_in_their_words() {
     for (name, args) in calls {
         let mut out = Outbox::new("run", bosun_engine::Timestamp(0));
         let why = graph.tool(name, args.as_object().unwrap(), Actor::Supervisor, &mut Open, &mut out).unwrap_err();
+        let why = why.to_string();
         let tools = "update_task_status, cancel_task, view_qa_report, get_current_datetime, think_tool";
         assert_eq!(why, format!("Error: there is no tool '{name}' here; the tools are: {tools}"));
         assert_eq!(serde_json::to_string(&graph.plan).unwrap(), before);
@@ -464,7 +465,10 @@ fn tools_are_gated_by_authority_and_answer_in_their_words() {
         let mut out = Outbox::new("run", bosun_engine::Timestamp(0));
         let answer = graph.tool(name, args.as_object().unwrap(), Actor::Supervisor, &mut Open, &mut out);
         (
-            answer.map_or_else(|why| why, |value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+            answer.map_or_else(
+                |why| why.to_string(),
+                |value| value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+            ),
             out.notes().len(),
         )
     };
@@ -535,7 +539,10 @@ fn a_change_that_breaks_the_graph_is_refused() {
         ),
     ] {
         assert_eq!(
-            graph.tool(name, args.as_object().unwrap(), Actor::Supervisor, &mut Open, &mut out).unwrap_err(),
+            graph
+                .tool(name, args.as_object().unwrap(), Actor::Supervisor, &mut Open, &mut out)
+                .unwrap_err()
+                .to_string(),
             why
         );
         assert_eq!(graph.plan, before);

@@ -200,27 +200,6 @@ impl Approvals {
         self.decide(n, decision, out)
     }
 
-    /// A rule of the spec decides in place of a person.
-    pub fn decide_by_rule(&mut self, id: &ApprovalId, approved: bool, rule: &str, out: &mut Outbox) -> Option<Closed> {
-        let n = self.number(id, out)?;
-        let entry = self.entries.get(&n).filter(|entry| entry.state == ApprovalState::Pending)?;
-        if approved && entry.request.risk == Risk::Critical {
-            return None;
-        }
-        out.cancel_timer(PeopleKey::ApprovalDeadline(n));
-        let decision = ApprovalDecision {
-            id: id.clone(),
-            approved,
-            approver: rule.to_owned(),
-            comment: None,
-            modified_action: None,
-            feedback: None,
-            at: out.now(),
-            source: ApprovalSource::Rule,
-        };
-        self.decide(n, decision, out)
-    }
-
     /// The notification was made, or not. The wait goes on either way: queries show the request.
     pub fn notified(&mut self, n: u64, answer: &Answer, out: &mut Outbox) {
         let Some(entry) = self.entries.get_mut(&n) else { return };

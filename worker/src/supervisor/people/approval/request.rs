@@ -209,7 +209,6 @@ pub struct ApprovalResponse {
 pub enum ApprovalSource {
     Human,
     Timeout,
-    Rule,
 }
 
 /// What was decided, by whom or what, and when.

@@ -265,13 +265,6 @@ impl Escalation {
     }
 }
 
-impl Escalations {
-    /// The limit of a decision, for who asks for it.
-    pub fn decision_limit(&self) -> Option<Span> {
-        self.hitl.triggers.decision_timeout
-    }
-}
-
 fn timer_key(key: &Key) -> PeopleKey {
     PeopleKey::DecisionTimeout(Box::new(key.clone()))
 }

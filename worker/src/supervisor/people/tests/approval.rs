@@ -153,17 +153,6 @@ fn the_deadline_decides_as_configured_and_never_approves_what_is_critical() {
     }
 }
 
-/// SHH-09: no rule of a spec approves what is critical either.
-#[test]
-fn a_rule_decides_like_a_person_but_never_approves_what_is_critical() {
-    let (mut approvals, id) = asked(publish());
-    assert!(approvals.decide_by_rule(&id, true, "night shift", &mut at(1)).is_some());
-    assert_eq!(approvals.get(&id).unwrap().1.unwrap().approver, "night shift");
-    let (mut approvals, id) = asked(Proposal { risk: Risk::Critical, ..publish() });
-    assert_eq!(approvals.decide_by_rule(&id, true, "night shift", &mut at(1)), None);
-    assert_eq!(approvals.pending().count(), 1);
-}
-
 /// SHH-10: rejected and required ends the run with the seed's text; rejected and not required skips.
 #[test]
 fn a_rejection_ends_the_run_or_skips_the_task() {

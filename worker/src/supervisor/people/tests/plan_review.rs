@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::plan_review::{
-    Ending, MESSAGE_MAX, PlanAuthor, PlanFeedback, PlanReview, PlanStep, PlanVerdict, ReviewRefusal, ReviewStatus,
-    plan_step,
+    Ending, MESSAGE_MAX, PlanAuthor, PlanFeedback, PlanReview, PlanVerdict, ReviewRefusal, ReviewStatus,
 };
 use super::{MINUTE, asks, at, notes, only_note};
 use crate::supervisor::journal::NoteKind;
@@ -221,20 +220,18 @@ fn people_see_and_approve_the_structured_plan() {
 #[test]
 fn a_plan_that_needs_approval_pauses_the_run() {
     let review = open();
-    assert_eq!(plan_step(true, Some(&review)), PlanStep::Pause { action: "agent_approval", plan_approved: false });
+    assert_eq!((review.approved(), review.ending()), (None, None));
     assert_eq!(review.view()["plan_approved"], false);
 }
 
-/// CUG-31: approved, the frozen plan is executed; without a plan, or with approval off, the model is called.
+/// CUG-31: approved, the frozen plan is executed; before a plan is shown there is none.
 #[test]
 fn an_approved_plan_is_executed_as_it_was_frozen() {
     let mut review = open();
     review.decide(verdict(1, true), &mut at(1)).unwrap();
-    assert_eq!(plan_step(true, Some(&review)), PlanStep::Execute(plan(1)));
-    assert_eq!(plan_step(false, Some(&review)), PlanStep::CallModel);
-    assert_eq!(plan_step(true, None), PlanStep::CallModel);
+    assert_eq!((&review.approved().unwrap().plan, review.ending()), (&plan(1), None));
     let question = PlanReview::open(PlanApproval::default(), "Which market?", None, &mut at(0));
-    assert_eq!(plan_step(true, Some(&question)), PlanStep::CallModel);
+    assert_eq!((question.approved(), question.ending()), (None, None));
 }
 
 /// CUG-32: denied, the run ends with an answer that says "cancelled", and there is nothing after it.
@@ -245,7 +242,7 @@ fn a_denied_plan_ends_the_run_with_an_answer() {
     review.decide(PlanVerdict { comment: Some("too dear".into()), ..verdict(1, false) }, &mut out).unwrap();
     assert_eq!(only_note(&out, NoteKind::PlanRejected)["comment"], "too dear");
     let answer = "Execution cancelled: the plan was not approved: too dear".to_owned();
-    assert_eq!(plan_step(true, Some(&review)), PlanStep::Finish { answer, execution_complete: true });
+    assert_eq!(review.ending(), Some(Ending::Cancelled(answer)));
     assert_eq!(review.approved(), None);
     assert_eq!(asks(&out), ["cancel timer plan_review/deadline"], "nothing is delegated");
     refused(&review, |review, out| review.decide(verdict(1, true), out), "Review already closed: denied");

@@ -9,7 +9,7 @@ use crate::agent::ends::with_cut;
 use crate::agent::ledger::Resource;
 use crate::agent::spec::AgentSpec;
 use crate::supervisor::core::key::{Key, key};
-use crate::supervisor::outbox::{Call, ChildKind, Purpose};
+use crate::supervisor::outbox::{Call, ChildKind, ChildTask, Purpose};
 use crate::supervisor::run::children::ChildBudget;
 use crate::supervisor::run::work::{Carried, answer_of, carried};
 use crate::supervisor::run::{children, model, spending};
@@ -59,8 +59,8 @@ fn what_is_in_the_box_is_not_played_by_a_model() {
 fn children_are_played_as_their_parent_is() {
     let parent = spec(AGENTS);
     for kind in [ChildKind::SimpleTask, ChildKind::Dag, ChildKind::Supervisor] {
-        let input =
-            children::spec_of(&parent, kind, &json!({ "query": "q" }), 0, ChildBudget::default(), None).unwrap();
+        let task = ChildTask { query: "q".to_owned(), ..ChildTask::default() };
+        let input = children::spec_of(&parent, kind, task, 0, ChildBudget::default(), None).unwrap();
         let child: SupervisorSpec = serde_json::from_value(input["resolved"]["spec"].clone()).unwrap();
         assert_eq!(child.via, parent.via, "{kind:?}");
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::supervisor::model::TaskId;
-use crate::supervisor::outbox::Answer;
+use crate::supervisor::outbox::{Answer, CallFailure};
 use crate::supervisor::spec::RecruitCondition;
 
 /// What `recruit_v1` carries. The names are Shannon's; lower case is understood too.
@@ -116,12 +116,23 @@ pub(super) fn decode<T: serde::de::DeserializeOwned>(input: &Value) -> Result<T,
     })
 }
 
+/// Why somebody neither joins nor leaves the team.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NotAuthorized {
+    #[error("the authorization failed: {0}")]
+    Failed(CallFailure),
+    #[error("{}", .0.as_deref().unwrap_or("not allowed by the policy"))]
+    Denied(Option<String>),
+    #[error("the authorization is not understood: {at}: {why}")]
+    NotUnderstood { at: String, why: String },
+}
+
 /// A policy that fails or says something else has not said yes.
-pub(super) fn allowed(answer: &Answer) -> Result<(), String> {
-    let value = answer.as_ref().map_err(|why| format!("the authorization failed: {why}"))?;
+pub(super) fn allowed(answer: &Answer) -> Result<(), NotAuthorized> {
+    let value = answer.as_ref().map_err(|why| NotAuthorized::Failed(why.clone()))?;
     match serde_path_to_error::deserialize::<_, Authorization>(value) {
         Ok(Authorization { allow: true, .. }) => Ok(()),
-        Ok(Authorization { reason, .. }) => Err(reason.unwrap_or_else(|| "not allowed by the policy".to_owned())),
-        Err(why) => Err(format!("the authorization is not understood: {}: {}", why.path(), why.inner())),
+        Ok(Authorization { reason, .. }) => Err(NotAuthorized::Denied(reason)),
+        Err(why) => Err(NotAuthorized::NotUnderstood { at: why.path().to_string(), why: why.inner().to_string() }),
     }
 }

@@ -57,10 +57,10 @@ fn a_recruit_is_authorized_starts_and_brings_its_result() {
     let recruited = team.answered(&key("recruit/1/authorize"), yes(), &mut out);
     let (agent_id, role) = ("dynamic_pricing_analyst".to_owned(), "pricing_analyst".to_owned());
     assert_eq!(recruited, TeamOutcome::Recruited { agent_id: agent_id.clone(), role: role.clone() });
-    let Ask::StartChild { key: child, kind, input } = &out.asks()[0] else { panic!("{:?}", out.asks()) };
+    let Ask::StartChild { key: child, kind, task } = &out.asks()[0] else { panic!("{:?}", out.asks()) };
     assert_eq!((child.to_string().as_str(), *kind), ("recruit/1/child", ChildKind::SimpleTask));
-    assert_eq!(input["query"], "Deep analysis of each product's pricing");
-    assert_eq!(input["context"], json!({ "role": "pricing_analyst" }));
+    assert_eq!(task.query, "Deep analysis of each product's pricing");
+    assert_eq!((task.role.as_ref(), task.agent_id.as_ref()), (Some(&role), Some(&agent_id)));
     assert_eq!(noted(&out), [NoteKind::AgentRecruited, NoteKind::ProgressEmitted]);
     assert_eq!(told(&out), ["TEAM_RECRUITED dynamic_pricing_analyst: Deep analysis of each product's pricing"]);
 

@@ -186,23 +186,6 @@ fn pruning_removes_what_is_active_and_older() {
     assert_eq!(names(&registry.list_all()), ["at0", "at2"], "what has ended is not stale");
 }
 
-/// SUP-16: the cleanup command prunes, then cleans; its age is 24 hours unless it is told another one.
-#[test]
-fn the_cleanup_command_prunes_and_cleans() {
-    for (hours, second, removed, left) in [
-        (None, 24 * 3_600, (0, 1), 1),
-        (None, 24 * 3_600 + 1, (1, 1), 0),
-        (Some(1), 3_601, (1, 1), 0),
-        (Some(48), 24 * 3_600 + 1, (0, 1), 1),
-    ] {
-        let mut registry = registry();
-        let ids = chain(&mut registry, 2);
-        registry.mark_failed(&ids[1], &mut outbox(0));
-        assert_eq!(registry.cleanup_command(hours, &mut outbox(second)), removed);
-        assert_eq!(registry.list_all().len(), left);
-    }
-}
-
 /// SUP-18: a delegation that failed marks its child failed; one that came back, completed.
 #[test]
 fn a_failed_delegation_leaves_nobody_active() {

@@ -1,0 +1,103 @@
+//! Why an answer is not taken, and why a change of the plan is refused, in the words that people and models read.
+//!
+//! Invariant: a text is that of one variant and names what is wrong and where; nothing here decides, or is recorded but as
+//! its text.
+
+use crate::supervisor::core::phase::Phase;
+use crate::supervisor::model::{PlanChangeError, TaskId};
+use crate::supervisor::outbox::CallFailure;
+use crate::supervisor::task::TaskStatus;
+
+/// What was said cannot be read as what it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    #[error("the {what} does not conform: expected a mapping, found a list")]
+    List { what: String },
+    #[error("the {what} is no JSON: {why}")]
+    NoJson { what: String, why: String },
+    #[error("the {what} does not conform: {why}")]
+    Misfit { what: String, why: String },
+    #[error("the {what} does not conform at {at}: {why}")]
+    MisfitAt { what: String, at: String, why: String },
+}
+
+/// Why an answer of a planner, decider, reviewer or worker is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotTaken {
+    #[error(transparent)]
+    Failed(#[from] CallFailure),
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error(transparent)]
+    Plan(#[from] PlanRefusal),
+    #[error("the review says neither `verdict` nor `passed`")]
+    NoVerdict,
+    #[error("subtasks_progress has {given} entries for {shown} sub-tasks")]
+    NotAllSubtasks { given: usize, shown: usize },
+}
+
+/// Why a plan, or a change of it, is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanRefusal {
+    #[error("tasks[{place}]{key}: {why}")]
+    NobodyDoes { place: usize, key: &'static str, why: String },
+    #[error("tasks[{place}].agent: {why}")]
+    Forbidden { place: usize, why: AgentForbidden },
+    #[error("the plan has {given} tasks; at most {max} are taken")]
+    TooLong { given: usize, max: u32 },
+    #[error("task {0} is being done; cancel it, or leave it out of the new plan")]
+    BeingDone(TaskId),
+    #[error(transparent)]
+    Change(#[from] PlanChangeError),
+    #[error(transparent)]
+    Tool(#[from] ToolRefusal),
+    #[error("No task with id {0}.")]
+    NoTask(TaskId),
+    #[error("Task {id} is {status} already.")]
+    TaskIsOver { id: TaskId, status: TaskStatus },
+    #[error("the run is {0}")]
+    RunIsOver(Phase),
+    #[error("the run is {0}: a plan is changed while it waits for approval or is executed")]
+    NotNow(Phase),
+}
+
+/// The policies of the run keep work from this agent (CUG-03).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the agent '{agent}' is not allowed; allowed: {}", allowed.join(", "))]
+pub struct AgentForbidden {
+    pub agent: String,
+    pub allowed: Vec<String>,
+}
+
+/// Why a tool of the plan is not used as it was called.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ToolRefusal {
+    #[error("Error: there is no tool '{name}' here; the tools are: {}", tools.join(", "))]
+    NoTool { name: String, tools: Vec<&'static str> },
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error("Error: the plan has {0} tasks; no more are taken")]
+    Full(usize),
+    #[error("Error: {0}")]
+    NobodyDoes(String),
+    #[error("Error: {0}")]
+    Forbidden(#[from] AgentForbidden),
+    #[error("Error: {0}")]
+    Change(#[from] PlanChangeError),
+    #[error("Task not found.")]
+    NothingToPatch,
+    #[error("Error: Task {id} is {status} and cannot be patched.")]
+    NotPatched { id: TaskId, status: TaskStatus },
+    #[error("Error: Task {0} not found.")]
+    NothingToCancel(TaskId),
+    #[error("Error: Task {id} is {status} and cannot be cancelled.")]
+    NotCancelled { id: TaskId, status: TaskStatus },
+    #[error("Error: No task with id {0} found in plan.")]
+    NothingToMark(TaskId),
+    #[error("Error: No task with {0} found in plan. Be sure task_id actually exists.")]
+    NoStatusToSet(TaskId),
+    #[error("Error: '{0}' is no task status.")]
+    NoStatus(String),
+    #[error("Error: [tasks] illegal status transition for task \"{id}\": {from} -> {to}")]
+    IllegalStatus { id: TaskId, from: String, to: String },
+}

@@ -1,0 +1,205 @@
+//! Why a wish is refused, a run does not begin, and a call is not carried out: one variant for each reason, with its text.
+//!
+//! Invariant: what a program tells apart has a word of its own ([`Refused::kind`]); everything else is `Refused`, with a
+//! sentence that names what is wrong. Nothing here decides.
+
+use bosun_engine::{Failure, InvalidId};
+
+use super::signals::refusal;
+use crate::supervisor::agents::AgentsRefused;
+use crate::supervisor::chat::ChatError;
+use crate::supervisor::core::loans::LoanRefusal;
+use crate::supervisor::core::strategy::StrategyRefusal;
+use crate::supervisor::fields::FieldError;
+use crate::supervisor::graph::{AgentForbidden, PlanRefusal, Unreadable};
+use crate::supervisor::model::PlanChangeError;
+use crate::supervisor::people::approval::Ignored;
+use crate::supervisor::people::interrupts::ResumeRefusal;
+use crate::supervisor::people::plan_review::ReviewRefusal;
+use crate::supervisor::spec::InvalidSpec;
+
+/// Why an answer or another wish of people is refused: a word that programs can tell apart, and a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub(super) struct Refused {
+    pub(super) kind: &'static str,
+    pub(super) why: String,
+}
+
+/// A wish that no part of the run has a word for.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WishRefusal {
+    #[error("this kind of run has no plan of tasks")]
+    NoPlan,
+    #[error("no plan is up for review")]
+    NoReview,
+    #[error("nothing is said of a plan by `{0}`")]
+    NotOfPlan(String),
+    #[error("tasks are completed by hand after a takeover: send human_takeover_v1 first")]
+    NotTakenOver,
+    #[error("no agent is registered under the id `{0}`")]
+    NoAgent(String),
+    #[error("`id` stands alone: only that agent goes")]
+    IdAlone,
+    #[error("`interrupt: true` stands alone: whoever interrupts speaks in their next message")]
+    InterruptAlone,
+    #[error("expected a text, or a mapping with `message` or `interrupt: true`")]
+    NoWords,
+    #[error(
+        "agents are at work, and nobody listens before they have ended: say it again then, or interrupt a group chat \
+         with `interrupt: true`"
+    )]
+    NobodyListens,
+    #[error("its budget is a part of its parent's: give that one more")]
+    SharedBudget,
+    #[error("a run is given tokens, money and calls")]
+    NotGiven,
+    #[error("the run has no such budget")]
+    NoSuchBudget,
+    #[error("{0} is no run below this one")]
+    NotBelow(String),
+    #[error(transparent)]
+    Misfit(#[from] serde_json::Error),
+}
+
+/// Arguments that a query or an update does not take.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ArgumentFault {
+    #[error("{what} {takes}; it was given {given}")]
+    Given { what: String, takes: String, given: String },
+    #[error("{what} has no argument `{unknown}`{}; it {takes}", near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)")))]
+    Unknown { what: String, unknown: String, near: Option<&'static str>, takes: String },
+    #[error("{what} needs the argument `{missing}`")]
+    Missing { what: String, missing: &'static str },
+}
+
+/// Why a run does not begin.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StartRefusal {
+    #[error(transparent)]
+    Policies(#[from] Unreadable),
+    #[error(transparent)]
+    SeedPlan(#[from] FieldError),
+    #[error("seed_plan: {0}")]
+    Forbidden(#[from] AgentForbidden),
+    #[error(transparent)]
+    Tasks(#[from] PlanChangeError),
+    #[error(transparent)]
+    Chat(#[from] ChatError),
+    #[error(transparent)]
+    Agents(#[from] AgentsRefused),
+}
+
+/// Why an input names no spec.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoSpec {
+    #[error("the input has no spec")]
+    Absent,
+    #[error(transparent)]
+    Invalid(#[from] InvalidSpec),
+}
+
+/// Why a call is not carried out: whoever asked hears it as the answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CarryRefusal {
+    #[error(transparent)]
+    Name(#[from] InvalidId),
+    #[error("the nested supervisor has no spec")]
+    NoNestedSpec,
+    #[error("parameters.type: the activity to run is missing")]
+    NoActivity,
+    #[error("no model is named for {0}: give `via.model.name` or `model`")]
+    NoModel(String),
+    #[error("via.model.{key}: {why}")]
+    ViaModel { key: &'static str, why: String },
+    #[error("via.model.limits.share: a run lends it; write a `budget:` for the run")]
+    ShareOfAgent,
+    /// In the words of the agent's own check.
+    #[error("{0}")]
+    Agent(String),
+    #[error(transparent)]
+    Spec(#[from] InvalidSpec),
+    /// What is started is no JSON, in the words of serde.
+    #[error("{0}")]
+    Misfit(String),
+}
+
+impl From<serde_json::Error> for CarryRefusal {
+    fn from(why: serde_json::Error) -> Self {
+        CarryRefusal::Misfit(why.to_string())
+    }
+}
+
+/// What a program gave that is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("exit code {code}: {said}")]
+pub(super) struct ProgramFailed {
+    pub(super) code: i64,
+    pub(super) said: String,
+}
+
+/// Refusals that no program has to tell apart.
+macro_rules! in_a_sentence {
+    ($($why:ty),*) => {
+        $(impl From<$why> for Refused {
+            fn from(why: $why) -> Self {
+                Refused { kind: "Refused", why: why.to_string() }
+            }
+        })*
+    };
+}
+
+in_a_sentence!(WishRefusal, ArgumentFault, PlanRefusal, Unreadable, StrategyRefusal, LoanRefusal);
+
+impl From<Ignored> for Refused {
+    fn from(why: Ignored) -> Self {
+        let kind = match &why {
+            Ignored::Unknown => "AnswerUnknown",
+            Ignored::Duplicate => "AnswerDuplicate",
+            Ignored::Late => "AnswerLate",
+            Ignored::Voided { .. } => "AnswerVoid",
+            Ignored::Stale => "AnswerStale",
+            Ignored::Invalid(_) => "AnswerInvalid",
+        };
+        Refused { kind, why: why.to_string() }
+    }
+}
+
+impl From<ResumeRefusal> for Refused {
+    fn from(why: ResumeRefusal) -> Self {
+        let kind = match &why {
+            ResumeRefusal::IdNeeded => "AnswerAmbiguous",
+            ResumeRefusal::NonePending | ResumeRefusal::Unknown { .. } => "AnswerUnknown",
+            ResumeRefusal::Answered { .. } => "AnswerDuplicate",
+            ResumeRefusal::Late { .. } => "AnswerLate",
+            ResumeRefusal::Void { .. } => "AnswerVoid",
+            ResumeRefusal::Stale { .. } => "AnswerStale",
+            ResumeRefusal::Invalid(_) => "AnswerInvalid",
+        };
+        Refused { kind, why: why.to_string() }
+    }
+}
+
+impl From<ReviewRefusal> for Refused {
+    fn from(why: ReviewRefusal) -> Self {
+        let kind = match &why {
+            ReviewRefusal::StaleFeedback | ReviewRefusal::StaleApproval => "AnswerStale",
+            ReviewRefusal::AlreadyApproved => "AnswerDuplicate",
+            ReviewRefusal::Closed { status } if status == "timed out" => "AnswerLate",
+            ReviewRefusal::Closed { .. } => "AnswerDuplicate",
+            ReviewRefusal::NoPlan => "AnswerUnknown",
+            ReviewRefusal::Invalid(_) => "AnswerInvalid",
+            ReviewRefusal::InProgress
+            | ReviewRefusal::MaxRounds
+            | ReviewRefusal::MessageRequired
+            | ReviewRefusal::MessageTooLong => "Refused",
+        };
+        Refused { kind, why: why.to_string() }
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(Refused { kind, why }: Refused) -> Self {
+        refusal(kind, why)
+    }
+}
