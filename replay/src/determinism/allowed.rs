@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::wires::{CallSite, ForbiddenCall, Trip};
+use super::trip::{CallSite, ForbiddenCall, Trip};
 
 /// What is no finding.
 #[derive(Debug, Clone, Default)]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DeterminismTest;
 use super::elsewhere::{Request, answer_path};
-use super::wires::Trip;
+use super::trip::Trip;
 use crate::simulate::{Clues, Doubts, SeenRun, Violation, on_a_named_thread, see_again, within_a_runtime};
 
 /// What the other process has found.

@@ -49,6 +49,7 @@ mod report;
 mod search;
 mod steps;
 mod strategies;
+mod trip;
 pub mod wires;
 
 use std::panic::Location;
@@ -61,7 +62,8 @@ use serde::Serialize;
 
 pub(crate) use allowed::Allowed;
 pub use report::{Failed, Report};
-pub use wires::{CallSite, ForbiddenCall, Trip, armed};
+pub use trip::{CallSite, ForbiddenCall, Trip};
+pub use wires::armed;
 pub(crate) use wires::{Perturbation, forget_suspects, perturbed, suspect, suspects, take_trips};
 
 use self::strategies::{Drawn, any_json, with_failures};

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Mutex;
 
-use super::wires::{CallSite, ForbiddenCall};
+use super::trip::{CallSite, ForbiddenCall};
 
 unsafe extern "C" {
     fn backtrace(buffer: *mut *mut c_void, size: c_int) -> c_int;
