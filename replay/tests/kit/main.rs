@@ -4,6 +4,7 @@ bosun_replay::trip_wires!();
 
 mod clean;
 mod correct;
+mod deploys;
 mod lint;
 mod programs;
 mod search;
