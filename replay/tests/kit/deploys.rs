@@ -96,7 +96,8 @@ async fn flow(ctx: WfContext, n: u32, change: &'static str) -> Result<u32, Failu
             (timer("grace"), timer("limit"))
         };
         let (grace, limit) = join(grace, limit).await;
-        (grace?, limit?);
+        grace?;
+        limit?;
     }
     if is("a timer is added") {
         ctx.timer(Duration::from_secs(5)).await?;
