@@ -223,6 +223,7 @@ fn print(bench: &mut Bench<'_>, checked: &[CheckedHistory]) -> Result<(), CliErr
         let others = others(&group[1..]);
         bench.screen.block(&format!("\n{head}\n{}{}", printable(&why), printable(&others)));
     }
+    warn(bench, checked);
     bench.screen.block(&format!(
         "\n{} histories with build {build}: {fit} fit, {unfit} do not, {unreadable} cannot be read",
         checked.len()
@@ -231,6 +232,18 @@ fn print(bench: &mut Bench<'_>, checked: &[CheckedHistory]) -> Result<(), CliErr
         bench.screen.next(&format!("bosun replay explain {}", shell_word(&first.name)));
     }
     Ok(())
+}
+
+/// A warning fails no gate: whoever deploys reads it and decides.
+fn warn(bench: &mut Bench<'_>, checked: &[CheckedHistory]) {
+    let all = checked.iter().flat_map(|one| one.warnings().iter().map(|warning| format!("{}: {warning}", one.name)));
+    let all: Vec<String> = all.collect();
+    for warning in all.iter().take(NAMED_MAX) {
+        bench.screen.block(&printable(&format!("\nwarning: {warning}")));
+    }
+    if all.len() > NAMED_MAX {
+        bench.screen.block(&format!("\nwarning: and {} more; `-o json` has all", all.len() - NAMED_MAX));
+    }
 }
 
 fn row(one: &CheckedHistory) -> Vec<Cell> {

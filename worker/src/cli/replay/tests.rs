@@ -89,6 +89,26 @@ fn recorded(histories: Vec<(&str, WorkflowStatus, Vec<Turn>)>) -> Fake {
     fake
 }
 
+/// A name that code waits for is in no event: history fits, and the run would wait for ever.
+#[tokio::test]
+async fn a_signal_that_seems_renamed_is_warned_of_and_passes() {
+    let waits = |name: &'static str| {
+        WorkflowRegistry::new()
+            .workflow("order", move |cx: WfContext, _: u64| async move { cx.signal_channel::<u64>(name).recv().await })
+    };
+    let mut told = HistoryBuilder::started("order", "o1", Payload::raw_json("5"));
+    told.signaled("approve", Payload::raw_json("1"));
+    let turns = told.turns();
+    let fake = || recorded(vec![("o1", WorkflowStatus::Running, turns.clone())]);
+    let renamed = ran_on(fake(), waits("agreed"), "replay check --open").await;
+    assert_eq!(renamed.exit.number(), 0, "{}{}", renamed.stdout, renamed.stderr);
+    let warned =
+        "warning: o1: event 2: the signal `approve` led to nothing, and this code waits for the signal `agreed`";
+    assert!(renamed.stdout.contains(warned), "{}", renamed.stdout);
+    let object = ran_on(fake(), waits("agreed"), "replay check --open -o json").await.json();
+    assert_eq!(object["histories"][0]["warnings"].as_array().map(Vec::len), Some(1), "{object}");
+}
+
 #[tokio::test]
 async fn a_history_that_fits_passes_and_one_that_does_not_is_exit_code_20() {
     let dir = tempfile::tempdir().unwrap();

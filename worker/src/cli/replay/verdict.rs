@@ -142,6 +142,14 @@ impl CheckedHistory {
         }
     }
 
+    /// What fits and may be a mistake all the same: a signal that seems renamed, timers that seem to have changed places.
+    pub(in crate::cli) fn warnings(&self) -> &[String] {
+        match &self.answer {
+            ReplayAnswer::Replayed(report, _) => &report.warnings,
+            ReplayAnswer::Stuck | ReplayAnswer::Foreign | ReplayAnswer::Unreadable(_) => &[],
+        }
+    }
+
     /// The row of `-o json` and `-o jsonl`.
     pub(in crate::cli) fn json(&self) -> Value {
         let mut row = json!({
@@ -149,6 +157,7 @@ impl CheckedHistory {
             "verdict": self.verdict(),
             "ok": self.class() == Class::Fits,
             "message": self.explanation(),
+            "warnings": self.warnings(),
             "took_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
         });
         if let ReplayAnswer::Replayed(report, card) = &self.answer {
