@@ -319,8 +319,12 @@ impl Execution {
                 }
             }
             Input::Update { .. } => {
-                let why = if self.run.paused { "the run is paused" } else { "its code cannot be run now" };
-                return Err(Rejection::Held { why: why.into() });
+                let why = match self.held() {
+                    Some(held) => held.to_string(),
+                    None if self.run.paused => "the run is paused".into(),
+                    None => "its first turn waits for the end of a backoff".into(),
+                };
+                return Err(Rejection::Held { why });
             }
             Input::WorkerRestarted if self.run.inbox.contains(&Input::WorkerRestarted) => return Ok(()),
             _ => {}

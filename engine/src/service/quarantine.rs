@@ -25,6 +25,8 @@ const FILE: &str = "quarantine.json";
 const CERTAIN_MAX: u32 = 2;
 /// Held after so many deaths in all.
 const DEATHS_MAX: u32 = 3;
+/// How a death is told of that shows nothing but the signal.
+const KILLED: &str = "a kill";
 /// Deaths that are further apart are not one story.
 const STORY: Duration = Duration::from_secs(3_600);
 
@@ -126,13 +128,15 @@ impl Quarantine {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The runs whose code must not run, and why. A `visit` of a command leaves those alone that ended a process at all.
+    /// The runs whose code must not run, and why. A `visit` of a command leaves those alone that may have ended a process;
+    /// one kill -9 in the middle of a turn is no more than the owner's, and no reason to refuse him.
     pub(super) fn held(&self, visit: bool) -> Vec<(RunId, String)> {
         let held = |entry: &QuarantineEntry| {
             let run = entry.who.run()?;
             let why = match (entry.held, visit) {
                 (true, _) => why(entry),
-                (false, true) => format!("{}; it is left to a worker", told(entry)),
+                (false, true) if entry.certain == 0 && entry.unknown == 1 && entry.last == KILLED => return None,
+                (false, true) => format!("{}; it is left to a worker: `bosun worker run`", told(entry)),
                 (false, false) => return None,
             };
             Some((run, why))
@@ -274,7 +278,7 @@ fn count(entries: &mut BTreeMap<Suspect, QuarantineEntry>, mark: Mark, death: De
         Death::Aborted { .. } => "a stack overflow, a failed allocation or an abort",
         Death::AbortedElsewhere => "an abort on another thread",
         Death::OutOfMemory => "a kill for want of memory",
-        Death::Killed => "a kill",
+        Death::Killed => KILLED,
     }
     .to_owned();
     entry.held |= entry.certain >= CERTAIN_MAX || entry.certain + entry.unknown >= DEATHS_MAX;
@@ -372,7 +376,9 @@ mod tests {
         };
         for _ in 0..5 {
             die(Death::Killed);
+            assert_eq!(quarantine.held(true), [], "one kill is the owner's: a visit works");
             die(Death::Killed);
+            assert_eq!(quarantine.held(true).len(), 1);
             quarantine.ended(Suspect::Turn(RUN), true);
         }
         assert_eq!(quarantine.held(false), []);
