@@ -157,6 +157,7 @@ fn short_name(path: &str) -> String {
 
 /// Where heartbeats of running attempts go; the shell throttles and records them.
 pub trait HeartbeatSink: Send + Sync {
+    /// An attempt is alive; `details` are what the next attempt may go on from.
     fn heartbeat(&self, token: TaskToken, details: Option<Payload>);
 }
 

@@ -30,8 +30,8 @@ mod parser;
 #[cfg(test)]
 mod tests;
 
-pub use condition::{Comparison, FilterCondition, Literal};
-pub use field::{BuiltinField, Field};
+use condition::FilterCondition;
+use field::{BuiltinField, Field};
 
 /// The longest filter text, in bytes.
 pub const FILTER_LENGTH_MAX: usize = 4 * 1024;
@@ -43,18 +43,19 @@ pub const FILTER_DEPTH_MAX: usize = 64;
 pub struct Filter {
     /// `None`: everything.
     condition: Option<FilterCondition>,
+    /// The most important first; never empty.
     order: Vec<OrderBy>,
 }
 
 /// One field of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OrderBy {
-    pub field: Field,
-    pub direction: SortDirection,
+pub(crate) struct OrderBy {
+    field: Field,
+    direction: SortDirection,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SortDirection {
+pub(crate) enum SortDirection {
     Ascending,
     Descending,
 }
@@ -74,6 +75,7 @@ impl Filter {
         self
     }
 
+    /// Whether the filter lets a run through. Its order has no say in it.
     pub fn matches(&self, run: &RunInfo) -> bool {
         self.condition.as_ref().is_none_or(|condition| condition.holds(run))
     }
@@ -106,11 +108,6 @@ impl Filter {
             }
         }
         attributes
-    }
-
-    /// What the runs are ordered by, most important first; never empty.
-    pub fn order(&self) -> &[OrderBy] {
-        &self.order
     }
 
     /// Whether the order is the one runs are scanned in: newest start first.
@@ -183,6 +180,7 @@ impl fmt::Display for Filter {
 pub struct FilterError {
     /// The byte of the text at which the reader stopped.
     pub at: usize,
+    /// What was expected there.
     pub message: String,
     /// The part of the text around `at` on one line, and the caret line below it.
     excerpt: String,

@@ -1,5 +1,6 @@
 //! The Bosun engine: it decides, drives and remembers. This page is the crate's README.
 #![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
 
 pub mod activity;
 pub mod client;
@@ -7,7 +8,7 @@ pub mod clock;
 pub mod filter;
 pub mod log;
 pub mod machine;
-pub mod queue;
+mod queue;
 pub mod reference;
 pub mod request;
 pub mod seeded;

@@ -10,17 +10,17 @@ use crate::vocabulary::*;
 
 /// An attempt that waits for a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WaitingAttempt {
-    pub namespace: Namespace,
-    pub workflow_id: WorkflowId,
-    pub run_id: RunId,
-    pub seq: Seq,
-    pub attempt: Attempt,
+pub(crate) struct WaitingAttempt {
+    pub(crate) namespace: Namespace,
+    pub(crate) workflow_id: WorkflowId,
+    pub(crate) run_id: RunId,
+    pub(crate) seq: Seq,
+    pub(crate) attempt: Attempt,
 }
 
 /// The slots of a worker and the attempts that wait for them.
 #[derive(Debug)]
-pub struct TaskQueues {
+pub(crate) struct TaskQueues {
     free: usize,
     /// `None`: every queue is served.
     served: Option<BTreeSet<TaskQueue>>,
@@ -29,20 +29,20 @@ pub struct TaskQueues {
 }
 
 impl TaskQueues {
-    pub fn new(slots: usize, served: Option<BTreeSet<TaskQueue>>) -> Self {
+    pub(crate) fn new(slots: usize, served: Option<BTreeSet<TaskQueue>>) -> Self {
         TaskQueues { free: slots, served, waiting: BTreeMap::new(), arrivals: 0 }
     }
     fn serves(&self, queue: &TaskQueue) -> bool {
         self.served.as_ref().is_none_or(|served| served.contains(queue))
     }
     /// Takes a slot for an attempt that has not waited, unless others wait.
-    pub fn take(&mut self, queue: &TaskQueue) -> bool {
+    pub(crate) fn take(&mut self, queue: &TaskQueue) -> bool {
         let can = self.free > 0 && self.serves(queue) && self.next_queue().is_none();
         self.free -= usize::from(can);
         can
     }
     /// Lets an attempt wait. Returns whoever can start now, with the slot taken for it.
-    pub fn enqueue(&mut self, queue: TaskQueue, waiting: WaitingAttempt) -> Option<WaitingAttempt> {
+    pub(crate) fn enqueue(&mut self, queue: TaskQueue, waiting: WaitingAttempt) -> Option<WaitingAttempt> {
         self.arrivals += 1;
         self.waiting.entry(queue).or_default().push_back((self.arrivals, waiting));
         if self.free == 0 {
@@ -53,13 +53,13 @@ impl TaskQueues {
         next
     }
     /// Gives a slot back. Returns whoever can start now; then the slot stays taken, for it.
-    pub fn release(&mut self) -> Option<WaitingAttempt> {
+    pub(crate) fn release(&mut self) -> Option<WaitingAttempt> {
         let next = self.pop();
         self.free += usize::from(next.is_none());
         next
     }
     /// No attempt starts any more: the worker is leaving.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.served = Some(BTreeSet::new());
     }
     fn next_queue(&self) -> Option<&TaskQueue> {
@@ -79,14 +79,14 @@ impl TaskQueues {
         }
         next
     }
-    pub fn free(&self) -> usize {
+    pub(crate) fn free(&self) -> usize {
         self.free
     }
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting.values().map(VecDeque::len).sum()
     }
     /// How many runs of each namespace wait in each queue in which some do.
-    pub fn waiting_by_queue(&self) -> BTreeMap<Namespace, BTreeMap<TaskQueue, usize>> {
+    pub(crate) fn waiting_by_queue(&self) -> BTreeMap<Namespace, BTreeMap<TaskQueue, usize>> {
         let mut found: BTreeMap<Namespace, BTreeMap<TaskQueue, usize>> = BTreeMap::new();
         for (queue, waiting) in &self.waiting {
             for (_, attempt) in waiting {

@@ -11,7 +11,9 @@ use crate::{History, HistoryLimits, TemporalHistory};
 /// A history file: one of Bosun, or an export of Temporal.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HistoryFile {
+    /// One that code can be replayed against.
     Bosun(History),
+    /// An export of Temporal's, to look at and to compare.
     Temporal(TemporalHistory),
 }
 

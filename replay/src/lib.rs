@@ -1,6 +1,7 @@
 //! Explains and doubts: history files, replay of histories against code, comparison of histories. This page is the crate's
 //! README.
 #![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
 
 #[cfg(test)]
 mod arbitrary;

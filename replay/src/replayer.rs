@@ -4,12 +4,14 @@
 //! report says what was found as data; whether that stops a build or a deploy is for the caller. Memory is bounded by
 //! the largest history plus one line for each run.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
 use bosun_engine::workflow::{AlignedLine, NonDeterminism, ReplayError, ReplayStep, Replayer, WorkflowRegistry};
 use bosun_engine::*;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::warnings::warnings;
 use crate::{History, HistoryFile, HistoryLimits, Redaction};
@@ -17,6 +19,7 @@ use crate::{History, HistoryFile, HistoryLimits, Redaction};
 /// How many beginnings of a history are replayed on their own, beside the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Prefixes {
+    /// Only the whole.
     #[default]
     None,
     /// Each one: costs the square of the number of turns.
@@ -71,13 +74,20 @@ pub enum Verdict {
     OtherResult(Box<NonDeterminism>),
     /// Two replays of the same history asked for different things: the code depends on something outside it.
     Unstable {
+        /// How many turns the second replay had.
         prefix: usize,
+        /// The event that was answered.
         event_id: EventId,
+        /// What the whole replay asked for, shortened.
         first: String,
+        /// What the replay of the prefix asked for, shortened.
         second: String,
     },
+    /// The registry has no code of the run's type.
     UnknownType {
+        /// The type.
         workflow_type: WorkflowType,
+        /// The types that the registry has.
         known: Vec<String>,
     },
     /// The results are not in the history, so the code cannot be given them.
@@ -86,6 +96,7 @@ pub enum Verdict {
     Foreign,
     /// The history itself is wrong, or cannot be read.
     Invalid {
+        /// The first thing that is wrong with it.
         why: String,
     },
 }
@@ -149,7 +160,7 @@ fn judge(
         whole.check_prefix(registry, history, prefix)?;
         run.prefixes += 1;
     }
-    Ok(warnings(history, &whole.activations, &whole.awaiting))
+    Ok(warnings(history, &whole))
 }
 
 impl Prefixes {
@@ -163,18 +174,22 @@ impl Prefixes {
 }
 
 /// What the code asked for over the whole history, activation by activation.
-struct HistoryCommands {
-    activations: Vec<Vec<Command>>,
+pub(crate) struct HistoryCommands {
+    pub(crate) activations: Vec<Vec<Command>>,
     /// What the code waits for in the end.
-    awaiting: Vec<Awaited>,
+    pub(crate) awaiting: Vec<Awaited>,
+    /// The activations by a signal that left the state of a machine as it was.
+    pub(crate) unmoved: BTreeSet<usize>,
 }
 
 impl HistoryCommands {
     fn replay(registry: &WorkflowRegistry, history: &History, run: &mut ReplayedRun) -> Result<Self, Verdict> {
         let mut activations = Vec::new();
+        let mut signals = SignalsOfMachine::of(registry, history);
         let mut replayer = Replayer::new(registry);
         for turn in history.turns() {
             let mut watch = |step: ReplayStep<'_>| {
+                signals.see(activations.len(), &*step.driver);
                 run.activations += 1;
                 run.commands += step.commands.len() as u64;
                 activations.push(step.commands.to_vec());
@@ -183,7 +198,7 @@ impl HistoryCommands {
         }
         let replayed = replayer.finish().map_err(|why| verdict(why, history))?;
         run.digest = Some(hex(&replayed.digest));
-        Ok(HistoryCommands { activations, awaiting: replayed.driver.awaiting() })
+        Ok(HistoryCommands { activations, awaiting: replayed.driver.awaiting(), unmoved: signals.unmoved })
     }
 
     /// Replays the first turns alone, with fresh code, and compares what it asks for with the whole replay.
@@ -208,6 +223,37 @@ impl HistoryCommands {
             replayer.turn(turn, &mut watch).map_err(|why| verdict(why, history))?;
         }
         unstable.map_or(Ok(()), Err)
+    }
+}
+
+/// Which signals moved a machine that is open still: its state before each is compared with its state after.
+struct SignalsOfMachine {
+    /// The activations by a signal; none of an async workflow, which says what it waits for.
+    numbers: BTreeSet<usize>,
+    before: Option<Value>,
+    unmoved: BTreeSet<usize>,
+}
+
+impl SignalsOfMachine {
+    fn of(registry: &WorkflowRegistry, history: &History) -> Self {
+        let watched =
+            history.status() == WorkflowStatus::Running && registry.supports_snapshot(&history.started().workflow_type);
+        let activating = history.events().filter(|event| watched && event.kind.origin() == Origin::Activating);
+        let is_signal = |kind: &EventKind| matches!(kind, EventKind::WorkflowExecutionSignaled(_));
+        let numbers = activating.enumerate().filter(|(_, event)| is_signal(&event.kind)).map(|(number, _)| number);
+        SignalsOfMachine { numbers: numbers.collect(), before: None, unmoved: BTreeSet::new() }
+    }
+    /// The driver after an activation.
+    fn see(&mut self, number: usize, driver: &dyn Driver) {
+        let is_signal = self.numbers.contains(&number);
+        if !is_signal && !self.numbers.contains(&(number + 1)) {
+            return;
+        }
+        let after = driver.state_json();
+        if is_signal && after.is_some() && after == self.before {
+            self.unmoved.insert(number);
+        }
+        self.before = after;
     }
 }
 
@@ -263,9 +309,11 @@ pub fn preflight(registry: &WorkflowRegistry, histories: impl IntoIterator<Item 
 }
 
 impl PreflightReport {
+    /// Whether the code fits all of them.
     pub fn is_ok(&self) -> bool {
         self.runs.iter().all(ReplayReport::is_ok)
     }
+    /// The runs that the code does not fit, or that could not be read.
     pub fn refused(&self) -> impl Iterator<Item = &ReplayReport> {
         self.runs.iter().filter(|run| !run.is_ok())
     }

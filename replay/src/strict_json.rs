@@ -34,16 +34,40 @@ impl Default for JsonLimits {
 /// Why a text was not read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonRefused {
+    /// The text is longer than is read.
     #[error("the file has {length} bytes; at most {limit} are read")]
-    TooLarge { length: usize, limit: usize },
+    TooLarge {
+        /// Its length in bytes.
+        length: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// Objects and arrays stand in each other too deep.
     #[error("more than {limit} levels of nesting")]
-    TooDeep { limit: usize },
+    TooDeep {
+        /// The deepest nesting that is read.
+        limit: usize,
+    },
+    /// The text holds more values than are read.
     #[error("more than {limit} JSON values")]
-    TooManyValues { limit: usize },
+    TooManyValues {
+        /// How many are read.
+        limit: usize,
+    },
+    /// Readers would disagree about which of the two counts.
     #[error("the key {key:?} stands twice in one object, at line {line}")]
-    DuplicateKey { key: String, line: usize },
+    DuplicateKey {
+        /// The key.
+        key: String,
+        /// Where it stands the second time, from 1.
+        line: usize,
+    },
+    /// It is no JSON.
     #[error("not JSON: {why}")]
-    Syntax { why: String },
+    Syntax {
+        /// What the parser says, with the place.
+        why: String,
+    },
 }
 
 pub(crate) fn read(bytes: &[u8], limits: JsonLimits) -> Result<Value, JsonRefused> {

@@ -3,17 +3,19 @@
 //! Invariant: a warning never refuses a history. Labels of timers are no part of what is matched, and a name that code waits
 //! for is in no event: both can only be warned of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bosun_engine::*;
 
 use crate::History;
+use crate::replayer::HistoryCommands;
 
 /// What is odd about a history that fits.
-pub(crate) fn warnings(history: &History, activations: &[Vec<Command>], awaiting: &[Awaited]) -> Vec<String> {
-    let mut warnings = other_labels(history, activations);
+pub(crate) fn warnings(history: &History, asked: &HistoryCommands) -> Vec<String> {
+    let mut warnings = other_labels(history, &asked.activations);
     if history.status() == WorkflowStatus::Running {
-        warnings.extend(unheard_signals(history, activations, awaiting));
+        warnings.extend(unheard_signals(history, &asked.activations, &asked.awaiting));
+        warnings.extend(ignored_signals(history, asked));
     }
     warnings
 }
@@ -64,6 +66,27 @@ fn unheard_signals(history: &History, activations: &[Vec<Command>], awaiting: &[
             format!(
                 "event {event_id}: the signal `{name}` led to nothing, and this code waits for the signal `{waited}`: if it \
                  was renamed, the run waits for ever"
+            )
+        })
+        .collect()
+}
+
+/// Signals of which none moved the machine: it has no list of names that it waits for.
+fn ignored_signals(history: &History, asked: &HistoryCommands) -> Vec<String> {
+    let activating = history.events().filter(|event| event.kind.origin() == Origin::Activating);
+    let mut came: BTreeMap<SignalName, (EventId, bool)> = BTreeMap::new();
+    for (number, event) in activating.enumerate() {
+        let EventKind::WorkflowExecutionSignaled(signal) = event.kind else { continue };
+        let silent = asked.activations.get(number).is_some_and(Vec::is_empty);
+        let moved = !(silent && asked.unmoved.contains(&number));
+        came.entry(signal.name).or_insert((event.id, false)).1 |= moved;
+    }
+    came.into_iter()
+        .filter(|(_, (_, moved))| !moved)
+        .map(|(name, (event_id, _))| {
+            format!(
+                "event {event_id}: the signal `{name}` led to nothing and left the state as it was: if this code calls it \
+                 otherwise, the run never hears it"
             )
         })
         .collect()

@@ -195,6 +195,7 @@ impl Client {
         self.read(move |shared| Ok(shared.journal.list_with(&shared.held_runs(), &filter, limit))).await
     }
 
+    /// How many runs fit a filter, open and closed, in all namespaces unless the filter names one.
     pub async fn count(&self, query: &str) -> Result<u64, Rejection> {
         self.admit_reading("count", None)?;
         let filter = self.parsed(query).await?;

@@ -31,6 +31,7 @@ impl Client {
     pub fn retention(&self) -> RetentionInfo {
         self.shared.retention()
     }
+    /// What the data directory holds, in numbers.
     pub async fn store_info(&self) -> Result<StoreInfo, Rejection> {
         self.admit_reading("store-info", None)?;
         self.read(|shared| Ok(shared.journal.info())).await

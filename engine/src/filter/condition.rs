@@ -12,7 +12,7 @@ use crate::vocabulary::{RunInfo, Timestamp, WorkflowStatus};
 
 /// One test or a combination of them.
 #[derive(Debug, Clone, PartialEq)]
-pub enum FilterCondition {
+pub(crate) enum FilterCondition {
     Compare { field: Field, comparison: Comparison, literal: Literal },
     Between { field: Field, negated: bool, low: Literal, high: Literal },
     In { field: Field, negated: bool, literals: Vec<Literal> },
@@ -24,7 +24,7 @@ pub enum FilterCondition {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comparison {
+pub(crate) enum Comparison {
     Equal,
     NotEqual,
     Less,
@@ -34,7 +34,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    pub fn sign(self) -> &'static str {
+    pub(crate) fn sign(self) -> &'static str {
         match self {
             Comparison::Equal => "=",
             Comparison::NotEqual => "!=",
@@ -58,7 +58,7 @@ impl Comparison {
 
 /// A value written in a filter.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Literal {
+pub(crate) enum Literal {
     /// `time`: what it means where a time is compared.
     Text {
         text: String,
@@ -72,7 +72,7 @@ pub enum Literal {
 }
 
 impl Literal {
-    pub fn text(text: impl Into<String>) -> Literal {
+    pub(crate) fn text(text: impl Into<String>) -> Literal {
         let text = text.into();
         Literal::Text { time: datetime::parse(&text), text }
     }

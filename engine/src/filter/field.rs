@@ -13,14 +13,14 @@ use crate::vocabulary::{FieldName, RunId, RunInfo, SearchValue, Timestamp, Workf
 
 /// A built-in field or a search attribute by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Field {
+pub(crate) enum Field {
     Builtin(BuiltinField),
     Attribute(FieldName),
 }
 
 /// The fields every run has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BuiltinField {
+pub(crate) enum BuiltinField {
     WorkflowId,
     RunId,
     WorkflowType,
@@ -52,7 +52,7 @@ enum FieldKind {
 }
 
 impl BuiltinField {
-    pub const ALL: [BuiltinField; 15] = [
+    pub(crate) const ALL: [BuiltinField; 15] = [
         BuiltinField::WorkflowId,
         BuiltinField::RunId,
         BuiltinField::WorkflowType,
@@ -70,7 +70,7 @@ impl BuiltinField {
         BuiltinField::Held,
     ];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             BuiltinField::WorkflowId => "WorkflowId",
             BuiltinField::RunId => "RunId",

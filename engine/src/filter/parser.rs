@@ -3,10 +3,10 @@
 //! Invariant: it recurses only for `NOT` and parentheses, and counts both; chains of `AND` and `OR` are loops. Every
 //! error names its place and what was expected there.
 
-use super::condition::FilterCondition;
+use super::condition::{FilterCondition, Literal};
 use super::field::Field;
 use super::lexer::{FilterToken, tokens};
-use super::{FILTER_DEPTH_MAX, FILTER_LENGTH_MAX, Filter, FilterError, Literal, OrderBy, SortDirection};
+use super::{FILTER_DEPTH_MAX, FILTER_LENGTH_MAX, Filter, FilterError, OrderBy, SortDirection};
 
 const KEY_WORDS: [&str; 14] =
     ["AND", "OR", "NOT", "BETWEEN", "IN", "STARTS_WITH", "IS", "NULL", "ORDER", "BY", "ASC", "DESC", "TRUE", "FALSE"];
@@ -166,7 +166,7 @@ impl FilterParser<'_> {
     }
 
     fn between(&mut self, field: Field, negated: bool) -> Result<FilterCondition, FilterError> {
-        if !field.allows(super::Comparison::Less) {
+        if !field.allows(super::condition::Comparison::Less) {
             return self.error(self.at(), format!("{field} has no order: use =, !=, IN or NOT IN"));
         }
         self.expect_key("BETWEEN")?;

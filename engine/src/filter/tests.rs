@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use proptest::prelude::*;
 
+use super::condition::{Comparison, Literal};
 use super::*;
 use crate::vocabulary::*;
 
@@ -206,7 +207,7 @@ fn runs_are_ordered_by_the_fields_asked_for() {
         assert_eq!(Filter::parse(&filter.to_string()).unwrap(), filter);
     }
     assert_eq!(Filter::default().compare(&runs[0], &runs[0]), Ordering::Equal);
-    assert_eq!(Filter::parse("").unwrap().order().len(), 1);
+    assert_eq!(Filter::parse("").unwrap().order.len(), 1);
 }
 
 /// E23: every error says where and what was expected.

@@ -24,7 +24,9 @@ use crate::vocabulary::GroupSeq;
 /// A place in the log: the last group and the chain up to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Anchor {
+    /// The last group.
     pub last: GroupSeq,
+    /// The hash over all groups up to it.
     pub chain: ChainHash,
 }
 

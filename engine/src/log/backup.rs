@@ -25,10 +25,15 @@ const BATCH: usize = 4 * 1024 * 1024;
 pub struct BackupReport {
     /// The same as the source's: two directories with one instance must not be used side by side.
     pub instance: [u8; 16],
+    /// The oldest group of the copied log.
     pub first_group: GroupSeq,
+    /// The newest group: what was committed later is not in the backup.
     pub last_group: GroupSeq,
+    /// Archive segments copied.
     pub segments: u64,
+    /// Blobs copied.
     pub blobs: u64,
+    /// Bytes of the backup on its disk.
     pub bytes: u64,
 }
 

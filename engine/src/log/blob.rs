@@ -20,6 +20,7 @@ use crate::vocabulary::{hex, unhex};
 pub struct BlobHash(pub [u8; 32]);
 
 impl BlobHash {
+    /// The hash of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         BlobHash(*blake3::hash(bytes).as_bytes())
     }

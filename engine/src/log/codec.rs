@@ -25,23 +25,49 @@ pub(crate) const ENCODING_ESCAPED: &str = "escaped";
 /// The place a payload belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PayloadPlace {
+    /// The run whose history holds it.
     pub run: RunId,
+    /// Its event; with the run it is authenticated, so that ciphertext cannot be moved.
     pub event: EventId,
 }
 
 /// Why a payload cannot be written or read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
+    /// The key ring of this worker lacks the key.
     #[error("it is encrypted with the key {key:?}, which is not in the key ring")]
-    MissingKey { key: String },
+    MissingKey {
+        /// The name of the key.
+        key: String,
+    },
+    /// The key does not open it.
     #[error("it does not decrypt with the key {key:?}: wrong key, damaged, or moved from another place")]
-    NotAuthentic { key: String },
+    NotAuthentic {
+        /// The name of the key.
+        key: String,
+    },
+    /// No codec of the chain reads it.
     #[error("it is encoded as {encoding:?} and no codec of this program reads that")]
-    UnknownEncoding { encoding: String },
+    UnknownEncoding {
+        /// The encoding that it names.
+        encoding: String,
+    },
+    /// The codec cannot read its own format.
     #[error("its {encoding} data is damaged: {detail}")]
-    Malformed { encoding: &'static str, detail: String },
+    Malformed {
+        /// The codec's encoding.
+        encoding: &'static str,
+        /// What is wrong with the data.
+        detail: String,
+    },
+    /// A codec could not write it.
     #[error("it names the codec {codec} and could not be encoded: {detail}")]
-    Encode { codec: &'static str, detail: String },
+    Encode {
+        /// The codec's encoding.
+        codec: &'static str,
+        /// What it said.
+        detail: String,
+    },
 }
 
 /// One transformation of payloads. `decode` must undo `encode` exactly.
@@ -50,6 +76,7 @@ pub trait PayloadCodec: Send + Sync + std::fmt::Debug {
     fn encoding(&self) -> &'static str;
     /// The wrapped payload, or nothing to leave it as it is.
     fn encode(&self, place: PayloadPlace, payload: &Payload) -> Result<Option<Payload>, CodecError>;
+    /// Undoes [`encode`](Self::encode) of a payload that has this codec's encoding.
     fn decode(&self, place: PayloadPlace, payload: &Payload) -> Result<Payload, CodecError>;
 }
 
@@ -60,6 +87,7 @@ pub struct CodecChain {
 }
 
 impl CodecChain {
+    /// These codecs in this order; reading goes the other way.
     pub fn new(codecs: Vec<Arc<dyn PayloadCodec>>) -> Self {
         CodecChain { codecs }
     }
@@ -67,6 +95,7 @@ impl CodecChain {
     pub fn after(&self, first: &[Arc<dyn PayloadCodec>]) -> CodecChain {
         CodecChain { codecs: first.iter().chain(&self.codecs).cloned().collect() }
     }
+    /// Whether payloads are stored as they come.
     pub fn is_empty(&self) -> bool {
         self.codecs.is_empty()
     }
@@ -141,6 +170,7 @@ pub(crate) fn unpack(data: &[u8]) -> Option<Payload> {
 /// lz4 above a size, where it makes the payload smaller.
 #[derive(Debug, Clone)]
 pub struct Compression {
+    /// Payloads that are not longer than this, in bytes, are left as they are.
     pub above: usize,
 }
 

@@ -17,8 +17,11 @@ use super::{StorageError, swap};
 /// What a store takes before and after it was made compact, or was swept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpaceReport {
+    /// Bytes on the disk before.
     pub bytes_before: u64,
+    /// Bytes on the disk after.
     pub bytes_after: u64,
+    /// Blobs that no run referred to.
     pub blobs_removed: u64,
     /// Files that a crash had left half made.
     pub leftovers_removed: u64,

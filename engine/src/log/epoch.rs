@@ -33,6 +33,7 @@ const VERSION: u32 = 1;
 /// What an epoch file says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Epoch {
+    /// The id of the data directory.
     pub instance: [u8; 16],
     /// Was durable when this was written.
     pub tail: Anchor,
@@ -41,7 +42,9 @@ pub struct Epoch {
 /// What a salvaged store comes from, and the last group that was known there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreOrigin {
+    /// The id of the directory that was damaged.
     pub instance: [u8; 16],
+    /// The last group that was known there.
     pub last: GroupSeq,
 }
 
@@ -70,6 +73,7 @@ impl EpochFile {
         EpochFile { path: path.canonicalize().unwrap_or(path), accept }
     }
 
+    /// The file, as an absolute path with links followed.
     pub fn path(&self) -> &Path {
         &self.path
     }

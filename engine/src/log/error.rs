@@ -10,83 +10,224 @@ use std::path::{Path, PathBuf};
 
 use crate::vocabulary::{EventId, GroupSeq, RunId, WorkflowStatus};
 
+/// What can go wrong between the engine and its disk. Each says what was lost or refused, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StorageError {
+    /// Another process has the data directory.
     #[error("the data directory {} is in use by another process; stop it or use its control API", dir.display())]
-    Locked { dir: PathBuf },
+    Locked {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The operating system refused an operation.
     #[error("{op} of {} failed: {message}", path.display())]
-    Io { op: &'static str, path: PathBuf, kind: io::ErrorKind, message: String },
+    Io {
+        /// Which operation.
+        op: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The operating system's kind of error.
+        kind: io::ErrorKind,
+        /// What it said.
+        message: String,
+    },
+    /// A write failed for want of space, and may have changed something.
     #[error("the disk is full: {op} of {} failed: {message}", path.display())]
-    Full { op: &'static str, path: PathBuf, message: String },
+    Full {
+        /// Which operation.
+        op: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        message: String,
+    },
     /// There is no room for what was to be written, and nothing was: when there is space, the same may be asked again.
     #[error("the disk is full: there is no room for {bytes} bytes in {}", path.display())]
-    NoRoom { path: PathBuf, bytes: u64 },
+    NoRoom {
+        /// The file or directory.
+        path: PathBuf,
+        /// How many bytes were to be written; 0 if that is not known.
+        bytes: u64,
+    },
+    /// What was read is not what was written.
     #[error("{what} in {} is damaged{}: {detail}; `bosun store verify` names every damaged place, `bosun store salvage` saves what is whole", file.display(), place(group, run))]
-    Corrupt { what: &'static str, file: PathBuf, group: Option<GroupSeq>, run: Option<RunId>, detail: String },
+    Corrupt {
+        /// What kind of data.
+        what: &'static str,
+        /// The file that holds it.
+        file: PathBuf,
+        /// The commit group, if it is in one.
+        group: Option<GroupSeq>,
+        /// The run that is hurt, if it is known.
+        run: Option<RunId>,
+        /// What was expected and what was found.
+        detail: String,
+    },
     #[error(
         "{} has format {found}, this program reads up to {supported}; nothing was changed, use a newer program",
         file.display()
     )]
-    FormatTooNew { file: PathBuf, found: u32, supported: u32 },
+    /// A newer program has written the directory.
+    FormatTooNew {
+        /// The file that says so.
+        file: PathBuf,
+        /// The version on the disk.
+        found: u32,
+        /// The newest version that this program reads.
+        supported: u32,
+    },
+    /// The directory holds something else.
     #[error("{} is not a Bosun data directory: {detail}", dir.display())]
-    NotADatabase { dir: PathBuf, detail: String },
+    NotADatabase {
+        /// The directory.
+        dir: PathBuf,
+        /// What is missing or foreign.
+        detail: String,
+    },
     /// Something would be overwritten. Nothing was written.
     #[error("{} is taken: {detail}", dir.display())]
-    Taken { dir: PathBuf, detail: String },
+    Taken {
+        /// The directory that is to stay as it is.
+        dir: PathBuf,
+        /// What is there.
+        detail: String,
+    },
     /// A copy would carry damage on. Nothing was written.
     #[error("{} is not sound, and is not copied: {why}", dir.display())]
-    NotSound { dir: PathBuf, why: String },
+    NotSound {
+        /// The source.
+        dir: PathBuf,
+        /// The first damage.
+        why: String,
+    },
     /// The store is an older copy of itself. Nothing was changed.
     #[error(
         "the store {} was put back: {detail}, as {} says; nothing was changed. Bring the newer copy back, or let `bosun worker \
          run --accept-rollback` take the store as it is and write that file anew",
         root.display(), epoch.display()
     )]
-    RolledBack { root: PathBuf, epoch: PathBuf, noted: GroupSeq, last: GroupSeq, detail: String },
+    RolledBack {
+        /// The data directory.
+        root: PathBuf,
+        /// The file that knows of more.
+        epoch: PathBuf,
+        /// The group that was durable by that file.
+        noted: GroupSeq,
+        /// The last group that is there.
+        last: GroupSeq,
+        /// How the two differ.
+        detail: String,
+    },
     /// The epoch is not of this store. Nothing was changed.
     #[error(
         "{} is of another store than {}: {detail}; nothing was changed. Name the file of this store, or let `bosun worker run \
          --accept-rollback` take the store as it is and write that file anew",
         epoch.display(), root.display()
     )]
-    EpochOfOther { root: PathBuf, epoch: PathBuf, detail: String },
+    EpochOfOther {
+        /// The data directory.
+        root: PathBuf,
+        /// The file.
+        epoch: PathBuf,
+        /// How the two differ.
+        detail: String,
+    },
     /// Whether the store was put back cannot be told. Nothing was changed.
     #[error(
         "the epoch file {} cannot be read: {why}; nothing was changed. Bring it back, or let `bosun worker run \
          --accept-rollback` take the store as it is and write it anew",
         epoch.display()
     )]
-    EpochUnreadable { epoch: PathBuf, why: String },
+    EpochUnreadable {
+        /// The file.
+        epoch: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A store that was opened and found whole cannot be noted there.
     #[error("the epoch file {} cannot be written: {why}; see to its directory, or start without it", epoch.display())]
-    EpochUnwritable { epoch: PathBuf, why: String },
+    EpochUnwritable {
+        /// The file.
+        epoch: PathBuf,
+        /// What the operating system said.
+        why: String,
+    },
+    /// The epoch file is where a copy of the directory would take it along.
     #[error("the epoch file {} lies in the data directory {}, and would be put back with it; name one elsewhere", epoch.display(), root.display())]
-    EpochInside { root: PathBuf, epoch: PathBuf },
+    EpochInside {
+        /// The data directory.
+        root: PathBuf,
+        /// The file.
+        epoch: PathBuf,
+    },
     /// What damages the directory goes on. Nothing was changed.
     #[error(
         "{} is damaged again, and was isolated {copies} times already: no further copy is made. See to the disk and its memory \
          first; then move the damaged-N directories away (each is a whole copy), or save what is whole elsewhere with `bosun \
          store salvage`", dir.display()
     )]
-    IsolatedTooOften { dir: PathBuf, copies: usize },
+    IsolatedTooOften {
+        /// The data directory.
+        dir: PathBuf,
+        /// How many damaged copies lie beside it.
+        copies: usize,
+    },
+    /// The directory is on a read-only file system, or its permissions refuse a write.
     #[error("the data directory {} cannot be written", dir.display())]
-    ReadOnly { dir: PathBuf },
+    ReadOnly {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The directory is where another machine could write too.
     #[error("{} lies on a network file system ({filesystem}), where neither lock nor fsync can be trusted", dir.display())]
-    NetworkFilesystem { dir: PathBuf, filesystem: String },
+    NetworkFilesystem {
+        /// The directory.
+        dir: PathBuf,
+        /// The kind of file system.
+        filesystem: String,
+    },
     /// The turn was decided against another state than the log's (engine.md G11). Nothing was written.
     #[error("a turn of run {run} begins at event {found}, but its next event is {expected}; decide it again")]
-    Conflict { run: RunId, expected: EventId, found: EventId },
+    Conflict {
+        /// The run.
+        run: RunId,
+        /// The id that the run's next event must have.
+        expected: EventId,
+        /// The id with which the turn begins.
+        found: EventId,
+    },
     /// A closed run accepts nothing more. Nothing was written.
     #[error("run {run} is already {status}; it accepts no further turn")]
-    RunClosed { run: RunId, status: WorkflowStatus },
+    RunClosed {
+        /// The run.
+        run: RunId,
+        /// How it ended.
+        status: WorkflowStatus,
+    },
     /// A turn that no machine should have made. Nothing was written.
     #[error("a turn of run {run} cannot be stored: {detail}")]
-    Invalid { run: RunId, detail: String },
+    Invalid {
+        /// The run.
+        run: RunId,
+        /// The first rule that the turn breaks.
+        detail: String,
+    },
     /// An earlier write failed; whether it reached the disk is unknown, so nothing more is accepted.
     #[error("the log has failed before and accepts nothing more: {first}")]
-    Poisoned { first: String },
+    Poisoned {
+        /// The first failure.
+        first: String,
+    },
+    /// A payload cannot be written or read by the codecs.
     #[error("a payload of run {run}, event {event}: {why}")]
-    PayloadCodec { run: RunId, event: EventId, why: super::CodecError },
+    PayloadCodec {
+        /// The run.
+        run: RunId,
+        /// The event that carries it.
+        event: EventId,
+        /// Which codec, and why.
+        why: super::CodecError,
+    },
 }
 
 fn place(group: &Option<GroupSeq>, run: &Option<RunId>) -> impl fmt::Display {
@@ -101,6 +242,7 @@ fn place(group: &Option<GroupSeq>, run: &Option<RunId>) -> impl fmt::Display {
 }
 
 impl StorageError {
+    /// Whether the disk is full, whatever was changed before that showed.
     pub fn is_full(&self) -> bool {
         matches!(self, StorageError::Full { .. } | StorageError::NoRoom { .. })
     }

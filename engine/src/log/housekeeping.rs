@@ -32,7 +32,9 @@ pub struct HousekeepingReport {
     pub archived: u64,
     /// Runs deleted because their retention is over.
     pub deleted: u64,
+    /// Groups removed from the log because the archive holds their turns, or nobody needs them.
     pub groups_removed: u64,
+    /// Blobs removed because no run refers to them.
     pub blobs_removed: u64,
 }
 

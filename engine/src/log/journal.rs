@@ -20,6 +20,7 @@ use super::{Anchor, Log, StorageError, recovery};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::{BuildId, EventId, EventKind, GroupSeq, Outlook, RunId, RunInfo, Turn};
 
+/// How a journal keeps payloads and when it moves old groups; the default suits a worker on a local disk.
 #[derive(Debug, Clone)]
 pub struct JournalOptions {
     /// What happens to payloads on their way to the disk.
@@ -46,37 +47,54 @@ impl Default for JournalOptions {
 /// A group that is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
+    /// The group's place in the log.
     pub group: GroupSeq,
+    /// Its length on the disk.
     pub bytes: u64,
 }
 
 /// What the index knows of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunEntry {
+    /// What lists show of the run.
     pub info: RunInfo,
+    /// The id that its next event must have.
     pub next_event: EventId,
+    /// When it must be woken, and whether a restart must look at it.
     pub outlook: Outlook,
 }
 
 /// The state of a state-machine workflow (engine.md E37), true when all events before `event` are applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineSnapshot {
+    /// The first event that is not applied.
     pub event: EventId,
+    /// The code that made it; only the same code takes it back.
     pub build: BuildId,
+    /// The bytes of [`Driver::snapshot`](crate::vocabulary::Driver::snapshot).
     pub state: Vec<u8>,
 }
 
+/// What a data directory holds, in numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreInfo {
+    /// The id of the directory, chosen when it was made; a backup has the same.
     pub instance: [u8; 16],
+    /// The version of the format on the disk.
     pub format: u32,
+    /// The oldest group that is not in the archive.
     pub first_group: GroupSeq,
+    /// The newest group.
     pub last_group: GroupSeq,
+    /// How many groups the log holds, without the archive.
     pub groups: u64,
     /// Bytes of the groups in the log, without the archive.
     pub log_bytes: u64,
+    /// Bytes of all files of the directory.
     pub bytes_on_disk: u64,
+    /// Runs that have not ended.
     pub runs_open: u64,
+    /// Runs that have ended and are kept.
     pub runs_closed: u64,
 }
 
@@ -162,6 +180,7 @@ impl Journal {
         self.medium.low_on_space()
     }
 
+    /// The id of the data directory; a copy has the same.
     pub fn instance(&self) -> [u8; 16] {
         self.medium.instance()
     }
@@ -218,6 +237,7 @@ impl Journal {
         }
     }
 
+    /// What the data directory holds, in numbers; costs a look at its files.
     pub fn info(&self) -> StoreInfo {
         let (last_group, log_bytes) = {
             let writer = self.writer();

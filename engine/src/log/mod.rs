@@ -125,6 +125,7 @@ pub enum Shelf {
 }
 
 impl Shelf {
+    /// Every shelf, those of the index first.
     pub const ALL: [Shelf; 10] = [
         Shelf::Meta,
         Shelf::Open,
@@ -142,15 +143,20 @@ impl Shelf {
 /// One change of a shelf: a new value, or none to remove the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShelfChange {
+    /// Which map.
     pub shelf: Shelf,
+    /// The key in it.
     pub key: Vec<u8>,
+    /// The new value; `None` removes the key.
     pub value: Option<Vec<u8>>,
 }
 
 /// Which end of a shelf a scan begins at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanFrom<'a> {
+    /// Upwards, from the lowest key.
     First,
+    /// Downwards, from the highest key.
     Last,
     /// Upwards, behind this key.
     After(&'a [u8]),
@@ -189,6 +195,7 @@ pub trait Log: Send + Sync + std::fmt::Debug {
     }
     /// Makes the anchor itself durable.
     fn settle_anchor(&self) -> Result<(), StorageError>;
+    /// The group at this place; `None` if it was removed or never written.
     fn group(&self, seq: GroupSeq) -> Result<Option<Vec<u8>>, StorageError>;
     /// The lowest and the highest group there is.
     fn bounds(&self) -> Result<Option<(GroupSeq, GroupSeq)>, StorageError>;
@@ -203,6 +210,7 @@ pub trait Log: Send + Sync + std::fmt::Debug {
 
     /// Changes shelves, all or nothing; durable with the next [`Log::sync`], perhaps before.
     fn change_shelves(&self, changes: &[ShelfChange]) -> Result<(), StorageError>;
+    /// The value of a key.
     fn shelf_get(&self, shelf: Shelf, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
     /// Whether there is an entry, readable or not.
     fn shelf_has(&self, shelf: Shelf, key: &[u8]) -> Result<bool, StorageError> {
@@ -236,6 +244,7 @@ pub trait Log: Send + Sync + std::fmt::Debug {
     /// Removes a blob. After a crash it may be back.
     fn remove_blob(&self, hash: &BlobHash) -> Result<(), StorageError>;
 
+    /// Bytes of everything the medium keeps, for reports.
     fn bytes_on_disk(&self) -> Result<u64, StorageError>;
     /// Runs that a salvage could not save whole, and why: they are held for as long as they are open.
     fn held(&self) -> Result<Vec<(RunId, String)>, StorageError> {

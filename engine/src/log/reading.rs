@@ -167,6 +167,7 @@ impl Journal {
         })
     }
 
+    /// As [`Journal::run`], with the error of an entry that cannot be read.
     pub fn try_run(&self, run: RunId) -> Result<Option<RunEntry>, StorageError> {
         {
             let index = self.index();
@@ -193,6 +194,7 @@ impl Journal {
         })
     }
 
+    /// As [`Journal::latest_run`], with the error of an entry that cannot be read.
     pub fn try_latest_run(&self, namespace: &Namespace, id: &WorkflowId) -> Result<Option<RunId>, StorageError> {
         let index = self.index();
         let mut newest = index.latest(namespace, id);

@@ -47,6 +47,7 @@ const INSTANCE_KEY: &[u8] = b"instance";
 /// The length of files beside the database.
 const FILE_BYTES: u64 = 1024 * 1024;
 
+/// How a data directory is opened.
 #[derive(Debug, Clone)]
 pub struct SledOptions {
     /// Memory for sled's page cache.

@@ -40,27 +40,39 @@ pub enum FindingClass {
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
+    /// What kind of damage.
     pub class: FindingClass,
+    /// Where to look.
     pub file: PathBuf,
+    /// The commit group, if the damage is in one.
     pub group: Option<GroupSeq>,
+    /// The run that is hurt, if it is known.
     pub run: Option<RunId>,
     /// The byte in the group, or in the file, where known.
     pub offset: Option<u64>,
+    /// What was expected and what was found.
     pub detail: String,
 }
 
 /// What was read and what was found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VerifyReport {
+    /// Commit groups read.
     pub groups: u64,
+    /// Turns read, of the log and of the archive.
     pub turns: u64,
+    /// Runs whose history was followed.
     pub runs: u64,
+    /// Archive segments read.
     pub segments: u64,
+    /// Blobs read and hashed.
     pub blobs: u64,
+    /// All that is wrong, in the order in which it was found.
     pub findings: Vec<Finding>,
 }
 
 impl VerifyReport {
+    /// Whether nothing was found.
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty()
     }

@@ -296,6 +296,7 @@ impl Run {
         self.activities.by_id(id)
     }
 
+    /// Activities that have not ended, with their attempts, in the order in which they were asked for.
     pub fn pending_activities(&self) -> Vec<PendingActivity> {
         self.activities.0.iter().map(|(seq, activity)| activity.described(self.id(), *seq)).collect()
     }

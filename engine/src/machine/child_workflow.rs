@@ -199,6 +199,7 @@ impl Run {
         }
     }
 
+    /// Children that have not ended, in the order in which they were asked for.
     pub fn pending_children(&self) -> Vec<PendingChild> {
         self.children
             .iter()

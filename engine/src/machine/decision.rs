@@ -18,62 +18,99 @@ pub enum Effect {
     RunActivity(Box<ActivityTask>),
     /// No slot was free: ask again with [`Input::StartActivity`] when one is.
     QueueActivity {
+        /// The activity.
         seq: Seq,
+        /// The attempt that waits.
         attempt: Attempt,
+        /// Where it waits.
         queue: TaskQueue,
     },
     /// Tell the function of an attempt to stop.
     CancelActivity {
+        /// The activity.
         seq: Seq,
+        /// The attempt that is to stop.
         attempt: Attempt,
     },
     /// Start a child under this run id (a repetition finds it there) and answer with [`Input::ChildStarted`].
     StartChild {
+        /// The command that asked for it.
         seq: Seq,
+        /// The id of the child's first run, derived from this run.
         run_id: RunId,
+        /// The start, as a client would ask for it.
         start: Box<StartWorkflow>,
     },
     /// Answer with [`Input::ChildClosed`] if the chain that began with `first_run` has ended meanwhile.
     WatchChild {
+        /// The command that started the child.
         seq: Seq,
+        /// The id of the child.
         workflow_id: WorkflowId,
+        /// The first run of its chain.
         first_run: RunId,
     },
     /// Answer with [`Input::CancelDelivered`].
     CancelChild {
+        /// The command that started the child.
         seq: Seq,
+        /// The id of the child.
         workflow_id: WorkflowId,
+        /// The first run of its chain; a later chain of the id is not meant.
         first_run: RunId,
+        /// Why, as the child sees it.
         reason: String,
+        /// The same for each repetition: the child applies it once.
         request_id: RequestId,
     },
     /// The parent has ended: the child is terminated or asked to cancel.
     ParentClosed {
+        /// The id of the child.
         workflow_id: WorkflowId,
+        /// The first run of its chain.
         first_run: RunId,
+        /// What happens to it.
         policy: ParentClosePolicy,
     },
+    /// Answer with [`Input::SignalDelivered`].
     SignalExternal {
+        /// The command that sent it.
         seq: Seq,
+        /// The run that is meant.
         target: ExternalTarget,
+        /// The signal, with a request id that each repetition has.
         signal: WorkflowExecutionSignaled,
     },
+    /// Answer with [`Input::CancelDelivered`].
     CancelExternal {
+        /// The command that asked for it.
         seq: Seq,
+        /// The run that is meant.
         target: ExternalTarget,
+        /// Why, as that run sees it.
         reason: String,
+        /// The same for each repetition: that run applies it once.
         request_id: RequestId,
     },
+    /// Give the parent [`Input::ChildClosed`].
     NotifyParent {
+        /// The run that waits.
         parent: Parent,
+        /// How this run ended.
         outcome: CloseOutcome,
     },
+    /// Answer those who wait for the update.
     ResolveUpdate {
+        /// The update.
         update_id: UpdateId,
+        /// What its handler said.
         result: Result<Payload, Failure>,
     },
+    /// Answer those who wait for the result, and forget the run.
     Closed {
+        /// How the run ended.
         outcome: CloseOutcome,
+        /// The run that goes on for it.
         next_run: Option<RunId>,
     },
 }
@@ -81,7 +118,9 @@ pub enum Effect {
 /// The run that begins in the same commit in which this one ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NextRun {
+    /// Derived from the run that ends.
     pub run_id: RunId,
+    /// Its first event.
     pub started: WorkflowExecutionStarted,
     /// Inputs accepted for the run before, which this one decides first.
     pub inbox: Vec<Input>,
@@ -89,8 +128,11 @@ pub struct NextRun {
 
 /// What a decision is made in: the time, the build, and where slots are asked for.
 pub struct Environment<'a> {
+    /// The time of the turn.
     pub now: Timestamp,
+    /// The code that decides.
     pub build: BuildId,
+    /// What is refused for its size.
     pub limits: &'a Limits,
     /// Takes a slot of a task queue, if one is free. The attempt that takes it runs after the commit.
     pub take_slot: &'a mut dyn FnMut(&TaskQueue) -> bool,

@@ -157,9 +157,11 @@ impl Execution {
         Ok(walk)
     }
 
+    /// The facts of the run, without its code.
     pub fn run(&self) -> &Run {
         &self.run
     }
+    /// Why the code cannot go on, if it cannot.
     pub fn held(&self) -> Option<&Held> {
         match &self.code {
             Code::Held(held) | Code::Undone(held) => Some(held),
@@ -188,12 +190,14 @@ impl Execution {
             driver.forked(run_id);
         }
     }
+    /// What the code waits for now; nothing where no code is loaded.
     pub fn awaiting(&self) -> Vec<Awaited> {
         match &self.code {
             Code::Live(driver) => driver.awaiting(),
             Code::Held(_) | Code::Undone(_) | Code::Unneeded => Vec::new(),
         }
     }
+    /// The state of a state-machine workflow for people; `None` for an async one, and where no code is loaded.
     pub fn state_json(&self) -> Option<serde_json::Value> {
         match &self.code {
             Code::Live(driver) => driver.state_json(),

@@ -42,7 +42,8 @@ impl Held {
                 }
                 WorkflowDefect::Undecodable { .. }
                 | WorkflowDefect::Panic { .. }
-                | WorkflowDefect::ForeignFuture { .. } => None,
+                | WorkflowDefect::ForeignFuture { .. }
+                | WorkflowDefect::ConditionMutated { .. } => None,
             },
             Held::Load(_) | Held::Busy { .. } | Held::Defect { .. } | Held::Overrun { .. } => None,
         }
@@ -51,10 +52,7 @@ impl Held {
     /// What the sender of an update hears that the code could not carry out.
     pub(crate) fn as_failure(&self) -> Failure {
         match self {
-            Held::Code(card) => match &card.defect {
-                WorkflowDefect::Panic { message } => Failure::panic(message.clone()),
-                defect => Failure::application(FAILURE_PAYLOAD, defect.to_string()).non_retryable(),
-            },
+            Held::Code(card) => card.defect.failure(),
             held => Failure::application("Held", held.to_string()).non_retryable(),
         }
     }
@@ -100,9 +98,19 @@ pub struct HeldCode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DefectMoment {
     /// In a turn that would have followed this event.
-    Live { after: EventId, hears: String },
+    Live {
+        /// The last event in the log.
+        after: EventId,
+        /// What the code was told, in words.
+        hears: String,
+    },
     /// While the history was replayed, in answer to this event.
-    Replayed { event_id: EventId, name: &'static str },
+    Replayed {
+        /// The event that the code was answering.
+        event_id: EventId,
+        /// The name of its kind.
+        name: &'static str,
+    },
 }
 
 impl HeldCode {

@@ -15,18 +15,29 @@ use crate::workflow::{
 /// Why a run cannot be brought back to life.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum LoadError {
+    /// The code asks for something else than the history holds (engine.md G13).
     #[error("{0}")]
     NonDeterminism(Box<NonDeterminism>),
+    /// The worker has no code of the run's type.
     #[error(transparent)]
     UnknownWorkflowType(Rejection),
     /// The code cannot be brought back through its history: it panics, or cannot read what is recorded.
     #[error("{0}")]
     Defect(Box<HeldCode>),
+    /// The code asks for more in one turn than a turn may hold.
     #[error("one turn of the workflow code asks for {what}; a loop without end?")]
-    Overrun { what: String },
+    Overrun {
+        /// What there is too much of: `more than 50000 commands`.
+        what: String,
+    },
     /// The turns do not describe a run. The log checks them before, so this is damage or a defect.
     #[error("the history of run {run} is not a history: {why}")]
-    NotAHistory { run: RunId, why: String },
+    NotAHistory {
+        /// The run whose turns they are.
+        run: RunId,
+        /// The first rule that they break.
+        why: String,
+    },
 }
 
 impl JobSources for Run {

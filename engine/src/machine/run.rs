@@ -92,36 +92,46 @@ impl Run {
         }
     }
 
+    /// The run itself; a continued or retried run has another.
     pub fn id(&self) -> RunId {
         self.info.run_id
     }
+    /// What lists show of it.
     pub fn info(&self) -> &RunInfo {
         &self.info
     }
+    /// Its first event.
     pub fn started(&self) -> &WorkflowExecutionStarted {
         &self.started
     }
+    /// The id that the next event gets; a turn with another is refused (engine.md G11).
     pub fn next_event(&self) -> EventId {
         self.next_event
     }
+    /// The time of the last turn. No later turn is earlier.
     pub fn last_at(&self) -> Timestamp {
         self.last_at
     }
+    /// Whether it has ended, in whatever way.
     pub fn is_closed(&self) -> bool {
         matches!(self.phase, RunPhase::Closed(_))
     }
+    /// How it ended; `None` while it is open.
     pub fn outcome(&self) -> Option<&CloseOutcome> {
         match &self.phase {
             RunPhase::Closed(outcome) => Some(outcome),
             RunPhase::Backoff | RunPhase::Open => None,
         }
     }
+    /// Whether inputs are kept until somebody unpauses it.
     pub fn is_paused(&self) -> bool {
         self.paused
     }
+    /// Whether somebody has asked it to cancel; it may go on all the same.
     pub fn cancel_requested(&self) -> bool {
         self.cancel_requested.is_some()
     }
+    /// How many inputs are kept until the run is unpaused or its code fits.
     pub fn inbox_len(&self) -> usize {
         self.inbox.len()
     }

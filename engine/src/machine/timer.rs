@@ -92,6 +92,7 @@ impl Run {
         }
     }
 
+    /// Timers that have not fired, in the order in which they were started.
     pub fn pending_timers(&self) -> Vec<PendingTimer> {
         let pending = |(seq, timer): (&Seq, &Timer)| PendingTimer {
             seq: *seq,

@@ -52,6 +52,7 @@ impl Run {
         })
     }
 
+    /// Updates that were accepted and not answered.
     pub fn pending_updates(&self) -> Vec<UpdateId> {
         self.updates.iter().filter(|(_, update)| **update == Update::Accepted).map(|(id, _)| id.clone()).collect()
     }

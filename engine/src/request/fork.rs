@@ -11,6 +11,7 @@ use crate::vocabulary::*;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForkSource {
+    /// A run in the log of this worker.
     Run(Target),
     /// Turns from elsewhere. They must have been checked as a history before (`bosun_replay::History`).
     History(Vec<Turn>),
@@ -25,7 +26,12 @@ pub enum ForkSubject {
     /// By the number of its command.
     Seq(Seq),
     /// By its type or id; `nth` (from 1) when there are several of the name.
-    Name { name: String, nth: Option<usize> },
+    Name {
+        /// An activity type, child workflow type, or id.
+        name: String,
+        /// Which of several, from 1.
+        nth: Option<usize>,
+    },
 }
 
 impl std::fmt::Display for ForkSubject {
@@ -44,9 +50,21 @@ impl std::fmt::Display for ForkSubject {
 #[serde(rename_all = "snake_case")]
 pub enum ForkChange {
     /// An activity or a child workflow ended otherwise; or a side effect gave another value.
-    Outcome { of: ForkSubject, outcome: Result<Payload, Failure> },
+    Outcome {
+        /// What ended otherwise.
+        of: ForkSubject,
+        /// How it ended instead.
+        outcome: Result<Payload, Failure>,
+    },
     /// The signal said something else; `nth` (from 1) when there are several of the name.
-    Signal { name: SignalName, nth: Option<usize>, input: Payload },
+    Signal {
+        /// Which signal.
+        name: SignalName,
+        /// Which of several, from 1.
+        nth: Option<usize>,
+        /// What it carried instead.
+        input: Payload,
+    },
     /// The run was started with another input: nothing of the history is kept.
     Input(Payload),
 }
@@ -59,24 +77,31 @@ pub enum ForkReapply {
     /// meant that very run.
     #[default]
     Signals,
+    /// Nothing is sent again; the plan names what is dropped.
     None,
 }
 
 /// A request to fork a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ForkRequest {
+    /// The history that the fork begins with.
     pub source: ForkSource,
+    /// The namespace of the new run; it need not be the source's.
     pub namespace: Namespace,
     /// Of the new run. Never used before.
     pub workflow_id: WorkflowId,
     /// The last event to keep. `None`: as much as the changes allow.
     pub at: Option<EventId>,
+    /// What goes another way; the fork begins before the first of them.
     pub changes: Vec<ForkChange>,
+    /// What reached the source later and reaches the fork again.
     #[serde(default)]
     pub reapply: ForkReapply,
     /// Makes the request idempotent.
     pub request_id: Option<RequestId>,
+    /// Who forks, for the history.
     pub identity: Option<Identity>,
+    /// Why, for the history.
     pub reason: String,
     /// Only say what would happen.
     pub dry_run: bool,
@@ -98,14 +123,17 @@ impl ForkRequest {
             dry_run: false,
         }
     }
+    /// Keeps the history up to this event.
     pub fn at(mut self, event: EventId) -> Self {
         self.at = Some(event);
         self
     }
+    /// Adds something that goes another way.
     pub fn change(mut self, change: ForkChange) -> Self {
         self.changes.push(change);
         self
     }
+    /// Says what of the later inputs is sent again.
     pub fn reapply(mut self, reapply: ForkReapply) -> Self {
         self.reapply = reapply;
         self
@@ -141,10 +169,13 @@ pub struct ForkPlan {
 pub struct ForkTold {
     /// The event of the source that it stands for, if there is one.
     pub event: Option<EventId>,
+    /// What is told, in words: `the result of activity 3`.
     pub what: String,
+    /// Why it is told at the fork.
     pub why: ForkTelling,
 }
 
+/// Why something is told to the code right after a fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForkTelling {
@@ -165,31 +196,41 @@ pub enum ForkTelling {
 pub struct ForkEffect {
     /// `activity`, `child workflow`, `signal` or `cancel request`.
     pub kind: String,
+    /// Its type, or the name of the signal.
     pub name: String,
     /// What the code of the source said it is for.
     #[serde(default)]
     pub summary: Option<String>,
+    /// The number of its command in the source.
     pub seq: Seq,
     /// How often it was tried in the source.
     pub attempts: u32,
 }
 
+/// A timer that was running at the fork.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedTimer {
+    /// The number of its command.
     pub seq: Seq,
+    /// What the code said it is for.
     pub summary: Option<String>,
+    /// How long it still waits in the fork.
     pub left: std::time::Duration,
 }
 
 /// The answer to a fork.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Forked {
+    /// The id of the new run.
     pub workflow_id: WorkflowId,
     /// `None` of a dry run.
     pub run_id: Option<RunId>,
     /// False when the request had been carried out before, and of a dry run.
     pub newly_started: bool,
+    /// The last event that was kept, and of which run.
     pub from: ForkPoint,
+    /// The code that goes on.
     pub workflow_type: WorkflowType,
+    /// What the fork does, or would do.
     pub plan: ForkPlan,
 }

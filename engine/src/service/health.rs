@@ -20,9 +20,15 @@ pub enum Health {
     Draining,
     /// The disk is full: nothing new begins, and what is under way goes on as far as the reserve reaches. It is over when there
     /// is space.
-    StorageFull { why: String },
+    StorageFull {
+        /// Which file could not grow.
+        why: String,
+    },
     /// The log has failed: nothing is acknowledged any more, and the worker leaves.
-    StorageFailed { why: String },
+    StorageFailed {
+        /// The first failure, with the file.
+        why: String,
+    },
     /// It has left.
     Stopped,
 }

@@ -126,10 +126,12 @@ pub trait Interceptor: Send + Sync {
         let _ = task;
         next
     }
-    /// Before and after one turn of a run. Runs on the turn thread: must be quick, and cannot change the decision.
+    /// Before one turn of a run. Runs on the turn thread: must be quick, and cannot change the decision.
     fn turn_begins(&self, run: &RunInfo) {
         let _ = run;
     }
+    /// As [`Self::turn_begins`], after the code has decided; `events` counts what the turn adds to the history. It is
+    /// not durable yet.
     fn turn_ends(&self, run: &RunInfo, events: usize) {
         let _ = (run, events);
     }

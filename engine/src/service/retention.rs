@@ -28,6 +28,7 @@ const WRITE_EVERY: Duration = Duration::from_secs(60);
 pub struct Retention {
     /// For every namespace that is not named; `None`: for ever.
     pub default: Option<Duration>,
+    /// Namespaces with a rule of their own; `None`: for ever.
     pub namespaces: BTreeMap<Namespace, Option<Duration>>,
     /// The owner says that the clock is right: time in which no worker ran counts too.
     pub trust_clock: bool,
@@ -38,6 +39,7 @@ impl Retention {
     pub fn of(keep: Duration) -> Self {
         Retention { default: Some(keep), ..Retention::default() }
     }
+    /// How long closed runs of a namespace are kept; `None`: for ever.
     pub fn keep(&self, namespace: &Namespace) -> Option<Duration> {
         self.namespaces.get(namespace).copied().unwrap_or(self.default)
     }
@@ -50,6 +52,7 @@ impl Retention {
 /// What the retention means now, for people.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RetentionInfo {
+    /// What was configured.
     pub retention: Retention,
     /// Runs of a namespace without one of its own that closed before this are deleted; `None`: none yet.
     pub closed_before: Option<Timestamp>,

@@ -47,6 +47,7 @@ pub enum WorkerStep {
 
 /// An attempt of an activity that has started and waits for its end.
 pub struct Staged {
+    /// What the activity function would be given.
     pub context: ActivityContext,
     end: oneshot::Sender<Result<Payload, ActivityError>>,
 }
@@ -121,15 +122,19 @@ impl Stepped {
         Ok(Stepped { threads: threads.collect(), batch: None, staged, alarms, runtime: Some(runtime), shared })
     }
 
+    /// A client of the worker. What it asks for is answered when the worker's tasks run.
     pub fn client(&self) -> Client {
         Client::new(self.shared.clone())
     }
+    /// The log, to be read by a test.
     pub fn journal(&self) -> &Journal {
         &self.shared.journal
     }
+    /// Whether the worker takes requests, and why not.
     pub fn health(&self) -> Health {
         self.shared.health.get()
     }
+    /// How many shards the worker has; each is a task of its own.
     pub fn shards(&self) -> usize {
         self.threads.len()
     }

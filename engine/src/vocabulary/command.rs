@@ -7,77 +7,131 @@ use serde::{Deserialize, Serialize};
 
 use super::*;
 
+/// One thing that workflow code asks for, in Temporal's words. Commands of one activation are carried out together or
+/// not at all.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Command {
+    /// Run an activity (engine.md E04).
     ScheduleActivity {
+        /// The number by which its outcome comes back.
         seq: Seq,
+        /// Its name for people; unique in the run.
         activity_id: ActivityId,
+        /// Which activity function.
         activity_type: ActivityType,
+        /// What the function is given.
         input: Payload,
+        /// Its timeouts, retries and queue.
         options: ActivityOptions,
     },
+    /// Ask a running activity to stop; the outcome still comes back by its number.
     RequestCancelActivity {
+        /// The number with which it was scheduled.
         seq: Seq,
     },
     /// `fire_at` is absolute; one that is not later than now fires in the next turn, in order.
     StartTimer {
+        /// The number by which it fires.
         seq: Seq,
+        /// When it fires, in workflow time.
         fire_at: Timestamp,
+        /// What it is for, shown to people. Replay does not compare it.
         summary: Option<String>,
     },
+    /// Forget a timer that has not fired.
     CancelTimer {
+        /// The number with which it was started.
         seq: Seq,
     },
+    /// Start a child workflow (engine.md E15).
     StartChildWorkflow {
+        /// The number by which its start and its end come back.
         seq: Seq,
+        /// The id of the child, unique in the namespace.
         workflow_id: WorkflowId,
+        /// Which workflow code.
         workflow_type: WorkflowType,
+        /// What the code is given.
         input: Payload,
+        /// Its timeouts, retries and what happens to it when this run closes.
         options: ChildWorkflowOptions,
     },
+    /// Ask a child to cancel.
     CancelChildWorkflow {
+        /// The number with which it was started.
         seq: Seq,
+        /// Why, as the child sees it.
         reason: String,
     },
+    /// Send a signal to another run.
     SignalExternalWorkflow {
+        /// The number by which the delivery comes back.
         seq: Seq,
+        /// The run that is meant.
         target: ExternalTarget,
+        /// Which signal.
         name: SignalName,
+        /// What the signal carries.
         input: Payload,
     },
+    /// Ask another run to cancel.
     RequestCancelExternalWorkflow {
+        /// The number by which the delivery comes back.
         seq: Seq,
+        /// The run that is meant.
         target: ExternalTarget,
+        /// Why, as that run sees it.
         reason: String,
     },
+    /// Note a value or a patch for this code's own replay.
     RecordMarker(Marker),
+    /// Set what lists can look for.
     UpsertSearchAttributes {
+        /// New values by name; the others stay.
         attributes: SearchAttributes,
     },
+    /// Set notes for people.
     ModifyMemo {
+        /// New notes by name; the others stay.
         memo: Memo,
     },
+    /// Answer an accepted update (engine.md E14).
     CompleteUpdate {
+        /// The update that is answered.
         update_id: UpdateId,
+        /// What its caller is told.
         result: Result<Payload, Failure>,
     },
+    /// The run ends with a result.
     CompleteWorkflow {
+        /// What callers of `result` get.
         result: Payload,
+        /// Signals that reached the code and were never taken (engine.md E11).
         unhandled_signals: Vec<SignalName>,
     },
+    /// The run ends in a failure, unless its retry policy starts another attempt.
     FailWorkflow {
+        /// What went wrong.
         failure: Failure,
+        /// Signals that reached the code and were never taken.
         unhandled_signals: Vec<SignalName>,
     },
     /// The run ends as canceled.
     CancelWorkflow {
+        /// What the code has left to say.
         details: Option<Payload>,
+        /// Signals that reached the code and were never taken.
         unhandled_signals: Vec<SignalName>,
     },
+    /// The run ends and another run of the same workflow id takes over (engine.md E19).
     ContinueAsNew {
+        /// Which code goes on; `None`: the same.
         workflow_type: Option<WorkflowType>,
+        /// What the next run is given.
         input: Payload,
+        /// What the next run does not take over from this one.
         options: ContinueAsNewOptions,
+        /// Signals that the next run gets, in the order in which they came.
         unconsumed_signals: Vec<WorkflowExecutionSignaled>,
     },
 }

@@ -5,7 +5,13 @@
 
 use std::fmt;
 
-use super::WorkflowType;
+use super::{FAILURE_PAYLOAD, Failure, WorkflowType};
+
+/// The failure type of workflow code that waits for something that is not of its context.
+pub const FAILURE_FOREIGN_FUTURE: &str = "ForeignFuture";
+
+/// The failure type of a condition of `wait_until` that changed the workflow.
+pub const FAILURE_CONDITION_MUTATED: &str = "ConditionMutated";
 
 /// What becomes of a run whose code has a defect. In Temporal's Go SDK this is the `WorkflowPanicPolicy`
 /// (`BlockWorkflow` and `FailWorkflow`).
@@ -22,19 +28,50 @@ pub enum DefectPolicy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkflowDefect {
     /// It panicked; the message ends with the place, `(at src/flows.rs:12:5)`.
-    Panic { message: String },
+    Panic {
+        /// What the panic said.
+        message: String,
+    },
     /// The input of the run is not of the type as which the code reads it.
-    UnreadableInput { workflow_type: WorkflowType, why: String },
+    UnreadableInput {
+        /// The code that was to read it.
+        workflow_type: WorkflowType,
+        /// What the decoder said.
+        why: String,
+    },
     /// What was recorded is not of the type as which the code reads it.
-    Undecodable { what: String, why: String },
+    Undecodable {
+        /// Which payload, in words.
+        what: String,
+        /// What the decoder said.
+        why: String,
+    },
     /// It waits for something that is not of the workflow context, or was woken from outside.
-    ForeignFuture { why: String },
+    ForeignFuture {
+        /// What was awaited and where, as far as it is known.
+        why: String,
+    },
+    /// A condition of `wait_until` asked for something to happen: it must only look.
+    ConditionMutated {
+        /// What the condition changed.
+        what: String,
+    },
 }
 
 impl WorkflowDefect {
     /// The code of all defects in messages, for `explain`.
     pub const CODE: &'static str = "BOSUN0102";
 
+    /// The failure of a run under [`DefectPolicy::Fail`], and what the sender of an update hears of a held one.
+    pub fn failure(&self) -> Failure {
+        let failure_type = match self {
+            WorkflowDefect::Panic { message } => return Failure::panic(message.clone()),
+            WorkflowDefect::UnreadableInput { .. } | WorkflowDefect::Undecodable { .. } => FAILURE_PAYLOAD,
+            WorkflowDefect::ForeignFuture { .. } => FAILURE_FOREIGN_FUTURE,
+            WorkflowDefect::ConditionMutated { .. } => FAILURE_CONDITION_MUTATED,
+        };
+        Failure::application(failure_type, self.to_string()).non_retryable()
+    }
     /// In a few words, for a title.
     pub fn title(&self) -> &'static str {
         match self {
@@ -42,6 +79,7 @@ impl WorkflowDefect {
             WorkflowDefect::UnreadableInput { .. } => "workflow code cannot read its input",
             WorkflowDefect::Undecodable { .. } => "workflow code cannot read a payload",
             WorkflowDefect::ForeignFuture { .. } => "workflow code waits for something outside of its context",
+            WorkflowDefect::ConditionMutated { .. } => "a condition changed the workflow",
         }
     }
     /// What to do about it.
@@ -53,6 +91,9 @@ impl WorkflowDefect {
             }
             WorkflowDefect::ForeignFuture { .. } => {
                 "use the activities, timers, signals and channels of the workflow context"
+            }
+            WorkflowDefect::ConditionMutated { .. } => {
+                "let the condition only read, and change the state outside of it"
             }
         }
     }
@@ -67,6 +108,9 @@ impl fmt::Display for WorkflowDefect {
             }
             WorkflowDefect::Undecodable { what, why } => write!(f, "{what} cannot be read: {why}"),
             WorkflowDefect::ForeignFuture { why } => f.write_str(why),
+            WorkflowDefect::ConditionMutated { what } => {
+                write!(f, "a condition of wait_until changed the workflow: {what}; conditions must only read")
+            }
         }
     }
 }

@@ -18,7 +18,9 @@ use super::*;
 /// The place in another run where a fork begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkPoint {
+    /// The id of the source.
     pub workflow_id: WorkflowId,
+    /// Which of its runs.
     pub run_id: RunId,
     /// The last event that was copied; 0: none, the fork began anew.
     pub event: EventId,
@@ -27,14 +29,21 @@ pub struct ForkPoint {
 /// Where a forked run comes from, and what its start event said there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkedFrom {
+    /// The last event that was copied, and of which run.
     pub point: ForkPoint,
     /// When the fork was made; lists show the run as started then.
     pub at: Timestamp,
+    /// The namespace of the source; the fork may be in another.
     pub namespace: Namespace,
+    /// The first run of the source's chain.
     pub first_run: RunId,
+    /// The run before the source in its chain.
     pub continued_from: Option<RunId>,
+    /// The workflow whose child the source is; the fork has no parent.
     pub parent: Option<Parent>,
+    /// The request that started the source.
     pub request_id: Option<RequestId>,
+    /// Who started the source.
     pub identity: Option<Identity>,
     /// The source is a fork itself.
     pub forked_from: Option<Box<ForkedFrom>>,

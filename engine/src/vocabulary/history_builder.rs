@@ -60,9 +60,11 @@ impl HistoryBuilder {
     pub fn turns(self) -> Vec<Turn> {
         self.turns
     }
+    /// The run whose history is built.
     pub fn run(&self) -> RunId {
         self.run
     }
+    /// The time of the last turn.
     pub fn now(&self) -> Timestamp {
         self.now
     }
@@ -159,9 +161,11 @@ impl HistoryBuilder {
 
 /// What reached the run: each opens a turn.
 impl HistoryBuilder {
+    /// The backoff of a retried run is over.
     pub fn first_workflow_task_scheduled(&mut self) -> &mut Self {
         self.turn(EventKind::FirstWorkflowTaskScheduled)
     }
+    /// A signal without a sender.
     pub fn signaled(&mut self, name: &str, input: Payload) -> &mut Self {
         self.turn(EventKind::WorkflowExecutionSignaled(WorkflowExecutionSignaled {
             name: SignalName::of(name),
@@ -170,6 +174,7 @@ impl HistoryBuilder {
             request_id: None,
         }))
     }
+    /// Somebody asks the run to cancel.
     pub fn cancel_requested(&mut self, reason: &str) -> &mut Self {
         self.turn(EventKind::WorkflowExecutionCancelRequested {
             reason: reason.to_owned(),
@@ -177,6 +182,7 @@ impl HistoryBuilder {
             request_id: None,
         })
     }
+    /// An update that the validator let through.
     pub fn update_accepted(&mut self, update_id: &str, name: &str, input: Payload) -> &mut Self {
         self.turn(EventKind::WorkflowExecutionUpdateAccepted {
             update_id: UpdateId::of(update_id),
@@ -185,12 +191,15 @@ impl HistoryBuilder {
             identity: None,
         })
     }
+    /// Somebody pauses the run.
     pub fn paused(&mut self, reason: &str) -> &mut Self {
         self.turn(EventKind::WorkflowExecutionPaused { reason: reason.to_owned(), identity: None })
     }
+    /// Somebody unpauses the run.
     pub fn unpaused(&mut self, reason: &str) -> &mut Self {
         self.turn(EventKind::WorkflowExecutionUnpaused { reason: reason.to_owned(), identity: None })
     }
+    /// An attempt begins; bookkeeping, so no command may follow.
     pub fn activity_started(&mut self, seq: Seq, attempt: u32) -> &mut Self {
         self.turn(EventKind::ActivityTaskStarted { seq, attempt: Attempt(attempt) })
     }
@@ -199,16 +208,20 @@ impl HistoryBuilder {
         let next_attempt_at = self.now.plus(Self::STEP).plus(delay);
         self.turn(EventKind::ActivityTaskAttemptFailed { seq, attempt: Attempt(attempt), failure, next_attempt_at })
     }
+    /// The activity has a result.
     pub fn activity_completed(&mut self, seq: Seq, result: Payload) -> &mut Self {
         self.turn(EventKind::ActivityTaskCompleted { seq, result, identity: None })
     }
+    /// The last attempt failed.
     pub fn activity_failed(&mut self, seq: Seq, failure: Failure, retry_state: RetryState) -> &mut Self {
         self.turn(EventKind::ActivityTaskFailed { seq, failure, retry_state })
     }
+    /// A limit ran out, without a heartbeat before.
     pub fn activity_timed_out(&mut self, seq: Seq, timeout: TimeoutType, retry_state: RetryState) -> &mut Self {
         let failure = Failure::timeout(timeout, None);
         self.turn(EventKind::ActivityTaskTimedOut { seq, failure, retry_state })
     }
+    /// The activity stopped because it was asked to.
     pub fn activity_canceled(&mut self, seq: Seq, details: Option<Payload>) -> &mut Self {
         self.turn(EventKind::ActivityTaskCanceled { seq, details })
     }
@@ -220,34 +233,44 @@ impl HistoryBuilder {
         }
         self.turn(EventKind::TimerFired { seq })
     }
+    /// The child could not be started.
     pub fn child_start_failed(&mut self, seq: Seq, failure: Failure) -> &mut Self {
         self.turn(EventKind::StartChildWorkflowExecutionFailed { seq, failure })
     }
+    /// The child begins; its run id is derived from this run and `seq`.
     pub fn child_started(&mut self, seq: Seq) -> &mut Self {
         let run_id = self.run.derive("child", seq.0);
         self.turn(EventKind::ChildWorkflowExecutionStarted { seq, run_id })
     }
+    /// The child has a result.
     pub fn child_completed(&mut self, seq: Seq, result: Payload) -> &mut Self {
         self.turn(EventKind::ChildWorkflowExecutionCompleted { seq, result })
     }
+    /// The child failed for good.
     pub fn child_failed(&mut self, seq: Seq, failure: Failure) -> &mut Self {
         self.turn(EventKind::ChildWorkflowExecutionFailed { seq, failure })
     }
+    /// The child ended because it was asked to, and left nothing to say.
     pub fn child_canceled(&mut self, seq: Seq) -> &mut Self {
         self.turn(EventKind::ChildWorkflowExecutionCanceled { seq, details: None })
     }
+    /// The signal is in the other history.
     pub fn external_signaled(&mut self, seq: Seq) -> &mut Self {
         self.turn(EventKind::ExternalWorkflowExecutionSignaled { seq })
     }
+    /// The signal cannot be delivered.
     pub fn external_signal_failed(&mut self, seq: Seq, failure: Failure) -> &mut Self {
         self.turn(EventKind::SignalExternalWorkflowExecutionFailed { seq, failure })
     }
+    /// The cancel request is in the other history.
     pub fn external_cancel_requested(&mut self, seq: Seq) -> &mut Self {
         self.turn(EventKind::ExternalWorkflowExecutionCancelRequested { seq })
     }
+    /// A limit of the workflow ran out; no run follows.
     pub fn timed_out(&mut self, timeout: WorkflowTimeout) -> &mut Self {
         self.turn(EventKind::WorkflowExecutionTimedOut { timeout, new_run: None, unhandled_signals: Vec::new() })
     }
+    /// The run is ended from outside.
     pub fn terminated(&mut self, reason: &str) -> &mut Self {
         self.turn(EventKind::WorkflowExecutionTerminated { reason: reason.to_owned(), identity: None })
     }
@@ -260,6 +283,7 @@ impl HistoryBuilder {
         let options = ActivityOptions { start_to_close: Some(Duration::from_secs(10)), ..Default::default() };
         self.activity_scheduled_with(activity_type, input, options)
     }
+    /// As [`Self::activity_scheduled`], with options of your own.
     pub fn activity_scheduled_with(&mut self, activity_type: &str, input: Payload, options: ActivityOptions) -> Seq {
         self.numbered_command(|seq| {
             EventKind::ActivityTaskScheduled(Box::new(ActivityTaskScheduled {
@@ -271,16 +295,20 @@ impl HistoryBuilder {
             }))
         })
     }
+    /// The code asks the activity to stop.
     pub fn activity_cancel_requested(&mut self, seq: Seq) -> &mut Self {
         self.command(EventKind::ActivityTaskCancelRequested { seq })
     }
+    /// A timer that is due `delay` after the current turn.
     pub fn timer_started(&mut self, delay: Duration) -> Seq {
         let fire_at = self.now.plus(delay);
         self.numbered_command(|seq| EventKind::TimerStarted { seq, fire_at, summary: None })
     }
+    /// The code no longer waits for the timer.
     pub fn timer_canceled(&mut self, seq: Seq) -> &mut Self {
         self.command(EventKind::TimerCanceled { seq })
     }
+    /// A child workflow with the default options.
     pub fn child_initiated(&mut self, workflow_type: &str, workflow_id: &str, input: Payload) -> Seq {
         self.numbered_command(|seq| {
             EventKind::StartChildWorkflowExecutionInitiated(Box::new(ChildWorkflowInitiated {
@@ -292,9 +320,11 @@ impl HistoryBuilder {
             }))
         })
     }
+    /// The code asks the child to cancel.
     pub fn child_cancel_requested(&mut self, seq: Seq, reason: &str) -> &mut Self {
         self.command(EventKind::ChildWorkflowExecutionCancelRequested { seq, reason: reason.to_owned() })
     }
+    /// A signal to the open run of `workflow_id`.
     pub fn external_signal_initiated(&mut self, workflow_id: &str, name: &str, input: Payload) -> Seq {
         let target = ExternalTarget { workflow_id: WorkflowId::of(workflow_id), run_id: None };
         self.numbered_command(|seq| {
@@ -306,29 +336,37 @@ impl HistoryBuilder {
             }))
         })
     }
+    /// A cancel request to the open run of `workflow_id`.
     pub fn external_cancel_initiated(&mut self, workflow_id: &str, reason: &str) -> Seq {
         let target = ExternalTarget { workflow_id: WorkflowId::of(workflow_id), run_id: None };
         let reason = reason.to_owned();
         self.numbered_command(|seq| EventKind::RequestCancelExternalWorkflowExecutionInitiated { seq, target, reason })
     }
+    /// A side effect that gave `value`.
     pub fn side_effect_recorded(&mut self, value: Payload) -> Seq {
         self.numbered_command(|seq| EventKind::MarkerRecorded(Marker::SideEffect { seq, value }))
     }
+    /// The code took the new branch of a change.
     pub fn patch_recorded(&mut self, id: &str, deprecated: bool) -> &mut Self {
         self.command(EventKind::MarkerRecorded(Marker::Patch { id: PatchId::of(id), deprecated }))
     }
+    /// The code changes what lists can look for.
     pub fn search_attributes_upserted(&mut self, attributes: SearchAttributes) -> &mut Self {
         self.command(EventKind::UpsertWorkflowSearchAttributes { attributes })
     }
+    /// The code changes its notes for people.
     pub fn memo_modified(&mut self, memo: Memo) -> &mut Self {
         self.command(EventKind::WorkflowPropertiesModified { memo })
     }
+    /// The handler of an accepted update answers.
     pub fn update_completed(&mut self, update_id: &str, result: Result<Payload, Failure>) -> &mut Self {
         self.command(EventKind::WorkflowExecutionUpdateCompleted { update_id: UpdateId::of(update_id), result })
     }
+    /// The run ends with a result.
     pub fn completed(&mut self, result: Payload) -> &mut Self {
         self.command(EventKind::WorkflowExecutionCompleted { result, unhandled_signals: Vec::new() })
     }
+    /// The run ends in a failure; no run follows.
     pub fn failed(&mut self, failure: Failure) -> &mut Self {
         self.command(EventKind::WorkflowExecutionFailed {
             failure,
@@ -337,9 +375,11 @@ impl HistoryBuilder {
             unhandled_signals: Vec::new(),
         })
     }
+    /// The run ends because it was asked to.
     pub fn canceled(&mut self, details: Option<Payload>) -> &mut Self {
         self.command(EventKind::WorkflowExecutionCanceled { details, unhandled_signals: Vec::new() })
     }
+    /// Another run takes over; its id is derived from this one.
     pub fn continued_as_new(&mut self, workflow_type: &str, input: Payload) -> &mut Self {
         let new_run = self.run.derive("continue-as-new", 1);
         self.command(EventKind::WorkflowExecutionContinuedAsNew(Box::new(ContinuedAsNew {

@@ -14,14 +14,36 @@ pub const ID_LENGTH_MAX: usize = 255;
 /// A text that cannot be an id: what it was for, and what is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
+    /// It has no characters.
     #[error("{what} is empty; give it at least one character")]
-    Empty { what: &'static str },
+    Empty {
+        /// Which id or name was read.
+        what: &'static str,
+    },
+    /// It is longer than [`ID_LENGTH_MAX`].
     #[error("{what} is {length} bytes long; at most {ID_LENGTH_MAX} are allowed")]
-    TooLong { what: &'static str, length: usize },
+    TooLong {
+        /// Which id or name was read.
+        what: &'static str,
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// It has a character that no terminal or log may see.
     #[error("{what} has the control character {character:?} at byte {at}")]
-    ControlCharacter { what: &'static str, character: char, at: usize },
+    ControlCharacter {
+        /// Which id or name was read.
+        what: &'static str,
+        /// The first one.
+        character: char,
+        /// Its place in bytes, from 0.
+        at: usize,
+    },
+    /// It is not written as run ids are.
     #[error("{text:?} is not a run id: expected 32 hexadecimal digits, with or without hyphens")]
-    NotARunId { text: String },
+    NotARunId {
+        /// What was read.
+        text: String,
+    },
 }
 
 fn check(what: &'static str, text: &str) -> Result<(), InvalidId> {
@@ -58,6 +80,7 @@ macro_rules! text_ids {
                     Err(why) => panic!("{why}"),
                 }
             }
+            /// The text, as it was given.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -105,8 +128,11 @@ text_ids! {
     ActivityId = "activity id";
     /// Where tasks wait for a worker.
     TaskQueue = "task queue";
+    /// The name under which code takes a signal.
     SignalName = "signal name";
+    /// The name under which code answers a query.
     QueryName = "query name";
+    /// The name under which code handles an update.
     UpdateName = "update name";
     /// Names one update request; a second request with the same id gets the first one's answer.
     UpdateId = "update id";
@@ -207,6 +233,7 @@ macro_rules! numbers {
         pub struct $name(pub $inner);
 
         impl $name {
+            /// The one after it.
             pub fn next(self) -> Self {
                 Self(self.0 + 1)
             }

@@ -2,6 +2,8 @@
 //!
 //! Invariant: an input is data, so that it can be kept durably in the run's inbox while the run is paused or held. A
 //! refused input changes nothing. Starting a run is a request of its own ([`StartWorkflow`]).
+//!
+//! Long: two lists, of inputs and of refusals, and a line for each field of them.
 
 use std::time::Duration;
 
@@ -15,37 +17,123 @@ pub enum Input {
     /// A signal for its code (engine.md E11).
     Signal(WorkflowExecutionSignaled),
     /// Somebody asks it to cancel (engine.md E17).
-    RequestCancel { reason: String, identity: Option<Identity>, request_id: Option<RequestId> },
+    RequestCancel {
+        /// Why, as the code sees it.
+        reason: String,
+        /// Who asks.
+        identity: Option<Identity>,
+        /// Repetitions of this request are applied once.
+        request_id: Option<RequestId>,
+    },
     /// It ends at once (engine.md E18).
-    Terminate { reason: String, identity: Option<Identity> },
+    Terminate {
+        /// Why, for the history.
+        reason: String,
+        /// Who ends it.
+        identity: Option<Identity>,
+    },
     /// An update for its code, which may refuse it (engine.md E14).
-    Update { update_id: UpdateId, name: UpdateName, input: Payload, identity: Option<Identity> },
+    Update {
+        /// A repetition gets the first one's answer.
+        update_id: UpdateId,
+        /// Which handler.
+        name: UpdateName,
+        /// What the handler is given.
+        input: Payload,
+        /// Who asks.
+        identity: Option<Identity>,
+    },
     /// It is not to go on (engine.md E27).
-    Pause { reason: String, identity: Option<Identity> },
+    Pause {
+        /// Why, for the history.
+        reason: String,
+        /// Who pauses it.
+        identity: Option<Identity>,
+    },
     /// It may go on.
-    Unpause { reason: String, identity: Option<Identity> },
+    Unpause {
+        /// Why, for the history.
+        reason: String,
+        /// Who unpauses it.
+        identity: Option<Identity>,
+    },
     /// An activity of it is not to be tried again.
-    PauseActivity { seq: Seq, reason: String, identity: Option<Identity> },
+    PauseActivity {
+        /// The activity.
+        seq: Seq,
+        /// Why, for the history.
+        reason: String,
+        /// Who pauses it.
+        identity: Option<Identity>,
+    },
     /// An activity of it may be tried again.
-    UnpauseActivity { seq: Seq, identity: Option<Identity> },
+    UnpauseActivity {
+        /// The activity.
+        seq: Seq,
+        /// Who unpauses it.
+        identity: Option<Identity>,
+    },
     /// A slot is free for the attempt of a queued activity.
-    StartActivity { seq: Seq, attempt: Attempt },
+    StartActivity {
+        /// The activity.
+        seq: Seq,
+        /// The attempt that begins.
+        attempt: Attempt,
+    },
     /// An attempt has ended.
-    ActivityOutcome { seq: Seq, attempt: Attempt, outcome: ActivityOutcome, identity: Option<Identity> },
+    ActivityOutcome {
+        /// The activity.
+        seq: Seq,
+        /// The attempt that ended; one that is over is refused.
+        attempt: Attempt,
+        /// How it ended.
+        outcome: ActivityOutcome,
+        /// Who says so, if not this worker.
+        identity: Option<Identity>,
+    },
     /// An attempt is alive.
-    Heartbeat { seq: Seq, attempt: Attempt, details: Option<Payload> },
+    Heartbeat {
+        /// The activity.
+        seq: Seq,
+        /// The attempt that is alive.
+        attempt: Attempt,
+        /// What the next attempt may go on from.
+        details: Option<Payload>,
+    },
     /// Time has passed: whatever is due is due now.
     Deadline,
     /// The worker that ran this run's attempts is gone: what was under way is looked at again.
     WorkerRestarted,
     /// A child has begun, or could not.
-    ChildStarted { seq: Seq, result: Result<RunId, Failure> },
+    ChildStarted {
+        /// The child.
+        seq: Seq,
+        /// Its first run, or why there is none.
+        result: Result<RunId, Failure>,
+    },
     /// A child has ended.
-    ChildClosed { seq: Seq, run_id: RunId, outcome: CloseOutcome },
+    ChildClosed {
+        /// The child.
+        seq: Seq,
+        /// Its last run.
+        run_id: RunId,
+        /// How that run ended.
+        outcome: CloseOutcome,
+    },
     /// A signal to another run has arrived, or could not be delivered.
-    SignalDelivered { seq: Seq, result: Result<(), Failure> },
+    SignalDelivered {
+        /// The signal that was sent.
+        seq: Seq,
+        /// That it is in the other history, or why it never will be.
+        result: Result<(), Failure>,
+    },
     /// A cancel request to another run has arrived, or could not be delivered.
-    CancelDelivered { seq: Seq, result: Result<(), Failure> },
+    CancelDelivered {
+        /// The request that was sent.
+        seq: Seq,
+        /// That it is in the other history, or why it never will be.
+        result: Result<(), Failure>,
+    },
 }
 
 /// How an attempt of an activity ended.
@@ -73,9 +161,15 @@ pub enum CloseOutcome {
     /// It was asked to cancel, and did, with what it left to say.
     Canceled(Option<Payload>),
     /// From outside, without a word of its code.
-    Terminated { reason: String },
+    Terminated {
+        /// Why, in the words of whoever terminated it.
+        reason: String,
+    },
     /// In a run that goes on for it.
-    ContinuedAsNew { new_run: RunId },
+    ContinuedAsNew {
+        /// That run.
+        new_run: RunId,
+    },
 }
 
 impl CloseOutcome {
@@ -199,32 +293,78 @@ impl StartWorkflow {
 pub enum Rejection {
     /// There is no such run in this namespace.
     #[error("no workflow execution {workflow_id}{}", in_run(run_id))]
-    NotFound { workflow_id: WorkflowId, run_id: Option<RunId> },
+    NotFound {
+        /// The id that was asked for.
+        workflow_id: WorkflowId,
+        /// The run that was asked for, if one was named.
+        run_id: Option<RunId>,
+    },
     /// The run has ended, and takes nothing more.
     #[error("the run {run_id} of {workflow_id} is already {status}")]
-    Closed { workflow_id: WorkflowId, run_id: RunId, status: WorkflowStatus },
+    Closed {
+        /// The id that was asked for.
+        workflow_id: WorkflowId,
+        /// Its last run.
+        run_id: RunId,
+        /// How that run ended.
+        status: WorkflowStatus,
+    },
     #[error(
         "a run of {workflow_id} is open: {run_id}; end it, use another id, or ask for `use-existing` or `terminate-existing`"
     )]
     /// A start found an open run of its id, which it was not to use.
-    AlreadyOpen { workflow_id: WorkflowId, run_id: RunId },
+    AlreadyOpen {
+        /// The id that is taken.
+        workflow_id: WorkflowId,
+        /// The open run.
+        run_id: RunId,
+    },
     #[error(
         "the workflow id {workflow_id} was used by {run_id}, which is {status}; the reuse policy {policy:?} refuses it"
     )]
     /// A start found a closed run of its id, which its policy forbids.
-    IdReused { workflow_id: WorkflowId, run_id: RunId, status: WorkflowStatus, policy: IdReusePolicy },
+    IdReused {
+        /// The id that was used.
+        workflow_id: WorkflowId,
+        /// The run that used it.
+        run_id: RunId,
+        /// How that run ended.
+        status: WorkflowStatus,
+        /// The policy that refuses it.
+        policy: IdReusePolicy,
+    },
     /// The worker has no code of this type.
     #[error("no workflow type {workflow_type} in this worker; it has: {}", known.join(", "))]
-    UnknownWorkflowType { workflow_type: WorkflowType, known: Vec<String> },
+    UnknownWorkflowType {
+        /// The type that was asked for.
+        workflow_type: WorkflowType,
+        /// The types that this worker has.
+        known: Vec<String>,
+    },
     /// The code refuses the update, or cannot carry it out. The run is as it was.
     #[error("the update {update_id} was refused by the workflow: {failure}")]
-    UpdateRefused { update_id: UpdateId, failure: Failure },
+    UpdateRefused {
+        /// The update.
+        update_id: UpdateId,
+        /// What the validator or the handler said.
+        failure: Failure,
+    },
     /// No activity of this id is pending.
     #[error("no pending activity {activity} in this run")]
-    UnknownActivity { activity: String },
+    UnknownActivity {
+        /// The id or number that was asked for.
+        activity: String,
+    },
     /// Somebody speaks for an attempt that is over.
     #[error("attempt {attempt} of activity {seq} is over (now at attempt {current}): stale_epoch")]
-    StaleAttempt { seq: Seq, attempt: Attempt, current: Attempt },
+    StaleAttempt {
+        /// The activity.
+        seq: Seq,
+        /// The attempt that spoke.
+        attempt: Attempt,
+        /// The attempt that counts.
+        current: Attempt,
+    },
     /// There is nothing to pause.
     #[error("the run is already paused")]
     AlreadyPaused,
@@ -233,37 +373,73 @@ pub enum Rejection {
     NotPaused,
     /// A paused or held run keeps no more; see [`Limits::inbox_max`](crate::machine::Limits::inbox_max).
     #[error("the inbox of the run is full ({limit} inputs wait); try again later")]
-    InboxFull { limit: usize },
+    InboxFull {
+        /// How many inputs one run keeps.
+        limit: usize,
+    },
     /// The worker has too much to do. Try again after the time it names.
     #[error("the worker has too much to do ({limit} inputs wait); try again in {}s", retry_after.as_secs_f32())]
-    Overloaded { limit: usize, retry_after: Duration },
+    Overloaded {
+        /// How many inputs may wait in the worker.
+        limit: usize,
+        /// When it is worth trying again.
+        retry_after: Duration,
+    },
     /// A payload of the request is above the limit.
     #[error("the payload has {length} bytes, the limit is {limit}")]
-    PayloadTooLarge { length: usize, limit: usize },
+    PayloadTooLarge {
+        /// Its length in bytes.
+        length: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
     /// The request makes no sense in any state of the run; `what` names the part.
     #[error("{what}: {why}")]
-    Invalid { what: String, why: String },
+    Invalid {
+        /// Which part of the request.
+        what: String,
+        /// What is wrong with it, and what to write instead.
+        why: String,
+    },
     /// The code of the run cannot be asked now.
     #[error("the run is held: {why}")]
-    Held { why: String },
+    Held {
+        /// The defect or difference that holds it.
+        why: String,
+    },
     /// A fork: the card of the first difference.
     #[error("the workflow code of this worker does not fit the history up to the fork: {why}")]
-    DoesNotFit { why: String },
+    DoesNotFit {
+        /// The card.
+        why: String,
+    },
     /// The worker leaves, and takes no new work.
     #[error("the worker is shutting down")]
     ShuttingDown,
     /// Nothing can be written any more; the worker leaves.
     #[error("the log has failed and the worker is leaving: {why}")]
-    StorageFailed { why: String },
+    StorageFailed {
+        /// The first failure, with the file.
+        why: String,
+    },
     /// There is no space for anything new. It is over when there is.
     #[error("the disk is full: {why}; nothing new is begun until there is space")]
-    StorageFull { why: String },
+    StorageFull {
+        /// Which file could not grow.
+        why: String,
+    },
     /// What was asked for cannot be read as it was written; everything else goes on.
     #[error("{why}")]
-    Damaged { why: String },
+    Damaged {
+        /// Where the damage is.
+        why: String,
+    },
     /// Reading or copying failed; the log has not, and the worker goes on.
     #[error("{why}; the log itself goes on")]
-    StorageError { why: String },
+    StorageError {
+        /// What could not be read or copied.
+        why: String,
+    },
     /// The query has no answer.
     #[error(transparent)]
     Query(#[from] QueryError),

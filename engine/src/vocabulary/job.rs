@@ -13,38 +13,62 @@ use super::*;
 /// One activating event as the workflow code sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Job {
+    /// The code begins.
     InitializeWorkflow(Box<WorkflowExecutionStarted>),
+    /// A signal for the code.
     SignalWorkflow(WorkflowExecutionSignaled),
+    /// Somebody asks the run to cancel.
     CancelWorkflow {
+        /// Why, in the words of whoever asked.
         reason: String,
     },
     /// An accepted update; the validator has agreed and does not run again.
     DoUpdate {
+        /// Names the update in the answer.
         update_id: UpdateId,
+        /// Which handler.
         name: UpdateName,
+        /// What the handler is given.
         input: Payload,
     },
+    /// An activity has ended for good.
     ResolveActivity {
+        /// The activity.
         seq: Seq,
+        /// Its result, or how its last attempt failed.
         result: Result<Payload, Failure>,
     },
+    /// A timer is due.
     FireTimer {
+        /// The timer.
         seq: Seq,
     },
+    /// A child has begun, or could not.
     ResolveChildWorkflowStart {
+        /// The child.
         seq: Seq,
+        /// Its first run, or why there is none.
         result: Result<RunId, Failure>,
     },
+    /// A child has ended.
     ResolveChildWorkflow {
+        /// The child.
         seq: Seq,
+        /// Its result, or how it ended without one.
         result: Result<Payload, Failure>,
     },
+    /// A signal to another run has arrived, or never will.
     ResolveSignalExternal {
+        /// The signal that was sent.
         seq: Seq,
+        /// Why it cannot be delivered, if it cannot.
         result: Result<(), Failure>,
     },
+    /// A cancel request to another run has arrived, or never will.
     ResolveCancelExternal {
+        /// The request that was sent.
         seq: Seq,
+        /// Why it cannot be delivered, if it cannot.
         result: Result<(), Failure>,
     },
 }
@@ -87,24 +111,31 @@ impl Job {
 pub struct Activation {
     /// Workflow time: the time of the turn.
     pub at: Timestamp,
+    /// The run whose ids the code sees: in a fork, the run that the event was copied from.
     pub run_id: RunId,
     /// How long the history is, for `continue_as_new_suggested`.
     pub history: HistorySize,
+    /// What the code hears.
     pub job: Job,
+    /// What the code noted when this turn happened before, if it did.
     pub markers: Markers,
 }
 
 /// The size of a run's history so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HistorySize {
+    /// How many events.
     pub events: u64,
+    /// Their size as [`EventKind::size`] counts it, which no storage format changes.
     pub bytes: u64,
 }
 
 impl HistorySize {
     /// Continue-as-new is suggested from here on (engine.md E19).
     pub const SUGGESTED_EVENTS: u64 = 4_096;
+    /// The same in bytes.
     pub const SUGGESTED_BYTES: u64 = 4 * 1024 * 1024;
+    /// Whether either bound is reached.
     pub fn continue_as_new_suggested(&self) -> bool {
         self.events >= Self::SUGGESTED_EVENTS || self.bytes >= Self::SUGGESTED_BYTES
     }
@@ -117,13 +148,24 @@ pub enum Markers {
     #[default]
     Fresh,
     /// The activation is in history: side effects give the recorded values, and only recorded patches apply.
-    Recorded { side_effects: BTreeMap<Seq, Payload>, patches: BTreeSet<PatchId> },
+    Recorded {
+        /// What each gave, by its number.
+        side_effects: BTreeMap<Seq, Payload>,
+        /// The changes whose new branch was taken.
+        patches: BTreeSet<PatchId>,
+    },
     /// Nothing is written yet, but these side effects have their values already: the activation of another run happens
     /// again in its fork.
-    Again { side_effects: BTreeMap<Seq, Payload> },
+    Again {
+        /// What each gave, by its number.
+        side_effects: BTreeMap<Seq, Payload>,
+    },
     /// Nothing is written and nothing may be carried out: side effects give these values, in order, and code that asks
     /// for one more cannot go on. For changed code that is given recorded outcomes.
-    InOrder { side_effects: VecDeque<Payload> },
+    InOrder {
+        /// What is left to give.
+        side_effects: VecDeque<Payload>,
+    },
 }
 
 impl Markers {
@@ -149,8 +191,11 @@ pub struct Awaited {
 /// A place in the source of workflow code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodeLocation {
+    /// As the compiler saw it, from the root of the package or workspace.
     pub file: String,
+    /// From 1.
     pub line: u32,
+    /// From 1.
     pub column: u32,
 }
 
@@ -200,10 +245,28 @@ pub trait Driver {
 /// Why a query has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum QueryError {
+    /// The workflow has no handler of this name.
     #[error("no query named {name}; this workflow answers: {}", known.join(", "))]
-    Unknown { name: QueryName, known: Vec<String> },
+    Unknown {
+        /// What was asked.
+        name: QueryName,
+        /// What can be asked.
+        known: Vec<String>,
+    },
+    /// The handler gave a failure.
     #[error("the query {name} failed: {failure}")]
-    Failed { name: QueryName, failure: Failure },
+    Failed {
+        /// What was asked.
+        name: QueryName,
+        /// What the handler said.
+        failure: Failure,
+    },
+    /// The handler is wrong: it asked for something to happen.
     #[error("the handler of query {name} changed the workflow: {what}; queries must only read")]
-    Mutated { name: QueryName, what: String },
+    Mutated {
+        /// What was asked.
+        name: QueryName,
+        /// What the handler changed.
+        what: String,
+    },
 }

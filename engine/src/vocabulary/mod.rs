@@ -3,22 +3,22 @@
 //! Invariant: nothing here reads a clock, a disk, a socket or a random source; every type is ordered, comparable and
 //! serialisable. `event` and `options` are the disk contract. This module decides nothing: the machines do.
 
-pub mod command;
-pub mod defect;
-pub mod event;
-pub mod failure;
-pub mod fork;
-pub mod history_builder;
-pub mod id;
-pub mod input;
-pub mod job;
-pub mod options;
-pub mod origin;
-pub mod payload;
-pub mod payloads_visit;
-pub mod retry;
-pub mod time;
-pub mod turn;
+mod command;
+mod defect;
+mod event;
+mod failure;
+mod fork;
+mod history_builder;
+mod id;
+mod input;
+mod job;
+mod options;
+mod origin;
+mod payload;
+mod payloads_visit;
+mod retry;
+mod time;
+mod turn;
 
 pub use command::*;
 pub use defect::*;

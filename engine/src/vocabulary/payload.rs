@@ -18,7 +18,9 @@ use super::FieldName;
 /// that only the log's codec makes and removes.
 pub type Encoding = Cow<'static, str>;
 
+/// The data is JSON text, which [`Payload::decode`] reads.
 pub const ENCODING_JSON: &str = "json";
+/// The data is whatever the user says it is.
 pub const ENCODING_BYTES: &str = "bytes";
 /// The data is a blob reference: 32 bytes of blake3 hash and the length as u64, big-endian.
 pub const ENCODING_BLOB: &str = "blob";
@@ -29,7 +31,9 @@ pub const ENCODING_REDACTED: &str = "redacted";
 /// Bytes with the name of their encoding.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Payload {
+    /// How [`data`](Self::data) is to be read.
     pub encoding: Encoding,
+    /// Shared: a clone copies no bytes.
     pub data: Bytes,
 }
 
@@ -37,9 +41,13 @@ pub struct Payload {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read a {encoding} payload of {length} bytes as {wanted}: {why}")]
 pub struct PayloadError {
+    /// How the payload says it is encoded.
     pub encoding: String,
+    /// Its length in bytes; 0 where a value could not be written.
     pub length: usize,
+    /// The Rust type that was to be read or written.
     pub wanted: &'static str,
+    /// What the decoder or encoder said.
     pub why: String,
 }
 
@@ -48,6 +56,7 @@ impl Payload {
     pub fn null() -> Self {
         Payload { encoding: Cow::Borrowed(ENCODING_JSON), data: Bytes::from_static(b"null") }
     }
+    /// Bytes that are not JSON. [`Payload::decode`] reads them only if they happen to be.
     pub fn bytes(data: impl Into<Bytes>) -> Self {
         Payload { encoding: Cow::Borrowed(ENCODING_BYTES), data: data.into() }
     }
@@ -78,9 +87,11 @@ impl Payload {
             why: why.to_string(),
         })
     }
+    /// Bytes of data, without the encoding's name.
     pub fn len(&self) -> usize {
         self.data.len()
     }
+    /// Whether there is no data. The JSON `null` has four bytes.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
@@ -214,12 +225,19 @@ pub type Memo = BTreeMap<FieldName, Payload>;
 /// The value of a search attribute. Floats are compared in filters only, never in decisions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum SearchValue {
+    /// `true` or `false`.
     Bool(bool),
+    /// A whole number.
     Int(i64),
+    /// A number with a fraction.
     Float(f64),
+    /// A text that is compared as a whole.
     Keyword(String),
+    /// Several keywords; a filter holds if one of them fits.
     KeywordList(Vec<String>),
+    /// A text that filters look for words in.
     Text(String),
+    /// A moment; filters write it as RFC 3339.
     Datetime(super::Timestamp),
     /// Removes the attribute when upserted.
     Unset,

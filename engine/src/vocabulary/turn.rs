@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::*;
 
+/// What one run decided at one moment: what reached it, what its code asked for, and what indexes need of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
     /// The run that has decided.

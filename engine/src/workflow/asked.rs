@@ -15,28 +15,46 @@ const PATCH_ID: &str = "a-name-for-the-change";
 /// What kind of request, by the name of its command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum RequestKind {
+    /// Of [`Command::ScheduleActivity`].
     ScheduleActivity,
+    /// Of [`Command::RequestCancelActivity`].
     RequestCancelActivity,
+    /// Of [`Command::StartTimer`].
     StartTimer,
+    /// Of [`Command::CancelTimer`].
     CancelTimer,
+    /// Of [`Command::StartChildWorkflow`].
     StartChildWorkflow,
+    /// Of [`Command::CancelChildWorkflow`].
     CancelChildWorkflow,
+    /// Of [`Command::SignalExternalWorkflow`].
     SignalExternalWorkflow,
+    /// Of [`Command::RequestCancelExternalWorkflow`].
     RequestCancelExternalWorkflow,
+    /// Of [`Marker::SideEffect`].
     SideEffect,
+    /// Of [`Marker::Patch`].
     Patch,
+    /// Of [`Command::UpsertSearchAttributes`].
     UpsertSearchAttributes,
+    /// Of [`Command::ModifyMemo`].
     ModifyMemo,
+    /// Of [`Command::CompleteUpdate`].
     CompleteUpdate,
+    /// Of [`Command::CompleteWorkflow`].
     CompleteWorkflow,
+    /// Of [`Command::FailWorkflow`].
     FailWorkflow,
+    /// Of [`Command::CancelWorkflow`].
     CancelWorkflow,
+    /// Of [`Command::ContinueAsNew`].
     ContinueAsNew,
 }
 
 /// A request of workflow code: a command, or the event that it became.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
+    /// The command.
     pub kind: RequestKind,
     /// A type, a name or an id; empty where the kind has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -44,8 +62,10 @@ pub struct Request {
     /// The workflow it is about, if that is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<WorkflowId>,
+    /// Its number in the run; patches, attributes and closing commands have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<Seq>,
+    /// What only its kind has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Detail>,
     /// Of its input, result or attributes.
@@ -60,7 +80,12 @@ pub enum Detail {
     /// When a timer fires.
     Until(Timestamp),
     /// The type of a failure; its message is user data.
-    Failure { failure_type: String, message: ContentHash },
+    Failure {
+        /// The name of the failure.
+        failure_type: String,
+        /// Its message, without the text.
+        message: ContentHash,
+    },
     /// A patch of which the code says that no run needs it any more.
     Deprecated,
 }
@@ -68,6 +93,7 @@ pub enum Detail {
 /// A content without the content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContentHash {
+    /// How long it is.
     pub bytes: usize,
     /// The first four bytes of its BLAKE3 hash, in hexadecimal.
     pub blake3: String,
@@ -111,16 +137,24 @@ impl Request {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hint {
+    /// Code and history hold the same requests in another order.
     Reordered,
+    /// The code asks for one that the history does not hold.
     Inserted(Option<Request>),
+    /// The code no longer asks for one that the history holds.
     Removed(Option<Request>),
+    /// One request has another name; nothing else differs.
     Renamed {
+        /// As the history holds it.
         from: Request,
+        /// As the code asks for it.
         to: Request,
     },
     /// Nothing of it is alike.
     OtherPath,
+    /// A timer fires at another time.
     TimerChanged,
+    /// The same requests carry other data.
     ContentChanged,
 }
 

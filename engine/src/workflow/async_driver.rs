@@ -16,9 +16,6 @@ use super::pending::{close_failed, workflow_closed};
 use super::state_machine::unknown_update;
 use crate::vocabulary::*;
 
-/// The failure type of a workflow that waits for something outside its context, or was woken from there.
-pub const FAILURE_FOREIGN_FUTURE: &str = "ForeignFuture";
-
 /// Starts the workflow function with its encoded input.
 pub(crate) type WorkflowFunction = Rc<dyn Fn(WfContext, &Payload) -> Result<PayloadFuture, PayloadError>>;
 
@@ -119,9 +116,9 @@ impl AsyncDriver {
         let (shared, function) = (&self.shared, &self.function);
         let ran = self.executor.run(shared, || Self::apply(shared, function, job));
         if let Err(stuck) = ran {
-            self.shared.ledger().note_defect(WorkflowDefect::ForeignFuture { why: stuck.to_string() });
-            let failure = Failure::application(FAILURE_FOREIGN_FUTURE, stuck.to_string()).non_retryable();
-            self.shared.outcome.borrow_mut().get_or_insert(Err(failure));
+            let defect = WorkflowDefect::ForeignFuture { why: stuck.to_string() };
+            self.shared.outcome.borrow_mut().get_or_insert_with(|| Err(defect.failure()));
+            self.shared.ledger().note_defect(defect);
         }
     }
 

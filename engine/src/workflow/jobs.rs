@@ -9,7 +9,9 @@ use crate::vocabulary::*;
 
 /// What a job needs to know of the run besides its event. The run machine has it; replay folds a [`JobTable`].
 pub trait JobSources {
+    /// The start of the run, if it was seen.
     fn started(&self) -> Option<&WorkflowExecutionStarted>;
+    /// The type and id of an activity.
     fn activity(&self, seq: Seq) -> Option<(&ActivityType, &ActivityId)>;
     /// The type and id of a child, and its run once it has started.
     fn child(&self, seq: Seq) -> Option<(&WorkflowType, &WorkflowId, Option<RunId>)>;
@@ -24,6 +26,7 @@ pub struct JobTable {
 }
 
 impl JobTable {
+    /// Takes note of an event, for jobs of later ones.
     pub fn apply(&mut self, event: &EventKind) {
         match event {
             EventKind::WorkflowExecutionStarted(started) => self.started = Some((**started).clone()),

@@ -50,12 +50,28 @@ const SNAPSHOT_VERSION: u32 = 1;
 /// A snapshot that this build cannot go on from. The history can: replay it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
+    /// The worker has no code of this type.
     #[error("no workflow type {workflow_type} in this worker; it has: {}", known.join(", "))]
-    UnknownWorkflowType { workflow_type: WorkflowType, known: Vec<String> },
+    UnknownWorkflowType {
+        /// The type.
+        workflow_type: WorkflowType,
+        /// The types that it has.
+        known: Vec<String>,
+    },
+    /// The code is an async function now.
     #[error("the workflow {workflow_type} is an async fn, which has no snapshots")]
-    NotSupported { workflow_type: WorkflowType },
+    NotSupported {
+        /// The type.
+        workflow_type: WorkflowType,
+    },
+    /// The state has other fields than this build reads.
     #[error("the snapshot of a {workflow_type} does not fit this build: {why}")]
-    Unreadable { workflow_type: WorkflowType, why: String },
+    Unreadable {
+        /// The type.
+        workflow_type: WorkflowType,
+        /// What the decoder said.
+        why: String,
+    },
 }
 
 impl<S: StateMachine> MachineDriver<S> {

@@ -33,7 +33,6 @@ mod state_machine;
 mod tests;
 
 pub use asked::{ContentHash, Detail as RequestDetail, Hint, Request, RequestKind};
-pub use async_driver::FAILURE_FOREIGN_FUTURE;
 pub use concurrency::*;
 pub use context::shared::take_stray_request;
 pub use context::{

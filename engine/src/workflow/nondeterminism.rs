@@ -13,8 +13,11 @@ use crate::vocabulary::*;
 /// Workflow code that no longer matches its history. The run is held until code that fits is deployed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NonDeterminism {
+    /// The run.
     pub run_id: RunId,
+    /// Its workflow id.
     pub workflow_id: WorkflowId,
+    /// Its type.
     pub workflow_type: WorkflowType,
     /// The first event that does not match; the event after the last one if history holds none.
     pub event_id: EventId,
@@ -30,20 +33,27 @@ pub struct NonDeterminism {
     pub nearest: Option<NearestMatch>,
     /// The whole activation, history and code side by side.
     pub alignment: Vec<AlignedLine>,
+    /// What to do about it.
     pub hint: Hint,
+    /// The code that wrote the event.
     pub recorded_build: BuildId,
+    /// The code that does not match it.
     pub current_build: BuildId,
 }
 
+/// An event that looks like what the code asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NearestMatch {
+    /// Its place in the history.
     pub event_id: EventId,
+    /// What it holds.
     pub what: Request,
 }
 
 /// The event that an activation answers to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActivatingEvent {
+    /// Its place in the history.
     pub event_id: EventId,
     /// The name of its kind.
     pub name: String,
@@ -52,38 +62,55 @@ pub struct ActivatingEvent {
 /// One line of the comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum AlignedLine {
+    /// Both hold it.
     Same {
+        /// Where history holds it.
         event_id: EventId,
+        /// What it is.
         what: Request,
     },
     /// History holds it, the code did not ask for it.
     Missing {
+        /// Where history holds it.
         event_id: EventId,
+        /// What history holds.
         what: Request,
     },
     /// The code asked for it, history does not hold it.
     Extra {
+        /// What the code asked for.
         what: Request,
+        /// Where in the code.
         location: Option<CodeLocation>,
     },
     /// The same request with other content: input, fire time, result.
     Changed {
+        /// Where history holds it.
         event_id: EventId,
+        /// As history holds it.
         recorded: Request,
+        /// As the code asked for it.
         produced: Request,
+        /// Where in the code.
         location: Option<CodeLocation>,
+        /// What it carried, where it carries a payload.
         recorded_input: Option<Payload>,
+        /// What it carries now.
         produced_input: Option<Payload>,
     },
     /// The same request in another place of the order.
     Reordered {
+        /// Where history holds it.
         event_id: EventId,
+        /// What it is.
         what: Request,
+        /// Where in the code.
         location: Option<CodeLocation>,
     },
 }
 
 impl NonDeterminism {
+    /// The code of the card, for `explain`.
     pub const CODE: &'static str = "BOSUN0101";
 }
 

@@ -13,24 +13,46 @@ use crate::vocabulary::*;
 /// Why a history cannot be replayed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ReplayError {
+    /// There is no turn.
     #[error("the history is empty")]
     Empty,
+    /// The first event is not the start of a run.
     #[error("the history begins with {found} instead of WorkflowExecutionStarted")]
-    NotStarted { found: &'static str },
+    NotStarted {
+        /// The name of its kind.
+        found: &'static str,
+    },
+    /// Events are missing, or there twice.
     #[error("event {event_id} follows in a turn that should begin with event {expected}")]
-    Gap { expected: EventId, event_id: EventId },
+    Gap {
+        /// The id that should follow.
+        expected: EventId,
+        /// The id that does.
+        event_id: EventId,
+    },
+    /// The event refers to something that the history does not hold.
     #[error("event {event_id} ({name}) activates the code and cannot be told to it")]
-    NoJob { event_id: EventId, name: &'static str },
+    NoJob {
+        /// The event.
+        event_id: EventId,
+        /// The name of its kind.
+        name: &'static str,
+    },
+    /// The registry has no code of the run's type.
     #[error(transparent)]
     UnknownWorkflow(#[from] Rejection),
+    /// The code asks for something else than the history holds.
     #[error(transparent)]
     NonDeterminism(#[from] Box<NonDeterminism>),
 }
 
 /// A run whose history has been replayed to the end.
 pub struct Replayed {
+    /// The code as it is after the last event.
     pub driver: Box<dyn Driver>,
+    /// How many turns of the code there were.
     pub activations: u64,
+    /// How many commands the code asked for in all.
     pub commands: u64,
     /// blake3 over the canonical encoding of all commands, activation by activation.
     pub digest: [u8; 32],
@@ -38,8 +60,11 @@ pub struct Replayed {
 
 /// One activation, for those who watch: the debugger, the timeline.
 pub struct ReplayStep<'a> {
+    /// The event that the code was told.
     pub event: &'a Event,
+    /// What it asked for in answer.
     pub commands: &'a [Command],
+    /// The code as it is now: its state and what it waits for.
     pub driver: &'a mut dyn Driver,
 }
 
@@ -70,6 +95,7 @@ pub fn replay(registry: &WorkflowRegistry, turns: &[Turn]) -> Result<Replayed, R
 }
 
 impl<'a> Replayer<'a> {
+    /// A replayer that has seen nothing yet.
     pub fn new(registry: &'a WorkflowRegistry) -> Self {
         Replayer {
             registry,
@@ -120,6 +146,7 @@ impl<'a> Replayer<'a> {
         &self.produced
     }
 
+    /// The driver and the counts. Fails if no turn was given.
     pub fn finish(self) -> Result<Replayed, ReplayError> {
         let (_, driver) = self.run.ok_or(ReplayError::Empty)?;
         let digest = *self.hasher.finalize().as_bytes();

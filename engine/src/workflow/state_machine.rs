@@ -53,12 +53,16 @@ pub trait StateMachine: Serialize + DeserializeOwned + Sized + 'static {
     /// The signal by which a run of this type is told that a run which it started, at whatever depth, is held because it ends
     /// workers: `{"workflow_id", "run_id", "why"}`. For what starts runs again and again.
     const TOLD_OF_QUARANTINE: Option<&'static str> = None;
+    /// What a run is started with.
     type Input: DeserializeOwned;
     /// What `complete` is called with. Typed clients decode the result as this.
     type Output: Serialize;
 
+    /// The state of a new run. An input that cannot be read as [`Self::Input`] never comes here: it refuses the
+    /// start.
     fn start(input: Self::Input, cx: &mut Cx<'_>) -> Result<Self, Failure>;
 
+    /// Goes on from what has happened, asking for what comes next.
     fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure>;
 
     /// The names `query` answers to.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bosun_engine::workflow::{Cx, Saga, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry};
+use bosun_engine::workflow::{Cx, JoinHandle, Saga, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry};
 use bosun_engine::*;
 use serde::{Deserialize, Serialize};
 
@@ -223,6 +223,53 @@ async fn a_foreign_future_after_a_deploy_holds() {
     assert!(card.contains("waits for something outside of its context") && card.contains("timers"), "{card}");
     let environment = environment.restart(|options| options.workflows = flows("v3", false)).unwrap();
     assert_eq!(output::<u64>(&environment.client(), "w").await, 7);
+}
+
+/// E30: a condition that changes the workflow holds the run as other defects do: in the turn in which it does, and with
+/// the signal kept for mended code. Under the other policy the run fails with a type of its own.
+#[tokio::test]
+async fn a_condition_that_changes_the_workflow_holds() {
+    let flows = |version: &str, changes: bool| {
+        WorkflowRegistry::new().version(version).workflow("wait", move |ctx: WfContext, (): ()| async move {
+            let (words, code) = (ctx.signal_channel::<String>("word"), ctx.clone());
+            let seen = ctx.state("seen", 0);
+            let read = seen.clone();
+            let _counting: JoinHandle<()> = ctx.spawn(move |_| async move {
+                while words.recv().await.is_ok() {
+                    seen.write(|seen| *seen += 1);
+                }
+            });
+            ctx.wait_until(move || {
+                if changes && read.get() > 0 {
+                    drop(code.timer(HOUR));
+                }
+                read.get() > 1
+            })
+            .await?;
+            Ok(7)
+        })
+    };
+    let environment = environment(flows("v1", true));
+    let client = environment.client();
+    client.start(start("wait", "w", &())).await.unwrap();
+    assert!(client.describe(&target("w")).await.unwrap().held.is_none(), "the condition only read so far");
+    client.signal(&target("w"), signal("word", "one")).await.unwrap();
+    let seen = client.describe(&target("w")).await.unwrap();
+    let card = seen.held.expect("it is held");
+    for part in ["a condition changed the workflow", "in answer to the signal word", "let the condition only read"] {
+        assert!(card.contains(part), "{part} is not in:\n{card}");
+    }
+    assert_eq!((seen.inbox, count(&history(&client, "w").await, "TimerStarted")), (1, 0));
+    let environment = environment.restart(|options| options.workflows = flows("v2", false)).unwrap();
+    environment.client().signal(&target("w"), signal("word", "two")).await.unwrap();
+    assert_eq!(output::<u64>(&environment.client(), "w").await, 7);
+
+    let failing = flows("v3", true).on_defect(DefectPolicy::Fail);
+    let environment = crate::kit::environment(failing);
+    environment.client().start(start("wait", "f", &())).await.unwrap();
+    environment.client().signal(&target("f"), signal("word", "one")).await.unwrap();
+    let ended = outcome(&environment.client(), "f").await;
+    assert!(matches!(&ended, CloseOutcome::Failed(why) if why.type_name() == FAILURE_CONDITION_MUTATED), "{ended:?}");
 }
 
 fn saga(broken: bool) -> WorkflowRegistry {

@@ -52,7 +52,7 @@ async fn a_panic_of_workflow_code_fails_its_run_only() {
         client.start(start(form, form, &())).await.unwrap();
         client.signal(&target(form), signal("go", "on")).await.unwrap();
         let failure = failed(&client, form).await;
-        assert_eq!(failure.type_name(), failure::FAILURE_PANIC);
+        assert_eq!(failure.type_name(), FAILURE_PANIC);
         assert!(failure.message.contains("boom"), "{failure}");
     }
     let environment = environment.crash(1, |_| {}).unwrap();

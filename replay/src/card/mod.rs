@@ -39,6 +39,7 @@ pub type Sources<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// A mismatch with everything a person needs to see at once.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Card {
+    /// What the engine says: the first difference and the activation around it.
     pub mismatch: NonDeterminism,
     /// How many events the history has.
     pub events: usize,
@@ -50,23 +51,33 @@ pub struct Card {
     pub lines: Vec<AlignedLine>,
     /// Events behind those that were compared.
     pub not_compared: usize,
+    /// The line of the code that asked for something else, where its file can be read.
     pub source: Option<SourceLine>,
+    /// What to do about it, in a sentence.
     pub hint: String,
+    /// The change of the code that keeps old runs, where one can be told.
     pub patch: Option<SuggestedPatch>,
 }
 
+/// An event before the mismatch, in a line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EventBefore {
+    /// Its place in the history.
     pub event_id: EventId,
+    /// Its kind and what it is about.
     pub what: String,
 }
 
 /// The line of code that asked for what history does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SourceLine {
+    /// As the compiler saw it.
     pub file: String,
+    /// From 1.
     pub line: usize,
+    /// From 1.
     pub column: usize,
+    /// The line itself.
     pub text: String,
 }
 

@@ -56,7 +56,9 @@ pub struct Counterfactual {
 /// A decision: an event that the code asked for, of the record (`gone`) or of the hypothetical history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Decided {
+    /// Its place in that history.
     pub event: u64,
+    /// Its kind and what it is about.
     pub what: String,
 }
 
@@ -65,23 +67,28 @@ pub struct Decided {
 pub struct Unknown {
     /// In the hypothetical history.
     pub event: u64,
+    /// Its kind and what it is about.
     pub what: String,
     /// It was asked for then too, and its end is not recorded.
     pub pending_then: bool,
 }
 
+/// A recorded outcome that nobody asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unused {
     /// In the record.
     pub event: u64,
+    /// Its kind and what it is about.
     pub what: String,
 }
 
 /// Why a history cannot be served to code.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CounterfactualError {
+    /// An export has left the outcomes out.
     #[error("the history is redacted: the recorded outcomes are not in it")]
     Redacted,
+    /// The registry has no code of the run's type.
     #[error(transparent)]
     NoCode(#[from] Rejection),
 }

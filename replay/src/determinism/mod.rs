@@ -242,7 +242,8 @@ impl DeterminismTest {
         self.doubts.invariants.push((name.into(), Arc::new(holds)));
         self
     }
-    /// The next version of the code, which is deployed in the middle of lives and must fit all of their histories.
+    /// The next version of the code, which must fit all histories: it is deployed in the middle of some lives, and loaded at
+    /// every turn of the others.
     pub fn deploys(mut self, next: WorkflowRegistry) -> Self {
         self.versions = self.versions.then(next);
         self.drawn.deploys = true;

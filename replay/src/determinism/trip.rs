@@ -7,15 +7,23 @@ use std::fmt;
 /// What a forbidden call was after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ForbiddenCall {
+    /// The time of the machine: `SystemTime`, `Instant`, `gettimeofday`.
     Clock,
+    /// Bytes from the operating system.
     Random,
     /// The seed of a `HashMap` or `HashSet` of std, whose order differs from run to run.
     HashSeed,
+    /// Variables of the process.
     Environment,
+    /// The file system.
     File,
+    /// The network.
     Socket,
+    /// Other threads, or the id or name of this one.
     Thread,
+    /// Other processes, or the id of this one.
     Process,
+    /// The machine: its name, user, cores or memory.
     Host,
     /// The last digits of `powf`, `exp`, `sin` … differ between machines and build profiles.
     FloatMath,

@@ -22,10 +22,13 @@ use crate::{History, Redaction, TemporalHistory};
 /// Two histories side by side.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistoryDiff {
+    /// What the left history is called.
     pub left: String,
+    /// What the right history is called.
     pub right: String,
     /// How many events are the same.
     pub same: usize,
+    /// The first difference; `None` if there is none.
     pub divergence: Option<Divergence>,
     /// From the first divergence on.
     pub lines: Vec<DiffLine>,
@@ -36,10 +39,13 @@ pub struct HistoryDiff {
 /// The first difference and what caused it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Divergence {
+    /// What brought it about.
     pub cause: DivergenceCause,
+    /// The events that differ.
     pub line: DiffLine,
 }
 
+/// What made two histories differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum DivergenceCause {
     /// The runs were started differently.
@@ -52,19 +58,53 @@ pub enum DivergenceCause {
     Ended,
 }
 
+/// A line of the comparison. Ids are of the side they are named after.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum DiffLine {
-    Same { left: u64, right: u64, what: String },
-    Changed { left: u64, right: u64, what: String, fields: Vec<FieldChange> },
-    OnlyLeft { left: u64, what: String },
-    OnlyRight { right: u64, what: String },
+    /// Both hold it.
+    Same {
+        /// Its id on the left.
+        left: u64,
+        /// Its id on the right.
+        right: u64,
+        /// Its kind and what it is about.
+        what: String,
+    },
+    /// Both hold it, with other content.
+    Changed {
+        /// Its id on the left.
+        left: u64,
+        /// Its id on the right.
+        right: u64,
+        /// Its kind and what it is about.
+        what: String,
+        /// What differs.
+        fields: Vec<FieldChange>,
+    },
+    /// The right side does not hold it.
+    OnlyLeft {
+        /// Its id.
+        left: u64,
+        /// Its kind and what it is about.
+        what: String,
+    },
+    /// The left side does not hold it.
+    OnlyRight {
+        /// Its id.
+        right: u64,
+        /// Its kind and what it is about.
+        what: String,
+    },
 }
 
 /// A part of an event that differs, shortened for reading.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FieldChange {
+    /// Its path in the event.
     pub field: String,
+    /// What the left side holds, shortened.
     pub left: String,
+    /// What the right side holds, shortened.
     pub right: String,
 }
 
@@ -90,6 +130,7 @@ impl DiffLine {
 }
 
 impl HistoryDiff {
+    /// Whether the histories do not differ in anything that is compared.
     pub fn is_same(&self) -> bool {
         self.divergence.is_none()
     }

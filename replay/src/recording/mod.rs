@@ -26,7 +26,8 @@ use std::path::{Path, PathBuf};
 
 use bosun_engine::*;
 
-pub use problem::{CommandFamily, HistoryPlace, HistoryProblem, InvalidHistory};
+pub use problem::InvalidHistory;
+pub(crate) use problem::{CommandFamily, HistoryPlace, HistoryProblem};
 pub use redact::Redaction;
 
 use crate::strict_json::JsonLimits;
@@ -37,9 +38,13 @@ pub const SCHEMA: &str = "bosun.history/1";
 /// How much of a history from outside is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HistoryLimits {
+    /// How large and how deep the JSON may be.
     pub json: JsonLimits,
+    /// How many events.
     pub events: usize,
+    /// The largest payload, in bytes.
     pub payload_bytes: usize,
+    /// The longest text, in bytes.
     pub text_bytes: usize,
     /// Whether a payload may name an encoding of storage, or of redaction without a word of it in the header. In a file
     /// from outside it would claim to be a reference into somebody's store; in our own log it is what a user called it.
@@ -86,10 +91,22 @@ pub struct History {
 /// Why a history file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadHistoryError {
+    /// The file cannot be read.
     #[error("{}: {why}", path.display())]
-    File { path: PathBuf, why: std::io::Error },
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        why: std::io::Error,
+    },
+    /// The file holds no history that can be used.
     #[error("{}: {why}", path.display())]
-    Invalid { path: PathBuf, why: InvalidHistory },
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The first thing that is wrong with it.
+        why: InvalidHistory,
+    },
 }
 
 impl History {
@@ -145,10 +162,12 @@ impl History {
         copy.redaction = self.redaction.max(redaction);
         copy
     }
+    /// What an export has left out.
     pub fn redaction(&self) -> Redaction {
         self.redaction
     }
 
+    /// The turns, checked when the history was made.
     pub fn turns(&self) -> &[Turn] {
         &self.turns
     }
@@ -156,6 +175,7 @@ impl History {
     pub fn into_turns(self) -> Vec<Turn> {
         self.turns
     }
+    /// The events with their ids and times, in order.
     pub fn events(&self) -> impl Iterator<Item = Event> + '_ {
         self.turns.iter().flat_map(Turn::numbered)
     }
@@ -167,9 +187,11 @@ impl History {
     pub fn is_empty(&self) -> bool {
         false
     }
+    /// The first event.
     pub fn started(&self) -> &WorkflowExecutionStarted {
         &self.started
     }
+    /// The run whose history it is.
     pub fn run_id(&self) -> RunId {
         self.turns[0].run
     }

@@ -14,18 +14,18 @@ use crate::strict_json::JsonRefused;
 #[error("{place}{problem}")]
 pub struct InvalidHistory {
     /// Where in the file.
-    pub place: HistoryPlace,
+    pub(crate) place: HistoryPlace,
     /// What is wrong there.
-    pub problem: HistoryProblem,
+    pub(crate) problem: HistoryProblem,
 }
 
 /// Where in a history.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct HistoryPlace {
+pub(crate) struct HistoryPlace {
     /// Counted from 1.
-    pub turn: Option<usize>,
+    pub(crate) turn: Option<usize>,
     /// The event, where there is one.
-    pub event: Option<(EventId, &'static str)>,
+    pub(crate) event: Option<(EventId, &'static str)>,
 }
 
 impl fmt::Display for HistoryPlace {
@@ -40,7 +40,7 @@ impl fmt::Display for HistoryPlace {
 
 /// The things with a command number of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommandFamily {
+pub(crate) enum CommandFamily {
     Activity,
     Timer,
     ChildWorkflow,
@@ -64,7 +64,7 @@ impl fmt::Display for CommandFamily {
 
 /// What is wrong with a history; each says it in its message.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum HistoryProblem {
+pub(crate) enum HistoryProblem {
     // The file.
     #[error(transparent)]
     Refused(#[from] JsonRefused),
@@ -180,9 +180,10 @@ pub enum HistoryProblem {
     NotFinite { name: FieldName },
 }
 
+#[cfg(test)]
 impl HistoryProblem {
     /// The name of the class, for tables and tests.
-    pub fn class(&self) -> String {
+    pub(crate) fn class(&self) -> String {
         let inner = match self {
             HistoryProblem::Refused(why) => format!("{why:?}"),
             own => format!("{own:?}"),

@@ -14,6 +14,7 @@ use super::visit::{self, Visitor};
 /// Ordered: more is later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Redaction {
+    /// Nothing.
     #[default]
     None,
     /// Payloads become their digests.

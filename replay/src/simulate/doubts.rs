@@ -166,7 +166,8 @@ impl Doubts {
         // The place of the call says more than the failure.
         self.calls()?;
         match failure_type.as_str() {
-            bosun_engine::workflow::FAILURE_FOREIGN_FUTURE => Err(Violation::ForeignFuture { message }),
+            FAILURE_FOREIGN_FUTURE => Err(Violation::ForeignFuture { message }),
+            FAILURE_CONDITION_MUTATED => Err(Violation::ConditionMutates { message }),
             FAILURE_PANIC if message.contains("no reactor running") || message.contains("Tokio") => {
                 Err(Violation::AmbientRuntime {
                     message: format!("the workflow code needs a tokio runtime: {message}"),

@@ -18,17 +18,24 @@ pub enum Violation {
     ForbiddenCall(Trip),
     /// The same code does not fit the history that it made.
     ReplayMismatch {
+        /// The first difference.
         card: Box<NonDeterminism>,
+        /// What else is odd about the code.
         clues: Clues,
     },
     /// The next version does not fit histories of the one before.
     DeployMismatch(Box<NonDeterminism>),
     /// Two runs of the code over the same history differ in something no event shows.
     Unstable {
+        /// What differs: commands, state or the answer of a query.
         what: &'static str,
+        /// The event that was answered, if it is one.
         event_id: Option<EventId>,
+        /// What was seen first, shortened.
         first: String,
+        /// What was seen then, shortened.
         second: String,
+        /// What else is odd about the code.
         clues: Clues,
     },
     /// The code in another process, on the same history, does something else.
@@ -42,46 +49,67 @@ pub enum Violation {
         /// Everything else that helps: the card, suspects.
         notes: Vec<String>,
     },
+    /// A query handler asked for something to happen.
     QueryMutates {
+        /// Which query.
         query: QueryName,
+        /// What it changed.
         what: String,
     },
     /// The code asked for something while it was being dropped; on eviction that is lost.
     StrayRequest {
+        /// What was asked for.
         what: String,
     },
+    /// The code panicked, and the test does not allow it.
     Panic {
+        /// What the panic said, with the place.
         message: String,
     },
     /// The code waits for, or was woken by, something outside its context.
     ForeignFuture {
+        /// What was awaited, and by which task.
+        message: String,
+    },
+    /// A condition of `wait_until` changed the workflow.
+    ConditionMutates {
+        /// What the condition changed.
         message: String,
     },
     /// The code wants a tokio runtime around it.
     AmbientRuntime {
+        /// What the panic said.
         message: String,
     },
     /// An invariant of the user does not hold.
     Invariant {
+        /// The name that the test gave it.
         name: String,
+        /// What the invariant said.
         why: String,
     },
     /// A guarantee of the engine does not hold; that is a bug in Bosun.
     Guarantee {
+        /// Its row: `G16`.
         id: &'static str,
+        /// What was seen.
         why: String,
     },
     /// Faults have stopped, and the run neither ends nor waits for something with a name.
     Stuck {
+        /// What is known of the standstill.
         why: String,
     },
     /// The result depends on the order in which activities end.
     OrderDependent {
+        /// The outcome when what arrived first came first.
         first: String,
+        /// The outcome when what arrived last came first.
         second: String,
     },
     /// The test itself lacks something.
     Setup {
+        /// What to add to the test.
         why: String,
     },
 }
@@ -103,6 +131,7 @@ impl Violation {
             Violation::StrayRequest { .. } => "stray-request",
             Violation::Panic { .. } => "panic",
             Violation::ForeignFuture { .. } => "foreign-future",
+            Violation::ConditionMutates { .. } => "condition-mutates",
             Violation::AmbientRuntime { .. } => "ambient-runtime",
             Violation::Invariant { .. } => "invariant",
             Violation::Guarantee { .. } => "guarantee",
@@ -158,7 +187,9 @@ impl fmt::Display for Violation {
                  eviction that happens at another moment, or never"
             ),
             Violation::Panic { message } => write!(f, "the workflow code panicked: {message}"),
-            Violation::ForeignFuture { message } | Violation::AmbientRuntime { message } => f.write_str(message),
+            Violation::ForeignFuture { message }
+            | Violation::ConditionMutates { message }
+            | Violation::AmbientRuntime { message } => f.write_str(message),
             Violation::Invariant { name, why } => write!(f, "{name}: {why}"),
             Violation::Guarantee { id, why } => write!(f, "engine guarantee {id} is broken: {why}"),
             Violation::Stuck { why } => f.write_str(why),

@@ -13,6 +13,7 @@ mod case;
 mod client;
 mod clues;
 mod commit;
+mod deploys;
 mod doubts;
 pub mod engine;
 mod finding;

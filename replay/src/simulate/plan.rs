@@ -39,58 +39,81 @@ pub struct LifePlan {
 pub enum LifeStep {
     /// Something under way arrives: the end of an attempt (with one of its results) or a message between runs.
     Deliver {
+        /// Which of what is under way.
         pick: u16,
+        /// Which of its results.
         result: u16,
     },
     /// It arrives twice.
     Duplicate {
+        /// Which of what is under way.
         pick: u16,
+        /// Which of its results.
         result: u16,
     },
     /// An attempt is never heard of again; its timeout ends it.
     Lose {
+        /// Which of the running attempts.
         pick: u16,
     },
     /// An attempt that is over tells its end after all.
     Zombie {
+        /// Which of the attempts that are over.
         pick: u16,
+        /// Which of its results.
         result: u16,
     },
+    /// A running attempt says that it is alive.
     Heartbeat {
+        /// Which attempt.
         pick: u16,
     },
+    /// A client sends a signal.
     Signal {
+        /// Which of [`LifePlan::signals`].
         pick: u16,
     },
     /// The client sends its last request again, under the same request id.
     Repeat,
+    /// A client asks the run to cancel.
     Cancel,
+    /// A client asks a query.
     Query {
+        /// Which of [`LifePlan::queries`].
         pick: u16,
     },
+    /// A client sends an update.
     Update {
+        /// Which of [`LifePlan::updates`].
         pick: u16,
     },
+    /// A client pauses the run.
     Pause,
+    /// A client unpauses the run.
     Unpause,
     /// Time passes and what is due happens; 0: up to the next deadline.
     Tick {
+        /// How long, in milliseconds.
         ms: u32,
     },
     /// Time passes, and nobody has looked at the deadlines yet.
     Delay {
+        /// How long, in milliseconds.
         ms: u32,
     },
     /// The wall clock is set to another time.
     WallJump {
+        /// How far, in seconds; back if negative.
         seconds: i32,
     },
     /// The worker dies around the next commit, and starts again.
     Crash {
+        /// Where in that commit.
         at: Boundary,
     },
     /// The run leaves memory, and comes back by replay or from its snapshot.
     Evict {
+        /// Whether a snapshot is there to come back from.
         snapshot: bool,
     },
     /// The worker is stopped, and the next version of the code goes on.
@@ -115,17 +138,21 @@ pub enum Boundary {
     BeforeAppend,
     /// Written and not synced: the disk has kept it, or not.
     Unsynced {
+        /// Whether the disk has kept it.
         kept: bool,
     },
     /// Durable, and no effect is released.
     AfterSync,
+    /// Durable, and all effects are released.
     AfterRelease,
     /// After the release, and again in the recovery from that, after so many of its commits.
     InRecovery {
+        /// After how many commits of the recovery.
         commits: u8,
     },
     /// After the release, while snapshots are written: they are on disk, or lost. Code that has none is as after release.
     InSnapshot {
+        /// Whether the snapshots are on the disk.
         kept: bool,
     },
 }

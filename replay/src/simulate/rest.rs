@@ -1,13 +1,13 @@
-//! Deploys, and the rest at the end: faults stop, and everything must end or wait for something named.
+//! The rest at the end: faults stop, and everything must end or wait for something named.
 //!
-//! Invariant: nothing is lost by a deploy (engine.md G22). A world that heals gives every success it can; so what does not come to rest then never does (G16).
+//! Invariant: a world that heals gives every success it can; so what does not come to rest then never does (engine.md G16).
+//! Whether what happened on the way was right is not asked here.
 
 use bosun_engine::*;
 
 use super::finding::Violation;
 use super::plan::Boundary;
 use super::world::World;
-use crate::warnings::renamed_signal;
 
 /// A heal that needs more commits than this does not come to rest.
 const HEAL_COMMITS: u32 = 2_000;
@@ -15,25 +15,6 @@ const HEAL_COMMITS: u32 = 2_000;
 const IDLE_MAX: u32 = 500;
 
 impl World<'_> {
-    pub(super) fn deploy(&mut self) -> Result<(), Violation> {
-        self.version = (self.version + 1).min(self.versions.len() - 1);
-        self.rare.hit("deployed");
-        let before = self.awaiting()?;
-        self.crash(Boundary::AfterRelease)?;
-        let after = self.awaiting()?;
-        self.warnings.extend(renamed_signal(&before, &after));
-        Ok(())
-    }
-
-    /// What the run waits for, with the code as it is now.
-    fn awaiting(&mut self) -> Result<Vec<Awaited>, Violation> {
-        let Some(run_id) = self.main_run() else { return Ok(Vec::new()) };
-        let execution = self.load(run_id)?;
-        let awaiting = execution.awaiting();
-        self.keep(run_id, execution);
-        Ok(awaiting)
-    }
-
     /// Faults stop. Everything under way arrives and time passes until the world is at rest (engine.md §3, liveness).
     pub(super) fn heal(&mut self) -> Result<(), Violation> {
         self.healing = true;

@@ -185,6 +185,7 @@ impl<'a> World<'a> {
         self.heal()?;
         self.whole()?;
         super::guarantees::check(&self)?;
+        self.deploys_at_every_turn()?;
         self.twins()?;
         let doubts = self.doubts;
         let life = self.life();

@@ -38,26 +38,69 @@ pub struct TemporalEvent {
 /// Why a text is not a history of Temporal's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemporalError {
+    /// It is no JSON that is read.
     #[error(transparent)]
     Refused(#[from] JsonRefused),
+    /// It is JSON of another kind.
     #[error("not Temporal's history JSON: no `events`, neither at the top nor in `history`")]
     NoEvents,
+    /// There is nothing to show.
     #[error("the history has no events")]
     Empty,
+    /// An event is no JSON object.
     #[error("event {index} is not an object")]
-    NotAnObject { index: usize },
+    NotAnObject {
+        /// Its place in the list, from 0.
+        index: usize,
+    },
+    /// An event has no number.
     #[error("event {index} has no usable event id: {found}")]
-    BadEventId { index: usize, found: String },
+    BadEventId {
+        /// Its place in the list, from 0.
+        index: usize,
+        /// What stands there.
+        found: String,
+    },
+    /// The numbers do not count up by one.
     #[error("event {found} follows event {before}: events are missing, doubled or out of order")]
-    EventIdGap { before: u64, found: u64 },
+    EventIdGap {
+        /// The number before.
+        before: u64,
+        /// The number that follows.
+        found: u64,
+    },
+    /// An event has no name.
     #[error("event {id} has no usable event type: {found}")]
-    BadEventType { id: u64, found: String },
+    BadEventType {
+        /// The event.
+        id: u64,
+        /// What stands there.
+        found: String,
+    },
+    /// An event has no time.
     #[error("event {id} has no usable time: {found}")]
-    BadTime { id: u64, found: String },
+    BadTime {
+        /// The event.
+        id: u64,
+        /// What stands there.
+        found: String,
+    },
+    /// An event is of two kinds at once.
     #[error("event {id} has attributes of two kinds: {first} and {second}")]
-    TwoAttributes { id: u64, first: String, second: String },
+    TwoAttributes {
+        /// The event.
+        id: u64,
+        /// One kind.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// The attributes of an event cannot be read.
     #[error("the attributes of event {id} are not an object")]
-    BadAttributes { id: u64 },
+    BadAttributes {
+        /// The event.
+        id: u64,
+    },
 }
 
 impl TemporalHistory {

@@ -16,7 +16,9 @@ const DEPTH_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(untagged)]
 pub enum PathStep {
+    /// The field of an object.
     Key(String),
+    /// The place in an array, from 0.
     Index(usize),
 }
 

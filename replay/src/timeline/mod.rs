@@ -52,24 +52,36 @@ pub enum CodeFit {
     /// It asks for something else; its states are known up to there.
     Mismatch(Box<NonDeterminism>),
     /// It could not be run at all.
-    NotRun { why: String },
+    NotRun {
+        /// What the replay said.
+        why: String,
+    },
 }
 
 /// A run as it was after one event.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Moment {
+    /// The event.
     pub event: Event,
+    /// How the run stood after it.
     pub status: WorkflowStatus,
+    /// Whether somebody had asked it to cancel.
     pub cancel_requested: bool,
+    /// Activities that had not ended.
     pub pending_activities: Vec<PendingActivity>,
+    /// Timers that had not fired.
     pub pending_timers: Vec<PendingTimer>,
+    /// Children that had not ended.
     pub pending_children: Vec<PendingChild>,
+    /// Updates that were accepted and not answered.
     pub pending_updates: Vec<UpdateId>,
     /// Inputs that wait because the run was paused or held.
     pub inbox: usize,
+    /// The last failure up to here, and its event.
     pub last_failure: Option<(EventId, Failure)>,
     /// The state of the code, if its form shows one and the code fits up to here.
     pub state: Option<Value>,
+    /// What the event changed in the state.
     pub changes: Vec<PathChange>,
     /// What the code was waiting for; nothing where it could not be followed.
     pub awaiting: Option<Vec<Awaited>>,
@@ -80,13 +92,18 @@ pub struct Moment {
 /// What only the code can say of a moment.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CodeView {
+    /// What the code was waiting for; nothing where it could not be followed.
     pub awaiting: Option<Vec<Awaited>>,
+    /// Where in the code the event was asked for.
     pub location: Option<String>,
 }
 
+/// Which way a search goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
+    /// To later events.
     Forwards,
+    /// To earlier events.
     Backwards,
 }
 
@@ -100,18 +117,23 @@ impl<'a> Timeline<'a> {
         Timeline { registry, history, events, folds, states, names, code }
     }
 
+    /// The history that is shown.
     pub fn history(&self) -> &History {
         &self.history
     }
+    /// All events, the first at index 0.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
+    /// One event; nothing if there is none of this id.
     pub fn event(&self, at: EventId) -> Option<&Event> {
         self.events.get(usize::try_from(at.0.checked_sub(1)?).ok()?)
     }
+    /// The id of the last event.
     pub fn last(&self) -> EventId {
         EventId(self.events.len() as u64)
     }
+    /// How far the code could be followed.
     pub fn code(&self) -> &CodeFit {
         &self.code
     }

@@ -10,3 +10,4 @@ mod programs;
 mod search;
 mod seeded;
 mod traces;
+mod warnings;

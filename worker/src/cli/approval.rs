@@ -23,21 +23,22 @@ use crate::supervisor::run::SUPERVISOR;
 
 #[derive(Debug, Subcommand)]
 pub enum ApprovalVerb {
-    /// What waits for a person: approvals and questions, of a run and those below it, or of all open supervisors and agents.
+    /// List the approvals and questions that wait for a person: of one run and the runs below it, or of all open
+    /// supervisors and agents.
     List {
         #[command(flatten)]
         run: AnyRun,
     },
-    /// All that is known of one approval.
+    /// Show everything about one approval.
     Show {
         id: String,
-        /// The run that waits: for what a fork has taken over from its source.
+        /// The run that waits, if the id alone is not enough: a fork takes approvals over from its source.
         #[arg(long, value_name = "RUN")]
         run: Option<String>,
     },
-    /// Approve what was shown.
+    /// Approve the request as it was shown.
     Approve(DecisionArgs),
-    /// Reject it; with --feedback it is to be done again, better.
+    /// Reject the request; with --feedback the work is done again.
     Reject(DecisionArgs),
     /// Answer a question (an interrupt).
     Answer {
@@ -45,7 +46,7 @@ pub enum ApprovalVerb {
         id: String,
         /// JSON, or a text.
         answer: String,
-        /// The run that waits: for what a fork has taken over from its source.
+        /// The run that waits, if the id alone is not enough: a fork takes approvals over from its source.
         #[arg(long, value_name = "RUN")]
         run: Option<String>,
     },
@@ -63,7 +64,7 @@ pub struct AnyRun {
 pub struct DecisionArgs {
     /// The id of the approval.
     pub id: String,
-    /// The run that waits: for what a fork has taken over from its source.
+    /// The run that waits, if the id alone is not enough: a fork takes approvals over from its source.
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
     #[arg(long, value_name = "TEXT")]
@@ -71,10 +72,10 @@ pub struct DecisionArgs {
     /// Who decides [default: user@host].
     #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
-    /// What shall be done instead.
+    /// What to do instead.
     #[arg(long, value_name = "ACTION")]
     pub modified_action: Option<String>,
-    /// What shall be better at the next attempt.
+    /// What the next attempt must do better.
     #[arg(long, value_name = "TEXT")]
     pub feedback: Option<String>,
 }

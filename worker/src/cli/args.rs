@@ -24,7 +24,7 @@ pub struct Cli {
     pub noun: Noun,
 }
 
-/// The data directory of whoever names none.
+/// The data directory where a command names none.
 pub(super) const DATA_DEFAULT: &str = ".bosun";
 
 #[derive(Debug, Clone, Args)]
@@ -39,8 +39,8 @@ pub struct Global {
     /// The file with the token of the control API [default: DIR/token].
     #[arg(long, global = true, env = "BOSUN_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// A file outside of the data directory, one for each, which tells when the directory is put back to an older copy of itself:
-    /// it notes how far the store reached, and one that ends before that is refused.
+    /// A file outside the data directory that records how far the store reached. A store that ends before that, because an
+    /// older copy was put back, is refused. Each data directory needs a file of its own.
     #[arg(long, global = true, env = "BOSUN_EPOCH_FILE", value_name = "FILE")]
     pub epoch_file: Option<PathBuf>,
     #[arg(long, global = true, env = "BOSUN_NAMESPACE", value_name = "NAME", default_value = "default")]
@@ -51,7 +51,7 @@ pub struct Global {
     pub time_format: TimeFormat,
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: ColorChoice,
-    /// Icons from plain ASCII.
+    /// Use plain ASCII instead of symbols.
     #[arg(long, global = true)]
     pub ascii: bool,
     /// The columns or keys to show.
@@ -84,7 +84,7 @@ pub enum Noun {
     /// Single activities of a run.
     #[command(subcommand)]
     Activity(activity::ActivityVerb),
-    /// What waits for a person, and what they decide.
+    /// List what waits for a person, and decide it.
     #[command(subcommand)]
     Approval(approval::ApprovalVerb),
     /// The agents of a supervisor.
@@ -96,24 +96,24 @@ pub enum Noun {
     /// What a run may spend.
     #[command(subcommand)]
     Budget(budget::BudgetVerb),
-    /// Workflows that are started at the times of a spec.
+    /// Start workflows at set times.
     #[command(subcommand)]
     Schedule(super::schedule::ScheduleVerb),
-    /// Models: cassettes of what they answered.
+    /// Record the answers of models, and play them again.
     #[command(subcommand)]
     Llm(llm::LlmVerb),
-    /// Show what a supervisor survives: an approval that is waited for, kill -9, one publication.
+    /// Show in 20 seconds what a supervisor survives: it waits for an approval, is killed with -9, and publishes once.
     Demo(super::demo::DemoArgs),
-    /// Open the pages of the worker that runs.
+    /// Open the pages of the running worker.
     Ui(super::ui::UiArgs),
-    /// A worker with its pages and a few runs to look at, in a directory of its own.
+    /// Start a worker with pages and a few sample runs, in a directory of its own.
     Dev(super::dev::DevArgs),
     /// The worker process.
     #[command(subcommand)]
     Worker(worker::WorkerVerb),
     /// Play scenes: specs and workflows tested in YAML, with every crash and every order of concurrent calls.
     Test(test::TestArgs),
-    /// Recorded histories and the code of this program: does it still fit, what happened, and why.
+    /// Compare recorded histories with the code of this program: does it still fit, what happened, and why?
     #[command(subcommand)]
     Replay(replay::ReplayVerb),
     /// The data directory.
@@ -124,7 +124,7 @@ pub enum Noun {
         #[arg(value_name = "CODE")]
         code: String,
     },
-    /// Who else may use the control API, as what, and where.
+    /// Give others access to the control API, and take it away.
     #[command(subcommand)]
     Token(super::token::TokenVerb),
     /// The owner's configuration.
@@ -180,16 +180,16 @@ pub enum WorkflowVerb {
     Cancel(control::ControlArgs),
     /// End a run at once, without clean-up.
     Terminate(control::ControlArgs),
-    /// Keep a run from going on; inputs are kept.
+    /// Stop a run from going on; its inputs are kept.
     Pause(control::ControlArgs),
-    /// Let a paused run go on.
+    /// Let a paused run go on, or try the code of a held run again.
     #[command(visible_alias = "unpause")]
     Resume(control::ControlArgs),
-    /// Take a supervisor over: nothing starts until it is released; its tasks can be done by hand.
+    /// Take a supervisor over: it starts nothing until you release it, and you can do its tasks by hand.
     Takeover(control::ControlArgs),
-    /// Give a supervisor back that was taken over.
+    /// Hand a supervisor back that you took over.
     Release(control::ControlArgs),
-    /// What the models of a run and of the agents below it cost so far.
+    /// Show what the models of a run and of the agents below it have cost so far.
     Cost(budget::CostArgs),
     /// Remove a closed run.
     Delete(control::ControlArgs),

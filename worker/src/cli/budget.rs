@@ -28,12 +28,12 @@ use crate::supervisor::run::SUPERVISOR;
 
 #[derive(Debug, Subcommand)]
 pub enum BudgetVerb {
-    /// What of the budget of a run is spent, held and left.
+    /// Show how much of a run's budget is spent, reserved and left.
     Show {
         #[command(flatten)]
         run: RunOf,
     },
-    /// Give a supervisor or an agent more. What has halted for it goes on when the supervisor is resumed.
+    /// Give a supervisor or an agent more budget. A run that stopped for lack of it goes on after `bosun resume`.
     TopUp(TopUpArgs),
 }
 
@@ -49,7 +49,7 @@ pub struct TopUpArgs {
     pub run: RunOf,
     #[arg(long, value_name = "N")]
     pub tokens: Option<u64>,
-    /// In dollars: 0.50.
+    /// Dollars, for example 0.50.
     #[arg(long, value_name = "USD", value_parser = micros)]
     pub cost: Option<u64>,
     /// Model calls and tool calls.
@@ -57,7 +57,7 @@ pub struct TopUpArgs {
     pub calls: Option<u64>,
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub wall: Option<Duration>,
-    /// Let calls go on whose price is not known.
+    /// Allow calls whose price is not known.
     #[arg(long)]
     pub allow_unpriced: bool,
 }

@@ -25,10 +25,10 @@ pub struct DevArgs {
     /// The port of the pages and the API; 0: any.
     #[arg(long, default_value_t = 8233)]
     port: u16,
-    /// Keep what happens, in the data directory `.bosun`; so does --data DIR. Else it is removed at the end.
+    /// Keep the runs, in the data directory `.bosun`; --data DIR keeps them too. Without either they are removed at the end.
     #[arg(long)]
     persist: bool,
-    /// Start no runs to look at.
+    /// Start no sample runs.
     #[arg(long)]
     no_demo: bool,
     /// Only print the link to the pages.

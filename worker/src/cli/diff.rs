@@ -17,7 +17,7 @@ pub struct DiffArgs {
     /// A run (as for `show`) or a history file (ends in .json, or begins with / or ./ or ../; ours or Temporal's).
     #[arg(value_name = "A")]
     pub left: String,
-    /// What it is compared with.
+    /// The run or history file to compare it with.
     #[arg(value_name = "B")]
     pub right: String,
     /// Show at most this many lines after the first difference.

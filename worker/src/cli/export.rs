@@ -33,14 +33,14 @@ pub struct ExportArgs {
     /// Write to this file instead of standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Overwrite what is there.
+    /// Overwrite the file if it exists.
     #[arg(long)]
     force: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ExportFormat {
-    /// Our own: exact, versioned, replayable.
+    /// Bosun's own form: exact, versioned, replayable.
     Json,
     /// As `temporal workflow show -o json` writes it.
     Temporal,

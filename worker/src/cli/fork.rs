@@ -55,13 +55,13 @@ pub struct ForkArgs {
     /// Another input of a signal; NAME#2 for the second of the name.
     #[arg(long, value_name = "NAME=JSON")]
     pub set_signal: Vec<String>,
-    /// Another input of the run, which then begins anew: JSON, `@file`, or `-`.
+    /// Start the run anew with another input: JSON, `@file`, or `-`.
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     pub set_input: Option<String>,
-    /// What reached the source after the fork and is sent to the fork again.
+    /// Which inputs that reached the source after this event the fork gets again.
     #[arg(long, value_name = "WHAT", default_value = "signals")]
     pub reapply: Reapply,
-    /// Only say what would happen.
+    /// Say what would happen, and write nothing.
     #[arg(long)]
     pub dry_run: bool,
     /// Makes the fork idempotent.
@@ -77,7 +77,7 @@ pub struct ForkArgs {
 pub enum Reapply {
     /// Signals, each once and in their order.
     Signals,
-    /// Nothing; signals that are dropped are named.
+    /// Nothing; the answer names the signals that are dropped.
     None,
 }
 

@@ -27,7 +27,7 @@ pub struct ListArgs {
     /// At most this many rows (at most 1000).
     #[arg(short, long, default_value_t = LIMIT, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: u32,
-    /// Go on where a list ended: what it named as the next cursor.
+    /// Continue a list: the `next_cursor` that it printed.
     #[arg(long)]
     pub cursor: Option<String>,
 }

@@ -24,14 +24,14 @@ use crate::harvest::from_histories;
 
 #[derive(Debug, Subcommand)]
 pub enum LlmVerb {
-    /// Recorded answers of models.
+    /// Record and play answers of models.
     #[command(subcommand)]
     Cassette(CassetteVerb),
 }
 
 #[derive(Debug, Subcommand)]
 pub enum CassetteVerb {
-    /// Make a cassette of what models answered in a run and the runs below it.
+    /// Write the model answers of a run and the runs below it to a cassette.
     FromRun(FromRunArgs),
 }
 
@@ -42,7 +42,7 @@ pub struct FromRunArgs {
     /// Write to this file instead of standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Overwrite what is there.
+    /// Overwrite the file if it exists.
     #[arg(long)]
     force: bool,
 }

@@ -27,7 +27,7 @@ use crate::supervisor::run::SupervisorOutput;
 pub struct ResultArgs {
     #[command(flatten)]
     pub run: RunOf,
-    /// How long to wait; the run goes on.
+    /// How long to wait; the run goes on afterwards.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
     /// Stop at the end of this run, even if it continued as new or is tried again.

@@ -41,7 +41,7 @@ pub struct ReviewArgs {
 pub struct RevisionArgs {
     #[command(flatten)]
     pub seen: PlanVersionArgs,
-    /// What shall be different.
+    /// What the next plan must do differently.
     #[arg(long, value_name = "TEXT")]
     pub message: String,
 }

@@ -19,7 +19,7 @@ use super::resolve::run_of;
 pub struct ShowArgs {
     #[command(flatten)]
     pub run: RunOf,
-    /// Go on until the run closes, showing events as they come.
+    /// Keep showing events until the run closes.
     #[arg(short, long, conflicts_with = "reverse")]
     pub follow: bool,
     /// Begin at this event.

@@ -30,13 +30,13 @@ pub struct StartOptions {
     pub workflow_id: Option<String>,
     #[arg(short = 'q', long, visible_alias = "queue", value_name = "QUEUE", default_value = DEFAULT_TASK_QUEUE)]
     pub task_queue: String,
-    /// Ends the execution, all its runs together, after this time.
+    /// The time limit of the execution, all its runs together.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub execution_timeout: Option<Duration>,
-    /// Ends a single run after this time.
+    /// The time limit of a single run.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub run_timeout: Option<Duration>,
-    /// Tries a failed workflow again, so many times in all.
+    /// How often a workflow that fails is tried in all.
     #[arg(long, value_name = "N")]
     pub maximum_attempts: Option<u32>,
     /// What to do when a closed run of the id exists [default: allow-duplicate].
@@ -93,10 +93,10 @@ pub struct StartArgs {
 pub struct ExecuteArgs {
     #[command(flatten)]
     pub start: StartArgs,
-    /// Attempts at once, when this process does the work.
+    /// How many attempts run at once when this process does the work.
     #[arg(long, value_name = "N", default_value_t = super::DEFAULT_SLOTS)]
     pub slots: usize,
-    /// How long to wait; the run goes on.
+    /// How long to wait; the run goes on afterwards.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
 }
@@ -105,7 +105,7 @@ pub struct ExecuteArgs {
 pub struct RunArgs {
     #[command(flatten)]
     pub execute: ExecuteArgs,
-    /// Return with exit code 15 when a supervisor only waits for people; the same command goes on later.
+    /// Exit with code 15 when a supervisor waits only for people; the same command continues later.
     #[arg(long)]
     pub no_wait: bool,
     /// Start a new run of a plan that has completed.
@@ -114,13 +114,13 @@ pub struct RunArgs {
     /// Set a key of a supervisor's spec, by its path; it wins over the file: `--override planning.mode=todos`.
     #[arg(long = "override", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
-    /// Go on from where this run ended: its conversation, or the outputs of its crew.
+    /// Continue from the end of this run: its conversation, or the outputs of its crew.
     #[arg(long, value_name = "RUN")]
     pub resume: Option<String>,
-    /// With --resume, of a crew: do this task and those behind it again.
+    /// With --resume of a crew: do this task and the later ones again.
     #[arg(long, value_name = "TASK", requires = "resume", conflicts_with = "after_task")]
     pub from_task: Option<String>,
-    /// With --resume, of a crew: go on behind this task.
+    /// With --resume of a crew: continue after this task.
     #[arg(long, value_name = "TASK", requires = "resume")]
     pub after_task: Option<String>,
 }

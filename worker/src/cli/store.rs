@@ -30,32 +30,32 @@ pub enum StoreVerb {
         #[arg(value_name = "DIR")]
         to: PathBuf,
     },
-    /// Save what is whole of a damaged store in a new one. The damaged one is only read.
+    /// Save the undamaged part of a store in a new directory. The damaged store is only read.
     Salvage {
-        /// The directory to save from; nobody may hold it.
+        /// The damaged directory; no process may hold it.
         #[arg(value_name = "DIR")]
         from: PathBuf,
         /// The directory to write; must be empty, or not exist.
         #[arg(long, value_name = "DIR")]
         to: PathBuf,
     },
-    /// Bring a backup back in a new directory. The backup is checked first, and stays as it is.
+    /// Restore a backup in a new directory. The backup is checked first and not changed.
     Restore {
-        /// The backup; nobody may hold it.
+        /// The backup; no process may hold it.
         #[arg(value_name = "BACKUP")]
         from: PathBuf,
         /// The directory to write; must be empty, or not exist.
         #[arg(long, value_name = "DIR")]
         to: PathBuf,
     },
-    /// Leave out what was deleted or written twice: a whole copy takes the place of the store, which nobody may hold.
+    /// Rewrite the store without deleted and doubled data. No process may hold it.
     Compact {
-        /// Write the copy here instead, and leave the store as it is.
+        /// Write the copy here, and do not change the store.
         #[arg(long, value_name = "DIR")]
         to: Option<PathBuf>,
     },
-    /// Remove what nothing refers to: payloads and long values without a run, and what crashes left half made. Nobody may
-    /// hold the store; a worker does most of it by itself.
+    /// Remove what nothing refers to: payloads and long values without a run, and files that crashes left half made. No process
+    /// may hold the store; a worker does most of this by itself.
     Gc,
 }
 

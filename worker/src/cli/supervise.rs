@@ -22,14 +22,14 @@ use crate::supervisor::run::SUPERVISOR;
 
 #[derive(Debug, Subcommand)]
 pub enum AgentVerb {
-    /// The team of a run: who is at work, in which role.
+    /// List the agents of a run and their roles.
     #[command(visible_alias = "ls")]
     List(RunOf),
-    /// Forget agents of a run that have ended, and those that are active for too long.
+    /// Remove agents of a run that have ended, and agents that have been active for too long.
     Cleanup {
         #[command(flatten)]
         run: RunOf,
-        /// Active agents older than so many hours are forgotten.
+        /// Remove active agents that are older than this many hours.
         #[arg(long, value_name = "HOURS", default_value_t = 24)]
         max_age: u64,
     },
@@ -37,18 +37,18 @@ pub enum AgentVerb {
 
 #[derive(Debug, Subcommand)]
 pub enum PlanVerb {
-    /// The plan of a run: every task with its status and why it waits.
+    /// Show the plan of a run: every task with its status and why it waits.
     Show(RunOf),
     /// Approve the version of the plan that you have seen.
     #[command(disable_version_flag = true)]
     Approve(ReviewArgs),
-    /// Deny the plan: the run ends without doing any of it.
+    /// Reject the plan: the run ends without doing any of it.
     #[command(disable_version_flag = true)]
     Reject(ReviewArgs),
-    /// Ask for another plan than the version that you have seen.
+    /// Ask for a new plan in place of the version that you have seen.
     #[command(disable_version_flag = true)]
     Feedback(RevisionArgs),
-    /// Send a plan of your own in place of what is left of the version that you have seen.
+    /// Replace the rest of the version that you have seen with a plan of your own.
     #[command(disable_version_flag = true)]
     Revise(Revision),
 }

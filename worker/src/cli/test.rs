@@ -31,7 +31,7 @@ pub struct TestArgs {
     /// Scenes (YAML), or directories of them.
     #[arg(value_name = "FILE|DIR", required = true)]
     pub paths: Vec<PathBuf>,
-    /// Only scenes whose file or sentence holds this text.
+    /// Only scenes whose file name or title contains this text.
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
     /// Only these ways, beside the straight one: replay, crash, permute.
@@ -40,13 +40,13 @@ pub struct TestArgs {
     /// Crash after each event, and try as many orders as elsewhere, also where `ways:` of a scene asks for fewer. Slower.
     #[arg(long)]
     pub full: bool,
-    /// Which orders are drawn where there are too many to try all.
+    /// The seed for choosing orders where there are too many to try all.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// How many scenes are played at once [default: one a core].
+    /// How many scenes run at once [default: one per core].
     #[arg(short, long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// On directories, with the log that a worker has, instead of in memory. Slower.
+    /// Use a log on disk, as a worker does, instead of one in memory. Slower.
     #[arg(long)]
     pub disk: bool,
     /// Write what was seen in place of what was expected, where a plain value stands; look at the difference before you keep it.

@@ -98,6 +98,32 @@ fn the_noun_may_be_left_out_and_nothing_else() {
     }
 }
 
+/// One word lets a held supervisor or agent go on: first the engine tries its code again, then the run's own signal ends its
+/// own pause. One that is not held is only sent the signal, and any other run only the engine's word.
+#[tokio::test]
+async fn resume_of_a_held_supervisor_lifts_the_hold_and_its_own_pause() {
+    async fn told(workflow_type: &str, held: bool) -> Vec<String> {
+        let mut fake = Fake::new();
+        fake.runs = vec![RunInfo { workflow_type: workflow_type.into(), ..run_info("s1", WorkflowStatus::Running) }];
+        if held {
+            fake.described = |found| found.held = Some("error[BOSUN0102]: workflow code panicked".into());
+        }
+        let ran = ran(fake, "resume -w s1 --reason mended").await;
+        assert_eq!(ran.exit, Exit::Ok, "{}{}", ran.stdout, ran.stderr);
+        let changes = |call: &String| call.starts_with("unpause") || call.starts_with("signal");
+        ran.calls.into_iter().filter(changes).collect()
+    }
+    let (lifted, own) = (
+        r#"unpause s1 "mended" by me@here"#,
+        r#"signal s1 resume_v1 json:{"reason":"mended","requested_by":"me@here"}"#,
+    );
+    for workflow_type in [crate::supervisor::run::SUPERVISOR, crate::agent::AGENT] {
+        assert_eq!(told(workflow_type, true).await, [lifted, own], "{workflow_type}");
+        assert_eq!(told(workflow_type, false).await, [own], "{workflow_type}");
+    }
+    assert_eq!(told("order", true).await, [lifted]);
+}
+
 /// What each verb asks of the engine.
 #[tokio::test]
 async fn every_verb_makes_its_call() {

@@ -22,12 +22,12 @@ use crate::api::tokens::{self, NamedToken, NewToken, TokensError};
 
 #[derive(Debug, Subcommand)]
 pub enum TokenVerb {
-    /// Make a token for somebody and print it, once. What they do is recorded under its name.
+    /// Make a token for somebody and print it once. Histories record what they do under its name.
     Create(CreateArgs),
-    /// The tokens there are, with what each may do.
+    /// List the tokens and what each may do.
     #[command(visible_alias = "ls")]
     List,
-    /// Take a token away; it opens nothing from now on.
+    /// Revoke a token; it opens nothing from now on.
     Revoke {
         #[arg(value_name = "NAME")]
         name: String,
@@ -45,7 +45,7 @@ pub struct CreateArgs {
     /// Only for this namespace; may be given several times [default: all].
     #[arg(long = "only-namespace", value_name = "NAME")]
     pub namespaces: Vec<String>,
-    /// Opens nothing after this time, for example 30d.
+    /// How long the token works, for example 30d.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub expires: Option<Duration>,
 }

@@ -49,13 +49,13 @@ pub struct WorkerArgs {
     /// A host name clients may use, beside loopback and the bound address; with its port where that is not the worker's.
     #[arg(long, value_name = "NAME")]
     pub allow_host: Vec<String>,
-    /// Attempts of activities at once.
+    /// How many activity attempts run at once.
     #[arg(long, value_name = "N", default_value_t = super::DEFAULT_SLOTS)]
     pub slots: usize,
     /// Only this task queue; may be given several times [default: all].
     #[arg(long, value_name = "QUEUE")]
     pub queue: Vec<String>,
-    /// What loaded runs and waiting requests may take together, for example 320MiB [default: a quarter of what the machine or
+    /// The memory for loaded runs and waiting requests together, for example 320MiB [default: a quarter of what the machine or
     /// the control group has].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub memory: Option<usize>,
@@ -73,7 +73,7 @@ pub struct WorkerArgs {
     /// several times [default: forever].
     #[arg(long, value_name = "[NAMESPACE=]TIME", value_delimiter = ',')]
     pub retention: Vec<String>,
-    /// The clock is right, also where it jumped: for --retention, time in which no worker ran counts too.
+    /// Trust the clock, even where it jumped: for --retention, time in which no worker ran counts too.
     #[arg(long)]
     pub trust_clock: bool,
 }

@@ -38,7 +38,9 @@ pub const COPIES_MAX: usize = 3;
 pub struct SalvageReport {
     /// The id of the new directory.
     pub instance: [u8; 16],
+    /// Commit groups that were copied whole.
     pub groups: u64,
+    /// Commit groups that cannot be read.
     pub groups_lost: Vec<GroupSeq>,
     /// Runs that are there to their last turn.
     pub runs_whole: u64,
@@ -46,6 +48,7 @@ pub struct SalvageReport {
     pub held: Vec<(RunId, String)>,
     /// Runs of which nothing is left but their name.
     pub runs_lost: Vec<RunId>,
+    /// Blobs that were copied.
     pub blobs: u64,
     /// What is damaged in the source, by file.
     pub damage: Vec<String>,

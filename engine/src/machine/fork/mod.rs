@@ -107,12 +107,15 @@ impl PlannedFork {
     pub fn summary(&self) -> &ForkPlan {
         &self.plan
     }
+    /// The new run.
     pub fn run_id(&self) -> RunId {
         self.run_id
     }
+    /// Its first event.
     pub fn started(&self) -> &WorkflowExecutionStarted {
         &self.started
     }
+    /// The last event that is kept, and of which run.
     pub fn point(&self) -> &ForkPoint {
         &self.point
     }

@@ -65,6 +65,7 @@ pub struct OperationHandle {
 }
 
 impl OperationHandle {
+    /// The number of its command in the run.
     pub fn seq(&self) -> Seq {
         self.seq
     }

@@ -35,9 +35,11 @@ pub struct ChildHandle<T> {
 }
 
 impl<T: DeserializeOwned> ChildHandle<T> {
+    /// The id under which the child was started.
     pub fn workflow_id(&self) -> &WorkflowId {
         &self.workflow_id
     }
+    /// The number of the command that started it.
     pub fn seq(&self) -> Seq {
         self.seq
     }

@@ -166,7 +166,8 @@ impl WfContext {
 
 /// Waiting, and the next run.
 impl WfContext {
-    /// Resolves when the condition holds. It is looked at whenever the workflow has moved; it must only read.
+    /// Resolves when the condition holds. It is looked at whenever the workflow has moved; it must only read: one that
+    /// changes the workflow is a defect ([`WorkflowDefect::ConditionMutated`]).
     #[track_caller]
     pub fn wait_until(&self, condition: impl Fn() -> bool + 'static) -> WaitFuture {
         WaitFuture { leaf: self.leaf(Location::caller()), condition: Rc::new(condition) }

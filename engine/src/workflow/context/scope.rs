@@ -70,6 +70,7 @@ impl WfContext {
     pub fn cancel_scope(&self, reason: &str) {
         self.shared.cancel_scope(&self.scope, reason, Some(Location::caller()));
     }
+    /// Whether cancellation was asked for, of this scope or of one around it.
     pub fn is_canceled(&self) -> bool {
         self.scope.canceled().is_some()
     }

@@ -368,8 +368,9 @@ impl ContextShared {
             conditions.into_iter().filter(|(_, condition)| condition()).map(|(id, _)| id).collect::<Vec<u64>>()
         });
         if let Some(what) = mutated {
-            let message = format!("a condition of wait_until changed the workflow: {what}; conditions must only read");
-            self.outcome.borrow_mut().get_or_insert(Err(Failure::application("ConditionMutated", message)));
+            let defect = WorkflowDefect::ConditionMutated { what };
+            self.outcome.borrow_mut().get_or_insert_with(|| Err(defect.failure()));
+            self.ledger().note_defect(defect);
         }
         self.conditions.borrow_mut().retain(|id, _| !holding.contains(id));
         let waits = self.waits.borrow();

@@ -25,9 +25,13 @@ pub type Locate<'a> = dyn Fn(usize) -> Option<CodeLocation> + 'a;
 /// Which run is being checked, and by which build.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunIdentity {
+    /// The run.
     pub run_id: RunId,
+    /// Its workflow id.
     pub workflow_id: WorkflowId,
+    /// Its type.
     pub workflow_type: WorkflowType,
+    /// The code that is compared with the history.
     pub current_build: BuildId,
 }
 

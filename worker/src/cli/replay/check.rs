@@ -41,13 +41,13 @@ pub struct CheckArgs {
     /// The recorded runs that fit this list filter, for example "WorkflowType = 'order'".
     #[arg(short, long, value_name = "FILTER")]
     pub query: Option<String>,
-    /// Every open run: what deploying this program would do to them.
+    /// Every open run: says what deploying this program would do to each.
     #[arg(long)]
     pub open: bool,
     /// Replay beginnings on their own too: `all`, or a number for every N-th turn.
     #[arg(long, value_name = "all|N", value_parser = parse_prefixes)]
     pub prefixes: Option<Prefixes>,
-    /// How long the code may take for one history.
+    /// The time limit for replaying one history.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
     pub timeout: Duration,
 }

@@ -27,13 +27,13 @@ pub struct FuzzArgs {
     /// How many lives are tried.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     runs: u32,
-    /// Which lives are tried: the same number gives the same lives.
+    /// The seed of the search: the same number tries the same lives.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Only the life of this seed, as a failure gave it.
     #[arg(long, value_name = "SEED", value_parser = parse_seed, conflicts_with = "case")]
     only: Option<u64>,
-    /// What the workflow is started with: JSON, @FILE or -; without it, any JSON.
+    /// The input of the workflow: JSON, @FILE or -; without it, any JSON.
     #[arg(short, long, value_name = "JSON|@FILE|-")]
     input: Option<String>,
     /// How many steps a life has at most.

@@ -45,11 +45,11 @@ pub enum ReplayVerb {
     Debug(debug::DebugArgs),
     /// Save a run as a regression fixture, with a test beside it.
     Record(record::RecordArgs),
-    /// Look for non-determinism in a workflow type: many simulated lives with every fault, results made up.
+    /// Look for non-determinism in a workflow type: many simulated lives with every fault and made-up results.
     Fuzz(fuzz::FuzzArgs),
     /// Serve the recorded outcomes to the code of this program: where would it decide otherwise? Exit 22 if anywhere.
     WhatIf(what_if::WhatIfArgs),
-    /// For the pages: a history comes in, the run as it was goes out.
+    /// For the pages: reads a history, writes the run as it was.
     #[command(hide = true)]
     Past(past::PastArgs),
 }

@@ -25,7 +25,7 @@ pub struct PastArgs {
     /// The event; the last one if none is given.
     #[arg(long)]
     at: Option<u64>,
-    /// And the plan that was under review before the one of now.
+    /// Also show the plan that was under review before the current one.
     #[arg(long)]
     plan_before: bool,
 }

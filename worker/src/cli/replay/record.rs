@@ -28,7 +28,7 @@ pub struct RecordArgs {
     /// What to leave out. A redacted history is for showing, not for replay.
     #[arg(long, value_name = "WHAT")]
     redact: Option<Redact>,
-    /// Overwrite what is there.
+    /// Overwrite the file if it exists.
     #[arg(long)]
     force: bool,
 }
@@ -38,7 +38,7 @@ pub struct RecordArgs {
 pub(in crate::cli) enum Redact {
     /// Inputs, results and other payloads become their digests.
     Payloads,
-    /// And messages, reasons and summaries.
+    /// Messages, reasons and summaries too.
     Texts,
 }
 

@@ -24,10 +24,10 @@ pub struct ReplayShowArgs {
     /// The run as it was after this event: state, pending work, what the code waited for.
     #[arg(long, value_name = "N")]
     at: Option<u64>,
-    /// What differs in the state between --at and this event.
+    /// Show what changed in the state between --at and this event.
     #[arg(long, value_name = "M", requires = "at", conflicts_with = "until")]
     diff: Option<u64>,
-    /// Go on from --at (or the start) to the next event that is meant: an event type, `failure`, `name:NAME`, or
+    /// Go from --at (or the start) to the next event of this kind: an event type, `failure`, `name:NAME`, or
     /// `state.PATH` for a change of the state. May be given several times.
     #[arg(long, value_name = "BREAK")]
     until: Vec<String>,

@@ -39,18 +39,18 @@ pub struct WhatArgs {
     /// Set a key of a supervisor's spec, by its path, as `bosun run` does.
     #[arg(long = "override", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
-    /// What the ids of the runs begin with; the time follows [default: the id of the schedule].
+    /// The prefix of the run ids, before the time [default: the id of the schedule].
     #[arg(short, long, value_name = "ID")]
     pub workflow_id: Option<String>,
     #[arg(short = 'q', long, visible_alias = "queue", value_name = "QUEUE")]
     pub task_queue: Option<String>,
-    /// Ends an execution, all its runs together, after this time.
+    /// The time limit of an execution, all its runs together.
     #[arg(long, value_name = "TIME", value_parser = crate::schedule::text::parse_duration)]
     pub execution_timeout: Option<Duration>,
-    /// Ends a single run after this time.
+    /// The time limit of a single run.
     #[arg(long, value_name = "TIME", value_parser = crate::schedule::text::parse_duration)]
     pub run_timeout: Option<Duration>,
-    /// Tries a failed workflow again, so many times in all.
+    /// How often a workflow that fails is tried in all.
     #[arg(long, value_name = "N")]
     pub maximum_attempts: Option<u32>,
     /// One line for people.
@@ -72,7 +72,7 @@ pub struct CreateArgs {
     /// Shown with the schedule.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub note: String,
-    /// Check all of it and show the next times; nothing is written.
+    /// Check everything and show the next times; write nothing.
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]

@@ -18,27 +18,27 @@ use show::{NextArgs, ScheduleListArgs};
 
 #[derive(Debug, Subcommand)]
 pub enum ScheduleVerb {
-    /// Start a workflow, or a plan or supervisor from its file, at the times that are named.
+    /// Start a workflow, or a plan or supervisor from its file, at set times.
     Create(Box<CreateArgs>),
-    /// All schedules: when each starts next.
+    /// List all schedules and when each starts next.
     #[command(visible_alias = "ls")]
     List(ScheduleListArgs),
-    /// What a schedule starts and when, what runs, what waits, and what has been.
+    /// Show what a schedule starts and when, which runs are open, what waits, and what is past.
     Describe(ScheduleId),
-    /// Change a schedule from now on; what is not named stays.
+    /// Change a schedule from now on; options that you leave out stay as they are.
     Update(Box<UpdateArgs>),
-    /// Keep a schedule from starting anything by itself; what passes meanwhile is not made up for.
+    /// Stop a schedule from starting anything by itself; times that pass meanwhile are not made up for.
     Pause(NoteArgs),
     /// Let a paused schedule go on.
     #[command(visible_alias = "resume")]
     Unpause(NoteArgs),
-    /// Start once now, also while it is paused.
+    /// Start once now, even while the schedule is paused.
     Trigger(TriggerArgs),
-    /// Start the times of a range that has passed, also while it is paused.
+    /// Start the times of a range in the past, even while the schedule is paused.
     Backfill(BackfillArgs),
-    /// Remove a schedule; what it has started goes on.
+    /// Remove a schedule; runs that it started go on.
     Delete(ScheduleId),
-    /// The times of a spec, without any schedule or store.
+    /// Print the times of a spec; needs no schedule and no store.
     Next(NextArgs),
 }
 

@@ -33,10 +33,10 @@ pub struct ScheduleListArgs {
 
 #[derive(Debug, Args)]
 pub struct NextArgs {
-    /// How many times.
+    /// How many times to print.
     #[arg(short = 'n', long, value_name = "N", default_value_t = TIMES_SHOWN, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub count: u16,
-    /// The times after this one [default: now].
+    /// Print times after this one [default: now].
     #[arg(long, value_name = "TIME")]
     pub after: Option<String>,
     #[command(flatten)]

@@ -19,25 +19,25 @@ const NONE: &str = "none";
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "When")]
 pub struct WhenArgs {
-    /// A line of cron, such as `0 9 * * mon-fri`, or @daily, @hourly …; may be repeated.
+    /// A cron line, such as `0 9 * * mon-fri`, or @daily, @hourly …; may be repeated.
     #[arg(long, value_name = "LINE")]
     pub cron: Vec<String>,
-    /// Every so often, such as 10m or 1d; may be repeated.
+    /// An interval, such as 10m or 1d; may be repeated.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub every: Vec<Duration>,
-    /// With --every: so much later.
+    /// With --every: shift all times by this much.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "every")]
     pub offset: Option<Duration>,
-    /// Fields, such as 'hour=9 day_of_week=mon-fri', or JSON; midnight where nothing is said; may be repeated.
+    /// Calendar fields, such as 'hour=9 day_of_week=mon-fri', or JSON; midnight if no hour is given; may be repeated.
     #[arg(long, value_name = "FIELDS")]
     pub calendar: Vec<String>,
-    /// Times to leave out, as --calendar; whole days where no hour is said; may be repeated; `none` leaves none out.
+    /// Times to leave out, written as for --calendar; whole days if no hour is given; may be repeated; `none` clears the list.
     #[arg(long, value_name = "FIELDS")]
     pub skip: Vec<String>,
     /// The zone of cron, calendars and skip [default: UTC].
     #[arg(long, value_name = "ZONE")]
     pub time_zone: Option<String>,
-    /// Start up to so much later, by another part of it each time; 0 takes it away.
+    /// Delay each start by a different part of this time; 0 means no delay.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub jitter: Option<Duration>,
     /// Nothing before this time, such as 2026-12-01T00:00:00Z, or `none`.
@@ -52,16 +52,16 @@ pub struct WhenArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "How")]
 pub struct HowArgs {
-    /// What to do at a time at which an earlier run is open [default: skip].
+    /// What to do when an earlier run is still open [default: skip].
     #[arg(long, value_enum, value_name = "POLICY")]
     pub overlap: Option<OverlapChoice>,
-    /// What is later than this is missed, and not made up for [default: 365d].
+    /// How late a start may be made up for; later ones count as missed [default: 365d].
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub catch_up: Option<Duration>,
     /// Pause when a run fails or times out.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub pause_on_failure: Option<bool>,
-    /// Start so many more by itself, or `none` for any number.
+    /// How many more starts there are, or `none` for any number.
     #[arg(long, value_name = "N")]
     pub remaining: Option<String>,
 }
