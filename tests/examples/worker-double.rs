@@ -17,6 +17,7 @@ use bosun_engine::{
     WorkflowExecutionSignaled,
 };
 use bosun_tests::harness::workload;
+use bosun_worker::api::handlers::StartBody;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -135,9 +136,13 @@ impl Store {
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         match (method, parts.as_slice()) {
             ("GET", ["healthz"]) => Ok((if self.failed { 503 } else { 200 }, Value::Null)),
-            ("POST", ["rpc", "v1", "workflows"]) => self.start(&serde_json::from_slice(body)?),
-            ("POST", ["rpc", "v1", "workflows", id, "signal"]) => self.signal(id, serde_json::from_slice(body)?),
-            ("GET", ["rpc", "v1", "workflows", id, "history"]) => {
+            ("POST", ["api", "v1", "workflows"]) => {
+                let asked: StartBody = serde_json::from_slice(body)?;
+                let (status, started) = self.start(&asked.start)?;
+                Ok((status, json!({ "started": started })))
+            }
+            ("POST", ["api", "v1", "workflows", id, "signals", _]) => self.signal(id, serde_json::from_slice(body)?),
+            ("GET", ["api", "v1", "workflows", id, "history"]) => {
                 let from = query.split('&').find_map(|pair| pair.strip_prefix("from=")?.parse::<usize>().ok());
                 let history = self.history(id);
                 Ok((200, json!(history.get(from.unwrap_or(1) - 1..).unwrap_or_default())))

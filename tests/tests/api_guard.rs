@@ -34,7 +34,7 @@ fn nothing_but_the_whole_token_opens() {
     let (_worker, worker) = running(&dir);
     let asked = |token: &str| {
         let headers = [format!("Host: {}", worker.address), format!("Authorization: Bearer {token}")];
-        status(&worker, "/rpc/v1/workflows", &headers)
+        status(&worker, "/api/v1/workflows", &headers)
     };
     let token = worker.token.clone();
     assert_eq!(asked(&token), 200);
@@ -58,7 +58,7 @@ fn a_worker_answers_to_its_own_names_only() {
     };
     let (_, port) = worker.address.rsplit_once(':').unwrap();
     let (v6, elsewhere) = (format!("[::1]:{port}"), "localhost:1");
-    for path in ["/healthz", "/rpc/v1/workflows"] {
+    for path in ["/healthz", "/api/v1/workflows"] {
         for own in [worker.address.as_str(), "localhost", "127.0.0.1", v6.as_str()] {
             assert_eq!(asked(path, own), 200, "{path} of {own}");
         }

@@ -212,7 +212,7 @@ fn contract(starts: usize, length: usize) -> Option<String> {
 #[test]
 fn the_check_finds_what_breaks_the_contract() {
     let data = Path::new("/d");
-    let asked = "3 recvfrom(9<socket:[77]>, \"POST /rpc/v1/workflows\"..., 8192, 0, NULL, NULL) = 300\n";
+    let asked = "3 recvfrom(9<socket:[77]>, \"POST /api/v1/workflows\"..., 8192, 0, NULL, NULL) = 300\n";
     let write = "1 pwrite64(5</d/wal/0>, \"x\"..., 4096, 8192) = 4096\n";
     let begins = "2 fdatasync(5</d/wal/0> <unfinished ...>\n";
     let ends = "2 <... fdatasync resumed>) = 0\n";

@@ -135,7 +135,7 @@ fn done_by(worker: &Mutex<Endpoint>, id: &str) -> bool {
 /// How many threads the worker says that it has lost, to whoever watches it and to its owner.
 fn lost_threads(process: &WorkerProcess) -> [Option<u64>; 2] {
     let http = Http::new(process.endpoint().unwrap(), PATIENCE);
-    ["/healthz", "/rpc/v1/worker"].map(|path| {
+    ["/healthz", "/api/v1/worker"].map(|path| {
         let answer = http.request("GET", path, None).unwrap().json::<Value>().unwrap();
         answer["lost_threads"].as_u64()
     })

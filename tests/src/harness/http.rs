@@ -9,7 +9,12 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use bosun_engine::{Event, EventId, Payload, RequestId, RunResult, SignalName, SignalRequest, StartWorkflow, Started};
+use bosun_worker::api::handlers::StartAnswer;
 use serde::de::DeserializeOwned;
+use serde_json::json;
+
+/// The values of the engine as they are stored, as the command line asks for them.
+const EXACTLY: &str = "Accept: application/vnd.bosun+json";
 
 /// The largest answer read, so that a broken worker cannot fill the memory of the tests.
 const BODY_MAX: u64 = 64 << 20;
@@ -221,7 +226,9 @@ impl Http {
         body: Option<&impl serde::Serialize>,
     ) -> Reply<T> {
         let body = body.map(serde_json::to_vec).transpose();
-        let answer = body.map_err(io::Error::other).and_then(|body| self.request(method, path, body.as_deref()));
+        let answer = body
+            .map_err(io::Error::other)
+            .and_then(|body| self.request_with(method, path, body.as_deref(), &[EXACTLY]));
         match answer {
             Ok(answer) => answer.reply(),
             Err(why) => Reply::Unknown(why),
@@ -239,7 +246,8 @@ impl Http {
         self.request("GET", "/readyz", None).map(|answer| answer.status)
     }
     pub fn start(&self, request: &StartWorkflow) -> Reply<Started> {
-        self.call("POST", "/rpc/v1/workflows", Some(request))
+        self.call::<StartAnswer>("POST", "/api/v1/workflows", Some(&json!({ "start": request })))
+            .map(|told| told.started)
     }
     pub fn signal(&self, workflow_id: &str, name: &str, input: &serde_json::Value, request_id: &str) -> Reply<()> {
         let request = SignalRequest {
@@ -248,14 +256,14 @@ impl Http {
             identity: None,
             request_id: Some(RequestId::of(request_id)),
         };
-        self.call("POST", &format!("/rpc/v1/workflows/{workflow_id}/signal"), Some(&request))
+        self.call("POST", &format!("/api/v1/workflows/{workflow_id}/signals/{name}"), Some(&request))
     }
     /// The whole history of the newest run of a workflow; empty if there is no such workflow.
     pub fn history(&self, workflow_id: &str) -> io::Result<Vec<Event>> {
         let mut events: Vec<Event> = Vec::new();
         loop {
             let from = events.last().map_or(EventId(1), |event| event.id.next());
-            let path = format!("/rpc/v1/workflows/{workflow_id}/history?from={from}&limit=1000");
+            let path = format!("/api/v1/workflows/{workflow_id}/history?from={from}&limit=1000");
             let page: Vec<Event> = match self.call("GET", &path, None::<&()>) {
                 Reply::Refused(Answer { status: 404, .. }) => Vec::new(),
                 reply => reply.acknowledged()?,
@@ -268,16 +276,16 @@ impl Http {
     }
     /// How many runs match a list filter, whose text must need no escaping beyond spaces, quotes and signs.
     pub fn count(&self, query: &str) -> io::Result<u64> {
-        let answer: serde_json::Value = self.get(&format!("/rpc/v1/workflow-count?query={}", escape(query)))?;
+        let answer: serde_json::Value = self.get(&format!("/api/v1/workflow-count?query={}", escape(query)))?;
         answer["count"].as_u64().ok_or_else(|| io::Error::other(format!("no count in {answer}")))
     }
     /// Asks until the run has closed, at most for `patience`.
     pub fn result(&self, workflow_id: &str, patience: Duration) -> io::Result<Option<RunResult>> {
         let wait = patience.min(self.timeout / 2).as_millis();
-        let path = format!("/rpc/v1/workflows/{workflow_id}/result?follow_runs=true&timeout_ms={wait}");
+        let path = format!("/api/v1/workflows/{workflow_id}/result?follow_runs=true&timeout_ms={wait}");
         let until = std::time::Instant::now() + patience;
         loop {
-            let answer = self.request("GET", &path, None)?;
+            let answer = self.request_with("GET", &path, None, &[EXACTLY])?;
             match answer.status {
                 204 if std::time::Instant::now() >= until => return Ok(None),
                 204 => {}

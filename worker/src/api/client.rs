@@ -18,9 +18,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::address::{escape, run_path, segment, with_scheme};
-use super::handlers::{BackupBody, QueryBody, WAIT_MAX, WithStart};
+use super::handlers::{StartAnswer, StartBody, WAIT_MAX};
 use super::problem::Problem;
 use super::proof::{Proof, Unproven, chain};
+use super::routes::EXACT;
 use super::token::Token;
 use crate::backend::*;
 // The engine has a `EngineHealth` of its own.
@@ -103,7 +104,8 @@ impl Inner {
         let mut request = self
             .http
             .request(method, format!("{}/{path}", self.address))
-            .header(header::AUTHORIZATION, self.token.header());
+            .header(header::AUTHORIZATION, self.token.header())
+            .header(header::ACCEPT, EXACT);
         if let Some(body) = body {
             request = request.header(header::CONTENT_TYPE, "application/json").body(body);
         }
@@ -127,12 +129,20 @@ impl Inner {
         }
     }
 
-    fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, CallError> {
-        serde_json::from_slice(body).map_err(|why| CallError::Refused {
+    fn unreadable(&self, why: impl std::fmt::Display) -> CallError {
+        CallError::Refused {
             status: 200,
             code: "unreadable_answer".into(),
             message: format!("{} gave an answer this version cannot read: {why}", self.address),
-        })
+        }
+    }
+
+    fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, CallError> {
+        serde_json::from_slice(body).map_err(|why| self.unreadable(why))
+    }
+
+    async fn start(&self, body: StartBody) -> Result<StartAnswer, CallError> {
+        self.post(&api("workflows"), &body).await
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
@@ -151,7 +161,7 @@ impl Inner {
 }
 
 fn api(path: &str) -> String {
-    format!("rpc/v1/{path}")
+    format!("api/v1/{path}")
 }
 
 impl HttpClient {
@@ -165,6 +175,18 @@ impl HttpClient {
 
     fn run_get<'a, T: DeserializeOwned + Send + 'a>(&'a self, target: Target, rest: String) -> Reply<'a, T> {
         Box::pin(async move { self.0.get(&api(&run_path(&target, &rest)?)).await })
+    }
+
+    /// Sends a signal, a query or an update.
+    fn message_post<'a, B, T>(&'a self, target: Target, kind: &'static str, name: String, body: B) -> Reply<'a, T>
+    where
+        B: Serialize + Send + Sync + 'a,
+        T: DeserializeOwned + Send + 'a,
+    {
+        Box::pin(async move {
+            let path = run_path(&target, &format!("/{kind}/{}", segment(&name)?))?;
+            self.0.post(&api(&path), &body).await
+        })
     }
 
     fn activity_post(
@@ -258,32 +280,36 @@ impl Inner {
 }
 
 impl Backend for HttpClient {
-    fn start(&self, request: StartWorkflow) -> Reply<'_, Started> {
-        Box::pin(async move { self.0.post(&api("workflows"), &request).await })
+    fn start(&self, start: StartWorkflow) -> Reply<'_, Started> {
+        Box::pin(async move { Ok(self.0.start(StartBody { start, signal: None, update: None }).await?.started) })
     }
     fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
-        Box::pin(async move { self.0.post(&api("fork"), &request).await })
+        Box::pin(async move { self.0.post(&api("forks"), &request).await })
     }
     fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()> {
-        self.run_post(target, "/signal", signal)
+        self.message_post(target, "signals", signal.name.to_string(), signal)
     }
     fn signal_with_start(&self, start: StartWorkflow, then: SignalRequest) -> Reply<'_, Started> {
-        Box::pin(async move { self.0.post(&api("signal-with-start"), &WithStart { start, then }).await })
+        Box::pin(async move { Ok(self.0.start(StartBody { start, signal: Some(then), update: None }).await?.started) })
     }
     fn update(&self, target: Target, update: UpdateRequest) -> Reply<'_, UpdateOutcome> {
-        self.run_post(target, "/update", update)
+        self.message_post(target, "updates", update.name.to_string(), update)
     }
     fn update_with_start(&self, start: StartWorkflow, then: UpdateRequest) -> Reply<'_, (Started, UpdateOutcome)> {
-        Box::pin(async move { self.0.post(&api("update-with-start"), &WithStart { start, then }).await })
+        Box::pin(async move {
+            let answer = self.0.start(StartBody { start, signal: None, update: Some(then) }).await?;
+            let outcome = answer.update.ok_or_else(|| self.0.unreadable("it says nothing of the update"))?;
+            Ok((answer.started, outcome))
+        })
     }
     fn update_result(&self, target: Target, update: UpdateId) -> Reply<'_, UpdateOutcome> {
         Box::pin(async move {
-            let rest = format!("/updates/{}", segment(update.as_str())?);
+            let rest = format!("/updates/{}/result", segment(update.as_str())?);
             self.0.get(&api(&run_path(&target, &rest)?)).await
         })
     }
     fn query(&self, target: Target, name: QueryName, input: Payload) -> Reply<'_, Payload> {
-        self.run_post(target, "/query", QueryBody { name, input })
+        self.message_post(target, "queries", name.to_string(), input)
     }
     fn cancel(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
         self.run_post(target, "/cancel", because)
@@ -292,16 +318,16 @@ impl Backend for HttpClient {
         self.run_post(target, "/terminate", because)
     }
     fn pause(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
-        self.run_post(target, "/pause", because)
+        self.run_post(target, "/execution/pause", because)
     }
     fn unpause(&self, target: Target, because: Attribution) -> Reply<'_, ()> {
-        self.run_post(target, "/unpause", because)
+        self.run_post(target, "/execution/resume", because)
     }
     fn pause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()> {
         self.activity_post(target, activity, "pause", because)
     }
     fn unpause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()> {
-        self.activity_post(target, activity, "unpause", because)
+        self.activity_post(target, activity, "resume", because)
     }
     fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Reply<'_, ()> {
         Box::pin(async move {
@@ -332,7 +358,7 @@ impl Backend for HttpClient {
         })
     }
     fn turns(&self, target: Target) -> Reply<'_, Vec<Turn>> {
-        Box::pin(self.lines(run_path(&target, "/turns")).try_collect())
+        Box::pin(self.lines(run_path(&target, "/export")).try_collect())
     }
     fn events(&self, target: Target, from: EventId, follow: bool) -> EventStream {
         let path = run_path(&target, "/events").map(|path| format!("{path}from={from}&follow={follow}"));
@@ -340,7 +366,7 @@ impl Backend for HttpClient {
     }
     fn watch(&self, query: String, after: Option<GroupSeq>) -> RunEventStream {
         let after = after.map(|group| format!("&after={group}")).unwrap_or_default();
-        Box::pin(self.lines(Ok(format!("watch?query={}{after}", escape(&query)))))
+        Box::pin(self.lines(Ok(format!("events?query={}{after}", escape(&query)))))
     }
     fn delete(&self, target: Target) -> Reply<'_, ()> {
         Box::pin(async move {
@@ -353,7 +379,7 @@ impl Backend for HttpClient {
         Box::pin(async move { self.0.post(&api("store/verify"), &json!({})).await })
     }
     fn backup(&self, to: PathBuf) -> Reply<'_, Value> {
-        Box::pin(async move { self.0.post(&api("store/backup"), &BackupBody { to }).await })
+        Box::pin(async move { self.0.post(&api("store/backup"), &json!({ "to": to })).await })
     }
     fn store_info(&self) -> Reply<'_, Value> {
         Box::pin(async move { self.0.get(&api("store")).await })

@@ -1,14 +1,14 @@
 //! The handlers: each reads its request, makes one call, and writes the answer.
 //!
 //! Invariant: ids are checked where they enter (length, characters) and never become a path of the file system
-//! (engine.md G35); the only path a client may name is the target of a backup. No handler decides anything about a run.
+//! (engine.md G35). No handler decides anything about a run. Here the values are exact (`routes::EXACT`); `people` has the
+//! handlers of plain JSON.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{FromRequestParts, Path, Query, State};
+use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -18,14 +18,14 @@ use bosun_engine::*;
 use bosun_replay::{History, HistoryLimits};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::authority::CallerBackend;
 use super::caller::Caller;
 use super::json_depth::{HISTORY_DEPTH_MAX, JSON_DEPTH_MAX, json_depth};
 use super::problem::Problem;
+use super::routes::EXACT;
 use super::stream::{json_lines, run_event_lines, turn_lines};
-use crate::backend::{Attribution, Backend, WorkerState};
+use crate::backend::{Attribution, Backend};
 use crate::cli::Reach;
 
 /// A page has at most this many rows (engine.md G34).
@@ -93,6 +93,15 @@ impl RequestTarget {
     pub(super) fn param<T: std::str::FromStr<Err = InvalidId>>(&self, name: &str) -> Result<T, Problem> {
         id_of(self.path.get(name).map_or("", String::as_str))
     }
+
+    /// Refuses a body that is for another message than its path.
+    fn names(&self, in_body: &str) -> Result<(), Problem> {
+        let in_path = self.path.get("name").map_or("", String::as_str);
+        match in_path == in_body {
+            true => Ok(()),
+            false => Err(Problem::bad_request(format!("the path says {in_path:?}, the body {in_body:?}"))),
+        }
+    }
 }
 
 fn invalid(why: InvalidId) -> Problem {
@@ -129,32 +138,53 @@ pub async fn no_such_route(uri: Uri) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "no_such_route", format!("there is no {}", uri.path()))
 }
 
+/// The plain form of what has none: a history is not plain JSON.
+pub async fn exact_only(uri: Uri) -> Problem {
+    let message = format!("{} takes and gives exact values only: `Accept: {EXACT}`", uri.path());
+    Problem::new(StatusCode::NOT_ACCEPTABLE, "exact_only", message)
+}
+
 pub async fn no_such_method(uri: Uri) -> Problem {
     let message = format!("{} does not have this method", uri.path());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no_such_method", message)
 }
 
-// ---- the worker
-
-pub async fn worker(State(api): State<Api>) -> Answer<serde_json::Value> {
-    let health = api.backend.health().await?;
-    let WorkerState { lost_threads, memory, .. } = api.backend.worker_state().await?;
-    Ok(Json(json!({
-        "pid": std::process::id(),
-        "version": api.version,
-        "health": health,
-        "lost_threads": lost_threads,
-        "memory": memory,
-        "process_trees": crate::capability::process::guard::strategy(),
-    })))
-}
-
 // ---- workflows
 
-pub async fn start(me: AuthorizedCaller, body: Bytes) -> Result<(StatusCode, Json<Started>), Problem> {
-    let started = me.backend.start(body_of(&body)?).await?;
+/// A start, and what the run is told with it: a signal or an update.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StartBody {
+    pub start: StartWorkflow,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<SignalRequest>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<UpdateRequest>,
+}
+
+/// The answer to a start: of an update only if one was asked for.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StartAnswer {
+    pub started: Started,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<UpdateOutcome>,
+}
+
+pub async fn start(me: AuthorizedCaller, body: Bytes) -> Result<(StatusCode, Json<StartAnswer>), Problem> {
+    let StartBody { start, signal, update } = body_of(&body)?;
+    let (started, update) = match (signal, update) {
+        (None, None) => (me.backend.start(start).await?, None),
+        (Some(signal), None) => (me.backend.signal_with_start(start, signal).await?, None),
+        (None, Some(update)) => {
+            let (started, outcome) = me.backend.update_with_start(start, update).await?;
+            (started, Some(outcome))
+        }
+        (Some(_), Some(_)) => {
+            let why = "a start takes a signal or an update, not both".to_owned();
+            return Err(Rejection::Invalid { what: "start".into(), why }.into());
+        }
+    };
     let status = if started.newly_started { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, Json(started)))
+    Ok((status, Json(StartAnswer { started, update })))
 }
 
 /// A fork. Turns that the client sends are hostile input and are checked as a history file is; they may be as many and as
@@ -171,23 +201,6 @@ pub async fn fork(me: AuthorizedCaller, body: Bytes) -> Answer<Forked> {
     Ok(Json(me.backend.fork(request).await?))
 }
 
-/// A start with a signal or an update.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct WithStart<T> {
-    pub start: StartWorkflow,
-    pub then: T,
-}
-
-pub async fn signal_with_start(me: AuthorizedCaller, body: Bytes) -> Answer<Started> {
-    let WithStart { start, then } = body_of(&body)?;
-    Ok(Json(me.backend.signal_with_start(start, then).await?))
-}
-
-pub async fn update_with_start(me: AuthorizedCaller, body: Bytes) -> Answer<(Started, UpdateOutcome)> {
-    let WithStart { start, then } = body_of(&body)?;
-    Ok(Json(me.backend.update_with_start(start, then).await?))
-}
-
 #[derive(Deserialize)]
 struct ListQuery {
     #[serde(default)]
@@ -202,11 +215,6 @@ pub async fn list(me: AuthorizedCaller, uri: Uri) -> Answer<Vec<RunInfo>> {
     // And one, by which a caller knows whether there are more.
     let limit = limit.unwrap_or(100).min(PAGE_MAX + 1);
     Ok(Json(me.backend.list(ListRequest { query, limit }).await?))
-}
-
-pub async fn count(me: AuthorizedCaller, uri: Uri) -> Answer<serde_json::Value> {
-    let query: ListQuery = query_of(&uri)?;
-    Ok(Json(json!({ "count": me.backend.count(query.query).await? })))
 }
 
 pub async fn watch(me: AuthorizedCaller, uri: Uri) -> Result<Response, Problem> {
@@ -271,24 +279,21 @@ pub async fn result(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> Result
 }
 
 pub async fn signal(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
-    Ok(Json(me.backend.signal(at.target, body_of(&body)?).await?))
+    let request: SignalRequest = body_of(&body)?;
+    at.names(request.name.as_str())?;
+    Ok(Json(me.backend.signal(at.target, request).await?))
 }
 
-/// The body of a query.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct QueryBody {
-    pub name: QueryName,
-    #[serde(default)]
-    pub input: Payload,
-}
-
+/// The body is the query's input.
 pub async fn query(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<Payload> {
-    let QueryBody { name, input } = body_of(&body)?;
+    let (name, input) = (at.param("name")?, body_of(&body)?);
     Ok(Json(me.backend.query(at.target, name, input).await?))
 }
 
 pub async fn update(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<UpdateOutcome> {
-    Ok(Json(me.backend.update(at.target, body_of(&body)?).await?))
+    let request: UpdateRequest = body_of(&body)?;
+    at.names(request.name.as_str())?;
+    Ok(Json(me.backend.update(at.target, request).await?))
 }
 
 pub async fn update_result(me: AuthorizedCaller, at: RequestTarget) -> Answer<UpdateOutcome> {
@@ -332,34 +337,4 @@ pub async fn complete_activity(me: AuthorizedCaller, Path(token): Path<String>, 
     let token: TaskToken = token.parse()?;
     let completion: ActivityCompletion = body_of(&body)?;
     Ok(Json(me.backend.complete_activity(token, completion).await?))
-}
-
-// ---- the store
-
-pub async fn store_info(me: AuthorizedCaller) -> Answer<serde_json::Value> {
-    Ok(Json(me.backend.store_info().await?))
-}
-
-/// A body that says nothing.
-#[derive(Deserialize)]
-struct EmptyBody {}
-
-pub async fn verify(me: AuthorizedCaller, body: Bytes) -> Answer<serde_json::Value> {
-    let EmptyBody {} = body_of(&body)?;
-    Ok(Json(me.backend.verify().await?))
-}
-
-/// The body of a backup request: an absolute path on the worker's machine.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct BackupBody {
-    pub to: PathBuf,
-}
-
-pub async fn backup(me: AuthorizedCaller, body: Bytes) -> Answer<serde_json::Value> {
-    let BackupBody { to } = body_of(&body)?;
-    if !to.is_absolute() {
-        let why = "an absolute path is needed: the worker's working directory is not yours".to_owned();
-        return Err(Rejection::Invalid { what: format!("backup target {}", to.display()), why }.into());
-    }
-    Ok(Json(me.backend.backup(to).await?))
 }

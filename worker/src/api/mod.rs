@@ -1,6 +1,6 @@
-//! The control API: the engine over HTTP on loopback, for people and their programs (`people`, under `/api/v1`), and for the
-//! command line, which sends the engine's own words (under `/rpc/v1`). Pages (`crate::ui`) are served behind the same guard, to
-//! browsers that are signed in (`session`).
+//! The control API: the engine over HTTP on loopback, under `/api/v1`. People and their programs send and get plain JSON
+//! (`people`); the command line asks the same routes for exact values (`routes::EXACT`, `handlers`). Pages (`crate::ui`) are
+//! served behind the same guard, to browsers that are signed in (`session`).
 //!
 //! Invariant: nobody without the token gets past `guard` (except to `/healthz` and the page to sign in), and what an attached client sees is
 //! exactly what an embedded one sees. Nothing here decides about runs; every handler is one call to a [`Backend`].

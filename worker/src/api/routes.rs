@@ -5,7 +5,8 @@
 
 use axum::Router;
 use axum::extract::{Query, Request};
-use axum::http::Method;
+use axum::http::header::ACCEPT;
+use axum::http::{HeaderMap, Method};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
@@ -24,6 +25,25 @@ pub struct ApiRoute {
     /// The parameters it takes in its query; another one is refused.
     pub query: &'static [&'static str],
     handler: fn() -> MethodRouter<Api>,
+    /// The same in the engine's own words, where it has such a form.
+    pub exact: Option<ExactForm>,
+}
+
+/// A route as the command line and other copies of Bosun ask it ([`EXACT`]).
+#[derive(Clone, Copy)]
+pub struct ExactForm {
+    /// The parameters it takes in its query.
+    pub query: &'static [&'static str],
+    handler: fn() -> MethodRouter<Api>,
+}
+
+/// The media type of exact values: a payload with its encoding, an event as it is stored, a refusal that can be matched.
+/// Whoever accepts it sends its bodies in that form too; all others send and get plain JSON. It changes with the version.
+pub const EXACT: &str = "application/vnd.bosun+json";
+
+/// Whether a request is in exact values.
+pub fn is_exact(headers: &HeaderMap) -> bool {
+    headers.get_all(ACCEPT).iter().any(|value| value.as_bytes() == EXACT.as_bytes())
 }
 
 /// What needs no token, so that a supervisor of processes can ask.
@@ -34,7 +54,7 @@ pub const SIGN_IN_PATH: &str = "/login";
 
 /// What belongs to the pages: all that is not of the API.
 pub fn is_page(path: &str) -> bool {
-    !(path.starts_with("/api/") || path.starts_with("/rpc/") || OPEN_PATHS.contains(&path) || path == "/metrics")
+    !(path.starts_with("/api/") || OPEN_PATHS.contains(&path) || path == "/metrics")
 }
 
 /// The pages' looks and script, which are in every copy of the program: they are nobody's secret.
@@ -43,10 +63,10 @@ pub fn is_asset(path: &str) -> bool {
 }
 
 /// Where a link that signs in comes from.
-pub const CODE_PATH: &str = "/rpc/v1/sign-in-code";
+pub const CODE_PATH: &str = "/api/v1/sign-in-code";
 
 /// The one path whose body may be a whole history.
-pub const FORK_PATH: &str = "/rpc/v1/fork";
+pub const FORK_PATH: &str = "/api/v1/forks";
 
 const fn route(
     method: Method,
@@ -55,7 +75,21 @@ const fn route(
     about: &'static str,
     handler: fn() -> MethodRouter<Api>,
 ) -> ApiRoute {
-    ApiRoute { method, path, about, query, handler }
+    ApiRoute { method, path, about, query, handler, exact: None }
+}
+
+/// A route that has a form in exact values, with parameters of its own.
+const fn both(
+    method: Method,
+    path: &'static str,
+    query: &'static [&'static str],
+    about: &'static str,
+    handler: fn() -> MethodRouter<Api>,
+    exact_query: &'static [&'static str],
+    exact_handler: fn() -> MethodRouter<Api>,
+) -> ApiRoute {
+    let exact = Some(ExactForm { query: exact_query, handler: exact_handler });
+    ApiRoute { method, path, about, query, handler, exact }
 }
 
 /// The parameters of routes that name a run, and of those that take none.
@@ -68,60 +102,33 @@ pub const ROUTES: &[ApiRoute] = &[
     route(Method::GET, "/healthz", NONE, "200 while the log works, else 503", || get(w::healthz)),
     route(Method::GET, "/readyz", NONE, "200 while new work is taken, else 503", || get(w::readyz)),
     route(Method::GET, "/metrics", NONE, "what the worker measures of itself, as OpenMetrics text", || get(w::metrics)),
-    route(Method::GET, "/rpc/v1/worker", NONE, "pid, version, health, lost threads, budget of memory, how process trees are ended", || get(h::worker)),
-    route(Method::POST, CODE_PATH, NONE, "a code by which a browser signs in, once, as whoever asks", || post(super::guard::sign_in_code)),
-    route(Method::POST, "/rpc/v1/workflows", NONE, "start", || post(h::start)),
-    route(Method::GET, "/rpc/v1/workflows", &["query", "limit"], "list", || get(h::list)),
-    route(Method::GET, "/rpc/v1/workflow-count", &["query"], "count", || get(h::count)),
-    route(Method::POST, FORK_PATH, NONE, "a new run that begins with the history of another one", || post(h::fork)),
-    route(Method::POST, "/rpc/v1/signal-with-start", NONE, "signal, starting the run if none is open", || post(h::signal_with_start)),
-    route(Method::POST, "/rpc/v1/update-with-start", NONE, "update, starting the run if none is open", || post(h::update_with_start)),
-    route(Method::GET, "/rpc/v1/watch", &["query", "after"], "events of all runs that match, as JSON lines", || get(h::watch)),
-    route(Method::GET, "/rpc/v1/workflows/{id}", RUN, "describe", || get(h::describe)),
-    route(Method::DELETE, "/rpc/v1/workflows/{id}", RUN, "delete a closed run", || delete(h::delete)),
-    route(Method::GET, "/rpc/v1/workflows/{id}/history", &["run_id", "namespace", "from", "limit"], "a page of events", || get(h::history)),
-    route(Method::GET, "/rpc/v1/workflows/{id}/turns", RUN, "the whole history as JSON lines, a turn each, for replay and export", || get(h::turns)),
-    route(Method::GET, "/rpc/v1/workflows/{id}/events", &["run_id", "namespace", "from", "follow"], "events as JSON lines", || get(h::events)),
-    route(Method::GET, "/rpc/v1/workflows/{id}/result", &["run_id", "namespace", "follow_runs", "timeout_ms"], "wait for the result; 204: ask again", || get(h::result)),
-    route(Method::POST, "/rpc/v1/workflows/{id}/signal", RUN, "signal", || post(h::signal)),
-    route(Method::POST, "/rpc/v1/workflows/{id}/query", RUN, "query", || post(h::query)),
-    route(Method::POST, "/rpc/v1/workflows/{id}/update", RUN, "update", || post(h::update)),
-    route(Method::GET, "/rpc/v1/workflows/{id}/updates/{update_id}", RUN, "the state of an update", || get(h::update_result)),
-    route(Method::POST, "/rpc/v1/workflows/{id}/cancel", RUN, "request cancellation", || post(h::cancel)),
-    route(Method::POST, "/rpc/v1/workflows/{id}/terminate", RUN, "terminate", || post(h::terminate)),
-    route(Method::POST, "/rpc/v1/workflows/{id}/pause", RUN, "pause", || post(h::pause)),
-    route(Method::POST, "/rpc/v1/workflows/{id}/unpause", RUN, "unpause", || post(h::unpause)),
-    route(Method::POST, "/rpc/v1/workflows/{id}/activities/{activity_id}/pause", RUN, "pause an activity", || post(h::pause_activity)),
-    route(Method::POST, "/rpc/v1/workflows/{id}/activities/{activity_id}/unpause", RUN, "unpause an activity", || post(h::unpause_activity)),
-    route(Method::POST, "/rpc/v1/activities/{token}", NONE, "complete, fail, cancel or heartbeat an attempt", || post(h::complete_activity)),
-    route(Method::GET, "/rpc/v1/store", NONE, "what the store holds", || get(h::store_info)),
-    route(Method::POST, "/rpc/v1/store/verify", NONE, "check the whole store", || post(h::verify)),
-    route(Method::POST, "/rpc/v1/store/backup", NONE, "copy the store while it runs", || post(h::backup)),
-    // For people and their programs; the document of the API tells them in this order.
     route(Method::GET, "/api/v1/openapi.json", NONE, "this document", || get(p::openapi)),
-    route(Method::POST, "/api/v1/workflows", NONE, "start a workflow execution", || post(p::start)),
-    route(Method::GET, "/api/v1/workflows", &["query", "limit", "cursor"], "list workflow executions, the newest first", || get(p::list)),
+    both(Method::POST, "/api/v1/workflows", NONE, "start a workflow execution", || post(p::start), NONE, || post(h::start)),
+    both(Method::GET, "/api/v1/workflows", &["query", "limit", "cursor"], "list workflow executions, the newest first", || get(p::list), &["query", "limit"], || get(h::list)),
     route(Method::GET, "/api/v1/workflow-count", &["query"], "how many workflow executions fit a filter", || get(p::count)),
-    route(Method::GET, "/api/v1/workflows/{id}", RUN, "describe a workflow execution, with what it waits for", || get(p::describe)),
-    route(Method::DELETE, "/api/v1/workflows/{id}", RUN, "delete a closed run", || delete(p::delete)),
-    route(Method::GET, "/api/v1/workflows/{id}/history", &["run_id", "namespace", "from", "limit"], "a page of events", || get(p::history)),
-    route(Method::GET, "/api/v1/workflows/{id}/events", &["run_id", "namespace", "from"], "the events of a run as they happen, as server-sent events", || get(p::run_events)),
+    both(Method::GET, "/api/v1/workflows/{id}", RUN, "describe a workflow execution, with what it waits for", || get(p::describe), RUN, || get(h::describe)),
+    both(Method::DELETE, "/api/v1/workflows/{id}", RUN, "delete a closed run", || delete(p::delete), RUN, || delete(h::delete)),
+    both(Method::GET, "/api/v1/workflows/{id}/history", &["run_id", "namespace", "from", "limit"], "a page of events", || get(p::history), &["run_id", "namespace", "from", "limit"], || get(h::history)),
+    both(Method::GET, "/api/v1/workflows/{id}/events", &["run_id", "namespace", "from"], "the events of a run as they happen, as server-sent events", || get(p::run_events), &["run_id", "namespace", "from", "follow"], || get(h::events)),
     route(Method::GET, "/api/v1/workflows/{id}/state", &["run_id", "namespace", "at"], "the state of a run after any of its events, and whether the code still fits", || get(p::state)),
-    route(Method::GET, "/api/v1/workflows/{id}/export", &["run_id", "namespace", "as"], "a run as a file: json, html, mermaid, perfetto", || get(p::export)),
-    route(Method::GET, "/api/v1/workflows/{id}/result", &["run_id", "namespace", "wait"], "the result; 202 while the run is open", || get(p::result)),
-    route(Method::POST, "/api/v1/workflows/{id}/signals/{name}", RUN, "signal", || post(p::signal)),
-    route(Method::POST, "/api/v1/workflows/{id}/queries/{name}", RUN, "query", || post(p::query)),
-    route(Method::POST, "/api/v1/workflows/{id}/updates/{name}", RUN, "update, and wait for its answer", || post(p::update)),
-    route(Method::GET, "/api/v1/workflows/{id}/updates/{update_id}/result", RUN, "what has become of an update; 202 while it is under way", || get(p::update_result)),
+    both(Method::GET, "/api/v1/workflows/{id}/export", &["run_id", "namespace", "as"], "a run as a file: json, html, mermaid, perfetto", || get(p::export), RUN, || get(h::turns)),
+    both(Method::GET, "/api/v1/workflows/{id}/result", &["run_id", "namespace", "wait"], "the result; 202 while the run is open", || get(p::result), &["run_id", "namespace", "follow_runs", "timeout_ms"], || get(h::result)),
+    both(Method::POST, "/api/v1/workflows/{id}/signals/{name}", RUN, "signal", || post(p::signal), RUN, || post(h::signal)),
+    both(Method::POST, "/api/v1/workflows/{id}/queries/{name}", RUN, "query", || post(p::query), RUN, || post(h::query)),
+    both(Method::POST, "/api/v1/workflows/{id}/updates/{name}", RUN, "update, and wait for its answer", || post(p::update), RUN, || post(h::update)),
+    both(Method::GET, "/api/v1/workflows/{id}/updates/{update_id}/result", RUN, "what has become of an update; 202 while it is under way", || get(p::update_result), RUN, || get(h::update_result)),
     route(Method::POST, "/api/v1/workflows/{id}/forks", RUN, "fork: a new run that begins with the history of this one", || post(p::fork)),
-    route(Method::POST, "/api/v1/workflows/{id}/cancel", RUN, "request cancellation", || post(p::cancel)),
-    route(Method::POST, "/api/v1/workflows/{id}/terminate", RUN, "terminate", || post(p::terminate)),
-    route(Method::POST, "/api/v1/workflows/{id}/pause", RUN, "pause", || post(p::pause)),
+    both(Method::POST, FORK_PATH, NONE, "fork a run of this or of another worker, whose history is sent; in exact values only", || post(h::exact_only), NONE, || post(h::fork)),
+    both(Method::POST, "/api/v1/workflows/{id}/cancel", RUN, "request cancellation", || post(p::cancel), RUN, || post(h::cancel)),
+    both(Method::POST, "/api/v1/workflows/{id}/terminate", RUN, "terminate", || post(p::terminate), RUN, || post(h::terminate)),
+    route(Method::POST, "/api/v1/workflows/{id}/pause", RUN, "pause: a supervisor and an agent pause themselves and what is below them", || post(p::pause)),
     route(Method::POST, "/api/v1/workflows/{id}/resume", RUN, "let a paused run go on", || post(p::resume)),
-    route(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/pause", RUN, "start no further attempt of an activity", || post(p::pause_activity)),
-    route(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/resume", RUN, "let a paused activity go on", || post(p::resume_activity)),
-    route(Method::POST, "/api/v1/activities/{token}", NONE, "complete, fail or cancel an attempt from outside, or say that it is alive", || post(p::complete_activity)),
-    route(Method::GET, "/api/v1/events", &["query"], "the events of all runs that fit, from now on, as server-sent events", || get(p::events)),
+    both(Method::POST, "/api/v1/workflows/{id}/execution/pause", RUN, "give the code of a run nothing, whatever workflow it is", || post(p::pause_execution), RUN, || post(h::pause)),
+    both(Method::POST, "/api/v1/workflows/{id}/execution/resume", RUN, "end that pause", || post(p::resume_execution), RUN, || post(h::unpause)),
+    both(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/pause", RUN, "start no further attempt of an activity", || post(p::pause_activity), RUN, || post(h::pause_activity)),
+    both(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/resume", RUN, "let a paused activity go on", || post(p::resume_activity), RUN, || post(h::unpause_activity)),
+    both(Method::POST, "/api/v1/activities/{token}", NONE, "complete, fail or cancel an attempt from outside, or say that it is alive", || post(p::complete_activity), NONE, || post(h::complete_activity)),
+    both(Method::GET, "/api/v1/events", &["query"], "the events of all runs that fit, from now on, as server-sent events", || get(p::events), &["query", "after"], || get(h::watch)),
     route(Method::GET, "/api/v1/approvals", &["query", "cursor"], "what open runs ask people", || get(p::approvals)),
     route(Method::POST, "/api/v1/workflows/{id}/answers", RUN, "answer what the run asks a person", || post(p::answer)),
     route(Method::GET, "/api/v1/agents", NONE, "who works in the runs, how it goes, what it costs, what keeps it", || get(p::agents)),
@@ -130,13 +137,18 @@ pub const ROUTES: &[ApiRoute] = &[
     route(Method::GET, "/api/v1/store", NONE, "what the store holds", || get(p::store)),
     route(Method::POST, "/api/v1/store/verify", NONE, "check the whole store", || post(p::verify)),
     route(Method::POST, "/api/v1/store/backup", NONE, "copy the store while it runs", || post(p::backup)),
+    route(Method::POST, CODE_PATH, NONE, "a code by which a browser signs in, once, as whoever asks", || post(super::guard::sign_in_code)),
 ];
 
-/// The router of the table.
-pub fn router() -> Router<Api> {
+/// The router of the table: of exact values, or of plain JSON. What has no form of its own is the same in both.
+pub fn router(exact: bool) -> Router<Api> {
     ROUTES.iter().fold(Router::new(), |router, route| {
-        let known = middleware::from_fn(move |request, next| known(route.query, request, next));
-        router.route(route.path, (route.handler)().layer(known))
+        let (query, handler) = match route.exact {
+            Some(form) if exact => (form.query, form.handler),
+            _ => (route.query, route.handler),
+        };
+        let known = middleware::from_fn(move |request, next| known(query, request, next));
+        router.route(route.path, handler().layer(known))
     })
 }
 

@@ -27,7 +27,7 @@ use tracing::Instrument;
 
 use super::guard::{Guard, guard};
 use super::handlers::{Api, no_such_method, no_such_route};
-use super::routes;
+use super::routes::{self, is_exact};
 use super::tokens::Tokens;
 
 /// How much the server takes. Tests use smaller ones.
@@ -136,7 +136,7 @@ impl Server {
         mut stop: watch::Receiver<bool>,
     ) {
         let guarding = Guard::new(Arc::new(tokens), self.address, hosts, &self.limits);
-        let router = router_of(api, pages, guarding);
+        let routers = routers_of(api, pages, guarding);
         let places = Arc::new(Semaphore::new(self.limits.connections));
         let refusals = Arc::new(Semaphore::new(REFUSALS));
         let connections = TaskTracker::new();
@@ -155,7 +155,7 @@ impl Server {
             };
             match places.clone().try_acquire_owned() {
                 Ok(place) => {
-                    let connection = connection(stream, router.clone(), self.limits.clone(), stop.clone());
+                    let connection = connection(stream, routers.clone(), self.limits.clone(), stop.clone());
                     connections.spawn(async move {
                         connection.await;
                         drop(place);
@@ -177,14 +177,24 @@ impl Server {
 }
 
 /// Everything that is served, behind the guard.
-fn router_of(api: Api, pages: Router<Api>, guarding: Guard) -> Router {
-    routes::router()
-        .merge(pages)
-        .fallback(no_such_route)
-        .method_not_allowed_fallback(no_such_method)
-        .with_state(api)
-        .layer(middleware::from_fn_with_state(guarding, guard))
-        .layer(middleware::from_fn(count))
+#[derive(Clone)]
+struct Routers {
+    /// The API in plain JSON, and pages.
+    plain: Router,
+    /// The API in exact values.
+    exact: Router,
+}
+
+fn routers_of(api: Api, pages: Router<Api>, guarding: Guard) -> Routers {
+    let finish = |router: Router<Api>| {
+        router
+            .fallback(no_such_route)
+            .method_not_allowed_fallback(no_such_method)
+            .with_state(api.clone())
+            .layer(middleware::from_fn_with_state(guarding.clone(), guard))
+            .layer(middleware::from_fn(count))
+    };
+    Routers { plain: finish(routes::router(false).merge(pages)), exact: finish(routes::router(true)) }
 }
 
 /// Resolves when the server is to stop, or whoever could say so is gone.
@@ -252,14 +262,15 @@ async fn count(Extension(busy): Extension<Arc<ConnectionActivity>>, request: Req
     next.run(request).instrument(span).await.map(|body| super::stream::hold(body, in_flight))
 }
 
-async fn connection(stream: TcpStream, router: Router, limits: ServerLimits, mut stop: watch::Receiver<bool>) {
+async fn connection(stream: TcpStream, routers: Routers, limits: ServerLimits, mut stop: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true);
     let busy = Arc::new(ConnectionActivity { requests: 0.into(), quiet_since_ms: 0.into(), opened: Instant::now() });
-    let service = TowerToHyperService::new(router);
+    let plain = TowerToHyperService::new(routers.plain);
+    let exact = TowerToHyperService::new(routers.exact);
     let counted = busy.clone();
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(counted.clone());
-        service.call(request)
+        if is_exact(request.headers()) { exact.call(request) } else { plain.call(request) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())

@@ -76,6 +76,8 @@ fn status_of(answer: &str) -> u16 {
 }
 
 const HOST: &str = "Host: localhost";
+/// The form in which the command line asks.
+const EXACTLY: &str = "Accept: application/vnd.bosun+json";
 const JSON: &str = "Content-Type: application/json";
 const BEARER: &str = "Authorization: Bearer 0123456789abcdef0123456789abcdef";
 
@@ -97,6 +99,7 @@ async fn every_route_but_healthz_needs_the_token() {
         let path = path_of(route.path);
         for (line, headers) in [
             (format!("{} {path}", route.method), vec![HOST, JSON]),
+            (format!("{} {path}", route.method), vec![HOST, JSON, EXACTLY]),
             (format!("{} {path}?token={TOKEN}&access_token={TOKEN}", route.method), vec![HOST, JSON]),
             (format!("{} {path}", route.method), vec![HOST, JSON, "Authorization: Bearer wrong"]),
             (format!("{} {path}", route.method), vec![HOST, JSON, "Authorization: Bearer"]),
@@ -113,7 +116,7 @@ async fn every_route_but_healthz_needs_the_token() {
             assert_eq!(status, expected, "{line} {headers:?}");
         }
     }
-    assert_eq!(served.status("GET /rpc/v1/no/such/route", &[HOST], "").await, 401, "nobody learns what exists");
+    assert_eq!(served.status("GET /api/v1/no/such/route", &[HOST], "").await, 401, "nobody learns what exists");
     // What is no API is pages: whoever is not signed in is asked to, whether there is one or not.
     for page in ["/", "/runs/order-7", "/no/such/route", "/healthz/", "/live"] {
         assert_eq!(served.status(&format!("GET {page}"), &[HOST, BEARER], "").await, 303, "{page}");
@@ -126,11 +129,13 @@ async fn with_the_token_every_route_exists() {
     let served = serve(Fake::new(), ServerLimits::default()).await;
     for route in ROUTES {
         let line = format!("{} {}", route.method, path_of(route.path));
-        let status = served.status(&line, &[HOST, JSON, BEARER], "{}").await;
-        assert!(![401, 404, 405, 500].contains(&status), "{line}: {status}");
+        for headers in [vec![HOST, JSON, BEARER], vec![HOST, JSON, BEARER, EXACTLY]] {
+            let status = served.status(&line, &headers, "{}").await;
+            assert!(![401, 404, 405, 500].contains(&status), "{line} {headers:?}: {status}");
+        }
     }
     assert_eq!(served.status("GET /api/v1/no/such/route", &[HOST, BEARER], "").await, 404);
-    assert_eq!(served.status("PUT /rpc/v1/workflows", &[HOST, JSON, BEARER], "").await, 405);
+    assert_eq!(served.status("PUT /api/v1/workflows", &[HOST, JSON, BEARER], "").await, 405);
 }
 
 /// G33: DNS rebinding, other origins and other sites are refused, and no CORS header is ever sent.
@@ -169,7 +174,7 @@ async fn requests_from_other_pages_are_refused() {
         (403, vec![HOST, "Sec-Fetch-Site: same-site"]),
     ];
     for (expected, headers) in vectors {
-        for path in ["/healthz", "/rpc/v1/workflows"] {
+        for path in ["/healthz", "/api/v1/workflows"] {
             let mut headers = headers.clone();
             headers.push(BEARER);
             assert_eq!(served.status(&format!("GET {path}"), &headers, "").await, expected, "{path} {headers:?}");
@@ -177,7 +182,7 @@ async fn requests_from_other_pages_are_refused() {
     }
     let absolute = "GET http://evil.example/healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert_eq!(status_of(&served.raw(absolute).await), 403);
-    let preflight = "OPTIONS /rpc/v1/workflows HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\
+    let preflight = "OPTIONS /api/v1/workflows HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\
                      Access-Control-Request-Method: POST\r\nConnection: close\r\n\r\n";
     let answer = served.raw(preflight).await.to_ascii_lowercase();
     assert_eq!(status_of(&answer), 403);
@@ -200,30 +205,36 @@ async fn bodies_must_say_that_they_are_json() {
         (415, "X-Nothing: 1"),
     ] {
         let body = r#"{"reason":"x"}"#;
-        let status = served.status("POST /rpc/v1/workflows/order-7/pause", &[HOST, BEARER, kind], body).await;
+        let status = served.status("POST /api/v1/workflows/order-7/execution/pause", &[HOST, BEARER, kind], body).await;
         assert_eq!(status, expected, "{kind}");
     }
     let twice = [HOST, BEARER, JSON, "Content-Type: text/plain"];
-    assert_eq!(served.status("POST /rpc/v1/workflows/order-7/pause", &twice, "{}").await, 415);
+    assert_eq!(served.status("POST /api/v1/workflows/order-7/execution/pause", &twice, "{}").await, 415);
 }
 
 /// What nobody would look at is refused: whoever sent it meant something by it.
 #[tokio::test]
 async fn fields_and_parameters_that_nobody_knows_are_refused() {
     let served = serve(Fake::new(), ServerLimits::default()).await;
-    let all = [HOST, BEARER, JSON];
-    let start = serde_json::to_value(StartWorkflow::new("t".into(), "a".into())).unwrap();
+    let all = [HOST, BEARER, JSON, EXACTLY];
+    let start = json!({ "start": StartWorkflow::new("t".into(), "a".into()) });
     let mut misspelt = start.clone();
-    misspelt["namespaec"] = "dev".into();
+    misspelt["start"]["namespaec"] = "dev".into();
+    let signal = |name: &str| {
+        let input = Payload::default();
+        json!(SignalRequest { name: name.into(), input, identity: None, request_id: None }).to_string()
+    };
     for (line, body, expected) in [
-        ("POST /rpc/v1/workflows/order-7/pause", r#"{"reason":"x"}"#.to_owned(), 200),
-        ("POST /rpc/v1/workflows/order-7/pause", r#"{"raeson":"x"}"#.to_owned(), 422),
-        ("POST /rpc/v1/workflows/order-7/query", r#"{"name":"q","inptu":null}"#.to_owned(), 422),
-        ("POST /rpc/v1/workflows/order-7/pause?namespace=default", "{}".to_owned(), 200),
-        ("POST /rpc/v1/workflows/order-7/pause?namepsace=dev", "{}".to_owned(), 400),
-        ("POST /rpc/v1/store/verify", r#"{"deep":true}"#.to_owned(), 422),
-        ("POST /rpc/v1/workflows", start.to_string(), 201),
-        ("POST /rpc/v1/workflows", misspelt.to_string(), 422),
+        ("POST /api/v1/workflows/order-7/execution/pause", r#"{"reason":"x"}"#.to_owned(), 200),
+        ("POST /api/v1/workflows/order-7/execution/pause", r#"{"raeson":"x"}"#.to_owned(), 422),
+        ("POST /api/v1/workflows/order-7/signals/s", r#"{"name":"s","inptu":null}"#.to_owned(), 422),
+        ("POST /api/v1/workflows/order-7/signals/s", signal("s"), 200),
+        ("POST /api/v1/workflows/order-7/signals/s", signal("another"), 400),
+        ("POST /api/v1/workflows/order-7/execution/pause?namespace=default", "{}".to_owned(), 200),
+        ("POST /api/v1/workflows/order-7/execution/pause?namepsace=dev", "{}".to_owned(), 400),
+        ("POST /api/v1/store/verify", r#"{"deep":true}"#.to_owned(), 422),
+        ("POST /api/v1/workflows", start.to_string(), 201),
+        ("POST /api/v1/workflows", misspelt.to_string(), 422),
     ] {
         assert_eq!(served.status(line, &all, &body).await, expected, "{line} {body}");
     }
@@ -234,7 +245,11 @@ async fn fields_and_parameters_that_nobody_knows_are_refused() {
         ("workflows/order-7/history?from=1&limit=1", 200),
         ("workflow-count?limit=1", 400),
     ] {
-        assert_eq!(served.status(&format!("GET /rpc/v1/{path}"), &[HOST, BEARER], "").await, expected, "{path}");
+        assert_eq!(
+            served.status(&format!("GET /api/v1/{path}"), &[HOST, BEARER, EXACTLY], "").await,
+            expected,
+            "{path}"
+        );
     }
 }
 
@@ -244,7 +259,7 @@ async fn a_refusal_does_not_say_what_was_wrong() {
     let served = serve(Fake::new(), ServerLimits::default()).await;
     let mut answers = Vec::new();
     for header in ["X-Nothing: 1", "Authorization: Bearer wrong", "Authorization: Basic x", "Authorization: Bearer"] {
-        let request = format!("GET /rpc/v1/workflows HTTP/1.1\r\n{HOST}\r\n{header}\r\nConnection: close\r\n\r\n");
+        let request = format!("GET /api/v1/workflows HTTP/1.1\r\n{HOST}\r\n{header}\r\nConnection: close\r\n\r\n");
         let answer = served.raw(&request).await;
         answers.push(answer.lines().filter(|line| !line.starts_with("date: ")).collect::<Vec<_>>().join("\n"));
     }
@@ -301,7 +316,7 @@ async fn the_body_limit_is_exact() {
     for (length, expected) in [(999, 200), (1_000, 200), (1_001, 413), (100_000, 413)] {
         let body = format!(r#"{{"reason":"{}"}}"#, "x".repeat(length - r#"{"reason":""}"#.len()));
         assert_eq!(body.len(), length);
-        let line = "POST /rpc/v1/workflows/order-7/pause";
+        let line = "POST /api/v1/workflows/order-7/execution/pause";
         assert_eq!(served.status(line, &headers, &body).await, expected, "{length} bytes");
         let chunked = format!(
             "{line} HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\n{JSON}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n\
@@ -320,12 +335,13 @@ async fn headers_depth_ids_and_pages_are_limited() {
     assert_eq!(served.status("GET /healthz", &[HOST, &padding(17_000)], "").await, 431);
 
     let all = [HOST, BEARER, JSON];
-    let line = "POST /rpc/v1/workflows/order-7/query";
+    let line = "POST /api/v1/workflows/order-7/queries/q";
     for (depth, expected) in [(63, 200), (64, 200), (65, 400)] {
-        // The body itself is one level, and so is the input.
-        let nested = format!("{}{}", "[".repeat(depth - 2), "]".repeat(depth - 2));
-        let body = format!(r#"{{"name":"q","input":{{"json":{nested}}}}}"#);
-        assert_eq!(served.status(line, &all, &body).await, expected, "{depth} levels");
+        let nested = |own: usize| format!("{}{}", "[".repeat(depth - own), "]".repeat(depth - own));
+        assert_eq!(served.status(line, &all, &nested(0)).await, expected, "{depth} levels");
+        // The exact body itself is one level.
+        let (exact, body) = ([HOST, BEARER, JSON, EXACTLY], format!(r#"{{"json":{}}}"#, nested(1)));
+        assert_eq!(served.status(line, &exact, &body).await, expected, "{depth} levels");
     }
     let bomb = "[".repeat(1_000_000);
     let began = Instant::now();
@@ -333,11 +349,11 @@ async fn headers_depth_ids_and_pages_are_limited() {
     assert!(began.elapsed() < PATIENCE);
 
     for (length, expected) in [(255, 404), (256, 400)] {
-        let line = format!("GET /rpc/v1/workflows/{}", "x".repeat(length));
+        let line = format!("GET /api/v1/workflows/{}", "x".repeat(length));
         assert_eq!(served.status(&line, &[HOST, BEARER], "").await, expected, "an id of {length} bytes");
     }
     for (asked, given) in [("999", 999), ("1001", 1_001), ("1002", 1_001)] {
-        served.status(&format!("GET /rpc/v1/workflows?limit={asked}"), &[HOST, BEARER], "").await;
+        served.status(&format!("GET /api/v1/workflows?limit={asked}"), &[HOST, BEARER, EXACTLY], "").await;
         assert_eq!(*served.fake.calls().last().unwrap(), format!("list \"\" {given}"));
     }
 }
@@ -352,15 +368,16 @@ async fn ids_are_never_paths() {
         ("a%5C..%5Cb", "a\\..\\b"),
         ("%252e%252e", "%2e%2e"),
     ] {
-        let status = served.status(&format!("POST /rpc/v1/workflows/{sent}/pause"), &[HOST, BEARER, JSON], "{}").await;
+        let status =
+            served.status(&format!("POST /api/v1/workflows/{sent}/execution/pause"), &[HOST, BEARER, JSON], "{}").await;
         assert_eq!(status, 200, "{sent}");
         assert_eq!(*served.fake.calls().last().unwrap(), format!("pause {id} \"\" by owner"));
     }
     for bad in ["a%00b", "a%0Ab", "a%1b%5b2J"] {
-        assert_eq!(served.status(&format!("GET /rpc/v1/workflows/{bad}"), &[HOST, BEARER], "").await, 400, "{bad}");
+        assert_eq!(served.status(&format!("GET /api/v1/workflows/{bad}"), &[HOST, BEARER], "").await, 400, "{bad}");
     }
-    let relative = served.status("POST /rpc/v1/store/backup", &[HOST, BEARER, JSON], r#"{"to":"../x"}"#).await;
-    assert_eq!(relative, 400, "a backup target must be absolute");
+    let relative = served.status("POST /api/v1/store/backup", &[HOST, BEARER, JSON], r#"{"to":"../x"}"#).await;
+    assert_eq!(relative, 422, "a backup target must be absolute");
 }
 
 /// G34: a socket that sends its headers slowly, or nothing at all, is closed in time, and others are served meanwhile.
@@ -391,7 +408,7 @@ async fn slow_sockets_are_closed_and_do_not_block_others() {
     }
     // A body that never comes.
     let request = format!(
-        "POST /rpc/v1/workflows/order-7/pause HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\n{JSON}\r\nContent-Length: 10\r\n\
+        "POST /api/v1/workflows/order-7/execution/pause HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\n{JSON}\r\nContent-Length: 10\r\n\
          Connection: close\r\n\r\n{{"
     );
     assert_eq!(status_of(&served.raw(&request).await), 408);
@@ -485,7 +502,7 @@ async fn overload_says_when_to_ask_again() {
     ] {
         let served = serve(Fake::rejecting(rejection.clone()), ServerLimits::default()).await;
         let request = format!(
-            "POST /rpc/v1/workflows/order-7/pause HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\n{JSON}\r\nContent-Length: 2\r\n\
+            "POST /api/v1/workflows/order-7/execution/pause HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\n{JSON}\r\nContent-Length: 2\r\n\
              Connection: close\r\n\r\n{{}}"
         );
         let answer = served.raw(&request).await.to_ascii_lowercase();
@@ -698,8 +715,9 @@ async fn a_fork_may_be_as_large_as_a_history_and_nothing_else_may() {
 
     // One that is slow to come holds the place.
     let mut slow = served.connect().await;
-    let head =
-        format!("POST /rpc/v1/fork HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\n{JSON}\r\nContent-Length: 100000\r\n\r\n{{");
+    let head = format!(
+        "POST /api/v1/forks HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\n{JSON}\r\n{EXACTLY}\r\nContent-Length: 100000\r\n\r\n{{"
+    );
     slow.write_all(head.as_bytes()).await.unwrap();
     let until = async |busy: bool| {
         let begun = Instant::now();
@@ -726,8 +744,9 @@ async fn a_long_history_is_not_cut_while_it_is_read() {
     let idle_timeout = Duration::from_secs(2);
     let served = serve(fake, ServerLimits { idle_timeout, ..ServerLimits::default() }).await;
     let mut stream = served.connect().await;
-    let request =
-        format!("GET /rpc/v1/workflows/order-7/turns HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\nConnection: close\r\n\r\n");
+    let request = format!(
+        "GET /api/v1/workflows/order-7/export HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\n{EXACTLY}\r\nConnection: close\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).await.unwrap();
     let begun = Instant::now();
     let (mut read, mut buffer) = (0, vec![0; 64 << 10]);

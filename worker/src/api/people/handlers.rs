@@ -234,6 +234,17 @@ pub async fn pause(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, 
     ok(json!({}))
 }
 
+/// The engine gives the run's code nothing, be it a supervisor or not.
+pub async fn pause_execution(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
+    me.backend.pause(at.target, because(&headers, &body)?).await?;
+    ok(json!({}))
+}
+
+pub async fn resume_execution(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
+    me.backend.unpause(at.target, because(&headers, &body)?).await?;
+    ok(json!({}))
+}
+
 /// A pause by whoever can pause the run: itself, or the engine.
 pub(crate) async fn pause_run(backend: &dyn Backend, target: Target, because: Attribution) -> Result<(), Problem> {
     match holds_itself(backend, &target).await? {

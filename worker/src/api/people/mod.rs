@@ -30,8 +30,8 @@ pub use agents::agents;
 pub use approvals::{answer, approvals};
 pub use fork::fork;
 pub use handlers::{
-    cancel, count, delete, describe, list, pause, query, result, resume, signal, start, terminate, update,
-    update_result,
+    cancel, count, delete, describe, list, pause, pause_execution, query, result, resume, resume_execution, signal,
+    start, terminate, update, update_result,
 };
 pub(crate) use handlers::{pause_run, resume_run};
 pub(crate) use history::file as history_file;
