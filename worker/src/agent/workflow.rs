@@ -23,7 +23,7 @@ use super::machine::{
 use super::opening::{Opening, OpeningState};
 use super::spec::AgentSpec;
 use super::transcript::cut;
-use super::waits::{Told, Waits};
+use super::waits::{AgentWaits, Waits};
 use crate::capability::model::options;
 
 /// The workflow type.
@@ -232,7 +232,7 @@ impl AgentRun {
                 Some(AgentEvent::Approval(response))
             }
             SIGNAL_WAITS if self.agent.rules().tell_waits() => {
-                let told: Told = read(&signal.input)?;
+                let told: AgentWaits = read(&signal.input)?;
                 let mut children = self.pending.values().filter(|(_, kind)| *kind == CommandKind::Child);
                 let key = children.find(|(key, _)| child_id(cx, *key).as_str() == told.from)?.0;
                 let working = told.working;

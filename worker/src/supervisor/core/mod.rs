@@ -8,8 +8,12 @@
 //! test holds that). Families hear of it through the outbox, and the workflow carries out what it says.
 
 pub mod account;
+pub mod authority;
+pub mod awaited;
 pub mod calls;
+pub mod control;
 pub mod key;
 pub mod loans;
 pub mod phase;
+pub mod retry;
 pub mod strategy;

@@ -13,6 +13,7 @@ mod answer_shapes;
 mod answers;
 mod arguments;
 mod asks;
+mod call_context;
 mod children;
 mod input;
 mod lease;
@@ -56,11 +57,12 @@ pub(crate) use signals::{PLAN_ANSWER, signals};
 use self::parts::RunGates;
 use self::strategy::RunStrategy;
 use super::core::account::Account;
+use super::core::awaited::AwaitedKeys;
 use super::core::calls::{Calls, Incoming, UnderWay};
+use super::core::control::ControlRequest;
 use super::core::phase::Phase;
 use super::journal::{Note, NoteKind};
 use super::outbox::{Ask, Outbox};
-use super::people::control::ControlRequest;
 use super::routing::{CHILD_CHECKPOINTS, PRE_ROUTING};
 use super::spec::{Family, ProgressMessages, ResolvedSpec};
 use super::team::registry::check_process_depth;
@@ -86,6 +88,8 @@ pub struct SupervisorRun {
     account: Account,
     /// What was asked for and is not there yet.
     calls: Calls,
+    /// What is waited for. During a turn it is in the outbox.
+    awaited: AwaitedKeys,
     /// The time of the last event.
     now: bosun_engine::Timestamp,
     notes: VecDeque<Note>,
@@ -134,13 +138,14 @@ impl StateMachine for SupervisorRun {
             strategy,
             account,
             calls: Calls::default(),
+            awaited: AwaitedKeys::default(),
             now: cx.now(),
             notes: VecDeque::new(),
             noted: 0,
             started_at: cx.now(),
         };
         let session = run.context.session.clone().unwrap_or_else(|| run.resolved.spec.memory.session.clone());
-        run.start_clock(&mut out);
+        run.account.start_clock(&mut out);
         run.parts.memory.start(Some(&session), &run.resolved.spec.objective, &mut out);
         run.begin_if_ready(&mut out);
         run.end_for_budget(&mut out);
@@ -265,7 +270,11 @@ impl SupervisorRun {
         match self.calls.ended(seq) {
             Some(UnderWay::Later { call, input, deliveries }) => self.say(call, &input, deliveries, cx),
             // What people are given time for ends in a pause too.
-            Some(UnderWay::Timer { key }) if !key.is_of_strategy() => self.fired(key, out),
+            Some(UnderWay::Timer { key }) if !key.is_of_strategy() => {
+                if out.came(&key) {
+                    self.fired(key, out);
+                }
+            }
             Some(UnderWay::Timer { key }) => self.hear(Incoming::Fired { key }, out),
             Some(UnderWay::Call { .. } | UnderWay::Child { .. }) | None => {}
         }
@@ -319,7 +328,7 @@ impl SupervisorRun {
     fn carry_out(&mut self, mut out: Outbox, cx: &mut Cx<'_>) {
         self.now = cx.now();
         self.ending(&mut out);
-        let (asks, notes) = out.take();
+        let (asks, notes) = self.take(out);
         self.note(notes, cx);
         self.lend_more(cx);
         for ask in asks {
@@ -328,6 +337,12 @@ impl SupervisorRun {
         self.ask_for_what_is_held(cx);
         self.tell_and_keep_time(cx);
         self.close_if_over(cx);
+    }
+
+    /// What was left in an outbox; what the run waits for is the run's again.
+    fn take(&mut self, mut out: Outbox) -> (Vec<Ask>, Vec<Note>) {
+        self.awaited = out.take_awaited();
+        out.take()
     }
 
     /// Whether nobody is told how the work goes. What a team tells its audience is no chat (SHN-28).

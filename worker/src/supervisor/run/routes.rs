@@ -20,8 +20,12 @@ impl SupervisorRun {
 
     /// Whoever asked hears the answer.
     fn answered(&mut self, key: Key, answer: Answer, out: &mut Outbox) {
+        if !key.is_of_strategy() {
+            out.heard(&key);
+        }
         match key {
             Key::Graph(GraphKey::Routed) => {
+                out.heard(&key);
                 self.parts.handed_on = None;
                 if let Some(graph) = self.strategy.as_plan() {
                     graph.handed_back(answer, &mut self.parts, out);
@@ -70,8 +74,8 @@ impl SupervisorRun {
                     self.review_ended(out);
                 }
             }
-            Key::People(PeopleKey::DecisionTimeout(of)) => {
-                self.parts.escalations.fired(&of, out);
+            Key::People(PeopleKey::DecisionTimeout(_)) => {
+                self.parts.escalations.decision_is_late(out);
             }
             Key::People(PeopleKey::TakeoverDeadline(n)) => {
                 if self.parts.control.fired(n, out) {
