@@ -102,6 +102,7 @@ impl StateMachine for SupervisorRun {
     type Input = SupervisorInput;
     type Output = SupervisorOutput;
 
+    // long: one line a part of the run.
     fn start(input: SupervisorInput, cx: &mut Cx<'_>) -> Result<Self, Failure> {
         number::held_by_other_rules(cx);
         let (mut resolved, context) = input.resolve()?;
