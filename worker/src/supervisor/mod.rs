@@ -3,7 +3,7 @@
 //! ```text
 //!   spec ──► run (the workflow, routes) ──► strategy: graph | chat | agents
 //!                 │    ▲                         ▲ gates
-//!                 │    └── core (account, awaited) ┤ exhausted
+//!                 │    └── core (every rule) ────┤ exhausted, awaited
 //!                 └──► people · team · memory ───┘        all speak through outbox (asks) and journal (notes)
 //! ```
 //!

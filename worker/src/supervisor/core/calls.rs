@@ -77,7 +77,7 @@ impl UnderWay {
 /// What comes in for whoever asked: at once, or when the run goes on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Incoming {
+pub enum Arrival {
     Answer {
         key: Key,
         answer: Answer,
@@ -110,7 +110,7 @@ pub struct Calls {
     put_off: Vec<Call>,
     /// What came while the run stood still: stored, not consumed (§4.4 no. 57).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    held: Vec<Incoming>,
+    held: Vec<Arrival>,
     /// Children that were cancelled, and whose bill is still to come.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     bills: BTreeSet<Seq>,
@@ -157,17 +157,17 @@ impl Calls {
     }
 
     /// It waits for the run to go on.
-    pub fn hold(&mut self, incoming: Incoming) {
+    pub fn hold(&mut self, incoming: Arrival) {
         self.held.push(incoming);
     }
 
     /// Whether what a person said under this name waits for the run to go on: they are not asked again.
     pub fn holds_word_for(&self, name: &str) -> bool {
-        self.held.iter().any(|incoming| matches!(incoming, Incoming::Person { task, .. } if task.as_str() == name))
+        self.held.iter().any(|incoming| matches!(incoming, Arrival::Person { task, .. } if task.as_str() == name))
     }
 
     /// The run goes on: what is asked for again, and what is heard now, each in order.
-    pub fn go_on(&mut self) -> (Vec<Call>, Vec<Incoming>) {
+    pub fn go_on(&mut self) -> (Vec<Call>, Vec<Arrival>) {
         (std::mem::take(&mut self.put_off), std::mem::take(&mut self.held))
     }
 
@@ -271,9 +271,9 @@ mod tests {
         calls.put_off(call("execute/b/1"));
         let asker = TaskId::of("agents/1.1/question/1");
         let came = [
-            Incoming::Person { task: asker.clone(), outcome: Err(Expired) },
-            Incoming::Fired { key: key("retry/c/1") },
-            Incoming::Answer { key: key("execute/c/1"), answer: Ok(Value::Null) },
+            Arrival::Person { task: asker.clone(), outcome: Err(Expired) },
+            Arrival::Fired { key: key("retry/c/1") },
+            Arrival::Answer { key: key("execute/c/1"), answer: Ok(Value::Null) },
         ];
         came.iter().for_each(|incoming| calls.hold(incoming.clone()));
         assert_eq!(calls.cancel(&key("execute/a/1")), None, "it was never sent");

@@ -22,7 +22,7 @@ use crate::agent::spec::Share;
 use crate::capability::model::{self, MODEL};
 use crate::supervisor::core::account::{SPENT, Withheld};
 use crate::supervisor::core::awaited::AnswerSource;
-use crate::supervisor::core::calls::{Cancelled, Incoming, RunBelow, UnderWay};
+use crate::supervisor::core::calls::{Arrival, Cancelled, RunBelow, UnderWay};
 use crate::supervisor::core::key::Key;
 use crate::supervisor::core::retry;
 use crate::supervisor::journal::NoteKind;
@@ -155,7 +155,7 @@ impl SupervisorRun {
     /// A call that cannot be carried out is answered at once.
     fn refused(&mut self, key: Key, why: String, cx: &mut Cx<'_>) {
         let mut out = self.outbox(cx.now());
-        self.hear(Incoming::Answer { key, answer: Err(CallFailure::error(why)) }, &mut out);
+        self.hear(Arrival::Answer { key, answer: Err(CallFailure::error(why)) }, &mut out);
         self.go_on(&mut out);
         self.ending(&mut out);
         self.ask_all(out, cx);

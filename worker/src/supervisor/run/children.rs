@@ -15,7 +15,7 @@ use crate::agent::AgentOutput;
 use crate::agent::ends::output_in;
 use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
-use crate::supervisor::core::calls::{Incoming, UnderWay};
+use crate::supervisor::core::calls::{Arrival, UnderWay};
 use crate::supervisor::graph::{PLAN_REVIEW_TIMED_OUT, TASK_REJECTED, text_of};
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, ChildTask, Outbox, Purpose};
 use crate::supervisor::spec::{Money, PlanningMode, Preset, Span, SupervisorSpec, SynthesisMode, fill};
@@ -156,7 +156,7 @@ impl SupervisorRun {
             },
             (Err(failure), None) => Err(failed(&failure)),
         };
-        self.hear(Incoming::Answer { key, answer }, out);
+        self.hear(Arrival::Answer { key, answer }, out);
     }
 
     /// What an agent gave.

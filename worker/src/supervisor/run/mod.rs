@@ -58,7 +58,7 @@ use self::parts::RunGates;
 use self::strategy::RunStrategy;
 use super::core::account::Account;
 use super::core::awaited::AwaitedKeys;
-use super::core::calls::{Calls, Incoming, UnderWay};
+use super::core::calls::{Arrival, Calls, UnderWay};
 use super::core::control::ControlRequest;
 use super::core::phase::Phase;
 use super::journal::{Note, NoteKind};
@@ -252,12 +252,12 @@ impl SupervisorRun {
         let mut answer = self.answer_of(&call, result);
         let said = spending::taken_from(&self.resolved.spec, &call, &mut answer);
         self.settle(&call.key, known.unwrap_or(said), out);
-        self.hear(Incoming::Answer { key: call.key, answer }, out);
+        self.hear(Arrival::Answer { key: call.key, answer }, out);
     }
 
     /// All that comes in for a strategy, and every answer, goes through here: it is heard now, or when the run goes on.
-    fn hear(&mut self, incoming: Incoming, out: &mut Outbox) {
-        if let Incoming::Answer { key, .. } = &incoming {
+    fn hear(&mut self, incoming: Arrival, out: &mut Outbox) {
+        if let Arrival::Answer { key, .. } = &incoming {
             self.parts.escalations.decision_ended(key, out);
         }
         if self.parts.control.is_held() {
@@ -276,7 +276,7 @@ impl SupervisorRun {
                     self.fired(key, out);
                 }
             }
-            Some(UnderWay::Timer { key }) => self.hear(Incoming::Fired { key }, out),
+            Some(UnderWay::Timer { key }) => self.hear(Arrival::Fired { key }, out),
             Some(UnderWay::Call { .. } | UnderWay::Child { .. }) | None => {}
         }
     }

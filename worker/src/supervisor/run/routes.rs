@@ -4,17 +4,17 @@
 //! here. It only routes.
 
 use super::SupervisorRun;
-use crate::supervisor::core::calls::Incoming;
+use crate::supervisor::core::calls::Arrival;
 use crate::supervisor::core::key::{CoreKey, GraphKey, Key, PeopleKey, TeamKey};
 use crate::supervisor::outbox::{Answer, Outbox};
 
 impl SupervisorRun {
     /// What has come in, for whoever it is.
-    pub(super) fn heard(&mut self, incoming: Incoming, out: &mut Outbox) {
+    pub(super) fn heard(&mut self, incoming: Arrival, out: &mut Outbox) {
         match incoming {
-            Incoming::Answer { key, answer } => self.answered(key, answer, out),
-            Incoming::Fired { key } => self.fired(key, out),
-            Incoming::Person { task, outcome } => self.told_by_person(&task, outcome, out),
+            Arrival::Answer { key, answer } => self.answered(key, answer, out),
+            Arrival::Fired { key } => self.fired(key, out),
+            Arrival::Person { task, outcome } => self.told_by_person(&task, outcome, out),
         }
     }
 

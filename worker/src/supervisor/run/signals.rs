@@ -10,7 +10,7 @@ use super::people::question_of;
 use super::refusal::{Refused, WishRefusal};
 use super::{SupervisorRun, value_of};
 use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_TOP_UP, SIGNAL_WAITS};
-use crate::supervisor::core::calls::Incoming;
+use crate::supervisor::core::calls::Arrival;
 use crate::supervisor::core::control::{self, ControlRequest};
 use crate::supervisor::graph::{HUMAN, PLAN_REVIEW_TIMED_OUT, TASK_REJECTED};
 use crate::supervisor::journal::NoteKind;
@@ -267,7 +267,7 @@ impl SupervisorRun {
     /// The question is over, also while the run stands still; what the person said is heard now, or when it goes on.
     fn human_for_strategy(&mut self, resumed: Resumed, out: &mut Outbox) {
         let Resumed { task, outcome, .. } = resumed;
-        self.hear(Incoming::Person { task: task.clone(), outcome }, out);
+        self.hear(Arrival::Person { task: task.clone(), outcome }, out);
         self.parts.interrupts.task_ended(&task, out);
     }
 

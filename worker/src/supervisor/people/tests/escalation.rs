@@ -247,7 +247,7 @@ fn a_decision_that_takes_too_long_escalates() {
     escalations.decision_ended(&key("decide/1"), &mut out);
     assert!(out.asks().is_empty(), "an answer that comes later cancels nothing");
     let triggers = Triggers { decision_timeout: None, ..Triggers::default() };
-    let mut off = Escalations::new(Hitl { triggers, ..Hitl::default() });
+    let off = Escalations::new(Hitl { triggers, ..Hitl::default() });
     let mut out = at(0);
     off.decision_started(&key("decide/1"), &mut out);
     assert!(out.asks().is_empty());
