@@ -40,18 +40,18 @@ const CACHED_RUNS: usize = 64;
 const CACHED_BYTES: usize = 256 * 1024 * 1024;
 
 /// A page that is being read.
-pub type Reading<'a> = Pin<Box<dyn Future<Output = Result<Vec<Event>, String>> + Send + 'a>>;
+pub type TranscriptReading<'a> = Pin<Box<dyn Future<Output = Result<Vec<Event>, String>> + Send + 'a>>;
 
 /// Where histories are read.
 pub trait RunHistory: Send + Sync {
     /// A page of a run's events, from an event on; empty at the end.
-    fn events(&self, target: Target, from: EventId) -> Reading<'_>;
+    fn events(&self, target: Target, from: EventId) -> TranscriptReading<'_>;
     /// A run as it is listed; nothing if there is none.
     fn run(&self, target: Target) -> BoxFuture<'_, Option<RunInfo>>;
 }
 
 impl RunHistory for Client {
-    fn events(&self, target: Target, from: EventId) -> Reading<'_> {
+    fn events(&self, target: Target, from: EventId) -> TranscriptReading<'_> {
         Box::pin(async move { self.history(&target, from, PAGE).await.map_err(|why| why.to_string()) })
     }
     fn run(&self, target: Target) -> BoxFuture<'_, Option<RunInfo>> {
@@ -277,7 +277,7 @@ mod tests {
     struct Line(Vec<RunInfo>);
 
     impl RunHistory for Line {
-        fn events(&self, _: Target, _: EventId) -> Reading<'_> {
+        fn events(&self, _: Target, _: EventId) -> TranscriptReading<'_> {
             Box::pin(async { Ok(Vec::new()) })
         }
         fn run(&self, target: Target) -> BoxFuture<'_, Option<RunInfo>> {
@@ -316,7 +316,7 @@ mod tests {
     struct Failed(Vec<EventKind>);
 
     impl RunHistory for Failed {
-        fn events(&self, _: Target, from: EventId) -> Reading<'_> {
+        fn events(&self, _: Target, from: EventId) -> TranscriptReading<'_> {
             let event = |(n, kind): (usize, &EventKind)| Event {
                 id: EventId(n as u64 + 1),
                 at: bosun_engine::Timestamp::ZERO,

@@ -10,7 +10,7 @@ use bosun_engine::log::EpochFile;
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::{EventId, RunInfo, Target};
 
-use super::activity::{Conversations, PAGE, Reading, RunHistory};
+use super::activity::{Conversations, PAGE, RunHistory, TranscriptReading};
 use crate::backend::{Access, BoxFuture, Engine, Histories, OpenEngine, OpenError};
 use crate::capability::at_rest::StoreKeys;
 use crate::store_work::StoreWork;
@@ -25,7 +25,7 @@ pub struct WithAgents<O> {
 struct LentHistories(Weak<dyn Engine>);
 
 impl RunHistory for LentHistories {
-    fn events(&self, target: Target, from: EventId) -> Reading<'_> {
+    fn events(&self, target: Target, from: EventId) -> TranscriptReading<'_> {
         Box::pin(async move {
             let engine = self.0.upgrade().ok_or("the worker has ended")?;
             engine.backend().history(target, from, PAGE).await.map_err(|why| why.to_string())

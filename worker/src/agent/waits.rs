@@ -21,7 +21,7 @@ pub(crate) const WORDS_MAX: u64 = 1_000;
 
 /// The signal `waits_below_v1` of an agent below.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Told {
+pub(super) struct AgentWaits {
     /// Its workflow id.
     pub(super) from: String,
     pub(super) working: bool,
@@ -73,7 +73,7 @@ impl Waits {
     }
 
     /// An agent below tells what it waits for now.
-    pub(super) fn heard(&mut self, told: Told) {
+    pub(super) fn heard(&mut self, told: AgentWaits) {
         self.over.extend(told.over);
         self.not_taken.extend(told.not_taken);
         self.below.insert(told.from, told.waiting);
@@ -196,7 +196,7 @@ mod tests {
         let mut waits = Waits::default();
         let mut tell = |from: &str, asks: std::ops::Range<usize>, over: Vec<Value>| {
             let waiting = asks.map(|n| json!({ "kind": "tool", "id": format!("{from}/a{n}"), "run": from })).collect();
-            waits.heard(Told { from: from.to_owned(), working: true, waiting, over, not_taken: Vec::new() });
+            waits.heard(AgentWaits { from: from.to_owned(), working: true, waiting, over, not_taken: Vec::new() });
             waits.changes(&agent, "ann", "run")
         };
         let ids = |told: &Value| -> Vec<String> {

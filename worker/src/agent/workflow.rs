@@ -18,12 +18,12 @@ use serde_json::json;
 
 use super::ends::{model_answer, model_fault, output_in, tool_fault};
 use super::machine::{
-    AgentEvent, AgentMachine, AgentOutput, AgentRequest, AgentStopReason, Fault, FaultClass, Key, QUERIES, Rules,
+    AgentEvent, AgentMachine, AgentOutput, AgentRequest, AgentStopReason, Fault, FaultClass, FlightKey, QUERIES, Rules,
 };
 use super::opening::{Opening, OpeningState};
 use super::spec::AgentSpec;
 use super::transcript::cut;
-use super::waits::{Told, Waits};
+use super::waits::{AgentWaits, Waits};
 use crate::capability::model::options;
 
 /// The workflow type.
@@ -61,7 +61,7 @@ const GRACE: Duration = Duration::from_secs(15);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentRun {
     pub(super) agent: AgentMachine,
-    pub(super) pending: BTreeMap<Seq, (Key, CommandKind)>,
+    pub(super) pending: BTreeMap<Seq, (FlightKey, CommandKind)>,
     now: Timestamp,
     /// Whether the halt it is in has been told, and which one it was.
     #[serde(default)]
@@ -232,7 +232,7 @@ impl AgentRun {
                 Some(AgentEvent::Approval(response))
             }
             SIGNAL_WAITS if self.agent.rules().tell_waits() => {
-                let told: Told = read(&signal.input)?;
+                let told: AgentWaits = read(&signal.input)?;
                 let mut children = self.pending.values().filter(|(_, kind)| *kind == CommandKind::Child);
                 let key = children.find(|(key, _)| child_id(cx, *key).as_str() == told.from)?.0;
                 let working = told.working;
@@ -307,13 +307,13 @@ impl AgentRun {
     }
 
     /// A tool that cannot be scheduled is answered at once.
-    fn impossible(&mut self, key: Key, message: String, cx: &mut Cx<'_>) {
+    fn impossible(&mut self, key: FlightKey, message: String, cx: &mut Cx<'_>) {
         let result = Err(Fault::new(FaultClass::Fatal, message));
         let asks = self.agent.handle(AgentEvent::Tool { key, origin: 0, result }, cx.now());
         self.carry_out(asks, cx);
     }
 
-    fn cancel(&mut self, key: Key, cx: &mut Cx<'_>) {
+    fn cancel(&mut self, key: FlightKey, cx: &mut Cx<'_>) {
         let found = self.pending.iter().find(|(_, (other, kind))| *other == key && *kind != CommandKind::Wall);
         match found.map(|(seq, (_, kind))| (*seq, *kind)) {
             Some((seq, CommandKind::Model | CommandKind::Tool)) => cx.cancel_activity(seq),
@@ -348,7 +348,7 @@ impl AgentRun {
     }
 }
 
-pub(super) fn child_id(cx: &Cx<'_>, key: Key) -> WorkflowId {
+pub(super) fn child_id(cx: &Cx<'_>, key: FlightKey) -> WorkflowId {
     WorkflowId::of(format!("{}-{key}", cx.run_id()))
 }
 

@@ -379,7 +379,7 @@ mod tests {
 
     use super::*;
     use crate::fake::Fake;
-    use crate::supervisor::people::control;
+    use crate::supervisor::core::control;
 
     fn caller(role: TokenRole, namespaces: Option<&[&str]>) -> Caller {
         let namespaces = namespaces.map(|names| names.iter().map(|name| Namespace::of(*name)).collect());

@@ -11,15 +11,15 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 /// A value with its place in the text.
-enum Node {
+enum YamlNode {
     Leaf(Value),
-    List(Vec<Spanned<Node>>),
-    Mapping(BTreeMap<String, Spanned<Node>>),
+    List(Vec<Spanned<YamlNode>>),
+    Mapping(BTreeMap<String, Spanned<YamlNode>>),
 }
 
 /// The text with new values at these places, and how many there were that could be changed.
 pub(crate) fn updated(text: &str, updates: &[(String, Value)]) -> (String, usize) {
-    let Ok(root) = serde_saphyr::from_str::<Spanned<Node>>(text) else { return (text.to_owned(), 0) };
+    let Ok(root) = serde_saphyr::from_str::<Spanned<YamlNode>>(text) else { return (text.to_owned(), 0) };
     let mut edits: BTreeMap<(usize, usize), String> = BTreeMap::new();
     for (place, value) in updates {
         let words = ["equals", "is"];
@@ -42,8 +42,8 @@ pub(crate) fn updated(text: &str, updates: &[(String, Value)]) -> (String, usize
 }
 
 /// Where a plain value stands: its bytes, checked to be that value.
-fn place_of(text: &str, node: &Spanned<Node>) -> Option<((usize, usize), Value)> {
-    let Node::Leaf(value) = &node.value else { return None };
+fn place_of(text: &str, node: &Spanned<YamlNode>) -> Option<((usize, usize), Value)> {
+    let YamlNode::Leaf(value) = &node.value else { return None };
     let begin = usize::try_from(node.defined.span().byte_offset()?).ok()?;
     let length = usize::try_from(node.defined.span().byte_len()?).ok()?;
     let slice = text.get(begin..begin + length)?;
@@ -63,25 +63,25 @@ fn written(value: &Value) -> String {
 }
 
 /// The node at `expect.report.tasks.dump`; keys may hold dots.
-fn find<'n>(node: &'n Spanned<Node>, path: &str) -> Option<&'n Spanned<Node>> {
+fn find<'n>(node: &'n Spanned<YamlNode>, path: &str) -> Option<&'n Spanned<YamlNode>> {
     let path = path.trim_start_matches('.');
     if path.is_empty() {
         return Some(node);
     }
     match &node.value {
-        Node::Leaf(_) => None,
-        Node::List(list) => {
+        YamlNode::Leaf(_) => None,
+        YamlNode::List(list) => {
             let (number, rest) = path.strip_prefix('[')?.split_once(']')?;
             find(list.get(number.parse::<usize>().ok()?)?, rest)
         }
-        Node::Mapping(map) => map.iter().find_map(|(key, inner)| {
+        YamlNode::Mapping(map) => map.iter().find_map(|(key, inner)| {
             let rest = path.strip_prefix(key.as_str())?;
             (rest.is_empty() || rest.starts_with(['.', '['])).then(|| find(inner, rest)).flatten()
         }),
     }
 }
 
-impl<'de> Deserialize<'de> for Node {
+impl<'de> Deserialize<'de> for YamlNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NodeVisitor)
     }
@@ -90,45 +90,45 @@ impl<'de> Deserialize<'de> for Node {
 struct NodeVisitor;
 
 impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = Node;
+    type Value = YamlNode;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
-    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
-        Ok(Node::Leaf(value.into()))
+    fn visit_bool<E>(self, value: bool) -> Result<YamlNode, E> {
+        Ok(YamlNode::Leaf(value.into()))
     }
-    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
-        Ok(Node::Leaf(value.into()))
+    fn visit_i64<E>(self, value: i64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Leaf(value.into()))
     }
-    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
-        Ok(Node::Leaf(value.into()))
+    fn visit_u64<E>(self, value: u64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Leaf(value.into()))
     }
-    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
-        Ok(Node::Leaf(value.into()))
+    fn visit_f64<E>(self, value: f64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Leaf(value.into()))
     }
-    fn visit_str<E>(self, value: &str) -> Result<Node, E> {
-        Ok(Node::Leaf(value.into()))
+    fn visit_str<E>(self, value: &str) -> Result<YamlNode, E> {
+        Ok(YamlNode::Leaf(value.into()))
     }
-    fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::Leaf(Value::Null))
+    fn visit_unit<E>(self) -> Result<YamlNode, E> {
+        Ok(YamlNode::Leaf(Value::Null))
     }
-    fn visit_none<E>(self) -> Result<Node, E> {
-        Ok(Node::Leaf(Value::Null))
+    fn visit_none<E>(self) -> Result<YamlNode, E> {
+        Ok(YamlNode::Leaf(Value::Null))
     }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<YamlNode, A::Error> {
         let mut list = Vec::new();
         while let Some(one) = seq.next_element()? {
             list.push(one);
         }
-        Ok(Node::List(list))
+        Ok(YamlNode::List(list))
     }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<YamlNode, A::Error> {
         let mut all = BTreeMap::new();
         while let Some((key, value)) = map.next_entry::<String, _>()? {
             all.insert(key, value);
         }
-        Ok(Node::Mapping(all))
+        Ok(YamlNode::Mapping(all))
     }
 }
 

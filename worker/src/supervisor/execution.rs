@@ -10,15 +10,13 @@ use bosun_engine::{ActivityOptions, ActivityType, Failure, FailureKind, Timestam
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::core::retry::{self, Tries};
 use super::critic::CriticVerdict;
 use super::fields::FieldError;
 use super::placeholder::{NoValue, Values};
 use super::plan::{Plan, TaskItem};
 use super::task::{Actor, TaskNumber, TaskStatus};
 use super::work::{self, Work};
-
-/// How often a task is given to a worker again after one was lost, before that counts as an error.
-const REDELIVERIES_MAX: u32 = 10;
 
 /// The state of a plan run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -250,7 +248,7 @@ impl PlanExecution {
         if verdict.passed {
             self.task(id).ended_at = Some(now);
             self.change(id, TaskStatus::Completed, Actor::Critic);
-        } else if count >= max_attempts {
+        } else if !Tries::of(max_attempts).are_left(count) {
             let task = self.task(id);
             task.error_msg = Some(format!("Max retries reached ({count}/{max_attempts})."));
             task.ended_at = Some(now);
@@ -267,8 +265,8 @@ impl PlanExecution {
     fn raised(&mut self, id: TaskNumber, failure: &Failure, now: Timestamp) {
         let lost = matches!(failure.root().kind, FailureKind::WorkerLost);
         let task = self.task(id);
-        if lost && task.redeliveries < REDELIVERIES_MAX {
-            task.redeliveries += 1;
+        if let Some(again) = retry::delivered_again(task.redeliveries, false).filter(|_| lost) {
+            task.redeliveries = again;
             return self.change(id, TaskStatus::Ready, Actor::Scheduler);
         }
         let hopeless = matches!(failure.root().kind, FailureKind::Application { non_retryable: true, .. });
@@ -286,7 +284,7 @@ impl PlanExecution {
             (record.ended_at, record.error_msg) = (now, Some(why.clone()));
         }
         let count = task.attempt_count;
-        if hopeless || count >= max_attempts {
+        if hopeless || !Tries::of(max_attempts).are_left(count) {
             let exhausted = format!("Max retries reached ({count}/{max_attempts}). Last error: {why}");
             task.error_msg = Some(if hopeless { why } else { exhausted });
             task.ended_at = Some(now);

@@ -3,7 +3,7 @@
 //! ```text
 //!   spec ──► run (the workflow, routes) ──► strategy: graph | chat | agents
 //!                 │    ▲                         ▲ gates
-//!                 │    └── core (the account) ───┤ exhausted
+//!                 │    └── core (every rule) ────┤ exhausted, awaited
 //!                 └──► people · team · memory ───┘        all speak through outbox (asks) and journal (notes)
 //! ```
 //!
@@ -22,7 +22,7 @@
 //! | FSC | flow-state's coordinator | `graph/{schedule,finish}` (the merge) |
 //! | CUG | CUGA, plans | `spec/choice`, `graph/{decide,policies,standing,upfront}`, `people/plan_review`, `run/progress` |
 //! | CUG | CUGA, conversations | `agents/{delegation,memory,policies,todos}`, `spec/foreign/cuga` |
-//! | SHN | Shannon | `routing`, `run/children`, `team`, `memory`, `people/control`, `graph/{finish,synthesis}` |
+//! | SHN | Shannon | `routing`, `run/children`, `team`, `memory`, `core/control`, `graph/{finish,synthesis}` |
 //! | SHD | Shannon's DAG and simple task | `graph/{schedule,worker_asks}`, `team/part` |
 //! | SHH | Shannon's people | `people/{approval,escalation,autonomy,plan_review}`, `run/people` |
 //! | SHT | Shannon's trust | `people/trust` |
@@ -33,25 +33,25 @@
 //! | LGI | LangGraph's interrupts | `people/interrupts`, `graph/{people,reply}` |
 //! | SWM | Swarm | `agents/{handoff,turn}` |
 //!
-//! Where a rule lives; what else names it only asks there, or hands on what was decided:
+//! Where a rule lives: one place each. Strategies give values (how often, how long, what is granted) and choose what is
+//! wanted when a rule says no; they hold no copy of what a rule counts or keeps.
 //!
 //! | rule | module |
 //! |---|---|
-//! | budget: what may be asked for, what was spent | `core/account`, at the one door `run/asks`; what runs below are lent: `core/loans` |
-//! | approval | `people/approval`; of the tool of a conversation: `agents/dispatch` |
-//! | retry: of a call whose worker was lost | `core/calls` |
-//! | retry: of a task, a speaker, an output that a guardrail refused | `graph/execute`, `chat/machine`, `agents/crew_run` |
-//! | pause: who holds a run | `people/control` |
-//! | pause: what comes in and what is asked for meanwhile | `core/calls` |
-//! | cancel | `people/control`; what is under way of a key: `core/calls` |
+//! | budget: what may be asked for, what was spent | `core/account`, which `run/asks` asks before every call |
+//! | loan: what runs below get of the budget | `core/loans` |
+//! | call: under way, delivered again, put off, held while the run stands still | `core/calls` |
+//! | what is waited for, and every deadline: of the run, a decision, a delegation, missing inputs, an answer of a person | `core/awaited` |
+//! | retry: of a task, a review, a synthesis, a speaker, a selection, a guardrail, a call whose worker was lost | `core/retry` |
+//! | pause, takeover, cancel | `core/control` |
+//! | authority: what whoever decides may do | `core/authority` |
+//! | approval of a plan, a task, a result, a recruit | `people/approval` |
+//! | question to a person; one of them is whether an agent may call a tool | `people/interrupts` |
+//! | review of a plan by a person | `people/plan_review` |
+//! | what runs below wait for, and whom an answer is passed on to | `people/below` |
 //! | dependency policy | `graph/schedule` |
-//! | authority: what whoever decides may do | `spec/whole` (the spec's), `graph/rules` (the plan's) |
-//! | deadline: of the run | `core/account` |
-//! | deadline: of a question, an approval, a review, a takeover, a decision | with what it is of, in `people` |
-//! | deadline: of a delegation, of missing inputs, of a message that is waited for | `agents/patience`, `graph/schedule`, `team/topics` |
-//! | question to a person | `people/interrupts`; of a run below, and whom it is answered by: `people/below`, `run/answers` |
 //! | note | `journal`, recorded in `run` |
-//! | why something is refused, and in which words | `graph/refusal`, `agents/refusal`, `run/refusal`; else beside what refuses |
+//! | why something is refused, and in which words | the `refusal` of each room; else beside what refuses |
 //!
 //! Invariant: everything here is pure: what happened comes in as recorded results, what shall happen goes out as
 //! activities of capabilities. No clock, no disk, no socket, no thread, no randomness, no `HashMap`.

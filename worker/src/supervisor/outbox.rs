@@ -4,8 +4,11 @@
 //! [`Outbox`]; it changes its state and leaves asks and notes there. The workflow turns asks into commands and gives
 //! each answer back under the same key.
 //!
-//! Invariant: a key is used for one ask only, asks are carried out
-//! in the order they were left, and nothing here happens before the turn is durable. It decides nothing.
+//! Invariant: a key is used for one ask only, asks are carried out in the order they were left, and nothing here happens
+//! before the turn is durable. What is awaited goes through a turn with it: whatever is asked for or taken back here is so
+//! there, at once. It decides nothing.
+
+mod answer;
 
 use std::time::Duration;
 
@@ -13,7 +16,9 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::answer::{Answer, CallFailure, CallFailureKind};
 use super::core::account::Balance;
+use super::core::awaited::{AnswerSource, AwaitedKeys};
 use super::core::key::Key;
 use super::journal::{Note, NoteKind};
 use super::model::TaskId;
@@ -196,37 +201,6 @@ impl Call {
     }
 }
 
-/// Why a call gave no answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
-pub struct CallFailure {
-    pub kind: CallFailureKind,
-    pub message: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CallFailureKind {
-    /// The agent said so, or broke.
-    Error,
-    Timeout,
-    /// Asked for by this run.
-    Canceled,
-    /// A person said no to what a run below had to do: asking again would ask them again.
-    Rejected,
-    /// The process that ran it is gone, and its retries are used up.
-    WorkerLost,
-}
-
-impl CallFailure {
-    pub fn error(message: impl Into<String>) -> Self {
-        CallFailure { kind: CallFailureKind::Error, message: message.into() }
-    }
-}
-
-/// What comes back for a call.
-pub type Answer = Result<Value, CallFailure>;
-
 /// What kind of run a child is (supervisors.md §5.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -292,19 +266,21 @@ pub enum Ask {
 }
 
 /// Where asks and notes of one turn are left.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Outbox {
     now: Timestamp,
     run: String,
     asks: Vec<Ask>,
     notes: Vec<Note>,
     budget: Balance,
+    awaited: AwaitedKeys,
 }
 
 impl Outbox {
     /// `run` names the run in ids that are made here.
     pub fn new(run: impl Into<String>, now: Timestamp) -> Self {
-        Outbox { now, run: run.into(), asks: Vec::new(), notes: Vec::new(), budget: Balance::default() }
+        let (budget, awaited) = (Balance::default(), AwaitedKeys::default());
+        Outbox { now, run: run.into(), asks: Vec::new(), notes: Vec::new(), budget, awaited }
     }
     /// The account as it stands: families ask it before they ask for anything.
     #[must_use]
@@ -318,6 +294,23 @@ impl Outbox {
     pub fn set_budget(&mut self, budget: Balance) {
         self.budget = budget;
     }
+    /// What the run waits for, as it stands.
+    #[must_use]
+    pub fn with_awaited(mut self, awaited: AwaitedKeys) -> Self {
+        self.awaited = awaited;
+        self
+    }
+    pub fn awaited(&self) -> &AwaitedKeys {
+        &self.awaited
+    }
+    pub fn awaited_mut(&mut self) -> &mut AwaitedKeys {
+        &mut self.awaited
+    }
+    /// The end of the turn, or of a part of it: what the run waits for now.
+    #[must_use]
+    pub fn take_awaited(&mut self) -> AwaitedKeys {
+        std::mem::take(&mut self.awaited)
+    }
     /// Workflow time: the time of the event that is handled.
     pub fn now(&self) -> Timestamp {
         self.now
@@ -326,17 +319,48 @@ impl Outbox {
         &self.run
     }
     pub fn ask(&mut self, ask: Ask) {
+        match &ask {
+            Ask::Call(call) => self.awaited.asked(&call.key, AnswerSource::Call),
+            Ask::StartChild { key, .. } => self.awaited.asked(key, AnswerSource::Child),
+            Ask::CancelCall { key } | Ask::CancelChild { key, .. } => drop(self.awaited.heard(key)),
+            Ask::Timer { key, at, .. } => self.awaited.until(key.clone(), *at),
+            Ask::CancelTimer { key } => drop(self.awaited.taken_back(key)),
+            Ask::SignalChild { .. } | Ask::SignalExternal { .. } => {}
+        }
         self.asks.push(ask);
     }
     pub fn call(&mut self, call: Call) {
         self.budget.sent(&call);
-        self.asks.push(Ask::Call(call));
+        self.ask(Ask::Call(call));
+    }
+    /// Whoever asked hears the answer: whether it was waited for.
+    pub fn heard(&mut self, key: impl Into<Key>) -> bool {
+        self.awaited.heard(&key.into())
     }
     pub fn timer(&mut self, key: impl Into<Key>, at: Timestamp, label: impl Into<String>) {
-        self.asks.push(Ask::Timer { key: key.into(), at, label: label.into() });
+        self.ask(Ask::Timer { key: key.into(), at, label: label.into() });
     }
+    /// The time has come: whether it was waited for.
+    pub fn came(&mut self, key: impl Into<Key>) -> bool {
+        self.awaited.came(&key.into())
+    }
+    /// Nobody waits for the time any more; of one that stands still there is no timer.
     pub fn cancel_timer(&mut self, key: impl Into<Key>) {
-        self.asks.push(Ask::CancelTimer { key: key.into() });
+        let key = key.into();
+        if !self.awaited.taken_back(&key) {
+            self.asks.push(Ask::CancelTimer { key });
+        }
+    }
+    /// The time passes, or stands still with what is left of it. A time that nobody waits for does neither.
+    pub fn keep_time(&mut self, key: impl Into<Key>, passes: bool, label: impl FnOnce() -> String) {
+        let key = key.into();
+        if passes {
+            if let Some(at) = self.awaited.goes_on(&key, self.now) {
+                self.asks.push(Ask::Timer { key, at, label: label() });
+            }
+        } else if self.awaited.stands_still(&key, self.now) {
+            self.asks.push(Ask::CancelTimer { key });
+        }
     }
     /// Notes what has happened, for the log.
     pub fn note(&mut self, kind: NoteKind, data: Value) {

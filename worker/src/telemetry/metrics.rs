@@ -92,18 +92,18 @@ pub(crate) struct Metrics {
     closed: Family<OfClosed, Counter>,
     activities: Family<OfActivity, Histogram>,
     calls: Family<OfCall, Counter>,
-    spent: Spent,
+    spent: SpentCounters,
 }
 
 /// What answers of models took. Providers are of the owner's configuration: their number is bounded.
 #[derive(Clone, Default)]
-struct Spent {
+struct SpentCounters {
     tokens: Family<OfTokens, Counter>,
     micros: Family<OfProvider, Counter>,
     unpriced: Family<OfProvider, Counter>,
 }
 
-impl Spent {
+impl SpentCounters {
     fn count(&self, provider: &str, result: &Payload) {
         let Ok(ModelOutput { response, cost, .. }) = result.decode::<ModelOutput>() else { return };
         for (kind, tokens) in [("input", response.usage.input), ("output", response.usage.output)] {
@@ -140,7 +140,7 @@ impl Metrics {
             closed: Family::default(),
             activities: Family::new_with_constructor(|| Histogram::new(SLOW)),
             calls: Family::default(),
-            spent: Spent::default(),
+            spent: SpentCounters::default(),
         }
     }
 
@@ -177,7 +177,7 @@ impl Metrics {
         let about = "Time of one attempt of an activity, by how it ended";
         registry.register_with_unit("activity_duration", about, seconds, self.activities.clone());
         registry.register("client_calls", "Requests to runs and about them", self.calls.clone());
-        let Spent { tokens, micros, unpriced } = &self.spent;
+        let SpentCounters { tokens, micros, unpriced } = &self.spent;
         registry.register("model_tokens", "Tokens of answers of models", tokens.clone());
         let about = "Millionths of a dollar that answers of models cost, where their price is known";
         registry.register("model_cost_microdollars", about, micros.clone());

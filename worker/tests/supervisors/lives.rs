@@ -67,6 +67,7 @@ fn kit(cast: &Cast) -> DeterminismTest {
         .invariant("a call is made once", calls_once)
         .invariant("a task that is over stays as it is", terminal_is_final)
         .invariant("a closed run has nothing under way", closed_is_over)
+        .invariant("what is waited for was asked for", awaited_was_asked)
         .invariant("what is paused starts nothing", paused_starts_nothing)
         .lives(LIVES)
         .steps(24)
@@ -141,19 +142,46 @@ fn terminal_is_final(run: &RunView<'_>) -> Result<(), String> {
 fn closed_is_over(run: &RunView<'_>) -> Result<(), String> {
     let Some(outcome) = run.outcome() else { return Ok(()) };
     let Some(state) = run.state() else { return Ok(()) };
-    let open: Vec<String> = state["ledger"]["pending"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(_, pending)| pending.get("Timer").is_none())
-        .map(|(seq, pending)| format!("{seq}: {pending}"))
-        .collect();
-    let tasks = state["carrier"]["graph"]["plan"]["tasks"].as_object();
+    let open: Vec<String> =
+        under_way(&state).filter(|(kind, _)| *kind != "timer").map(|(kind, key)| format!("{kind} {key}")).collect();
+    let tasks = state["strategy"]["graph"]["plan"]["tasks"].as_object();
     let running: Vec<&String> =
         tasks.into_iter().flatten().filter(|(_, task)| task["status"] == "running").map(|(id, _)| id).collect();
     match open.is_empty() && running.is_empty() {
         true => Ok(()),
         false => Err(format!("closed ({outcome:?}) with {open:?} under way, tasks {running:?} running")),
+    }
+}
+
+/// What the engine was asked for and has not ended: what it is, and its key.
+fn under_way(state: &Value) -> impl Iterator<Item = (&str, &str)> {
+    let all = state["calls"]["under_way"].as_object().expect("a run knows what is under way");
+    all.values().flat_map(|what| what.as_object().into_iter().flatten()).map(|(kind, what)| {
+        let key = if what["key"].is_string() { &what["key"] } else { &what["call"]["key"] };
+        (kind.as_str(), key.as_str().expect("everything has its key"))
+    })
+}
+
+/// What a run waits for it has asked for: it is under way, or put off or kept until the run goes on.
+fn awaited_was_asked(run: &RunView<'_>) -> Result<(), String> {
+    let Some(state) = run.state().filter(|_| run.outcome().is_none()) else { return Ok(()) };
+    let listed = |of: &Value, part: &str| -> Vec<String> {
+        let list = of.as_array().cloned().unwrap_or_default();
+        list.iter().filter_map(|one| one.pointer(part)?.as_str().map(str::to_owned)).collect()
+    };
+    let calls = &state["calls"];
+    let mut asked: BTreeSet<String> = under_way(&state).map(|(_, key)| key.to_owned()).collect();
+    asked.extend(listed(&calls["put_off"], "/key"));
+    asked.extend(["/answer/key", "/fired/key"].iter().flat_map(|part| listed(&calls["held"], part)));
+    let waits = |part: &str, waits: fn(&Value) -> bool| -> Vec<String> {
+        let all = state["awaited"][part].as_object().expect("a run knows what it waits for");
+        all.iter().filter(|(_, one)| waits(one)).map(|(key, _)| key.clone()).collect()
+    };
+    let answers = waits("answers", |answer| answer["wanted"] == true);
+    let times = waits("times", |time| time.get("until").is_some());
+    match answers.into_iter().chain(times).find(|key| !asked.contains(key)) {
+        None => Ok(()),
+        Some(key) => Err(format!("{key} is waited for, and nobody was asked for it; asked for is {asked:?}")),
     }
 }
 

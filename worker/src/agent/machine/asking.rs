@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::words::AgentRequests;
 use super::{
-    AgentMachine, AgentPhase, AgentRequest, AgentStopReason, CallPurpose, Fault, FaultClass, Flight, Halt, Key,
+    AgentMachine, AgentPhase, AgentRequest, AgentStopReason, CallPurpose, Fault, FaultClass, Flight, FlightKey, Halt,
     ModelAnswer, ModelCall, ToolBatch,
 };
 use crate::agent::ledger::{Amount, Bill, Resource};
@@ -126,7 +126,7 @@ impl AgentMachine {
 
     pub(super) fn model_ended(
         &mut self,
-        key: Key,
+        key: FlightKey,
         origin: u64,
         result: Result<ModelAnswer, Fault>,
         out: &mut AgentRequests,
@@ -170,13 +170,13 @@ impl AgentMachine {
         self.note(json!({ "compacted": half, "estimate": self.transcript.estimate() }));
     }
 
-    fn take_model(&mut self, key: Key) -> Option<Flight> {
+    fn take_model(&mut self, key: FlightKey) -> Option<Flight> {
         matches!(self.flights.get(&key), Some(Flight::Model { .. })).then(|| self.flights.remove(&key)).flatten()
     }
 
     fn model_failed(
         &mut self,
-        key: Key,
+        key: FlightKey,
         model: &str,
         summary_of: Option<usize>,
         fault: Fault,
@@ -210,7 +210,7 @@ impl AgentMachine {
     }
 
     /// What was held is spent, unless the call was surely not paid for.
-    fn settle_failed(&mut self, key: Key, model: &str, fault: &Fault) {
+    fn settle_failed(&mut self, key: FlightKey, model: &str, fault: &Fault) {
         if self.rules.are_first() {
             return match fault.class {
                 FaultClass::Lost | FaultClass::Canceled => self.ledger.settle_whole(key),

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use super::words::{AgentRequests, call_hash};
 use super::{
-    AgentMachine, AgentOutput, AgentPhase, AgentRequest, Fault, FaultClass, Flight, Key, Rules, ToolApprovalResponse,
+    AgentMachine, AgentOutput, AgentPhase, AgentRequest, Fault, FaultClass, Flight, FlightKey, Rules,
+    ToolApprovalResponse,
 };
 use crate::agent::grants::{CallPlan, CallingAgent};
 use crate::agent::ledger::{Amount, Bill, Resource};
@@ -46,7 +47,7 @@ enum ToolCallState {
     /// A person is asked, under this id.
     Asking(String),
     Approved,
-    Running(Key),
+    Running(FlightKey),
     Done(TranscriptItem, u32),
 }
 
@@ -187,7 +188,13 @@ impl AgentMachine {
     }
 
     /// What is planned begins, if the budget has it.
-    fn begin(&mut self, at: usize, tool: ToolGrant, plan: CallPlan, out: &mut AgentRequests) -> Result<Key, Resource> {
+    fn begin(
+        &mut self,
+        at: usize,
+        tool: ToolGrant,
+        plan: CallPlan,
+        out: &mut AgentRequests,
+    ) -> Result<FlightKey, Resource> {
         let lease = match &plan {
             CallPlan::Activity { .. } => Amount::default(),
             CallPlan::Agent { lease, .. } => lease.amount(),
@@ -208,7 +215,7 @@ impl AgentMachine {
         })
     }
 
-    pub(super) fn tool_ended(&mut self, key: Key, origin: u64, result: Result<Value, Fault>) {
+    pub(super) fn tool_ended(&mut self, key: FlightKey, origin: u64, result: Result<Value, Fault>) {
         let Some(Flight::Tool { call }) = self.flights.get(&key) else { return };
         let call = *call;
         self.flights.remove(&key);
@@ -225,7 +232,7 @@ impl AgentMachine {
         tool.map_or_else(String::new, |tool| tool.does.activity_type().to_owned())
     }
 
-    pub(super) fn child_told(&mut self, key: Key, working: bool) {
+    pub(super) fn child_told(&mut self, key: FlightKey, working: bool) {
         let is_child = matches!(self.flights.get(&key), Some(Flight::Child { .. }));
         match is_child && !working {
             true => self.still.insert(key),
@@ -235,7 +242,7 @@ impl AgentMachine {
 
     pub(super) fn child_ended(
         &mut self,
-        key: Key,
+        key: FlightKey,
         origin: u64,
         result: Result<Value, Fault>,
         output: Option<AgentOutput>,
@@ -259,7 +266,7 @@ impl AgentMachine {
         self.answered(call, key, origin, result.map(|value| ShownResult::of_agent(&value).tokens(most)));
     }
 
-    fn answered(&mut self, call: usize, key: Key, origin: u64, result: Result<u32, Fault>) {
+    fn answered(&mut self, call: usize, key: FlightKey, origin: u64, result: Result<u32, Fault>) {
         let bytes_max = self.own_bytes();
         let AgentPhase::Batch(batch) = &mut self.phase else { return };
         let Some(call) = batch.calls.get_mut(call).filter(|call| call.state == ToolCallState::Running(key)) else {

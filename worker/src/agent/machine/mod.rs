@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 pub use rules::Rules;
 pub use view::QUERIES;
 pub use words::{
-    AgentEvent, AgentOutput, AgentRequest, AgentStopReason, CallPurpose, Fault, FaultClass, Halt, Key, Lent,
+    AgentEvent, AgentOutput, AgentRequest, AgentStopReason, CallPurpose, Fault, FaultClass, FlightKey, Halt, Lent,
     ModelAnswer, ModelCall, ToolApprovalResponse, call_hash,
 };
 
@@ -54,11 +54,11 @@ pub struct AgentMachine {
     ledger: BudgetLedger,
     transcript: Transcript,
     phase: AgentPhase,
-    flights: BTreeMap<Key, Flight>,
+    flights: BTreeMap<FlightKey, Flight>,
     /// Agents that were called and wait for people themselves.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    still: BTreeSet<Key>,
-    next_key: Key,
+    still: BTreeSet<FlightKey>,
+    next_key: FlightKey,
     halt: Option<Halt>,
     /// Tells one halt from the next; the first rules do not count.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -255,7 +255,7 @@ impl AgentMachine {
         self.clock(out);
     }
 
-    fn fly(&mut self, flight: Flight) -> Key {
+    fn fly(&mut self, flight: Flight) -> FlightKey {
         let key = self.next_key;
         self.next_key += 1;
         self.flights.insert(key, flight);
@@ -283,7 +283,7 @@ impl AgentMachine {
     /// What must always hold.
     pub fn check(&self) -> Result<(), String> {
         let holding = self.ledger.held_keys();
-        let flying: Vec<Key> = self.flights.keys().copied().collect();
+        let flying: Vec<FlightKey> = self.flights.keys().copied().collect();
         if holding != flying {
             return Err(format!("held for {holding:?}, under way {flying:?}"));
         }

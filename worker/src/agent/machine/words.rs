@@ -14,33 +14,33 @@ use crate::agent::transcript::TranscriptItem;
 use crate::capability::model::ChatResponse;
 
 /// Names what was asked for; counts up.
-pub type Key = u64;
+pub type FlightKey = u64;
 
 /// What happens to an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentEvent {
     /// A model call has ended. `origin` is where the history has its result.
     Model {
-        key: Key,
+        key: FlightKey,
         origin: u64,
         result: Result<ModelAnswer, Fault>,
     },
     /// A tool has ended.
     Tool {
-        key: Key,
+        key: FlightKey,
         origin: u64,
         result: Result<Value, Fault>,
     },
     /// An agent that was called has ended; also one that failed may say what it spent.
     Child {
-        key: Key,
+        key: FlightKey,
         origin: u64,
         result: Result<Value, Fault>,
         output: Option<AgentOutput>,
     },
     /// An agent that was called waits for people, or works again.
     ChildTold {
-        key: Key,
+        key: FlightKey,
         working: bool,
     },
     Approval(ToolApprovalResponse),
@@ -114,7 +114,7 @@ pub enum AgentRequest {
         attempts: u32,
     },
     Tool {
-        key: Key,
+        key: FlightKey,
         tool: String,
         activity_type: String,
         input: Value,
@@ -122,7 +122,7 @@ pub enum AgentRequest {
         attempts: u32,
     },
     Child {
-        key: Key,
+        key: FlightKey,
         spec: Box<AgentSpec>,
     },
     WallTimer {
@@ -130,14 +130,14 @@ pub enum AgentRequest {
     },
     /// Ends a tool, a child or a model call; its end is heard of as any other.
     Cancel {
-        key: Key,
+        key: FlightKey,
     },
 }
 
 /// The input of the activity `agent_model`: what is new since the call before, and nothing that the history has already.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelCall {
-    pub key: Key,
+    pub key: FlightKey,
     pub purpose: CallPurpose,
     pub model: String,
     pub max_tokens: u32,

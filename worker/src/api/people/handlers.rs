@@ -22,7 +22,7 @@ use super::start::{StartBody, StartMessage};
 use super::{start as start_body, view};
 use crate::agent::AGENT;
 use crate::backend::{Attribution, Backend, CallError};
-use crate::supervisor::people::control;
+use crate::supervisor::core::control;
 use crate::supervisor::run::SUPERVISOR;
 use crate::supervisor::spec::Span;
 

@@ -3,11 +3,11 @@
 //! Four kinds of methods: `start`, `crew` and `steps` make one; `answered`, `fired` and `human` take what happened; `say`,
 //! `cancel`, `pause` and `resume` are what people want; `view`s and `outcome` tell. Everything it wants is in the outbox.
 //!
-//! Invariant: each key that was asked for is waited for once; an answer to any other key changes nothing and is noted as
+//! Invariant: who asked for something is read from its key; each key that was asked for is waited for once; an answer to any other key changes nothing and is noted as
 //! dropped. While paused nothing starts; what comes in meanwhile the run keeps. It routes: the turn of a session is in
 //! `turn`, its tool calls are in `dispatch`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -19,10 +19,10 @@ use super::message::Message;
 use super::processes::Process;
 use super::refusal::SessionFailure;
 use super::rules::{AgentDef, AgentRules};
-use super::session::{Doing, Place, Session};
+use super::session::{Doing, Session, SessionPlace};
 use super::steps::StepsRun;
 use crate::supervisor::core::account::Exhausted;
-use crate::supervisor::core::key::{AgentsKey, CrewAsk, SessionAsk};
+use crate::supervisor::core::key::{AgentsKey, CrewAsk, Key, SessionAsk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Ask, Outbox};
 
@@ -38,8 +38,7 @@ pub struct AgentLoop {
     pub(super) processes: BTreeMap<u32, Process>,
     pub(super) processes_started: u32,
     pub(super) memories: BTreeMap<String, AgentMemory>,
-    /// What is waited for, and by whom: the number of a session, or the item of a crew.
-    pub(super) waits: BTreeMap<AgentsKey, u32>,
+    /// What people are asked. What else is waited for stands in the outbox.
     pub(super) humans: BTreeMap<AgentsKey, HumanNeeded>,
     /// What a person said while the root was at work: it is told before its next step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -85,7 +84,7 @@ impl AgentLoop {
         it.known(&agent)?;
         let (mut messages, variables) = (input.messages, input.context_variables);
         messages.extend(input.task.map(Message::user));
-        let root = it.open(&agent, Place::root(0, [1, 1]), messages, variables, out);
+        let root = it.open(&agent, SessionPlace::root(0, [1, 1]), messages, variables, out);
         it.work = Workload::Conversation { root };
         it.begin_turn(root, out);
         Ok(it)
@@ -107,7 +106,6 @@ impl AgentLoop {
             processes: BTreeMap::new(),
             processes_started: 0,
             memories: BTreeMap::new(),
-            waits: BTreeMap::new(),
             humans: BTreeMap::new(),
             words: Vec::new(),
             work,
@@ -128,7 +126,8 @@ impl AgentLoop {
             // What people are asked is not answered by a call.
             return out.note(NoteKind::AttemptDropped, json!({"key": key}));
         }
-        match self.waits.remove(key) {
+        let waited = out.heard(key.clone());
+        match self.asker(key).filter(|_| waited) {
             Some(asker) => match key {
                 AgentsKey::Session { ask: SessionAsk::Step { .. }, .. } => self.step_answered(asker, answer, out),
                 AgentsKey::Session { ask: SessionAsk::Format { .. }, .. } => self.formatted(asker, answer, out),
@@ -157,7 +156,8 @@ impl AgentLoop {
         if !key.is_timer() {
             return;
         }
-        match (self.waits.remove(key), key) {
+        let waited = out.came(key.clone());
+        match (self.asker(key).filter(|_| waited), key) {
             (Some(session), AgentsKey::Session { ask: SessionAsk::Deadline, .. }) => self.timed_out(session, out),
             (Some(session), AgentsKey::Session { ask: SessionAsk::Sleep { call, .. }, .. }) => {
                 self.woke(session, *call, out);
@@ -191,8 +191,9 @@ impl AgentLoop {
     }
 
     fn heard(&mut self, key: &AgentsKey, answer: Result<HumanAnswer, SessionFailure>, out: &mut Outbox) {
-        self.humans.remove(key);
-        if let Some(asker) = self.waits.remove(key) {
+        if self.humans.remove(key).is_some()
+            && let Some(asker) = self.asker(key)
+        {
             self.person_answered(key, asker, answer, out);
         }
         self.keep_time(out);
@@ -257,10 +258,10 @@ impl AgentLoop {
 
     /// Ends everything that is under way, background processes too.
     pub fn cancel(&mut self, reason: &str, out: &mut Outbox) {
-        for key in std::mem::take(&mut self.waits).into_keys() {
+        self.humans.clear();
+        for key in waits(out) {
             retract(key, out);
         }
-        self.humans.clear();
         self.nobody_waits();
         self.kill_all_processes(out);
         let open: Vec<u32> =
@@ -276,9 +277,33 @@ impl AgentLoop {
     /// Takes back what was asked under a key, if it is waited for.
     pub(super) fn take_back(&mut self, key: &AgentsKey, out: &mut Outbox) {
         self.humans.remove(key);
-        if self.waits.remove(key).is_some() {
+        if is_awaited(key, out) {
             retract(key.clone(), out);
         }
+    }
+
+    /// Whether an answer, a time or a person is waited for under this key.
+    pub(super) fn waits_for(&self, key: &AgentsKey, out: &Outbox) -> bool {
+        self.humans.contains_key(key) || is_awaited(key, out)
+    }
+
+    /// Who asked for what is waited for under a key: the number of a session, or the item of a crew.
+    pub(super) fn asker(&self, key: &AgentsKey) -> Option<u32> {
+        match key {
+            AgentsKey::Session { path, .. } => {
+                self.sessions.iter().rev().find(|(_, session)| session.path == *path).map(|(seq, _)| *seq)
+            }
+            AgentsKey::Crew { task, .. } => match &self.work {
+                Workload::Crew(run) => run.place(task).and_then(|at| u32::try_from(at).ok()),
+                Workload::Conversation { .. } | Workload::Steps(_) => None,
+            },
+        }
+    }
+
+    /// What people are asked, and what else is waited for, each with whoever asked, in the order of keys.
+    pub(super) fn waits(&self, out: &Outbox) -> Vec<(AgentsKey, u32)> {
+        let keys: BTreeSet<AgentsKey> = self.humans.keys().cloned().chain(waits(out)).collect();
+        keys.into_iter().filter_map(|key| self.asker(&key).map(|asker| (key, asker))).collect()
     }
 
     pub fn outcome(&self) -> Option<&AgentOutcome> {
@@ -304,6 +329,20 @@ impl AgentLoop {
             self.selected.push(agent.to_owned());
         }
     }
+}
+
+fn is_awaited(key: &AgentsKey, out: &Outbox) -> bool {
+    let key = key.clone().into();
+    out.awaited().awaits(&key) || out.awaited().left(&key, out.now()).is_some()
+}
+
+/// The answers and times that agents wait for.
+fn waits(out: &Outbox) -> BTreeSet<AgentsKey> {
+    let of_agents = |key: &Key| match key {
+        Key::Agents(key) => Some(key.clone()),
+        _ => None,
+    };
+    out.awaited().calls().chain(out.awaited().times()).filter_map(of_agents).collect()
 }
 
 fn retract(key: AgentsKey, out: &mut Outbox) {

@@ -65,8 +65,11 @@ impl AgentLoop {
             return;
         }
         let out_of_time = out.budget().is_out_of_time();
-        for key in self.waits.keys().cloned().collect::<Vec<_>>() {
-            let Some(asker) = self.waits.get(&key).copied() else { continue };
+        for (key, asker) in self.waits(out) {
+            // What ended before has taken some of it back.
+            if !self.waits_for(&key, out) {
+                continue;
+            }
             match key {
                 AgentsKey::Session {
                     ask: SessionAsk::Sleep { call, .. } | SessionAsk::Approve { call, .. }, ..

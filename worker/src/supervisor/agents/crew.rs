@@ -235,6 +235,13 @@ pub(super) struct CrewRun {
     pub(super) validation_tries: u32,
 }
 
+impl CrewRun {
+    /// Where a task stands in the list.
+    pub(super) fn place(&self, task: &str) -> Option<usize> {
+        self.tasks.iter().position(|one| one.id == task)
+    }
+}
+
 /// A task under way.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct CrewTaskState {

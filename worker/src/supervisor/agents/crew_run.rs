@@ -12,8 +12,9 @@ use super::crew::{Crew, CrewCheckpoint, CrewRun, CrewStart, CrewTask, CrewTaskSt
 use super::message::{Message, Variables};
 use super::refusal::SessionFailure;
 use super::rules::{AgentDef, AgentRules};
-use super::session::Place;
+use super::session::SessionPlace;
 use crate::supervisor::core::key::{AgentsKey, CrewAsk};
+use crate::supervisor::core::retry::Tries;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::spec::DelegationScope;
@@ -106,7 +107,7 @@ impl AgentLoop {
         };
         let messages = vec![Message::user(prompt)];
         let number = u32::try_from(at).unwrap_or(u32::MAX).saturating_add(1);
-        let seq = self.open(&manager, Place::root(at, [number, attempt]), messages, Variables::new(), out);
+        let seq = self.open(&manager, SessionPlace::root(at, [number, attempt]), messages, Variables::new(), out);
         if let Some(session) = self.sessions.get_mut(&seq) {
             session.coworkers = coworkers;
         }
@@ -151,8 +152,7 @@ impl AgentLoop {
             context["problem"] = json!(wrong);
             prompt.push_str(&format!("\n\nYour last answer could not be used: {wrong}"));
         }
-        out.call(Call::new(key.clone(), Purpose::Review, context).agent(guardrail).attempt(time).prompt(prompt));
-        self.waits.insert(key, at as u32);
+        out.call(Call::new(key, Purpose::Review, context).agent(guardrail).attempt(time).prompt(prompt));
     }
 
     pub(super) fn guard_answered(&mut self, at: usize, answer: Answer, out: &mut Outbox) {
@@ -169,7 +169,7 @@ impl AgentLoop {
             Err(_) if out.budget().exhausted().is_some() => return self.leave_task(Some(at), out),
             Err(why) => {
                 under_way.unread = under_way.unread.saturating_add(1);
-                if under_way.unread < run.validation_tries {
+                if Tries::of(run.validation_tries).are_left(under_way.unread) {
                     out.note(
                         NoteKind::AttemptFailed,
                         json!({"task": task.id, "guardrail": task.guardrail, "error": why}),
@@ -190,7 +190,7 @@ impl AgentLoop {
         }
         let error = validation.error.unwrap_or_else(|| "not valid".to_owned());
         let max = task.guardrail_max_retries;
-        if under_way.invalid >= max {
+        if !Tries::of(max).are_left(under_way.invalid) {
             let why = format!("Task failed guardrail validation after {max} retries. Last error: {error}");
             self.stop_crew(at, why, out);
             return;
@@ -223,8 +223,7 @@ impl AgentLoop {
             message: format!("Is this output of task '{}' right? What is to be changed?", task.id),
             about: under_way.output,
         };
-        self.humans.insert(key.clone(), needed);
-        self.waits.insert(key, at as u32);
+        self.humans.insert(key, needed);
     }
 
     /// The person has looked at an output.

@@ -215,10 +215,10 @@ impl AgentLoop {
     /// The caller of a session waits no longer.
     pub(super) fn timed_out(&mut self, child: u32, out: &mut Outbox) {
         let Some(session) = self.sessions.get_mut(&child) else { return };
-        let (Home::Call { session: caller, index }, Some(deadline)) = (session.home, session.deadline.take()) else {
+        let (Home::Call { session: caller, index }, Some(waited)) = (session.home, session.deadline.take()) else {
             return;
         };
-        let (waited, hard) = (deadline.waits, self.rules.delegation.hard_timeout);
+        let hard = self.rules.delegation.hard_timeout;
         let seconds = seconds(waited);
         let answer = match self.rules.delegation.on_timeout {
             OnDelegationTimeout::Background => {

@@ -117,7 +117,7 @@ impl AgentLoop {
             if let Some(refusal) = self.refused_delegation(seq, &kind, call.arguments()?) {
                 return Some(refusal);
             }
-            self.ask_approval(seq, index, call, policy, message);
+            self.ask_about_call(seq, index, call, policy, message);
             return None;
         }
         self.carry_out(seq, index, call, kind, out)
@@ -187,7 +187,6 @@ impl AgentLoop {
         let prompt = call.as_code();
         let asked = Call::new(key.clone(), Purpose::ExecuteWorker, context).agent(owner).round(session.steps_total);
         out.call(asked.prompt(prompt).tool());
-        self.waits.insert(key.clone(), seq);
         self.set_running(seq, index, Running::Function { key });
         None
     }
@@ -239,7 +238,6 @@ impl AgentLoop {
                 let session = self.sessions.get(&seq)?;
                 let key = session.key(SessionAsk::Sleep { step: session.steps_total, call: index });
                 out.timer(key.clone(), out.now().plus(after), format!("sleep {seconds} s"));
-                self.waits.insert(key.clone(), seq);
                 self.set_running(seq, index, Running::Sleep { key, seconds });
                 None
             }
@@ -253,7 +251,7 @@ impl AgentLoop {
         }
     }
 
-    fn ask_approval(&mut self, seq: u32, index: usize, call: &ToolCall, policy: String, message: String) {
+    fn ask_about_call(&mut self, seq: u32, index: usize, call: &ToolCall, policy: String, message: String) {
         let Some(session) = self.sessions.get(&seq) else { return };
         let key = session.key(SessionAsk::Approve { step: session.steps_total, call: index });
         let needed = HumanNeeded {
@@ -264,7 +262,6 @@ impl AgentLoop {
             about: call.as_code(),
         };
         self.humans.insert(key.clone(), needed);
-        self.waits.insert(key.clone(), seq);
         self.set_running(seq, index, Running::Human { key });
     }
 

@@ -10,6 +10,7 @@ use super::boundary::AgentOutcome;
 use super::message::Variables;
 use super::refusal::SessionFailure;
 use super::session::{CallStatus, Doing, Home, Running, Session};
+use crate::supervisor::core::key::SessionAsk;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
 
@@ -84,13 +85,13 @@ impl AgentLoop {
             Home::Root { .. } => None,
             Home::Call { .. } | Home::Process { .. } => Some(std::mem::take(&mut session.messages)),
         };
-        let status = session.status();
+        let (status, key) = (session.status(), session.key(SessionAsk::Deadline));
         out.note(
             NoteKind::AgentClosed,
             json!({"instance_id": session.id, "name": session.agent, "status": status, "steps": session.steps_total}),
         );
-        if let Some(deadline) = deadline {
-            self.take_back(&deadline.key, out);
+        if deadline.is_some() {
+            self.take_back(&key, out);
         }
         if let Some(memory) = memory {
             self.release(&memory, seq, messages.filter(|_| ok), out);

@@ -35,6 +35,7 @@ mod processes;
 mod refusal;
 mod rules;
 mod session;
+mod step_context;
 mod steps;
 mod strategy;
 #[cfg(test)]
@@ -60,6 +61,7 @@ pub use rules::{
     AgentDef, AgentRules, Builtin, DelegationKind, DelegationRules, ErrorStyle, HandoffRules, LoopCount, LoopLimit,
     OnLimit, ToolBudget, ToolDef,
 };
+pub use step_context::{StepContext, ToolOffer};
 pub use steps::StepsDef;
 pub use todos::{TODOS_MAX, Todo, TodoStatus};
 pub use toolbox::{handoff_name, sanitized};

@@ -2,40 +2,23 @@
 //!
 //! Invariant: what is bounded is work (CUG-41): while the run is paused, and while somebody below waits for a person, the
 //! time of a delegation stands still, and goes on with what was left of it. One that would only go on in the background
-//! loses nothing by that, and goes there. It ends nothing.
+//! loses nothing by that, and goes there. It ends nothing, and holds no time: the core does.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
-
-use bosun_engine::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use super::agent_loop::AgentLoop;
+use super::session::Session;
 use crate::supervisor::core::key::{AgentsKey, SessionAsk};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::{OnDelegationTimeout, Span};
 
-/// When the caller of a session waits no longer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Deadline {
-    pub(crate) key: AgentsKey,
-    /// How long its caller waits in all.
-    pub(crate) waits: Span,
-    due: Timestamp,
-    /// What is left of it, while time stands still.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    left: Option<Duration>,
-}
-
 impl AgentLoop {
-    /// The caller of a session waits so long from now on.
+    /// The caller of a session waits so long from now on: `waits` in all, with `patience` for what comes beside its work.
     pub(super) fn expect_within(&mut self, seq: u32, waits: Span, patience: Span, out: &mut Outbox) {
         let Some(session) = self.sessions.get_mut(&seq) else { return };
-        let key = session.key(SessionAsk::Deadline);
+        session.deadline = Some(waits);
         let due = out.now().plus(patience.duration());
-        out.timer(key.clone(), due, format!("delegation to {}", session.agent));
-        session.deadline = Some(Deadline { key: key.clone(), waits, due, left: None });
-        self.waits.insert(key, seq);
+        out.timer(session.key(SessionAsk::Deadline), due, label(session));
     }
 
     /// Stops the time of those for whom it stands still, and lets that of the others go on.
@@ -44,22 +27,10 @@ impl AgentLoop {
             OnDelegationTimeout::Background => BTreeSet::new(),
             OnDelegationTimeout::Kill | OnDelegationTimeout::Wait | OnDelegationTimeout::Fail => self.above_people(),
         };
-        let (paused, now) = (self.is_paused(), out.now());
-        for (seq, session) in &mut self.sessions {
-            let Some(deadline) = &mut session.deadline else { continue };
-            match (paused || asking.contains(seq), deadline.left) {
-                (true, None) => {
-                    deadline.left = Some(deadline.due.since(now));
-                    self.waits.remove(&deadline.key);
-                    out.cancel_timer(deadline.key.clone());
-                }
-                (false, Some(left)) => {
-                    (deadline.due, deadline.left) = (now.plus(left), None);
-                    self.waits.insert(deadline.key.clone(), *seq);
-                    out.timer(deadline.key.clone(), deadline.due, format!("delegation to {}", session.agent));
-                }
-                (true, Some(_)) | (false, None) => {}
-            }
+        let paused = self.is_paused();
+        for (seq, session) in self.sessions.iter().filter(|(_, session)| session.deadline.is_some()) {
+            let passes = !paused && !asking.contains(seq);
+            out.keep_time(session.key(SessionAsk::Deadline), passes, || label(session));
         }
     }
 
@@ -67,12 +38,16 @@ impl AgentLoop {
     fn above_people(&self) -> BTreeSet<u32> {
         let mut above = BTreeSet::new();
         let of_sessions = self.humans.keys().filter(|key| matches!(key, AgentsKey::Session { .. }));
-        for session in of_sessions.filter_map(|key| self.waits.get(key)) {
-            let mut next = Some(*session);
+        for session in of_sessions.filter_map(|key| self.asker(key)) {
+            let mut next = Some(session);
             while let Some(seq) = next.filter(|seq| above.insert(*seq)) {
                 next = self.sessions.get(&seq).and_then(|session| session.parent);
             }
         }
         above
     }
+}
+
+fn label(session: &Session) -> String {
+    format!("delegation to {}", session.agent)
 }

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::counters::Counters;
 use super::message::{Message, MessageRole, ToolCall, Variables};
-use super::patience::Deadline;
 use super::todos::Todo;
 use crate::supervisor::core::key::{AgentsKey, SessionAsk, SessionPath};
+use crate::supervisor::spec::Span;
 
 /// One instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,8 +42,8 @@ pub(crate) struct Session {
     pub(crate) coworkers: Vec<String>,
     /// Where its messages are kept between calls.
     pub(crate) memory: Option<String>,
-    /// When its caller waits no longer.
-    pub(crate) deadline: Option<Deadline>,
+    /// How long its caller waits in all, if it does not wait for ever.
+    pub(crate) deadline: Option<Span>,
     /// The next answer is the last one: no tools are offered.
     pub(crate) last_word: bool,
     /// How many background processes it has started.
@@ -175,16 +175,16 @@ impl Batch {
 }
 
 /// Where a new session stands.
-pub(crate) struct Place {
+pub(crate) struct SessionPlace {
     pub(crate) parent: Option<u32>,
     pub(crate) path: SessionPath,
     pub(crate) home: Home,
 }
 
-impl Place {
+impl SessionPlace {
     /// A root of the loop, by these numbers.
-    pub(crate) fn root(item: usize, numbers: [u32; 2]) -> Place {
-        Place { parent: None, path: SessionPath(numbers.to_vec()), home: Home::Root { item } }
+    pub(crate) fn root(item: usize, numbers: [u32; 2]) -> SessionPlace {
+        SessionPlace { parent: None, path: SessionPath(numbers.to_vec()), home: Home::Root { item } }
     }
 }
 
@@ -193,7 +193,7 @@ impl Session {
     pub(crate) fn new(
         id: String,
         agent: &str,
-        place: Place,
+        place: SessionPlace,
         depth: u32,
         messages: Vec<Message>,
         variables: Variables,

@@ -14,7 +14,7 @@ use super::boundary::{AgentInput, AgentOutcome, AgentsRefused};
 use super::message::{Message, Variables};
 use super::refusal::SessionFailure;
 use super::rules::{AgentDef, AgentRules};
-use super::session::Place;
+use super::session::SessionPlace;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::Step;
 
@@ -109,7 +109,7 @@ impl AgentLoop {
         let task = filled_in(&step.task, |name| run.outputs.get(name).cloned());
         let messages = vec![Message::user(task)];
         let number = u32::try_from(i).unwrap_or(u32::MAX).saturating_add(1);
-        let seq = self.open(&step.agent, Place::root(i, [number, 1]), messages, Variables::new(), out);
+        let seq = self.open(&step.agent, SessionPlace::root(i, [number, 1]), messages, Variables::new(), out);
         self.begin_turn(seq, out);
     }
 

@@ -81,8 +81,10 @@ impl<G> Strategy<G> for AgentLoop {
         }
     }
 
-    fn view(&self) -> Value {
-        json!({ "agents": AgentLoop::view(self), "messages": self.messages() })
+    fn view(&self, is_answered: &dyn Fn(&str) -> bool) -> Value {
+        let mut view = AgentLoop::view(self);
+        view.human.retain(|asked| !is_answered(&asked.key));
+        json!({ "agents": view, "messages": self.messages() })
     }
     fn rows(&self) -> Vec<Value> {
         let row = |session: &super::SessionView| {

@@ -12,6 +12,7 @@ use super::boundary::AgentsRefused;
 use super::policies;
 use super::rules::{AgentDef, AgentRules, Builtin, DelegationKind, ToolDef};
 use super::session::Session;
+use super::step_context::ToolOffer;
 use super::todos;
 use crate::supervisor::spec::HandoffControl;
 
@@ -162,9 +163,9 @@ impl AgentLoop {
     }
 
     /// The tools of a session: its agent's own first, then those of the system.
-    pub(super) fn tools_of(&self, session: &Session) -> Vec<Value> {
+    pub(super) fn tools_of(&self, session: &Session) -> Vec<ToolOffer> {
         let Some(agent) = self.def(&session.agent) else { return Vec::new() };
-        let mut tools: Vec<Value> = Vec::new();
+        let mut tools: Vec<ToolOffer> = Vec::new();
         for tool in &agent.tools {
             let parameters = if tool.parameters.is_null() { object(&[], &[]) } else { tool.parameters.clone() };
             tools.push(self.described(&tool.name, &tool.description, parameters));
@@ -190,7 +191,7 @@ impl AgentLoop {
         tools
     }
 
-    fn process_delegation(&self, agent: &AgentDef, tools: &mut Vec<Value>) {
+    fn process_delegation(&self, agent: &AgentDef, tools: &mut Vec<ToolOffer>) {
         for delegate in agent.delegates.iter().filter_map(|name| self.def(name)) {
             let parameters = object(
                 &[
@@ -234,7 +235,7 @@ impl AgentLoop {
         }
     }
 
-    fn variable_delegation(&self, agent: &AgentDef, tools: &mut Vec<Value>) {
+    fn variable_delegation(&self, agent: &AgentDef, tools: &mut Vec<ToolOffer>) {
         for delegate in agent.delegates.iter().filter_map(|name| self.def(name)) {
             let names = json!({"type": "array", "items": {"type": "string"}});
             let parameters = object(&[("task", json!({"type": "string"})), ("variables", names)], &["task"]);
@@ -243,7 +244,7 @@ impl AgentLoop {
         }
     }
 
-    fn coworker_tools(&self, session: &Session, tools: &mut Vec<Value>) {
+    fn coworker_tools(&self, session: &Session, tools: &mut Vec<ToolOffer>) {
         if session.coworkers.is_empty() {
             return;
         }
@@ -259,12 +260,12 @@ impl AgentLoop {
         }
     }
 
-    fn described(&self, name: &str, description: &str, parameters: Value) -> Value {
+    fn described(&self, name: &str, description: &str, parameters: Value) -> ToolOffer {
         let mut text = description.to_owned();
         for guide in policies::guides(&self.rules.policies, name) {
             text = format!("{text}\n\n{guide}").trim().to_owned();
         }
-        json!({"name": name, "description": text, "parameters": parameters})
+        ToolOffer { name: name.to_owned(), description: text, parameters }
     }
 
     /// Whether calls of this kind are charged to the tool budget: everything but plain functions and what the loop

@@ -3,6 +3,8 @@
 //! Invariant: a model is asked only when all answers to its last calls are in its messages; a turn has a bound, and ends
 //! exactly once. What a call does is in `dispatch`; where a result goes is in `ending`.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::agent_loop::{AgentLoop, Workload};
@@ -11,7 +13,8 @@ use super::message::{AgentAnswer, Message, MessageRole, Tag, Variables, json_tex
 use super::policies;
 use super::refusal::SessionFailure;
 use super::rules::{LoopCount, OnLimit};
-use super::session::{Batch, Doing, Home, Place, Session};
+use super::session::{Batch, Doing, Home, Session, SessionPlace};
+use super::step_context::StepContext;
 use super::steps::filled_in;
 use super::todos;
 use crate::supervisor::core::key::SessionAsk;
@@ -23,14 +26,14 @@ impl AgentLoop {
     pub(super) fn open(
         &mut self,
         agent: &str,
-        place: Place,
+        place: SessionPlace,
         messages: Vec<Message>,
         variables: Variables,
         out: &mut Outbox,
     ) -> u32 {
         self.opened = self.opened.saturating_add(1);
         let seq = self.opened;
-        let Place { parent, path, home } = place;
+        let SessionPlace { parent, path, home } = place;
         let hash = blake3::hash(format!("{}/agents/{:?}", out.run(), path.0).as_bytes());
         let id = hash.to_hex()[..8].to_owned();
         let above = parent.and_then(|seq| self.sessions.get(&seq));
@@ -42,19 +45,19 @@ impl AgentLoop {
             json!({"name": agent, "instance_id": id, "created_at": out.now(), "parent_id": parent_id, "status": "active",
                    "depth": depth.saturating_sub(self.rules.delegation.base_depth), "model": model}),
         );
-        let session = Session::new(id, agent, Place { parent, path, home }, depth, messages, variables);
+        let session = Session::new(id, agent, SessionPlace { parent, path, home }, depth, messages, variables);
         self.sessions.insert(seq, session);
         self.forget_old_sessions();
         seq
     }
 
     /// The place of a session that the call is answered by.
-    pub(super) fn below(&self, seq: u32, index: usize, home: Home) -> Place {
+    pub(super) fn below(&self, seq: u32, index: usize, home: Home) -> SessionPlace {
         let caller = self.sessions.get(&seq);
         let mut path = caller.map(|caller| caller.path.clone()).unwrap_or_default();
         path.0.extend(caller.map(|caller| caller.steps_total));
         path.0.push(u32::try_from(index).unwrap_or(u32::MAX));
-        Place { parent: Some(seq), path, home }
+        SessionPlace { parent: Some(seq), path, home }
     }
 
     /// Begins with the last thing the user said: policies first.
@@ -155,16 +158,16 @@ impl AgentLoop {
         let instructions = self.instructions_of(session);
         let tools = if session.last_word { Vec::new() } else { self.tools_of(session) };
         let prompt = prompt(&instructions, &session.messages);
-        let context = json!({
-            "session": session.id,
-            "depth": session.depth,
-            "task": session.task,
-            "model": model,
-            "instructions": instructions,
-            "messages": session.messages,
-            "tools": tools,
-            "parallel_tool_calls": self.rules.parallel_tool_calls,
-            "last_word": session.last_word,
+        let context = json!(StepContext {
+            session: Cow::Borrowed(&session.id),
+            depth: session.depth,
+            task: Cow::Borrowed(&session.task),
+            model: model.clone(),
+            instructions: Cow::Borrowed(&instructions),
+            messages: Cow::Borrowed(session.messages.as_slice()),
+            tools,
+            parallel_tool_calls: self.rules.parallel_tool_calls,
+            last_word: session.last_word,
         });
         let hash = blake3::hash(prompt.as_bytes()).to_hex()[..16].to_owned();
         out.note(
@@ -179,7 +182,6 @@ impl AgentLoop {
         call.timeout = def.and_then(|def| def.timeout).map(crate::supervisor::spec::Span::duration);
         call.last = out.budget().exhausted().is_some();
         out.call(call);
-        self.waits.insert(key.clone(), seq);
         if let Some(session) = self.sessions.get_mut(&seq) {
             session.doing = Doing::Thinking { key };
         }
@@ -252,8 +254,7 @@ impl AgentLoop {
             message: question,
             about: String::new(),
         };
-        self.humans.insert(key.clone(), needed);
-        self.waits.insert(key, seq);
+        self.humans.insert(key, needed);
     }
 
     pub(super) fn told_by_person(&mut self, seq: u32, answer: &str, out: &mut Outbox) {
@@ -310,8 +311,7 @@ impl AgentLoop {
         let prompt = format!("{instruction}\n\n{text}");
         let context = json!({"instructions": instruction, "answer": text});
         let call = Call::new(key.clone(), Purpose::Synthesize, context).round(session.steps_total).prompt(prompt);
-        session.doing = Doing::Formatting { key: key.clone(), answer: text };
-        self.waits.insert(key, seq);
+        session.doing = Doing::Formatting { key, answer: text };
         out.call(call);
         None
     }

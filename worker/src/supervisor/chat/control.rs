@@ -9,6 +9,7 @@ use super::message::ChatMessage;
 use super::rules::ChatError;
 use super::view::Stop;
 use crate::supervisor::core::account::{Exhausted, SPENT};
+use crate::supervisor::core::key::Key;
 use crate::supervisor::outbox::{Ask, Call, Outbox};
 use crate::supervisor::spec::ChatTeam;
 
@@ -80,7 +81,7 @@ impl GroupChat {
 
     /// Ends with the messages so far; a `magentic` team tells what it has found, if that is still paid for.
     pub(super) fn end_for_budget(&mut self, out: &mut Outbox) {
-        (self.cut, self.open) = (true, None);
+        self.cut = true;
         let budget = *out.budget();
         let began = self.has_spoken() && !matches!(self.stage, ChatPhase::Ledger(OrchestratorStep::FinalAnswer { .. }));
         if self.rules.team == ChatTeam::Magentic && began && budget.has_last_word() {
@@ -96,8 +97,7 @@ impl GroupChat {
     }
 
     fn drop_ask(&mut self, out: &mut Outbox) {
-        if let Some(key) = self.open.take() {
-            out.ask(Ask::CancelCall { key: key.into() });
-        }
+        let open: Vec<Key> = out.awaited().calls().filter(|key| matches!(key, Key::Chat(_))).cloned().collect();
+        open.into_iter().for_each(|key| out.ask(Ask::CancelCall { key }));
     }
 }

@@ -6,8 +6,8 @@
 //!   Ledger    (Magentic-One's orchestrator) ──┘
 //! ```
 //!
-//! Invariant: the stage names the one call or question that is open (none when over); an answer under any other key
-//! changes nothing. It is the same conversation with and without a pause, which the run holds.
+//! Invariant: the stage says what the one call or question is for that is open (none when over); an answer that is not
+//! awaited changes nothing. It is the same conversation with and without a pause, which the run holds.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -19,8 +19,9 @@ use super::selecting::{Choosing, Selecting};
 use super::text;
 use super::view::{ChatEnd, Stop};
 use crate::supervisor::core::key::{ChatAsk, ChatKey};
+use crate::supervisor::core::retry::Tries;
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, Outbox, Purpose};
+use crate::supervisor::outbox::{Answer, Call, CallFailure, Outbox, Purpose};
 use crate::supervisor::spec::{ChatTeam, OnSpeakerError, RoundCount};
 
 /// A chat and what it waits for.
@@ -44,8 +45,6 @@ pub struct GroupChat {
     /// Asks so far: makes each key unique.
     pub(super) asks: u64,
     pub(super) stage: ChatPhase,
-    /// The key of the open call.
-    pub(super) open: Option<ChatKey>,
     pub(super) paused: bool,
     pub(super) ledger: TaskLedger,
     /// The budget has ended it, or left it one last word.
@@ -138,7 +137,6 @@ impl GroupChat {
             last: None,
             asks: 0,
             stage: ChatPhase::Over,
-            open: None,
             paused: false,
             ledger: TaskLedger::default(),
             cut: false,
@@ -174,10 +172,9 @@ impl GroupChat {
 
     /// The answer to a call. One that nobody waits for (a late or a strange one) changes nothing.
     pub fn answered(&mut self, key: ChatKey, answer: Answer, out: &mut Outbox) {
-        if self.open != Some(key) {
+        if !out.heard(key) || self.end.is_some() {
             return;
         }
-        self.open = None;
         if answer.is_err() && out.budget().exhausted().is_some() {
             // Whoever was asked had too little, or nobody is paid to be asked again.
             return self.end_for_budget(out);
@@ -204,7 +201,7 @@ impl GroupChat {
         let prompt = text::conversation(self.seen());
         self.stage = ChatPhase::Speaking { agent: name.to_owned(), tries };
         let key = self.next_key(ChatAsk::Speak);
-        self.ask(key, Call::new(key, Purpose::ExecuteWorker, context).agent(name).attempt(tries).prompt(prompt), out);
+        self.ask(Call::new(key, Purpose::ExecuteWorker, context).agent(name).attempt(tries).prompt(prompt), out);
     }
 
     fn spoken(&mut self, name: &str, tries: u32, answer: Answer, out: &mut Outbox) {
@@ -234,8 +231,7 @@ impl GroupChat {
         let data = json!({ "agent": name, "attempt": tries, "error": failure.message });
         out.note(NoteKind::AttemptFailed, data);
         match self.rules.on_speaker_error {
-            // A person who said no is not asked again.
-            OnSpeakerError::Retry if tries < SPEAKER_TRIES && failure.kind != CallFailureKind::Rejected => {
+            OnSpeakerError::Retry if Tries::of(SPEAKER_TRIES).are_left_after(tries, failure) => {
                 self.ask_speaker(name, tries + 1, out);
             }
             OnSpeakerError::Skip => {
@@ -317,9 +313,8 @@ impl GroupChat {
     }
 
     /// Leaves a call. Every call of a chat goes through here.
-    pub(super) fn ask(&mut self, key: ChatKey, mut call: Call, out: &mut Outbox) {
+    pub(super) fn ask(&mut self, mut call: Call, out: &mut Outbox) {
         call.round = self.turn();
-        self.open = Some(key);
         self.send(call, out);
     }
 
@@ -331,7 +326,7 @@ impl GroupChat {
     pub(super) fn close(&mut self, stop: Stop, reason: &str, error: Option<String>, out: &mut Outbox) {
         let data = json!({ "phase": "chat_ended", "stop": stop, "reason": reason, "error": error });
         out.note(NoteKind::PhaseChanged, data);
-        (self.stage, self.open) = (ChatPhase::Over, None);
+        self.stage = ChatPhase::Over;
         self.end = Some(ChatEnd { stop, reason: reason.to_owned(), error });
     }
 

@@ -19,6 +19,7 @@ use super::rules::ChatError;
 use super::text;
 use super::view::Stop;
 use crate::supervisor::core::key::ChatAsk;
+use crate::supervisor::core::retry::Tries;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::prompts::prompt_hash;
@@ -173,7 +174,7 @@ impl GroupChat {
         let key = self.next_key(step.ask());
         let call = Call::new(key, step.purpose(), context).attempt(attempt).prompt(prompt);
         self.stage = ChatPhase::Ledger(step);
-        self.ask(key, call, out);
+        self.ask(call, out);
     }
 
     pub(super) fn ledger_answered(&mut self, step: OrchestratorStep, answer: Answer, out: &mut Outbox) {
@@ -225,7 +226,7 @@ impl GroupChat {
         let problem = read.as_ref().err().map(ToString::to_string);
         out.note(NoteKind::DecisionRecorded, json!({ "by": "progress_ledger", "attempt": tries, "problem": problem }));
         match read {
-            Err(_) if tries < self.rules.max_json_retries => self.ask_progress(tries + 1, out),
+            Err(_) if Tries::of(self.rules.max_json_retries).are_left(tries) => self.ask_progress(tries + 1, out),
             Err(_) => self.fail(&ChatError::Ledger.to_string(), out),
             Ok(LedgerDecision::Satisfied { reason }) => self.answer_finally(reason, out),
             Ok(LedgerDecision::Next { stalled, speaker, instruction }) => {

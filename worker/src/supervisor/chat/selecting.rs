@@ -14,6 +14,7 @@ use super::rules::{ChatError, listed};
 use super::text::{self, SelectionHint};
 use super::view::{SpeakerChoiceRequest, Stop};
 use crate::supervisor::core::key::{ChatAsk, ChatKey};
+use crate::supervisor::core::retry::Tries;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::prompts::prompt_hash;
@@ -180,7 +181,7 @@ impl GroupChat {
             json!({ "by": by, "attempt": attempt, "candidates": candidates, "prompt_hash": prompt_hash(&call.prompt) }),
         );
         self.stage = ChatPhase::Selecting(Selecting { by, candidates, attempt });
-        self.ask(key, call, out);
+        self.ask(call, out);
     }
 
     /// What a draw of this turn comes from.
@@ -241,7 +242,7 @@ impl GroupChat {
             [_] => SelectionHint::Repeated,
             _ => SelectionHint::Several,
         };
-        match attempt < self.rules.attempts() {
+        match Tries::of(self.rules.attempts()).are_left(attempt) {
             true => self.ask_choice(by, candidates, attempt + 1, Some(hint), out),
             false => self.fall_back(&candidates, out),
         }
@@ -349,7 +350,7 @@ impl GroupChat {
         let number = said.parse::<usize>().ok().and_then(|number| candidates.get(number.checked_sub(1)?));
         match number.or_else(|| candidates.iter().find(|name| **name == said)).cloned() {
             Some(name) => self.speak(&name, "manual", out),
-            None if said.is_empty() || said == "q" || attempt >= self.rules.manual_tries => {
+            None if said.is_empty() || said == "q" || !Tries::of(self.rules.manual_tries).are_left(attempt) => {
                 let next = self.next_in_order(&candidates);
                 self.speak(&next, "fallback", out);
             }

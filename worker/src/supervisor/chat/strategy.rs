@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 
 use super::machine::GroupChat;
+use super::view::ChatWait;
 use crate::supervisor::core::account::Balance;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::core::phase::Phase;
@@ -68,8 +69,10 @@ impl<G> Strategy<G> for GroupChat {
         json!({ "messages": self.messages() })
     }
 
-    fn view(&self) -> Value {
-        json!({ "chat": GroupChat::view(self), "messages": self.messages() })
+    fn view(&self, is_answered: &dyn Fn(&str) -> bool) -> Value {
+        let mut view = GroupChat::view(self);
+        view.waiting = view.waiting.filter(|waits| !matches!(waits, ChatWait::Human(asked) if is_answered(&asked.id)));
+        json!({ "chat": view, "messages": self.messages() })
     }
     fn rows(&self) -> Vec<Value> {
         let row = |(n, message): (usize, &super::ChatMessage)| json!({ "task_id": n + 1, "title": message.from, "status": "completed", "brief": message.content });

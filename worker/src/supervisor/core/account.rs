@@ -16,22 +16,23 @@
 //! was used up, each of them once, and that last word; of what was lent nothing is spent beyond the loan. What is settled
 //! is settled once. It reads no clock and ends nothing: families end in their own way.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::key::Key;
+use super::awaited::{AnswerSource, AwaitedKeys};
+use super::key::{CoreKey, Key};
 use super::loans::{Available, Loans};
 use crate::agent::ledger::TopUp;
 use crate::agent::spec::Share;
-use crate::supervisor::outbox::{Call, Weight};
+use crate::supervisor::outbox::{Call, Outbox, Weight};
 use crate::supervisor::spec::OnExhausted;
 
 /// What is said of everything that the budget leaves undone.
 pub const SPENT: &str = "the budget of the run is spent";
+const TIME_OF_RUN: &str = "the time of the run";
 
 /// The most that may be spent; `None` is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -230,16 +231,8 @@ pub enum Withheld {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Account {
     balance: Balance,
-    /// Calls that were sent, and whose cost is not known yet.
-    under_way: BTreeSet<Key>,
     #[serde(default, skip_serializing_if = "Loans::is_empty")]
     pub loans: Loans,
-    /// When the time of the run is over.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    deadline: Option<Timestamp>,
-    /// What is left of its time, while it only waits for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    left: Option<Duration>,
     /// The end by the budget is noted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     noted: bool,
@@ -256,19 +249,19 @@ impl Account {
 
     /// Takes a call into the account before it is sent, or says why it is not sent. One that is sent again (its worker was
     /// lost, its provider wanted a key) counts once.
-    pub fn reserve(&mut self, call: &Call) -> Result<(), Withheld> {
-        if self.under_way.contains(&call.key) {
+    pub fn reserve(&mut self, call: &Call, of: AnswerSource, awaited: &mut AwaitedKeys) -> Result<(), Withheld> {
+        if awaited.is_reserved(&call.key) {
             return Ok(());
         }
         self.balance.weigh(call)?;
         self.balance.sent(call);
-        self.under_way.insert(call.key.clone());
+        awaited.reserved(&call.key, of);
         Ok(())
     }
 
     /// The call is over, and has cost this. Of one that is not under way nothing is charged.
-    pub fn settle(&mut self, key: &Key, cost: Spent) {
-        if self.under_way.remove(key) {
+    pub fn settle(&mut self, key: &Key, cost: Spent, awaited: &mut AwaitedKeys) {
+        if awaited.settled(key) {
             self.balance.charge(cost);
         }
     }
@@ -278,36 +271,23 @@ impl Account {
         self.balance.charge(cost);
     }
 
-    /// Nobody will hear what the call cost, or it has a bill that comes later.
-    pub fn given_up(&mut self, key: &Key) {
-        self.under_way.remove(key);
+    /// The time of the run begins, if it is limited.
+    pub fn start_clock(&self, out: &mut Outbox) {
+        if let Some(wall) = self.balance.allowance.wall_ms {
+            out.timer(CoreKey::Wall, out.now().plus(Duration::from_millis(wall)), TIME_OF_RUN);
+        }
     }
 
-    /// The time of the run begins; when it is over, if it ever is.
-    pub fn start_clock(&mut self, now: Timestamp) -> Option<Timestamp> {
-        self.deadline = self.balance.allowance.wall_ms.map(|wall| now.plus(Duration::from_millis(wall)));
-        self.deadline
-    }
-
-    /// The run only waits for people: its time stands still. Whether it did not before.
-    pub fn stop_clock(&mut self, now: Timestamp) -> bool {
-        let runs = self.deadline.filter(|_| self.left.is_none() && !self.balance.is_out_of_time());
-        self.left = self.left.or(runs.map(|deadline| deadline.since(now)));
-        runs.is_some()
-    }
-
-    /// The run works again: when its time is over now, if it stood still.
-    pub fn run_clock(&mut self, now: Timestamp) -> Option<Timestamp> {
-        let left = self.left.take()?;
-        self.deadline = Some(now.plus(left));
-        self.deadline
+    /// The time of the run passes while it works, and stands still while it only waits for people.
+    pub fn keep_clock(&self, works: bool, out: &mut Outbox) {
+        out.keep_time(CoreKey::Wall, works, || TIME_OF_RUN.to_owned());
     }
 
     /// What a run below may take of time and calls: what is left of them.
-    pub fn left_for_child(&self, now: Timestamp) -> (Option<u64>, Option<u64>) {
+    pub fn left_for_child(&self, now: Timestamp, awaited: &AwaitedKeys) -> (Option<u64>, Option<u64>) {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let left = self.left.or(self.deadline.map(|deadline| deadline.since(now)));
-        (left.map(ms), self.balance.calls_left())
+        let left = awaited.left(&CoreKey::Wall.into(), now).map(ms);
+        (left.or(self.balance.out_of_time.then_some(0)), self.balance.calls_left())
     }
 
     pub fn time_is_over(&mut self) {
@@ -360,12 +340,12 @@ impl Account {
     }
 
     /// For the query `budget`.
-    pub fn view(&self) -> Value {
+    pub fn view(&self, awaited: &AwaitedKeys) -> Value {
         let Balance { spent, allowance, .. } = self.balance;
         let Share { tokens, cost_micros } = self.balance.left();
         let left = json!({ "tokens": tokens, "cost_micros": cost_micros, "calls": self.balance.calls_left() });
         json!({
-            "spent": spent, "limits": allowance, "left": left, "lent": self.loans.lent(), "under_way": self.under_way.len(),
+            "spent": spent, "limits": allowance, "left": left, "lent": self.loans.lent(), "under_way": awaited.under_way(),
             "used_up": self.balance.used_up(),
         })
     }
@@ -393,18 +373,24 @@ mod tests {
 
     #[test]
     fn a_call_counts_once_and_costs_once() {
-        let mut account = Account::new(limits(10, Some(2)), OnExhausted::Stop);
+        let (mut awaited, mut account) = (AwaitedKeys::default(), Account::new(limits(10, Some(2)), OnExhausted::Stop));
         let cost = Spent { tokens: 4, calls: 1, ..Spent::default() };
-        assert_eq!((account.reserve(&call(1)), account.reserve(&call(1))), (Ok(()), Ok(())));
+        assert_eq!(
+            (
+                account.reserve(&call(1), AnswerSource::Call, &mut awaited),
+                account.reserve(&call(1), AnswerSource::Call, &mut awaited)
+            ),
+            (Ok(()), Ok(()))
+        );
         assert_eq!(account.balance().spent.calls, 1, "sent twice, counted once");
-        account.settle(&key(1), cost);
-        account.settle(&key(1), cost);
-        account.settle(&key(9), cost);
+        account.settle(&key(1), cost, &mut awaited);
+        account.settle(&key(1), cost, &mut awaited);
+        account.settle(&key(9), cost, &mut awaited);
         assert_eq!(account.balance().spent, cost);
-        assert_eq!(account.reserve(&call(2)), Ok(()));
-        account.settle(&key(2), Spent { calls: 5, ..cost });
+        assert_eq!(account.reserve(&call(2), AnswerSource::Call, &mut awaited), Ok(()));
+        account.settle(&key(2), Spent { calls: 5, ..cost }, &mut awaited);
         assert_eq!(account.balance().spent.calls, 6, "calls of an agent below are calls");
-        assert_eq!(account.reserve(&call(3)), Err(Withheld::ForGood));
+        assert_eq!(account.reserve(&call(3), AnswerSource::Call, &mut awaited), Err(Withheld::ForGood));
         assert_eq!(account.balance().used_up(), Some(UsedUp::Calls));
     }
 
@@ -418,11 +404,19 @@ mod tests {
             (Fail, Err(Withheld::ForGood), Withheld::ForGood),
             (Ask, Err(Withheld::UntilThereIsMore), Withheld::UntilThereIsMore),
         ] {
-            let mut account = Account::new(limits(0, None), then);
-            assert_eq!(account.reserve(&call(1)), Err(other), "{then:?}");
-            assert_eq!(account.reserve(&call(2).last_word()), last, "{then:?}");
-            assert_eq!(account.reserve(&call(3).last_word()), Err(other), "once: {then:?}");
-            assert_eq!(account.reserve(&Call { purpose: Purpose::Compensate, ..call(4) }), Ok(()), "{then:?}");
+            let (mut awaited, mut account) = (AwaitedKeys::default(), Account::new(limits(0, None), then));
+            assert_eq!(account.reserve(&call(1), AnswerSource::Call, &mut awaited), Err(other), "{then:?}");
+            assert_eq!(account.reserve(&call(2).last_word(), AnswerSource::Call, &mut awaited), last, "{then:?}");
+            assert_eq!(
+                account.reserve(&call(3).last_word(), AnswerSource::Call, &mut awaited),
+                Err(other),
+                "once: {then:?}"
+            );
+            assert_eq!(
+                account.reserve(&Call { purpose: Purpose::Compensate, ..call(4) }, AnswerSource::Call, &mut awaited),
+                Ok(()),
+                "{then:?}"
+            );
             assert_eq!(account.balance().spent.calls, u64::from(last.is_ok()), "{then:?}");
         }
     }
@@ -430,14 +424,17 @@ mod tests {
     /// Who asks is given more, but for time; what nobody limits cannot be raised.
     #[test]
     fn more_is_given_of_what_is_limited() {
-        let mut account = Account::new(limits(5, None), OnExhausted::Ask);
-        account.reserve(&call(1)).unwrap();
-        account.settle(&key(1), Spent { tokens: 5, calls: 1, ..Spent::default() });
+        let (mut awaited, mut account) = (AwaitedKeys::default(), Account::new(limits(5, None), OnExhausted::Ask));
+        account.reserve(&call(1), AnswerSource::Call, &mut awaited).unwrap();
+        account.settle(&key(1), Spent { tokens: 5, calls: 1, ..Spent::default() }, &mut awaited);
         assert!(account.balance().asks() && account.balance().exhausted().is_none());
         assert!(!account.top_up(&TopUp { cost_micros: Some(5), ..TopUp::default() }));
         assert!(account.balance().asks());
         assert!(account.top_up(&TopUp { tokens: Some(1), ..TopUp::default() }));
-        assert_eq!((account.balance().used_up(), account.reserve(&call(2))), (None, Ok(())));
+        assert_eq!(
+            (account.balance().used_up(), account.reserve(&call(2), AnswerSource::Call, &mut awaited)),
+            (None, Ok(()))
+        );
         account.time_is_over();
         assert_eq!(account.balance().exhausted(), Some(Exhausted::Stop), "time cannot be given");
     }
@@ -451,21 +448,21 @@ mod tests {
             calls in proptest::option::of(0u64..20),
             ends in prop::collection::vec((any::<bool>(), 0u64..200, any::<prop::sample::Index>()), 1..80),
         ) {
-            let mut account = Account::new(limits(tokens, calls), OnExhausted::Synthesize);
+            let (mut awaited, mut account) = (AwaitedKeys::default(), Account::new(limits(tokens, calls), OnExhausted::Synthesize));
             let (mut under_way, mut late, mut made) = (Vec::new(), 0u64, 0u64);
             for (number, (begins, cost, which)) in ends.into_iter().enumerate() {
                 let exhausted = account.balance().used_up().is_some();
                 if begins || under_way.is_empty() {
                     let call = call(number as u32);
                     let call = if number % 7 == 0 { call.last_word() } else { call };
-                    let sent = account.reserve(&call).is_ok();
+                    let sent = account.reserve(&call, AnswerSource::Call, &mut awaited).is_ok();
                     prop_assert!(!exhausted || call.last || !sent, "nothing is sent of an exhausted account");
                     made += u64::from(sent && !exhausted);
                     under_way.extend(sent.then_some(number));
                 } else {
                     let number = under_way.remove(which.index(under_way.len()));
                     let before = account.balance().spent.tokens;
-                    account.settle(&key(number as u32), Spent { tokens: cost, calls: 1, ..Spent::default() });
+                    account.settle(&key(number as u32), Spent { tokens: cost, calls: 1, ..Spent::default() }, &mut awaited);
                     // Of the call that uses it up, only what goes beyond it.
                     late += cost.saturating_sub(tokens.saturating_sub(before));
                 }

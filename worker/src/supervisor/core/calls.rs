@@ -26,9 +26,6 @@ use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Call, Purpose};
 use crate::supervisor::people::interrupts::Expired;
 
-/// How often a call is delivered whose worker was lost.
-const DELIVERIES_MAX: u32 = 10;
-
 /// What a number of the engine stands for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -49,13 +46,13 @@ pub enum UnderWay {
     },
     Child {
         key: Key,
-        child: Child,
+        child: RunBelow,
     },
 }
 
 /// A run below.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Child {
+pub struct RunBelow {
     pub workflow_id: String,
     /// What an agent was asked for; absent for a supervisor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,7 +77,7 @@ impl UnderWay {
 /// What comes in for whoever asked: at once, or when the run goes on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Incoming {
+pub enum Arrival {
     Answer {
         key: Key,
         answer: Answer,
@@ -113,7 +110,7 @@ pub struct Calls {
     put_off: Vec<Call>,
     /// What came while the run stood still: stored, not consumed (§4.4 no. 57).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    held: Vec<Incoming>,
+    held: Vec<Arrival>,
     /// Children that were cancelled, and whose bill is still to come.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     bills: BTreeSet<Seq>,
@@ -154,29 +151,23 @@ impl Calls {
         })
     }
 
-    /// Whether a call is delivered again that was delivered so often before, and whose worker was lost. `counts`: who
-    /// asked wants that to be a try like any other.
-    pub fn again(deliveries: u32, counts: bool) -> Option<u32> {
-        (!counts && deliveries < DELIVERIES_MAX).then_some(deliveries + 1)
-    }
-
     /// The call waits for a person, and for the run to go on.
     pub fn put_off(&mut self, call: Call) {
         self.put_off.push(call);
     }
 
     /// It waits for the run to go on.
-    pub fn hold(&mut self, incoming: Incoming) {
+    pub fn hold(&mut self, incoming: Arrival) {
         self.held.push(incoming);
     }
 
     /// Whether what a person said under this name waits for the run to go on: they are not asked again.
-    pub fn holds_word_for(&self, name: &TaskId) -> bool {
-        self.held.iter().any(|incoming| matches!(incoming, Incoming::Person { task, .. } if task == name))
+    pub fn holds_word_for(&self, name: &str) -> bool {
+        self.held.iter().any(|incoming| matches!(incoming, Arrival::Person { task, .. } if task.as_str() == name))
     }
 
     /// The run goes on: what is asked for again, and what is heard now, each in order.
-    pub fn go_on(&mut self) -> (Vec<Call>, Vec<Incoming>) {
+    pub fn go_on(&mut self) -> (Vec<Call>, Vec<Arrival>) {
         (std::mem::take(&mut self.put_off), std::mem::take(&mut self.held))
     }
 
@@ -231,7 +222,7 @@ impl Calls {
     }
 
     /// The child that was started under this key.
-    pub fn child(&self, key: &Key) -> Option<&Child> {
+    pub fn child(&self, key: &Key) -> Option<&RunBelow> {
         match self.numbers.get(key).and_then(|seq| self.under_way.get(seq)) {
             Some(UnderWay::Child { child, .. }) => Some(child),
             _ => None,
@@ -248,8 +239,8 @@ mod tests {
         Call::new(key::<Key>(text), Purpose::ExecuteWorker, Value::Null)
     }
 
-    fn child(has_bill: bool) -> Child {
-        Child { workflow_id: "w".to_owned(), agent: None, lent: Vec::new(), has_bill }
+    fn child(has_bill: bool) -> RunBelow {
+        RunBelow { workflow_id: "w".to_owned(), agent: None, lent: Vec::new(), has_bill }
     }
 
     /// Of every kind: what is ended when nobody waits any more, and whether a bill is to come. Once, and never twice.
@@ -280,28 +271,19 @@ mod tests {
         calls.put_off(call("execute/b/1"));
         let asker = TaskId::of("agents/1.1/question/1");
         let came = [
-            Incoming::Person { task: asker.clone(), outcome: Err(Expired) },
-            Incoming::Fired { key: key("retry/c/1") },
-            Incoming::Answer { key: key("execute/c/1"), answer: Ok(Value::Null) },
+            Arrival::Person { task: asker.clone(), outcome: Err(Expired) },
+            Arrival::Fired { key: key("retry/c/1") },
+            Arrival::Answer { key: key("execute/c/1"), answer: Ok(Value::Null) },
         ];
         came.iter().for_each(|incoming| calls.hold(incoming.clone()));
         assert_eq!(calls.cancel(&key("execute/a/1")), None, "it was never sent");
         assert!(calls.has_put_off() && calls.is_idle());
-        assert!(calls.holds_word_for(&asker) && !calls.holds_word_for(&TaskId::of("b")));
+        assert!(calls.holds_word_for(asker.as_str()) && !calls.holds_word_for("b"));
         assert_eq!(calls.go_on(), (vec![call("execute/b/1")], came.to_vec()));
         assert_eq!(calls.go_on(), (Vec::new(), Vec::new()));
         calls.hold(came[1].clone());
         calls.drop_held();
         assert_eq!(calls, Calls::default());
-    }
-
-    #[test]
-    fn a_lost_worker_is_no_fault_of_who_asked_but_not_for_ever() {
-        assert_eq!(
-            [Calls::again(0, false), Calls::again(9, false), Calls::again(10, false)],
-            [Some(1), Some(10), None]
-        );
-        assert_eq!(Calls::again(0, true), None, "the spec counts it as a try");
     }
 
     #[test]

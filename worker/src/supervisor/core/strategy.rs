@@ -143,11 +143,12 @@ pub trait Strategy<G: ?Sized> {
         Value::Null
     }
 
-    fn view(&self) -> Value;
+    /// `is_answered`: a person has answered what is asked under this key, and is heard when the run goes on.
+    fn view(&self, is_answered: &dyn Fn(&str) -> bool) -> Value;
     /// What a live tree draws, one row each, and what it shows beside the rows.
     fn rows(&self) -> Vec<Value>;
-    fn beside_rows(&self) -> Value {
-        self.view()
+    fn beside_rows(&self, is_answered: &dyn Fn(&str) -> bool) -> Value {
+        self.view(is_answered)
     }
 
     /// The plan, where there is one.

@@ -6,6 +6,7 @@ use bosun_engine::{ActivityId, RetryState};
 use serde_json::json;
 
 use super::*;
+use crate::supervisor::core::retry::DELIVERIES_MAX;
 use crate::supervisor::read_plan;
 use crate::supervisor::report::PlanRunStatus;
 
@@ -206,7 +207,7 @@ fn an_error_that_cannot_pass_fails_the_task_at_once() {
 fn a_lost_worker_costs_no_attempt() {
     let mut run = Run::of(&task(1, "[]", ", env: {N: '{{attempt}}'}"), 4);
     let lost = || Failure { message: "gone".into(), kind: FailureKind::WorkerLost, cause: None };
-    for _ in 0..=REDELIVERIES_MAX {
+    for _ in 0..=DELIVERIES_MAX {
         assert_eq!(run.claim()[0].input["env"]["N"], "1");
         assert_eq!((run.task(1).attempt_count, run.task(1).iteration_history.len()), (0, 1));
         run.fails(1, lost());

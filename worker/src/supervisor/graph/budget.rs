@@ -29,7 +29,7 @@ impl Graph {
     pub(super) fn check_budget(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(exhausted) = out.budget().exhausted() else { return };
         self.chosen.clear();
-        let undone = self.undone();
+        let undone = self.undone(out);
         if exhausted == Exhausted::Fail && !undone.is_empty() {
             return self.fail_for_budget(gates, out);
         }
@@ -39,11 +39,11 @@ impl Graph {
     }
 
     /// What nobody will do or review any more. A supervisor that selects leaves its plan as it stands (PDT-09).
-    fn undone(&self) -> Vec<TaskId> {
+    fn undone(&self, out: &Outbox) -> Vec<TaskId> {
         let under_review = |id: &TaskId| {
             let reviews = |key: &GraphKey| matches!(key, GraphKey::Review { .. } | GraphKey::ReviewAgain { .. });
             let whole = self.rules.review == ReviewScope::Iteration;
-            self.calls.iter().any(|key| reviews(key) && (whole || self.task_of(key) == Some(id)))
+            calls(out).any(|key| reviews(key) && (whole || self.task_of(key) == Some(id)))
         };
         let undone = |task: &&Task| match task.status {
             TaskStatus::AwaitingReview => !under_review(&task.id),
@@ -91,7 +91,7 @@ impl Graph {
     /// What a run ends with whose budget pays for no synthesis any more; none while it does.
     pub(super) fn without_synthesis(&mut self, gates: &mut dyn Gates, out: &mut Outbox) -> Option<Option<Value>> {
         out.budget().exhausted()?;
-        for id in self.undone() {
+        for id in self.undone(out) {
             self.leave_out(&id, SPENT, gates, out);
         }
         let results = self.results(gates);

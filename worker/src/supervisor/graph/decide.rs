@@ -19,7 +19,7 @@ impl Graph {
     /// The loop of a supervisor that selects: starts what was chosen; when all of that is over, the next decision.
     pub(super) fn next_cycle(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         self.claim_chosen(gates, out);
-        let busy = !self.calls.is_empty() || !self.timers.is_empty() || !self.chosen.is_empty();
+        let busy = waits_for_any(out) || !self.chosen.is_empty();
         let waits = |task: &Task| task.is_in_flight() || task.status == TaskStatus::AwaitingApproval;
         if busy || self.open.iter().filter_map(|id| self.task(id)).any(waits) || gates.busy().is_some() {
             return;
@@ -114,18 +114,17 @@ impl Graph {
 
     /// Whether the spec grants this; otherwise it is noted, and the next board says so (§2.2).
     fn allowed(&mut self, authority: Authority, action: &str, out: &mut Outbox) -> bool {
-        if self.rules.may(authority) {
-            return true;
+        let may = self.rules.authority.may_or_note(authority, action, self.cycle, out);
+        if !may {
+            self.board_notes.push(format!("The action {action} was refused: not allowed in this mode."));
         }
-        out.note(NoteKind::ActionRefused, json!({ "action": action, "cycle": self.cycle, "why": "no authority" }));
-        self.board_notes.push(format!("The action {action} was refused: not allowed in this mode."));
-        false
+        may
     }
 
     /// PDT-46, PDT-47: the newest word counts; it is stored before the dispatch that carries it.
     fn take_feedback(&mut self, feedback: &BTreeMap<TaskId, String>, out: &mut Outbox) {
         for (id, text) in feedback {
-            if !self.rules.may(Authority::Feedback) {
+            if !self.rules.authority.may(Authority::Feedback) {
                 out.note(NoteKind::ActionRefused, json!({ "action": "feedback", "task": id, "why": "no authority" }));
                 self.board_notes.push(format!("Feedback to task {id} was refused: not allowed in this mode."));
                 continue;
@@ -233,7 +232,7 @@ impl Graph {
             return self.end_of_iteration(gates, out);
         }
         self.claim_chosen(gates, out);
-        if !self.calls.is_empty() || !self.in_flight.is_empty() || !self.chosen.is_empty() || !self.timers.is_empty() {
+        if waits_for_any(out) || !self.in_flight.is_empty() || !self.chosen.is_empty() {
             return;
         }
         let anything = self.open.iter().filter_map(|id| self.task(id)).any(|task| self.may_run(task));
@@ -302,7 +301,7 @@ impl Graph {
     /// CUG-07: a decision that cannot be read is asked for again, so many times; what was done until then stays done.
     fn not_controlled(&mut self, why: &str, gates: &mut dyn Gates, out: &mut Outbox) {
         self.control_tries += 1;
-        if self.control_tries < self.rules.review_tries {
+        if Tries::of(self.rules.review_tries).are_left(self.control_tries) {
             out.note(NoteKind::ActionRefused, json!({ "action": "decide", "cycle": self.cycle, "why": why }));
             return self.board_notes.push(format!("Your last decision was not understood: {why}"));
         }

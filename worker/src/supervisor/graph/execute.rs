@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde_json::{Map, json};
 
 use super::*;
+use crate::supervisor::core::retry::{self, NextTry};
 use crate::supervisor::model::{Attempt, AttemptOutcome, SkipReason, TaskError};
-use crate::supervisor::outbox::CallFailureKind;
 use crate::supervisor::routing::{ThinkingStrategy, degrade};
 
 /// Why a task that was to start did not.
@@ -36,7 +36,7 @@ impl Graph {
             if self.out_of_turns() {
                 return self.end_of_turns(gates, out);
             }
-            if self.stopped_before(&id).is_some() || self.claim(&id, gates, out).is_err() {
+            if self.stopped_before(&id, out).is_some() || self.claim(&id, gates, out).is_err() {
                 passed.insert(id);
             }
             after = if self.dirty.is_empty() { Bound::Excluded(place) } else { Bound::Unbounded };
@@ -59,11 +59,11 @@ impl Graph {
 
     /// The task that a later one does not overtake where one comes after the other in plan order: it waits for a person,
     /// or for its next try. One that is errored for good would stop all for good.
-    pub(super) fn stopped_before(&self, id: &TaskId) -> Option<&TaskId> {
+    pub(super) fn stopped_before(&self, id: &TaskId, out: &Outbox) -> Option<&TaskId> {
         let position = self.task(id).map_or(0, |task| task.position);
         let waits = |task: &Task| {
             task.status == TaskStatus::AwaitingApproval
-                || self.timers.contains(&GraphKey::Retry { task: task.id.clone(), attempt: task.tries })
+                || out.awaited().runs(&GraphKey::Retry { task: task.id.clone(), attempt: task.tries }.into())
         };
         let earlier = self.stopped.iter().take_while(|(first, _)| *first < position);
         earlier.map(|(_, id)| id).find(|id| self.task(id).is_some_and(waits)).filter(|_| self.rules.sequential)
@@ -173,7 +173,7 @@ impl Graph {
         gates: &mut dyn Gates,
         out: &mut Outbox,
     ) {
-        let rejected = answer.as_ref().is_err_and(|failure| failure.kind == CallFailureKind::Rejected);
+        let rejected = answer.as_ref().is_err_and(retry::is_refusal);
         let reply = match answer {
             Ok(value) => Reply::of(value).map_err(|why| why.to_string()),
             Err(failure) => Err(failure.message),
@@ -269,21 +269,20 @@ impl Graph {
     pub(super) fn errored(&mut self, id: &TaskId, attempt: u32, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
         self.attempt_failed(id, attempt, &why, out);
         let Some(task) = self.task(id) else { return };
-        let failures = task.attempts.iter().filter(|record| record.outcome == AttemptOutcome::Failed).count();
+        let failures = task.attempts.iter().filter(|record| record.outcome == AttemptOutcome::Failed).count() as u32;
         let who = task.attempts.last().and_then(|record| record.agent.as_ref());
         let own = who.and_then(|agent| self.rules.agent_tries.get(agent));
-        let limit = own.copied().unwrap_or(self.rules.tries);
+        let pause = Duration::from_millis(self.rules.retry_backoff_ms);
+        let tries = Tries { most: own.copied().unwrap_or(self.rules.tries), pause };
         // PDT-26: errors consume attempts, so a task that has none left is not tried again.
         let is_out = self.rules.selection == Selection::Supervisor && task.attempt_count >= task.max_attempts;
-        if failures < limit as usize && !is_out {
-            if self.rules.retry_backoff_ms == 0 {
-                return self.retry(id, out);
+        match tries.next(failures, out.now()) {
+            NextTry::Now if !is_out => self.retry(id, out),
+            NextTry::At(at) if !is_out => {
+                out.timer(GraphKey::Retry { task: id.clone(), attempt }, at, format!("next try of task {id}"));
             }
-            let at = out.now().plus(Duration::from_millis(self.rules.retry_backoff_ms));
-            let label = format!("next try of task {id}");
-            return self.timer(GraphKey::Retry { task: id.clone(), attempt }, at, label, out);
+            NextTry::Now | NextTry::At(_) | NextTry::Never => self.exhausted(id, why, gates, out),
         }
-        self.exhausted(id, why, gates, out);
     }
 
     fn attempt_failed(&mut self, id: &TaskId, attempt: u32, why: &str, out: &mut Outbox) {

@@ -138,10 +138,9 @@ impl Graph {
     /// Nobody waits any longer for what a task had asked for.
     pub(super) fn cancel_calls_of(&mut self, id: &TaskId, out: &mut Outbox) {
         let of_task = |key: &&GraphKey| self.task_of(key) == Some(id);
-        let calls: Vec<GraphKey> = self.calls.iter().filter(of_task).cloned().collect();
-        let timers: Vec<GraphKey> = self.timers.iter().filter(of_task).cloned().collect();
+        let calls: Vec<GraphKey> = calls(out).filter(of_task).cloned().collect();
+        let times: Vec<GraphKey> = times(out).filter(of_task).cloned().collect();
         for key in calls {
-            self.calls.remove(&key);
             out.ask(Ask::CancelCall { key: key.into() });
         }
         if let Some(last) = self.plan.tasks.get_mut(id).and_then(|task| task.attempts.last_mut())
@@ -149,17 +148,16 @@ impl Graph {
         {
             (last.outcome, last.ended_at) = (AttemptOutcome::Dropped, Some(out.now()));
         }
-        for key in timers {
-            self.timers.remove(&key);
+        for key in times {
             out.cancel_timer(key);
         }
     }
 
     fn give_up_all(&mut self, reason: CancelReason, text: &str, gates: &mut dyn Gates, out: &mut Outbox) {
-        for key in std::mem::take(&mut self.calls) {
+        for key in calls(out).cloned().collect::<Vec<_>>() {
             out.ask(Ask::CancelCall { key: key.into() });
         }
-        for key in std::mem::take(&mut self.timers) {
+        for key in times(out).cloned().collect::<Vec<_>>() {
             out.cancel_timer(key);
         }
         self.chosen.clear();

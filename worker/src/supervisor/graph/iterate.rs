@@ -13,9 +13,8 @@ use crate::supervisor::success::DROPPED;
 
 impl Graph {
     /// Whether nothing runs and nothing may: what is left waits for something that will not come by itself.
-    pub(super) fn is_at_rest(&self) -> bool {
-        self.calls.is_empty()
-            && self.timers.is_empty()
+    pub(super) fn is_at_rest(&self, out: &Outbox) -> bool {
+        !waits_for_any(out)
             && self.in_flight.is_empty()
             && self.open.iter().filter_map(|id| self.task(id)).all(|task| {
                 task.status != TaskStatus::AwaitingApproval
@@ -29,7 +28,7 @@ impl Graph {
         if self.phase != Phase::Executing {
             return;
         }
-        if !self.is_at_rest() || gates.busy().is_some() {
+        if !self.is_at_rest(out) || gates.busy().is_some() {
             return;
         }
         if self.rules.skips_at_rest() {
@@ -92,7 +91,7 @@ impl Graph {
         let review = match answered::<ReviewOutput>("review", answer).map_err(|why| why.to_string()) {
             Ok(review) => review,
             Err(_) if out.budget().exhausted().is_some() => return self.finish(gates, out),
-            Err(why) if self.review_tries < self.rules.review_tries => {
+            Err(why) if Tries::of(self.rules.review_tries).are_left(self.review_tries) => {
                 out.note(NoteKind::ReviewRecorded, json!({ "iteration": self.iteration, "refused": why }));
                 return self.ask_iteration_review(Some(&why), out);
             }
@@ -330,11 +329,11 @@ impl Graph {
 
     /// Whether nothing may start because the evaluator has a word to say first.
     pub(super) fn evaluates(&mut self, out: &mut Outbox) -> bool {
-        let may_ask = out.budget().exhausted().is_none() && self.in_flight.is_empty() && self.calls.is_empty();
+        let may_ask = out.budget().exhausted().is_none() && self.in_flight.is_empty() && calls(out).next().is_none();
         if may_ask && self.rules.evaluator && self.ended_since_asked {
             self.ask_evaluator(out);
         }
-        self.calls.iter().any(|key| matches!(key, GraphKey::Evaluate { .. }))
+        calls(out).any(|key| matches!(key, GraphKey::Evaluate { .. }))
     }
 
     /// FSP-05: after every step somebody may say that the rest is not needed, or must be planned again.

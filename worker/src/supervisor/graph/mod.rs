@@ -11,6 +11,7 @@
 //! the table; results belong to tasks by id, never by place. It knows no people, team or mailbox: these are [`Gates`].
 
 mod answers;
+mod awaits;
 mod budget;
 mod decide;
 mod execute;
@@ -38,11 +39,11 @@ mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use answers::*;
+use awaits::{calls, times, waits_for_any};
 pub use budget::NOT_REVIEWED;
 pub use finish::{GraphOutcome, NO_TASK_PLANNED, final_result};
 pub use flow::*;
@@ -60,6 +61,7 @@ pub use view::{TaskBoardLine, WhyNotRunning};
 pub use workers::{Who, WorkerCard, WorkerRequirements};
 
 use super::core::key::{GraphKey, Key};
+use super::core::retry::Tries;
 use super::core::{account::SPENT, phase::Phase};
 use super::journal::NoteKind;
 use super::model::{AttemptOutcome, Priority, Task, TaskId, TaskPlan};
@@ -94,10 +96,6 @@ pub struct Graph {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     given_plan: Option<Value>,
     complexity_bp: Option<u32>,
-    /// Calls under way.
-    calls: BTreeSet<GraphKey>,
-    /// Retries, and waits for dependencies.
-    timers: BTreeSet<GraphKey>,
     /// The sub-tasks that the controller was shown.
     #[serde(default)]
     shown: usize,
@@ -165,8 +163,6 @@ impl Graph {
             strategy: None,
             given_plan: None,
             complexity_bp: None,
-            calls: BTreeSet::new(),
-            timers: BTreeSet::new(),
             shown: 0,
             plain: None,
             synthesis_tries: 0,
@@ -199,7 +195,7 @@ impl Graph {
 
     /// Takes the answer of a call. One that nobody waits for is dropped.
     pub fn answered(&mut self, key: &GraphKey, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        if !self.calls.remove(key) || self.phase.is_terminal() {
+        if !out.heard(key.clone()) || self.phase.is_terminal() {
             return;
         }
         match key {
@@ -228,7 +224,7 @@ impl Graph {
 
     /// A timer has fired: a backoff or a wait for dependencies is over.
     pub fn fired(&mut self, key: &GraphKey, gates: &mut dyn Gates, out: &mut Outbox) {
-        if !self.timers.remove(key) {
+        if !out.came(key.clone()) {
             return;
         }
         match key {
@@ -278,22 +274,13 @@ impl Graph {
         }
     }
 
-    /// Leaves a call, and waits for its answer. The hash of what is asked is noted with it.
-    fn call(&mut self, call: Call, out: &mut Outbox) {
+    /// Leaves a call. The hash of what is asked is noted with it.
+    fn call(&self, call: Call, out: &mut Outbox) {
         if matches!(call.purpose, Purpose::Decide | Purpose::Plan | Purpose::Review | Purpose::Synthesize) {
             let data = json!({ "key": call.key, "purpose": call.purpose, "prompt_hash": prompt_hash(&call) });
             out.note(NoteKind::DecisionRequested, data);
         }
-        if let Key::Graph(key) = &call.key {
-            self.calls.insert(key.clone());
-        }
         out.call(call);
-    }
-
-    /// Starts a timer, and waits for it.
-    fn timer(&mut self, key: GraphKey, at: Timestamp, label: String, out: &mut Outbox) {
-        out.timer(key.clone(), at, label);
-        self.timers.insert(key);
     }
 
     fn enter(&mut self, phase: Phase, out: &mut Outbox) {

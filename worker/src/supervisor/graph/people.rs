@@ -270,7 +270,7 @@ impl Graph {
         gates: &mut dyn Gates,
         out: &mut Outbox,
     ) -> Result<(), PlanRefusal> {
-        self.may_be_changed()?;
+        self.may_be_changed(out)?;
         let planned = self.checked(PlannerOutput { tasks, ..PlannerOutput::default() })?;
         let mut changed = self.clone();
         changed.merge_plan(planned.tasks, PlanOrigin::Human, gates, out)?;
@@ -288,7 +288,7 @@ impl Graph {
         out: &mut Outbox,
     ) -> Result<Value, PlanRefusal> {
         if matches!(tool, "add_task" | "patch_task") {
-            self.may_be_changed()?;
+            self.may_be_changed(out)?;
         } else if self.phase.is_terminal() {
             return Err(PlanRefusal::RunIsOver(self.phase));
         }
@@ -298,8 +298,8 @@ impl Graph {
     }
 
     /// Whether people may change the plan: while one is made, reviewed or summed up, a change would be lost.
-    pub(super) fn may_be_changed(&self) -> Result<(), PlanRefusal> {
-        let is_asked = self.calls.iter().any(|key| matches!(key, GraphKey::Plan { .. }));
+    pub(super) fn may_be_changed(&self, out: &Outbox) -> Result<(), PlanRefusal> {
+        let is_asked = calls(out).any(|key| matches!(key, GraphKey::Plan { .. }));
         match self.phase {
             Phase::Executing | Phase::AwaitingPlanApproval if !is_asked => Ok(()),
             phase if phase.is_terminal() => Err(PlanRefusal::RunIsOver(phase)),

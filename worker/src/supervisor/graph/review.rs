@@ -65,7 +65,7 @@ impl Graph {
             Ok(review) => self.judge(id, attempt, review, gates, out),
             // The reviewer itself had too little.
             Err(_) if out.budget().exhausted().is_some() => {}
-            Err(why) if n < self.rules.review_tries => {
+            Err(why) if Tries::of(self.rules.review_tries).are_left(n) => {
                 out.note(NoteKind::ReviewRecorded, json!({ "task": id, "attempt": attempt, "refused": why }));
                 self.ask_review_again(id, (attempt, n + 1), Some(&why), out);
             }
@@ -105,7 +105,9 @@ impl Graph {
             VerdictKind::Escalate => {
                 self.escalate(id, &review.feedback, gates, out);
             }
-            VerdictKind::NeedsRevision if count >= limit => self.rejected_for_good(id, Actor::Critic, gates, out),
+            VerdictKind::NeedsRevision if !Tries::of(limit).are_left(count) => {
+                self.rejected_for_good(id, Actor::Critic, gates, out)
+            }
             VerdictKind::NeedsRevision => self.send_back(id, &review.feedback, out),
         }
     }

@@ -2,16 +2,15 @@
 //!
 //! Invariant: plain data, fixed when the run starts; nothing of it is read from anywhere later.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::workers::WorkerCard;
 use crate::supervisor::agents::StandingPolicy;
+use crate::supervisor::core::authority::Granted;
 use crate::supervisor::model::{DependencyPolicy, Requires};
 use crate::supervisor::spec::{
-    Authority, Degrade, OnEmpty, OnIdle, OnUnmet, Reflection, RejectStatus, ReviewScope, Selection, UpfrontStrategy,
+    Degrade, OnEmpty, OnIdle, OnUnmet, Reflection, RejectStatus, ReviewScope, Selection, UpfrontStrategy,
 };
 use crate::supervisor::task::TaskStatus;
 
@@ -73,7 +72,7 @@ pub struct GraphRules {
     /// a controller after every end of a sub-task (CUG-07).
     pub selection: Selection,
     /// What a decider is allowed to do (§2.2); the machine refuses the rest.
-    pub authority: BTreeSet<Authority>,
+    pub authority: Granted,
     /// Workers at once; no limit if absent.
     pub max_concurrency: Option<u32>,
     /// One after the other in plan order (§4.3 no. 30).
@@ -200,7 +199,7 @@ impl Default for GraphRules {
             strategy: UpfrontStrategy::Sequential,
             upfront: false,
             selection: Selection::All,
-            authority: BTreeSet::new(),
+            authority: Granted::default(),
             max_concurrency: Some(3),
             sequential: false,
             honour: true,
@@ -255,9 +254,6 @@ impl Default for GraphRules {
 }
 
 impl GraphRules {
-    pub fn may(&self, authority: Authority) -> bool {
-        self.authority.contains(&authority)
-    }
     /// A board: what depends on a task that has failed is skipped when the board is drained (FSS-31).
     pub fn skips_at_rest(&self) -> bool {
         self.review == ReviewScope::Task && self.errored_is_terminal

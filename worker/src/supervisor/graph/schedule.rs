@@ -251,7 +251,7 @@ impl Graph {
     ) {
         let Some((to, kind, message)) = self.given_up(on, policy, cancelled, condition) else { return };
         // FSS-31: on a board they are skipped when nothing is at work any more.
-        if to == TaskStatus::Skipped && !condition && self.rules.skips_at_rest() && !self.is_at_rest() {
+        if to == TaskStatus::Skipped && !condition && self.rules.skips_at_rest() && !self.is_at_rest(out) {
             return;
         }
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
@@ -287,15 +287,15 @@ impl Graph {
     fn watch_wait(&mut self, id: &TaskId, out: &mut Outbox) {
         let Some(limit) = self.rules.dependency_timeout_ms else { return };
         let key = GraphKey::Dependencies { task: id.clone() };
-        if !self.timers.contains(&key) {
+        if !out.awaited().runs(&key.clone().into()) {
             let at = out.now().plus(std::time::Duration::from_millis(limit));
-            self.timer(key, at, format!("dependencies of task {id}"), out);
+            out.timer(key, at, format!("dependencies of task {id}"));
         }
     }
 
     pub(super) fn waits_no_more(&mut self, id: &TaskId, out: &mut Outbox) {
-        let key = GraphKey::Dependencies { task: id.clone() };
-        if self.timers.remove(&key) {
+        let key = GraphKey::Dependencies { task: id.clone() }.into();
+        if out.awaited().runs(&key) {
             out.cancel_timer(key);
         }
     }

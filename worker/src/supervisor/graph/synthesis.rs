@@ -81,7 +81,7 @@ impl Graph {
                 let results = self.results(gates).into_iter().collect();
                 self.end_with(Some(Value::Object(results)), out);
             }
-            Err(why) if self.synthesis_tries < self.rules.synthesis_tries => {
+            Err(why) if Tries::of(self.rules.synthesis_tries).are_left(self.synthesis_tries) => {
                 // What comes right in the end was no error of the run.
                 out.note(NoteKind::SynthesisRecorded, json!({ "try": self.synthesis_tries, "refused": why }));
                 self.synthesis_error = Some(why);

@@ -28,7 +28,8 @@ const TOOLS: [(&str, Option<Authority>); 8] = [
 
 /// The tools of a mode.
 pub(super) fn tools_of(rules: &GraphRules) -> Vec<&'static str> {
-    let granted = |(_, authority): &&(&str, Option<Authority>)| authority.is_none_or(|authority| rules.may(authority));
+    let granted =
+        |(_, authority): &&(&str, Option<Authority>)| authority.is_none_or(|authority| rules.authority.may(authority));
     TOOLS.iter().filter(granted).map(|(name, _)| *name).collect()
 }
 

@@ -69,7 +69,7 @@ impl Graph {
             TaskStatus::AwaitingReview => reasons.push("waits for its review".to_owned()),
             TaskStatus::Errored => {
                 let error = task.error.as_ref().map(|error| error.message.as_str()).unwrap_or_default();
-                let waits = self.timers.iter().any(|key| self.task_of(key) == Some(id));
+                let waits = times(out).any(|key| self.task_of(key) == Some(id));
                 reasons.push(match waits {
                     true => format!("errored ({error}); waits for its next try"),
                     false => format!("errored ({error}); waits for a repair"),
@@ -85,7 +85,7 @@ impl Graph {
         if reasons.is_empty() && task.status.is_runnable() {
             if self.in_flight.len() >= self.rules.slots() {
                 reasons.push(format!("waits for a slot: {} of {} are taken", self.in_flight.len(), self.rules.slots()));
-            } else if let Some(earlier) = self.stopped_before(id) {
+            } else if let Some(earlier) = self.stopped_before(id, out) {
                 reasons.push(format!("waits for task {earlier}, which comes before it"));
             } else if let Start::Wait(why) = gates.may_start(task, out) {
                 reasons.push(why);

@@ -35,7 +35,7 @@ impl Graph {
         let overflows: Vec<Value> = so_far.into_iter().chain([json!({ "attempt": attempt, "notes": notes })]).collect();
         task.metadata.insert("overflows".into(), Value::Array(overflows));
         task.metadata.insert("scratch_notes".into(), notes.into());
-        if count >= OVERFLOWS_MAX {
+        if !Tries::of(OVERFLOWS_MAX).are_left(count) {
             return self.errored(id, attempt, "context overflow: the resumes are used up".to_owned(), gates, out);
         }
         self.once_more(id, gates, out);
@@ -54,7 +54,7 @@ impl Graph {
         let Some(task) = self.plan.tasks.get_mut(id) else { return false };
         let so_far = task.metadata.get("reflections").and_then(Value::as_array).cloned().unwrap_or_default();
         let asks = reply.interrupt.is_some() || confidence >= rules.confidence.as_bp();
-        if asks || so_far.len() >= rules.retries as usize {
+        if asks || !Tries::of(rules.retries).are_left(so_far.len() as u32) {
             return false;
         }
         let doubted = json!({ "attempt": attempt, "confidence_bp": confidence, "result": reply.result });

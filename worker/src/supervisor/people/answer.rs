@@ -23,7 +23,7 @@ fn at_text(at: &str) -> String {
     if at.is_empty() { String::new() } else { format!("{at}: ") }
 }
 
-pub(super) fn decode<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, InvalidAnswer> {
+pub(in crate::supervisor) fn decode<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, InvalidAnswer> {
     serde_path_to_error::deserialize(value).map_err(|why| {
         let at = why.path().to_string();
         let at = if at == "." { String::new() } else { at };

@@ -89,7 +89,7 @@ pub struct Over {
 
 /// The signal of a run to the one above it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Told {
+pub struct WaitsBelow {
     /// Its workflow id.
     pub from: String,
     /// Whether anything but people can bring it on.
@@ -131,7 +131,7 @@ struct Standing {
 
 impl Below {
     /// A child tells what it waits for now.
-    pub fn heard(&mut self, told: Told) {
+    pub fn heard(&mut self, told: WaitsBelow) {
         for id in &told.not_taken {
             self.passed.remove(id);
         }
@@ -240,7 +240,7 @@ impl Above {
         working: bool,
         mut waiting: Vec<Waiting>,
         became: impl Fn(&Waiting) -> How,
-    ) -> Option<Told> {
+    ) -> Option<WaitsBelow> {
         waiting.iter_mut().for_each(|one| one.what = cut(std::mem::take(&mut one.what), WORDS_MAX));
         let not_taken = std::mem::take(&mut self.not_taken);
         let is_in = |all: &[Waiting], old: &Waiting| all.iter().any(|one| one.id == old.id && one.kind == old.kind);
@@ -254,7 +254,7 @@ impl Above {
         }
         self.pushed_out = still.into_iter().filter(|old| !is_in(&waiting, old)).collect();
         (self.working, self.waiting) = (working, waiting.clone());
-        Some(Told { from: from.to_owned(), working, waiting, over, not_taken })
+        Some(WaitsBelow { from: from.to_owned(), working, waiting, over, not_taken })
     }
 }
 

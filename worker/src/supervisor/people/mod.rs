@@ -1,4 +1,4 @@
-//! People: the highest node of the hierarchy. Approvals, escalations, trust, plan review, interrupts and run control.
+//! People: the highest node of the hierarchy. Approvals, escalations, trust, plan review, interrupts.
 //!
 //! Invariant: what a person decides is a recorded fact with an id, a deadline in workflow time and the hash of what was
 //! shown; the first valid answer wins and never changes; every other one is recorded with the reason why it counts for
@@ -9,7 +9,6 @@ pub(super) mod answer;
 pub mod approval;
 pub mod autonomy;
 pub mod below;
-pub mod control;
 pub mod escalation;
 pub mod interrupts;
 pub mod plan_review;

@@ -3,8 +3,8 @@
 //! Invariant: what such a field holds is believed by the run that hears it. So whoever lets a message in from outside writes
 //! the sender into it, and what is believed of runs is sent by runs alone. Pure: it only knows names.
 
-use super::control;
 use crate::agent::workflow::{SIGNAL_APPROVAL, SIGNAL_WAITS};
+use crate::supervisor::core::control;
 use crate::supervisor::run::PLAN_ANSWER;
 
 /// Signals that only runs send, to each other. What they hold is believed as it stands, also who approved something.

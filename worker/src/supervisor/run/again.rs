@@ -12,7 +12,10 @@ use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use serde_json::{Value, json};
 
+use super::signals::APPROVAL_RESPONSE;
 use super::{NoSpec, SUPERVISOR, SupervisorInput, register};
+use crate::supervisor::journal::{Note, NoteKind};
+use crate::supervisor::people::approval::{ApprovalRequest, ApprovalResponse};
 use crate::supervisor::spec::TrustLevel;
 
 /// Jobs after which a run that is looked at so is given up.
@@ -45,8 +48,8 @@ pub enum NotTold {
 struct Recorded {
     input: Option<Value>,
     answers: BTreeMap<String, Result<Payload, Failure>>,
-    approvals: Vec<Value>,
-    signals: Vec<Value>,
+    approvals: Vec<ApprovalRequest>,
+    responses: Vec<ApprovalResponse>,
 }
 
 /// Looks at the turns of a supervisor's history.
@@ -75,8 +78,9 @@ fn recorded<'e>(events: impl Iterator<Item = &'e EventKind>) -> Recorded {
             EventKind::ChildWorkflowExecutionCompleted { seq, result } => {
                 recorded.answers.insert(format!("child {seq}"), Ok(result.clone()));
             }
-            EventKind::WorkflowExecutionSignaled(signal) if signal.name.as_str() == "approval_response_v1" => {
-                recorded.signals.push(signal.input.to_json());
+            EventKind::WorkflowExecutionSignaled(signal) if signal.name.as_str() == APPROVAL_RESPONSE => {
+                // What was none changed nothing.
+                recorded.responses.extend(signal.input.decode::<ApprovalResponse>().ok());
             }
             EventKind::MarkerRecorded(Marker::SideEffect { value, .. }) => recorded.approvals.extend(asked_in(value)),
             _ => {}
@@ -85,10 +89,16 @@ fn recorded<'e>(events: impl Iterator<Item = &'e EventKind>) -> Recorded {
     recorded
 }
 
-fn asked_in(notes: &Payload) -> Vec<Value> {
-    let notes = notes.to_json();
-    let asked = notes.as_array().into_iter().flatten().filter(|note| note["kind"] == "ApprovalRequested");
-    asked.map(|note| note["data"].clone()).collect()
+fn asked_in(notes: &Payload) -> Vec<ApprovalRequest> {
+    // Other side effects of a run are no notes.
+    let notes: Vec<Note> = notes.decode().unwrap_or_default();
+    let asked = notes.into_iter().filter(|note| note.kind == NoteKind::ApprovalRequested);
+    asked.filter_map(|note| serde_json::from_value(note.data).ok()).collect()
+}
+
+/// Whether two requests are about the same, whatever their ids.
+fn is_same(a: &ApprovalRequest, b: &ApprovalRequest) -> bool {
+    a.task_id == b.task_id && a.scope == b.scope && a.action == b.action
 }
 
 fn as_expert(recorded: &Recorded) -> Result<Saved, NotTold> {
@@ -100,14 +110,8 @@ fn as_expert(recorded: &Recorded) -> Result<Saved, NotTold> {
     input.resolved = Some(spec.resolve().map_err(NoSpec::from)?);
     let mut again = Again::new(&json!(input), recorded)?;
     again.go();
-    let same =
-        |a: &Value, b: &Value| a["task_id"] == b["task_id"] && a["scope"] == b["scope"] && a["action"] == b["action"];
-    let left = |one: &&Value| !again.asked.iter().any(|other| same(one, other));
-    let text = |one: &Value| {
-        let reasons = one["reasons"].as_array().cloned().unwrap_or_default();
-        let reasons: Vec<&str> = reasons.iter().filter_map(Value::as_str).collect();
-        format!("{} ({})", one["description"].as_str().unwrap_or_default(), reasons.join("; "))
-    };
+    let left = |one: &&ApprovalRequest| !again.asked.iter().any(|other| is_same(one, other));
+    let text = |one: &ApprovalRequest| format!("{} ({})", one.description, one.reasons.join("; "));
     let not_asked = recorded.approvals.iter().filter(left).map(text).collect();
     Ok(Saved { asked: recorded.approvals.len(), not_asked })
 }
@@ -121,7 +125,7 @@ struct Again<'r> {
     jobs: VecDeque<Job>,
     timers: BTreeMap<(Timestamp, Seq), ()>,
     children: u32,
-    asked: Vec<Value>,
+    asked: Vec<ApprovalRequest>,
     over: bool,
 }
 
@@ -193,20 +197,15 @@ impl<'r> Again<'r> {
     }
 
     /// As it was answered in the history, by what it was about.
-    fn answer(&mut self, asked: &Value) {
-        let known = self
-            .recorded
-            .approvals
-            .iter()
-            .find(|one| one["task_id"] == asked["task_id"] && one["scope"] == asked["scope"]);
-        let Some(id) = known.map(|one| one["id"].clone()) else { return };
-        let Some(mut signal) = self.recorded.signals.iter().find(|signal| signal["approval_id"] == id).cloned() else {
-            return;
-        };
-        signal["approval_id"] = asked["id"].clone();
-        signal["shown"] = asked["shown"].clone();
+    fn answer(&mut self, asked: &ApprovalRequest) {
+        let about = |one: &&ApprovalRequest| one.task_id == asked.task_id && one.scope == asked.scope;
+        let Some(known) = self.recorded.approvals.iter().find(about) else { return };
+        let of_known = |response: &&ApprovalResponse| response.approval_id == known.id;
+        let Some(response) = self.recorded.responses.iter().find(of_known) else { return };
+        let (approval_id, shown) = (asked.id.clone(), Some(asked.shown.clone()));
+        let signal = ApprovalResponse { approval_id, shown, ..response.clone() };
         if let Ok(input) = Payload::encode(&signal) {
-            let name = SignalName::of("approval_response_v1");
+            let name = SignalName::of(APPROVAL_RESPONSE);
             self.jobs.push_back(Job::SignalWorkflow(WorkflowExecutionSignaled {
                 name,
                 input,

@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use super::SupervisorRun;
 use super::refusal::{Refused, WishRefusal};
 use super::signals::{APPROVAL_RESPONSE, INTERRUPT_RESUME, PLAN_ANSWER, refuse};
+use crate::supervisor::core::control;
 use crate::supervisor::core::key::PeopleKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Ask, Outbox};
 use crate::supervisor::people::answer::InvalidAnswer;
 use crate::supervisor::people::approval::{ApprovalResponse, Ignored};
 use crate::supervisor::people::below::{How, NotBelow, WaitKind, Waiting};
-use crate::supervisor::people::control;
 use crate::supervisor::people::interrupts::{ResumeInterrupt, ResumeRefusal};
 use crate::supervisor::people::plan_review::ReviewRefusal;
 

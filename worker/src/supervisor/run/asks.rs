@@ -12,7 +12,6 @@ use bosun_engine::{
 };
 use serde_json::{Value, json};
 
-use super::children::ChildBudget;
 use super::lease;
 use super::refusal::CarryRefusal;
 use super::work::{self, Carried};
@@ -22,8 +21,10 @@ use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
 use crate::capability::model::{self, MODEL};
 use crate::supervisor::core::account::{SPENT, Withheld};
-use crate::supervisor::core::calls::{Calls, Cancelled, Child, Incoming, UnderWay};
+use crate::supervisor::core::awaited::AnswerSource;
+use crate::supervisor::core::calls::{Arrival, Cancelled, RunBelow, UnderWay};
 use crate::supervisor::core::key::Key;
+use crate::supervisor::core::retry;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{
     Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, ChildTask, Purpose, Weight,
@@ -85,7 +86,7 @@ impl SupervisorRun {
             // Asked again with the next event: others give back what they do not need.
             return self.calls.put_off(call);
         }
-        match self.account.reserve(&call) {
+        match self.account.reserve(&call, AnswerSource::Call, &mut self.awaited) {
             Ok(()) => {}
             Err(Withheld::UntilThereIsMore) => return self.calls.put_off(call),
             Err(Withheld::ForGood) => return self.refused(call.key, SPENT.to_owned(), cx),
@@ -95,7 +96,7 @@ impl SupervisorRun {
         match self.send(call, 0, cx) {
             Ok(()) => self.register_if_child(key, cx),
             Err(why) => {
-                self.account.given_up(&key);
+                self.awaited.settled(&key);
                 self.refused(key, why.to_string(), cx);
             }
         }
@@ -114,7 +115,7 @@ impl SupervisorRun {
                 self.calls.sent(seq, UnderWay::Later { call, input, deliveries });
             }
             Carried::Child { spec } => {
-                let part = ChildBudget::of(&self.account, self.strategy.is_one_at_a_time(), cx);
+                let part = self.child_budget(cx);
                 let input = children::nested(&spec, &call, self.context.depth, part, own_id(cx))?;
                 self.start_child(call.key, SUPERVISOR, part.share.map(Lease::of_run), &input, cx);
             }
@@ -147,14 +148,14 @@ impl SupervisorRun {
         // The spec may want it to be a try like any other.
         let counts = self.resolved.spec.failure.count_crash_as_attempt && call.purpose == Purpose::ExecuteWorker;
         let lost = matches!(failure.root().kind, FailureKind::WorkerLost);
-        let again = Calls::again(deliveries, counts).filter(|_| lost);
+        let again = retry::delivered_again(deliveries, counts).filter(|_| lost);
         again.is_some_and(|deliveries| self.send(call.clone(), deliveries, cx).is_ok())
     }
 
     /// A call that cannot be carried out is answered at once.
     fn refused(&mut self, key: Key, why: String, cx: &mut Cx<'_>) {
         let mut out = self.outbox(cx.now());
-        self.hear(Incoming::Answer { key, answer: Err(CallFailure::error(why)) }, &mut out);
+        self.hear(Arrival::Answer { key, answer: Err(CallFailure::error(why)) }, &mut out);
         self.go_on(&mut out);
         self.ending(&mut out);
         self.ask_all(out, cx);
@@ -168,7 +169,8 @@ impl SupervisorRun {
     }
 
     fn cancel_key(&mut self, key: &Key, reason: &str, cx: &mut Cx<'_>) {
-        self.account.given_up(key);
+        // Nobody will hear what it cost, or it has a bill that comes later.
+        self.awaited.settled(key);
         if let Some(child) = self.calls.child(key) {
             self.parts.below.ended(&child.workflow_id);
         }
@@ -186,10 +188,10 @@ impl SupervisorRun {
 
     fn start_run(&mut self, key: Key, kind: ChildKind, task: ChildTask, cx: &mut Cx<'_>) {
         let call = Call::new(key.clone(), Purpose::ExecuteWorker, Value::Null);
-        if self.account.reserve(&call).is_err() {
+        if self.account.reserve(&call, AnswerSource::Child, &mut self.awaited).is_err() {
             return self.refused(key, SPENT.to_owned(), cx);
         }
-        let part = ChildBudget::of(&self.account, self.strategy.is_one_at_a_time(), cx);
+        let part = self.child_budget(cx);
         match children::spec_of(&self.resolved.spec, kind, task, self.context.depth, part, own_id(cx)) {
             Ok(input) => {
                 self.start_child(key.clone(), SUPERVISOR, part.share.map(Lease::of_run), &input, cx);
@@ -222,7 +224,7 @@ impl SupervisorRun {
         if let Some(share) = share {
             self.account.loans.lend(seq, &workflow_id, share);
         }
-        self.calls.sent(seq, UnderWay::Child { key, child: Child { workflow_id, agent, lent, has_bill } });
+        self.calls.sent(seq, UnderWay::Child { key, child: RunBelow { workflow_id, agent, lent, has_bill } });
     }
 
     /// What the end of an activity means for whoever asked.

@@ -11,11 +11,11 @@ use super::lease::lower;
 use super::refusal::CarryRefusal;
 use super::{RunContext, SupervisorInput, SupervisorOutput, SupervisorRun};
 use super::{lease, model, spending};
+use crate::agent::AgentOutput;
 use crate::agent::ends::output_in;
 use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
-use crate::supervisor::core::account::Account;
-use crate::supervisor::core::calls::{Incoming, UnderWay};
+use crate::supervisor::core::calls::{Arrival, UnderWay};
 use crate::supervisor::graph::{PLAN_REVIEW_TIMED_OUT, TASK_REJECTED, text_of};
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, ChildTask, Outbox, Purpose};
 use crate::supervisor::spec::{Money, PlanningMode, Preset, Span, SupervisorSpec, SynthesisMode, fill};
@@ -26,13 +26,6 @@ pub(super) struct ChildBudget {
     pub(super) share: Option<Share>,
     pub(super) wall_ms: Option<u64>,
     pub(super) calls: Option<u64>,
-}
-
-impl ChildBudget {
-    pub(super) fn of(account: &Account, alone: bool, cx: &Cx<'_>) -> ChildBudget {
-        let (wall_ms, calls) = account.left_for_child(cx.now());
-        ChildBudget { share: account.free(alone).share(true), wall_ms, calls }
-    }
 }
 
 /// The input of a child of this kind: the parent's agents and script, and a task of its own.
@@ -135,6 +128,12 @@ fn bound(spec: &mut SupervisorSpec, part: ChildBudget) {
 }
 
 impl SupervisorRun {
+    /// What a run below gets of the budget, if it begins now.
+    pub(super) fn child_budget(&self, cx: &Cx<'_>) -> ChildBudget {
+        let (wall_ms, calls) = self.account.left_for_child(cx.now(), &self.awaited);
+        ChildBudget { share: self.available().share(true), wall_ms, calls }
+    }
+
     /// A child has ended: what it gave, or why it gave nothing.
     pub(super) fn child_resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox) {
         let share = self.account.loans.returned(seq);
@@ -157,7 +156,7 @@ impl SupervisorRun {
             },
             (Err(failure), None) => Err(failed(&failure)),
         };
-        self.hear(Incoming::Answer { key, answer }, out);
+        self.hear(Arrival::Answer { key, answer }, out);
     }
 
     /// What an agent gave.
@@ -169,24 +168,27 @@ impl SupervisorRun {
         out: &mut Outbox,
     ) -> Answer {
         let output = output_of(result);
+        let used_up = output.as_ref().is_some_and(|output| lease::is_used_up(&output.stop, lent));
         // What others give back may be enough for the next one.
         let is_last = self.account.loans.lent() == Share { tokens: Some(0), cost_micros: Some(0) };
-        if is_last && lease::is_used_up(&output, lent) {
+        if is_last && used_up {
             self.account.too_little_is_left();
             out.set_budget(self.account.balance());
         }
-        match result.as_ref().err().filter(|failure| failure.is_canceled() || output.is_null()) {
-            Some(failure) => Err(agent_failed(failure)),
-            None => model::given(self.resolved.spec.family(), purpose, &output),
+        match (result, output) {
+            (Err(failure), None) => Err(agent_failed(failure)),
+            (Err(failure), Some(_)) if failure.is_canceled() => Err(agent_failed(failure)),
+            (Ok(_), None) => Err(CallFailure::error("what the agent gave at its end cannot be read")),
+            (_, Some(output)) => model::given(self.resolved.spec.family(), purpose, output),
         }
     }
 }
 
-/// What an agent says of itself at its end; null where it says nothing.
-fn output_of(result: &Result<Payload, Failure>) -> Value {
+/// What an agent says of itself at its end, if it says anything.
+fn output_of(result: &Result<Payload, Failure>) -> Option<AgentOutput> {
     match result {
-        Ok(payload) => payload.to_json(),
-        Err(failure) => json!(output_in(failure)),
+        Ok(payload) => payload.decode().ok(),
+        Err(failure) => output_in(failure),
     }
 }
 

@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 use super::SupervisorRun;
 use super::refusal::{Refused, WishRefusal};
 use crate::agent::ledger::{Resource, TopUp};
+use crate::agent::machine::AgentStopReason;
 use crate::agent::spec::{AgentSpec, Share};
 use crate::agent::workflow::{FORK_OWNS_BUDGET, SIGNAL_BUDGET_SHARE};
+use crate::supervisor::core::control::ControlRequest;
 use crate::supervisor::core::loans::{Available, LoanRequest};
 use crate::supervisor::outbox::{Call, Outbox};
-use crate::supervisor::people::control::ControlRequest;
 
 /// Bounds an agent by what is left, whatever it is asked for: planners and reviewers like workers. What it was lent: when
 /// that is used up and there is no more, it ends, since the budget is the run's and not its own.
@@ -110,9 +111,8 @@ pub(super) fn lower(limit: &mut Option<u64>, left: Option<u64>) -> bool {
 }
 
 /// Whether an agent stopped because what it was lent is used up. One with a share says so itself.
-pub(super) fn is_used_up(output: &Value, lent: &[Resource]) -> bool {
-    let stop = &output["stop"]["budget"];
-    stop["lent"] == true && lent.iter().any(|resource| stop["resource"] == json!(resource))
+pub(super) fn is_used_up(stop: &AgentStopReason, lent: &[Resource]) -> bool {
+    matches!(stop, AgentStopReason::Budget { resource, lent: true } if lent.contains(resource))
 }
 
 #[cfg(test)]
@@ -155,10 +155,10 @@ mod tests {
 
     #[test]
     fn only_what_was_lent_is_the_budget_of_the_run() {
-        let stopped = |resource: &str, lent| json!({ "stop": { "budget": { "resource": resource, "lent": lent } } });
-        assert!(is_used_up(&stopped("tokens", true), &[Resource::Tokens, Resource::Cost]));
-        assert!(!is_used_up(&stopped("cost", true), &[Resource::Tokens]), "its own money");
-        assert!(!is_used_up(&stopped("tokens", false), &[Resource::Tokens]), "its own limit");
-        assert!(!is_used_up(&json!({ "stop": "completed" }), &[Resource::Tokens]));
+        let stopped = |resource, lent| AgentStopReason::Budget { resource, lent };
+        assert!(is_used_up(&stopped(Resource::Tokens, true), &[Resource::Tokens, Resource::Cost]));
+        assert!(!is_used_up(&stopped(Resource::Cost, true), &[Resource::Tokens]), "its own money");
+        assert!(!is_used_up(&stopped(Resource::Tokens, false), &[Resource::Tokens]), "its own limit");
+        assert!(!is_used_up(&AgentStopReason::Completed, &[Resource::Tokens]));
     }
 }

@@ -13,6 +13,7 @@ mod answer_shapes;
 mod answers;
 mod arguments;
 mod asks;
+mod call_context;
 mod children;
 mod input;
 mod lease;
@@ -56,11 +57,12 @@ pub(crate) use signals::{PLAN_ANSWER, signals};
 use self::parts::RunGates;
 use self::strategy::RunStrategy;
 use super::core::account::Account;
-use super::core::calls::{Calls, Incoming, UnderWay};
+use super::core::awaited::AwaitedKeys;
+use super::core::calls::{Arrival, Calls, UnderWay};
+use super::core::control::ControlRequest;
 use super::core::phase::Phase;
 use super::journal::{Note, NoteKind};
 use super::outbox::{Ask, Outbox};
-use super::people::control::ControlRequest;
 use super::routing::{CHILD_CHECKPOINTS, PRE_ROUTING};
 use super::spec::{Family, ProgressMessages, ResolvedSpec};
 use super::team::registry::check_process_depth;
@@ -86,6 +88,8 @@ pub struct SupervisorRun {
     account: Account,
     /// What was asked for and is not there yet.
     calls: Calls,
+    /// What is waited for. During a turn it is in the outbox.
+    awaited: AwaitedKeys,
     /// The time of the last event.
     now: bosun_engine::Timestamp,
     notes: VecDeque<Note>,
@@ -98,6 +102,7 @@ impl StateMachine for SupervisorRun {
     type Input = SupervisorInput;
     type Output = SupervisorOutput;
 
+    // long: one line a part of the run.
     fn start(input: SupervisorInput, cx: &mut Cx<'_>) -> Result<Self, Failure> {
         number::held_by_other_rules(cx);
         let (mut resolved, context) = input.resolve()?;
@@ -134,13 +139,14 @@ impl StateMachine for SupervisorRun {
             strategy,
             account,
             calls: Calls::default(),
+            awaited: AwaitedKeys::default(),
             now: cx.now(),
             notes: VecDeque::new(),
             noted: 0,
             started_at: cx.now(),
         };
         let session = run.context.session.clone().unwrap_or_else(|| run.resolved.spec.memory.session.clone());
-        run.start_clock(&mut out);
+        run.account.start_clock(&mut out);
         run.parts.memory.start(Some(&session), &run.resolved.spec.objective, &mut out);
         run.begin_if_ready(&mut out);
         run.end_for_budget(&mut out);
@@ -246,12 +252,12 @@ impl SupervisorRun {
         let mut answer = self.answer_of(&call, result);
         let said = spending::taken_from(&self.resolved.spec, &call, &mut answer);
         self.settle(&call.key, known.unwrap_or(said), out);
-        self.hear(Incoming::Answer { key: call.key, answer }, out);
+        self.hear(Arrival::Answer { key: call.key, answer }, out);
     }
 
     /// All that comes in for a strategy, and every answer, goes through here: it is heard now, or when the run goes on.
-    fn hear(&mut self, incoming: Incoming, out: &mut Outbox) {
-        if let Incoming::Answer { key, .. } = &incoming {
+    fn hear(&mut self, incoming: Arrival, out: &mut Outbox) {
+        if let Arrival::Answer { key, .. } = &incoming {
             self.parts.escalations.decision_ended(key, out);
         }
         if self.parts.control.is_held() {
@@ -265,8 +271,12 @@ impl SupervisorRun {
         match self.calls.ended(seq) {
             Some(UnderWay::Later { call, input, deliveries }) => self.say(call, &input, deliveries, cx),
             // What people are given time for ends in a pause too.
-            Some(UnderWay::Timer { key }) if !key.is_of_strategy() => self.fired(key, out),
-            Some(UnderWay::Timer { key }) => self.hear(Incoming::Fired { key }, out),
+            Some(UnderWay::Timer { key }) if !key.is_of_strategy() => {
+                if out.came(&key) {
+                    self.fired(key, out);
+                }
+            }
+            Some(UnderWay::Timer { key }) => self.hear(Arrival::Fired { key }, out),
             Some(UnderWay::Call { .. } | UnderWay::Child { .. }) | None => {}
         }
     }
@@ -319,7 +329,7 @@ impl SupervisorRun {
     fn carry_out(&mut self, mut out: Outbox, cx: &mut Cx<'_>) {
         self.now = cx.now();
         self.ending(&mut out);
-        let (asks, notes) = out.take();
+        let (asks, notes) = self.take(out);
         self.note(notes, cx);
         self.lend_more(cx);
         for ask in asks {
@@ -328,6 +338,12 @@ impl SupervisorRun {
         self.ask_for_what_is_held(cx);
         self.tell_and_keep_time(cx);
         self.close_if_over(cx);
+    }
+
+    /// What was left in an outbox; what the run waits for is the run's again.
+    fn take(&mut self, mut out: Outbox) -> (Vec<Ask>, Vec<Note>) {
+        self.awaited = out.take_awaited();
+        out.take()
     }
 
     /// Whether nobody is told how the work goes. What a team tells its audience is no chat (SHN-28).

@@ -7,16 +7,23 @@
 //! Invariant: a request is a pure function of the spec and the call; an answer is read by the part that asked, as a script's
 //! would be. Nothing is sent from here.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::call_context::CallContext;
 use super::lease::lower;
 use super::model_shapes::shape_of;
 use super::refusal::CarryRefusal;
 use super::tool_names::ToolNames;
 use super::work::{Carried, TIMEOUT, time_of};
-use crate::agent::ledger::Resource;
+use crate::agent::AgentOutput;
+use crate::agent::ledger::{Amount, Resource};
+use crate::agent::machine::AgentStopReason;
 use crate::agent::spec::{AgentSpec, Limits, ToolGrant};
-use crate::capability::model::{AssistantMessage, ChatRequest, Message, ModelInput, ToolCall, ToolSpec};
+use crate::capability::model::{
+    AssistantMessage, ChatRequest, Message, ModelInput, ModelOutput, ToolCall, ToolSpec, Usage,
+};
+use crate::supervisor::agents::{self, MessageRole, StepContext, ToolOffer};
 use crate::supervisor::outbox::{Answer, Call, CallFailure, Purpose};
 use crate::supervisor::prompts::steady;
 use crate::supervisor::spec::{Family, SupervisorSpec, ViaModel};
@@ -61,7 +68,7 @@ fn asked(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Result<ModelSett
             .or_else(|| provided.map(|(_, name)| name.to_owned()))
             .or_else(|| own.map(|model| model.name.clone()))
             // The manager of a crew is no agent of the spec (CRW-01).
-            .or_else(|| named(call.context.get("model")))
+            .or_else(|| CallContext::of(call).model)
             .ok_or_else(|| CarryRefusal::NoModel(call.agent.clone().unwrap_or_else(|| call.key.to_string())))?,
         temperature: via.temperature.or_else(|| setting("temperature").and_then(Value::as_f64)),
         max_tokens: via.max_tokens.or_else(|| setting("max_tokens").and_then(whole)),
@@ -75,9 +82,9 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Car
         Ok(asked) => asked,
         Err(why) => return Carried::Impossible(why),
     };
-    if is_step(spec, call) {
+    if let Some(context) = step_of(spec, call) {
         let timeout = time_of(spec, call).unwrap_or(TIMEOUT);
-        let mut input = step(asked, call);
+        let mut input = step(asked, &context);
         if let Some(time) = time_of(spec, call).filter(|time| !time.is_zero()) {
             input.timeout_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         }
@@ -89,16 +96,16 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Car
     }
 }
 
-/// Whether the run itself carries out the tools that the answer asks for.
-fn is_step(spec: &SupervisorSpec, call: &Call) -> bool {
-    spec.family() == Family::Agents && call.context.get("messages").is_some() && call.context.get("tools").is_some()
+/// The step that is asked for, where the run itself carries out the tools that the answer asks for.
+fn step_of(spec: &SupervisorSpec, call: &Call) -> Option<StepContext<'static>> {
+    let of_agents = spec.family() == Family::Agents;
+    of_agents.then(|| StepContext::deserialize(&call.context).ok()).flatten()
 }
 
 fn agent(spec: &SupervisorSpec, asked: ModelSettings, call: &Call, via: &ViaModel) -> Result<AgentSpec, CarryRefusal> {
     let read = |key: &'static str, why: serde_json::Error| CarryRefusal::ViaModel { key, why: why.to_string() };
     // A question among workers is answered without tools: its call says that there are none.
-    let none = call.context.get("tools").and_then(Value::as_array).is_some_and(Vec::is_empty);
-    let work = call.purpose == Purpose::ExecuteWorker && !none;
+    let work = call.purpose == Purpose::ExecuteWorker && !CallContext::of(call).has_no_tools();
     let granted = if work { via.tools.clone() } else { Vec::new() };
     let tools: Vec<ToolGrant> = serde_json::from_value(Value::Array(granted.into_iter().map(Value::Object).collect()))
         .map_err(|why| read("tools", why))?;
@@ -123,15 +130,15 @@ fn agent(spec: &SupervisorSpec, asked: ModelSettings, call: &Call, via: &ViaMode
 
 /// What the call itself allows is never more than what the spec allows its agent.
 fn within_call(agent: &mut AgentSpec, spec: &SupervisorSpec, call: &Call) {
-    let number = |key: &str| call.context.get(key).and_then(Value::as_u64);
+    let CallContext { tool_call_limit, max_tokens, .. } = CallContext::of(call);
     let time = time_of(spec, call).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     // A worker that takes too long has failed; nobody is asked for more time, as with programs and services.
     if lower(&mut agent.limits.wall_ms, time) {
         agent.limits.stops_at.push(Resource::Wall);
     }
     agent.call_timeout_ms = time.filter(|time| *time > 0);
-    lower(&mut agent.limits.max_tool_calls, number("tool_call_limit"));
-    if let Some(most) = number("max_tokens").and_then(|most| u32::try_from(most).ok()) {
+    lower(&mut agent.limits.max_tool_calls, tool_call_limit);
+    if let Some(most) = max_tokens {
         agent.max_output_tokens = agent.max_output_tokens.min(most);
     }
 }
@@ -154,22 +161,19 @@ fn task_of(call: &Call) -> String {
 }
 
 /// One step of a conversation, in the model's words.
-fn step(asked: ModelSettings, call: &Call) -> ModelInput {
-    let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let list = |key: &str| call.context.get(key).and_then(Value::as_array).into_iter().flatten();
-    let instructions = text(&call.context, "instructions");
-    let system = if instructions.is_empty() { asked.system } else { instructions };
+fn step(asked: ModelSettings, context: &StepContext<'_>) -> ModelInput {
+    let system = if context.instructions.is_empty() { asked.system } else { context.instructions.clone().into_owned() };
     let system = (!system.is_empty()).then_some(Message::System { content: system });
-    let names = ToolNames::of(call);
-    let tool = |tool: &Value| ToolSpec {
-        name: names.sent(text(tool, "name")),
-        description: text(tool, "description"),
-        parameters: tool.get("parameters").cloned().unwrap_or_else(|| json!({ "type": "object" })),
+    let names = ToolNames::of(context);
+    let tool = |tool: &ToolOffer| ToolSpec {
+        name: names.sent(&tool.name),
+        description: tool.description.clone(),
+        parameters: tool.parameters.clone(),
     };
     let request = ChatRequest {
         model: asked.model,
-        messages: system.into_iter().chain(list("messages").map(|value| message(value, &names))).collect(),
-        tools: list("tools").map(tool).collect(),
+        messages: system.into_iter().chain(context.messages.iter().map(|said| message(said, &names))).collect(),
+        tools: context.tools.iter().map(tool).collect(),
         temperature: asked.temperature,
         max_tokens: asked.max_tokens,
         ..ChatRequest::default()
@@ -178,81 +182,79 @@ fn step(asked: ModelSettings, call: &Call) -> ModelInput {
 }
 
 /// A message of the run as the model's.
-fn message(value: &Value, names: &ToolNames) -> Message {
-    let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let call = |call: &Value| {
-        let text = |key: &str| call.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let arguments = call.get("args").or_else(|| call.get("arguments")).cloned().unwrap_or_else(|| json!({}));
-        ToolCall { id: text("id"), name: names.sent(text("name")), arguments }
+fn message(said: &agents::Message, names: &ToolNames) -> Message {
+    let content = said.text().to_owned();
+    let call = |call: &agents::ToolCall| ToolCall {
+        id: call.id.clone(),
+        name: names.sent(&call.name),
+        arguments: call.args.clone(),
     };
-    match text("role").as_str() {
-        "system" => Message::System { content: text("content") },
-        "assistant" => {
-            let calls = value.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
-            Message::Assistant(AssistantMessage { content: text("content"), tool_calls: calls.map(call).collect() })
+    match said.role {
+        MessageRole::System => Message::System { content },
+        MessageRole::User => Message::User { content },
+        MessageRole::Assistant => {
+            Message::Assistant(AssistantMessage { content, tool_calls: said.tool_calls.iter().map(call).collect() })
         }
-        "tool" => Message::Tool {
-            call_id: text("tool_call_id"),
-            name: names.sent(text("name")),
-            content: text("content"),
+        MessageRole::Tool => Message::Tool {
+            call_id: said.tool_call_id.clone().unwrap_or_default(),
+            name: names.sent(said.name.as_deref().unwrap_or_default()),
+            content,
             is_error: false,
         },
-        _ => Message::User { content: text("content") },
     }
 }
 
 /// What the model said in a step, as the loop of agents reads it.
-pub(super) fn said(output: &Value, call: &Call) -> Value {
-    let (response, names) = (&output["response"], ToolNames::of(call));
-    let calls = response["said"]["tool_calls"].as_array().into_iter().flatten();
-    let meant = |name: &Value| name.as_str().map_or(Value::Null, |name| names.meant(name).into());
-    let call =
-        |call: &Value| json!({ "id": call["id"], "name": meant(&call["name"]), "args": arguments(&call["arguments"]) });
-    let mut said = json!({
-        "content": response["said"]["content"], "tokens": tokens(&response["usage"]), "model": response["model"],
-    });
-    let calls: Vec<Value> = calls.map(call).collect();
-    if !calls.is_empty() {
-        said["tool_calls"] = calls.into();
+#[derive(Serialize)]
+struct StepAnswer {
+    content: String,
+    tokens: u64,
+    model: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<agents::ToolCall>,
+}
+
+/// The same as data, as it comes from whoever plays an agent. Arguments that are no object are shown to the loop as they
+/// are: it refuses them by name.
+pub(super) fn said(output: &ModelOutput, call: &Call) -> Value {
+    let response = &output.response;
+    let names = StepContext::deserialize(&call.context).map(|context| ToolNames::of(&context)).unwrap_or_default();
+    let call = |call: &ToolCall| {
+        let args = if call.arguments.is_null() { json!({}) } else { call.arguments.clone() };
+        agents::ToolCall { id: call.id.clone(), name: names.meant(&call.name), args }
+    };
+    let Usage { input, output, .. } = response.usage;
+    json!(StepAnswer {
+        content: response.said.content.clone(),
+        tokens: input.unwrap_or(0).saturating_add(output.unwrap_or(0)),
+        model: response.model.clone(),
+        tool_calls: response.said.tool_calls.iter().map(call).collect(),
+    })
+}
+
+/// Why an agent ended without its answer.
+fn stopped(stop: &AgentStopReason) -> Option<String> {
+    match stop {
+        AgentStopReason::Completed => None,
+        AgentStopReason::Failed { message } => Some(message.clone()),
+        stop => {
+            let stop = json!(stop);
+            Some(format!("the agent stopped: {}", stop.as_str().map_or_else(|| stop.to_string(), str::to_owned)))
+        }
     }
-    said
-}
-
-/// Arguments that are no object are shown to the loop as they are: it refuses them by name.
-fn arguments(arguments: &Value) -> Value {
-    if arguments.is_null() { json!({}) } else { arguments.clone() }
-}
-
-fn tokens(usage: &Value) -> u64 {
-    let part = |key: &str| usage.get(key).and_then(Value::as_u64).unwrap_or_default();
-    part("input").saturating_add(part("output"))
-}
-
-/// What an agent below spent: tokens, and the money that is known.
-pub(super) fn spent(output: &Value) -> (u64, u64) {
-    let of = |key: &str| output["spent"][key].as_u64().unwrap_or_default();
-    (of("tokens"), of("cost_micros"))
 }
 
 /// What an agent below gave, as the part that asked reads it. A worker's answer says what it cost, also when it stopped:
 /// that counts for its attempt. What other answers cost is charged to the run by whoever hears of them.
-pub(super) fn given(family: Family, purpose: Purpose, output: &Value) -> Answer {
-    let stop = &output["stop"];
-    let why = match (stop.as_str(), stop["failed"]["message"].as_str()) {
-        (Some("completed"), _) => None,
-        (_, Some(message)) => Some(message.to_owned()),
-        (Some(why), None) => Some(format!("the agent stopped: {why}")),
-        (None, None) => Some(format!("the agent stopped: {stop}")),
-    };
-    let text = output.get("text").cloned().unwrap_or_default();
-    let value = output.get("value").filter(|value| !value.is_null());
-    let (tokens, micros) = spent(output);
+pub(super) fn given(family: Family, purpose: Purpose, output: AgentOutput) -> Answer {
+    let why = stopped(&output.stop);
+    let value = output.value.filter(|value| !value.is_null());
+    let Amount { tokens, cost_micros, .. } = output.spent;
     if (purpose, family) == (Purpose::ExecuteWorker, Family::Graph) {
         // Money that is not known is not said, and is not 0.
-        let known = output["unpriced_calls"].as_u64() == Some(0);
-        let cost = known.then_some(micros as f64 / 1e6);
-        let model = output["by_model"].as_object().and_then(|models| models.keys().next().cloned());
-        let result = value.cloned().unwrap_or(text);
+        let cost = (output.unknown.unpriced_calls == 0).then_some(cost_micros as f64 / 1e6);
+        let model = output.by_model.into_keys().next();
+        let result = value.unwrap_or_else(|| output.text.into());
         return Ok(match why {
             None => json!({ "result": result, "success": true, "tokens": tokens, "cost_usd": cost, "model": model }),
             Some(why) => json!({ "success": false, "reason": why, "tokens": tokens, "cost_usd": cost }),
@@ -261,8 +263,8 @@ pub(super) fn given(family: Family, purpose: Purpose, output: &Value) -> Answer 
     match why {
         Some(why) => Err(CallFailure::error(why)),
         None if (purpose, family) == (Purpose::ExecuteWorker, Family::Chat) => {
-            Ok(json!({ "content": text, "tokens": tokens }))
+            Ok(json!({ "content": output.text, "tokens": tokens }))
         }
-        None => Ok(value.cloned().unwrap_or(text)),
+        None => Ok(value.unwrap_or_else(|| output.text.into())),
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::progress::StatusMessages;
+use crate::supervisor::core::control::Control;
 use crate::supervisor::core::key::GraphKey;
 use crate::supervisor::graph::{Gates, PlanEvent, PlannedTask, PlannerOutput, Reply, Start, Take};
 use crate::supervisor::memory::SessionMemoryPart;
@@ -18,7 +19,6 @@ use crate::supervisor::outbox::{Ask, ChildKind, ChildTask, Outbox};
 use crate::supervisor::people::approval::{ApprovalId, Approvals};
 use crate::supervisor::people::autonomy::Autonomy;
 use crate::supervisor::people::below::{Above, Below};
-use crate::supervisor::people::control::Control;
 use crate::supervisor::people::escalation::Escalations;
 use crate::supervisor::people::interrupts::Interrupts;
 use crate::supervisor::people::plan_review::PlanReview;

@@ -198,7 +198,7 @@ impl SupervisorRun {
     pub(super) fn decision_called(&mut self, call: &Call, cx: &mut Cx<'_>) {
         if matches!(call.purpose, Purpose::Plan | Purpose::Decide) {
             let mut out = self.outbox(cx.now());
-            self.parts.escalations.decision_started(&call.key, call.task.clone(), &mut out);
+            self.parts.escalations.decision_started(&call.key, &mut out);
             self.ask_all(out, cx);
         }
     }
@@ -220,8 +220,8 @@ impl SupervisorRun {
     }
 
     /// What a part left between two asks: its notes are recorded as any others.
-    pub(super) fn ask_all(&mut self, mut out: Outbox, cx: &mut Cx<'_>) {
-        let (asks, notes) = out.take();
+    pub(super) fn ask_all(&mut self, out: Outbox, cx: &mut Cx<'_>) {
+        let (asks, notes) = self.take(out);
         self.note(notes, cx);
         for ask in asks {
             self.ask(ask, cx);

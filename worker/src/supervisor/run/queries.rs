@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::signals::refusal;
 use super::{SupervisorRun, arguments, value_of};
 use crate::supervisor::model::{Task, TaskId};
+use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::plan_review::ReviewStatus;
 use crate::supervisor::people::takeover::{PlanStepView, TakeoverContext};
 use crate::supervisor::spec::SupervisorSpec;
@@ -78,7 +79,7 @@ impl SupervisorRun {
             "spec" => json!(self.resolved),
             "notes" => json!({ "noted": self.noted, "last": self.notes }),
             "report" => json!(self.output_now()),
-            "digest" => self.strategy.view(),
+            "digest" => self.strategy.view(&|key| self.calls.holds_word_for(key)),
             "progress" => self.progress_view(),
             "control_state_v1" => parts.control.view(),
             "takeover_context" => json!(self.takeover_context()),
@@ -119,7 +120,9 @@ impl SupervisorRun {
         {
             return None;
         }
-        let Some(plan) = self.strategy.plan() else { return Some(Ok(self.strategy.view())) };
+        let Some(plan) = self.strategy.plan() else {
+            return Some(Ok(self.strategy.view(&|key| self.calls.holds_word_for(key))));
+        };
         let task = || {
             let id = text(value, "task_id");
             let found = TaskId::new(id.clone()).ok().and_then(|id| plan.get(&id));
@@ -142,7 +145,8 @@ impl SupervisorRun {
     /// Asked on a copy: the gates answer as they would, and leave no trace.
     fn why_not_running(&self, id: &TaskId) -> Value {
         let mut parts = self.parts.clone();
-        let mut out = self.outbox(self.now);
+        let budget = self.account.balance();
+        let mut out = Outbox::new(self.run.clone(), self.now).with_budget(budget).with_awaited(self.awaited.clone());
         self.strategy.why_not_running(id, &mut parts, &mut out)
     }
 
@@ -193,7 +197,7 @@ impl SupervisorRun {
     }
 
     fn budget(&self) -> Value {
-        let mut view = self.account.view();
+        let mut view = self.account.view(&self.awaited);
         // What may be spent with all that was added since; the limits are those of the spec.
         view["allowed"] = view["limits"].take();
         view["limits"] = json!(self.resolved.spec.budget);

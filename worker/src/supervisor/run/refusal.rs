@@ -130,12 +130,13 @@ impl From<serde_json::Error> for CarryRefusal {
     }
 }
 
-/// What a program gave that is no answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("exit code {code}: {said}")]
-pub(super) struct ProgramFailed {
-    pub(super) code: i64,
-    pub(super) said: String,
+/// What was given that is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AnswerUnusable {
+    #[error("exit code {code}: {said}")]
+    Program { code: i64, said: String },
+    #[error("what the capability `model` gave cannot be read: {0}")]
+    Model(#[from] serde_json::Error),
 }
 
 /// Refusals that no program has to tell apart.

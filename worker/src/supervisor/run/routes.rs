@@ -4,24 +4,28 @@
 //! here. It only routes.
 
 use super::SupervisorRun;
-use crate::supervisor::core::calls::Incoming;
+use crate::supervisor::core::calls::Arrival;
 use crate::supervisor::core::key::{CoreKey, GraphKey, Key, PeopleKey, TeamKey};
 use crate::supervisor::outbox::{Answer, Outbox};
 
 impl SupervisorRun {
     /// What has come in, for whoever it is.
-    pub(super) fn heard(&mut self, incoming: Incoming, out: &mut Outbox) {
+    pub(super) fn heard(&mut self, incoming: Arrival, out: &mut Outbox) {
         match incoming {
-            Incoming::Answer { key, answer } => self.answered(key, answer, out),
-            Incoming::Fired { key } => self.fired(key, out),
-            Incoming::Person { task, outcome } => self.told_by_person(&task, outcome, out),
+            Arrival::Answer { key, answer } => self.answered(key, answer, out),
+            Arrival::Fired { key } => self.fired(key, out),
+            Arrival::Person { task, outcome } => self.told_by_person(&task, outcome, out),
         }
     }
 
     /// Whoever asked hears the answer.
     fn answered(&mut self, key: Key, answer: Answer, out: &mut Outbox) {
+        if !key.is_of_strategy() {
+            out.heard(&key);
+        }
         match key {
             Key::Graph(GraphKey::Routed) => {
+                out.heard(&key);
                 self.parts.handed_on = None;
                 if let Some(graph) = self.strategy.as_plan() {
                     graph.handed_back(answer, &mut self.parts, out);
@@ -70,8 +74,8 @@ impl SupervisorRun {
                     self.review_ended(out);
                 }
             }
-            Key::People(PeopleKey::DecisionTimeout(of)) => {
-                self.parts.escalations.fired(&of, out);
+            Key::People(PeopleKey::DecisionTimeout(_)) => {
+                self.parts.escalations.decision_is_late(out);
             }
             Key::People(PeopleKey::TakeoverDeadline(n)) => {
                 if self.parts.control.fired(n, out) {

@@ -2,18 +2,19 @@
 //!
 //! Invariant: a pure function of the spec; what the spec leaves open is decided here once, and nowhere else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::refusal::StartRefusal;
 use crate::supervisor::TaskItem;
 use crate::supervisor::agents::policies_of;
+use crate::supervisor::core::authority::Granted;
 use crate::supervisor::graph::{
     AgentForbidden, CapabilityCard, Dependency, GraphRules, OnTriesExhausted, PlanSource, PlannedEdge, PlannedTask,
     ResolvedPolicies, ResultSource, WorkerCard,
 };
 use crate::supervisor::model::{Condition, DependencyPolicy, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::Purpose;
-use crate::supervisor::spec::{self, Authority, Selection, SupervisorSpec};
+use crate::supervisor::spec::{self, Selection, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::native::{Attributes, System, native};
 
@@ -38,7 +39,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         upfront: spec.planning.mode == spec::PlanningMode::Upfront,
         degrade: spec.budget.degrade.clone(),
         selection,
-        authority: authority(spec, selection),
+        authority: Granted::of(spec, matches!(selection, Selection::Supervisor | Selection::Controller)),
         max_concurrency: spec.dispatch.max_concurrency,
         sequential: spec.dispatch.parallelism == spec::Parallelism::Sequential,
         honour: spec.dependencies.honour,
@@ -177,17 +178,6 @@ fn status_words(spec: &SupervisorSpec) -> BTreeMap<TaskStatus, String> {
     }
     let word = |status| Some((status, native(System::FlowBoard, status, Attributes::default()).ok()?.to_owned()));
     TaskStatus::ALL.into_iter().filter_map(word).collect()
-}
-
-/// What the decider may do. A spec that makes one decide whose preset has none, and says nothing of what they may do,
-/// lets them choose and finish.
-fn authority(spec: &SupervisorSpec, selection: Selection) -> BTreeSet<Authority> {
-    let mut all: BTreeSet<Authority> = spec.authority.iter().copied().collect();
-    let unsaid = spec.preset.is_some_and(|preset| preset.values().authority == spec.authority);
-    if unsaid && matches!(selection, Selection::Supervisor | Selection::Controller) {
-        all.extend([Authority::Select, Authority::Finish]);
-    }
-    all
 }
 
 /// The capabilities of the agents, and those that are built in; none if there are no agents to speak of.

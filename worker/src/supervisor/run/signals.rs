@@ -10,13 +10,13 @@ use super::people::question_of;
 use super::refusal::{Refused, WishRefusal};
 use super::{SupervisorRun, value_of};
 use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_TOP_UP, SIGNAL_WAITS};
-use crate::supervisor::core::calls::Incoming;
+use crate::supervisor::core::calls::Arrival;
+use crate::supervisor::core::control::{self, ControlRequest};
 use crate::supervisor::graph::{HUMAN, PLAN_REVIEW_TIMED_OUT, TASK_REJECTED};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::approval::{ApprovalScope, Closed, Consequence};
-use crate::supervisor::people::control::{self, ControlRequest};
 use crate::supervisor::people::interrupts::{Expired, Question, ResumeInterrupt, Resumed};
 use crate::supervisor::people::plan_review::Ending;
 use crate::supervisor::task::Actor;
@@ -253,7 +253,7 @@ impl SupervisorRun {
         for (key, question) in self.strategy.people_needed() {
             let Ok(task) = TaskId::new(key.to_string()) else { continue };
             if self.parts.interrupts.pending().any(|interrupt| interrupt.task == task)
-                || self.calls.holds_word_for(&task)
+                || self.calls.holds_word_for(task.as_str())
             {
                 continue;
             }
@@ -267,7 +267,7 @@ impl SupervisorRun {
     /// The question is over, also while the run stands still; what the person said is heard now, or when it goes on.
     fn human_for_strategy(&mut self, resumed: Resumed, out: &mut Outbox) {
         let Resumed { task, outcome, .. } = resumed;
-        self.hear(Incoming::Person { task: task.clone(), outcome }, out);
+        self.hear(Arrival::Person { task: task.clone(), outcome }, out);
         self.parts.interrupts.task_ended(&task, out);
     }
 

@@ -5,6 +5,7 @@
 //! account does.
 
 use bosun_engine::{Failure, FailureKind, Payload, Timestamp};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{RunContext, SupervisorRun};
@@ -12,7 +13,7 @@ use crate::agent::ends::{cut_before, output_in};
 use crate::agent::spec::Share;
 use crate::capability::model::ModelOutput;
 use crate::supervisor::core::account::{Account, Allowance, Spent};
-use crate::supervisor::core::key::{CoreKey, Key};
+use crate::supervisor::core::key::Key;
 use crate::supervisor::graph::Reply;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose, Weight};
@@ -95,7 +96,25 @@ fn strip(map: &mut Map<String, Value>, tokens: bool) {
     }
 }
 
-/// What an agent or a run below says that it spent; of one that was lost without a word, all that it can have spent.
+/// What an agent or a run below says that it spent: an agent in a part of its report, a run in the report itself.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ChildBill {
+    spent: Option<BillItems>,
+    #[serde(flatten)]
+    own: BillItems,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct BillItems {
+    tokens: u64,
+    cost_micros: u64,
+    calls: u64,
+    steps: u64,
+}
+
+/// What an agent or a run below spent; of one that was lost without a word, all that it can have spent.
 pub(super) fn of_child(result: &Result<Payload, Failure>, share: Option<Share>) -> Spent {
     let report = match result {
         Ok(report) => report.to_json(),
@@ -109,9 +128,9 @@ pub(super) fn of_child(result: &Result<Payload, Failure>, share: Option<Share>) 
         let Share { tokens, cost_micros } = share.unwrap_or_default();
         return Spent { tokens: tokens.unwrap_or(0), cost_micros: cost_micros.unwrap_or(0), calls: 1 };
     }
-    let spent = report.get("spent").unwrap_or(&report);
-    let of = |key: &str| spent.get(key).and_then(Value::as_u64).unwrap_or_default();
-    Spent { tokens: of("tokens"), cost_micros: of("cost_micros"), calls: of("calls").max(of("steps")).max(1) }
+    let ChildBill { spent, own } = ChildBill::deserialize(report).unwrap_or_default();
+    let BillItems { tokens, cost_micros, calls, steps } = spent.unwrap_or(own);
+    Spent { tokens, cost_micros, calls: calls.max(steps).max(1) }
 }
 
 /// What a run that failed or was cancelled says of itself.
@@ -125,21 +144,17 @@ pub(super) fn details_of(failure: &Failure) -> Value {
 }
 
 impl SupervisorRun {
-    /// Where the parts of the run leave what they want, with the account as it stands.
-    pub(super) fn outbox(&self, now: Timestamp) -> Outbox {
-        Outbox::new(self.run.clone(), now).with_budget(self.account.balance())
+    /// Where the parts of the run leave what they want, with the account as it stands,
+    /// and what it waits for, until what was left is taken.
+    pub(super) fn outbox(&mut self, now: Timestamp) -> Outbox {
+        let awaited = std::mem::take(&mut self.awaited);
+        Outbox::new(self.run.clone(), now).with_budget(self.account.balance()).with_awaited(awaited)
     }
 
     /// The call has ended, whoever hears of it and when.
     pub(super) fn settle(&mut self, key: &Key, cost: Spent, out: &mut Outbox) {
-        self.account.settle(key, cost);
+        self.account.settle(key, cost, out.awaited_mut());
         out.set_budget(self.account.balance());
-    }
-
-    pub(super) fn start_clock(&mut self, out: &mut Outbox) {
-        if let Some(ends) = self.account.start_clock(out.now()) {
-            out.timer(CoreKey::Wall, ends, "the time of the run");
-        }
     }
 
     pub(super) fn time_is_over(&mut self, out: &mut Outbox) {

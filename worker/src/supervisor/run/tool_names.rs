@@ -5,25 +5,21 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
-use crate::supervisor::outbox::Call;
+use crate::supervisor::agents::StepContext;
 
 /// The longest name.
 const LONGEST: usize = 64;
 
 /// The names of the tools that a call offers, and of those that its conversation speaks of.
+#[derive(Default)]
 pub(super) struct ToolNames {
     sent: BTreeMap<String, String>,
 }
 
 impl ToolNames {
-    pub(super) fn of(call: &Call) -> ToolNames {
-        let list = |value: &'_ Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-        let messages = list(&call.context, "messages");
-        let called = messages.iter().flat_map(|message| list(message, "tool_calls"));
-        let all = list(&call.context, "tools").into_iter().chain(called);
-        let names: Vec<String> = all.filter_map(|tool| Some(tool.get("name")?.as_str()?.to_owned())).collect();
+    pub(super) fn of(context: &StepContext<'_>) -> ToolNames {
+        let called = context.messages.iter().flat_map(|message| &message.tool_calls).map(|call| &call.name);
+        let names: Vec<String> = context.tools.iter().map(|tool| &tool.name).chain(called).cloned().collect();
         let mut taken: Vec<String> = names.iter().filter(|name| is_taken_as_is(name)).cloned().collect();
         let mut sent = BTreeMap::new();
         for name in names.into_iter().filter(|name| !is_taken_as_is(name)) {
@@ -38,8 +34,8 @@ impl ToolNames {
     }
 
     /// What the provider is told.
-    pub(super) fn sent(&self, name: String) -> String {
-        self.sent.get(&name).cloned().unwrap_or(name)
+    pub(super) fn sent(&self, name: &str) -> String {
+        self.sent.get(name).cloned().unwrap_or_else(|| name.to_owned())
     }
 
     /// Which tool the model means.
@@ -77,11 +73,9 @@ fn free(name: &str, taken: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
-    use crate::supervisor::core::key::GraphKey;
-    use crate::supervisor::outbox::Purpose;
 
     /// CRW-04: names of tools are sent in the form that providers take, each to one tool, and are read back.
     #[test]
@@ -89,17 +83,17 @@ mod tests {
         let long = "x".repeat(70);
         let names = ["Ask question to coworker", "Ask_question to coworker", "delegate_to_café", long.as_str(), "pay"];
         let tools: Vec<Value> = names.iter().map(|name| json!({ "name": name })).collect();
-        let context = json!({ "tools": tools, "messages": [{ "tool_calls": [{ "name": "gone tool" }] }] });
-        let call = Call::new(GraphKey::Format, Purpose::ExecuteWorker, context);
-        let known = ToolNames::of(&call);
-        let sent: Vec<String> = names.iter().map(|name| known.sent((*name).to_owned())).collect();
+        let said = json!({ "role": "assistant", "tool_calls": [{ "id": "1", "name": "gone tool", "args": {} }] });
+        let context: StepContext<'_> = serde_json::from_value(json!({ "tools": tools, "messages": [said] })).unwrap();
+        let known = ToolNames::of(&context);
+        let sent: Vec<String> = names.iter().map(|name| known.sent(name)).collect();
         let expected =
             ["Ask_question_to_coworker", "Ask_question_to_coworker_2", "delegate_to_caf_", &long[..64], "pay"];
         assert_eq!(sent, expected);
         for (name, sent) in names.iter().zip(&sent) {
             assert_eq!(known.meant(sent), *name);
         }
-        assert_eq!(known.sent("gone tool".to_owned()), "gone_tool");
+        assert_eq!(known.sent("gone tool"), "gone_tool");
         assert_eq!(known.meant("no_tool_at_all"), "no_tool_at_all");
     }
 }

@@ -11,9 +11,8 @@ use serde_json::Value;
 use super::SupervisorRun;
 use super::refusal::WishRefusal;
 use super::signals::WAITS_BELOW;
-use crate::supervisor::core::key::CoreKey;
 use crate::supervisor::people::approval::ApprovalRequest;
-use crate::supervisor::people::below::{How, Told, WaitKind, Waiting};
+use crate::supervisor::people::below::{How, WaitKind, Waiting, WaitsBelow};
 use crate::supervisor::people::interrupts::Interrupt;
 use crate::supervisor::people::plan_review::ReviewStatus;
 
@@ -44,11 +43,7 @@ impl SupervisorRun {
     pub(super) fn tell_and_keep_time(&mut self, cx: &mut Cx<'_>) {
         let still = self.stands_still();
         let mut out = self.outbox(cx.now());
-        if still && self.account.stop_clock(cx.now()) {
-            out.cancel_timer(CoreKey::Wall);
-        } else if let Some(ends) = if still { None } else { self.account.run_clock(cx.now()) } {
-            out.timer(CoreKey::Wall, ends, "the time of the run");
-        }
+        self.account.keep_clock(!still, &mut out);
         self.ask_all(out, cx);
         let Some(above) = self.context.above.as_deref().and_then(|above| WorkflowId::new(above).ok()) else { return };
         if let Some(told) = self.what_changed(!still) {
@@ -56,7 +51,7 @@ impl SupervisorRun {
         }
     }
 
-    fn what_changed(&mut self, working: bool) -> Option<Told> {
+    fn what_changed(&mut self, working: bool) -> Option<WaitsBelow> {
         let mut waiting = self.waiting();
         for one in &mut waiting {
             one.run.get_or_insert_with(|| self.id.clone());
@@ -82,7 +77,7 @@ impl SupervisorRun {
 
     /// A run below tells what it waits for.
     pub(super) fn below_tells(&mut self, value: &Value) -> Result<(), WishRefusal> {
-        let told: Told = serde_json::from_value(value.clone())?;
+        let told: WaitsBelow = serde_json::from_value(value.clone())?;
         if self.calls.has_child(&told.from) {
             self.parts.below.heard(told);
             return Ok(());

@@ -6,15 +6,19 @@
 use std::time::Duration;
 
 use bosun_engine::{ActivityOptions, ActivityType, CancellationType, RetryPolicy};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::refusal::{CarryRefusal, ProgramFailed};
+use super::call_context::{CallContext, TaskContext};
+use super::refusal::{AnswerUnusable, CarryRefusal};
 use crate::agent::AgentSpec;
 use crate::agent::shown::steady;
 use crate::capability::http::HTTP;
 use crate::capability::model::ModelInput;
 use crate::capability::process::PROCESS;
 use crate::supervisor::chat::draw;
+use crate::supervisor::core::key::Key;
+use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Call, Purpose};
 use crate::supervisor::spec::{Family, OnDelegationTimeout, Span, SupervisorSpec, Via};
 use crate::supervisor::team::registry::DEPTH_VARIABLE;
@@ -64,7 +68,7 @@ pub(super) fn time_of(spec: &SupervisorSpec, call: &Call) -> Option<Duration> {
 
 /// A delegation is ended by its own deadline, and in the background by nothing (SUP-22): the call only has to end some day.
 fn usual_time(spec: &SupervisorSpec, call: &Call, depth: u32) -> Duration {
-    let own = call.context.get("depth").and_then(Value::as_u64).unwrap_or_default();
+    let own = CallContext::of(call).depth.unwrap_or_default();
     match spec.family() == Family::Agents && own > u64::from(depth.max(spec.delegation.base_depth)) {
         true => A_DAY,
         false => TIMEOUT,
@@ -100,10 +104,7 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call, depth: u32) -> Carried
     if let Some(name) = built_in_of(spec, call) {
         return built_in(name, call, timeout);
     }
-    if let Some(name) = by_chance(spec, call) {
-        let mut input = said(call, json!({ "say": name }));
-        let drawn = ["method", "seed", "candidates"].map(|key| (key, call.context[key].clone()));
-        input["context"] = drawn.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    if let Some(input) = by_chance(spec, call) {
         return Carried::Later { after: Duration::ZERO, input };
     }
     match spec.via(call) {
@@ -115,7 +116,7 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call, depth: u32) -> Carried
         Via::Process(process) => {
             let mut env = process.env.clone();
             // How deep the agent is that the program plays: what it starts itself counts from there (SUP-08).
-            let own = call.context.get("depth").and_then(Value::as_u64).unwrap_or(u64::from(depth) + 1);
+            let own = CallContext::of(call).depth.unwrap_or(u64::from(depth) + 1);
             env.entry(DEPTH_VARIABLE.to_owned()).or_insert_with(|| own.to_string());
             let input = json!({
                 "argv": process.argv, "cwd": process.cwd, "env": env, "env_allow": process.env_allow,
@@ -139,27 +140,36 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call, depth: u32) -> Carried
 }
 
 /// The capability of a task that is built in, if the task is no agent's.
-fn built_in_of<'c>(spec: &SupervisorSpec, call: &'c Call) -> Option<&'c str> {
-    let name = call.context.get("capability").and_then(Value::as_str)?;
+fn built_in_of(spec: &SupervisorSpec, call: &Call) -> Option<&'static str> {
+    let name = CallContext::of(call).capability?;
     let work = call.purpose == Purpose::ExecuteWorker && spec.player(call).is_none();
     // A person is no activity.
-    (work && name != "human" && BUILT_IN.contains(&name)).then_some(name)
+    BUILT_IN.into_iter().find(|built_in| *built_in == name).filter(|name| work && *name != "human")
+}
+
+/// An activity of a program of the user's own, as a task names it.
+#[derive(Deserialize)]
+struct NamedActivity {
+    #[serde(rename = "type")]
+    activity_type: String,
+    #[serde(default)]
+    input: Value,
 }
 
 /// A task whose capability is built in is that: its parameters are the activity's input, with `{{context...}}` filled.
 fn built_in(name: &str, call: &Call, timeout: Duration) -> Carried {
-    let parameters = call.context.get("parameters").cloned().unwrap_or_else(|| json!({}));
+    let parameters = TaskContext::of(call).parameters.unwrap_or_else(|| json!({}));
     let mut input = crate::supervisor::spec::fill(&parameters, call);
     let activity_type = match name {
         "process" => ActivityType::of(PROCESS),
         "http" => ActivityType::of(HTTP),
         "compose" => ActivityType::of(crate::capability::compose::COMPOSE),
         _ => {
-            let Some(wanted) = input.get("type").and_then(Value::as_str).map(str::to_owned) else {
+            let Ok(named) = serde_json::from_value::<NamedActivity>(input) else {
                 return Carried::Impossible(CarryRefusal::NoActivity);
             };
-            input = input.get("input").cloned().unwrap_or(Value::Null);
-            match ActivityType::new(wanted) {
+            input = named.input;
+            match ActivityType::new(named.activity_type) {
                 Ok(activity_type) => activity_type,
                 Err(why) => return Carried::Impossible(why.into()),
             }
@@ -179,26 +189,63 @@ fn scripted(spec: &SupervisorSpec, call: &Call) -> Carried {
         Ok(value) => json!({ "say": value }),
         Err(why) => json!({ "fail": why.message }),
     };
-    Carried::Later { after: scripted.after.duration(), input: said(call, answer) }
+    Carried::Later { after: scripted.after.duration(), input: json!(said(call, answer)) }
 }
 
 /// AGC-16: nobody draws for a chat whose speakers are random: the seed says who it is, and that is recorded as an answer.
-fn by_chance<'c>(spec: &SupervisorSpec, call: &'c Call) -> Option<&'c str> {
-    let text = |key: &str| call.context.get(key).and_then(Value::as_str);
-    let random = call.purpose == Purpose::Decide && text("method") == Some("random") && !spec.has_rule(call);
-    let seed = text("seed").filter(|_| random)?;
-    let candidates: Vec<&str> = call.context.get("candidates")?.as_array()?.iter().filter_map(Value::as_str).collect();
-    draw(seed, &candidates)
+fn by_chance(spec: &SupervisorSpec, call: &Call) -> Option<Value> {
+    if call.purpose != Purpose::Decide || spec.has_rule(call) {
+        return None;
+    }
+    let CallContext { method, seed, candidates, .. } = CallContext::of(call);
+    let (method, seed) = (method.filter(|method| method == "random")?, seed?);
+    let candidates = candidates?;
+    let names: Vec<&str> = candidates.iter().map(String::as_str).collect();
+    let drawn = draw(&seed, &names)?;
+    let said = ScriptedAsk {
+        context: Some(SpeakerDraw { method, seed, candidates: &candidates }),
+        ..said(call, json!({ "say": drawn }))
+    };
+    Some(json!(said))
 }
 
 /// What the activity of scripted answers is given.
-fn said(call: &Call, answer: Value) -> Value {
-    let mut input = json!({ "key": call.key, "purpose": call.purpose, "agent": call.agent, "task": call.task,
-        "attempt": call.attempt, "round": call.round, "prompt": call.prompt, "answer": answer });
-    if let Value::Object(map) = &mut input {
-        map.retain(|_, value| !value.is_null());
+#[derive(Serialize)]
+struct ScriptedAsk<'c> {
+    key: &'c Key,
+    purpose: Purpose,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'c str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<&'c TaskId>,
+    attempt: u32,
+    round: u32,
+    prompt: &'c str,
+    answer: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<SpeakerDraw<'c>>,
+}
+
+/// From what was drawn.
+#[derive(Serialize)]
+struct SpeakerDraw<'c> {
+    method: String,
+    seed: String,
+    candidates: &'c [String],
+}
+
+fn said(call: &Call, answer: Value) -> ScriptedAsk<'_> {
+    ScriptedAsk {
+        key: &call.key,
+        purpose: call.purpose,
+        agent: call.agent.as_deref(),
+        task: call.task.as_ref(),
+        attempt: call.attempt,
+        round: call.round,
+        prompt: &call.prompt,
+        answer,
+        context: None,
     }
-    input
 }
 
 /// The options of every call.
@@ -212,26 +259,43 @@ pub(super) fn options(summary: &str, timeout: Duration) -> ActivityOptions {
     }
 }
 
+/// What a program printed, and how it ended.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ProgramOutput {
+    exit_code: Option<i64>,
+    stdout: String,
+    stderr: String,
+}
+
+/// What a service sent.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ServiceResponse {
+    json: Option<Value>,
+    body: String,
+}
+
 /// The answer in what a capability gave: what a program printed, what a service sent.
-pub(super) fn answer_of(spec: &SupervisorSpec, call: &Call, value: Value) -> Result<Value, ProgramFailed> {
+pub(super) fn answer_of(spec: &SupervisorSpec, call: &Call, value: Value) -> Result<Value, AnswerUnusable> {
     if let Some(name) = built_in_of(spec, call) {
         // Prompts are made of it: two equal runs ask a model the same. The history has the whole.
         return Ok(steady(name, value));
     }
-    let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
     match spec.via(call) {
-        Via::Process(_) => match value.get("exit_code").and_then(Value::as_i64) {
-            Some(0) | None => {
-                let out = text("stdout");
-                Ok(serde_json::from_str(&out).unwrap_or(Value::String(out)))
+        Via::Process(_) => {
+            let printed: ProgramOutput = serde_json::from_value(value).unwrap_or_default();
+            let out = printed.stdout.trim();
+            match printed.exit_code {
+                Some(0) | None => Ok(serde_json::from_str(out).unwrap_or_else(|_| out.into())),
+                Some(code) => Err(AnswerUnusable::Program { code, said: printed.stderr.trim().to_owned() }),
             }
-            Some(code) => Err(ProgramFailed { code, said: text("stderr") }),
-        },
-        Via::Http(_) => match value.get("json").filter(|json| !json.is_null()) {
-            Some(json) => Ok(json.clone()),
-            None => Ok(Value::String(text("body"))),
-        },
-        Via::Model(_) => Ok(super::model::said(&value, call)),
+        }
+        Via::Http(_) => {
+            let sent: ServiceResponse = serde_json::from_value(value).unwrap_or_default();
+            Ok(sent.json.filter(|json| !json.is_null()).unwrap_or_else(|| sent.body.trim().into()))
+        }
+        Via::Model(_) => Ok(super::model::said(&serde_json::from_value(value)?, call)),
         Via::Scripted | Via::Activity(_) | Via::Supervisor(_) => Ok(value),
     }
 }

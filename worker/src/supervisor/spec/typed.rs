@@ -22,16 +22,16 @@ pub(super) fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, FieldError>
 /// What is wrong; the place is added on the way out.
 #[derive(Debug, thiserror::Error)]
 #[error("{problem}")]
-struct Wrong {
+struct WrongType {
     path: Option<String>,
     /// The key below the place.
     key: Option<String>,
     problem: String,
 }
 
-impl Wrong {
+impl WrongType {
     fn new(problem: String) -> Self {
-        Wrong { path: None, key: None, problem }
+        WrongType { path: None, key: None, problem }
     }
     /// The innermost place wins.
     fn at(mut self, path: &str) -> Self {
@@ -47,12 +47,12 @@ fn below(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-impl serde::de::Error for Wrong {
+impl serde::de::Error for WrongType {
     fn custom<T: Display>(why: T) -> Self {
-        Wrong::new(why.to_string())
+        WrongType::new(why.to_string())
     }
     fn invalid_type(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
-        Wrong::new(format!("expected {}, found {}", words(&wanted.to_string()), found_words(&found)))
+        WrongType::new(format!("expected {}, found {}", words(&wanted.to_string()), found_words(&found)))
     }
     fn invalid_value(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
         let found = match found {
@@ -62,22 +62,22 @@ impl serde::de::Error for Wrong {
             Unexpected::Str(text) => format!("`{text}`"),
             other => found_words(&other).to_owned(),
         };
-        Wrong::new(format!("expected {}, found {found}", words(&wanted.to_string())))
+        WrongType::new(format!("expected {}, found {found}", words(&wanted.to_string())))
     }
     fn unknown_field(key: &str, known: &'static [&'static str]) -> Self {
         let hint = hint(key, known);
         let problem = format!("unknown key `{key}`{hint}; known keys: {}", known.join(", "));
-        Wrong { path: None, key: Some(key.to_owned()), problem }
+        WrongType { path: None, key: Some(key.to_owned()), problem }
     }
     fn unknown_variant(value: &str, known: &'static [&'static str]) -> Self {
-        Wrong::new(format!("unknown value `{value}`{}; known values: {}", hint(value, known), known.join(", ")))
+        WrongType::new(format!("unknown value `{value}`{}; known values: {}", hint(value, known), known.join(", ")))
     }
     fn missing_field(key: &'static str) -> Self {
         let problem = format!("required key `{key}` is missing");
-        Wrong { path: None, key: Some(key.to_owned()), problem }
+        WrongType { path: None, key: Some(key.to_owned()), problem }
     }
     fn duplicate_field(key: &'static str) -> Self {
-        Wrong { path: None, key: Some(key.to_owned()), problem: format!("the key `{key}` is given twice") }
+        WrongType { path: None, key: Some(key.to_owned()), problem: format!("the key `{key}` is given twice") }
     }
 }
 
@@ -119,7 +119,7 @@ struct At<'a> {
 }
 
 impl<'a> At<'a> {
-    fn visit<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, Wrong> {
+    fn visit<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, WrongType> {
         match self.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
@@ -128,24 +128,24 @@ impl<'a> At<'a> {
                 (Some(number), _, _) => visitor.visit_u64(number),
                 (None, Some(number), _) => visitor.visit_i64(number),
                 (None, None, Some(number)) => visitor.visit_f64(number),
-                (None, None, None) => Err(Wrong::new(format!("the number {number} is too large"))),
+                (None, None, None) => Err(WrongType::new(format!("the number {number} is too large"))),
             },
             Value::Array(list) => visitor.visit_seq(Items { list, next: 0, path: &self.path }),
-            Value::Object(map) => visitor.visit_map(Entries { entries: map.iter(), value: None, path: &self.path }),
+            Value::Object(map) => visitor.visit_map(MapEntries { entries: map.iter(), value: None, path: &self.path }),
         }
     }
 }
 
 impl<'de> Deserializer<'de> for At<'_> {
-    type Error = Wrong;
+    type Error = WrongType;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WrongType> {
         self.visit(visitor).map_err(|why| why.at(&self.path))
     }
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WrongType> {
         if self.value.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, WrongType> {
         visitor.visit_newtype_struct(self)
     }
     fn deserialize_enum<V: Visitor<'de>>(
@@ -153,7 +153,7 @@ impl<'de> Deserializer<'de> for At<'_> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Wrong> {
+    ) -> Result<V::Value, WrongType> {
         let path = self.path.clone();
         let chosen = match self.value {
             Value::String(name) => Chosen { name, value: None, path: &path },
@@ -163,7 +163,9 @@ impl<'de> Deserializer<'de> for At<'_> {
             }
             other => {
                 let found = kind(other);
-                return Err(Wrong::new(format!("expected a text or a mapping with one key, found {found}")).at(&path));
+                return Err(
+                    WrongType::new(format!("expected a text or a mapping with one key, found {found}")).at(&path)
+                );
             }
         };
         visitor.visit_enum(chosen).map_err(|why| why.at(&path))
@@ -182,9 +184,9 @@ struct Items<'a> {
 }
 
 impl<'de> SeqAccess<'de> for Items<'_> {
-    type Error = Wrong;
+    type Error = WrongType;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Wrong> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, WrongType> {
         let Some(value) = self.list.get(self.next) else { return Ok(None) };
         let path = format!("{}[{}]", self.path, self.next);
         self.next += 1;
@@ -192,25 +194,27 @@ impl<'de> SeqAccess<'de> for Items<'_> {
     }
 }
 
-struct Entries<'a> {
+struct MapEntries<'a> {
     entries: serde_json::map::Iter<'a>,
     value: Option<(&'a str, &'a Value)>,
     path: &'a str,
 }
 
-impl<'de> MapAccess<'de> for Entries<'_> {
-    type Error = Wrong;
+impl<'de> MapAccess<'de> for MapEntries<'_> {
+    type Error = WrongType;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Wrong> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, WrongType> {
         let Some((key, value)) = self.entries.next() else { return Ok(None) };
         self.value = Some((key, value));
-        let name: StrDeserializer<'_, Wrong> = key.as_str().into_deserializer();
+        let name: StrDeserializer<'_, WrongType> = key.as_str().into_deserializer();
         // An unknown key already names itself; whatever else is wrong with a key is at that key.
-        let place = |why: Wrong| if why.key.is_some() { why.at(self.path) } else { why.at(&below(self.path, key)) };
+        let place = |why: WrongType| if why.key.is_some() { why.at(self.path) } else { why.at(&below(self.path, key)) };
         seed.deserialize(name).map(Some).map_err(place)
     }
-    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Wrong> {
-        let Some((key, value)) = self.value.take() else { return Err(Wrong::new("a value without a key".to_owned())) };
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, WrongType> {
+        let Some((key, value)) = self.value.take() else {
+            return Err(WrongType::new("a value without a key".to_owned()));
+        };
         let path = below(self.path, key);
         // A type that judges the text it has read is judged here.
         seed.deserialize(At { value, path: path.clone() }).map_err(|why| why.at(&path))
@@ -225,41 +229,41 @@ struct Chosen<'a> {
 }
 
 impl<'a, 'de> EnumAccess<'de> for Chosen<'a> {
-    type Error = Wrong;
+    type Error = WrongType;
     type Variant = Self;
 
-    fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, Self), Wrong> {
-        let name: StrDeserializer<'_, Wrong> = self.name.into_deserializer();
+    fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, Self), WrongType> {
+        let name: StrDeserializer<'_, WrongType> = self.name.into_deserializer();
         let variant = seed.deserialize(name).map_err(|why| why.at(self.path))?;
         Ok((variant, self))
     }
 }
 
 impl Chosen<'_> {
-    fn inner(&self) -> Result<At<'_>, Wrong> {
+    fn inner(&self) -> Result<At<'_>, WrongType> {
         match self.value {
             Some(value) => Ok(At { value, path: below(self.path, self.name) }),
-            None => Err(Wrong::new(format!("`{}` needs a value: `{}: ...`", self.name, self.name))),
+            None => Err(WrongType::new(format!("`{}` needs a value: `{}: ...`", self.name, self.name))),
         }
     }
 }
 
 impl<'de> VariantAccess<'de> for Chosen<'_> {
-    type Error = Wrong;
+    type Error = WrongType;
 
-    fn unit_variant(self) -> Result<(), Wrong> {
+    fn unit_variant(self) -> Result<(), WrongType> {
         match self.value {
             None => Ok(()),
-            Some(_) => Err(Wrong::new(format!("`{}` takes no value", self.name))),
+            Some(_) => Err(WrongType::new(format!("`{}` takes no value", self.name))),
         }
     }
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Wrong> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, WrongType> {
         seed.deserialize(self.inner()?)
     }
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Wrong> {
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, WrongType> {
         self.inner()?.deserialize_any(visitor)
     }
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, Wrong> {
+    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, WrongType> {
         self.inner()?.deserialize_any(visitor)
     }
 }

@@ -201,9 +201,6 @@ impl SupervisorSpec {
         let agents = self.agents.iter().enumerate().map(|(i, agent)| (format!("agents[{i}]"), agent));
         agents.chain(self.manager_agent.iter().map(|agent| ("manager_agent".to_owned(), agent))).collect()
     }
-    pub fn may(&self, action: Authority) -> bool {
-        self.authority.contains(&action)
-    }
     /// Whether somebody plays the one who decides.
     pub fn has_decider(&self) -> bool {
         let ruled = self.script.0.iter().any(|rule| rule.on == Purpose::Decide);

@@ -42,7 +42,7 @@ pub enum MessageKind {
 
 /// A message as it is sent: what `mailbox_v1` carries. The names are Shannon's; lower case is understood too.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Draft {
+pub struct MailDraft {
     #[serde(rename = "From", alias = "from", default)]
     pub from: String,
     #[serde(rename = "To", alias = "to")]
@@ -55,10 +55,10 @@ pub struct Draft {
     pub kind: MessageKind,
 }
 
-impl Draft {
+impl MailDraft {
     pub fn new(from: impl Into<String>, to: impl Into<String>, content: impl Into<String>) -> Self {
         let (role, kind) = (String::new(), MessageKind::Info);
-        Draft { from: from.into(), to: to.into(), role, content: content.into(), kind }
+        MailDraft { from: from.into(), to: to.into(), role, content: content.into(), kind }
     }
     #[must_use]
     pub fn role(mut self, role: impl Into<String>) -> Self {
@@ -91,7 +91,7 @@ pub struct MailboxMessage {
     #[serde(rename = "AgentSeq")]
     pub agent_seq: u64,
     #[serde(flatten)]
-    pub draft: Draft,
+    pub draft: MailDraft,
     #[serde(rename = "At")]
     pub at: Timestamp,
 }
@@ -151,7 +151,7 @@ impl Mailboxes {
     }
 
     /// Appends a message and queues it for its recipient; gives its number.
-    pub fn append(&mut self, draft: Draft, out: &mut Outbox) -> Result<u64, InvalidMessage> {
+    pub fn append(&mut self, draft: MailDraft, out: &mut Outbox) -> Result<u64, InvalidMessage> {
         let bytes = self.sized(&draft)?;
         self.counts.received += 1;
         let seq = self.counts.received;
@@ -168,12 +168,12 @@ impl Mailboxes {
     /// Appends the message once for every agent but its sender, in the order given.
     pub fn broadcast(
         &mut self,
-        draft: &Draft,
+        draft: &MailDraft,
         agents: &[String],
         out: &mut Outbox,
     ) -> Result<Vec<u64>, InvalidMessage> {
         let others = agents.iter().filter(|agent| **agent != draft.from);
-        others.map(|to| self.append(Draft { to: to.clone(), ..draft.clone() }, out)).collect()
+        others.map(|to| self.append(MailDraft { to: to.clone(), ..draft.clone() }, out)).collect()
     }
 
     /// Sends a message to the mailbox of another run. One that its mailbox would not take is counted and noted.
@@ -237,15 +237,15 @@ impl Mailboxes {
         MailboxCounts { kept: self.messages.len() as u64, ..self.counts }
     }
 
-    fn draft(&self, input: &Value) -> Result<Draft, InvalidMessage> {
-        let draft: Draft = serde_path_to_error::deserialize(input).map_err(|why| {
+    fn draft(&self, input: &Value) -> Result<MailDraft, InvalidMessage> {
+        let draft: MailDraft = serde_path_to_error::deserialize(input).map_err(|why| {
             let path = why.path().to_string();
             InvalidMessage::Malformed { path, problem: why.into_inner().to_string() }
         })?;
         self.sized(&draft).map(|_| draft)
     }
 
-    fn sized(&self, draft: &Draft) -> Result<usize, InvalidMessage> {
+    fn sized(&self, draft: &MailDraft) -> Result<usize, InvalidMessage> {
         let (bytes, max) = (draft.content.len(), self.rules.payload_max as usize);
         if bytes > max { Err(InvalidMessage::TooLarge { bytes, max }) } else { Ok(bytes) }
     }

@@ -118,11 +118,11 @@ impl System {
 }
 
 /// One row of the table, in the order of [`System::ALL`].
-type Cells = [&'static str; 16];
+type NativeCells = [&'static str; 16];
 
 // A cell that the table has once for several columns is that word in each of them, spelled as that column spells it.
 #[rustfmt::skip]
-fn cells(status: TaskStatus, attributes: Attributes) -> Cells {
+fn cells(status: TaskStatus, attributes: Attributes) -> NativeCells {
     let Attributes { detached, resolved } = attributes;
     match status {
         TaskStatus::Pending => ["PENDING", "PENDING", "in_progress", "in_progress", "pending", "pending",

@@ -188,10 +188,6 @@ impl Roster {
     pub fn synthesizing(&mut self) {
         self.season = Season::Late;
     }
-    /// There is work again (a replan, a released takeover).
-    pub fn reopened(&mut self) {
-        self.season = Season::Open;
-    }
     /// The run is over.
     pub fn closed(&mut self) {
         self.season = Season::Over;

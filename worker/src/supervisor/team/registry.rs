@@ -2,8 +2,7 @@
 //!
 //! Invariant: a child is one deeper than its parent, and depth counts over processes: the depth this process was
 //! started at plus the depth in it. There is one limit and one rule for both, asked **before** a child is started.
-//! Every change is noted, and the notes alone rebuild the registry ([`Registry::rebuild`]). It holds no live agent:
-//! see [`LiveAgents`].
+//! Every change is noted, and the notes alone rebuild the registry ([`Registry::rebuild`]). It holds no live agent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -51,11 +50,9 @@ pub struct RegistryStats {
     pub failed: usize,
 }
 
-/// Three texts for one rule, by what was tried.
+/// Two texts for one rule, by what was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DepthExceeded {
-    #[error("Maximum delegation depth ({max}) reached. Cannot delegate further.")]
-    Delegation { max: u32 },
     #[error("Maximum delegation depth ({max}) exceeded. Cannot create more sub-agents.")]
     Registration { max: u32 },
     #[error("Maximum delegation depth ({max}) exceeded (depth={depth}). Cannot delegate further.")]
@@ -125,13 +122,6 @@ impl Registry {
             true => Err(DepthExceeded::Registration { max: self.max_depth }),
             false => Ok(depth),
         }
-    }
-
-    /// Whether an agent may delegate: its child would stand at the depth given back, which is the child's `--depth`
-    /// and [`DEPTH_VARIABLE`] if it is a process of its own.
-    pub fn may_delegate(&self, instance: &str) -> Result<u32, DepthExceeded> {
-        let depth = self.base_depth.saturating_add(self.get_depth(instance)).saturating_add(1);
-        if depth > self.max_depth { Err(DepthExceeded::Delegation { max: self.max_depth }) } else { Ok(depth) }
     }
 
     /// In this process; 0 for an id that is not known.
@@ -264,30 +254,5 @@ impl Registry {
             !gone
         });
         before - self.instances.len()
-    }
-}
-
-/// The agents that live in this very process, by instance id. It is never stored: after a restart nobody lives here
-/// until it is started again, while the registry still knows the instance.
-#[derive(Debug)]
-pub struct LiveAgents<A> {
-    agents: BTreeMap<String, A>,
-}
-
-impl<A> Default for LiveAgents<A> {
-    fn default() -> Self {
-        LiveAgents { agents: BTreeMap::new() }
-    }
-}
-
-impl<A> LiveAgents<A> {
-    pub fn insert(&mut self, id: impl Into<String>, agent: A) {
-        self.agents.insert(id.into(), agent);
-    }
-    pub fn remove(&mut self, id: &str) -> Option<A> {
-        self.agents.remove(id)
-    }
-    pub fn get_agent(&self, id: &str) -> Option<&A> {
-        self.agents.get(id)
     }
 }

@@ -5,7 +5,7 @@
 
 use serde_json::json;
 
-use super::mailbox::{Draft, InvalidMessage, Mailboxes, SUPERVISOR};
+use super::mailbox::{InvalidMessage, MailDraft, Mailboxes, SUPERVISOR};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
 
@@ -57,7 +57,7 @@ pub fn role_prompt(role: &str) -> String {
 /// Tells an agent its role: noted, and a message from the supervisor that never waits.
 pub fn assign(mailbox: &mut Mailboxes, agent: &str, role: &str, out: &mut Outbox) -> Result<u64, InvalidMessage> {
     out.note(NoteKind::RoleAssigned, json!({ "agent": agent, "role": role }));
-    mailbox.append(Draft::new(SUPERVISOR, agent, ROLE_ASSIGNED).role(role), out)
+    mailbox.append(MailDraft::new(SUPERVISOR, agent, ROLE_ASSIGNED).role(role), out)
 }
 
 fn lower_first(text: &str) -> String {

@@ -25,7 +25,7 @@ impl TextPlace {
 
 /// One step of a path: `agents`, or `[0]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum PathStep<'p> {
+enum YamlStep<'p> {
     Key(&'p str),
     Item(usize),
 }
@@ -36,11 +36,11 @@ pub(crate) fn place_of(text: &str, path: &str) -> Option<TextPlace> {
     let (mut node, mut found) = (&root.value, None);
     for step in steps(path) {
         let (place, below) = match (step, node) {
-            (PathStep::Key(wanted), PathNode::Mapping(entries)) => {
+            (YamlStep::Key(wanted), PathNode::Mapping(entries)) => {
                 entries.iter().find(|(key, _)| key.value.0 == wanted).map(|(key, below)| (key.referenced, below))
             }
-            (PathStep::Item(n), PathNode::List(items)) => items.get(n).map(|item| (item.referenced, item)),
-            (PathStep::Key(_) | PathStep::Item(_), _) => None,
+            (YamlStep::Item(n), PathNode::List(items)) => items.get(n).map(|item| (item.referenced, item)),
+            (YamlStep::Key(_) | YamlStep::Item(_), _) => None,
         }
         .unzip();
         let (Some(place), Some(below)) = (place, below) else { break };
@@ -50,12 +50,12 @@ pub(crate) fn place_of(text: &str, path: &str) -> Option<TextPlace> {
     found.filter(|place| place.line > 0)
 }
 
-fn steps(path: &str) -> Vec<PathStep<'_>> {
+fn steps(path: &str) -> Vec<YamlStep<'_>> {
     let mut steps = Vec::new();
     for part in path.split('.') {
         let mut rest = part.split('[');
-        steps.extend(rest.next().filter(|key| !key.is_empty()).map(PathStep::Key));
-        steps.extend(rest.filter_map(|item| item.strip_suffix(']')?.parse().ok()).map(PathStep::Item));
+        steps.extend(rest.next().filter(|key| !key.is_empty()).map(YamlStep::Key));
+        steps.extend(rest.filter_map(|item| item.strip_suffix(']')?.parse().ok()).map(YamlStep::Item));
     }
     steps
 }

@@ -38,15 +38,15 @@ impl SupervisorView {
     }
 
     pub(crate) fn markup(&self) -> Markup {
-        let carrier = &self.progress["carrier"];
+        let beside = &self.progress["beside_rows"];
         html! {
             section.supervisor {
                 h2 { "What it does" }
                 p.objective { (text(&self.progress["objective"])) }
                 (self.standing())
                 @if self.plan["tasks"].is_object() { (graph(&self.plan)) (tasks(&self.plan)) }
-                @else if carrier["chat"].is_object() { (chat(carrier)) }
-                @else if carrier["agents"].is_object() { (delegation(carrier)) }
+                @else if beside["chat"].is_object() { (chat(beside)) }
+                @else if beside["agents"].is_object() { (delegation(beside)) }
                 @else if let Some(tasks) = self.progress["tasks"].as_array() { (rows(tasks)) }
                 (self.ending())
                 (self.journal())
@@ -282,8 +282,8 @@ fn feedback_text(one: &Value) -> String {
 
 // ---- a chat
 
-fn chat(carrier: &Value) -> Markup {
-    let (chat, messages) = (&carrier["chat"], carrier["messages"].as_array());
+fn chat(beside: &Value) -> Markup {
+    let (chat, messages) = (&beside["chat"], beside["messages"].as_array());
     let mut speakers: BTreeMap<String, usize> = BTreeMap::new();
     for agent in chat["agents"].as_array().into_iter().flatten() {
         speakers.insert(text(agent), 0);
@@ -325,10 +325,10 @@ fn said(messages: &[Value]) -> Markup {
 
 // ---- a delegation
 
-fn delegation(carrier: &Value) -> Markup {
-    let agents = &carrier["agents"];
+fn delegation(beside: &Value) -> Markup {
+    let agents = &beside["agents"];
     let sessions: Vec<&Value> = agents["sessions"].as_array().into_iter().flatten().collect();
-    let messages = carrier["messages"].as_array().map_or(&[] as &[Value], Vec::as_slice);
+    let messages = beside["messages"].as_array().map_or(&[] as &[Value], Vec::as_slice);
     html! {
         h3 { "Who works for whom" @if let Some(active) = agents["active_agent"].as_str() { " " span.muted { "in hand: " (active) } } }
         ul.tree { @for session in sessions.iter().filter(|session| session["parent_id"].is_null()) { (session_branch(session, &sessions, 0)) } }

@@ -216,7 +216,7 @@ struct Watched {
     /// Tops that were let in.
     topped: u64,
     spent: Amount,
-    held: BTreeMap<Key, Amount>,
+    held: BTreeMap<FlightKey, Amount>,
     /// Of what was spent: by agents that never told by which model.
     lost: Amount,
     unknown: UnknownUsage,
@@ -332,7 +332,7 @@ impl Watched {
 
     /// What was let begin was within the caps when it began. A call that took more than it was let have is spent all the
     /// same; what began before it goes on, and nothing that costs may begin after it.
-    fn within_caps(&self, begun: Key) -> Result<(), String> {
+    fn within_caps(&self, begun: FlightKey) -> Result<(), String> {
         let begun = self.held.get(&begun).copied().unwrap_or_default();
         let taken = self.held.values().fold(self.spent, |sum, held| sum.plus(*held));
         let over = |cap: Option<u64>, taken: u64| cap.is_some_and(|cap| taken > cap.saturating_add(self.topped));
@@ -375,7 +375,7 @@ impl Watched {
         Ok(())
     }
 
-    fn settle(&mut self, key: Key, spent: Amount) {
+    fn settle(&mut self, key: FlightKey, spent: Amount) {
         if self.held.remove(&key).is_some() {
             self.spent = self.spent.plus(spent);
         }
@@ -455,7 +455,7 @@ impl Play {
         Ok(())
     }
 
-    fn cancel(&mut self, watched: &mut Watched, key: Key) {
+    fn cancel(&mut self, watched: &mut Watched, key: FlightKey) {
         let held = watched.held.get(&key).copied().unwrap_or_default();
         for ask in &watched.stage.open {
             match ask {

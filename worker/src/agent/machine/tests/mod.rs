@@ -134,7 +134,7 @@ impl Stage {
     }
 
     /// The end of what was canceled.
-    fn canceled(&mut self, canceled: Key) {
+    fn canceled(&mut self, canceled: FlightKey) {
         let is = |ask: &AgentRequest| match ask {
             AgentRequest::Model { call, .. } => call.key == canceled,
             AgentRequest::Tool { key, .. } | AgentRequest::Child { key, .. } => *key == canceled,

@@ -41,7 +41,7 @@ fn handle(agent: &mut AgentMachine, event: AgentEvent, now: Timestamp) {
     assert_eq!(agent.check(), Ok(()));
 }
 
-fn in_flight(agent: &AgentMachine, model: bool) -> Option<Key> {
+fn in_flight(agent: &AgentMachine, model: bool) -> Option<FlightKey> {
     let is = |flight: &Flight| matches!(flight, Flight::Model { .. }) == model;
     agent.flights.iter().find(|(_, flight)| is(flight)).map(|(key, _)| *key)
 }

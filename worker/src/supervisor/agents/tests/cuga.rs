@@ -374,8 +374,12 @@ fn an_output_formatter_gives_the_final_answer_its_form() {
     rig.answer("supervisor", says("42"));
     assert!(rig.it.outcome().is_none());
     assert_eq!(rig.pending("synthesize").prompt, "One line.\n\n## Answer\n42");
-    let mut failed =
-        Rig { it: rig.it.clone(), calls: rig.calls.clone(), ..Rig::start(AgentRules::cuga(), supervisor(), "") };
+    let mut failed = Rig {
+        it: rig.it.clone(),
+        awaited: rig.awaited.clone(),
+        calls: rig.calls.clone(),
+        ..Rig::start(AgentRules::cuga(), supervisor(), "")
+    };
     rig.answer("synthesize", json!("It is 42."));
     assert_eq!(rig.outcome().result, "It is 42.");
     failed.fail("synthesize", "overloaded");

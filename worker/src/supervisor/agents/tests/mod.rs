@@ -20,6 +20,7 @@ use bosun_engine::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::supervisor::core::awaited::AwaitedKeys;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, Outbox};
@@ -30,6 +31,7 @@ const T0: Timestamp = Timestamp(1_800_000_000_000_000);
 /// Plays engine, models and clock.
 struct Rig {
     it: AgentLoop,
+    awaited: AwaitedKeys,
     now: Timestamp,
     calls: Vec<Call>,
     timers: BTreeMap<Key, Timestamp>,
@@ -43,7 +45,7 @@ impl Rig {
         let mut out = Outbox::new("run-1", T0);
         let it = make(&mut out)?;
         let (calls, timers, notes, asked) = (Vec::new(), BTreeMap::new(), Vec::new(), Vec::new());
-        let mut rig = Rig { it, now: T0, calls, timers, notes, asked };
+        let mut rig = Rig { it, awaited: AwaitedKeys::default(), now: T0, calls, timers, notes, asked };
         rig.take(out);
         Ok(rig)
     }
@@ -55,6 +57,7 @@ impl Rig {
     }
 
     fn take(&mut self, mut out: Outbox) {
+        self.awaited = out.take_awaited();
         let (asks, notes) = out.take();
         self.notes.extend(notes);
         for ask in asks {
@@ -82,7 +85,7 @@ impl Rig {
     }
 
     fn with(&mut self, act: impl FnOnce(&mut AgentLoop, &mut Outbox)) {
-        let mut out = Outbox::new("run-1", self.now);
+        let mut out = Outbox::new("run-1", self.now).with_awaited(std::mem::take(&mut self.awaited));
         act(&mut self.it, &mut out);
         self.take(out);
     }

@@ -9,8 +9,15 @@ use crate::supervisor::core::key::{ChatAsk, ChatKey};
 use crate::supervisor::spec::OnExhausted;
 use crate::transitions::{Event, compare, table};
 
+/// A chat, and what is awaited.
+#[derive(Clone)]
+struct Talk {
+    chat: GroupChat,
+    out: Outbox,
+}
+
 /// What a chat waits for. Who speaks and what was said is not in it.
-fn shown(chat: &GroupChat) -> String {
+fn shown(Talk { chat, .. }: &Talk) -> String {
     let mut state = match (&chat.stage, &chat.end) {
         (_, Some(end)) => return format!("over: {:?}", end.stop),
         (ChatPhase::Selecting(asked), _) => match asked.by {
@@ -32,10 +39,23 @@ fn shown(chat: &GroupChat) -> String {
     state
 }
 
-fn spent() -> Outbox {
+fn spent() -> Balance {
     let mut balance = Balance::new(Allowance { calls: Some(1), ..Allowance::default() }, OnExhausted::Synthesize);
     balance.spent.calls = 1;
-    outbox().with_budget(balance)
+    balance
+}
+
+/// What happens under this account.
+fn under<'e>(budget: Balance, happens: impl Fn(&mut GroupChat, &mut Outbox) + 'e) -> Box<dyn Fn(&mut Talk) + 'e> {
+    Box::new(move |Talk { chat, out }| {
+        out.set_budget(budget);
+        happens(chat, out);
+        out.take();
+    })
+}
+
+fn happens<'e>(happens: impl Fn(&mut GroupChat, &mut Outbox) + 'e) -> Box<dyn Fn(&mut Talk) + 'e> {
+    under(Balance::default(), happens)
 }
 
 fn answered(chat: &mut GroupChat, answer: Answer, out: &mut Outbox) {
@@ -43,33 +63,35 @@ fn answered(chat: &mut GroupChat, answer: Answer, out: &mut Outbox) {
     let before = chat.clone();
     chat.answered(ChatKey { ask: ChatAsk::Speak, n: 99_999 }, answer.clone(), out);
     assert_eq!(*chat, before);
-    if let Some(key) = chat.open {
-        chat.answered(key, answer, out);
+    let open: Vec<Key> = out.awaited().calls().cloned().collect();
+    assert!(open.len() <= 1, "a chat asks for one thing at a time: {open:?}");
+    for key in open {
+        chat.answered(key.try_into().unwrap(), answer.clone(), out);
     }
 }
 
-fn says<'e>(name: &'e str, answer: Value) -> Event<'e, GroupChat> {
-    (name, Box::new(move |chat| answered(chat, Ok(answer.clone()), &mut outbox())))
+fn says<'e>(name: &'e str, answer: Value) -> Event<'e, Talk> {
+    (name, happens(move |chat, out| answered(chat, Ok(answer.clone()), out)))
 }
 
 /// What may happen to a chat of any kind.
-fn of_all() -> Vec<Event<'static, GroupChat>> {
-    let lost = |chat: &mut GroupChat| answered(chat, Err(CallFailure::error("lost")), &mut outbox());
+fn of_all() -> Vec<Event<'static, Talk>> {
     vec![
-        ("the call fails", Box::new(lost)),
-        ("a person says something", Box::new(|chat| drop(chat.say("wait", &mut outbox())))),
-        ("a person takes the word", Box::new(|chat| drop(chat.interrupt(&mut outbox())))),
-        ("paused", Box::new(GroupChat::pause)),
-        ("resumed", Box::new(GroupChat::unpause)),
-        ("answered, budget spent", Box::new(|chat| answered(chat, Ok(json!("b")), &mut spent()))),
-        ("the budget is spent", Box::new(|chat| chat.exhausted(&mut spent()))),
-        ("cancelled", Box::new(|chat| chat.cancel("enough", &mut outbox()))),
+        ("the call fails", happens(|chat, out| answered(chat, Err(CallFailure::error("lost")), out))),
+        ("a person says something", happens(|chat, out| drop(chat.say("wait", out)))),
+        ("a person takes the word", happens(|chat, out| drop(chat.interrupt(out)))),
+        ("paused", happens(|chat, _| chat.pause())),
+        ("resumed", happens(|chat, _| chat.unpause())),
+        ("answered, budget spent", under(spent(), |chat, out| answered(chat, Ok(json!("b")), out))),
+        ("the budget is spent", under(spent(), GroupChat::exhausted)),
+        ("cancelled", happens(|chat, out| chat.cancel("enough", out))),
     ]
 }
 
-fn begun(rules: ChatRules) -> GroupChat {
+fn begun(rules: ChatRules) -> Talk {
     let rules = ChatRules { max_round: 1_000, on_speaker_error: OnSpeakerError::Retry, ..rules };
-    world(rules, &["a", "b"], "user", "go").chat
+    let World { chat, out, .. } = world(rules, &["a", "b"], "user", "go");
+    Talk { chat, out }
 }
 
 /// AGC-04, AGC-11 and AGC-12: a model, or a person, selects who speaks.
@@ -84,14 +106,14 @@ fn of_chats_in_which_somebody_selects() {
             says("answer: null", Value::Null),
         ];
         let choose = |answer: Value| {
-            move |chat: &mut GroupChat| {
+            happens(move |chat, out| {
                 if let Some(asked) = chat.human_needed() {
-                    let _ = chat.human(&asked.id, &answer, &mut outbox());
+                    let _ = chat.human(&asked.id, &answer, out);
                 }
-            }
+            })
         };
-        events.push(("a person names one", Box::new(choose(json!("b")))));
-        events.push(("a person names nobody", Box::new(choose(json!("zoe")))));
+        events.push(("a person names one", choose(json!("b"))));
+        events.push(("a person names nobody", choose(json!("zoe"))));
         events.extend(of_all());
         let rules = ChatRules { max_retries_for_selecting_speaker: 1, manual_tries: 2, ..super::method(method) };
         text += &format!("# {method}\n{}\n", table(begun(rules), &events, shown));

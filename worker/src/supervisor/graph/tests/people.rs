@@ -103,10 +103,10 @@ fn an_action_that_failed_fails_its_task() {
     assert_eq!((task.attempts[0].tokens, &task.result), (6, &Some(json!("text"))));
 }
 
-fn revise(graph: &mut Graph, tasks: Value) -> Result<(), String> {
+fn revise(graph: &mut Graph, tasks: Value, out: &mut Outbox) -> Result<(), String> {
     let tasks: Vec<PlannedTask> = serde_json::from_value(tasks).unwrap();
-    let mut out = Outbox::new("run", bosun_engine::Timestamp(1));
-    let revised = graph.revise(tasks, &mut Open, &mut out);
+    out.take();
+    let revised = graph.revise(tasks, &mut Open, out);
     let (asks, notes) = out.take();
     assert!(revised.is_ok() || (asks.is_empty() && notes.is_empty()), "nothing is told of what is refused: {notes:?}");
     revised.map_err(|why| why.to_string())
@@ -119,7 +119,8 @@ fn a_person_revises_what_is_left() {
     let tasks = json!([{ "id": "a", "goal": "g" }, { "id": "b", "goal": "g", "deps": ["a"] }, { "id": "c", "goal": "g", "deps": ["b"] }]);
     let rules = GraphRules { workers: workers(["x", "y"]), answers_anybody: true, max_tasks: 3, ..given() };
     let mut graph = Graph::new(rules, plan("o", tasks));
-    graph.start(&mut Open, &mut Outbox::new("run", bosun_engine::Timestamp(0)));
+    let mut out = Outbox::new("run", bosun_engine::Timestamp(0));
+    graph.start(&mut Open, &mut out);
     let before = graph.clone();
     for (bad, why) in [
         (json!([{ "id": "a", "goal": "else" }]), "task a is being done"),
@@ -128,11 +129,12 @@ fn a_person_revises_what_is_left() {
         (json!([{ "id": "b", "goal": "g", "deps": ["c"] }]), "cycle"),
         (json!([{ "goal": "1" }, { "goal": "2" }, { "goal": "3" }, { "goal": "4" }]), "at most 3 are taken"),
     ] {
-        let refused = revise(&mut graph, bad.clone()).unwrap_err();
+        let refused = revise(&mut graph, bad.clone(), &mut out).unwrap_err();
         assert!(refused.contains(why), "{bad}: {refused}");
         assert!(graph == before, "what is refused changes nothing: {bad}");
     }
-    revise(&mut graph, json!([{ "id": "b", "goal": "better", "agent": "y", "deps": [] }, { "goal": "new" }])).unwrap();
+    let better = json!([{ "id": "b", "goal": "better", "agent": "y", "deps": [] }, { "goal": "new" }]);
+    revise(&mut graph, better, &mut out).unwrap();
     let statuses: Vec<String> =
         graph.plan.in_order().into_iter().map(|task| format!("{}={}", task.id, task.status)).collect();
     assert_eq!(statuses, ["a=running", "b=pending", "c=cancelled", "1=pending"]);
@@ -152,7 +154,7 @@ fn a_plan_is_changed_only_when_the_change_can_count() {
     let add = add.as_object().unwrap();
     let why = graph.changed_by_person("add_task", add, &mut Open, &mut out).unwrap_err().to_string();
     assert!(why.starts_with("the run is planning: a plan is changed while"), "{why}");
-    assert!(revise(&mut graph, json!([{ "goal": "new" }])).is_err() && graph.plan.tasks.is_empty());
+    assert!(revise(&mut graph, json!([{ "goal": "new" }]), &mut out).is_err() && graph.plan.tasks.is_empty());
     graph.answered(&key("plan/1"), Ok(json!({ "tasks": [{ "id": 1, "goal": "g" }] })), &mut Open, &mut out);
     assert_eq!(graph.changed_by_person("add_task", add, &mut Open, &mut out), Ok(json!(2)));
     graph.cancel("enough".to_owned(), &mut Open, &mut out);

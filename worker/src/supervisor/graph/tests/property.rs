@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::super::*;
+use crate::supervisor::core::awaited::AwaitedKeys;
 use crate::supervisor::model::{Condition, DependencyPolicy, Edge, Requires};
 use crate::supervisor::outbox::CallFailure;
 
@@ -172,6 +173,7 @@ struct Life {
     graph: Graph,
     people: People,
     now: Timestamp,
+    awaited: AwaitedKeys,
     calls: BTreeMap<GraphKey, Call>,
     timers: BTreeMap<GraphKey, Timestamp>,
     seen: BTreeSet<Key>,
@@ -187,6 +189,7 @@ impl Life {
             graph: Graph::new(rules, plan),
             people: People::default(),
             now: Timestamp(1_767_225_600_000_000),
+            awaited: AwaitedKeys::default(),
             calls: BTreeMap::new(),
             timers: BTreeMap::new(),
             seen: BTreeSet::new(),
@@ -198,9 +201,10 @@ impl Life {
     }
 
     fn turn(&mut self, act: impl FnOnce(&mut Graph, &mut People, &mut Outbox)) {
-        let mut out = Outbox::new("run", self.now);
+        let mut out = Outbox::new("run", self.now).with_awaited(std::mem::take(&mut self.awaited));
         let held = self.people.held;
         act(&mut self.graph, &mut self.people, &mut out);
+        self.awaited = out.take_awaited();
         for ask in out.take().0 {
             match ask {
                 Ask::Call(call) => {
@@ -350,7 +354,7 @@ impl Life {
             prop_assert!(!ended.is_terminal() || *ended == task.status, "task {} left {}", task.id, ended);
             *ended = task.status;
         }
-        let mut out = Outbox::new("run", self.now);
+        let mut out = Outbox::new("run", self.now).with_awaited(self.awaited.clone());
         let open: Vec<TaskId> = self.graph.open.iter().cloned().collect();
         for id in open.into_iter().filter(|_| !self.graph.phase.is_terminal()) {
             let task = &self.graph.plan.tasks[&id];

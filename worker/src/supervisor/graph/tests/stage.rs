@@ -172,7 +172,7 @@ impl<'s> Stage<'s> {
                 Happening::TimeIsOver => budget.time_is_over(),
                 Happening::Fired(_) => {}
             }
-            out = Outbox::new("run", now).with_budget(budget);
+            out = Outbox::new("run", now).with_budget(budget).with_awaited(out.take_awaited());
             count += 1;
             assert!(count < 200_000, "the run does not end");
             if let Some(act) = self.act {

@@ -8,9 +8,7 @@ mod policy;
 mod triggers;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -47,24 +45,6 @@ pub struct Escalations {
     count: u64,
     raised: BTreeMap<u64, Escalation>,
     consecutive_failures: u32,
-    /// Decisions under way, by the key of their call.
-    deciding: BTreeMap<Key, Deciding>,
-}
-
-/// A decision that somebody waits for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Deciding {
-    task: Option<TaskId>,
-    time: Time,
-}
-
-/// The time of a decision runs until a moment, or stands still with so much left while the run is paused.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Time {
-    Until(Timestamp),
-    #[serde(rename = "left")]
-    Remaining(Duration),
 }
 
 impl Escalations {
@@ -168,47 +148,38 @@ impl Escalations {
     }
 
     /// A decision of a model was asked for: its time runs.
-    pub fn decision_started(&mut self, key: &Key, task: Option<TaskId>, out: &mut Outbox) {
-        let Some(limit) = self.hitl.triggers.decision_timeout else { return };
-        let until = out.now().plus(limit.duration());
-        self.deciding.insert(key.clone(), Deciding { task, time: Time::Until(until) });
-        out.timer(timer_key(key), until, label(key));
+    pub fn decision_started(&self, key: &Key, out: &mut Outbox) {
+        if let Some(limit) = self.hitl.triggers.decision_timeout {
+            out.timer(timer_key(key), out.now().plus(limit.duration()), label(key));
+        }
     }
 
     /// The decision has come, or is not waited for any more.
-    pub fn decision_ended(&mut self, key: &Key, out: &mut Outbox) {
-        if let Some(Deciding { time: Time::Until(_), .. }) = self.deciding.remove(key) {
-            out.cancel_timer(timer_key(key));
+    pub fn decision_ended(&self, key: &Key, out: &mut Outbox) {
+        let timer = timer_key(key).into();
+        if out.awaited().left(&timer, out.now()).is_some() {
+            out.cancel_timer(timer);
         }
     }
 
     /// While the run is paused or a person has it, nobody is slow: the time of decisions stands still.
-    pub fn decisions_run(&mut self, running: bool, out: &mut Outbox) {
-        for (key, Deciding { time, .. }) in &mut self.deciding {
-            *time = match *time {
-                Time::Until(until) if !running => {
-                    out.cancel_timer(timer_key(key));
-                    Time::Remaining(until.since(out.now()))
-                }
-                Time::Remaining(left) if running => {
-                    let until = out.now().plus(left);
-                    out.timer(timer_key(key), until, label(key));
-                    Time::Until(until)
-                }
-                as_it_is => as_it_is,
-            };
+    pub fn decisions_run(&self, running: bool, out: &mut Outbox) {
+        let timers: Vec<Key> = out.awaited().times_of_decisions().cloned().collect();
+        for timer in timers {
+            if let Key::People(PeopleKey::DecisionTimeout(of)) = &timer {
+                out.keep_time(&timer, running, || label(of));
+            }
         }
     }
 
     /// A decision takes too long (SHH-16). There is nothing that could be approved: people are told, and it goes on.
-    pub fn fired(&mut self, key: &Key, out: &mut Outbox) -> Option<&Escalation> {
-        let Deciding { task, .. } = self.deciding.remove(key)?;
+    pub fn decision_is_late(&mut self, out: &mut Outbox) -> Option<&Escalation> {
         // The limit has passed and there is still no answer: it takes longer than that.
         let limit = self.hitl.triggers.decision_timeout.map_or(0, Span::as_ms);
         let decision_took = Some(Span::from_ms(limit.saturating_add(1)));
         let observed = Observed { decision_took, ..Observed::default() };
         let reasons = self.hitl.reasons(&observed);
-        self.record(task, reasons, false, out)
+        self.record(None, reasons, false, out)
     }
 
     /// No agent or tool that is registered matches (SHH-17). The task cannot start, so that there is nothing to approve.

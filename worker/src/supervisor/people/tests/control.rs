@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::super::control::{CANCEL, CheckpointDecision, Control, ControlRequest, PAUSE, RELEASE, RESUME, TAKEOVER};
 use super::super::takeover::{PlanStepView, TakeoverContext};
 use super::{MINUTE, Outbox, asks, at, notes, only_note};
+use crate::supervisor::core::control::{
+    CANCEL, CheckpointDecision, Control, ControlRequest, PAUSE, RELEASE, RESUME, TAKEOVER,
+};
 use crate::supervisor::core::key::{Key, key};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;

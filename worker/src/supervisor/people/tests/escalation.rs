@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::super::escalation::{Action, EscalationPriority, Escalations, Observed, PlanShape};
-use super::{MINUTE, asks, at, notes, only_note};
-use crate::supervisor::core::key::key;
+use super::{MINUTE, after, asks, at, notes, only_note};
+use crate::supervisor::core::key::{PeopleKey, key};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::spec::{
@@ -223,8 +223,8 @@ fn notify_only_escalations_do_not_block() {
 fn a_decision_that_takes_too_long_escalates() {
     let mut escalations = Escalations::default();
     let mut out = at(0);
-    escalations.decision_started(&key("decide/1"), Some(TaskId::of("2")), &mut out);
-    escalations.decision_started(&key("decide/2"), None, &mut out);
+    escalations.decision_started(&key("decide/1"), &mut out);
+    escalations.decision_started(&key("decide/2"), &mut out);
     assert_eq!(
         asks(&out),
         [
@@ -232,20 +232,24 @@ fn a_decision_that_takes_too_long_escalates() {
             format!("timer decision_timeout/decide/2 at {}", 5 * MINUTE)
         ]
     );
-    let mut out = at(1);
+    let mut out = after(out, 1);
     escalations.decision_ended(&key("decide/2"), &mut out);
     assert_eq!(asks(&out), ["cancel timer decision_timeout/decide/2"]);
-    let mut out = at(5 * MINUTE);
-    let raised = escalations.fired(&key("decide/1"), &mut out).unwrap();
-    assert_eq!((raised.primary.as_str(), raised.task.clone()), ("Decision timeout", Some(TaskId::of("2"))));
+    let mut out = after(out, 5 * MINUTE);
+    let came = |of: &str, out: &mut super::Outbox| out.came(PeopleKey::DecisionTimeout(Box::new(key(of))));
+    assert_eq!(
+        (came("decide/1", &mut out), came("decide/1", &mut out), came("decide/2", &mut out)),
+        (true, false, false)
+    );
+    let raised = escalations.decision_is_late(&mut out).unwrap();
+    assert_eq!((raised.primary.as_str(), raised.task.clone()), ("Decision timeout", None));
     assert!(!raised.waits(), "there is nothing to approve: the decision goes on");
-    for late in ["decide/1", "decide/2"] {
-        assert_eq!(escalations.fired(&key(late), &mut out), None, "{late}");
-    }
+    escalations.decision_ended(&key("decide/1"), &mut out);
+    assert!(out.asks().is_empty(), "an answer that comes later cancels nothing");
     let triggers = Triggers { decision_timeout: None, ..Triggers::default() };
-    let mut off = Escalations::new(Hitl { triggers, ..Hitl::default() });
+    let off = Escalations::new(Hitl { triggers, ..Hitl::default() });
     let mut out = at(0);
-    off.decision_started(&key("decide/1"), None, &mut out);
+    off.decision_started(&key("decide/1"), &mut out);
     assert!(out.asks().is_empty());
 }
 
@@ -358,18 +362,19 @@ fn a_policy_may_be_set() {
 /// SHH-16: while the run is paused the time of a decision stands still, and goes on where it stood.
 #[test]
 fn the_time_of_a_decision_stands_still_while_the_run_is_paused() {
-    let mut escalations = Escalations::default();
-    escalations.decision_started(&key("decide/1"), None, &mut at(0));
-    let mut out = at(2 * MINUTE);
+    let (escalations, mut out) = (Escalations::default(), at(0));
+    escalations.decision_started(&key("decide/1"), &mut out);
+    let mut out = after(out, 2 * MINUTE);
     escalations.decisions_run(false, &mut out);
     escalations.decisions_run(false, &mut out);
     assert_eq!(asks(&out), ["cancel timer decision_timeout/decide/1"], "once");
-    let mut out = at(60 * MINUTE);
+    let mut out = after(out, 60 * MINUTE);
     escalations.decisions_run(true, &mut out);
     escalations.decisions_run(true, &mut out);
     assert_eq!(asks(&out), [format!("timer decision_timeout/decide/1 at {}", 63 * MINUTE)]);
-    escalations.decisions_run(false, &mut at(61 * MINUTE));
-    let mut out = at(62 * MINUTE);
+    let mut out = after(out, 61 * MINUTE);
+    escalations.decisions_run(false, &mut out);
+    let mut out = after(out, 62 * MINUTE);
     escalations.decision_ended(&key("decide/1"), &mut out);
     assert!(out.asks().is_empty(), "its timer has been cancelled already");
 }

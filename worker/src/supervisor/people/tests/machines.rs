@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::super::approval::{
     ApprovalDecision, ApprovalId, ApprovalResponse, ApprovalScope, ApprovalSource, Approvals, Closed, Ignored, Proposal,
 };
-use super::super::control::{CANCEL, CheckpointDecision, Control, PAUSE, RELEASE, RESUME, TAKEOVER};
 use super::super::interrupts::{Interrupts, Question, ResumeInterrupt};
 use super::super::plan_review::{PlanFeedback, PlanReview, PlanVerdict, ReviewStatus};
 use super::{MINUTE, at, golden, notes};
+use crate::supervisor::core::control::{CANCEL, CheckpointDecision, Control, PAUSE, RELEASE, RESUME, TAKEOVER};
 use crate::supervisor::core::key::{Key, TeamKey};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::spec::{OnApprovalTimeout, PlanApproval, Risk};

@@ -23,6 +23,11 @@ fn at(ms: i64) -> Outbox {
     Outbox::new("r1", Timestamp::from_millis(ms))
 }
 
+/// Another one, later: what the run waits for goes on.
+fn after(mut before: Outbox, ms: i64) -> Outbox {
+    at(ms).with_awaited(before.take_awaited())
+}
+
 /// The keys of the calls, timers and cancelled timers that were left, in order.
 fn asks(out: &Outbox) -> Vec<String> {
     let text = |ask: &Ask| match ask {

@@ -28,7 +28,7 @@ fn play(rules: GraphRules, goal: &str, begin: i64, script: impl Fn(&Call) -> Val
         assert!(answered < 200, "the run does not end");
         let (key, answer): (GraphKey, Answer) = (call.key.clone().try_into().unwrap(), Ok(script(call)));
         (answered, now) = (answered + 1, now + 1_000_000);
-        out = Outbox::new("run", Timestamp(now));
+        out = Outbox::new("run", Timestamp(now)).with_awaited(out.take_awaited());
         graph.answered(&key, answer, &mut Open, &mut out);
     }
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 use bosun_engine::{Failure, Payload};
 use serde_json::{Value, json};
 
+use crate::agent::AgentOutput;
 use crate::agent::ends::with_cut;
-use crate::agent::ledger::Resource;
+use crate::agent::ledger::{Amount, Resource, Tally, UnknownUsage};
+use crate::agent::machine::AgentStopReason;
 use crate::agent::spec::AgentSpec;
 use crate::supervisor::core::key::{Key, key};
 use crate::supervisor::outbox::{Call, ChildKind, ChildTask, Purpose};
@@ -44,12 +46,12 @@ fn what_is_in_the_box_is_not_played_by_a_model() {
         let Carried::Activity { activity_type, .. } = carried(&spec, &call, 0) else { panic!("{name}") };
         assert_eq!(activity_type.as_str(), name);
         let gave = json!({ "exit_code": 0, "stdout": "out", "json": { "a": 1 } });
-        assert_eq!(answer_of(&spec, &call, gave.clone()), Ok(gave));
+        assert_eq!(answer_of(&spec, &call, gave.clone()).unwrap(), gave);
     }
     let call = work(json!({ "capability": "activity", "parameters": { "type": "add", "input": [1, 2] } }));
     let Carried::Activity { activity_type, input, .. } = carried(&spec, &call, 0) else { panic!() };
     assert_eq!((activity_type.as_str(), input), ("add", json!([1, 2])));
-    assert_eq!(answer_of(&spec, &call, json!(3)), Ok(json!(3)));
+    assert_eq!(answer_of(&spec, &call, json!(3)).unwrap(), json!(3));
     // Nobody in the box is called so: a model does it.
     agent(&spec, &work(json!({ "capability": "writing" })));
 }
@@ -123,26 +125,41 @@ fn a_step_pays_for_its_attempts_that_were_cut() {
     assert_eq!(paid(Err(with_cut(refused, 2))), Some((3, 0, 0)));
 }
 
-fn output(stop: Value, value: Value) -> Value {
-    json!({ "stop": stop, "text": "said", "value": value, "unpriced_calls": 0, "by_model": { "m-1": {} },
-        "spent": { "tokens": 70, "cost_micros": 2_500_000 } })
+fn output(stop: AgentStopReason, value: Option<Value>) -> AgentOutput {
+    AgentOutput {
+        name: "w".to_owned(),
+        stop,
+        text: "said".to_owned(),
+        value,
+        spent: Amount { tokens: 70, cost_micros: 2_500_000, ..Amount::default() },
+        unknown: UnknownUsage::default(),
+        by_model: [("m-1".to_owned(), Tally::default())].into(),
+        compactions: 0,
+        refusals: 0,
+    }
 }
 
 /// What an agent spent counts for its attempt also when it stopped half-way.
 #[test]
 fn a_worker_that_stopped_is_paid_for() {
-    let stopped = output(json!({ "budget": { "resource": "tokens" } }), Value::Null);
-    let answer = model::given(Family::Graph, Purpose::ExecuteWorker, &stopped).unwrap();
+    let stopped = output(AgentStopReason::Budget { resource: Resource::Tokens, lent: false }, None);
+    let answer = model::given(Family::Graph, Purpose::ExecuteWorker, stopped.clone()).unwrap();
     assert_eq!((&answer["success"], &answer["tokens"], &answer["cost_usd"]), (&json!(false), &json!(70), &json!(2.5)));
     assert!(answer["reason"].as_str().is_some_and(|why| why.contains("tokens")), "{answer}");
-    let done = model::given(Family::Graph, Purpose::ExecuteWorker, &output(json!("completed"), Value::Null)).unwrap();
-    assert_eq!((&done["result"], &done["success"], &done["cost_usd"]), (&json!("said"), &json!(true), &json!(2.5)));
-    let unpriced = json!({ "stop": "completed", "text": "said", "unpriced_calls": 1, "spent": { "tokens": 70 } });
-    let unpriced = model::given(Family::Graph, Purpose::ExecuteWorker, &unpriced).unwrap();
+    let done = output(AgentStopReason::Completed, None);
+    let told = model::given(Family::Graph, Purpose::ExecuteWorker, done.clone()).unwrap();
+    assert_eq!((&told["result"], &told["success"], &told["cost_usd"]), (&json!("said"), &json!(true), &json!(2.5)));
+    let unpriced = AgentOutput { unknown: UnknownUsage { unpriced_calls: 1, ..UnknownUsage::default() }, ..done };
+    let unpriced = model::given(Family::Graph, Purpose::ExecuteWorker, unpriced).unwrap();
     assert_eq!(unpriced["cost_usd"], Value::Null, "what nobody knows is not 0");
     // A plan is exactly what the planner reads; its cost is charged beside it.
-    let plan = output(json!("completed"), json!({ "tasks": [] }));
-    assert_eq!(model::given(Family::Graph, Purpose::Plan, &plan).unwrap(), json!({ "tasks": [] }));
-    assert_eq!(model::spent(&plan), (70, 2_500_000));
-    assert!(model::given(Family::Graph, Purpose::Plan, &stopped).is_err());
+    let plan = output(AgentStopReason::Completed, Some(json!({ "tasks": [] })));
+    let ended = Ok(Payload::encode(&plan).unwrap());
+    let spent = spending::of_child(&ended, None);
+    assert_eq!((spent.tokens, spent.cost_micros), (70, 2_500_000));
+    assert_eq!(model::given(Family::Graph, Purpose::Plan, plan).unwrap(), json!({ "tasks": [] }));
+    assert!(model::given(Family::Graph, Purpose::Plan, stopped).is_err());
+    let cut = output(AgentStopReason::Length, None);
+    let why = model::given(Family::Graph, Purpose::Plan, cut).unwrap_err();
+    assert_eq!(why.message, "the agent stopped: length");
 }

@@ -61,8 +61,8 @@ fn a_fixed_plan_has_no_authority_to_change_tasks() {
     assert_eq!(fixed.authority, common);
     for preset in [Preset::PydantaskLlm, Preset::PydantaskHybrid] {
         let spec = preset.values();
-        assert!(common.iter().chain(&changing).all(|action| spec.may(*action)), "{preset}");
-        assert!(!spec.may(Authority::Recruit));
+        assert!(common.iter().chain(&changing).all(|action| spec.authority.contains(action)), "{preset}");
+        assert!(!spec.authority.contains(&Authority::Recruit));
     }
 }
 
@@ -216,8 +216,8 @@ fn shannon_dag_and_simple_presets() {
             ("hitl.enabled", json!(false)),
         ],
     );
-    assert!(!Preset::ShannonDag.values().may(Authority::Recruit));
-    assert!(!Preset::ShannonDag.values().may(Authority::SendMessage));
+    assert!(!Preset::ShannonDag.values().authority.contains(&Authority::Recruit));
+    assert!(!Preset::ShannonDag.values().authority.contains(&Authority::SendMessage));
     has(
         Preset::ShannonSimple,
         &[
@@ -354,7 +354,11 @@ fn patterns_are_presets() {
         ],
     );
     for preset in [Preset::EvaluatorOptimizer, Preset::MapReduce] {
-        assert!(!preset.values().may(Authority::Recruit) && !preset.values().may(Authority::SendMessage), "{preset}");
+        assert!(
+            !preset.values().authority.contains(&Authority::Recruit)
+                && !preset.values().authority.contains(&Authority::SendMessage),
+            "{preset}"
+        );
     }
 }
 

@@ -11,7 +11,7 @@ use crate::supervisor::team::mailbox::*;
 fn filled(count: usize, limit: u32) -> (Mailboxes, Outbox) {
     let (mut mailbox, mut out) = (Mailboxes::new(Mailbox { limit, ..Mailbox::default() }), outbox(0));
     for i in 1..=count {
-        mailbox.append(Draft::new("a", "b", format!("m{i}")), &mut out).unwrap();
+        mailbox.append(MailDraft::new("a", "b", format!("m{i}")), &mut out).unwrap();
     }
     (mailbox, out)
 }
@@ -44,7 +44,7 @@ fn a_signal_that_is_no_message_is_counted_and_passed_over() {
     for (input, said) in [
         (json!({ "From": "a", "Content": "x" }), ".: missing field `To`"),
         (json!({ "To": 3 }), "To: invalid type: integer `3`, expected a string"),
-        (json!("hello"), ".: invalid type: string \"hello\", expected struct Draft"),
+        (json!("hello"), ".: invalid type: string \"hello\", expected struct MailDraft"),
         (
             json!({ "To": "b", "Kind": "shout" }),
             "Kind: unknown variant `shout`, expected one of `request`, `offer`, `accept`, `delegation`, `info`",
@@ -62,7 +62,7 @@ fn a_full_delivery_queue_skips_and_never_waits() {
     let rules = Mailbox { queue: 2, ..Mailbox::default() };
     let (mut mailbox, mut out) = (Mailboxes::new(rules), outbox(0));
     for i in 1..=4 {
-        mailbox.append(Draft::new("a", "b", format!("m{i}")), &mut out).unwrap();
+        mailbox.append(MailDraft::new("a", "b", format!("m{i}")), &mut out).unwrap();
     }
     assert_eq!(seqs(&mailbox.unread("b")), [1, 2]);
     assert_eq!(mailbox.counts().dropped, 2);
@@ -74,9 +74,9 @@ fn a_full_delivery_queue_skips_and_never_waits() {
         &json!({ "seq": 4, "to": "b", "reason": "the delivery queue of the recipient is full", "dropped": 2 })
     );
     // Others still get theirs, and so does b once it has read.
-    mailbox.append(Draft::new("a", "c", "m5"), &mut out).unwrap();
+    mailbox.append(MailDraft::new("a", "c", "m5"), &mut out).unwrap();
     mailbox.mark_read("b", 1);
-    mailbox.append(Draft::new("a", "b", "m6"), &mut out).unwrap();
+    mailbox.append(MailDraft::new("a", "b", "m6"), &mut out).unwrap();
     assert_eq!((seqs(&mailbox.unread("c")), seqs(&mailbox.unread("b"))), (vec![5], vec![2, 6]));
     assert_eq!(mailbox.view().len(), 6, "what was not delivered can still be read by people");
 }
@@ -119,12 +119,12 @@ fn one_message_too_many_keeps_the_latter_half() {
 #[test]
 fn a_message_is_in_the_next_context_of_its_recipient() {
     let (mut mailbox, mut out) = (Mailboxes::default(), outbox(0));
-    mailbox.append(Draft::new("researcher", "analyst", "look at the new product"), &mut out).unwrap();
-    mailbox.append(Draft::new("researcher", "writer", "later"), &mut out).unwrap();
+    mailbox.append(MailDraft::new("researcher", "analyst", "look at the new product"), &mut out).unwrap();
+    mailbox.append(MailDraft::new("researcher", "writer", "later"), &mut out).unwrap();
     let shown = mailbox.unread("analyst");
     assert_eq!(shown[0].draft.content, "look at the new product");
     assert_eq!(mailbox.unread("analyst"), shown, "an attempt that failed takes nothing with it");
-    mailbox.append(Draft::new("researcher", "analyst", "and this"), &mut out).unwrap();
+    mailbox.append(MailDraft::new("researcher", "analyst", "and this"), &mut out).unwrap();
     mailbox.mark_read("analyst", shown[0].seq);
     assert_eq!(seqs(&mailbox.unread("analyst")), [3], "what came meanwhile is for the context after");
     assert_eq!(seqs(&mailbox.unread("writer")), [2]);
@@ -135,7 +135,7 @@ fn a_message_is_in_the_next_context_of_its_recipient() {
 #[test]
 fn another_run_is_signaled() {
     let (mut mailbox, mut out) = (Mailboxes::default(), outbox(0));
-    let draft = Draft::new("a", "b", "hello").role("analyst");
+    let draft = MailDraft::new("a", "b", "hello").role("analyst");
     for _ in 0..2 {
         mailbox.send_elsewhere("other-run", &json!(draft), &mut out).unwrap();
     }
@@ -162,7 +162,7 @@ fn a_swarm_mailbox_numbers_limits_and_fetches() {
         [MessageKind::Request, MessageKind::Offer, MessageKind::Accept, MessageKind::Delegation, MessageKind::Info];
     for (i, kind) in kinds.into_iter().enumerate() {
         let to = if i % 2 == 0 { "x" } else { "y" };
-        mailbox.append(Draft::new("lead", to, "").kind(kind), &mut out).unwrap();
+        mailbox.append(MailDraft::new("lead", to, "").kind(kind), &mut out).unwrap();
     }
     let numbers = |messages: Vec<MailboxMessage>| -> Vec<u64> { messages.iter().map(|m| m.agent_seq).collect() };
     assert_eq!(numbers(mailbox.fetch("x", 0, None, at(0))), [1, 2, 3]);
@@ -173,14 +173,14 @@ fn a_swarm_mailbox_numbers_limits_and_fetches() {
     assert_eq!(names, ["\"request\"", "\"offer\"", "\"accept\"", "\"delegation\"", "\"info\""]);
 
     let content = "x".repeat(1_048_576);
-    assert_eq!(mailbox.append(Draft::new("a", "z", content.clone()), &mut out), Ok(6));
+    assert_eq!(mailbox.append(MailDraft::new("a", "z", content.clone()), &mut out), Ok(6));
     let before = mailbox.clone();
-    let why = mailbox.append(Draft::new("a", "z", content + "x"), &mut out).unwrap_err();
+    let why = mailbox.append(MailDraft::new("a", "z", content + "x"), &mut out).unwrap_err();
     assert_eq!(why.to_string(), "the content has 1048577 bytes; a message carries at most 1048576");
     assert_eq!(mailbox, before);
 
     for _ in 0..201 {
-        mailbox.append(Draft::new("a", "w", ""), &mut outbox(10)).unwrap();
+        mailbox.append(MailDraft::new("a", "w", ""), &mut outbox(10)).unwrap();
     }
     let fetched = numbers(mailbox.fetch("w", 0, None, at(10)));
     assert_eq!((fetched.len(), fetched[0]), (200, 2));
@@ -195,7 +195,7 @@ fn a_swarm_mailbox_numbers_limits_and_fetches() {
 fn a_hundred_thousand_messages_need_a_bounded_space() {
     let mut mailbox = Mailboxes::default();
     for i in 0..100_000_u64 {
-        let draft = Draft::new("a", format!("agent-{}", i % 2_000), "x");
+        let draft = MailDraft::new("a", format!("agent-{}", i % 2_000), "x");
         mailbox.append(draft, &mut outbox(0)).unwrap();
         assert!(mailbox.counts().kept <= 100);
     }
@@ -209,7 +209,7 @@ fn a_hundred_thousand_messages_need_a_bounded_space() {
 fn a_broadcast_reaches_all_others() {
     let (mut mailbox, mut out) = (Mailboxes::default(), outbox(0));
     let agents = ["a", "b", "c"].map(String::from);
-    mailbox.broadcast(&Draft::new("b", "*", "stop"), &agents, &mut out).unwrap();
+    mailbox.broadcast(&MailDraft::new("b", "*", "stop"), &agents, &mut out).unwrap();
     let reached: Vec<String> = mailbox.view().into_iter().map(|message| message.draft.to).collect();
     assert_eq!(reached, ["a", "c"]);
 }
@@ -241,7 +241,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Append(to) => {
-                    mailbox.append(Draft::new("x", format!("a{to}"), ""), &mut out).unwrap();
+                    mailbox.append(MailDraft::new("x", format!("a{to}"), ""), &mut out).unwrap();
                 }
                 Step::Read(to, seq) => mailbox.mark_read(&format!("a{to}"), seq),
                 Step::Malformed => {

@@ -292,8 +292,6 @@ fn a_late_recruit_is_refused_or_waited_for() {
     let late = "the run puts its results together; nobody is recruited any more";
     assert_eq!(team.recruit_signal(&signal, &mut out).unwrap_err().to_string(), late);
     assert_eq!(refusals(&out), [late]);
-    team.reopened();
-    team.recruit_signal(&signal, &mut out).unwrap();
 
     let mut team = Roster::new(Team { late_recruits: LateRecruits::Wait, ..Team::default() });
     team.synthesizing();

@@ -17,11 +17,11 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::answer::{InvalidAnswer, decode};
-use super::takeover::HANDED_TO_HUMAN;
-use crate::supervisor::core::key::{Key, PeopleKey};
+use super::key::{Key, PeopleKey};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Ask, Outbox};
+use crate::supervisor::people::answer::{InvalidAnswer, decode};
+use crate::supervisor::people::takeover::HANDED_TO_HUMAN;
 use crate::supervisor::spec::Span;
 
 pub const PAUSE: &str = "pause_v1";
@@ -56,7 +56,7 @@ impl ControlRequest {
 
 /// Who did it, when and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cause {
+pub struct ControlCause {
     pub at: Timestamp,
     pub reason: String,
     pub by: String,
@@ -68,16 +68,16 @@ enum ControlState {
     #[default]
     Running,
     Paused {
-        cause: Cause,
+        cause: ControlCause,
         /// It has reached a checkpoint since.
         stopped: bool,
     },
     HumanControl {
-        cause: Cause,
+        cause: ControlCause,
         deadline: Option<Timestamp>,
     },
     Cancelled {
-        cause: Cause,
+        cause: ControlCause,
         while_paused: bool,
         /// A checkpoint has noted it.
         ended: bool,
@@ -347,7 +347,7 @@ impl Control {
         }
     }
 
-    fn tell_children(&self, signal: &'static str, cause: &Cause, out: &mut Outbox) {
+    fn tell_children(&self, signal: &'static str, cause: &ControlCause, out: &mut Outbox) {
         for child in &self.children {
             tell(child, signal, cause, out);
         }
@@ -360,12 +360,12 @@ impl Control {
     }
 }
 
-fn cause(request: &ControlRequest, out: &Outbox) -> Cause {
-    Cause { at: out.now(), reason: request.reason.clone(), by: request.requested_by.clone() }
+fn cause(request: &ControlRequest, out: &Outbox) -> ControlCause {
+    ControlCause { at: out.now(), reason: request.reason.clone(), by: request.requested_by.clone() }
 }
 
 /// A signal to a child that has closed meanwhile comes to nothing, which is as good.
-fn tell(child: &Key, signal: &'static str, cause: &Cause, out: &mut Outbox) {
+fn tell(child: &Key, signal: &'static str, cause: &ControlCause, out: &mut Outbox) {
     let input = json!({ "reason": cause.reason, "requested_by": cause.by, "from_parent": true });
     out.ask(Ask::SignalChild { key: child.clone(), signal, input });
 }

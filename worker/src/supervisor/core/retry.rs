@@ -1,0 +1,97 @@
+//! Trying again: whether there is another try of what failed, and when. Whoever asked gives how often and after what pause.
+//!
+//! ```text
+//!   failed ──► tries left? ──► no ──► whoever asked has the last word (fail, skip, stop, take it as it is)
+//!                 └──► yes ──► at once, or after the pause               a person said no: no
+//!   its worker was lost: the same call is delivered again, and that is no try
+//! ```
+//!
+//! Invariant: nothing is tried more often than its rule says, whatever failed; what a person said no to is not asked again;
+//! a worker that was lost is no fault of who asked, but not for ever. Pure: it counts nothing itself.
+
+use std::time::Duration;
+
+use bosun_engine::Timestamp;
+
+use crate::supervisor::outbox::{CallFailure, CallFailureKind};
+
+/// How often a call is delivered whose worker was lost.
+pub const DELIVERIES_MAX: u32 = 10;
+
+/// How often something is tried in all, and how long after a failure the next try begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tries {
+    pub most: u32,
+    pub pause: Duration,
+}
+
+/// What follows on a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextTry {
+    Now,
+    At(Timestamp),
+    /// There are no tries left.
+    Never,
+}
+
+impl Tries {
+    /// So often, without a pause.
+    pub fn of(most: u32) -> Tries {
+        Tries { most, pause: Duration::ZERO }
+    }
+
+    /// Whether there is a try left after so many.
+    pub fn are_left(self, made: u32) -> bool {
+        made < self.most
+    }
+
+    /// The same after a call that failed: whoever said no is not asked again.
+    pub fn are_left_after(self, made: u32, failure: &CallFailure) -> bool {
+        !is_refusal(failure) && self.are_left(made)
+    }
+
+    /// The next try, after so many that failed.
+    pub fn next(self, made: u32, now: Timestamp) -> NextTry {
+        match (self.are_left(made), self.pause.is_zero()) {
+            (false, _) => NextTry::Never,
+            (true, true) => NextTry::Now,
+            (true, false) => NextTry::At(now.plus(self.pause)),
+        }
+    }
+}
+
+/// Whether a call failed because a person said no.
+pub fn is_refusal(failure: &CallFailure) -> bool {
+    failure.kind == CallFailureKind::Rejected
+}
+
+/// Whether a call is delivered again that was delivered so often before, and whose worker was lost: as the how manieth.
+/// `counts`: who asked wants that to be a try like any other.
+pub fn delivered_again(deliveries: u32, counts: bool) -> Option<u32> {
+    (!counts && deliveries < DELIVERIES_MAX).then_some(deliveries + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_worker_is_no_fault_of_who_asked_but_not_for_ever() {
+        let again = [0, 9, 10].map(|deliveries| delivered_again(deliveries, false));
+        assert_eq!(again, [Some(1), Some(10), None]);
+        assert_eq!(delivered_again(0, true), None, "the spec counts it as a try");
+    }
+
+    #[test]
+    fn nothing_is_tried_more_often_than_its_rule_says() {
+        let (now, pause) = (Timestamp(5_000_000), Duration::from_secs(2));
+        let slow = Tries { most: 2, pause };
+        assert_eq!([slow.next(1, now), slow.next(2, now)], [NextTry::At(now.plus(pause)), NextTry::Never]);
+        assert_eq!([Tries::of(2).next(1, now), Tries::of(0).next(0, now)], [NextTry::Now, NextTry::Never]);
+        let failed = |kind| CallFailure { kind, message: String::new() };
+        let left = |kind| Tries::of(3).are_left_after(1, &failed(kind));
+        assert!(left(CallFailureKind::Error) && left(CallFailureKind::Canceled) && left(CallFailureKind::Timeout));
+        assert!(!left(CallFailureKind::Rejected), "a person said no");
+        assert!(!Tries::of(3).are_left_after(3, &failed(CallFailureKind::Error)));
+    }
+}

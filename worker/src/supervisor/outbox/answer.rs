@@ -1,0 +1,38 @@
+//! What comes back for a call, whoever was called.
+//!
+//! Invariant: an answer is data of whoever was called, or a failure of a kind that whoever asked can tell from others; what it
+//! means is theirs to say.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Why a call gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct CallFailure {
+    pub kind: CallFailureKind,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallFailureKind {
+    /// The agent said so, or broke.
+    Error,
+    Timeout,
+    /// Asked for by this run.
+    Canceled,
+    /// A person said no to what a run below had to do: asking again would ask them again.
+    Rejected,
+    /// The process that ran it is gone, and its retries are used up.
+    WorkerLost,
+}
+
+impl CallFailure {
+    pub fn error(message: impl Into<String>) -> Self {
+        CallFailure { kind: CallFailureKind::Error, message: message.into() }
+    }
+}
+
+/// What comes back for a call.
+pub type Answer = Result<Value, CallFailure>;
