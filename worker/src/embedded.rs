@@ -268,6 +268,9 @@ impl Backend for Embedded {
     fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
         ask!(self, client => client.fork(request))
     }
+    fn reset(&self, request: ResetRequest) -> Reply<'_, ResetDone> {
+        ask!(self, client => client.reset(request))
+    }
     fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()> {
         ask!(self, client => client.signal(&target, signal))
     }

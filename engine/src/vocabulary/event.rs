@@ -203,6 +203,10 @@ pub enum EventKind {
     WorkflowExecutionTerminated {
         reason: String,
         identity: Option<Identity>,
+        /// The run was reset: another one goes on for it. Left out where there is none, so that old events keep their bytes;
+        /// whoever adds a field after this one must write both always.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reset: Option<Box<ResetInto>>,
     },
     WorkflowExecutionContinuedAsNew(Box<ContinuedAsNew>),
     /// What came before was copied from another run; from here on the run is itself (see `fork`). What was under way
@@ -213,6 +217,10 @@ pub enum EventKind {
         from: ForkPoint,
         reason: String,
         identity: Option<Identity>,
+        /// Of a reset: children under way (by the numbers of their commands) that go on as this run's. Left out where there
+        /// are none, as above.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        children: Vec<Seq>,
     },
 }
 

@@ -249,7 +249,7 @@ impl HistoryBuilder {
         self.turn(EventKind::WorkflowExecutionTimedOut { timeout, new_run: None, unhandled_signals: Vec::new() })
     }
     pub fn terminated(&mut self, reason: &str) -> &mut Self {
-        self.turn(EventKind::WorkflowExecutionTerminated { reason: reason.to_owned(), identity: None })
+        self.turn(EventKind::WorkflowExecutionTerminated { reason: reason.to_owned(), identity: None, reset: None })
     }
 }
 

@@ -257,6 +257,13 @@ impl Backend for CallerBackend {
     fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
         Box::pin(async move { self.backend.fork(CallerBackend::fork(self, request)?).await })
     }
+    fn reset(&self, request: ResetRequest) -> Reply<'_, ResetDone> {
+        Box::pin(async move {
+            self.may(TokenRole::Operator, &request.target)?;
+            let identity = Some(self.caller.identity(request.identity.as_ref()));
+            self.backend.reset(ResetRequest { identity, ..request }).await
+        })
+    }
     fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()> {
         Box::pin(async move {
             self.may(TokenRole::Viewer, &target)?;

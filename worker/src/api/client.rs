@@ -264,6 +264,9 @@ impl Backend for HttpClient {
     fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
         Box::pin(async move { self.0.post(&api("fork"), &request).await })
     }
+    fn reset(&self, request: ResetRequest) -> Reply<'_, ResetDone> {
+        Box::pin(async move { self.0.post(&api("reset"), &request).await })
+    }
     fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()> {
         self.run_post(target, "/signal", signal)
     }

@@ -171,6 +171,11 @@ pub async fn fork(me: AuthorizedCaller, body: Bytes) -> Answer<Forked> {
     Ok(Json(me.backend.fork(request).await?))
 }
 
+/// A reset of a run, under its workflow id.
+pub async fn reset(me: AuthorizedCaller, body: Bytes) -> Answer<ResetDone> {
+    Ok(Json(me.backend.reset(body_of(&body)?).await?))
+}
+
 /// A start with a signal or an update.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct WithStart<T> {

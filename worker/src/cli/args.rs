@@ -10,8 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use super::output::{ColorChoice, Format};
 use super::time_format::TimeFormat;
 use super::{
-    activity, approval, budget, control, describe, diff, export, fork, list, llm, message, replay, result, show, start,
-    store, supervise, test, worker,
+    activity, approval, budget, control, describe, diff, export, fork, list, llm, message, replay, reset, result, show,
+    start, store, supervise, test, worker,
 };
 
 /// Runs supervisors: long-lived managers of agents, commands and people that survive any crash.
@@ -166,6 +166,8 @@ pub enum WorkflowVerb {
     Export(export::ExportArgs),
     /// Start a new run from an event of an old one, with other results, signals or input.
     Fork(fork::ForkArgs),
+    /// Go back to an earlier point of a run and go on from there, under the same workflow id; an open run is ended.
+    Reset(reset::ResetArgs),
     /// Compare two histories: the first difference and its cause first. Exit 0: the same, 22: they differ.
     Diff(diff::DiffArgs),
     /// Wait for the result of a run.

@@ -37,6 +37,7 @@ mod reach;
 mod reconnect;
 mod replay;
 pub(crate) mod request_text;
+mod reset;
 mod resolve;
 mod result;
 mod review;
@@ -402,6 +403,7 @@ impl Verb {
                 Access::Work { slots: args.slots, queues: Vec::new(), guards }
             }
             Verb::Workflow(WorkflowVerb::Start(_) | WorkflowVerb::SignalWithStart(_)) => Access::Visit { create: true },
+            Verb::Workflow(WorkflowVerb::Reset(args)) if args.dry_run => Access::Look,
             Verb::Workflow(WorkflowVerb::Fork(args)) => Access::Visit { create: args.makes_a_store() },
             Verb::Workflow(
                 WorkflowVerb::List(_)
@@ -450,6 +452,7 @@ async fn workflow(cx: &mut Context, verb: WorkflowVerb) -> Result<Exit, CliError
         WorkflowVerb::Describe(args) => describe::describe(cx, args).await,
         WorkflowVerb::Show(args) => show::show(cx, args).await,
         WorkflowVerb::Fork(args) => fork::fork(cx, args).await,
+        WorkflowVerb::Reset(args) => reset::reset(cx, args).await,
         // `Reading` takes these before an engine is opened.
         WorkflowVerb::Export(_) | WorkflowVerb::Diff(_) => Err(CliError::usage("this verb needs no engine")),
         WorkflowVerb::Result(args) => result::result(cx, args).await,

@@ -22,6 +22,7 @@ enum Body {
     Reason,
     Answer,
     Fork,
+    Reset,
     Completion,
     Backup,
 }
@@ -48,6 +49,7 @@ const PEOPLE: &[Told] = &[
     ("POST", "/api/v1/workflows/{id}/updates/{name}", "updateWorkflow", Body::Input, &[200, 202]),
     ("GET", "/api/v1/workflows/{id}/updates/{update_id}/result", "getUpdateResult", Body::Nothing, &[200, 202]),
     ("POST", "/api/v1/workflows/{id}/forks", "forkWorkflow", Body::Fork, &[201, 200]),
+    ("POST", "/api/v1/workflows/{id}/reset", "resetWorkflow", Body::Reset, &[201, 200]),
     ("POST", "/api/v1/workflows/{id}/cancel", "cancelWorkflow", Body::Reason, &[202]),
     ("POST", "/api/v1/workflows/{id}/terminate", "terminateWorkflow", Body::Reason, &[200]),
     ("POST", "/api/v1/workflows/{id}/pause", "pauseWorkflow", Body::Reason, &[200]),
@@ -124,10 +126,11 @@ fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[
         Body::Reason => "Reason",
         Body::Answer => "Answer",
         Body::Fork => "Fork",
+        Body::Reset => "Reset",
         Body::Completion => "Completion",
         Body::Backup => "Backup",
     };
-    let required = matches!(body, Body::Start | Body::Answer | Body::Completion | Body::Backup);
+    let required = matches!(body, Body::Start | Body::Answer | Body::Reset | Body::Completion | Body::Backup);
     told["requestBody"] = json!({ "required": required, "content": answer(name) });
     told
 }
@@ -135,9 +138,8 @@ fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[
 /// What an `Idempotency-Key` does for an operation; nothing where it is not looked at.
 fn about_key(operation: &str) -> Option<&'static str> {
     match operation {
-        "startWorkflow" | "forkWorkflow" | "signalWorkflow" | "updateWorkflow" | "cancelWorkflow" | "answer" => {
-            Some("The same request with the same key is carried out once")
-        }
+        "startWorkflow" | "forkWorkflow" | "resetWorkflow" | "signalWorkflow" | "updateWorkflow" | "cancelWorkflow"
+        | "answer" => Some("The same request with the same key is carried out once"),
         "pauseWorkflow" | "resumeWorkflow" => Some(
             "A supervisor or an agent carries the same request with the same key out once; other workflows do not look at it",
         ),
@@ -288,6 +290,16 @@ fn schemas() -> Value {
                 "changes": { "type": "array", "items": fork_changes() },
             },
         },
+        "Reset": {
+            "type": "object", "required": ["to"], "additionalProperties": false,
+            "properties": {
+                "to": { "description": "The last event to keep, or a point by name", "anyOf": [
+                    { "type": "integer", "minimum": 0, "maximum": COUNT_MAX },
+                    { "type": "string", "pattern": "^(first-turn|last-turn|build:[0-9a-f]{16}|event:[0-9]{1,15})$" }] },
+                "reapply": { "enum": ["none", "signal", "update", "all", null] },
+                "dry_run": { "type": ["boolean", "null"] }, "reason": text(),
+            },
+        },
         "Completion": {
             "type": "object", "additionalProperties": false, "description": "One thing that is said of an attempt",
             "properties": {
@@ -343,6 +355,7 @@ mod tests {
         ("GET /rpc/v1/workflows", Ok("listWorkflows")),
         ("GET /rpc/v1/workflow-count", Ok("countWorkflows")),
         ("POST /rpc/v1/fork", Ok("forkWorkflow")),
+        ("POST /rpc/v1/reset", Ok("resetWorkflow")),
         ("POST /rpc/v1/signal-with-start", Ok("startWorkflow")),
         ("POST /rpc/v1/update-with-start", Ok("startWorkflow")),
         ("GET /rpc/v1/watch", Ok("streamEvents")),
