@@ -10,8 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use super::output::{ColorChoice, Format};
 use super::time_format::TimeFormat;
 use super::{
-    activity, approval, budget, control, describe, diff, export, fork, list, llm, message, replay, reset, result, show,
-    start, store, supervise, test, worker,
+    activity, approval, batch, budget, control, describe, diff, export, fork, list, llm, message, replay, reset,
+    result, show, start, store, supervise, test, worker,
 };
 
 /// Runs supervisors: long-lived managers of agents, commands and people that survive any crash.
@@ -99,6 +99,9 @@ pub enum Noun {
     /// Workflows that are started at the times of a spec.
     #[command(subcommand)]
     Schedule(super::schedule::ScheduleVerb),
+    /// Batches: one thing done to every run that fits a filter (`bosun terminate --query …`).
+    #[command(subcommand)]
+    Batch(batch::BatchVerb),
     /// Models: cassettes of what they answered.
     #[command(subcommand)]
     Llm(llm::LlmVerb),
@@ -179,14 +182,14 @@ pub enum WorkflowVerb {
     /// Send an update and wait for its answer.
     Update(message::UpdateArgs),
     /// Ask a run to cancel; it may clean up.
-    Cancel(control::ControlArgs),
+    Cancel(batch::ManyArgs),
     /// End a run at once, without clean-up.
-    Terminate(control::ControlArgs),
+    Terminate(batch::ManyArgs),
     /// Keep a run from going on; inputs are kept.
-    Pause(control::ControlArgs),
+    Pause(batch::ManyArgs),
     /// Let a paused run go on.
     #[command(visible_alias = "unpause")]
-    Resume(control::ControlArgs),
+    Resume(batch::ManyArgs),
     /// Take a supervisor over: nothing starts until it is released; its tasks can be done by hand.
     Takeover(control::ControlArgs),
     /// Give a supervisor back that was taken over.
@@ -194,7 +197,7 @@ pub enum WorkflowVerb {
     /// What the models of a run and of the agents below it cost so far.
     Cost(budget::CostArgs),
     /// Remove a closed run.
-    Delete(control::ControlArgs),
+    Delete(batch::ManyArgs),
 }
 
 /// Names a run: by position or `-w`.

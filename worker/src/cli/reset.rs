@@ -7,7 +7,7 @@ use bosun_engine::*;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::args::RunOf;
+use super::batch::{self, ManyOf};
 use super::context::{Context, identity};
 use super::error::CliError;
 use super::exit::Exit;
@@ -15,16 +15,14 @@ use super::fork::plan_lines;
 use super::list::shell_word;
 use super::output::Screen;
 use super::resolve::run_of;
+use crate::batch::BatchAction;
 
 #[derive(Debug, Args)]
 pub struct ResetArgs {
     #[command(flatten)]
-    pub run: RunOf,
+    pub of: ManyOf,
     #[command(flatten)]
     pub how: ResetHow,
-    /// Only say what would happen.
-    #[arg(long)]
-    pub dry_run: bool,
     /// Makes the reset idempotent.
     #[arg(long, value_name = "ID")]
     pub request_id: Option<String>,
@@ -70,16 +68,21 @@ impl From<Reapply> for ResetReapply {
 }
 
 pub(super) async fn reset(cx: &mut Context, args: ResetArgs) -> Result<Exit, CliError> {
-    let target = run_of(cx, &args.run).await?;
+    let dry_run = args.of.bulk.dry_run;
+    if args.of.bulk.query.is_some() {
+        let action = BatchAction::Reset { to: args.how.to, reapply: args.how.reapply.into() };
+        return batch::many(cx, &args.of.bulk, action, args.reason).await;
+    }
+    let target = run_of(cx, &args.of.single()?).await?;
     let request = ResetRequest {
         reapply: args.how.reapply.into(),
         request_id: args.request_id.as_ref().map(RequestId::new).transpose()?,
         identity: Some(identity()),
         reason: args.reason.clone().unwrap_or_default(),
-        dry_run: args.dry_run,
+        dry_run,
         ..ResetRequest::new(target.clone(), args.how.to)
     };
-    if !args.dry_run {
+    if !dry_run {
         let info = cx.backend.describe(Target { run_id: None, ..target.clone() }).await?.info;
         if info.status.is_open() {
             let (id, run) = (&target.workflow_id, info.run_id);
@@ -87,8 +90,8 @@ pub(super) async fn reset(cx: &mut Context, args: ResetArgs) -> Result<Exit, Cli
         }
     }
     let done = cx.backend.reset(request).await?;
-    say(&mut cx.screen, &done, args.dry_run);
-    if args.dry_run {
+    say(&mut cx.screen, &done, dry_run);
+    if dry_run {
         return Ok(Exit::Ok);
     }
     if !cx.carried_on {

@@ -12,12 +12,13 @@
 mod activities;
 pub(crate) mod agents;
 mod approvals;
+mod batches;
 mod body;
 pub(crate) mod fork;
 mod handlers;
 mod history;
 mod openapi;
-mod pages;
+pub(crate) mod pages;
 mod queries;
 mod reset;
 pub(crate) mod schedules;
@@ -29,6 +30,7 @@ mod worker;
 pub use activities::{complete_activity, pause_activity, resume_activity};
 pub use agents::agents;
 pub use approvals::{answer, approvals};
+pub use batches::{batch, batches, start_batch, stop_batch};
 pub use fork::fork;
 pub use handlers::{
     cancel, count, delete, describe, list, pause, query, result, resume, signal, start, terminate, update,

@@ -23,6 +23,7 @@ enum Body {
     Answer,
     Fork,
     Reset,
+    Batch,
     Completion,
     Backup,
 }
@@ -62,6 +63,10 @@ const PEOPLE: &[Told] = &[
     ("POST", "/api/v1/workflows/{id}/answers", "answer", Body::Answer, &[202]),
     ("GET", "/api/v1/agents", "listAgents", Body::Nothing, &[200]),
     ("GET", "/api/v1/schedules", "listSchedules", Body::Nothing, &[200]),
+    ("POST", "/api/v1/batches", "startBatch", Body::Batch, &[201, 200]),
+    ("GET", "/api/v1/batches", "listBatches", Body::Nothing, &[200]),
+    ("GET", "/api/v1/batches/{id}", "describeBatch", Body::Nothing, &[200]),
+    ("POST", "/api/v1/batches/{id}/stop", "stopBatch", Body::Reason, &[200]),
     ("GET", "/api/v1/worker", "getWorker", Body::Nothing, &[200]),
     ("GET", "/api/v1/store", "getStore", Body::Nothing, &[200]),
     ("POST", "/api/v1/store/verify", "verifyStore", Body::Nothing, &[200]),
@@ -127,10 +132,12 @@ fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[
         Body::Answer => "Answer",
         Body::Fork => "Fork",
         Body::Reset => "Reset",
+        Body::Batch => "Batch",
         Body::Completion => "Completion",
         Body::Backup => "Backup",
     };
-    let required = matches!(body, Body::Start | Body::Answer | Body::Reset | Body::Completion | Body::Backup);
+    let required =
+        matches!(body, Body::Start | Body::Answer | Body::Reset | Body::Batch | Body::Completion | Body::Backup);
     told["requestBody"] = json!({ "required": required, "content": answer(name) });
     told
 }
@@ -236,6 +243,39 @@ fn fork_changes() -> Value {
     ] })
 }
 
+/// What is done to every run that fits a filter.
+fn batch_schema() -> Value {
+    let action = |verb: &str, more: &[(&str, Value)], required: &[&str]| {
+        let mut properties: Map<String, Value> =
+            more.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
+        properties.insert("do".to_owned(), json!({ "const": verb }));
+        let required: Vec<&str> = required.iter().copied().chain(["do"]).collect();
+        json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
+    };
+    let to = json!({ "type": "string", "pattern": "^(first-turn|last-turn|build:[0-9a-f]{16}|event:[0-9]{1,15})$" });
+    let reapply = json!({ "enum": ["none", "signal", "update", "all"] });
+    let actions = [
+        action("cancel", &[], &[]),
+        action("terminate", &[], &[]),
+        action("pause", &[], &[]),
+        action("resume", &[], &[]),
+        action("delete", &[], &[]),
+        action("signal", &[("name", id_schema()), ("input", json!({}))], &["name"]),
+        action("reset", &[("to", to), ("reapply", reapply)], &["to"]),
+    ];
+    json!({
+        "type": "object", "required": ["query", "action"], "additionalProperties": false,
+        "properties": {
+            "query": { "type": "string", "description": "A list filter, as of listWorkflows", "pattern": filter_shape() },
+            "action": { "oneOf": actions },
+            "reason": { "type": ["string", "null"], "description": "Recorded in the history of every run" },
+            "rps": { "type": ["integer", "null"], "description": "Runs a second at most; 0: as many as can be", "minimum": 0, "maximum": 100_000 },
+            "batch_id": { "anyOf": [{ "type": "string", "pattern": "^[!-~]{1,120}$" }, { "type": "null" }] },
+            "dry_run": { "type": ["boolean", "null"] },
+        },
+    })
+}
+
 // long: one schema after the other.
 fn schemas() -> Value {
     let text = || json!({ "type": ["string", "null"] });
@@ -300,6 +340,7 @@ fn schemas() -> Value {
                 "dry_run": { "type": ["boolean", "null"] }, "reason": text(),
             },
         },
+        "Batch": batch_schema(),
         "Completion": {
             "type": "object", "additionalProperties": false, "description": "One thing that is said of an attempt",
             "properties": {
