@@ -98,7 +98,7 @@ async fn find(ctx: &ActivityContext, backend: Arc<dyn Backend>, asked: FindPage)
     let caller = caller(ctx, backend, &order).await?;
     let wrong =
         |why: String| -> ActivityError { Failure::application(super::run::INVALID_BATCH, why).non_retryable().into() };
-    let filter = order.filter(&ctx.task().namespace, began).map_err(|why| wrong(why.to_string()))?;
+    let filter = order.filter(&ctx.task().namespace, Some(began)).map_err(|why| wrong(why.to_string()))?;
     let after = after.as_deref().map(Cursor::read).transpose().map_err(|why| wrong(why.message))?;
     let found = page_of(&caller, filter, order.page(), after).await;
     let (runs, next) = found.map_err(|why| match why {

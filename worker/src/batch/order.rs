@@ -132,19 +132,22 @@ impl BatchOrder {
         Ok(())
     }
 
-    /// The filter of the runs that are meant: those of this namespace that began by then, and none of Bosun's own unless they
+    /// The filter of the runs that are meant: those of this namespace, that began by then if a time is named, and none of Bosun's own unless they
     /// are asked for.
     ///
     /// # Errors
     /// As [`BatchOrder::check`].
-    pub fn filter(&self, namespace: &Namespace, began: Timestamp) -> Result<Filter, Rejection> {
+    pub fn filter(&self, namespace: &Namespace, began: Option<Timestamp>) -> Result<Filter, Rejection> {
         self.check()?;
         let parse = |text: &str| {
             Filter::parse(text)
                 .map_err(|why| Rejection::Invalid { what: format!("list filter {text:?}"), why: why.to_string() })
         };
         let here = namespace.as_str().replace('\'', "''");
-        let mut filter = parse(&self.query)?.and(parse(&format!("Namespace = '{here}' AND StartTime <= '{began}'"))?);
+        let mut filter = parse(&self.query)?.and(parse(&format!("Namespace = '{here}'"))?);
+        if let Some(began) = began {
+            filter = filter.and(parse(&format!("StartTime <= '{began}'"))?);
+        }
         if !self.query.contains("'bosun.") {
             filter = filter.and(parse("WorkflowType NOT STARTS_WITH 'bosun.'")?);
         }
@@ -305,7 +308,10 @@ mod tests {
     #[test]
     fn runs_of_its_own_are_meant_only_by_name() {
         let of = |query: &str| {
-            order(query, BatchAction::Terminate).filter(&Namespace::of("default"), Timestamp(1)).unwrap().to_string()
+            order(query, BatchAction::Terminate)
+                .filter(&Namespace::of("default"), Some(Timestamp(1)))
+                .unwrap()
+                .to_string()
         };
         assert!(of("").contains("NOT STARTS_WITH 'bosun.'"), "{}", of(""));
         assert!(!of("WorkflowType = 'bosun.schedule'").contains("NOT STARTS_WITH"));

@@ -47,7 +47,7 @@ pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) 
     };
     let order = BatchOrder { query, action, reason, rps, by: String::new(), role: TokenRole::Owner, carried: None };
     let namespace = Namespace::of(DEFAULT_NAMESPACE);
-    let filter = order.filter(&namespace, Timestamp::MAX)?.to_string();
+    let filter = order.filter(&namespace, None)?.to_string();
     let count = me.backend.count(filter.clone()).await?;
     if dry_run {
         let first = me.backend.list(ListRequest { query: filter, limit: IDS_SHOWN }).await?;

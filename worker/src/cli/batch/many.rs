@@ -35,7 +35,7 @@ pub(in crate::cli) async fn many(
         role: TokenRole::Owner,
         carried: None,
     };
-    let filter = order.filter(&cx.namespace, Timestamp::MAX)?.to_string();
+    let filter = order.filter(&cx.namespace, None)?.to_string();
     let count = cx.backend.count(filter.clone()).await?;
     let first = cx.backend.list(ListRequest { query: filter, limit: SHOWN }).await?;
     let ids: Vec<&str> = first.iter().map(|info| info.workflow_id.as_str()).collect();
