@@ -165,6 +165,18 @@ impl Client {
         self.ask("fork", &namespace, &workflow_id, |reply| ShardMessage::Fork { fork, dry_run, reply }).await
     }
 
+    /// Resets a run (engine.md E26): the open run of the workflow id is ended, and another one goes on in its place, from an
+    /// earlier point of the history of the run that is named. With `dry_run` it says what would happen and writes nothing.
+    pub async fn reset(&self, request: ResetRequest) -> Result<ResetDone, Rejection> {
+        let (namespace, workflow_id) = (request.target.namespace.clone(), request.target.workflow_id.clone());
+        self.ask("reset", &namespace, &workflow_id, |reply| ShardMessage::Reset {
+            run_id: self.shared.new_run_id(),
+            request: Box::new(request),
+            reply,
+        })
+        .await
+    }
+
     /// Signals the open run of the workflow id, or starts one and signals it, atomically (engine.md E12).
     pub async fn signal_with_start(&self, start: StartWorkflow, signal: SignalRequest) -> Result<Started, Rejection> {
         self.check_start(&start)?;
@@ -422,8 +434,12 @@ impl Client {
             return Ok(());
         }
         // Somebody else may have deleted it meanwhile; then there is none.
-        self.resolve(target)?;
-        let why = "messages that it sent have not arrived yet; ask again".to_owned();
+        let info = self.resolve(target)?;
+        let reset = info.next_run.filter(|_| info.status == WorkflowStatus::Terminated);
+        let why = match reset.and_then(|next| self.info_of(next)).filter(|heir| heir.status.is_open()) {
+            Some(heir) => format!("it was reset, and {} goes on for it; end that run first", heir.run_id),
+            None => "messages that it sent have not arrived yet; ask again".to_owned(),
+        };
         Err(Rejection::Invalid { what: format!("delete of run {run}"), why })
     }
 }

@@ -4,12 +4,14 @@
 //! one sees. Nothing here carries a request out; the client does.
 
 mod fork;
+mod reset;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::fork::*;
+pub use self::reset::*;
 use crate::vocabulary::*;
 
 /// Names a run: by workflow id (then the open or else the newest run is meant), by run id, or both.

@@ -5,6 +5,7 @@ use bosun_engine::{log, vocabulary};
 
 mod api_guard;
 mod asked_below;
+mod batches;
 mod cassettes;
 mod dev;
 mod doors;
@@ -26,6 +27,7 @@ mod people_api;
 mod poison;
 mod power_cut;
 mod replay_cli;
+mod resets;
 mod rig;
 mod roots;
 mod rows;

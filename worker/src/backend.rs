@@ -61,6 +61,8 @@ pub trait Backend: Send + Sync {
     fn start(&self, request: StartWorkflow) -> Reply<'_, Started>;
     /// A new run that begins with the history of another one. Turns from elsewhere have been checked.
     fn fork(&self, request: ForkRequest) -> Reply<'_, Forked>;
+    /// A run goes back to an earlier point of its history, under its workflow id.
+    fn reset(&self, request: ResetRequest) -> Reply<'_, ResetDone>;
     fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()>;
     fn signal_with_start(&self, request: StartWorkflow, signal: SignalRequest) -> Reply<'_, Started>;
     fn update(&self, target: Target, update: UpdateRequest) -> Reply<'_, UpdateOutcome>;

@@ -21,6 +21,7 @@ use crate::backend::{
     Access, Attribution, Backend, BoxFuture, CallError, Engine, EngineHealth, EventStream, Histories, OpenEngine,
     OpenError, Reply, RunEventStream, Stopped, WorkerState,
 };
+use crate::batch::{self, carry_out::EngineHere};
 use crate::capability::at_rest::{AtRest, StoreKeys};
 use crate::capability::leaks::Leaks;
 use crate::capability::owner::Guards;
@@ -150,11 +151,12 @@ impl Registries {
         options.marks = Some(data.clone());
         options.look = looks;
         let mut metrics = None;
+        let here = EngineHere::default();
         match purpose {
             Access::Work { slots, queues, guards } => {
                 options.slots = slots;
                 options.task_queues = (!queues.is_empty()).then(|| queues.into_iter().collect());
-                metrics = Some(self.prepare_work(&mut options, &data, &guards)?);
+                metrics = Some(self.prepare_work(&mut options, &data, &guards, &here)?);
             }
             Access::Visit { .. } | Access::Look => {
                 options.slots = 0;
@@ -170,7 +172,9 @@ impl Registries {
             Ok(worker) => {
                 let writes_with = at_rest.primary().map(str::to_owned);
                 let store = Some(Arc::new(StoreLocation { data, writes_with, epoch }));
-                Ok(Arc::new(Embedded { client: worker.client(), worker: Arc::new(worker), store, metrics }))
+                let worker = Arc::new(worker);
+                here.is(&worker);
+                Ok(Arc::new(Embedded { client: worker.client(), worker, store, metrics }))
             }
             Err(StartError::Storage(why)) => Err(open_error(&data, why)),
             Err(why @ (StartError::NoRuntime(_) | StartError::Marks(_) | StartError::Thread(_))) => {
@@ -187,6 +191,7 @@ impl Registries {
         options: &mut WorkerOptions,
         data: &Path,
         guards: &Guards,
+        here: &EngineHere,
     ) -> Result<Arc<Metrics>, OpenError> {
         options.memory = guards.memory.unwrap_or(options.memory);
         if guards.store.retention != Retention::default() {
@@ -195,6 +200,7 @@ impl Registries {
         for at_open in &self.at_open {
             at_open(&OpenedDirectory { data, guards }, &mut self.activities).map_err(OpenError::Failed)?;
         }
+        batch::carry_out::register(&mut self.activities, here);
         let measured = Arc::new(Metrics::new(self.workflows.types(), self.activities.types()));
         options.interceptors.extend([Arc::new(Leaks) as Arc<dyn Interceptor>, measured.clone()]);
         Ok(measured)
@@ -221,7 +227,6 @@ struct Embedded {
 }
 
 /// The backend of a worker that was started in another way.
-#[cfg(test)]
 pub(crate) fn backend_of(worker: Arc<Worker>) -> Arc<dyn Backend> {
     Arc::new(Embedded { client: worker.client(), worker, store: None, metrics: None })
 }
@@ -267,6 +272,9 @@ impl Backend for Embedded {
     }
     fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
         ask!(self, client => client.fork(request))
+    }
+    fn reset(&self, request: ResetRequest) -> Reply<'_, ResetDone> {
+        ask!(self, client => client.reset(request))
     }
     fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()> {
         ask!(self, client => client.signal(&target, signal))

@@ -167,11 +167,27 @@ impl Backend for Fake {
             workflow_id: request.workflow_id,
             run_id: (!request.dry_run).then_some(RUN),
             newly_started: !request.dry_run,
-            from: ForkPoint { workflow_id: from, run_id: RUN, event: EventId(4) },
+            from: ForkPoint { workflow_id: from, run_id: RUN, event: EventId(4), reset: false },
             workflow_type: "order".into(),
             plan,
         };
         self.reply(call, forked)
+    }
+    fn reset(&self, request: ResetRequest) -> Reply<'_, ResetDone> {
+        let dry = if request.dry_run { " dry" } else { "" };
+        let call = format!("reset {} to {} {:?}{dry}", id(&request.target), request.to, request.reapply);
+        let from =
+            ForkPoint { workflow_id: request.target.workflow_id.clone(), run_id: RUN, event: EventId(4), reset: true };
+        let done = ResetDone {
+            workflow_id: request.target.workflow_id,
+            run_id: (!request.dry_run).then_some(RUN),
+            newly_started: !request.dry_run,
+            from,
+            terminated: Some(RUN),
+            workflow_type: "order".into(),
+            plan: ForkPlan { event: EventId(4), dropped: 2, ..ForkPlan::default() },
+        };
+        self.reply(call, done)
     }
     fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()> {
         self.reply(format!("signal {} {} {:?}", id(&target), signal.name, signal.input), ())

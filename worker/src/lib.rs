@@ -23,6 +23,7 @@ pub mod api;
 pub mod app;
 #[doc(hidden)]
 pub mod backend;
+pub mod batch;
 mod canonical;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 pub mod capability;

@@ -16,7 +16,7 @@ use super::index::Removed;
 use super::journal::{Journal, Writer};
 use super::shelf::{blob_key, damaged, parse_start_key, unseal};
 use super::{ScanFrom, Shelf, ShelfChange, StorageError};
-use crate::vocabulary::{GroupSeq, Namespace, RunId, Timestamp};
+use crate::vocabulary::{GroupSeq, Namespace, RunId, Timestamp, WorkflowStatus};
 
 /// Closed runs looked at for retention per call.
 const RETENTION_LOOK: usize = 1_024;
@@ -104,6 +104,13 @@ impl Journal {
         let mut gone: Vec<(RunId, bool)> = Vec::new();
         for run in runs {
             let Some(state) = self.state(*run)?.filter(|state| !state.is_live()) else { continue };
+            if state.info.status == WorkflowStatus::Terminated
+                && let Some(heir) = state.info.next_run.map(|next| self.state(next)).transpose()?.flatten()
+                && heir.info.status.is_open()
+            {
+                // It was reset, and children that it started find the run that goes on through it.
+                continue;
+            }
             for (key, value) in medium.shelf_scan(Shelf::Archive, &run.0, ScanFrom::First, usize::MAX)? {
                 let content = unseal(medium, Shelf::Archive, &key, &value).map_err(|why| why.of_run(*run))?;
                 if Segment::parse(&key, content, &medium.location())?.through <= trimmed {

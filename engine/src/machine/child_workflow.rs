@@ -186,8 +186,9 @@ impl Run {
     }
 
     /// What the close of this run means for the children that are open (engine.md E15).
-    pub(super) fn close_children(&self, draft: &mut TurnDraft<'_, '_>) {
-        for (_, child) in self.children.iter().filter(|(seq, _)| !self.of_source.contains(seq)) {
+    pub(super) fn close_children(&self, draft: &mut TurnDraft<'_, '_>, handed_over: &[Seq]) {
+        let own = |seq: &Seq| !self.of_source.contains(seq) && !handed_over.contains(seq);
+        for (_, child) in self.children.iter().filter(|(seq, _)| own(seq)) {
             let policy = child.initiated.options.parent_close_policy;
             if policy != ParentClosePolicy::Abandon {
                 draft.effect(Effect::ParentClosed {

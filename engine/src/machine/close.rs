@@ -16,7 +16,7 @@ impl Run {
     /// Pushes the closing event, and asks for everything the end of the run means to others.
     fn close(&mut self, draft: &mut TurnDraft<'_, '_>, event: EventKind) {
         self.stop_attempts(draft);
-        self.close_children(draft);
+        self.close_children(draft, event.handed_over());
         let open_updates = self.pending_updates();
         draft.push(self, event);
         for update_id in open_updates {
@@ -140,7 +140,19 @@ impl Run {
     }
 
     pub(super) fn terminate(&mut self, draft: &mut TurnDraft<'_, '_>, reason: String, identity: Option<Identity>) {
-        self.close(draft, EventKind::WorkflowExecutionTerminated { reason, identity });
+        self.close(draft, EventKind::WorkflowExecutionTerminated { reason, identity, reset: None });
+    }
+
+    /// Ends the run because another one goes on for it: its parent is not told, and the children that are handed over go on.
+    pub(super) fn end_by_reset(
+        &mut self,
+        draft: &mut TurnDraft<'_, '_>,
+        into: ResetInto,
+        reason: String,
+        identity: Option<Identity>,
+    ) {
+        let reset = Some(Box::new(into));
+        self.close(draft, EventKind::WorkflowExecutionTerminated { reason, identity, reset });
     }
 
     pub(super) fn continue_as_new(

@@ -27,7 +27,11 @@ pub(super) enum LifecycleEvent<'a> {
         reason: &'a str,
         request_id: Option<&'a RequestId>,
     },
-    Forked(RunId),
+    Forked {
+        run_id: RunId,
+        /// Of a reset: children that go on as this run's.
+        children: &'a [Seq],
+    },
     /// Search attributes and memo are folded into the info; replay reads markers from the events.
     Noted,
 }
@@ -84,7 +88,9 @@ impl<'a> FamilyEvent<'a> {
             WorkflowExecutionCancelRequested { reason, request_id, .. } => {
                 Lifecycle(LifecycleEvent::CancelRequested { reason, request_id: request_id.as_ref() })
             }
-            WorkflowExecutionForked { run_id, .. } => Lifecycle(LifecycleEvent::Forked(*run_id)),
+            WorkflowExecutionForked { run_id, children, .. } => {
+                Lifecycle(LifecycleEvent::Forked { run_id: *run_id, children })
+            }
             UpsertWorkflowSearchAttributes { .. } | WorkflowPropertiesModified { .. } | MarkerRecorded(_) => {
                 Lifecycle(LifecycleEvent::Noted)
             }

@@ -30,7 +30,7 @@ impl Run {
                     self.request_ids.insert(id);
                 }
             }
-            LifecycleEvent::Forked(run_id) => self.begin_again(at, run_id),
+            LifecycleEvent::Forked { run_id, children } => self.begin_again(at, run_id, children),
             LifecycleEvent::Noted => {}
         }
     }
@@ -55,10 +55,11 @@ impl Run {
         }
     }
 
-    /// The run has been forked: the time since the last copied event does not count, and no attempt is under way.
-    fn begin_again(&mut self, at: Timestamp, run_id: RunId) {
+    /// The run has been forked or reset: the time since the last copied event does not count, and no attempt is under way.
+    fn begin_again(&mut self, at: Timestamp, run_id: RunId, own_children: &[Seq]) {
         self.visible_run_id = run_id;
-        self.of_source.extend(self.children.keys().chain(self.externals.keys()));
+        let others = self.children.keys().filter(|seq| !own_children.contains(seq));
+        self.of_source.extend(others.chain(self.externals.keys()));
         let idle = at.since(self.last_at);
         self.started.execution_deadline = self.started.execution_deadline.map(|deadline| deadline.plus(idle));
         self.timers.postpone(idle);

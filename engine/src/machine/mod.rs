@@ -34,7 +34,7 @@ mod update;
 
 pub use decision::{Decision, Durable, Effect, Environment, Limits, NextRun, SealedEffects};
 pub use execution::Execution;
-pub use fork::PlannedFork;
+pub use fork::{PlannedFork, ResetSource};
 pub use held::{DefectMoment, Held, HeldCode};
 pub use replay::{LoadError, fold_run};
 pub use run::Run;

@@ -25,8 +25,10 @@ fn outlives(child: &Child) -> bool {
 impl Run {
     /// At the end of the run: only what is to be said to others stays. Signals and cancel requests all do, apart from
     /// those of a run that this one was forked from, which says them itself.
-    pub(super) fn keep_what_outlives(&mut self) {
-        self.children.retain(|seq, child| outlives(child) && !self.of_source.contains(seq));
+    /// Children that go on as another run's, after a reset, are that run's.
+    pub(super) fn keep_what_outlives(&mut self, handed_over: &[Seq]) {
+        self.children
+            .retain(|seq, child| outlives(child) && !self.of_source.contains(seq) && !handed_over.contains(seq));
         self.externals.retain(|seq, _| !self.of_source.contains(seq));
     }
 

@@ -174,7 +174,7 @@ impl Run {
             self.due.clear();
             self.activities.clear();
             self.timers.clear();
-            self.keep_what_outlives();
+            self.keep_what_outlives(event.handed_over());
         }
         if cfg!(debug_assertions)
             && let Err(violation) = self.check()

@@ -241,7 +241,7 @@ fn run_events() -> Vec<(&'static str, EventKind)> {
             },
         ),
         ("completed", EventKind::WorkflowExecutionCompleted { result: Payload::null(), unhandled_signals: Vec::new() }),
-        ("terminated", EventKind::WorkflowExecutionTerminated { reason: reason(), identity }),
+        ("terminated", EventKind::WorkflowExecutionTerminated { reason: reason(), identity, reset: None }),
     ]
 }
 

@@ -160,6 +160,12 @@ pub struct ForkPlan {
     pub timers: Vec<PlannedTimer>,
     /// Signals that reached the source after the fork and are not sent again: with [`ForkReapply::None`] only.
     pub signals_dropped: Vec<SignalName>,
+    /// Of a reset: updates that the source accepted after the point and that are not made again.
+    #[serde(default)]
+    pub updates_dropped: Vec<UpdateName>,
+    /// Of a reset: child workflows under way that go on as the new run's.
+    #[serde(default)]
+    pub children: Vec<WorkflowId>,
     /// Inputs that were accepted and not yet decided: the fork decides them.
     pub inbox: usize,
 }
@@ -187,8 +193,10 @@ pub enum ForkTelling {
     NotShared,
     /// A message that the source has sent or will send: it is not sent again.
     SentBySource,
-    /// A signal that reached the source later, and reaches the fork again.
+    /// A signal or an update that reached the source later, and reaches the fork again.
     Reapplied,
+    /// Of a reset: it is what the code decides about anew.
+    Again,
 }
 
 /// Something that happens in the world.

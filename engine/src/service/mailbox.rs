@@ -77,6 +77,12 @@ pub(crate) enum ShardMessage {
         dry_run: bool,
         reply: ReplySender<Forked>,
     },
+    /// Back to an earlier point, under the same workflow id. `run_id` is the new run's, unless the request has made one before.
+    Reset {
+        run_id: RunId,
+        request: Box<ResetRequest>,
+        reply: ReplySender<ResetDone>,
+    },
     Input {
         run: RunRef,
         input: Input,

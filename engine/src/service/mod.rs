@@ -30,6 +30,7 @@ mod options;
 mod pace;
 mod quarantine;
 mod release;
+mod reset;
 mod retention;
 mod run_queue;
 mod runner;

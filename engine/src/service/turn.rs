@@ -13,6 +13,7 @@ use super::current_turn::{CurrentTurn, SharedReply, TurnCaller};
 use super::health::Health;
 use super::mailbox::{Arrival, ClosedRun, RunRef, ShardMessage};
 use super::release::parent_closed;
+use super::reset::heir;
 use super::shard::Shard;
 use super::shared::WorkerShared;
 use crate::machine::Execution;
@@ -133,11 +134,14 @@ impl TurnThread {
                 self.start(run_id, *start, then, SharedReply::new(reply))
             }
             ShardMessage::Fork { fork, dry_run, reply } => self.fork(*fork, dry_run, SharedReply::new(reply)),
-            ShardMessage::Input { run, input, reply } => match (self.shard.find(&run), reply.map(SharedReply::new)) {
-                (Ok(name), reply) => self.input(&name, input, reply),
-                (Err(why), Some(reply)) => self.answer(reply, Err(why)),
-                (Err(_), None) => {}
-            },
+            ShardMessage::Reset { run_id, request, reply } => self.reset(*request, run_id, SharedReply::new(reply)),
+            ShardMessage::Input { run, input, reply } => {
+                match (self.find_for(run, &input), reply.map(SharedReply::new)) {
+                    (Ok(name), reply) => self.input(&name, input, reply),
+                    (Err(why), Some(reply)) => self.answer(reply, Err(why)),
+                    (Err(_), None) => {}
+                }
+            }
             ShardMessage::SlotGranted(waiting) => self.slot_granted(waiting),
             ShardMessage::Update { target, request, reply } => {
                 self.update(RunRef::Target(target), request, SharedReply::new(reply));
@@ -163,6 +167,17 @@ impl TurnThread {
             }
             ShardMessage::Wake => {}
         }
+    }
+
+    /// The run that an input is for. The end of a child is told to the run that has taken over the child, if one has.
+    fn find_for(&mut self, run: RunRef, input: &Input) -> Result<RunName, Rejection> {
+        let found = self.shard.find(&run)?;
+        let Input::ChildClosed { seq, .. } = input else { return Ok(found) };
+        if self.shard.info(found.run_id).is_none_or(|info| info.status.is_open() || info.next_run.is_none()) {
+            return Ok(found);
+        }
+        let run_id = heir(&self.shared.journal, found.run_id, *seq).unwrap_or(found.run_id);
+        Ok(RunName { run_id, ..found })
     }
 
     /// Answers in order, after everything decided before is durable.
@@ -342,7 +357,9 @@ impl TurnThread {
     fn recover(&mut self, target: Target) {
         let Ok(name) = self.shard.find(&RunRef::Target(target)) else { return };
         if let Some(parent) = self.shard.info(name.run_id).and_then(|info| info.parent) {
-            let closed = self.shared.journal.run(parent.run_id).is_some_and(|entry| !entry.info.status.is_open());
+            let journal = &self.shared.journal;
+            let closed = journal.run(parent.run_id).is_some_and(|entry| !entry.info.status.is_open())
+                && heir(journal, parent.run_id, parent.seq).is_none();
             if closed {
                 let first_run = self.shard.info(name.run_id).map_or(name.run_id, |info| info.first_run);
                 let parent_name = RunName {

@@ -326,6 +326,10 @@ pub enum EventKind {
         reason: String,
         /// Who terminated it.
         identity: Option<Identity>,
+        /// The run was reset: another one goes on for it. Left out where there is none, so that old events keep their bytes;
+        /// whoever adds a field after this one must write both always.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reset: Option<Box<ResetInto>>,
     },
     /// Another run of the same workflow id takes over (engine.md E19).
     WorkflowExecutionContinuedAsNew(Box<ContinuedAsNew>),
@@ -340,6 +344,10 @@ pub enum EventKind {
         reason: String,
         /// Who forked it.
         identity: Option<Identity>,
+        /// Of a reset: children under way (by the numbers of their commands) that go on as this run's. Left out where there
+        /// are none, as above.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        children: Vec<Seq>,
     },
 }
 

@@ -1,4 +1,5 @@
-//! Forks: a new run that begins with the history of another one, up to an event.
+//! Forks and resets: a new run that begins with the history of another one, up to an event. A fork has a workflow id of its
+//! own and leaves the source alone; a reset goes on under the same id, in the place of the run that was open.
 //!
 //! ```text
 //!   source   Started ── … ── event n ── n+1 ── …
@@ -24,6 +25,19 @@ pub struct ForkPoint {
     pub run_id: RunId,
     /// The last event that was copied; 0: none, the fork began anew.
     pub event: EventId,
+    /// The run goes on under the workflow id of its source: a reset. Left out where it is none, so that old events keep
+    /// their bytes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reset: bool,
+}
+
+/// What takes the place of a run that was ended by a reset.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResetInto {
+    /// The run that goes on.
+    pub run_id: RunId,
+    /// Children (the numbers of the commands that asked for them) that go on as that run's.
+    pub children: Vec<Seq>,
 }
 
 /// Where a forked run comes from, and what its start event said there.

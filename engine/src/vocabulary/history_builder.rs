@@ -272,7 +272,7 @@ impl HistoryBuilder {
     }
     /// The run is ended from outside.
     pub fn terminated(&mut self, reason: &str) -> &mut Self {
-        self.turn(EventKind::WorkflowExecutionTerminated { reason: reason.to_owned(), identity: None })
+        self.turn(EventKind::WorkflowExecutionTerminated { reason: reason.to_owned(), identity: None, reset: None })
     }
 }
 

@@ -130,6 +130,14 @@ impl EventKind {
         }
     }
 
+    /// The children that go on as the children of the run that takes this one's place, if this event is the end by a reset.
+    pub fn handed_over(&self) -> &[Seq] {
+        match self {
+            EventKind::WorkflowExecutionTerminated { reset: Some(into), .. } => &into.children,
+            _ => &[],
+        }
+    }
+
     /// How the run closed, if this event closes it.
     pub fn closes(&self) -> Option<WorkflowStatus> {
         match self {

@@ -246,6 +246,7 @@ impl RunInfo {
                 self.memo.extend(memo.iter().map(|(name, value)| (name.clone(), value.clone())));
             }
             EventKind::WorkflowExecutionContinuedAsNew(next) => self.next_run = Some(next.new_run),
+            EventKind::WorkflowExecutionTerminated { reset: Some(into), .. } => self.next_run = Some(into.run_id),
             EventKind::WorkflowExecutionFailed { new_run, .. }
             | EventKind::WorkflowExecutionTimedOut { new_run, .. } => {
                 self.next_run = *new_run;

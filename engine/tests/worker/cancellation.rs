@@ -248,8 +248,11 @@ async fn a_terminated_run_ends_without_its_code() {
         assert_eq!(outcome(&client, form).await, expected);
         tokio::time::timeout(PATIENCE, running.context.canceled()).await.expect("the function should be told");
         let held = history(&client, &target(form)).await;
-        let last =
-            EventKind::WorkflowExecutionTerminated { reason: "out of order".into(), identity: Some("ada".into()) };
+        let last = EventKind::WorkflowExecutionTerminated {
+            reason: "out of order".into(),
+            identity: Some("ada".into()),
+            reset: None,
+        };
         assert_eq!((held.len(), &held.last().unwrap().kind), (events + 1, &last));
         let environment = environment.restart(|_| {}).unwrap();
         let client = environment.client();

@@ -186,7 +186,8 @@ async fn a_replaced_result_leads_to_another_end() {
 
     let info = client.describe(&target("fork")).await.unwrap().info;
     let source_info = client.describe(&target("source")).await.unwrap().info;
-    let from = ForkPoint { workflow_id: "source".into(), run_id: source_info.run_id, event: forked.plan.event };
+    let from =
+        ForkPoint { workflow_id: "source".into(), run_id: source_info.run_id, event: forked.plan.event, reset: false };
     assert_eq!(info.forked_from, Some(from));
     assert!(info.started_at > source_info.started_at, "lists show it as new");
     assert_eq!((info.parent, info.first_run), (None, info.run_id));

@@ -28,6 +28,8 @@ mod messages;
 mod mistakes;
 mod namespaces;
 mod pausing;
+mod reset_crashes;
+mod resets;
 mod retention;
 mod sagas;
 mod signals;

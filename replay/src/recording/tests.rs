@@ -321,14 +321,20 @@ const STORIES: &[(&str, Story)] = &[
 ];
 
 fn forked(event: EventId) -> EventKind {
-    let from = ForkPoint { workflow_id: "source".into(), run_id: RunId([8; 16]), event };
-    EventKind::WorkflowExecutionForked { run_id: RunId([9; 16]), from, reason: String::new(), identity: None }
+    let from = ForkPoint { workflow_id: "source".into(), run_id: RunId([8; 16]), event, reset: false };
+    EventKind::WorkflowExecutionForked {
+        run_id: RunId([9; 16]),
+        from,
+        reason: String::new(),
+        identity: None,
+        children: Vec::new(),
+    }
 }
 
 /// The start says that the run was forked.
 fn fork_of_itself(turns: &mut [Turn]) {
     let EventKind::WorkflowExecutionStarted(started) = &mut turns[0].events[0] else { unreachable!() };
-    let point = ForkPoint { workflow_id: "source".into(), run_id: RunId([8; 16]), event: EventId(3) };
+    let point = ForkPoint { workflow_id: "source".into(), run_id: RunId([8; 16]), event: EventId(3), reset: false };
     started.forked_from = Some(Box::new(ForkedFrom {
         point,
         at: HistoryBuilder::EPOCH,

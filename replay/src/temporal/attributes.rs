@@ -358,7 +358,7 @@ impl<'a> Exporter<'a> {
                 "workflowExecutionCanceled",
                 self.command().maybe("details", details.as_ref(), payloads),
             ),
-            EventKind::WorkflowExecutionTerminated { reason, identity } => (
+            EventKind::WorkflowExecutionTerminated { reason, identity, reset: _ } => (
                 "WORKFLOW_EXECUTION_TERMINATED",
                 "workflowExecutionTerminated",
                 ProtoMessage::new()

@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::caller::{Caller, TokenRole};
 use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::backend::*;
+use crate::batch::{BATCH, BatchOrder};
 // The engine has a `EngineHealth` of its own.
 use crate::backend::EngineHealth;
 use crate::supervisor::people::signature::{OF_RUNS, signature_of};
@@ -91,7 +92,21 @@ impl CallerBackend {
     fn start(&self, mut request: StartWorkflow) -> Result<StartWorkflow, CallError> {
         self.may_use(TokenRole::Operator, &request.namespace)?;
         request.identity = Some(self.caller.identity(request.identity.as_ref()));
+        if request.workflow_type.as_str() == BATCH {
+            request.input = self.batch(&request.input)?;
+        }
         Ok(request)
+    }
+
+    /// A batch does what its caller may do, and says who that is.
+    fn batch(&self, input: &Payload) -> Result<Payload, CallError> {
+        let invalid = |why: String| Rejection::Invalid { what: "batch".into(), why };
+        let order: BatchOrder = input.decode().map_err(|why| invalid(why.to_string()))?;
+        self.needs(order.action.role())?;
+        order.check()?;
+        let (by, role) = (self.caller.name.clone(), self.caller.role);
+        let order = BatchOrder { by, role, carried: None, ..order };
+        Ok(Payload::encode(&order).map_err(|why| invalid(why.to_string()))?)
     }
 
     /// A fork whose history tells only of what happened here, and of what its caller says in their own name.
@@ -256,6 +271,13 @@ impl Backend for CallerBackend {
     }
     fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
         Box::pin(async move { self.backend.fork(CallerBackend::fork(self, request)?).await })
+    }
+    fn reset(&self, request: ResetRequest) -> Reply<'_, ResetDone> {
+        Box::pin(async move {
+            self.may(TokenRole::Operator, &request.target)?;
+            let identity = Some(self.caller.identity(request.identity.as_ref()));
+            self.backend.reset(ResetRequest { identity, ..request }).await
+        })
     }
     fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()> {
         Box::pin(async move {

@@ -286,6 +286,9 @@ impl Backend for HttpClient {
     fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
         Box::pin(async move { self.0.post(&api("forks"), &request).await })
     }
+    fn reset(&self, request: ResetRequest) -> Reply<'_, ResetDone> {
+        self.run_post(request.target.clone(), "/reset", request)
+    }
     fn signal(&self, target: Target, signal: SignalRequest) -> Reply<'_, ()> {
         self.message_post(target, "signals", signal.name.to_string(), signal)
     }

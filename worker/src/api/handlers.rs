@@ -201,6 +201,12 @@ pub async fn fork(me: AuthorizedCaller, body: Bytes) -> Answer<Forked> {
     Ok(Json(me.backend.fork(request).await?))
 }
 
+/// A reset of the run that the path names, under its workflow id.
+pub async fn reset(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<ResetDone> {
+    let request: ResetRequest = body_of(&body)?;
+    Ok(Json(me.backend.reset(ResetRequest { target: at.target, ..request }).await?))
+}
+
 #[derive(Deserialize)]
 struct ListQuery {
     #[serde(default)]

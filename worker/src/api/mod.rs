@@ -29,6 +29,7 @@ pub mod tokens;
 mod watch;
 
 pub(crate) use address::with_scheme;
+pub use authority::CallerBackend;
 pub use caller::{Caller, TokenRole};
 pub use client::HttpClient;
 pub use discovery::WorkerFile;

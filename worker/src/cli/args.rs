@@ -10,8 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use super::output::{ColorChoice, Format};
 use super::time_format::TimeFormat;
 use super::{
-    activity, approval, budget, control, describe, diff, export, fork, list, llm, message, replay, result, show, start,
-    store, supervise, test, worker,
+    activity, approval, batch, budget, control, describe, diff, export, fork, list, llm, message, replay, reset,
+    result, show, start, store, supervise, test, worker,
 };
 
 /// Runs supervisors: long-lived managers of agents, commands and people that survive any crash.
@@ -99,6 +99,9 @@ pub enum Noun {
     /// Start workflows at set times.
     #[command(subcommand)]
     Schedule(super::schedule::ScheduleVerb),
+    /// Batches: one thing done to every run that fits a filter (`bosun terminate --query …`).
+    #[command(subcommand)]
+    Batch(batch::BatchVerb),
     /// Record the answers of models, and play them again.
     #[command(subcommand)]
     Llm(llm::LlmVerb),
@@ -166,6 +169,8 @@ pub enum WorkflowVerb {
     Export(export::ExportArgs),
     /// Start a new run from an event of an old one, with other results, signals or input.
     Fork(fork::ForkArgs),
+    /// Go back to an earlier point of a run and go on from there, under the same workflow id; an open run is ended.
+    Reset(reset::ResetArgs),
     /// Compare two histories: the first difference and its cause first. Exit 0: the same, 22: they differ.
     Diff(diff::DiffArgs),
     /// Wait for the result of a run.
@@ -177,14 +182,14 @@ pub enum WorkflowVerb {
     /// Send an update and wait for its answer.
     Update(message::UpdateArgs),
     /// Ask a run to cancel; it may clean up.
-    Cancel(control::ControlArgs),
+    Cancel(batch::ManyArgs),
     /// End a run at once, without clean-up.
-    Terminate(control::ControlArgs),
+    Terminate(batch::ManyArgs),
     /// Stop a run from going on; its inputs are kept.
-    Pause(control::ControlArgs),
+    Pause(batch::ManyArgs),
     /// Let a paused run go on, or try the code of a held run again.
     #[command(visible_alias = "unpause")]
-    Resume(control::ControlArgs),
+    Resume(batch::ManyArgs),
     /// Take a supervisor over: it starts nothing until you release it, and you can do its tasks by hand.
     Takeover(control::ControlArgs),
     /// Hand a supervisor back that you took over.
@@ -192,7 +197,7 @@ pub enum WorkflowVerb {
     /// Show what the models of a run and of the agents below it have cost so far.
     Cost(budget::CostArgs),
     /// Remove a closed run.
-    Delete(control::ControlArgs),
+    Delete(batch::ManyArgs),
 }
 
 /// Names a run: by position or `-w`.

@@ -107,7 +107,15 @@ fn lineage(screen: &mut Screen, info: &RunInfo) {
         screen.field("parent", parent.workflow_id.as_str());
     }
     if let Some(from) = &info.forked_from {
-        screen.field("forked from", format!("{} at event {} (run {})", from.workflow_id, from.event, from.run_id));
+        match from.reset {
+            true => screen.field("reset from", format!("event {} of run {}", from.event, from.run_id)),
+            false => {
+                screen.field(
+                    "forked from",
+                    format!("{} at event {} (run {})", from.workflow_id, from.event, from.run_id),
+                );
+            }
+        }
     }
     if let Some(run) = info.continued_from {
         screen.field("continued from", run.to_string());

@@ -262,7 +262,12 @@ async fn planned(bench: &mut Bench<'_>, request: &ForkRequest, history: &History
         workflow_id: request.workflow_id.clone(),
         run_id: made_before,
         newly_started: false,
-        from: ForkPoint { workflow_id: started.workflow_id.clone(), run_id: history.run_id(), event: plan.event },
+        from: ForkPoint {
+            workflow_id: started.workflow_id.clone(),
+            run_id: history.run_id(),
+            event: plan.event,
+            reset: false,
+        },
         workflow_type: started.workflow_type.clone(),
         plan,
     })
@@ -311,7 +316,19 @@ fn print(screen: &mut Screen, forked: &Forked) {
 
 /// What a fork would keep, tell and do again, line by line.
 pub(crate) fn plan_lines(plan: &ForkPlan) -> Vec<(&'static str, String)> {
-    let ForkPlan { event, moved, dropped, told, runs_again, may_run_again, timers, signals_dropped, inbox } = plan;
+    let ForkPlan {
+        event,
+        moved,
+        dropped,
+        told,
+        runs_again,
+        may_run_again,
+        timers,
+        signals_dropped,
+        updates_dropped,
+        children,
+        inbox,
+    } = plan;
     let moved = moved.as_ref().map(|why| format!(" - {why}")).unwrap_or_default();
     let mut lines = vec![("keeps", format!("events 1 to {event}, drops {dropped}{moved}"))];
     lines.extend(told.iter().map(|one| {
@@ -331,7 +348,9 @@ pub(crate) fn plan_lines(plan: &ForkPlan) -> Vec<(&'static str, String)> {
         let summary = timer.summary.as_deref().unwrap_or_default();
         ("timer", format!("{} waits {} {summary}", timer.seq, short(timer.left)))
     }));
+    lines.extend(children.iter().map(|id| ("keeps child", id.to_string())));
     lines.extend(signals_dropped.iter().map(|name| ("drops signal", name.to_string())));
+    lines.extend(updates_dropped.iter().map(|name| ("drops update", name.to_string())));
     if *inbox > 0 {
         lines.push(("decides", format!("{inbox} inputs that waited")));
     }
@@ -344,6 +363,7 @@ fn why(telling: ForkTelling) -> &'static str {
         ForkTelling::AsRecorded => "as the source recorded it",
         ForkTelling::NotShared => "a child of the source is not shared",
         ForkTelling::SentBySource => "the source sends it",
-        ForkTelling::Reapplied => "it reached the source after the fork",
+        ForkTelling::Reapplied => "it reached the source later",
+        ForkTelling::Again => "it is decided anew",
     }
 }

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::args::{ExactRun, InputArg};
+use super::batch::{self, BulkArgs};
 use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
@@ -15,6 +16,7 @@ use super::input::payload;
 use super::list::shell_word;
 use super::resolve::resolve;
 use super::time_format::parse_duration;
+use crate::batch::BatchAction;
 use crate::run_json;
 
 /// The run, the name of the message, and its input as pairs: `ID NAME k=v…`, without ID when `-w` is given.
@@ -36,6 +38,11 @@ pub struct MessageArgs {
 pub struct SignalArgs {
     #[command(flatten)]
     pub message: MessageArgs,
+    #[command(flatten)]
+    pub bulk: BulkArgs,
+    /// Why, where many are signaled; recorded with the batch.
+    #[arg(long, value_name = "TEXT", requires = "query")]
+    pub reason: Option<String>,
     /// Makes the signal idempotent: a second one with this id does nothing.
     #[arg(long, value_name = "ID")]
     pub request_id: Option<String>,
@@ -102,6 +109,15 @@ impl MessageArgs {
 }
 
 pub(super) async fn signal(cx: &mut Context, args: SignalArgs) -> Result<Exit, CliError> {
+    if args.bulk.query.is_some() {
+        let name = args.message.name.as_deref().ok_or_else(|| CliError::usage("no --name given"))?;
+        let input = payload(args.message.input.input.as_deref(), &args.message.words)?.to_json();
+        let action = BatchAction::Signal { name: name.to_owned(), input };
+        return batch::many(cx, &args.bulk, action, args.reason).await;
+    }
+    if args.bulk.dry_run {
+        return Err(CliError::usage("--dry-run is for many runs: write --query FILTER"));
+    }
     let MessageParts { target, name, input } = args.message.parts(cx).await?;
     let signal = SignalRequest {
         name: SignalName::new(&name)?,

@@ -8,6 +8,7 @@
 mod activity;
 mod approval;
 mod args;
+mod batch;
 pub(crate) mod below;
 mod board;
 mod budget;
@@ -37,6 +38,7 @@ mod reach;
 mod reconnect;
 mod replay;
 pub(crate) mod request_text;
+mod reset;
 mod resolve;
 mod result;
 mod review;
@@ -225,6 +227,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Noun::Agent(verb) => Verb::Agent(verb),
         Noun::Plan(verb) => Verb::Plan(verb),
         Noun::Budget(verb) => Verb::Budget(verb),
+        Noun::Batch(verb) => Verb::Batch(verb),
         Noun::Llm(verb) => Verb::Llm(verb),
         Noun::Schedule(verb) => match verb.without_an_engine(screen, program.plans) {
             Ok(ended) => return ended,
@@ -372,6 +375,7 @@ enum Verb {
     Plan(supervise::PlanVerb),
     Budget(budget::BudgetVerb),
     Llm(llm::LlmVerb),
+    Batch(batch::BatchVerb),
     Schedule(schedule::ScheduleVerb),
     Store(store::StoreVerb, Box<store::Configured>),
 }
@@ -402,6 +406,8 @@ impl Verb {
                 Access::Work { slots: args.slots, queues: Vec::new(), guards }
             }
             Verb::Workflow(WorkflowVerb::Start(_) | WorkflowVerb::SignalWithStart(_)) => Access::Visit { create: true },
+            Verb::Workflow(verb) if verb.is_dry_run() => Access::Look,
+            Verb::Batch(verb) if verb.only_looks() => Access::Look,
             Verb::Workflow(WorkflowVerb::Fork(args)) => Access::Visit { create: args.makes_a_store() },
             Verb::Workflow(
                 WorkflowVerb::List(_)
@@ -420,7 +426,8 @@ impl Verb {
             | Verb::Agent(_)
             | Verb::Plan(_)
             | Verb::Budget(_)
-            | Verb::Llm(_) => Access::Visit { create: false },
+            | Verb::Llm(_)
+            | Verb::Batch(_) => Access::Visit { create: false },
         }
     }
 
@@ -433,6 +440,7 @@ impl Verb {
             Verb::Plan(verb) => supervise::plan(cx, verb).await,
             Verb::Budget(verb) => budget::budget(cx, verb).await,
             Verb::Llm(verb) => llm::llm(cx, verb).await,
+            Verb::Batch(verb) => batch::batch(cx, verb).await,
             Verb::Schedule(verb) => schedule::schedule(cx, verb).await,
             Verb::Store(verb, configured) => store::store(cx, verb, &configured).await,
         }
@@ -450,19 +458,20 @@ async fn workflow(cx: &mut Context, verb: WorkflowVerb) -> Result<Exit, CliError
         WorkflowVerb::Describe(args) => describe::describe(cx, args).await,
         WorkflowVerb::Show(args) => show::show(cx, args).await,
         WorkflowVerb::Fork(args) => fork::fork(cx, args).await,
+        WorkflowVerb::Reset(args) => reset::reset(cx, args).await,
         // `Reading` takes these before an engine is opened.
         WorkflowVerb::Export(_) | WorkflowVerb::Diff(_) => Err(CliError::usage("this verb needs no engine")),
         WorkflowVerb::Result(args) => result::result(cx, args).await,
         WorkflowVerb::Signal(args) => message::signal(cx, args).await,
         WorkflowVerb::Query(args) => message::query(cx, args).await,
         WorkflowVerb::Update(args) => message::update(cx, args).await,
-        WorkflowVerb::Cancel(args) => control::control(cx, ControlVerb::Cancel, args).await,
-        WorkflowVerb::Terminate(args) => control::control(cx, ControlVerb::Terminate, args).await,
-        WorkflowVerb::Pause(args) => supervise::steer(cx, "pause_v1", args).await,
-        WorkflowVerb::Resume(args) => supervise::steer(cx, "resume_v1", args).await,
+        WorkflowVerb::Cancel(args) => batch::control(cx, ControlVerb::Cancel, args).await,
+        WorkflowVerb::Terminate(args) => batch::control(cx, ControlVerb::Terminate, args).await,
+        WorkflowVerb::Pause(args) => batch::control(cx, ControlVerb::Pause, args).await,
+        WorkflowVerb::Resume(args) => batch::control(cx, ControlVerb::Unpause, args).await,
         WorkflowVerb::Takeover(args) => supervise::steer(cx, "human_takeover_v1", args).await,
         WorkflowVerb::Release(args) => supervise::steer(cx, "human_release_v1", args).await,
         WorkflowVerb::Cost(args) => budget::cost(cx, args).await,
-        WorkflowVerb::Delete(args) => control::control(cx, ControlVerb::Delete, args).await,
+        WorkflowVerb::Delete(args) => batch::control(cx, ControlVerb::Delete, args).await,
     }
 }

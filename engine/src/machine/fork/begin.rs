@@ -67,18 +67,21 @@ impl PlannedFork {
                 return fits(execution, Vec::new(), decision);
             }
         };
-        let PlannedFork { prefix, told, side_effects, reason, run_id, point, started, .. } = self;
+        let PlannedFork { prefix, told, side_effects, children, reason, run_id, point, started, .. } = self;
         let identity = started.identity;
         let mut draft = TurnDraft::new(&execution.run, environment);
         draft.side_effects = side_effects;
-        let forked = EventKind::WorkflowExecutionForked { run_id, from: point, reason, identity: identity.clone() };
+        let ends_pause = if point.reset { "reset" } else { "forked" };
+        let (from, by, own) = (point, identity.clone(), children.clone());
+        let forked = EventKind::WorkflowExecutionForked { run_id, from, reason, identity: by, children: own };
         draft.push(&mut execution.run, forked);
         execution.forked(run_id);
         if execution.run.is_paused() {
-            let reason = "forked".to_owned();
+            let reason = ends_pause.to_owned();
             draft.push(&mut execution.run, EventKind::WorkflowExecutionUnpaused { reason, identity });
         }
         execution.tell(&mut draft, told);
+        execution.run.take_over(&mut draft, &children);
         let decision = draft.finish(&mut execution.run);
         fits(execution, prefix, decision)
     }
@@ -97,6 +100,13 @@ fn fits(
 }
 
 impl Run {
+    /// Children of the run before are this one's: it asks for what they need, and hears how they end.
+    fn take_over(&self, draft: &mut TurnDraft<'_, '_>, children: &[Seq]) {
+        if !self.is_closed() {
+            children.iter().for_each(|seq| self.redrive_child(draft, *seq));
+        }
+    }
+
     /// Whether an event that is told still finds what it is about.
     fn waits_for(&self, event: &EventKind) -> bool {
         let known = |seq: &Seq| {
@@ -145,6 +155,14 @@ impl Execution {
                     continue;
                 }
                 self.run.inbox.remove(accepted);
+            }
+            if let EventKind::WorkflowExecutionUpdateAccepted { update_id, name, input, identity } = event {
+                // Validated again, since it meets another state; a run that cannot decide now would have refused it.
+                let update = Input::Update { update_id, name, input, identity };
+                if !self.run.is_closed() && !self.run.is_buffering() && self.accept(draft, update).is_ok() {
+                    self.settle(draft);
+                }
+                continue;
             }
             // What the code did with the one before may have made it meaningless.
             if !self.run.is_closed() && self.run.waits_for(&event) {

@@ -72,13 +72,21 @@ fn end_of_turn(source: &ForkHistory<'_>, at: EventId) -> (Cut, Option<String>) {
     (Cut { turns, part: 0 }, moved)
 }
 
-fn before_event(source: &ForkHistory<'_>, event: EventId) -> Cut {
+pub(super) fn before_event(source: &ForkHistory<'_>, event: EventId) -> Cut {
     let Some(placed) = source.event(event) else { return Cut { turns: 0, part: 0 } };
     let first = source.turns[placed.turn].first_event.0;
     Cut { turns: placed.turn, part: usize::try_from(event.0 - first).unwrap_or(0) }
 }
 
 impl Cut {
+    /// Keeps nothing: the run begins anew.
+    pub(super) const NOTHING: Cut = Cut { turns: 0, part: 0 };
+
+    /// Keeps so many whole turns.
+    pub(super) fn after(turns: usize) -> Cut {
+        Cut { turns, part: 0 }
+    }
+
     /// The last event that is kept; 0: none.
     pub(super) fn event(self, turns: &[Turn]) -> EventId {
         let whole: usize = turns[..self.turns].iter().map(|turn| turn.events.len()).sum();

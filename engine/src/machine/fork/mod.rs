@@ -11,6 +11,12 @@
 //! - inputs that were accepted and not decided are decided by the fork; a pause ends;
 //! - signals that reached the source later reach the fork again, in their order, unless the request says otherwise.
 //!
+//! A reset (`reset`) is a fork that goes on under the workflow id of its source, which it ends if it is open. The same rules
+//! hold but for what follows from that:
+//! - children that are under way at the point go on as the new run's, if the source is open;
+//! - what the code decided because of the last event that is kept is decided anew: that event is told again;
+//! - updates reach the new run again too.
+//!
 //! Invariant: planning reads a history and gives data; nothing is written, no code runs. The history is cut where turns
 //! end, except right before an event that is replaced; the copied events are the source's own. What is told at the fork
 //! is one event each, so that a fork replays like any other run.
@@ -18,6 +24,7 @@
 mod begin;
 mod change;
 mod cut;
+mod reset;
 mod signals;
 mod source;
 mod under_way;
@@ -26,6 +33,7 @@ use std::collections::BTreeMap;
 
 use self::change::{ResolvedChange, Told, changes};
 use self::cut::Cut;
+pub use self::reset::ResetSource;
 use self::source::ForkHistory;
 use super::replay::fold_run;
 use super::run::Run;
@@ -42,6 +50,8 @@ pub struct PlannedFork {
     pub(super) told: Vec<Tell>,
     /// Values that side effects of the first activation give instead of being carried out.
     pub(super) side_effects: BTreeMap<Seq, Payload>,
+    /// Children under way that go on as the new run's.
+    pub(super) children: Vec<Seq>,
     pub(super) reason: String,
     pub(super) run_id: RunId,
     pub(super) point: ForkPoint,
@@ -75,32 +85,42 @@ impl PlannedFork {
         let source = ForkHistory::of(turns)?;
         let changes = changes(&source, &request.changes, request.identity.as_ref())?;
         let (cut, moved) = cut::place(&source, request.at, &changes)?;
-        let point =
-            ForkPoint { workflow_id: source.started.workflow_id.clone(), run_id: source.run, event: cut.event(turns) };
+        let point = source.point(cut.event(turns));
         let started = started(&source, request, &point, run_id, now);
-        let prefix = cut.copy(turns, run_id, &started);
-        let kept = if prefix.is_empty() { None } else { Some(fold_run(&prefix).map_err(not_a_history)?) };
-        let mut fork = PlannedFork {
-            plan: ForkPlan {
-                event: point.event,
-                moved,
-                dropped: source.count() - count(point.event),
-                ..Default::default()
-            },
+        let (mut fork, kept) =
+            Self::beginning(&source, (cut, moved), (started, point), &request.reason, run_id).map_err(not_a_history)?;
+        let (mut told, at) = (Vec::new(), fork.point.event);
+        let reapplies = |_| request.reapply == ForkReapply::Signals;
+        let dropped = signals::later((&source, Some(&whole)), (kept.as_ref(), at), &changes, reapplies, &mut told);
+        fork.plan.signals_dropped = dropped.into_iter().map(|signal| signal.name.clone()).collect();
+        fork.tell(&source, kept.as_ref(), (&changes, cut), told)?;
+        fork.effects(&source, kept.as_ref());
+        Ok(fork)
+    }
+
+    /// The copy of what is before the cut, and the run that it makes.
+    fn beginning(
+        source: &ForkHistory<'_>,
+        (cut, moved): (Cut, Option<String>),
+        (started, point): (WorkflowExecutionStarted, ForkPoint),
+        reason: &str,
+        run_id: RunId,
+    ) -> Result<(PlannedFork, Option<Run>), super::LoadError> {
+        let prefix = cut.copy(source.turns, run_id, &started);
+        let kept = if prefix.is_empty() { None } else { Some(fold_run(&prefix)?) };
+        let dropped = source.count() - count(point.event);
+        let fork = PlannedFork {
+            plan: ForkPlan { event: point.event, moved, dropped, ..Default::default() },
             started,
             prefix,
             told: Vec::new(),
             side_effects: BTreeMap::new(),
-            reason: request.reason.clone(),
+            children: Vec::new(),
+            reason: reason.to_owned(),
             run_id,
             point,
         };
-        let (mut told, at) = (Vec::new(), fork.point.event);
-        let dropped = signals::later((&source, &whole), (kept.as_ref(), at), &changes, request.reapply, &mut told);
-        fork.plan.signals_dropped = dropped;
-        fork.tell(&source, kept.as_ref(), (&changes, cut), told)?;
-        fork.effects(&source, kept.as_ref());
-        Ok(fork)
+        Ok((fork, kept))
     }
 
     /// What it does, for people.
@@ -136,10 +156,17 @@ impl PlannedFork {
         }
         if let Some(run) = kept {
             let decided: Vec<Seq> = changes.iter().filter_map(ResolvedChange::seq).collect();
-            under_way::children(source, run, self.point.event, &decided, &mut told);
+            let open = under_way::children(source, run, self.point.event, &decided, &mut told);
+            under_way::not_shared(open, &mut told);
             under_way::messages(source, run, self.point.event, &mut told);
             cut::refused_in_the_same_turn(source, cut, &mut told);
         }
+        self.take_told(source, told);
+        Ok(())
+    }
+
+    /// Takes over what is told, in the order in which it happened to the source.
+    fn take_told(&mut self, source: &ForkHistory<'_>, mut told: Told) {
         told.sort_by_key(|(place, ..)| *place);
         for (place, event, line) in told {
             let replaces = match source.event(place).map(|event| event.kind) {
@@ -151,7 +178,6 @@ impl PlannedFork {
             self.told.push(Tell { event, replaces });
             self.plan.told.push(line);
         }
-        Ok(())
     }
 
     /// What happens in the world because of the fork.
@@ -180,17 +206,6 @@ fn started(
     now: Timestamp,
 ) -> WorkflowExecutionStarted {
     let of_source = source.started;
-    let from = ForkedFrom {
-        point: point.clone(),
-        at: now.max(source.time_of(point.event)),
-        namespace: of_source.namespace.clone(),
-        first_run: of_source.first_run,
-        continued_from: of_source.continued_from,
-        parent: of_source.parent.clone(),
-        request_id: of_source.request_id.clone(),
-        identity: of_source.identity.clone(),
-        forked_from: of_source.forked_from.clone(),
-    };
     let mut started = WorkflowExecutionStarted {
         namespace: request.namespace.clone(),
         workflow_id: request.workflow_id.clone(),
@@ -199,13 +214,11 @@ fn started(
         parent: None,
         request_id: request.request_id.clone(),
         identity: request.identity.clone(),
-        forked_from: Some(Box::new(from)),
+        forked_from: Some(Box::new(source.forked_from(point, now))),
         ..of_source.clone()
     };
     if point.event == EventId(0) {
-        let left = |deadline: Timestamp| now.plus(deadline.since(source.time_of(EventId(1))));
-        started.execution_deadline = started.execution_deadline.map(left);
-        started.start_at = None;
+        started_anew(&mut started, source, now);
         let input = request.changes.iter().find_map(|change| match change {
             ForkChange::Input(input) => Some(input.clone()),
             ForkChange::Outcome { .. } | ForkChange::Signal { .. } => None,
@@ -213,4 +226,11 @@ fn started(
         started.input = input.unwrap_or(started.input);
     }
     started
+}
+
+/// A run that begins anew has all of its time before it.
+fn started_anew(started: &mut WorkflowExecutionStarted, source: &ForkHistory<'_>, now: Timestamp) {
+    let left = |deadline: Timestamp| now.plus(deadline.since(source.time_of(EventId(1))));
+    started.execution_deadline = started.execution_deadline.map(left);
+    started.start_at = None;
 }

@@ -94,6 +94,25 @@ impl<'a> ForkHistory<'a> {
         }
     }
 
+    /// The place after this event, in this run.
+    pub(super) fn point(&self, event: EventId) -> ForkPoint {
+        ForkPoint { workflow_id: self.started.workflow_id.clone(), run_id: self.run, event, reset: false }
+    }
+    /// What the start event of a run that begins here says of this one.
+    pub(super) fn forked_from(&self, point: &ForkPoint, now: Timestamp) -> ForkedFrom {
+        let started = self.started;
+        ForkedFrom {
+            point: point.clone(),
+            at: now.max(self.time_of(point.event)),
+            namespace: started.namespace.clone(),
+            first_run: started.first_run,
+            continued_from: started.continued_from,
+            parent: started.parent.clone(),
+            request_id: started.request_id.clone(),
+            identity: started.identity.clone(),
+            forked_from: started.forked_from.clone(),
+        }
+    }
     pub(super) fn count(&self) -> usize {
         self.events.len()
     }

@@ -10,8 +10,22 @@ use crate::machine::run::Run;
 use crate::request::{ForkEffect, ForkTelling, ForkTold, PlannedTimer};
 use crate::vocabulary::*;
 
-/// Tells children as the source recorded; those without a recorded end are not shared.
-pub(super) fn children(source: &ForkHistory<'_>, run: &Run, at: EventId, decided: &[Seq], told: &mut Told) {
+/// A child of which no end is recorded.
+pub(super) struct OpenChild {
+    pub(super) seq: Seq,
+    pub(super) workflow_id: WorkflowId,
+    started: bool,
+}
+
+/// Tells children as the source recorded, and gives those without a recorded end.
+pub(super) fn children(
+    source: &ForkHistory<'_>,
+    run: &Run,
+    at: EventId,
+    decided: &[Seq],
+    told: &mut Told,
+) -> Vec<OpenChild> {
+    let mut open = Vec::new();
     for child in run.pending_children() {
         let seq = child.seq;
         if decided.contains(&seq) {
@@ -33,16 +47,24 @@ pub(super) fn children(source: &ForkHistory<'_>, run: &Run, at: EventId, decided
             }
         }
         if !ended {
-            let why = format!("the child workflow {} belongs to the run that was forked", child.workflow_id);
-            let event = if started {
-                EventKind::ChildWorkflowExecutionTerminated { seq, reason: why }
-            } else {
-                let failure = Failure::application(FAILURE_CHILD_OF_SOURCE, why).non_retryable();
-                EventKind::StartChildWorkflowExecutionFailed { seq, failure }
-            };
-            let what = format!("{} {}", event.name(), child.workflow_id);
-            told.push((EventId(u64::MAX), event, ForkTold { event: None, what, why: ForkTelling::NotShared }));
+            open.push(OpenChild { seq, workflow_id: child.workflow_id, started });
         }
+    }
+    open
+}
+
+/// Tells that children are the source's alone.
+pub(super) fn not_shared(children: Vec<OpenChild>, told: &mut Told) {
+    for OpenChild { seq, workflow_id, started } in children {
+        let why = format!("the child workflow {workflow_id} belongs to the run that was forked");
+        let event = if started {
+            EventKind::ChildWorkflowExecutionTerminated { seq, reason: why }
+        } else {
+            let failure = Failure::application(FAILURE_CHILD_OF_SOURCE, why).non_retryable();
+            EventKind::StartChildWorkflowExecutionFailed { seq, failure }
+        };
+        let what = format!("{} {workflow_id}", event.name());
+        told.push((EventId(u64::MAX), event, ForkTold { event: None, what, why: ForkTelling::NotShared }));
     }
 }
 

@@ -40,6 +40,20 @@ impl Shard {
         self.loaded.get(&run).is_some_and(|loaded| loaded.last_item > released)
     }
 
+    /// Everything that a run has decided, as it is on the disk; what is not yet is waited for.
+    pub(in crate::service) fn turns_of(&mut self, name: &RunName) -> Result<Vec<Turn>, Rejection> {
+        if self.has_turn_in_flight(name.run_id) {
+            self.read_again(name.run_id);
+        }
+        self.wait_until_durable(name.run_id)?;
+        let turns = self.shared.journal.turns(name.run_id, EventId(1));
+        let turns = turns.map_err(|why| crate::service::health::rejection_of(&why))?;
+        if turns.is_empty() {
+            return Err(Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(name.run_id) });
+        }
+        Ok(turns)
+    }
+
     /// What was decided of a run that is read again, and is not durable yet, must be before.
     pub(super) fn wait_until_durable(&mut self, run: RunId) -> Result<(), Rejection> {
         let Some(item) = self.unread.remove(&run) else { return Ok(()) };

@@ -246,10 +246,10 @@ pub async fn resume_execution(me: AuthorizedCaller, at: RequestTarget, headers: 
 }
 
 /// A pause by whoever can pause the run: itself, or the engine.
-pub(crate) async fn pause_run(backend: &dyn Backend, target: Target, because: Attribution) -> Result<(), Problem> {
+pub(crate) async fn pause_run(backend: &dyn Backend, target: Target, because: Attribution) -> Result<(), CallError> {
     match holds_itself(backend, &target).await? {
         true => hold(backend, target, control::PAUSE, because).await,
-        false => Ok(backend.pause(target, because).await?),
+        false => backend.pause(target, because).await,
     }
 }
 
@@ -259,22 +259,22 @@ pub async fn resume(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
 }
 
 /// Ends a pause by whoever paused the run.
-pub(crate) async fn resume_run(backend: &dyn Backend, target: Target, because: Attribution) -> Result<(), Problem> {
+pub(crate) async fn resume_run(backend: &dyn Backend, target: Target, because: Attribution) -> Result<(), CallError> {
     match holds_itself(backend, &target).await? {
         true => hold(backend, target, control::RESUME, because).await,
-        false => Ok(backend.unpause(target, because).await?),
+        false => backend.unpause(target, because).await,
     }
 }
 
 /// Supervisors and agents pause themselves, and what is below them; any other run is paused by the engine.
-async fn holds_itself(backend: &dyn Backend, target: &Target) -> Result<bool, Problem> {
+async fn holds_itself(backend: &dyn Backend, target: &Target) -> Result<bool, CallError> {
     let info = backend.describe(target.clone()).await?.info;
     Ok(info.status != WorkflowStatus::Paused && [SUPERVISOR, AGENT].contains(&info.workflow_type.as_str()))
 }
 
-async fn hold(backend: &dyn Backend, target: Target, signal: &str, because: Attribution) -> Result<(), Problem> {
-    let input =
-        Payload::encode(&json!({ "reason": because.reason })).map_err(|why| Problem::bad_request(why.to_string()))?;
+async fn hold(backend: &dyn Backend, target: Target, signal: &str, because: Attribution) -> Result<(), CallError> {
+    let invalid = |why: PayloadError| Rejection::Invalid { what: "reason".into(), why: why.to_string() };
+    let input = Payload::encode(&json!({ "reason": because.reason })).map_err(invalid)?;
     let name = SignalName::of(signal);
-    Ok(backend.signal(target, SignalRequest { name, input, identity: None, request_id: because.request_id }).await?)
+    backend.signal(target, SignalRequest { name, input, identity: None, request_id: because.request_id }).await
 }

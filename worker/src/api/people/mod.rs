@@ -12,13 +12,15 @@
 mod activities;
 pub(crate) mod agents;
 mod approvals;
+mod batches;
 mod body;
 pub(crate) mod fork;
 mod handlers;
 mod history;
 mod openapi;
-mod pages;
+pub(crate) mod pages;
 mod queries;
+mod reset;
 pub(crate) mod schedules;
 mod sse;
 mod start;
@@ -28,6 +30,7 @@ mod worker;
 pub use activities::{complete_activity, pause_activity, resume_activity};
 pub use agents::agents;
 pub use approvals::{answer, approvals};
+pub use batches::{batch, batches, start_batch, stop_batch};
 pub use fork::fork;
 pub use handlers::{
     cancel, count, delete, describe, list, pause, pause_execution, query, result, resume, resume_execution, signal,
@@ -39,6 +42,7 @@ pub use history::{export, history, state};
 pub use openapi::openapi;
 pub(crate) use pages::{Cursor, page as page_of_runs, page_of, parse as filter_of};
 pub(crate) use queries::ask;
+pub use reset::reset;
 pub use schedules::schedules;
 pub use sse::{events, run_events};
 pub(crate) use view::plain;

@@ -22,6 +22,8 @@ enum Body {
     Reason,
     Answer,
     Fork,
+    Reset,
+    Batch,
     Completion,
     Backup,
 }
@@ -48,6 +50,7 @@ const PEOPLE: &[Told] = &[
     ("POST", "/api/v1/workflows/{id}/updates/{name}", "updateWorkflow", Body::Input, &[200, 202]),
     ("GET", "/api/v1/workflows/{id}/updates/{update_id}/result", "getUpdateResult", Body::Nothing, &[200, 202]),
     ("POST", "/api/v1/workflows/{id}/forks", "forkWorkflow", Body::Fork, &[201, 200]),
+    ("POST", "/api/v1/workflows/{id}/reset", "resetWorkflow", Body::Reset, &[201, 200]),
     ("POST", "/api/v1/workflows/{id}/cancel", "cancelWorkflow", Body::Reason, &[202]),
     ("POST", "/api/v1/workflows/{id}/terminate", "terminateWorkflow", Body::Reason, &[200]),
     ("POST", "/api/v1/workflows/{id}/pause", "pauseWorkflow", Body::Reason, &[200]),
@@ -62,6 +65,10 @@ const PEOPLE: &[Told] = &[
     ("POST", "/api/v1/workflows/{id}/answers", "answer", Body::Answer, &[202]),
     ("GET", "/api/v1/agents", "listAgents", Body::Nothing, &[200]),
     ("GET", "/api/v1/schedules", "listSchedules", Body::Nothing, &[200]),
+    ("POST", "/api/v1/batches", "startBatch", Body::Batch, &[201, 200]),
+    ("GET", "/api/v1/batches", "listBatches", Body::Nothing, &[200]),
+    ("GET", "/api/v1/batches/{id}", "describeBatch", Body::Nothing, &[200]),
+    ("POST", "/api/v1/batches/{id}/stop", "stopBatch", Body::Reason, &[200]),
     ("GET", "/api/v1/worker", "getWorker", Body::Nothing, &[200]),
     ("GET", "/api/v1/store", "getStore", Body::Nothing, &[200]),
     ("POST", "/api/v1/store/verify", "verifyStore", Body::Nothing, &[200]),
@@ -129,10 +136,13 @@ fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[
         Body::Reason => "Reason",
         Body::Answer => "Answer",
         Body::Fork => "Fork",
+        Body::Reset => "Reset",
+        Body::Batch => "Batch",
         Body::Completion => "Completion",
         Body::Backup => "Backup",
     };
-    let required = matches!(body, Body::Start | Body::Answer | Body::Completion | Body::Backup);
+    let required =
+        matches!(body, Body::Start | Body::Answer | Body::Reset | Body::Batch | Body::Completion | Body::Backup);
     told["requestBody"] = json!({ "required": required, "content": answer(name) });
     told
 }
@@ -140,9 +150,8 @@ fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[
 /// What an `Idempotency-Key` does for an operation; nothing where it is not looked at.
 fn about_key(operation: &str) -> Option<&'static str> {
     match operation {
-        "startWorkflow" | "forkWorkflow" | "signalWorkflow" | "updateWorkflow" | "cancelWorkflow" | "answer" => {
-            Some("The same request with the same key is carried out once")
-        }
+        "startWorkflow" | "forkWorkflow" | "resetWorkflow" | "signalWorkflow" | "updateWorkflow" | "cancelWorkflow"
+        | "answer" => Some("The same request with the same key is carried out once"),
         "pauseWorkflow" | "resumeWorkflow" => Some(
             "A supervisor or an agent carries the same request with the same key out once; other workflows do not look at it",
         ),
@@ -239,6 +248,39 @@ fn fork_changes() -> Value {
     ] })
 }
 
+/// What is done to every run that fits a filter.
+fn batch_schema() -> Value {
+    let action = |verb: &str, more: &[(&str, Value)], required: &[&str]| {
+        let mut properties: Map<String, Value> =
+            more.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
+        properties.insert("do".to_owned(), json!({ "const": verb }));
+        let required: Vec<&str> = required.iter().copied().chain(["do"]).collect();
+        json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
+    };
+    let to = json!({ "type": "string", "pattern": "^(first-turn|last-turn|build:[0-9a-f]{16}|event:[0-9]{1,15})$" });
+    let reapply = json!({ "enum": ["none", "signal", "update", "all"] });
+    let actions = [
+        action("cancel", &[], &[]),
+        action("terminate", &[], &[]),
+        action("pause", &[], &[]),
+        action("resume", &[], &[]),
+        action("delete", &[], &[]),
+        action("signal", &[("name", id_schema()), ("input", json!({}))], &["name"]),
+        action("reset", &[("to", to), ("reapply", reapply)], &["to"]),
+    ];
+    json!({
+        "type": "object", "required": ["query", "action"], "additionalProperties": false,
+        "properties": {
+            "query": { "type": "string", "description": "A list filter, as of listWorkflows", "pattern": filter_shape() },
+            "action": { "oneOf": actions },
+            "reason": { "type": ["string", "null"], "description": "Recorded in the history of every run" },
+            "rps": { "type": ["integer", "null"], "description": "Runs a second at most; 0: as many as can be", "minimum": 0, "maximum": 100_000 },
+            "batch_id": { "anyOf": [{ "type": "string", "pattern": "^[!-~]{1,120}$" }, { "type": "null" }] },
+            "dry_run": { "type": ["boolean", "null"] },
+        },
+    })
+}
+
 // long: one schema after the other.
 fn schemas() -> Value {
     let text = || json!({ "type": ["string", "null"] });
@@ -293,6 +335,17 @@ fn schemas() -> Value {
                 "changes": { "type": "array", "items": fork_changes() },
             },
         },
+        "Reset": {
+            "type": "object", "required": ["to"], "additionalProperties": false,
+            "properties": {
+                "to": { "description": "The last event to keep, or a point by name", "anyOf": [
+                    { "type": "integer", "minimum": 0, "maximum": COUNT_MAX },
+                    { "type": "string", "pattern": "^(first-turn|last-turn|build:[0-9a-f]{16}|event:[0-9]{1,15})$" }] },
+                "reapply": { "enum": ["none", "signal", "update", "all", null] },
+                "dry_run": { "type": ["boolean", "null"] }, "reason": text(),
+            },
+        },
+        "Batch": batch_schema(),
         "Completion": {
             "type": "object", "additionalProperties": false, "description": "One thing that is said of an attempt",
             "properties": {

@@ -42,7 +42,8 @@ pub(super) fn run(info: &RunInfo) -> Value {
         "next_run_id": info.next_run,
         "parent": info.parent.as_ref().map(|parent| json!({ "workflow_id": parent.workflow_id, "run_id": parent.run_id })),
         "forked_from": info.forked_from.as_ref().map(|from| {
-            json!({ "workflow_id": from.workflow_id, "run_id": from.run_id, "event_id": from.event })
+            json!({ "workflow_id": from.workflow_id, "run_id": from.run_id, "event_id": from.event,
+                "is_reset": from.reset.then_some(true) })
         }),
         "memo": Some(memo).filter(|memo| !memo.is_empty()),
         "search_attributes": Some(attributes).filter(|attributes| !attributes.is_empty()),

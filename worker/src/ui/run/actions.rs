@@ -201,8 +201,8 @@ pub(in crate::ui) async fn act_on(
     because: Attribution,
 ) -> Result<(), Problem> {
     match verb {
-        "pause" => pause_run(backend, target, because).await,
-        "resume" => resume_run(backend, target, because).await,
+        "pause" => Ok(pause_run(backend, target, because).await?),
+        "resume" => Ok(resume_run(backend, target, because).await?),
         "cancel" => Ok(backend.cancel(target, because).await?),
         "terminate" => Ok(backend.terminate(target, because).await?),
         other => Err(Problem::bad_request(format!("nothing is called {other:?} here"))),

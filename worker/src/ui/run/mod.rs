@@ -131,7 +131,7 @@ fn head(visitor: &Visitor, description: &Description) -> Markup {
             div { dt { "Queue" } dd { (info.task_queue) } }
             @if info.attempt.0 > 1 { div { dt { "Attempt" } dd { (info.attempt) } } }
             @if let Some(parent) = &info.parent { div { dt { "Parent" } dd { a href=(link(&parent.workflow_id, Some(parent.run_id))) { (parent.workflow_id) } } } }
-            @if let Some(from) = &info.forked_from { div { dt { "Forked from" } dd { a href=(link(&from.workflow_id, Some(from.run_id))) { (from.workflow_id) } " at event " (from.event) } } }
+            @if let Some(from) = &info.forked_from { div { dt { @if from.reset { "Reset from" } @else { "Forked from" } } dd { a href=(link(&from.workflow_id, Some(from.run_id))) { (from.workflow_id) } " at event " (from.event) } } }
             @if let Some(run) = info.continued_from { div { dt { "Continued from" } dd { a href=(link(&info.workflow_id, Some(run))) { (run) } } } }
             @if let Some(run) = info.next_run { div { dt { "Next run" } dd { a href=(link(&info.workflow_id, Some(run))) { (run) } } } }
             @if let Some(summary) = &info.summary { div { dt { "Summary" } dd { (summary) } } }

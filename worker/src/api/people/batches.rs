@@ -1,0 +1,132 @@
+//! Batches as a program writes them: one thing done to every run that fits a filter.
+//!
+//! Invariant: a batch does what its caller may do (`authority` writes that into its order); a dry run starts nothing. What a
+//! batch does is `crate::batch`'s affair.
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
+use bosun_engine::*;
+use serde_json::{Value, json};
+
+use super::super::handlers::{AuthorizedCaller, RequestTarget};
+use super::super::problem::Problem;
+use super::super::token::random_hex;
+use super::body::{Members, whole};
+use super::handlers::{Answer, because, ok, request_id};
+use super::queries::ask;
+use crate::api::TokenRole;
+use crate::backend::{Backend, CallError};
+use crate::batch::order::DEFAULT_RPS;
+use crate::batch::run::{BATCH, DESCRIBE, STOP};
+use crate::batch::{self, BatchAction, BatchOrder};
+use crate::inbox::target_of;
+
+/// Batches that are shown, and ids of what fits.
+const SHOWN: usize = 50;
+const IDS_SHOWN: usize = 5;
+
+#[derive(serde::Deserialize)]
+struct WholeNumber(#[serde(deserialize_with = "whole")] Option<u32>);
+
+/// A batch is started, or only says what it would do.
+pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) -> Answer {
+    let mut members = Members::read(&body)?;
+    let query = members.text("query");
+    members.needs("query", query.is_some());
+    let action: Option<BatchAction> = members.typed("action");
+    members.needs("action", action.is_some());
+    let reason = members.text("reason").unwrap_or_default();
+    let rps = members.typed("rps").and_then(|WholeNumber(number)| number).unwrap_or(DEFAULT_RPS);
+    let id = members.text("batch_id");
+    let dry_run = members.typed("dry_run").unwrap_or(false);
+    members.done()?;
+    let (Some(query), Some(action)) = (query, action) else {
+        return Err(Problem::bad_request("query and action are needed"));
+    };
+    let order = BatchOrder { query, action, reason, rps, by: String::new(), role: TokenRole::Owner, carried: None };
+    let namespace = Namespace::of(DEFAULT_NAMESPACE);
+    let filter = order.filter(&namespace, None)?.to_string();
+    let count = me.backend.count(filter.clone()).await?;
+    if dry_run {
+        let first = me.backend.list(ListRequest { query: filter, limit: IDS_SHOWN }).await?;
+        let first: Vec<WorkflowId> = first.into_iter().map(|info| info.workflow_id).collect();
+        return ok(json!({ "dry_run": true, "count": count, "first": first }));
+    }
+    let id = match id {
+        Some(id) => id,
+        None => fresh_id(&order)?,
+    };
+    let once = match request_id(&headers)? {
+        Some(key) => key,
+        None => {
+            RequestId::new(format!("batch:{id}")).map_err(|why| Problem::bad_request(format!("batch_id: {why}")))?
+        }
+    };
+    let start = StartWorkflow { request_id: Some(once), ..batch::run::start(&id, &order)? };
+    let started = me.backend.start(start).await?;
+    let status = if started.newly_started { StatusCode::CREATED } else { StatusCode::OK };
+    let answer = json!({
+        "batch_id": id, "workflow_id": started.workflow_id, "run_id": started.run_id, "count": count, "dry_run": false,
+        "newly_started": started.newly_started,
+    });
+    Ok((status, Json(answer)).into_response())
+}
+
+fn fresh_id(order: &BatchOrder) -> Result<String, Problem> {
+    let suffix = random_hex(4).map_err(|why| Problem::bad_request(format!("no random numbers for an id: {why}")))?;
+    Ok(format!("{}-{suffix}", order.action.word()))
+}
+
+/// The batch that a path names by its id alone.
+fn named(at: RequestTarget) -> Result<Target, CallError> {
+    let id = at.target.workflow_id.as_str();
+    let id = id.strip_prefix(batch::ID_PREFIX).unwrap_or(id);
+    let workflow_id = WorkflowId::new(format!("{}{id}", batch::ID_PREFIX))
+        .map_err(|why| Rejection::Invalid { what: "id".into(), why: why.to_string() })?;
+    Ok(Target { workflow_id, ..at.target })
+}
+
+async fn told(backend: &dyn Backend, target: &Target) -> Result<Value, CallError> {
+    let name = QueryName::of(DESCRIBE);
+    Ok(backend.query(target.clone(), name, Payload::null()).await?.to_json())
+}
+
+/// The newest batches.
+pub async fn batches(me: AuthorizedCaller) -> Answer {
+    let query = format!("WorkflowType = '{BATCH}'");
+    let mut shown = Vec::new();
+    for info in me.backend.list(ListRequest { query, limit: SHOWN }).await? {
+        let id = info.workflow_id.as_str();
+        let id = id.strip_prefix(batch::ID_PREFIX).unwrap_or(id);
+        let described = ask(&me.backend, &target_of(&info), DESCRIBE).await;
+        shown.push(json!({ "batch_id": id, "status": info.status, "description": described }));
+    }
+    ok(json!({ "batches": shown }))
+}
+
+/// What one batch is at.
+pub async fn batch(me: AuthorizedCaller, at: RequestTarget) -> Answer {
+    ok(told(&me.backend, &named(at)?).await?)
+}
+
+/// The batch touches no further run.
+pub async fn stop_batch(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
+    let because = because(&headers, &body)?;
+    let target = named(at)?;
+    let input = Payload::encode(&json!({ "reason": because.reason }));
+    let update_id = match because.request_id {
+        Some(key) => UpdateId::new(key.as_str()),
+        None => UpdateId::new(STOP),
+    };
+    let request = UpdateRequest {
+        update_id: update_id.map_err(|why| Problem::bad_request(why.to_string()))?,
+        name: UpdateName::of(STOP),
+        input: input.map_err(|why| Problem::bad_request(why.to_string()))?,
+        identity: None,
+        wait: UpdateWait::Completed,
+    };
+    me.backend.update(target.clone(), request).await?;
+    ok(told(&me.backend, &target).await?)
+}

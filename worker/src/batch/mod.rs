@@ -1,0 +1,32 @@
+//! Batches: one thing done to every run that a list filter finds, durably (engine.md E23, E26).
+//!
+//! ```text
+//!   order ──► run: the workflow `bosun.batch` ──activity──► find a page of runs, recorded in the history
+//!     what a person asks         ▲      │
+//!                                │      └────activity──► carry out: each run of the page, under a request id of its own
+//!                                └──────────── done, skipped and failed ones, with reasons
+//! ```
+//!
+//! A batch is itself a run: it lives in the same log, goes on after kill -9, and is replayed and shown like any other. Which
+//! runs it touches is found page by page, the newest first, among those that were there when it began, and is recorded before
+//! any of them is touched. So a page that is carried out again after a crash is the same page; and whatever is done to a run is
+//! told apart by a request id, or by a reason that names the batch, so that it is done once.
+//!
+//! | what | where |
+//! |---|---|
+//! | what a person asks, what is wrong with it, what is counted | `order` |
+//! | the workflow | `run` |
+//! | the two activities, and how a run is touched once | `carry_out` |
+//!
+//! Invariant: `order` and `run` are pure. A batch may do what whoever asked for it may do, and nothing else: every call goes
+//! through the backend of that caller.
+
+pub mod carry_out;
+pub mod order;
+pub mod run;
+
+pub use order::{BatchAction, BatchOrder};
+pub use run::{BATCH, register};
+
+/// What the workflow id of a batch begins with.
+pub const ID_PREFIX: &str = "batch:";

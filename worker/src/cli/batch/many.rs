@@ -1,0 +1,78 @@
+//! One thing done to many runs: how many fit, a question, and a batch that is started.
+//!
+//! Invariant: what is counted first is what the batch will look for, but for runs that begin or change meanwhile; nothing is
+//! started where nothing fits, and a dry run starts nothing.
+
+use bosun_engine::*;
+use serde_json::json;
+
+use super::BulkArgs;
+use crate::api::TokenRole;
+use crate::batch::order::DEFAULT_RPS;
+use crate::batch::{self, BatchAction, BatchOrder};
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::exit::Exit;
+use crate::cli::list::shell_word;
+use crate::cli::start::fresh_id;
+
+/// Ids that are shown of what fits.
+const SHOWN: usize = 5;
+
+pub(in crate::cli) async fn many(
+    cx: &mut Context,
+    bulk: &BulkArgs,
+    action: BatchAction,
+    reason: Option<String>,
+) -> Result<Exit, CliError> {
+    let order = BatchOrder {
+        query: bulk.query.clone().unwrap_or_default(),
+        action,
+        reason: reason.unwrap_or_default(),
+        rps: bulk.rps.unwrap_or(DEFAULT_RPS),
+        by: cx.identity.to_string(),
+        // The control API writes what the caller may do; whoever opens the directory owns it.
+        role: TokenRole::Owner,
+        carried: None,
+    };
+    let filter = order.filter(&cx.namespace, None)?.to_string();
+    let count = cx.backend.count(filter.clone()).await?;
+    let first = cx.backend.list(ListRequest { query: filter, limit: SHOWN }).await?;
+    let ids: Vec<&str> = first.iter().map(|info| info.workflow_id.as_str()).collect();
+    let what = order.action.in_words();
+    if bulk.dry_run || count == 0 {
+        cx.screen.object(
+            "batch.preview",
+            json!({ "query": order.query, "action": order.action, "count": count, "first": ids, "dry_run": bulk.dry_run }),
+        );
+        cx.screen.line(format!("would {what} {count} runs"));
+        ids.iter().for_each(|id| cx.screen.field("", (*id).to_owned()));
+        if bulk.dry_run {
+            cx.screen.note("dry run: nothing is written");
+        }
+        return Ok(Exit::Ok);
+    }
+    let more = if count as usize > ids.len() { ", …" } else { "" };
+    cx.confirm(&format!("{what} {count} runs ({}{more})", ids.join(", ")))?;
+    let id = match &bulk.batch_id {
+        Some(id) => id.clone(),
+        None => fresh_id(order.action.word())?,
+    };
+    let start = StartWorkflow {
+        namespace: cx.namespace.clone(),
+        identity: Some(cx.identity.clone()),
+        request_id: Some(RequestId::new(format!("batch:{id}"))?),
+        ..batch::run::start(&id, &order)?
+    };
+    let started = cx.backend.start(start).await?;
+    cx.screen.object(
+        "batch.start",
+        json!({ "batch_id": id, "workflow_id": started.workflow_id, "run_id": started.run_id, "count": count,
+            "newly_started": started.newly_started, "query": order.query, "action": order.action }),
+    );
+    let begun = if started.newly_started { "batch" } else { "already begun: batch" };
+    cx.screen.line(format!("{begun} {id}: {what} {count} runs"));
+    cx.say_if_nobody_works();
+    cx.screen.next(&format!("bosun batch describe {}", shell_word(&id)));
+    Ok(Exit::Ok)
+}
