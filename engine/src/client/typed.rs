@@ -51,7 +51,7 @@ pub enum WorkflowError {
         timeout: WorkflowTimeout,
     },
     /// Its next run has been deleted.
-    #[error("the workflow {workflow_id} went on in the run {new_run}, which is not there")]
+    #[error("the workflow {workflow_id} continued in the run {new_run}, which was deleted or is in another store")]
     ContinuedAsNew {
         /// Which one.
         workflow_id: WorkflowId,

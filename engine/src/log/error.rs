@@ -93,7 +93,7 @@ pub enum StorageError {
         detail: String,
     },
     /// A copy would carry damage on. Nothing was written.
-    #[error("{} is not sound, and is not copied: {why}", dir.display())]
+    #[error("{} is not sound, so it was not copied: {why}", dir.display())]
     NotSound {
         /// The source.
         dir: PathBuf,
@@ -145,7 +145,7 @@ pub enum StorageError {
         why: String,
     },
     /// A store that was opened and found whole cannot be noted there.
-    #[error("the epoch file {} cannot be written: {why}; see to its directory, or start without it", epoch.display())]
+    #[error("the epoch file {} cannot be written: {why}; check its directory, or start without --epoch-file", epoch.display())]
     EpochUnwritable {
         /// The file.
         epoch: PathBuf,
@@ -173,13 +173,13 @@ pub enum StorageError {
         copies: usize,
     },
     /// The directory is on a read-only file system, or its permissions refuse a write.
-    #[error("the data directory {} cannot be written", dir.display())]
+    #[error("the data directory {} cannot be written: check its permissions and its file system", dir.display())]
     ReadOnly {
         /// The directory.
         dir: PathBuf,
     },
     /// The directory is where another machine could write too.
-    #[error("{} lies on a network file system ({filesystem}), where neither lock nor fsync can be trusted", dir.display())]
+    #[error("{} lies on a network file system ({filesystem}), where neither lock nor fsync can be trusted; use a local disk", dir.display())]
     NetworkFilesystem {
         /// The directory.
         dir: PathBuf,

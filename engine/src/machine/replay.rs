@@ -25,7 +25,7 @@ pub enum LoadError {
     #[error("{0}")]
     Defect(Box<HeldCode>),
     /// The code asks for more in one turn than a turn may hold.
-    #[error("one turn of the workflow code asks for {what}; a loop without end?")]
+    #[error("one turn of the workflow code asks for {what}: look for a loop without end")]
     Overrun {
         /// What there is too much of: `more than 50000 commands`.
         what: String,

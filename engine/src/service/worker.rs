@@ -42,7 +42,7 @@ pub enum StartError {
     #[error("a worker needs a tokio runtime around it: {0}")]
     NoRuntime(#[from] tokio::runtime::TryCurrentError),
     /// The notes of what the worker before was at are out of reach.
-    #[error("what the worker before was doing cannot be read or noted: {0}")]
+    #[error("the record of runs that ended a worker cannot be read or written: {0}")]
     Marks(#[source] std::io::Error),
     /// The system gives no thread.
     #[error("a thread could not be started: {0}")]

@@ -386,7 +386,7 @@ pub enum Rejection {
         retry_after: Duration,
     },
     /// A payload of the request is above the limit.
-    #[error("the payload has {length} bytes, the limit is {limit}")]
+    #[error("the payload has {length} bytes, the limit is {limit}; pass a reference to the data instead")]
     PayloadTooLarge {
         /// Its length in bytes.
         length: usize,
@@ -417,7 +417,7 @@ pub enum Rejection {
     #[error("the worker is shutting down")]
     ShuttingDown,
     /// Nothing can be written any more; the worker leaves.
-    #[error("the log has failed and the worker is leaving: {why}")]
+    #[error("the log has failed and the worker stops: {why}")]
     StorageFailed {
         /// The first failure, with the file.
         why: String,

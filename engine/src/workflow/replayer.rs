@@ -31,7 +31,7 @@ pub enum ReplayError {
         event_id: EventId,
     },
     /// The event refers to something that the history does not hold.
-    #[error("event {event_id} ({name}) activates the code and cannot be told to it")]
+    #[error("event {event_id} ({name}) refers to something that the history does not hold")]
     NoJob {
         /// The event.
         event_id: EventId,

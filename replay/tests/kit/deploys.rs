@@ -2,7 +2,9 @@
 //! runs and for closed ones), the worker that loads a run, and the determinism kit. `deploys.txt` is the table.
 //!
 //! Invariant: the gate and the worker agree on every beginning of a history. The table is what the doors say, not what they
-//! should: `BOSUN_WRITE_TABLE=1` writes it anew, and a change of it is a change of behaviour.
+//! should: `BOSUN_WRITE_TABLE=1` writes it anew, and a change of it is a change of behaviour. A renamed signal of a machine
+//! passes the gate of open runs here because this machine ends with its first signal: no open run has had one. Where some
+//! came and moved nothing, the gate warns (`warnings.rs`).
 
 use std::fmt::Write;
 use std::path::Path;
