@@ -44,14 +44,15 @@ impl Doors {
     }
 }
 
-#[track_caller]
 /// The form in which the command line asks.
 const EXACTLY: &str = "Accept: application/vnd.bosun+json";
 
+#[track_caller]
 fn ask(http: &Http, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
     ask_in(http, method, path, body, &[])
 }
 
+#[track_caller]
 fn ask_in(http: &Http, method: &str, path: &str, body: Option<Value>, headers: &[&str]) -> (u16, Value) {
     let body = body.map(|body| body.to_string().into_bytes());
     let answer = http.request_with(method, path, body.as_deref(), headers).unwrap();
