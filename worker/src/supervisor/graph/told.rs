@@ -69,9 +69,12 @@ impl Graph {
 
     /// In plan order: what a later task says under a name counts.
     pub(super) fn variables(&self) -> Map<String, Value> {
-        let done = self.plan.in_order().into_iter().filter(|task| task.status == TaskStatus::Completed);
-        let of = |task: &Task| task.metadata.get("variables").and_then(Value::as_object).cloned();
-        done.filter_map(of).flatten().collect()
+        let done = self.plan.tasks.values().filter(|task| task.status == TaskStatus::Completed);
+        let of = |task: &Task| Some((task.position, task.metadata.get("variables")?.as_object()?.clone()));
+        // Few tasks of a long plan have any: those alone are put in order.
+        let mut named: Vec<(u32, Map<String, Value>)> = done.filter_map(of).collect();
+        named.sort_by_key(|(position, _)| *position);
+        named.into_iter().flat_map(|(_, variables)| variables).collect()
     }
 
     /// The results of earlier successful tasks under their own ids, in plan order (SHN-35).
