@@ -44,4 +44,5 @@ mod tidy;
 mod timers;
 mod tokens;
 mod tools;
+mod tutorials;
 mod waiting;

@@ -42,7 +42,7 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     (&["budget", "top-up", "waits"], 2, &["--tokens", "--calls"]),
     // People.
     (&["approval", "approve", "nothing"], 30, &["nothing of the id nothing waits", "approval list` shows what does"]),
-    (&["terminate", "waits"], 32, &["say --yes"]),
+    (&["terminate", "waits"], 32, &["add --yes"]),
     // Past and forks.
     (&["fork", "waits", "--at", "9999"], 2, &["event 9999", "the history has"]),
     (&["export", "waits", "--as", "pdf"], 2, &["invalid value 'pdf'", "html"]),
@@ -50,8 +50,8 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     // Store, worker and tokens.
     (&["store", "backup", "spec.yaml"], 2, &["it is a file", "name a directory"]),
     (&["store", "backup", "data"], 2, &["it holds a store already", "choose a new directory"]),
-    (&["ui"], 31, &["no worker holds", "worker run` starts one"]),
-    (&["--address", "127.0.0.1:1", "list"], 31, &["nobody answers at 127.0.0.1:1", "`bosun --data data worker run` says"]),
+    (&["ui"], 31, &["no worker holds", "worker run` starts a worker"]),
+    (&["--address", "127.0.0.1:1", "list"], 31, &["no worker answers at 127.0.0.1:1", "`bosun --data data worker run` prints"]),
     (&["token", "create", "ann", "--role", "king"], 2, &["viewer, approver, operator, owner"]),
     // Schedules.
     (&["schedule", "create", "s", "order-saga"], 2, &["it names no time", "--cron"]),

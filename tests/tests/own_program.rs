@@ -131,39 +131,6 @@ fn the_five_programs_are_programs() {
     }
 }
 
-/// The steps of the guide's first page, taken as they stand: each line of its shell blocks, from the worker's start on.
-#[test]
-fn the_first_steps_of_the_guide_can_be_taken() {
-    let guide = include_str!("../../worker/guide/first_steps.md");
-    let program = include_str!("../../worker/examples/first_steps.rs");
-    let shown = program.split_once("// guide\n").expect("it begins there").1;
-    assert!(guide.contains(shown), "the page shows the program that is tested");
-    let dir = tempfile::tempdir().unwrap();
-    let bin = dir.path().join("bin");
-    std::fs::create_dir(&bin).unwrap();
-    std::os::unix::fs::symlink(example("first_steps").unwrap(), bin.join("tea")).unwrap();
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    let (data, mut worker, mut said_all) = (dir.path().join(".bosun"), None, String::new());
-    let blocks = guide.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    for line in blocks.flat_map(str::lines).filter(|line| line.starts_with("tea ") || line.starts_with("pkill ")) {
-        match line {
-            "tea worker run" => {
-                let program = Program::new(bin.join("tea"), &["worker", "run"]);
-                worker = Some(WorkerProcess::start(&program, &data, PATIENCE).unwrap().0);
-            }
-            "pkill -9 tea" => drop(worker.take().map(|mut worker: WorkerProcess| worker.kill().unwrap())),
-            line => {
-                let mut shell = Command::new("sh");
-                let output = shell.args(["-c", line]).current_dir(dir.path()).env("PATH", &path).output().unwrap();
-                assert!(output.status.success(), "{line}: {}", said(&output));
-                said_all.push_str(&said(&output));
-            }
-        }
-    }
-    assert!(said_all.contains("green tea of 70 degrees in a mug"), "{said_all}");
-    assert!(guide.contains("green tea of 70 degrees in a mug"));
-}
-
 /// All files of a directory and of those in it.
 fn files(dir: &Path) -> Vec<Vec<u8>> {
     let mut found = Vec::new();

@@ -55,6 +55,7 @@ pub struct App {
 }
 
 impl App {
+    /// A program without workflows and activities; [`Self::with_supervisors`] adds those in the box.
     pub fn new() -> Self {
         Self::default()
     }

@@ -9,6 +9,7 @@
 //! capabilities, [specs](supervisor::spec) of supervisors, [scenes](scene) and [schedules](schedule), and the [guide].
 //! The other modules are public for the program itself and for its tests; they are left out here and may change.
 
+#![warn(missing_docs)]
 #![cfg_attr(
     test,
     allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests read fixtures and clocks")

@@ -17,13 +17,22 @@ use crate::store_reports::open_error;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreWork {
     /// Save what is whole in a new directory.
-    Salvage { to: PathBuf },
+    Salvage {
+        /// The new directory.
+        to: PathBuf,
+    },
     /// Say what a salvage would save.
     Assess,
     /// Bring this backup back in a new directory.
-    Restore { to: PathBuf },
+    Restore {
+        /// The new directory.
+        to: PathBuf,
+    },
     /// Leave out the holes: in a new directory, or in place.
-    Compact { to: Option<PathBuf> },
+    Compact {
+        /// The copy; `None`: it takes the place of the store.
+        to: Option<PathBuf>,
+    },
     /// Remove what nothing refers to.
     CollectGarbage,
 }

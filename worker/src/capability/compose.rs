@@ -14,38 +14,51 @@ use serde::{Deserialize, Serialize};
 use super::durable::write_whole;
 use super::file::FileConfig;
 
+/// The activity type.
 pub const COMPOSE: &str = "compose";
 /// The failure type of a report that cannot be written.
 pub const COMPOSE_FAILED: &str = "ComposeFailed";
 
+/// A report to write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ComposeInput {
+    /// The heading of the report.
     pub title: String,
+    /// A paragraph before the sections.
     #[serde(default)]
     pub intro: Option<String>,
+    /// The sections, in order.
     #[serde(default)]
     pub sections: Vec<Section>,
     /// Where to write, relative to `directory`. Nothing is written without.
     #[serde(default)]
     pub out: Option<String>,
+    /// The directory that the file must not leave.
     pub directory: PathBuf,
 }
 
+/// A section of a report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Section {
+    /// Its heading.
     pub heading: String,
+    /// Its text, as Markdown.
     pub text: String,
     /// Shown as it is, in a fence.
     #[serde(default)]
     pub code: bool,
 }
 
+/// The report that was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComposeOutput {
+    /// Its text, as Markdown.
     pub report: String,
+    /// The file, if one was written.
     pub path: Option<String>,
+    /// The length of the report.
     pub bytes: u64,
 }
 

@@ -22,8 +22,11 @@ pub const FILE: &str = "file";
 
 /// Failure types of this activity. None of them passes by trying again.
 pub const FILE_REFUSED: &str = "FileRefused";
+/// There is no such file or directory.
 pub const FILE_NOT_FOUND: &str = "FileNotFound";
+/// What is to be written is longer than allowed.
 pub const FILE_TOO_LARGE: &str = "FileTooLarge";
+/// The operating system refused it.
 pub const FILE_FAILED: &str = "FileFailed";
 
 /// The most bytes that are read or written when the input says nothing.
@@ -38,11 +41,14 @@ const NAMES_MAX: usize = 64;
 pub struct FileInput {
     /// The directory that nothing leaves. Given by whoever grants, never by whoever asks.
     pub root: PathBuf,
+    /// What to do.
     pub op: FileOp,
     /// Relative to the root; `.` is the root.
     pub path: String,
+    /// What to write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+    /// The most bytes to read or write.
     #[serde(default = "file_bytes_default")]
     pub max_bytes: u64,
 }
@@ -51,38 +57,53 @@ fn file_bytes_default() -> u64 {
     FILE_BYTES_DEFAULT
 }
 
+/// What to do with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileOp {
+    /// Read a file.
     Read,
+    /// List a directory.
     List,
     /// Makes the directories on the way, and replaces what is there.
     Write,
 }
 
+/// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FileOutput {
+    /// Of a read.
     Content {
         /// Bytes that are no UTF-8 have replacement characters.
         content: String,
+        /// The length of the file in bytes.
         size: u64,
+        /// Whether the content is only its beginning.
         truncated: bool,
     },
+    /// Of a listing.
     Entries {
+        /// Sorted by name.
         entries: Vec<FileEntry>,
+        /// Whether there are more.
         truncated: bool,
     },
+    /// Of a write.
     Written {
+        /// The length of the file in bytes.
         written: u64,
     },
 }
 
+/// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileEntry {
+    /// Its name in the directory.
     pub name: String,
     /// `file`, `directory`, `link` or `other`.
     pub kind: String,
+    /// Its length in bytes.
     pub size: u64,
 }
 

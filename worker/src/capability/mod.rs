@@ -3,8 +3,10 @@
 //! Invariant: a capability reaches the world only inside its activity function, and says everything that a workflow may
 //! decide on in its result or failure. Capabilities know no supervisor and no plan.
 
+#[doc(hidden)]
 pub mod at_rest;
 pub mod compose;
+#[doc(hidden)]
 pub mod demo;
 mod durable;
 pub(crate) mod environment;
@@ -13,8 +15,10 @@ pub mod http;
 pub(crate) mod leaks;
 pub mod mcp;
 pub mod model;
+#[doc(hidden)]
 pub mod owner;
 pub mod process;
+#[doc(hidden)]
 pub mod scripted;
 mod scrub;
 #[cfg(test)]
@@ -33,11 +37,17 @@ use process::{PROCESS, ProcessConfig};
 /// What the worker's owner allows its capabilities.
 #[derive(Debug, Clone, Default)]
 pub struct CapabilityConfig {
+    /// Which programs may be run, and within which limits.
     pub process: ProcessConfig,
+    /// Which addresses may be reached.
     pub http: HttpConfig,
+    /// Which directories may be read and written.
     pub file: FileConfig,
+    /// How the activities of the examples behave.
     pub demo: DemoConfig,
+    /// Which models may be asked.
     pub model: ModelConfig,
+    /// Which MCP servers there are.
     pub mcp: McpConfig,
 }
 

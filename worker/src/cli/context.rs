@@ -36,7 +36,9 @@ pub struct Context {
 pub struct PlanFile {
     /// For the workflow id and for people.
     pub name: String,
+    /// The workflow that carries it out.
     pub workflow_type: WorkflowType,
+    /// What that is started with.
     pub input: Payload,
     /// What whoever starts it should know.
     pub notes: Vec<String>,
@@ -47,6 +49,7 @@ pub struct PlanFile {
 /// A plan file as somebody wants it run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanRequest {
+    /// The file.
     pub path: PathBuf,
     /// A mapping like the file itself, which wins over it.
     pub overrides: Value,
@@ -77,7 +80,7 @@ impl Context {
             return Ok(());
         }
         let refused =
-            |why: &str| Err(CliError::new(Code::NotConfirmed, why).help("say --yes to do it without a question"));
+            |why: &str| Err(CliError::new(Code::NotConfirmed, why).help("add --yes to do it without a question"));
         if self.no_input || !std::io::stdin().is_terminal() {
             return refused(&format!("{question} needs a yes, and nobody can be asked"));
         }

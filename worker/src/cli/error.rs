@@ -167,7 +167,7 @@ impl From<OpenError> for CliError {
         };
         let error = CliError::new(code, why.to_string());
         match code {
-            Code::NoStore => error.help("name one with --data or BOSUN_STORE"),
+            Code::NoStore => error.help("name an existing directory with --data or BOSUN_STORE"),
             Code::StoreLocked => error.help("wait for it to end, or name its control API with --address"),
             Code::Corrupt => error.help("`bosun store verify` names every damaged place"),
             _ => error,

@@ -121,7 +121,7 @@ codes! {
     BadPlan 32 Usage "the plan cannot be read"
         "The YAML file is not a valid plan. The message names the field. The form is strict: unknown keys are errors.";
     NotConfirmed 33 Refused "not confirmed"
-        "This cannot be undone, so it has to be confirmed: answer the question with y, or say --yes.";
+        "This cannot be undone, so it has to be confirmed: answer the question with y, or add --yes.";
     ApiRefused 34 Error "the control API refused the request"
         "The worker answered, but not as this version expects. `bosun version` and the version in DIR/worker.json show \
          whether both are of one release.";

@@ -151,7 +151,7 @@ fn to_be_carried_on(name: &str) -> Result<History, CliError> {
     if history.redaction() == Redaction::None {
         return Ok(history);
     }
-    Err(CliError::new(Code::UnreadableHistory, format!("{name} cannot be carried on"))
+    Err(CliError::new(Code::UnreadableHistory, format!("{name} cannot be forked"))
         .cause("it is redacted: what activities gave is not in it"))
 }
 

@@ -104,7 +104,7 @@ async fn page(cx: &Context, args: &ListArgs, limit: usize) -> Result<(Vec<RunInf
     let after = args.cursor.as_deref().map(|text| Cursor::read(text).map_err(|why| CliError::usage(why.message)));
     match (filter, after.transpose()?) {
         (Some(filter), after) => Ok(page_of(&*cx.backend, filter, limit, after).await?),
-        (None, Some(_)) => Err(CliError::usage("a cursor goes on in the order of all lists, the newest runs first")
+        (None, Some(_)) => Err(CliError::usage("a cursor continues only the default order, newest runs first")
             .help("leave out ORDER BY, or --cursor")),
         (None, None) => Ok((cx.backend.list(ListRequest { query: args.query.clone(), limit }).await?, None)),
     }

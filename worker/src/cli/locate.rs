@@ -125,7 +125,7 @@ pub(super) fn no_store(data: &Path) -> Result<(), CliError> {
         return Ok(());
     }
     let message = format!("there is no store at {}", data.display());
-    Err(CliError::new(Code::NoStore, message).help("name one with --data or BOSUN_STORE"))
+    Err(CliError::new(Code::NoStore, message).help("name an existing directory with --data or BOSUN_STORE"))
 }
 
 /// Histories may hold what is nobody else's business.
@@ -166,12 +166,12 @@ pub(super) async fn attach(address: &str, global: &Global) -> Result<HttpClient,
 }
 
 fn nobody_answers(address: &str, why: CallError) -> CliError {
-    let error = CliError::new(Code::Unreachable, format!("nobody answers at {address}"));
+    let error = CliError::new(Code::Unreachable, format!("no worker answers at {address}"));
     let error = match why {
         CallError::Unreachable { why, .. } => error.cause(why),
         other => error.cause(other),
     };
-    error.help("`bosun worker run` says the address of its worker; without --address it is found by --data")
+    error.help("`bosun worker run` prints its address; without --address the command finds the worker through --data")
 }
 
 /// The client of a worker that left its file; nothing when it does not answer, or when somebody else does: the file may be

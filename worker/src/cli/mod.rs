@@ -460,7 +460,7 @@ async fn workflow(cx: &mut Context, verb: WorkflowVerb) -> Result<Exit, CliError
         WorkflowVerb::Fork(args) => fork::fork(cx, args).await,
         WorkflowVerb::Reset(args) => reset::reset(cx, args).await,
         // `Reading` takes these before an engine is opened.
-        WorkflowVerb::Export(_) | WorkflowVerb::Diff(_) => Err(CliError::usage("this verb needs no engine")),
+        WorkflowVerb::Export(_) | WorkflowVerb::Diff(_) => Err(CliError::usage("this verb runs without an engine")),
         WorkflowVerb::Result(args) => result::result(cx, args).await,
         WorkflowVerb::Signal(args) => message::signal(cx, args).await,
         WorkflowVerb::Query(args) => message::query(cx, args).await,

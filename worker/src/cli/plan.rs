@@ -82,7 +82,7 @@ fn objective(path: &Path, words: &[String]) -> Result<Option<String>, CliError> 
     }
     match objectives.len() {
         0 | 1 => Ok(objectives.pop()),
-        _ => Err(CliError::usage(format!("{}: what it is about is said twice", words.join(" "))).help(format!(
+        _ => Err(CliError::usage(format!("{}: the objective is given twice", words.join(" "))).help(format!(
             "say `objective=...` once; a text with spaces stands in quotes: `bosun run {file} objective=\"...\"`"
         ))),
     }
@@ -102,7 +102,9 @@ pub(super) fn request(path: &Path, overridden: &[String], pairs: &[String]) -> R
         let mut place = &mut overrides;
         for part in key.split('.') {
             let Value::Object(map) = place else {
-                return Err(CliError::usage(format!("--override {key}: something above it is set already")));
+                return Err(CliError::usage(format!(
+                    "--override {key}: another --override sets a key above it already"
+                )));
             };
             place = map.entry(part).or_insert_with(|| Value::Object(Map::new()));
         }
@@ -176,7 +178,7 @@ pub(super) async fn run(cx: &mut Context, mut request: PlanRequest, args: &RunAr
                     say_if_other(cx, &of_it, &wanted).await;
                     report(cx, &result)
                 }
-                None => Err(CliError::new(Code::NotFound, format!("{id} has completed and is gone since"))),
+                None => Err(CliError::new(Code::NotFound, format!("{id} has completed and was deleted since"))),
             };
         }
         started => started?,
@@ -256,7 +258,7 @@ fn report(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
         Exit::WorkflowFailed => {
             let id = &result.workflow_id;
             Err(CliError::new(Code::PlanFailed, format!("the plan ended as {}", status.unwrap_or("failed")))
-                .help(format!("`bosun show {id}` has the history; the same command runs it again")))
+                .help(format!("`bosun show {id}` shows the history; the same command runs the plan again")))
         }
         exit => Ok(exit),
     }

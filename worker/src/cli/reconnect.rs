@@ -121,8 +121,7 @@ impl Reconnect {
             let times = self.refusals.times;
             let message =
                 format!("the worker is there, and {times} times in a row it could not be waited on: {}", why.message);
-            let error =
-                CliError::new(why.code, message).help("look at the log of the worker, and at what stands between");
+            let error = CliError::new(why.code, message).help("look at the worker's log, and at any proxy in between");
             why.cause.iter().fold(error, |error, cause| error.cause(cause.clone()))
         })
     }

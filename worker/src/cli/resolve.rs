@@ -100,7 +100,7 @@ async fn nth_newest(runs: &dyn Histories, place: usize, text: &str) -> Result<Ta
     begun.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
     let info = begun.into_iter().nth(place - 1).map(|(_, info)| info).ok_or_else(|| {
         let help = "`bosun list` shows all";
-        CliError::new(Code::NotFound, format!("{text}: there are {all} workflow executions")).help(help)
+        CliError::new(Code::NotFound, format!("{text}: there are only {all} workflow executions")).help(help)
     })?;
     let target = Target::run(info.workflow_id.clone(), info.run_id);
     Ok(Target { namespace: info.namespace.clone(), ..target })

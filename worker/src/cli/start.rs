@@ -298,13 +298,13 @@ pub(super) async fn run(cx: &mut Context, args: RunArgs) -> Result<Exit, CliErro
     let (what, pairs) = args.execute.start.type_and_pairs()?;
     if let Some(path) = plan_file(what) {
         if args.execute.start.input.input.is_some() {
-            return Err(CliError::usage("a plan file takes no input: what it needs stands in the file"));
+            return Err(CliError::usage("a plan file takes no input: write what it needs into the file"));
         }
         let request = super::plan::request(path, &args.overrides, pairs)?;
         return super::plan::run(cx, request, &args).await;
     }
     if !args.overrides.is_empty() || args.resume.is_some() {
-        return Err(CliError::usage("--override and --resume are for the spec of a supervisor"));
+        return Err(CliError::usage("--override and --resume work only with the spec of a supervisor"));
     }
     let mut request = args.execute.start.request(cx)?;
     // A killed run is found again by its id.

@@ -207,7 +207,10 @@ pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> 
         return match signal {
             "pause_v1" => control(cx, ControlVerb::Pause, args).await,
             "resume_v1" => control(cx, ControlVerb::Unpause, args).await,
-            _ => Err(CliError::usage(format!("{} is no supervisor: nobody can take it over", target.workflow_id))),
+            _ => Err(CliError::usage(format!(
+                "{} is not a supervisor: only a supervisor can be taken over",
+                target.workflow_id
+            ))),
         };
     }
     let input = json!({ "reason": args.reason.clone().unwrap_or_default(), "requested_by": cx.identity });

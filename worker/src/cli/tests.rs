@@ -209,7 +209,7 @@ async fn ids_resolve_by_place_beginning_and_run() {
     for (id, message) in [
         ("ord", "error[BOSUN0004]: \"ord\" is the beginning of 3 workflow ids\n  cause: order, order-8, order-9"),
         ("nothing", "error[BOSUN0003]: no workflow execution nothing\n"),
-        ("@5", "error[BOSUN0003]: @5: there are 4 workflow executions\n"),
+        ("@5", "error[BOSUN0003]: @5: there are only 4 workflow executions\n"),
     ] {
         let ran = ran(fake(), &format!("pause {id}")).await;
         assert_eq!(ran.exit.number(), 30, "{id}");
@@ -246,7 +246,7 @@ async fn the_newest_is_what_somebody_started_last() {
         assert!(paused.starts_with(&format!("pause {found}")), "{id}: {paused} {}", ran.stderr);
     }
     let ran = ran(fake(), "pause @5").await;
-    assert!(ran.stderr.contains("there are 4 workflow executions"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("there are only 4 workflow executions"), "{}", ran.stderr);
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ pub(super) async fn ui(screen: &mut Screen, global: &Global, args: UiArgs) -> Re
         (None, None) => {
             no_store(&global.data)?;
             return Err(CliError::new(Code::Unreachable, format!("no worker holds {}", global.data.display()))
-                .help("`bosun worker run` starts one, and its pages with it"));
+                .help("`bosun worker run` starts a worker with its pages"));
         }
     };
     // Whoever answers there must know the token before it gets anything that is made of it.

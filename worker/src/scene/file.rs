@@ -31,7 +31,9 @@ pub(super) const KEYS: [&str; 14] = [
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}: {why}{}", TextPlace::shown(*.place, file))]
 pub struct BadScene {
+    /// The file, as it was named.
     pub file: String,
+    /// The key and what is wrong with it.
     pub why: FieldError,
     /// Where that stands in the file, if it does.
     pub place: Option<TextPlace>,

@@ -72,12 +72,15 @@ impl SceneFile {
         Ok(SceneFile { scene, text, folder })
     }
 
+    /// The file, as it was named.
     pub fn file(&self) -> &str {
         &self.scene.file
     }
+    /// What the scene shows, in a sentence: its key `scene`.
     pub fn sentence(&self) -> &str {
         &self.scene.sentence
     }
+    /// The rows of the requirements that it shows.
     pub fn rows(&self) -> &[String] {
         &self.scene.rows
     }

@@ -26,14 +26,18 @@ const LAST_EVENTS: usize = 8;
 /// One way of living through a scene.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Way {
+    /// Without a disturbance.
     Straight,
+    /// The history replayed, with every call forbidden.
     Replay,
     /// After so many commits.
     Crash(usize),
+    /// Concurrent calls end in this other order.
     Permute(String),
 }
 
 impl Way {
+    /// The word of `--ways` and of reports.
     pub fn name(&self) -> &'static str {
         match self {
             Way::Straight => "straight",
@@ -60,6 +64,7 @@ impl fmt::Display for Way {
 pub struct Choice {
     /// Names of ways; all if there are none.
     pub ways: Vec<String>,
+    /// Which orders are drawn where there are too many.
     pub seed: u64,
     /// On directories, as a worker has them; in memory otherwise.
     pub disk: bool,
@@ -76,11 +81,15 @@ impl Choice {
 /// Why a scene fails.
 #[derive(Debug, Clone)]
 pub struct SceneFailure {
+    /// Where it showed.
     pub way: Way,
     /// The path of the expectation, or what all scenes must hold.
     pub at: String,
+    /// What the scene expects there.
     pub expected: String,
+    /// What was seen.
     pub seen: String,
+    /// The last events before it.
     pub last: Vec<String>,
     /// The histories of the failing life: the first run's, as a file's text.
     pub history: Option<String>,
@@ -91,13 +100,19 @@ pub struct SceneFailure {
 /// What became of a scene.
 #[derive(Debug, Clone, Default)]
 pub struct SceneResult {
+    /// Nothing if it passes.
     pub failures: Vec<SceneFailure>,
+    /// Events of the straight life.
     pub events: usize,
+    /// How many crashes were tried.
     pub crashes: usize,
+    /// How many other orders were tried.
     pub orders: usize,
+    /// Whether those are all that there are.
     pub all_orders: bool,
     /// Rules of the world that answered nothing, straight.
     pub unused: Vec<String>,
+    /// How long all ways took.
     pub took: Duration,
 }
 

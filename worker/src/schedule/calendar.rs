@@ -14,13 +14,21 @@ pub const YEARS: std::ops::RangeInclusive<i16> = 2000..=2100;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Calendar {
+    /// 0 to 59.
     pub second: String,
+    /// 0 to 59.
     pub minute: String,
+    /// 0 to 23.
     pub hour: String,
+    /// 1 to 31.
     pub day_of_month: String,
+    /// 1 to 12, or names.
     pub month: String,
+    /// Such as 2026.
     pub year: String,
+    /// 0 (Sunday) to 6, or names.
     pub day_of_week: String,
+    /// For people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
 }
@@ -65,7 +73,9 @@ const DAY_OF_WEEK: FieldOf = FieldOf { name: "day_of_week", least: 0, most: 6, n
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct InvalidField {
+    /// Which field.
     pub field: &'static str,
+    /// What is wrong with it.
     pub problem: String,
 }
 
@@ -117,21 +127,27 @@ pub struct CalendarMask {
 }
 
 impl CalendarMask {
+    /// Whether this second is one of its times.
     pub fn has_second(&self, second: i8) -> bool {
         has(self.seconds, &SECOND, second.into())
     }
+    /// Whether this minute is one of its times.
     pub fn has_minute(&self, minute: i8) -> bool {
         has(self.minutes, &MINUTE, minute.into())
     }
+    /// Whether this hour is one of its times.
     pub fn has_hour(&self, hour: i8) -> bool {
         has(self.hours, &HOUR, hour.into())
     }
+    /// Whether this day of a month is one of its times.
     pub fn has_day(&self, day: i8) -> bool {
         has(self.days, &DAY_OF_MONTH, day.into())
     }
+    /// Whether this month is one of its times.
     pub fn has_month(&self, month: i8) -> bool {
         has(self.months, &MONTH, month.into())
     }
+    /// Whether this year is one of its times.
     pub fn has_year(&self, year: i16) -> bool {
         has(self.years, &YEAR, year)
     }

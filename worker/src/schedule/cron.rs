@@ -13,13 +13,18 @@ use super::text::parse_duration;
 /// What a line of cron says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CronLine {
+    /// The times that it stands for.
     pub times: CronTimes,
+    /// The zone that the line names itself.
     pub time_zone: Option<String>,
 }
 
+/// A line of cron as the rest of a spec says it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CronTimes {
+    /// Fields of a calendar.
     Calendar(Calendar),
+    /// `@every`.
     Interval(Interval),
 }
 

@@ -28,18 +28,26 @@
 //! so that a program with newer data replays what the older one did. No nominal time is started twice by itself: `cursor`
 //! only goes forward.
 
+#[doc(hidden)]
 pub mod action;
 mod asked;
 pub mod calendar;
 pub mod cron;
+#[doc(hidden)]
 pub mod messages;
+#[doc(hidden)]
 pub mod policy;
+#[doc(hidden)]
 pub mod run;
+#[doc(hidden)]
 pub mod shown;
 pub mod spec;
+#[doc(hidden)]
 pub mod standing;
 mod starts;
+#[doc(hidden)]
 pub mod text;
+#[doc(hidden)]
 pub mod times;
 
 pub use messages::Backfill;

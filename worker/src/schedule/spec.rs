@@ -17,6 +17,7 @@ use super::times::Times;
 
 /// As Temporal: what is later than a year is never made up for, and less than ten seconds is no time to restart in.
 pub const CATCH_UP_DEFAULT: Duration = Duration::from_secs(365 * 86_400);
+/// See [`CATCH_UP_DEFAULT`].
 pub const CATCH_UP_MIN: Duration = Duration::from_secs(10);
 /// Times, calendars and intervals of one spec.
 const TIMES_MAX: usize = 100;
@@ -31,10 +32,14 @@ const SPAN_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
+    /// When it starts something.
     pub spec: ScheduleSpec,
+    /// What it starts.
     pub action: ScheduleAction,
+    /// What it does when a time cannot be kept.
     #[serde(default)]
     pub policies: SchedulePolicies,
+    /// Whether it starts anything now.
     #[serde(default)]
     pub state: ScheduleState,
 }
@@ -46,8 +51,10 @@ pub struct ScheduleSpec {
     /// Lines of cron, with 5 to 7 fields, or `@daily` and the like.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cron: Vec<String>,
+    /// Times by their fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calendars: Vec<Calendar>,
+    /// Times at equal distances.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
     /// Times that are left out.
@@ -74,9 +81,11 @@ pub struct ScheduleSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
+    /// The distance.
     #[serde(with = "text::span")]
     #[schemars(with = "String")]
     pub every: Duration,
+    /// How much later than the round times.
     #[serde(with = "text::span", default, skip_serializing_if = "Duration::is_zero")]
     #[schemars(with = "String")]
     pub offset: Duration,
@@ -86,23 +95,28 @@ pub struct Interval {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleAction {
+    /// The workflow that is started.
     pub workflow_type: String,
     /// The nominal time is put behind it: `nightly-2026-03-29T01:00:00Z`.
     pub workflow_id: String,
+    /// What it is started with.
     #[serde(default)]
     pub input: Value,
     /// The queue of the schedule where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_queue: Option<String>,
+    /// The time limit of an execution, all its runs together.
     #[serde(default, with = "text::span_option", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub execution_timeout: Option<Duration>,
+    /// The time limit of a single run.
     #[serde(default, with = "text::span_option", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub run_timeout: Option<Duration>,
     /// Tries a failed workflow again, so many times in all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maximum_attempts: Option<u32>,
+    /// One line for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
 }
@@ -111,6 +125,7 @@ pub struct ScheduleAction {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SchedulePolicies {
+    /// What happens at a time at which an earlier run is open.
     pub overlap: Overlap,
     /// What is later than this is missed: it is counted and not started.
     #[serde(with = "text::span")]
@@ -130,7 +145,9 @@ impl Default for SchedulePolicies {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScheduleState {
+    /// Whether it starts nothing by itself.
     pub paused: bool,
+    /// Why, for people.
     pub note: String,
     /// How many more it starts by itself; without it, any number.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,7 +158,9 @@ pub struct ScheduleState {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{path}: {problem}")]
 pub struct InvalidSchedule {
+    /// The key: `spec.cron[0]`.
     pub path: String,
+    /// What is wrong with it.
     pub problem: String,
 }
 

@@ -62,8 +62,11 @@ pub mod agents;
 pub mod chat;
 #[doc(hidden)]
 pub mod core;
+#[doc(hidden)]
 mod critic;
+#[doc(hidden)]
 mod execution;
+#[doc(hidden)]
 pub(crate) mod fields;
 #[doc(hidden)]
 pub mod graph;
@@ -78,11 +81,15 @@ pub mod outbox;
 #[doc(hidden)]
 pub mod people;
 mod placeholder;
+#[doc(hidden)]
 mod plan;
+#[doc(hidden)]
 mod plan_run;
+#[doc(hidden)]
 mod plan_yaml;
 #[doc(hidden)]
 pub mod prompts;
+#[doc(hidden)]
 mod report;
 #[doc(hidden)]
 pub mod routing;
@@ -92,10 +99,12 @@ mod shape;
 pub mod spec;
 #[doc(hidden)]
 pub mod success;
+#[doc(hidden)]
 mod task;
 #[doc(hidden)]
 pub mod team;
 mod work;
+#[doc(hidden)]
 mod yaml;
 
 #[doc(hidden)]

@@ -103,7 +103,7 @@ fn an_objective_by_another_name_is_understood_or_answered_with_the_command() {
         assert!(said.contains("error[BOSUN0002]") && said.contains(meant), "{word}: {said}");
     }
     let (code, said) = desk.said(&["run", "half.yaml", "goal=a", "objective=b"]);
-    assert!(code == 2 && said.contains("said twice"), "{said}");
+    assert!(code == 2 && said.contains("given twice"), "{said}");
 }
 
 /// A file that is not there has one code and one text, whoever wants it.

@@ -28,9 +28,13 @@ pub const HTTP: &str = "http";
 
 /// Failure types beside `Http<status>`.
 pub const HTTP_TRANSPORT: &str = "HttpTransport";
+/// The whole exchange took longer than the input allows.
 pub const HTTP_TIMEOUT: &str = "HttpTimeout";
+/// The answer is longer than the input allows.
 pub const HTTP_TOO_LARGE: &str = "HttpTooLarge";
+/// The address is not public, and the owner did not allow it.
 pub const HTTP_REFUSED_ADDRESS: &str = "HttpRefusedAddress";
+/// There were more redirects than the input allows.
 pub const HTTP_REDIRECTS: &str = "HttpRedirects";
 /// The request cannot be made as it was asked for.
 pub const HTTP_REQUEST: &str = "HttpRequest";
@@ -39,11 +43,15 @@ pub const HTTP_REQUEST: &str = "HttpRequest";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpInput {
+    /// `GET` if it is left out.
     #[serde(default = "get")]
     pub method: String,
+    /// `http` or `https`.
     pub url: String,
+    /// Headers of the request.
     #[serde(default)]
     pub headers: BTreeMap<String, HeaderText>,
+    /// Sent as it is.
     #[serde(default)]
     pub body: Option<String>,
     /// Sent as the body, with its content type.
@@ -52,11 +60,13 @@ pub struct HttpInput {
     /// For the whole exchange, redirects included.
     #[serde(default = "timeout_ms_default")]
     pub timeout_ms: u64,
+    /// The most bytes of the answer's body.
     #[serde(default = "response_max_default")]
     pub response_max: u64,
     /// What happens to the rest of a longer answer.
     #[serde(default)]
     pub too_large: TooLarge,
+    /// How many redirects are followed.
     #[serde(default = "follow_redirects_default")]
     pub follow_redirects: u32,
     /// Status codes that are a result. Empty: 200 to 299.
@@ -74,33 +84,44 @@ pub struct HttpInput {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum HeaderText {
+    /// The value itself, which histories show.
     Text(String),
+    /// A variable of the worker.
     Env(FromEnv),
+    /// A file on the worker's machine.
     File(FromFile),
 }
 
+/// A secret in a variable of the worker's environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FromEnv {
+    /// The name of the variable.
     pub env: String,
     /// Put before the value, for example `Bearer `.
     #[serde(default)]
     pub prefix: String,
 }
 
+/// A secret in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FromFile {
+    /// The path of the file.
     pub file: PathBuf,
+    /// Put before the value, for example `Bearer `.
     #[serde(default)]
     pub prefix: String,
 }
 
+/// What happens to an answer that is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TooLarge {
+    /// The attempt fails.
     #[default]
     Error,
+    /// The beginning is kept.
     Truncate,
 }
 
@@ -143,23 +164,29 @@ fn follow_redirects_default() -> u32 {
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HttpOutput {
+    /// The status code.
     pub status: u16,
     /// Names in lower case; several values of one name joined by `, `; cookies are not kept.
     pub headers: BTreeMap<String, String>,
     /// Text, or hexadecimal digits of bytes that are no UTF-8.
     pub body: String,
+    /// How to read [`body`](Self::body).
     pub encoding: BodyEncoding,
     /// The body as data, if it says that it is JSON.
     pub json: Option<Value>,
+    /// Whether the body is only its beginning.
     pub truncated: bool,
     /// Where the answer came from, after redirects.
     pub url: String,
 }
 
+/// How a body is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BodyEncoding {
+    /// As the text that it is.
     Text,
+    /// As hexadecimal digits.
     Base16,
 }
 

@@ -30,6 +30,7 @@ const TABLE_BYTES_MAX: usize = 1024 * 1024;
 /// The servers of a worker.
 #[derive(Debug, Clone, Default)]
 pub struct McpConfig {
+    /// By the name that agents use.
     pub servers: BTreeMap<String, McpServer>,
     /// What is wrong with the table, told to whoever asks any server.
     pub problem: Option<String>,
@@ -40,6 +41,7 @@ pub struct McpConfig {
 /// A server, and what it may take.
 #[derive(Debug, Clone, PartialEq)]
 pub struct McpServer {
+    /// Where it is.
     pub reach: McpReach,
     /// Milliseconds for starting or reaching it.
     pub start_ms: u64,
@@ -52,25 +54,33 @@ pub struct McpServer {
 /// How a server is reached.
 #[derive(Debug, Clone, PartialEq)]
 pub enum McpReach {
+    /// It is started by the worker.
     Stdio(McpStdio),
+    /// It runs somewhere.
     Http(McpHttp),
 }
 
 /// A process that speaks over its standard input and output.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct McpStdio {
+    /// The program.
     pub command: String,
+    /// Its arguments.
     pub args: Vec<String>,
+    /// Where it begins.
     pub cwd: Option<PathBuf>,
+    /// Its environment, beside that of every server.
     pub env: BTreeMap<String, McpValue>,
 }
 
 /// A server behind a URL.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct McpHttp {
+    /// Where it listens.
     pub url: String,
     /// Sent as `Authorization: Bearer`.
     pub bearer: Option<SecretRef>,
+    /// Sent with each request.
     pub headers: BTreeMap<String, McpValue>,
     /// Whether its host may be at an address that is not public.
     pub allow_private: bool,
@@ -80,7 +90,9 @@ pub struct McpHttp {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "a reference (env:NAME, file:/path, cmd:program) or { text: .. }")]
 pub enum McpValue {
+    /// Read when it is needed.
     Secret(SecretRef),
+    /// As it is.
     Text(PlainText),
 }
 
@@ -88,6 +100,7 @@ pub enum McpValue {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlainText {
+    /// The value.
     pub text: String,
 }
 

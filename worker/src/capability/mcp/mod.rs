@@ -22,13 +22,16 @@ use super::process::ProcessConfig;
 
 /// The activity types.
 pub const MCP: &str = "mcp";
+/// Asks a server for its tools.
 pub const MCP_TOOLS: &str = "mcp_tools";
 
 /// This worker was built without the feature `mcp`.
 pub const MCP_ABSENT: &str = "McpAbsent";
 /// The owner's table of servers cannot be read.
 pub const MCP_CONFIGURATION: &str = "McpConfiguration";
+/// The owner's table has no server of this name.
 pub const MCP_UNKNOWN_SERVER: &str = "McpUnknownServer";
+/// The server has no tool of this name.
 pub const MCP_UNKNOWN_TOOL: &str = "McpUnknownTool";
 /// The arguments do not fit the schema that the server publishes, or the server refused them. The tool did not run.
 pub const MCP_ARGUMENTS: &str = "McpArguments";
@@ -56,7 +59,9 @@ pub const MCP_OUTPUT_MAX: u64 = 1024 * 1024;
 pub struct McpInput {
     /// A name in the owner's table.
     pub server: String,
+    /// The exact name of the tool.
     pub tool: String,
+    /// What the tool is given; must fit its schema.
     #[serde(default)]
     pub arguments: Map<String, Value>,
     /// For starting or reaching the server, and for the call, together.
@@ -74,6 +79,7 @@ pub struct McpOutput {
     pub text: String,
     /// The tool ran, and says that it failed.
     pub is_error: bool,
+    /// The answer as data, if the tool gives any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
     /// What was cut, in words; nothing if the answer is whole.
@@ -85,8 +91,11 @@ pub struct McpOutput {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpToolsInput {
+    /// A name in the owner's table.
     pub server: String,
+    /// Which of its tools.
     pub tools: McpChoice,
+    /// For starting or reaching the server, and for the question, together.
     #[serde(default = "timeout_ms")]
     pub timeout_ms: u64,
 }
@@ -95,13 +104,16 @@ pub struct McpToolsInput {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "a list of names, or the word `all`")]
 pub enum McpChoice {
+    /// These, by exact name.
     Only(Vec<String>),
+    /// All that it has.
     Every(Every),
 }
 
 /// The word `all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Every {
+    /// The only word there is.
     #[serde(rename = "all")]
     All,
 }
@@ -109,13 +121,16 @@ pub enum Every {
 /// The tools that were asked for: in the order of the names, or sorted by name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct McpToolsOutput {
+    /// One entry for each.
     pub tools: Vec<McpTool>,
 }
 
 /// A tool as its server publishes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct McpTool {
+    /// The exact name.
     pub name: String,
+    /// What the server says of it.
     #[serde(default)]
     pub description: String,
     /// The JSON Schema of the arguments.

@@ -25,7 +25,9 @@ pub const MODEL: &str = "model";
 
 /// Failure types, one for each class of error.
 pub const MODEL_RETRY: &str = "ModelRetry";
+/// See [`ErrorClass::NeedsHuman`].
 pub const MODEL_NEEDS_HUMAN: &str = "ModelNeedsHuman";
+/// See [`ErrorClass::Fatal`].
 pub const MODEL_FATAL: &str = "ModelFatal";
 
 /// What to ask whom.
@@ -34,6 +36,7 @@ pub const MODEL_FATAL: &str = "ModelFatal";
 pub struct ModelInput {
     /// A name of the worker's configuration: `openai`, `anthropic`, `schema`, ...
     pub provider: String,
+    /// The conversation and what the answer must be.
     pub request: ChatRequest,
     /// For the whole answer.
     #[serde(default = "timeout_ms_default")]
@@ -45,6 +48,7 @@ fn timeout_ms_default() -> u64 {
 }
 
 impl ModelInput {
+    /// A request with the default time limit of five minutes.
     pub fn new(provider: impl Into<String>, request: ChatRequest) -> Self {
         ModelInput { provider: provider.into(), request, timeout_ms: timeout_ms_default() }
     }
@@ -54,6 +58,7 @@ impl ModelInput {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelOutput {
+    /// What the model said.
     pub response: ChatResponse,
     /// The answer as data, if the request has a schema and the answer conforms to it.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
@@ -61,6 +66,7 @@ pub struct ModelOutput {
     /// What is wrong with an answer under a schema. Empty for a valid one, and while the model only calls tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
+    /// What it cost, if its price is known.
     pub cost: Cost,
     /// Earlier attempts of the same call that may have been answered, and paid for, although nobody heard it: the worker was
     /// killed meanwhile, or the answer was cut. Said by those that can know.

@@ -17,6 +17,7 @@ pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<ChatResponse, ModelE
 
 /// Something that answers requests: a provider over the network, or a model of tests that needs no key.
 pub trait Model: Send + Sync {
+    /// Answers a request. Tokens go to `sink` as they come; only what this returns is the result.
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
@@ -35,6 +36,7 @@ pub trait Model: Send + Sync {
 pub struct ModelCallContext {
     /// The same for every attempt.
     pub idempotency_key: String,
+    /// The attempt that asks.
     pub tag: CallTag,
     /// Of the run that the tag names.
     pub namespace: String,
@@ -47,10 +49,13 @@ pub struct ModelCallContext {
 /// Which attempt of which activity a call, and every token of it, belongs to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTag {
+    /// The workflow that asks.
     pub workflow_id: String,
+    /// Its run.
     pub run_id: String,
     /// The event that scheduled the activity.
     pub activity: u64,
+    /// The attempt of the activity, from 1.
     pub attempt: u32,
 }
 
@@ -78,6 +83,7 @@ pub enum StreamToken<'a> {
 
 /// Where tokens go while an answer is being made.
 pub trait TokenSink: Send {
+    /// A piece of the answer has come.
     fn token(&mut self, token: StreamToken<'_>);
 }
 
@@ -114,6 +120,7 @@ impl ModelError {
 }
 
 /// Codes of errors that no provider gave. Providers' own words are not among them, but for one that means something here.
+#[doc(hidden)]
 pub mod code {
     /// The conversation is longer than the model can read: OpenAI's word, for whatever the provider says of it.
     pub const CONTEXT_LENGTH: &str = "context_length_exceeded";

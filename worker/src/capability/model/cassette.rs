@@ -23,6 +23,7 @@ use crate::canonical;
 use crate::capability::durable::write_whole;
 
 mod diff;
+#[doc(hidden)]
 mod places;
 mod redact;
 mod tape;

@@ -43,6 +43,7 @@ pub struct ChaosConfig {
     /// Another seed has other trouble, as often.
     #[serde(default)]
     pub seed: u64,
+    /// How often each kind of trouble comes.
     pub rates: ChaosRates,
 }
 

@@ -26,6 +26,7 @@ pub struct ModelConfig {
     pub providers: BTreeMap<String, ProviderConfig>,
     /// Models in this program, by the name under which they are asked.
     pub models: BTreeMap<String, Arc<dyn Model>>,
+    /// Whether answers are recorded or played.
     pub cassette_mode: CassetteMode,
     /// Where recordings are: a directory, or one file that is played only ([`super::Tape`]).
     pub cassette_dir: PathBuf,
@@ -35,6 +36,7 @@ pub struct ModelConfig {
     pub allow_requests: bool,
     /// What is wrong with the configuration, said to whoever asks any model.
     pub problem: Option<String>,
+    /// What calls are charged with.
     pub prices: Prices,
     /// Tokens while they come, for whoever watches ([`TokenBroadcast::watch`]); a clone that was kept watches a running
     /// worker.

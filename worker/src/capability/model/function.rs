@@ -20,6 +20,7 @@ use super::{Answering, ChatRequest, ChatResponse, Model, ModelCallContext, Model
 pub struct FunctionModel<F>(F);
 
 impl<F: Fn(&ChatRequest) -> Result<ChatResponse, ModelError> + Send + Sync> FunctionModel<F> {
+    /// A model that answers with this function.
     pub fn new(function: F) -> Self {
         FunctionModel(function)
     }

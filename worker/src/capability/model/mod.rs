@@ -15,13 +15,16 @@ mod conform;
 mod errors;
 mod function;
 mod limits;
+#[doc(hidden)]
 mod live;
+#[doc(hidden)]
 pub mod mock;
 mod openai;
 mod pace;
 mod prices;
 mod provider;
 mod schema;
+#[doc(hidden)]
 mod scripted;
 mod scrub;
 mod secret;
@@ -34,18 +37,27 @@ use std::sync::Arc;
 use bosun_engine::ActivityRegistry;
 
 pub use activity::{MODEL, MODEL_FATAL, MODEL_NEEDS_HUMAN, MODEL_RETRY, ModelInput, ModelOutput, options};
-pub use call::{Answering, CallTag, Model, ModelCallContext, NullSink, StreamToken, TokenSink, code};
-pub use cassette::{CallingRun, Cassette, CassetteMode, CassetteSession, Lives, Tape};
-pub use chaos::{Chaos, ChaosConfig, ChaosRates};
+pub use call::{Answering, Model, ModelCallContext, StreamToken, TokenSink};
+#[doc(hidden)]
+pub use call::{CallTag, NullSink, code};
+#[doc(hidden)]
+pub use cassette::{CallingRun, CassetteSession, Lives, Tape};
+pub use cassette::{Cassette, CassetteMode};
+#[doc(hidden)]
+pub use chaos::Chaos;
+pub use chaos::{ChaosConfig, ChaosRates};
 pub use chat::*;
 pub use config::ModelConfig;
+#[doc(hidden)]
 pub use conform::problems;
 pub use function::FunctionModel;
+#[doc(hidden)]
 pub use live::{LiveToken, LiveWhat, TokenBroadcast};
 pub use pace::PaceConfig;
 pub use prices::{Cost, ModelPrice, Prices};
 pub use provider::{ProviderConfig, SchemaSupport};
 pub use schema::SchemaModel;
+#[doc(hidden)]
 pub use scripted::{ModelScript, ScriptedModel};
 pub use secret::SecretRef;
 pub use transport::TransportLimits;

@@ -26,6 +26,7 @@ pub enum Cost {
 pub struct Prices {
     /// When these prices were looked up: `2026-11-20`.
     pub as_of: String,
+    /// The price of each model.
     pub models: BTreeMap<String, ModelPrice>,
 }
 
@@ -33,6 +34,7 @@ pub struct Prices {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelPrice {
+    /// Of a million tokens of input.
     pub input: u64,
     /// What was read from a cache; like other input without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,6 +42,7 @@ pub struct ModelPrice {
     /// What was written to a cache; like other input without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<u64>,
+    /// Of a million tokens of output.
     pub output: u64,
     /// When this price was looked up, if not with the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]

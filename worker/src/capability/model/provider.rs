@@ -28,7 +28,9 @@ use crate::capability::scrub::Scrubber;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderConfig {
+    /// Which API the server speaks.
     pub wire: Wire,
+    /// Where its API begins: `http://localhost:11434/v1`.
     pub base_url: String,
     /// Where the key is; none for local servers.
     #[serde(default)]
@@ -42,8 +44,10 @@ pub struct ProviderConfig {
     /// How an answer under a schema is asked for.
     #[serde(default)]
     pub schemas: SchemaSupport,
+    /// How many requests go out at once, and how fast.
     #[serde(default)]
     pub pace: PaceConfig,
+    /// How long and how large an answer may be.
     #[serde(default)]
     pub limits: TransportLimits,
     /// Trouble on purpose, around the provider and around what is played of it.

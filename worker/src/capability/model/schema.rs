@@ -26,6 +26,7 @@ pub struct SchemaModel {
 }
 
 impl SchemaModel {
+    /// A model whose answers depend on this seed and the request alone.
     pub fn new(seed: u64) -> Self {
         SchemaModel { seed }
     }

@@ -25,8 +25,11 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum SecretRef {
+    /// A variable of the worker's environment.
     Env(String),
+    /// The content of a file, without the line end.
     File(PathBuf),
+    /// What a program prints, by its words.
     Cmd(Vec<String>),
 }
 

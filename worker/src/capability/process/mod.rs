@@ -7,6 +7,7 @@
 mod cgroup;
 mod group;
 pub(crate) mod guard;
+#[doc(hidden)]
 mod note;
 mod output;
 mod run;
@@ -29,13 +30,18 @@ pub const PROCESS: &str = "process";
 
 /// Failure types of this activity, for retry policies.
 pub const PROCESS_EXIT: &str = "ProcessExit";
+/// The program cannot be started.
 pub const PROCESS_SPAWN: &str = "ProcessSpawn";
+/// It took longer than the input allows.
 pub const PROCESS_TIMEOUT: &str = "ProcessTimeout";
+/// The owner does not allow it.
 pub const PROCESS_REFUSED: &str = "ProcessRefused";
 
 /// The environment names a child has of the worker without asking.
 pub const ENV_DEFAULT: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+/// The variable with the key that all attempts share.
 pub const ENV_IDEMPOTENCY_KEY: &str = "BOSUN_IDEMPOTENCY_KEY";
+/// The variable with the number of the attempt, from 1.
 pub const ENV_ATTEMPT: &str = "BOSUN_ATTEMPT";
 /// Found in the environment of every process of a group, also of those that left the group.
 pub const ENV_MARKER: &str = "BOSUN_PROCESS_MARKER";
@@ -47,19 +53,24 @@ pub const OUTPUT_MAX_DEFAULT: u64 = 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessInput {
+    /// The program and its arguments; no shell reads them.
     pub argv: Vec<String>,
+    /// Where it begins; the worker's directory if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
     /// The directory that `cwd` and `report_files` must not leave, links resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jail: Option<PathBuf>,
+    /// Variables that the process gets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// Names taken over from the worker's environment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_allow: Vec<String>,
+    /// What it reads from standard input; nothing if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
+    /// How long it may take, in milliseconds; only the activity's limits if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// Bytes kept of each stream; the rest is counted and dropped.
@@ -102,15 +113,23 @@ fn success_codes_default() -> Vec<i32> {
 /// How it ended. Output that is not UTF-8 has replacement characters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessOutput {
+    /// `None` if a signal ended it.
     pub exit_code: Option<i32>,
+    /// The number of the signal that ended it.
     pub signal: Option<i32>,
+    /// The beginning of standard output.
     pub stdout: String,
+    /// The beginning of standard error.
     pub stderr: String,
+    /// Whether either is longer than what was kept.
     pub truncated: bool,
     /// How many bytes there were, kept or not.
     pub stdout_bytes: u64,
+    /// The same of standard error.
     pub stderr_bytes: u64,
+    /// How long it took, in milliseconds.
     pub duration_ms: u64,
+    /// The reported files, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, FileReport>,
 }
@@ -118,6 +137,7 @@ pub struct ProcessOutput {
 /// A file after the process ended; no size if there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileReport {
+    /// Bytes.
     pub size: Option<u64>,
 }
 
@@ -130,6 +150,7 @@ pub struct ProcessConfig {
     pub allow: Option<Vec<String>>,
     /// Between SIGTERM and SIGKILL.
     pub kill_grace: Duration,
+    /// What the kernel allows each process.
     pub limits: ProcessLimits,
     /// Where commands may begin, and whose files are reported. It bounds what the worker does for a workflow; what a command
     /// opens by itself is bounded by the user it runs as.
@@ -145,6 +166,7 @@ pub struct ProcessLimits {
     pub cpu_seconds: Option<u64>,
     /// Bytes of one file that is written.
     pub file_size: Option<u64>,
+    /// Open files of one process.
     pub open_files: Option<u64>,
 }
 

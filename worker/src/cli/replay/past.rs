@@ -63,7 +63,7 @@ pub(crate) struct PastMoment {
 }
 
 pub(super) fn past(bench: &mut Bench<'_>, args: &PastArgs) -> Result<Exit, CliError> {
-    let unreadable = |why: String| CliError::new(Code::UnreadableHistory, "standard input is no history").cause(why);
+    let unreadable = |why: String| CliError::new(Code::UnreadableHistory, "standard input is not a history").cause(why);
     let mut text = Vec::new();
     std::io::stdin().lock().read_to_end(&mut text).map_err(|why| unreadable(why.to_string()))?;
     let history = History::from_json(&text, &HistoryLimits::default()).map_err(|why| unreadable(why.to_string()))?;

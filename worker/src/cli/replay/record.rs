@@ -63,7 +63,7 @@ pub(super) async fn record(bench: &mut Bench<'_>, args: RecordArgs) -> Result<Ex
     // A fixture that cannot be read would be found by whoever needs it next.
     let read = History::load(&file, &HistoryLimits::default());
     read.map_err(|why| {
-        CliError::new(Code::UnreadableHistory, "the history was written and cannot be read").cause(why)
+        CliError::new(Code::UnreadableHistory, "the history was written but cannot be read back").cause(why)
     })?;
     if replayable {
         write(&test, &stub(&name, &history, &args.registry), args.force)?;

@@ -92,14 +92,14 @@ pub(in crate::cli) fn load_file(path: &Path) -> Result<RecordedHistory, CliError
 }
 
 fn no_history(name: &str) -> CliError {
-    CliError::new(Code::UnreadableHistory, format!("{name} is not a history that can be read"))
+    CliError::new(Code::UnreadableHistory, format!("{name} cannot be read as a history"))
 }
 
 /// What was taken for a run and is none may have been meant as a file.
 pub(in crate::cli) fn spell_the_file(why: CliError, name: Option<&str>) -> CliError {
     match name {
         Some(name) if why.code == Code::NotFound && Path::new(name).is_file() => {
-            why.help(format!("there is a file of this name; a file is spelt ./{name}"))
+            why.help(format!("there is a file of this name: write ./{name} to mean the file"))
         }
         _ => why,
     }
@@ -151,7 +151,7 @@ pub(in crate::cli) async fn runs(
 ) -> Result<Vec<RunInfo>, CliError> {
     let filter = Filter::parse(query).map_err(|why| CliError::usage(why.to_string()))?;
     if !filter.is_default_order() {
-        return Err(CliError::usage("every run that fits is replayed: ORDER BY has no meaning here"));
+        return Err(CliError::usage("every run that fits is replayed: leave out ORDER BY"));
     }
     let conditions: Vec<String> =
         [open.then(|| OPEN.to_owned()), (!query.trim().is_empty()).then(|| format!("({filter})"))]

@@ -426,7 +426,7 @@ async fn a_missing_file_is_one_error_everywhere() {
     for line in ["replay show src/lib.rs", "diff src/lib.rs o1", "fork src/lib.rs --at 3", "fork src/lib.rs --dry-run"]
     {
         let spelt = ran(old_code(), line).await;
-        assert!(spelt.stderr.contains("a file is spelt ./src/lib.rs"), "{line}: {}", spelt.stderr);
+        assert!(spelt.stderr.contains("write ./src/lib.rs to mean the file"), "{line}: {}", spelt.stderr);
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) async fn what_if_verb(bench: &mut Bench<'_>, args: WhatIfArgs) -> Res
     let input = args.set_input.as_deref().map(|input| payload(Some(input), &[])).transpose()?;
     let told = what_if(&bench.workflows, &history, &WhatIf { input }).map_err(|why| match why {
         CounterfactualError::Redacted => {
-            CliError::new(Code::UnreadableHistory, format!("{name} cannot be served to code")).cause(why)
+            CliError::new(Code::UnreadableHistory, format!("{name} cannot be replayed against the code")).cause(why)
         }
         CounterfactualError::NoCode(rejection) => rejection.into(),
     })?;

@@ -144,13 +144,13 @@ impl WhatArgs {
     fn started(&self, what: &str, pairs: &[String], plans: Option<PlanLoader>) -> Result<(String, Value), CliError> {
         let Some(path) = plan_file(what) else {
             if !self.overrides.is_empty() {
-                return Err(CliError::usage("--override is for the spec of a supervisor"));
+                return Err(CliError::usage("--override works only with the spec of a supervisor"));
             }
             let input = payload(self.input.input.as_deref(), pairs)?;
             return Ok((what.to_owned(), input.to_json()));
         };
         if self.input.input.is_some() {
-            return Err(CliError::usage("a plan file takes no input: what it needs stands in the file"));
+            return Err(CliError::usage("a plan file takes no input: write what it needs into the file"));
         }
         let read = plan::load(plans, &plan::request(path, &self.overrides, pairs)?)?;
         if let Some(refused) = read.refused {
@@ -244,7 +244,10 @@ async fn send(cx: &Context, target: Target, name: &str, input: &Value) -> Result
         wait: UpdateWait::Completed,
     };
     let answer = tokio::time::timeout(ANSWER_MAX, cx.backend.update(target, request)).await.map_err(|_| {
-        CliError::new(Code::StillOpen, "the schedule has not answered; it has the request, and does it when it can")
+        CliError::new(
+            Code::StillOpen,
+            "the schedule has not answered yet; it has the request and carries it out when it can",
+        )
     })?;
     match answer? {
         UpdateOutcome::Completed(Err(why)) => Err(CliError::new(Code::UpdateRefused, why.to_string())),
@@ -280,9 +283,8 @@ pub(super) async fn update(cx: &mut Context, args: UpdateArgs) -> Result<Exit, C
     args.when.apply(&mut schedule.spec)?;
     args.how.apply(&mut schedule.policies, &mut schedule.state)?;
     if schedule == before {
-        return Err(
-            CliError::usage("nothing is changed by this").help("`bosun schedule update --help` shows what can be")
-        );
+        return Err(CliError::usage("this changes nothing: no option is given")
+            .help("`bosun schedule update --help` shows what can be"));
     }
     schedule.check(plain(&args.id)).map_err(|why| refused(&why))?;
     let change = json!(Change { schedule, version: shown["version"].as_u64() });

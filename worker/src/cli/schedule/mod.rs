@@ -106,6 +106,6 @@ pub(super) async fn schedule(cx: &mut Context, verb: ScheduleVerb) -> Result<Exi
         ScheduleVerb::Backfill(args) => act::backfill(cx, args).await,
         ScheduleVerb::Delete(args) => act::delete(cx, &args.id).await,
         // Taken before an engine is opened.
-        ScheduleVerb::Next(_) => Err(CliError::usage("this verb needs no engine")),
+        ScheduleVerb::Next(_) => Err(CliError::usage("this verb runs without an engine")),
     }
 }

@@ -30,7 +30,9 @@ use crate::supervisor::spec::Preset;
 pub enum Mutation {
     /// What a preset sets, and what stands in the sections that it switches on.
     Preset,
+    /// What the world of a scene answers.
     Answer,
+    /// What a scene expects.
     Expectation,
     /// What a preset leaves as it is in every spec.
     Default,
@@ -39,8 +41,10 @@ pub enum Mutation {
 impl Mutation {
     /// Those that are made if nobody chooses.
     pub const USUAL: [Mutation; 3] = [Mutation::Preset, Mutation::Answer, Mutation::Expectation];
+    /// Every kind.
     pub const ALL: [Mutation; 4] = [Mutation::Preset, Mutation::Answer, Mutation::Expectation, Mutation::Default];
 
+    /// The word of the command line and of reports.
     pub fn name(self) -> &'static str {
         match self {
             Mutation::Preset => "presets",
@@ -54,11 +58,15 @@ impl Mutation {
 /// One change, and who noticed it.
 #[derive(Debug, Clone)]
 pub struct Mutant {
+    /// What kind of value was changed.
     pub kind: Mutation,
     /// The preset or the scene's file.
     pub of: String,
+    /// The path of the value.
     pub at: String,
+    /// The value that stands there.
     pub from: Value,
+    /// The value that was put in its place.
     pub to: Value,
     /// The scene that failed.
     pub noticed_by: Option<String>,
@@ -69,10 +77,13 @@ pub struct Mutant {
 /// How many mutants are wanted, of what.
 #[derive(Debug, Clone)]
 pub struct Wanted {
+    /// Which kinds.
     pub kinds: Vec<Mutation>,
+    /// How many, if not every one.
     pub count: usize,
     /// Each value in each way that it can be changed, and not in one that is drawn.
     pub every_way: bool,
+    /// Which ones are drawn.
     pub seed: u64,
     /// How many are lived at once.
     pub jobs: usize,

@@ -37,7 +37,10 @@ impl SupervisorSpec {
 macro_rules! sections {
     ($($(#[$doc:meta])* $name:ident => $field:ident: $section:ty),* $(,)?) => {
         impl SpecBuilder {
-            $($(#[$doc])* #[must_use]
+            $(
+            /// Changes the section of this name.
+            $(#[$doc])*
+            #[must_use]
             pub fn $name<R>(mut self, change: impl FnOnce(&mut $section) -> R) -> Self {
                 change(&mut self.spec.$field);
                 self
@@ -70,21 +73,25 @@ sections! {
 }
 
 impl SpecBuilder {
+    /// What people call the run.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.spec.name = name.into();
         self
     }
+    /// What the run is to reach.
     #[must_use]
     pub fn objective(mut self, text: impl Into<String>) -> Self {
         self.spec.objective = text.into();
         self
     }
+    /// Adds an agent.
     #[must_use]
     pub fn agent(mut self, agent: Agent) -> Self {
         self.spec.agents.push(agent);
         self
     }
+    /// What the supervisor may do; nothing else.
     #[must_use]
     pub fn authority(mut self, actions: impl IntoIterator<Item = Authority>) -> Self {
         self.spec.authority = actions.into_iter().collect();
@@ -100,31 +107,37 @@ impl SpecBuilder {
         self.spec.seed_plan = Some(SeedPlanSource { plan, ..SeedPlanSource::default() });
         self
     }
+    /// Who plans.
     #[must_use]
     pub fn planner(mut self, role: Role) -> Self {
         self.spec.planner = Some(role);
         self
     }
+    /// Who decides.
     #[must_use]
     pub fn supervisor(mut self, role: Role) -> Self {
         self.spec.supervisor = Some(role);
         self
     }
+    /// Who reviews results.
     #[must_use]
     pub fn reviewer(mut self, role: Role) -> Self {
         self.spec.reviewer = Some(role);
         self
     }
+    /// Who puts the results together.
     #[must_use]
     pub fn synthesizer(mut self, role: Role) -> Self {
         self.spec.synthesizer = Some(role);
         self
     }
+    /// The model of a crew's manager.
     #[must_use]
     pub fn manager_llm(mut self, model: impl Into<String>) -> Self {
         self.spec.manager_llm = Some(model.into());
         self
     }
+    /// The agent that manages a crew.
     #[must_use]
     pub fn manager_agent(mut self, agent: Agent) -> Self {
         self.spec.manager_agent = Some(agent);

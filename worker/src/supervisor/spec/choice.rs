@@ -17,7 +17,9 @@ use super::whole::SupervisorSpec;
 /// Which kind of planning a request gets, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanningChoice {
+    /// How the run plans.
     pub mode: PlanningMode,
+    /// Why, for people.
     pub reason: String,
 }
 

@@ -12,6 +12,7 @@ pub struct InvalidSpec {
     pub path: String,
     /// The key, such as `hitl.triggers.confidence`; empty for the whole.
     pub at: String,
+    /// What is wrong there, and what may stand there instead.
     pub why: String,
     /// Where that stands in the file, if it does.
     pub place: Option<TextPlace>,

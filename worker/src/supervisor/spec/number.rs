@@ -21,13 +21,16 @@ pub struct Money {
 }
 
 impl Ratio {
+    /// 0 %.
     pub const ZERO: Ratio = Ratio { bp: 0 };
+    /// 100 %.
     pub const ONE: Ratio = Ratio { bp: 10_000 };
 
     /// More than all is all.
     pub const fn from_bp(bp: u32) -> Self {
         Ratio { bp: if bp > 10_000 { 10_000 } else { bp } }
     }
+    /// In hundredths of a percent.
     pub const fn as_bp(self) -> u32 {
         self.bp
     }
@@ -40,9 +43,11 @@ impl Money {
     /// The largest amount that is read: far beyond any cost, and exact as a number.
     const MAX: f64 = 1_000_000_000.0;
 
+    /// From millionths of a US dollar.
     pub const fn from_micros(micros: u64) -> Self {
         Money { micros }
     }
+    /// In millionths of a US dollar.
     pub const fn as_micros(self) -> u64 {
         self.micros
     }

@@ -29,7 +29,9 @@ pub type Files<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 /// A spec that was read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpecFile {
+    /// The file, as it was named; empty for a value.
     pub path: String,
+    /// What the file says, over its preset.
     pub spec: SupervisorSpec,
     /// What was understood but is probably not what was meant.
     pub warnings: Vec<String>,

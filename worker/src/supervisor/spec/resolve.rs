@@ -18,6 +18,7 @@ use crate::supervisor::plan::Plan;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResolvedSpec {
+    /// Every value, those of the preset and the defaults included.
     pub spec: SupervisorSpec,
     /// blake3 over the canonical JSON, in hex.
     pub hash: String,

@@ -27,8 +27,10 @@ pub struct InvalidSpan {
 const UNITS: [(u64, &str); 4] = [(3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
 
 impl Span {
+    /// No time.
     pub const ZERO: Span = Span { ms: 0 };
 
+    /// From milliseconds.
     pub const fn from_ms(ms: u64) -> Self {
         Span { ms }
     }
@@ -36,12 +38,15 @@ impl Span {
     pub const fn from_secs(secs: u64) -> Self {
         Span { ms: secs.saturating_mul(1_000) }
     }
+    /// From minutes; saturates.
     pub const fn from_mins(mins: u64) -> Self {
         Span { ms: mins.saturating_mul(60_000) }
     }
+    /// From hours; saturates.
     pub const fn from_hours(hours: u64) -> Self {
         Span { ms: hours.saturating_mul(3_600_000) }
     }
+    /// In milliseconds.
     pub const fn as_ms(self) -> u64 {
         self.ms
     }
@@ -49,9 +54,11 @@ impl Span {
     pub const fn as_secs(self) -> u64 {
         self.ms / 1_000
     }
+    /// Whether it is no time at all.
     pub const fn is_zero(self) -> bool {
         self.ms == 0
     }
+    /// As the standard library has it.
     pub const fn duration(self) -> Duration {
         Duration::from_millis(self.ms)
     }

@@ -42,6 +42,7 @@ impl Tape {
     pub fn len(&self) -> usize {
         self.recordings.len()
     }
+    /// Whether there is no answer.
     pub fn is_empty(&self) -> bool {
         self.recordings.is_empty()
     }
