@@ -209,6 +209,13 @@ pub enum EventKind {
         reset: Option<Box<ResetInto>>,
     },
     WorkflowExecutionContinuedAsNew(Box<ContinuedAsNew>),
+    /// A pending activity was changed from outside: its options, what its attempts count from, when it is tried next.
+    ActivityPropertiesModifiedExternally {
+        seq: Seq,
+        change: Box<ActivityChange>,
+        reason: String,
+        identity: Option<Identity>,
+    },
     /// What came before was copied from another run; from here on the run is itself (see `fork`). What was under way
     /// begins again: activities from their first attempt, timers for as long as was left.
     WorkflowExecutionForked {

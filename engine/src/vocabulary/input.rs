@@ -28,6 +28,8 @@ pub enum Input {
     PauseActivity { seq: Seq, reason: String, identity: Option<Identity> },
     /// An activity of it may be tried again.
     UnpauseActivity { seq: Seq, identity: Option<Identity> },
+    /// An activity of it is changed.
+    ModifyActivity { seq: Seq, update: Box<ActivityUpdate>, reason: String, identity: Option<Identity> },
     /// A slot is free for the attempt of a queued activity.
     StartActivity { seq: Seq, attempt: Attempt },
     /// An attempt has ended.
