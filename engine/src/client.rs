@@ -20,7 +20,8 @@ use crate::activity::TaskToken;
 use crate::machine::PlannedFork;
 use crate::request::*;
 use crate::service::{
-    Answered, ClosedRun, FitReport, ReplySender, RunRef, ShardMessage, StartThen, UnlockedTime, WorkerShared,
+    ActivityAct, Answered, ClosedRun, FitReport, ReplySender, RunRef, ShardMessage, StartThen, UnlockedTime,
+    WorkerShared,
 };
 use crate::vocabulary::*;
 
@@ -267,7 +268,7 @@ impl Client {
         reason: String,
         identity: Option<Identity>,
     ) -> Result<(), Rejection> {
-        self.activity_by_name("pause-activity", target, activity_id, Some(reason), identity).await
+        self.activity_by_name("pause-activity", target, activity_id, (ActivityAct::Pause, reason, identity)).await
     }
     /// Lets a paused activity be tried again.
     pub async fn unpause_activity(
@@ -276,20 +277,33 @@ impl Client {
         activity_id: &ActivityId,
         identity: Option<Identity>,
     ) -> Result<(), Rejection> {
-        self.activity_by_name("unpause-activity", target, activity_id, None, identity).await
+        let act = (ActivityAct::Unpause, String::new(), identity);
+        self.activity_by_name("unpause-activity", target, activity_id, act).await
+    }
+    /// Changes a pending activity: its timeouts and policy, what its attempts count from, when it is tried next.
+    pub async fn update_activity(
+        &self,
+        target: &Target,
+        activity_id: &ActivityId,
+        update: ActivityUpdate,
+        reason: String,
+        identity: Option<Identity>,
+    ) -> Result<(), Rejection> {
+        let act = (ActivityAct::Modify(Box::new(update)), reason, identity);
+        self.activity_by_name("update-activity", target, activity_id, act).await
     }
     async fn activity_by_name(
         &self,
         call: &'static str,
         target: &Target,
         activity_id: &ActivityId,
-        pause: Option<String>,
-        identity: Option<Identity>,
+        (act, reason, identity): (ActivityAct, String, Option<Identity>),
     ) -> Result<(), Rejection> {
         self.ask(call, &target.namespace, &target.workflow_id, |reply| ShardMessage::ActivityByName {
             target: target.clone(),
             activity_id: activity_id.clone(),
-            pause,
+            act,
+            reason,
             identity,
             reply,
         })

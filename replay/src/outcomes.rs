@@ -17,6 +17,7 @@ macro_rules! number {
             | EventKind::ActivityTaskCanceled { seq, .. }
             | EventKind::ActivityTaskPaused { seq, .. }
             | EventKind::ActivityTaskUnpaused { seq, .. }
+            | EventKind::ActivityPropertiesModifiedExternally { seq, .. }
             | EventKind::ActivityTaskAwaitingCompletion { seq, .. }
             | EventKind::TimerFired { seq }
             | EventKind::StartChildWorkflowExecutionFailed { seq, .. }
@@ -57,6 +58,7 @@ pub(crate) fn ends(event: &EventKind, of_a_child: bool) -> bool {
         | ActivityTaskAttemptFailed { .. }
         | ActivityTaskPaused { .. }
         | ActivityTaskUnpaused { .. }
+        | ActivityPropertiesModifiedExternally { .. }
         | ActivityTaskAwaitingCompletion { .. }
         | ChildWorkflowExecutionStarted { .. } => false,
         ExternalWorkflowExecutionCancelRequested { .. } => !of_a_child,

@@ -138,7 +138,7 @@ fn a_batch_is_looked_at_asked_for_seen_and_stopped() {
         (&["terminate", "--query", "Nonsense ~ 1", "--yes"], 2, "list filter"),
         (&["terminate", "--query", query, "run-000001"], 2, "cannot be used with"),
         (&["terminate"], 2, "no run is named"),
-        (&["signal", "--query", query, "--name", "human_approval_v1", "--yes"], 2, "one run at a time"),
+        (&["signal", "--query", query, "--name", "approval_response_v1", "--yes"], 2, "one run at a time"),
         (&["batch", "describe", "nobody"], 30, "there is no batch nobody"),
     ] {
         let output = run(&data, words);

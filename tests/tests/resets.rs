@@ -154,3 +154,47 @@ fn resets_survive_kill_9_in_their_midst() {
     worker.kill().unwrap();
     ok(&data, &["store", "verify"]);
 }
+
+/// Issue 19: what waits for its next attempt is seen, tried at once, given other limits, and counted anew.
+#[test]
+fn a_waiting_activity_is_seen_and_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let (mut worker, http) = WorkerProcess::start(&Program::bosun_worker().unwrap(), &data, READY_MAX).unwrap();
+    let input = json!({ "order_id": "o", "items": [], "cents": 1, "fail": { "times": 99, "type": "Down" } });
+    let retry = json!({ "initial_interval": "1h", "maximum_attempts": 3 });
+    let step =
+        json!([{ "activity": { "type": "ship_order", "input": input, "retry": retry, "start_to_close": "10s" } }]);
+    http.start(&program("fails", step)).acknowledged().unwrap();
+    let waiting = |attempt: u64| {
+        let began = std::time::Instant::now();
+        loop {
+            let listed = told(&data, &["activity", "list", "fails"]);
+            let one = &listed["activities"][0];
+            if one["attempt"] == attempt && one["state"] == "BackingOff" {
+                return one["activity_id"].as_str().unwrap().to_owned();
+            }
+            assert!(began.elapsed() < READY_MAX, "{listed:#}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let activity = waiting(2);
+    let text = said(&ok(&data, &["activity", "describe", "fails", &activity]));
+    assert!(text.contains("BackingOff") && text.contains("last failure"), "{text}");
+    ok(&data, &["activity", "retry-now", "fails", &activity, "--reason", "it is up"]);
+    waiting(3);
+    ok(&data, &["activity", "reset", "fails", &activity]);
+    waiting(4);
+    worker.kill().unwrap();
+    ok(&data, &["activity", "update-options", "fails", &activity, "--maximum-attempts", "1"]);
+    ok(&data, &["activity", "retry-now", "fails", &activity]);
+    let worker = WorkerProcess::start(&Program::bosun_worker().unwrap(), &data, READY_MAX).unwrap();
+    let ended = run(&data, &["result", "fails"]);
+    assert_eq!(ended.status.code(), Some(10), "{}", said(&ended));
+    assert!(said(&ok(&data, &["show", "fails"])).contains("it is up"));
+    refused(&data, &["activity", "describe", "fails", "nobody"], 30);
+    let none = refused(&data, &["activity", "update-options", "fails", &activity], 2);
+    assert!(none.contains("no option is named"), "{none}");
+    ok(&data, &["replay", "check", "--query", "WorkflowId = 'fails'"]);
+    drop(worker);
+}

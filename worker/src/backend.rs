@@ -56,6 +56,14 @@ pub struct Attribution {
     pub request_id: Option<RequestId>,
 }
 
+/// What is wanted of a pending activity, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ActivityAsked {
+    pub update: ActivityUpdate,
+    #[serde(default)]
+    pub because: Attribution,
+}
+
 /// Everything a client can ask of an engine. Mirrors `bosun_engine::Client`.
 pub trait Backend: Send + Sync {
     fn start(&self, request: StartWorkflow) -> Reply<'_, Started>;
@@ -75,6 +83,8 @@ pub trait Backend: Send + Sync {
     fn unpause(&self, target: Target, because: Attribution) -> Reply<'_, ()>;
     fn pause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()>;
     fn unpause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()>;
+    /// Changes a pending activity: its options, what its attempts count from, when it is tried next.
+    fn update_activity(&self, target: Target, activity: ActivityId, asked: ActivityAsked) -> Reply<'_, ()>;
     fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Reply<'_, ()>;
     fn describe(&self, target: Target) -> Reply<'_, Description>;
     fn list(&self, request: ListRequest) -> Reply<'_, Vec<RunInfo>>;

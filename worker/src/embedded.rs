@@ -18,8 +18,8 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::backend::{
-    Access, Attribution, Backend, BoxFuture, CallError, Engine, EngineHealth, EventStream, Histories, OpenEngine,
-    OpenError, Reply, RunEventStream, Stopped, WorkerState,
+    Access, ActivityAsked, Attribution, Backend, BoxFuture, CallError, Engine, EngineHealth, EventStream, Histories,
+    OpenEngine, OpenError, Reply, RunEventStream, Stopped, WorkerState,
 };
 use crate::batch::{self, carry_out::EngineHere};
 use crate::capability::at_rest::{AtRest, StoreKeys};
@@ -312,6 +312,12 @@ impl Backend for Embedded {
     }
     fn unpause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()> {
         ask!(self, client => client.unpause_activity(&target, &activity, because.identity))
+    }
+    fn update_activity(&self, target: Target, activity: ActivityId, asked: ActivityAsked) -> Reply<'_, ()> {
+        let ActivityAsked { update, because: Attribution { reason, identity, .. } } = asked;
+        Box::pin(async move {
+            self.client.update_activity(&target, &activity, update, reason, identity).await.map_err(CallError::from)
+        })
     }
     fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Reply<'_, ()> {
         ask!(self, client => client.complete_activity(token, completion))

@@ -228,6 +228,10 @@ impl Backend for Fake {
     fn unpause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()> {
         self.reply(format!("unpause_activity {} {activity} {}", id(&target), why(&because)), ())
     }
+    fn update_activity(&self, target: Target, activity: ActivityId, asked: ActivityAsked) -> Reply<'_, ()> {
+        let ActivityAsked { update, because } = asked;
+        self.reply(format!("update_activity {} {activity} {update:?} {}", id(&target), why(&because)), ())
+    }
     fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Reply<'_, ()> {
         self.reply(format!("complete_activity {} {completion:?}", token.seq), ())
     }

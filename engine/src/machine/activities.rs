@@ -25,6 +25,8 @@ pub(super) struct Activity {
     pub(super) paused: bool,
     pub(super) last_failure: Option<Failure>,
     pub(super) heartbeat_details: Option<Payload>,
+    /// Attempts that its policy does not count any more.
+    pub(super) not_counted: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +66,10 @@ impl Activity {
     }
     pub(super) fn retry_policy(&self) -> RetryPolicy {
         self.options().retry_policy.clone().unwrap_or_default()
+    }
+    /// The attempt as its policy counts it.
+    pub(super) fn counted_attempt(&self) -> Attempt {
+        Attempt(self.attempt.0.saturating_sub(self.not_counted).max(1))
     }
     pub(super) fn is_under_way(&self) -> bool {
         matches!(self.state, ActivityState::Running { .. } | ActivityState::Awaiting { .. })
@@ -142,6 +148,7 @@ impl Activities {
         under_way.map(|(seq, activity)| (*seq, activity.attempt))
     }
 
+    // long: one arm an event.
     pub(super) fn apply(&mut self, at: Timestamp, seq: Seq, event: ActivityEvent<'_>, due: &mut Deadlines) {
         match event {
             ActivityEvent::Scheduled(scheduled) => self.scheduled(at, scheduled, due),
@@ -177,6 +184,19 @@ impl Activities {
                     activity.state = ActivityState::Queued { since: at };
                 }
             }),
+            ActivityEvent::Modified(change) => self.change(seq, due, |activity| {
+                if let Some(options) = &change.options {
+                    activity.scheduled.options = options.clone();
+                }
+                if change.reset {
+                    activity.not_counted = activity.attempt.0.saturating_sub(1);
+                }
+                if let ActivityState::BackingOff { .. } = activity.state
+                    && (change.retry_now || change.reset)
+                {
+                    activity.state = ActivityState::Queued { since: at };
+                }
+            }),
             ActivityEvent::Ended => {
                 for deadline in self.0.remove(&seq).iter().flat_map(Activity::deadlines) {
                     due.remove(&deadline);
@@ -195,6 +215,7 @@ impl Activities {
             paused: false,
             last_failure: None,
             heartbeat_details: None,
+            not_counted: 0,
         };
         due.extend(activity.deadlines());
         self.0.insert(scheduled.seq, activity);
@@ -252,6 +273,7 @@ impl Activities {
         for activity in self.0.values_mut() {
             activity.scheduled_at = at;
             activity.attempt = Attempt(1);
+            activity.not_counted = 0;
             activity.state = ActivityState::Queued { since: at };
             activity.last_failure = None;
             activity.heartbeat_details = None;

@@ -148,7 +148,7 @@ impl Run {
     fn attempt_failed(&mut self, draft: &mut TurnDraft<'_, '_>, seq: Seq, failure: Failure, delay: Option<Duration>) {
         let Some(activity) = self.activities.get(seq) else { return };
         let attempt = activity.attempt;
-        let mut next = activity.retry_policy().next(attempt, &failure);
+        let mut next = activity.retry_policy().next(activity.counted_attempt(), &failure);
         if activity.cancel_requested {
             next = Err(RetryState::CancelRequested);
         }
@@ -229,6 +229,37 @@ impl Run {
             draft.push(self, EventKind::ActivityTaskUnpaused { seq, identity });
             self.start_or_queue(draft, seq);
         }
+    }
+
+    /// Changes what is named. An attempt that is under way goes on, with its new limits.
+    pub(super) fn modify_activity(
+        &mut self,
+        draft: &mut TurnDraft<'_, '_>,
+        seq: Seq,
+        (update, reason, identity): (&ActivityUpdate, String, Option<Identity>),
+    ) -> Result<(), Rejection> {
+        let activity =
+            self.activities.get(seq).ok_or_else(|| Rejection::UnknownActivity { activity: format!("number {seq}") })?;
+        let refused =
+            |why: String| Rejection::Invalid { what: format!("activity {}", activity.scheduled.activity_id), why };
+        if update.retry_now && activity.is_under_way() {
+            return Err(refused(format!("attempt {} is under way", activity.attempt)));
+        }
+        if update.retry_now && activity.paused {
+            return Err(refused("it is paused; unpause it".to_owned()));
+        }
+        let options = update.options(activity.options());
+        if let Some(why) = options.as_ref().and_then(|options| options.retry_policy.as_ref()?.check().err()) {
+            return Err(refused(why));
+        }
+        let change = ActivityChange { options, reset: update.reset, retry_now: update.retry_now };
+        if change == (ActivityChange { options: None, reset: false, retry_now: false }) {
+            return Ok(());
+        }
+        let change = Box::new(change);
+        draft.push(self, EventKind::ActivityPropertiesModifiedExternally { seq, change, reason, identity });
+        self.start_or_queue(draft, seq);
+        Ok(())
     }
 
     /// Asks for slots again after a pause, in which they were not taken. One asked for twice is given back.

@@ -272,19 +272,6 @@ impl Execution {
         Ok(draft.finish(&mut self.run))
     }
 
-    /// Ends an open run in whose place another one goes on. No code of it runs, so that a run that is held can be reset too.
-    pub fn end_by_reset(
-        &mut self,
-        into: ResetInto,
-        reason: String,
-        identity: Option<Identity>,
-        environment: &mut Environment<'_>,
-    ) -> Decision {
-        let mut draft = TurnDraft::new(&self.run, environment);
-        self.run.end_by_reset(&mut draft, into, reason, identity);
-        draft.finish(&mut self.run)
-    }
-
     /// Decides what waits in the inbox of a run that is neither paused nor held any more.
     /// Fails when nothing of the turn may be written: [`Execution::undone`].
     pub fn decide_inbox(&mut self, environment: &mut Environment<'_>) -> Result<Decision, Rejection> {

@@ -49,6 +49,7 @@ pub(super) enum ActivityEvent<'a> {
     CancelRequested,
     Paused,
     Unpaused,
+    Modified(&'a ActivityChange),
     Ended,
 }
 
@@ -110,6 +111,7 @@ impl<'a> FamilyEvent<'a> {
             ActivityTaskCancelRequested { seq } => Activity(*seq, ActivityEvent::CancelRequested),
             ActivityTaskPaused { seq, .. } => Activity(*seq, ActivityEvent::Paused),
             ActivityTaskUnpaused { seq, .. } => Activity(*seq, ActivityEvent::Unpaused),
+            ActivityPropertiesModifiedExternally { seq, change, .. } => Activity(*seq, ActivityEvent::Modified(change)),
             ActivityTaskCompleted { seq, .. }
             | ActivityTaskFailed { seq, .. }
             | ActivityTaskTimedOut { seq, .. }

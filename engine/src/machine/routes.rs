@@ -25,6 +25,9 @@ impl Execution {
             Input::Unpause { reason, identity } => run.unpause(draft, reason, identity)?,
             Input::PauseActivity { seq, reason, identity } => run.pause_activity(draft, seq, reason, identity),
             Input::UnpauseActivity { seq, identity } => run.unpause_activity(draft, seq, identity),
+            Input::ModifyActivity { seq, update, reason, identity } => {
+                return run.modify_activity(draft, seq, (&update, reason, identity));
+            }
             Input::StartActivity { seq, attempt } => run.slot_granted(draft, seq, attempt),
             Input::ActivityOutcome { seq, attempt, outcome, identity } => {
                 run.check_attempt(seq, attempt)?;
@@ -131,6 +134,7 @@ pub(super) fn waits(input: &Input) -> bool {
         | Input::Pause { .. }
         | Input::Unpause { .. }
         | Input::PauseActivity { .. }
+        | Input::ModifyActivity { .. }
         | Input::UnpauseActivity { .. }
         | Input::StartActivity { .. }
         | Input::Heartbeat { .. }

@@ -69,6 +69,7 @@ pub(super) fn request_id(input: &Input) -> Option<&RequestId> {
         | Input::Pause { .. }
         | Input::Unpause { .. }
         | Input::PauseActivity { .. }
+        | Input::ModifyActivity { .. }
         | Input::UnpauseActivity { .. }
         | Input::StartActivity { .. }
         | Input::ActivityOutcome { .. }

@@ -63,6 +63,13 @@ impl RunRef {
     }
 }
 
+/// What is to be done to a pending activity.
+pub(crate) enum ActivityAct {
+    Pause,
+    Unpause,
+    Modify(Box<ActivityUpdate>),
+}
+
 /// One thing asked of a shard.
 pub(crate) enum ShardMessage {
     Start {
@@ -103,7 +110,8 @@ pub(crate) enum ShardMessage {
     ActivityByName {
         target: Target,
         activity_id: ActivityId,
-        pause: Option<String>,
+        act: ActivityAct,
+        reason: String,
         identity: Option<Identity>,
         reply: ReplySender<()>,
     },

@@ -55,7 +55,7 @@ pub use retention::{Retention, RetentionInfo};
 pub use stepped::{Staged, Stepped, WorkerStep};
 pub use worker::{StartError, Worker, WorkerSlots};
 
-pub(crate) use mailbox::{Answered, ClosedRun, ReplySender, RunRef, ShardMessage, StartThen};
+pub(crate) use mailbox::{ActivityAct, Answered, ClosedRun, ReplySender, RunRef, ShardMessage, StartThen};
 pub(crate) use shared::{CommittedGroup, WorkerShared};
 pub(crate) use time_skipping::UnlockedTime;
 pub(crate) use worker::housekeep;

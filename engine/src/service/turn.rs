@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use super::committer::{Answer, RunName};
 use super::current_turn::{CurrentTurn, SharedReply, TurnCaller};
 use super::health::Health;
-use super::mailbox::{Arrival, ClosedRun, RunRef, ShardMessage};
+use super::mailbox::{ActivityAct, Arrival, ClosedRun, RunRef, ShardMessage};
 use super::release::parent_closed;
 use super::reset::heir;
 use super::shard::Shard;
@@ -149,8 +149,8 @@ impl TurnThread {
             ShardMessage::UpdateResult { target, update_id, reply } => {
                 self.update_result(target, update_id, SharedReply::new(reply));
             }
-            ShardMessage::ActivityByName { target, activity_id, pause, identity, reply } => {
-                self.pause_activity(target, activity_id, pause, identity, SharedReply::new(reply));
+            ShardMessage::ActivityByName { target, activity_id, act, reason, identity, reply } => {
+                self.change_activity(target, activity_id, (act, reason, identity), SharedReply::new(reply));
             }
             ShardMessage::Query { target, name, input, reply } => {
                 self.query(target, &name, &input, SharedReply::new(reply));
@@ -269,25 +269,27 @@ impl TurnThread {
         }
     }
 
-    fn pause_activity(
+    fn change_activity(
         &mut self,
         target: Target,
         activity_id: ActivityId,
-        pause: Option<String>,
-        identity: Option<Identity>,
+        (act, reason, identity): (ActivityAct, String, Option<Identity>),
         reply: SharedReply<()>,
     ) {
         let found = self.shard.find(&RunRef::Target(target)).and_then(|name| {
             let seq = self.look(&name, reply.caller(), |execution| execution.run().activity_by_id(&activity_id))?;
             seq.map(|seq| (name, seq)).ok_or(Rejection::UnknownActivity { activity: activity_id.to_string() })
         });
-        match (found, pause) {
-            (Ok((name, seq)), Some(reason)) => {
-                self.input(&name, Input::PauseActivity { seq, reason, identity }, Some(reply));
-            }
-            (Ok((name, seq)), None) => self.input(&name, Input::UnpauseActivity { seq, identity }, Some(reply)),
-            (Err(why), _) => self.answer(reply, Err(why)),
-        }
+        let (name, seq) = match found {
+            Ok(found) => found,
+            Err(why) => return self.answer(reply, Err(why)),
+        };
+        let input = match act {
+            ActivityAct::Pause => Input::PauseActivity { seq, reason, identity },
+            ActivityAct::Unpause => Input::UnpauseActivity { seq, identity },
+            ActivityAct::Modify(update) => Input::ModifyActivity { seq, update, reason, identity },
+        };
+        self.input(&name, input, Some(reply));
     }
 
     fn query(&mut self, target: Target, query: &QueryName, input: &Payload, reply: SharedReply<Payload>) {

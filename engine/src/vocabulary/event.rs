@@ -333,6 +333,17 @@ pub enum EventKind {
     },
     /// Another run of the same workflow id takes over (engine.md E19).
     WorkflowExecutionContinuedAsNew(Box<ContinuedAsNew>),
+    /// A pending activity was changed from outside: its options, what its attempts count from, when it is tried next.
+    ActivityPropertiesModifiedExternally {
+        /// The activity.
+        seq: Seq,
+        /// What is different from here on.
+        change: Box<ActivityChange>,
+        /// Why, in the words of whoever changed it.
+        reason: String,
+        /// Who changed it.
+        identity: Option<Identity>,
+    },
     /// What came before was copied from another run; from here on the run is itself (see `fork`). What was under way
     /// begins again: activities from their first attempt, timers for as long as was left.
     WorkflowExecutionForked {

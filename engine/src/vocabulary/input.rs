@@ -73,6 +73,17 @@ pub enum Input {
         /// Who unpauses it.
         identity: Option<Identity>,
     },
+    /// An activity of it is changed.
+    ModifyActivity {
+        /// The activity.
+        seq: Seq,
+        /// What becomes different.
+        update: Box<ActivityUpdate>,
+        /// Why, for the history.
+        reason: String,
+        /// Who changes it.
+        identity: Option<Identity>,
+    },
     /// A slot is free for the attempt of a queued activity.
     StartActivity {
         /// The activity.

@@ -120,3 +120,60 @@ pub struct ContinueAsNewOptions {
     /// Its search attributes, instead of those of this run.
     pub search_attributes: Option<SearchAttributes>,
 }
+
+/// What somebody from outside wants of a pending activity. Nothing named: nothing changes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ActivityUpdate {
+    /// As in [`ActivityOptions`], in place of what it has; so are those that follow.
+    pub schedule_to_close: Option<Duration>,
+    /// See [`ActivityOptions::schedule_to_start`].
+    pub schedule_to_start: Option<Duration>,
+    /// See [`ActivityOptions::start_to_close`].
+    pub start_to_close: Option<Duration>,
+    /// See [`ActivityOptions::heartbeat`].
+    pub heartbeat: Option<Duration>,
+    /// See [`RetryPolicy::initial_interval`].
+    pub initial_interval: Option<Duration>,
+    /// See [`RetryPolicy::maximum_interval`].
+    pub maximum_interval: Option<Duration>,
+    /// See [`RetryPolicy::maximum_attempts`].
+    pub maximum_attempts: Option<u32>,
+    /// The policy counts from the next attempt on, which starts at once.
+    pub reset: bool,
+    /// The next attempt starts at once.
+    pub retry_now: bool,
+}
+
+impl ActivityUpdate {
+    /// These options with what is named in place of theirs; `None` if nothing is.
+    pub fn options(&self, options: &ActivityOptions) -> Option<ActivityOptions> {
+        let mut policy = options.retry_policy.clone().unwrap_or_default();
+        policy.initial_interval = self.initial_interval.unwrap_or(policy.initial_interval);
+        policy.maximum_interval = self.maximum_interval.or(policy.maximum_interval);
+        policy.maximum_attempts = self.maximum_attempts.unwrap_or(policy.maximum_attempts);
+        let of_policy = self.initial_interval.is_some() || self.maximum_interval.is_some();
+        let updated = ActivityOptions {
+            schedule_to_close: self.schedule_to_close.or(options.schedule_to_close),
+            schedule_to_start: self.schedule_to_start.or(options.schedule_to_start),
+            start_to_close: self.start_to_close.or(options.start_to_close),
+            heartbeat: self.heartbeat.or(options.heartbeat),
+            retry_policy: match of_policy || self.maximum_attempts.is_some() {
+                true => Some(policy),
+                false => options.retry_policy.clone(),
+            },
+            ..options.clone()
+        };
+        (updated != *options).then_some(updated)
+    }
+}
+
+/// What has changed of a pending activity, as its history has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActivityChange {
+    /// All of its options, if any is another one now.
+    pub options: Option<ActivityOptions>,
+    /// The policy counts from the attempt that runs, or comes next.
+    pub reset: bool,
+    /// It does not wait for the end of its backoff.
+    pub retry_now: bool,
+}

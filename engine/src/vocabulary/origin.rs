@@ -66,6 +66,7 @@ impl EventKind {
             | ActivityTaskAttemptFailed { .. }
             | ActivityTaskPaused { .. }
             | ActivityTaskUnpaused { .. }
+            | ActivityPropertiesModifiedExternally { .. }
             | ActivityTaskAwaitingCompletion { .. }
             | WorkflowExecutionPaused { .. }
             | WorkflowExecutionUnpaused { .. }
@@ -98,6 +99,7 @@ impl EventKind {
             ActivityTaskCanceled { .. } => "ActivityTaskCanceled",
             ActivityTaskPaused { .. } => "ActivityTaskPaused",
             ActivityTaskUnpaused { .. } => "ActivityTaskUnpaused",
+            ActivityPropertiesModifiedExternally { .. } => "ActivityPropertiesModifiedExternally",
             ActivityTaskAwaitingCompletion { .. } => "ActivityTaskAwaitingCompletion",
             TimerStarted { .. } => "TimerStarted",
             TimerFired { .. } => "TimerFired",

@@ -95,6 +95,7 @@ macro_rules! walks {
                     | ActivityTaskCanceled { details: None, .. }
                     | ActivityTaskPaused { .. }
                     | ActivityTaskUnpaused { .. }
+                    | ActivityPropertiesModifiedExternally { .. }
                     | ActivityTaskAwaitingCompletion { .. }
                     | TimerStarted { .. }
                     | TimerFired { .. }
@@ -147,6 +148,7 @@ macro_rules! walks {
                     | Input::Pause { .. }
                     | Input::Unpause { .. }
                     | Input::PauseActivity { .. }
+                    | Input::ModifyActivity { .. }
                     | Input::UnpauseActivity { .. }
                     | Input::StartActivity { .. }
                     | Input::Heartbeat { details: None, .. }

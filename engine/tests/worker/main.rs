@@ -7,6 +7,7 @@ mod scene;
 
 mod activities;
 mod activity_limits;
+mod activity_updates;
 mod cancellation;
 mod chains;
 mod children;

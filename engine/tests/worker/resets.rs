@@ -8,7 +8,7 @@ use bosun_engine::workflow::{WfContext, WorkflowRegistry, replay};
 use bosun_engine::*;
 
 use crate::kit::*;
-use crate::scene::{MINUTE, Stage, until};
+use crate::scene::{MINUTE, SECOND, Stage, until};
 
 /// How much of what is added the code counts: a deploy changes it.
 #[derive(Clone, Copy)]
@@ -229,7 +229,8 @@ async fn runs_in_every_state_are_reset() {
         let (mut stage, activities) = Stage::new();
         let environment = environment_with(code(OLD), activities);
         let client = environment.client();
-        let run_timeout = (state == "timed-out").then_some(HOUR);
+        // Before the limit of the activity, of which another attempt would follow.
+        let run_timeout = (state == "timed-out").then_some(10 * SECOND);
         client.start(StartWorkflow { run_timeout, ..start("draft", state, &()) }).await.unwrap();
         stage.next().await.complete("write");
         let review = stage.next().await;
@@ -241,7 +242,7 @@ async fn runs_in_every_state_are_reset() {
             "timed-out" => {
                 // Time passes while no function runs.
                 review.later();
-                environment.sleep(2 * HOUR).await;
+                environment.sleep(MINUTE).await;
             }
             other => {
                 // Its end comes when nobody waits for it any more.

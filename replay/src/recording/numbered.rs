@@ -44,6 +44,7 @@ enum Transition<'a> {
     ActivityCompleted,
     ActivityCanceled,
     ActivityPaused(bool),
+    ActivityModified,
     AttemptStarted(Attempt),
     AttemptAwaits(Attempt),
     AttemptFailed(Attempt, &'a Timestamp),
@@ -192,6 +193,7 @@ impl Thing {
             Transition::CancelRequested
             | Transition::CancelDelivered
             | Transition::ActivityPaused(_)
+            | Transition::ActivityModified
             | Transition::AttemptAwaits(_)
             | Transition::ChildStarted => {}
         }
@@ -233,6 +235,9 @@ fn step(event: &EventKind) -> Option<(Seq, CommandFamily, Transition<'_>)> {
         ActivityTaskCancelRequested { seq } => (seq, CommandFamily::Activity, Transition::CancelRequested),
         ActivityTaskPaused { seq, .. } => (seq, CommandFamily::Activity, Transition::ActivityPaused(true)),
         ActivityTaskUnpaused { seq, .. } => (seq, CommandFamily::Activity, Transition::ActivityPaused(false)),
+        ActivityPropertiesModifiedExternally { seq, .. } => {
+            (seq, CommandFamily::Activity, Transition::ActivityModified)
+        }
         TimerFired { seq } => (seq, CommandFamily::Timer, Transition::TimerFired),
         TimerCanceled { seq } => (seq, CommandFamily::Timer, Transition::Over),
         StartChildWorkflowExecutionFailed { seq, .. } => (seq, CommandFamily::ChildWorkflow, Transition::Over),

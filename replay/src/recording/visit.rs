@@ -120,6 +120,7 @@ fn event(kind: &mut EventKind, v: &mut impl Visitor) {
         | WorkflowExecutionPaused { reason, .. }
         | WorkflowExecutionUnpaused { reason, .. }
         | ActivityTaskPaused { reason, .. }
+        | ActivityPropertiesModifiedExternally { reason, .. }
         | ChildWorkflowExecutionCancelRequested { reason, .. }
         | ChildWorkflowExecutionTerminated { reason, .. }
         | RequestCancelExternalWorkflowExecutionInitiated { reason, .. }
@@ -162,7 +163,8 @@ fn input(input: &mut Input, v: &mut impl Visitor) {
         | Input::Terminate { reason, .. }
         | Input::Pause { reason, .. }
         | Input::Unpause { reason, .. }
-        | Input::PauseActivity { reason, .. } => v.text(reason),
+        | Input::PauseActivity { reason, .. }
+        | Input::ModifyActivity { reason, .. } => v.text(reason),
         Input::ActivityOutcome { outcome, .. } => match outcome {
             ActivityOutcome::Completed(result) => v.payload(result),
             ActivityOutcome::Failed(why) => failure(why, v),

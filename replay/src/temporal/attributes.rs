@@ -68,6 +68,7 @@ impl<'a> Exporter<'a> {
             | ActivityTaskAwaitingCompletion { .. }
             | ActivityTaskPaused { .. }
             | ActivityTaskUnpaused { .. }
+            | ActivityPropertiesModifiedExternally { .. }
             | WorkflowExecutionForked { .. } => {}
         }
     }

@@ -329,6 +329,10 @@ impl Backend for CallerBackend {
     fn unpause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()> {
         ask!(self, self.may(TokenRole::Operator, &target)?, to => to.unpause_activity(target, activity, self.because(because)))
     }
+    fn update_activity(&self, target: Target, activity: ActivityId, asked: ActivityAsked) -> Reply<'_, ()> {
+        let asked = ActivityAsked { because: self.because(asked.because), ..asked };
+        ask!(self, self.may(TokenRole::Operator, &target)?, to => to.update_activity(target, activity, asked))
+    }
     fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Reply<'_, ()> {
         ask!(self, self.may_complete(token).await?, to => to.complete_activity(token, completion))
     }

@@ -189,16 +189,16 @@ impl HttpClient {
         })
     }
 
-    fn activity_post(
-        &self,
+    fn activity_post<'a, B: Serialize + Send + Sync + 'a>(
+        &'a self,
         target: Target,
         activity: ActivityId,
         verb: &'static str,
-        because: Attribution,
-    ) -> Reply<'_, ()> {
+        body: B,
+    ) -> Reply<'a, ()> {
         Box::pin(async move {
             let rest = format!("/activities/{}/{verb}", segment(activity.as_str())?);
-            self.0.post(&api(&run_path(&target, &rest)?), &because).await
+            self.0.post(&api(&run_path(&target, &rest)?), &body).await
         })
     }
 
@@ -331,6 +331,9 @@ impl Backend for HttpClient {
     }
     fn unpause_activity(&self, target: Target, activity: ActivityId, because: Attribution) -> Reply<'_, ()> {
         self.activity_post(target, activity, "resume", because)
+    }
+    fn update_activity(&self, target: Target, activity: ActivityId, asked: ActivityAsked) -> Reply<'_, ()> {
+        self.activity_post(target, activity, "update", asked)
     }
     fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Reply<'_, ()> {
         Box::pin(async move {

@@ -339,6 +339,11 @@ pub async fn unpause_activity(me: AuthorizedCaller, at: RequestTarget, body: Byt
     Ok(Json(me.backend.unpause_activity(at.target, activity, because).await?))
 }
 
+pub async fn update_activity(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
+    let (activity, asked) = (at.param("activity_id")?, body_of(&body)?);
+    Ok(Json(me.backend.update_activity(at.target, activity, asked).await?))
+}
+
 pub async fn complete_activity(me: AuthorizedCaller, Path(token): Path<String>, body: Bytes) -> Answer<()> {
     let token: TaskToken = token.parse()?;
     let completion: ActivityCompletion = body_of(&body)?;

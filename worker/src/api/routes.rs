@@ -128,6 +128,7 @@ pub const ROUTES: &[ApiRoute] = &[
     both(Method::POST, "/api/v1/workflows/{id}/execution/resume", RUN, "end that pause", || post(p::resume_execution), RUN, || post(h::unpause)),
     both(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/pause", RUN, "start no further attempt of an activity", || post(p::pause_activity), RUN, || post(h::pause_activity)),
     both(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/resume", RUN, "let a paused activity go on", || post(p::resume_activity), RUN, || post(h::unpause_activity)),
+    both(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/update", RUN, "change a pending activity: its timeouts and policy, what its attempts count from, when it is tried next", || post(p::update_activity), RUN, || post(h::update_activity)),
     both(Method::POST, "/api/v1/activities/{token}", NONE, "complete, fail or cancel an attempt from outside, or say that it is alive", || post(p::complete_activity), NONE, || post(h::complete_activity)),
     both(Method::GET, "/api/v1/events", &["query"], "the events of all runs that fit, from now on, as server-sent events", || get(p::events), &["query", "after"], || get(h::watch)),
     route(Method::GET, "/api/v1/approvals", &["query", "cursor"], "what open runs ask people", || get(p::approvals)),

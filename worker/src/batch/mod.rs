@@ -21,11 +21,16 @@
 //! Invariant: `order` and `run` are pure. A batch may do what whoever asked for it may do, and nothing else: every call goes
 //! through the backend of that caller.
 
+#[doc(hidden)]
 pub mod carry_out;
+#[doc(hidden)]
 pub mod order;
+#[doc(hidden)]
 pub mod run;
 
+#[doc(hidden)]
 pub use order::{BatchAction, BatchOrder};
+#[doc(hidden)]
 pub use run::{BATCH, register};
 
 /// What the workflow id of a batch begins with.

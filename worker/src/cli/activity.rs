@@ -1,15 +1,21 @@
 //! `activity …`: completing an attempt from outside by its task token, and holding single activities back.
 
+use std::time::Duration;
+
 use bosun_engine::*;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::args::{ExactRun, InputArg};
+use super::args::{ExactRun, InputArg, RunOf};
 use super::context::Context;
+use super::describe::{activity_json, activity_line};
 use super::error::CliError;
 use super::exit::Exit;
 use super::input::{failure, payload};
-use super::resolve::resolve;
+use super::list::shell_word;
+use super::resolve::{resolve, run_of};
+use super::time_format::parse_duration;
+use crate::backend::ActivityAsked;
 
 #[derive(Debug, Subcommand)]
 pub enum ActivityVerb {
@@ -21,6 +27,17 @@ pub enum ActivityVerb {
     Heartbeat(TokenArgs),
     /// Report that an attempt has noticed its cancellation.
     Cancel(TokenArgs),
+    /// The pending activities of a run.
+    #[command(visible_alias = "ls")]
+    List(RunOf),
+    /// One pending activity of a run.
+    Describe(OfRun),
+    /// Start the next attempt of an activity that waits for it, at once.
+    RetryNow(OfRun),
+    /// Let the retry policy of an activity count from its next attempt on, which starts at once; its attempts keep their numbers.
+    Reset(OfRun),
+    /// Give a pending activity other timeouts, or another retry policy.
+    UpdateOptions(UpdateOptionsArgs),
     /// Keep an activity from starting another attempt.
     Pause(OfRun),
     /// Let a paused activity go on.
@@ -66,6 +83,33 @@ pub struct OfRun {
     pub reason: Option<String>,
 }
 
+#[derive(Debug, Args)]
+pub struct UpdateOptionsArgs {
+    #[command(flatten)]
+    pub of: OfRun,
+    /// How long it may take with all of its attempts.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub schedule_to_close: Option<Duration>,
+    /// How long an attempt may wait for a slot.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub schedule_to_start: Option<Duration>,
+    /// How long one attempt may run.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub start_to_close: Option<Duration>,
+    /// How long an attempt may go without a heartbeat.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub heartbeat: Option<Duration>,
+    /// The delay before the second attempt.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub initial_interval: Option<Duration>,
+    /// No delay is longer.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub maximum_interval: Option<Duration>,
+    /// How many attempts there are in all; 0: no limit.
+    #[arg(long, value_name = "N")]
+    pub maximum_attempts: Option<u32>,
+}
+
 pub(super) async fn activity(cx: &mut Context, verb: ActivityVerb) -> Result<Exit, CliError> {
     match verb {
         ActivityVerb::Complete(args) => {
@@ -84,6 +128,15 @@ pub(super) async fn activity(cx: &mut Context, verb: ActivityVerb) -> Result<Exi
             let details = details(&args)?;
             complete(cx, "cancel", &args.token, ActivityCompletion::Cancel(details)).await
         }
+        ActivityVerb::List(run) => list(cx, &run).await,
+        ActivityVerb::Describe(args) => describe(cx, &args).await,
+        ActivityVerb::RetryNow(args) => {
+            update(cx, "retry-now", args, ActivityUpdate { retry_now: true, ..ActivityUpdate::default() }).await
+        }
+        ActivityVerb::Reset(args) => {
+            update(cx, "reset", args, ActivityUpdate { reset: true, ..ActivityUpdate::default() }).await
+        }
+        ActivityVerb::UpdateOptions(args) => update_options(cx, args).await,
         ActivityVerb::Pause(args) => hold(cx, true, args).await,
         ActivityVerb::Unpause(args) => hold(cx, false, args).await,
     }
@@ -104,7 +157,8 @@ async fn complete(cx: &mut Context, verb: &str, token: &str, completion: Activit
     Ok(Exit::Ok)
 }
 
-async fn hold(cx: &mut Context, pause: bool, args: OfRun) -> Result<Exit, CliError> {
+/// The run and the activity that are named.
+async fn named(cx: &Context, args: &OfRun) -> Result<(Target, ActivityId), CliError> {
     let (id, activity) = match (args.exact.workflow_id.is_some(), args.words.as_slice()) {
         (true, [activity]) => (None, activity),
         (false, [id, activity]) => (Some(id.as_str()), activity),
@@ -112,7 +166,67 @@ async fn hold(cx: &mut Context, pause: bool, args: OfRun) -> Result<Exit, CliErr
         (false, _) => return Err(CliError::usage("give a workflow id and an activity id")),
     };
     let activity = ActivityId::new(activity)?;
-    let target = resolve(cx, id, &args.exact).await?;
+    Ok((resolve(cx, id, &args.exact).await?, activity))
+}
+
+async fn list(cx: &mut Context, run: &RunOf) -> Result<Exit, CliError> {
+    let target = run_of(cx, run).await?;
+    let described = cx.backend.describe(target).await?;
+    let rows = described.pending_activities.iter().map(|one| activity_json(&cx.screen, one)).collect();
+    cx.screen.objects("activity.list", "activities", rows);
+    for one in &described.pending_activities {
+        activity_line(&mut cx.screen, one);
+    }
+    if described.pending_activities.is_empty() {
+        cx.screen.note("no pending activities");
+    }
+    Ok(Exit::Ok)
+}
+
+async fn describe(cx: &mut Context, args: &OfRun) -> Result<Exit, CliError> {
+    let (target, activity) = named(cx, args).await?;
+    let described = cx.backend.describe(target).await?;
+    let found = described.pending_activities.iter().find(|one| one.activity_id == activity);
+    let found = found.ok_or(Rejection::UnknownActivity { activity: activity.to_string() })?;
+    let told = activity_json(&cx.screen, found);
+    cx.screen.object("activity.describe", told);
+    activity_line(&mut cx.screen, found);
+    Ok(Exit::Ok)
+}
+
+async fn update_options(cx: &mut Context, args: UpdateOptionsArgs) -> Result<Exit, CliError> {
+    let asked = ActivityUpdate {
+        schedule_to_close: args.schedule_to_close,
+        schedule_to_start: args.schedule_to_start,
+        start_to_close: args.start_to_close,
+        heartbeat: args.heartbeat,
+        initial_interval: args.initial_interval,
+        maximum_interval: args.maximum_interval,
+        maximum_attempts: args.maximum_attempts,
+        ..ActivityUpdate::default()
+    };
+    if asked == ActivityUpdate::default() {
+        return Err(CliError::usage("no option is named").help("for example --start-to-close 5m"));
+    }
+    update(cx, "update-options", args.of, asked).await
+}
+
+async fn update(cx: &mut Context, verb: &str, args: OfRun, update: ActivityUpdate) -> Result<Exit, CliError> {
+    let (target, activity) = named(cx, &args).await?;
+    let because = cx.because(args.reason.as_deref());
+    cx.backend.update_activity(target.clone(), activity.clone(), ActivityAsked { update, because }).await?;
+    cx.screen.object(
+        &format!("activity.{verb}"),
+        json!({ "workflow_id": target.workflow_id, "activity_id": activity, "reason": args.reason }),
+    );
+    cx.screen.line(format!("{verb}: recorded for activity {activity} of {}", target.workflow_id));
+    cx.say_if_nobody_works();
+    cx.screen.next(&format!("bosun describe {}", shell_word(target.workflow_id.as_str())));
+    Ok(Exit::Ok)
+}
+
+async fn hold(cx: &mut Context, pause: bool, args: OfRun) -> Result<Exit, CliError> {
+    let (target, activity) = named(cx, &args).await?;
     let because = cx.because(args.reason.as_deref());
     let verb = if pause { "pause" } else { "unpause" };
     if pause {

@@ -125,22 +125,27 @@ fn lineage(screen: &mut Screen, info: &RunInfo) {
     }
 }
 
+/// A pending activity, for people.
+pub(super) fn activity_line(screen: &mut Screen, activity: &PendingActivity) {
+    let mut text = format!(
+        "{} {} {:?} attempt {}",
+        activity.activity_id, activity.activity_type, activity.state, activity.attempt
+    );
+    if let Some(at) = activity.next_attempt_at {
+        text.push_str(&format!(", next attempt {}", screen.at(at)));
+    }
+    if let Some(failure) = &activity.last_failure {
+        text.push_str(&format!(", last failure: {}", one_line(&failure.to_string())));
+    }
+    if let Some(token) = &activity.task_token {
+        text.push_str(&format!(", token {token}"));
+    }
+    screen.field("activity", text);
+}
+
 fn pending(screen: &mut Screen, description: &Description) {
     for activity in &description.pending_activities {
-        let mut text = format!(
-            "{} {} {:?} attempt {}",
-            activity.activity_id, activity.activity_type, activity.state, activity.attempt
-        );
-        if let Some(at) = activity.next_attempt_at {
-            text.push_str(&format!(", next attempt {}", screen.at(at)));
-        }
-        if let Some(failure) = &activity.last_failure {
-            text.push_str(&format!(", last failure: {}", one_line(&failure.to_string())));
-        }
-        if let Some(token) = &activity.task_token {
-            text.push_str(&format!(", token {token}"));
-        }
-        screen.field("activity", text);
+        activity_line(screen, activity);
     }
     for timer in &description.pending_timers {
         let summary = timer.summary.as_deref().unwrap_or_default();
@@ -175,26 +180,27 @@ pub(crate) fn outcome_text(outcome: &CloseOutcome) -> String {
     }
 }
 
+/// A pending activity, for programs.
+pub(super) fn activity_json(screen: &Screen, activity: &PendingActivity) -> Value {
+    let time = |at| screen.time.json(at);
+    json!({
+        "activity_id": activity.activity_id,
+        "activity_type": activity.activity_type,
+        "state": activity.state,
+        "attempt": activity.attempt,
+        "scheduled_at": time(activity.scheduled_at),
+        "next_attempt_at": activity.next_attempt_at.map(time),
+        "last_failure": activity.last_failure.as_ref().map(run_json::failure),
+        "heartbeat_details": activity.heartbeat_details.as_ref().map(Payload::to_json),
+        "task_token": activity.task_token,
+        "summary": activity.summary,
+    })
+}
+
 fn description_json(screen: &Screen, description: &Description) -> Value {
     let time = |at| screen.time.json(at);
-    let activities: Vec<Value> = description
-        .pending_activities
-        .iter()
-        .map(|activity| {
-            json!({
-                "activity_id": activity.activity_id,
-                "activity_type": activity.activity_type,
-                "state": activity.state,
-                "attempt": activity.attempt,
-                "scheduled_at": time(activity.scheduled_at),
-                "next_attempt_at": activity.next_attempt_at.map(time),
-                "last_failure": activity.last_failure.as_ref().map(run_json::failure),
-                "heartbeat_details": activity.heartbeat_details.as_ref().map(Payload::to_json),
-                "task_token": activity.task_token,
-                "summary": activity.summary,
-            })
-        })
-        .collect();
+    let activities: Vec<Value> =
+        description.pending_activities.iter().map(|activity| activity_json(screen, activity)).collect();
     let timers: Vec<Value> = description
         .pending_timers
         .iter()

@@ -408,6 +408,7 @@ impl Verb {
             Verb::Workflow(WorkflowVerb::Start(_) | WorkflowVerb::SignalWithStart(_)) => Access::Visit { create: true },
             Verb::Workflow(verb) if verb.is_dry_run() => Access::Look,
             Verb::Batch(verb) if verb.only_looks() => Access::Look,
+            Verb::Activity(activity::ActivityVerb::List(_) | activity::ActivityVerb::Describe(_)) => Access::Look,
             Verb::Workflow(WorkflowVerb::Fork(args)) => Access::Visit { create: args.makes_a_store() },
             Verb::Workflow(
                 WorkflowVerb::List(_)

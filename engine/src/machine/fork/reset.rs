@@ -13,6 +13,8 @@
 use super::cut::{self, Cut};
 use super::source::{ForkHistory, Placed};
 use super::{PlannedFork, Told, refused, signals, started_anew, under_way};
+use crate::machine::decision::{Decision, Environment, TurnDraft};
+use crate::machine::execution::Execution;
 use crate::machine::replay::{LoadError, fold_run};
 use crate::machine::run::Run;
 use crate::request::*;
@@ -137,6 +139,21 @@ impl PlannedFork {
         }
         under_way::messages(source, run, self.point.event, told);
         cut::refused_in_the_same_turn(source, cut, told);
+    }
+}
+
+impl Execution {
+    /// Ends an open run in whose place another one goes on. No code of it runs, so that a run that is held can be reset too.
+    pub fn end_by_reset(
+        &mut self,
+        into: ResetInto,
+        reason: String,
+        identity: Option<Identity>,
+        environment: &mut Environment<'_>,
+    ) -> Decision {
+        let mut draft = TurnDraft::new(&self.run, environment);
+        self.run.end_by_reset(&mut draft, into, reason, identity);
+        draft.finish(&mut self.run)
     }
 }
 

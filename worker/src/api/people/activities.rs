@@ -3,6 +3,8 @@
 //! Invariant: a completion says one thing: a result, a failure, that it noticed its cancellation, or that it is alive. Whether
 //! the attempt still waits for it is the engine's affair.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use axum::extract::Path;
 use axum::http::HeaderMap;
@@ -12,9 +14,10 @@ use serde_json::{Value, json};
 
 use super::super::handlers::{AuthorizedCaller, RequestTarget};
 use super::super::problem::Problem;
-use super::body::Members;
-use super::handlers::{Answer, because, ok};
-use crate::backend::Backend;
+use super::body::{Members, whole};
+use super::handlers::{Answer, because, ok, request_id};
+use crate::backend::{ActivityAsked, Attribution, Backend};
+use crate::supervisor::spec::Span;
 
 /// A failure as a program writes it.
 #[derive(Deserialize)]
@@ -74,6 +77,35 @@ pub async fn pause_activity(me: AuthorizedCaller, at: RequestTarget, headers: He
 pub async fn resume_activity(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
     let (activity, because) = (at.param("activity_id")?, because(&headers, &body)?);
     me.backend.unpause_activity(at.target, activity, because).await?;
+    ok(json!({}))
+}
+
+/// A length of time as people write it.
+fn span(members: &mut Members, name: &'static str) -> Option<Duration> {
+    members.parsed::<Span>(name).map(Duration::from)
+}
+
+#[derive(Deserialize)]
+struct WholeNumber(#[serde(deserialize_with = "whole")] Option<u32>);
+
+pub async fn update_activity(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
+    let activity = at.param("activity_id")?;
+    let mut members = Members::read(&body)?;
+    let update = ActivityUpdate {
+        schedule_to_close: span(&mut members, "schedule_to_close"),
+        schedule_to_start: span(&mut members, "schedule_to_start"),
+        start_to_close: span(&mut members, "start_to_close"),
+        heartbeat: span(&mut members, "heartbeat"),
+        initial_interval: span(&mut members, "initial_interval"),
+        maximum_interval: span(&mut members, "maximum_interval"),
+        maximum_attempts: members.typed("maximum_attempts").and_then(|WholeNumber(number)| number),
+        reset: members.typed("reset").unwrap_or(false),
+        retry_now: members.typed("retry_now").unwrap_or(false),
+    };
+    let reason = members.text("reason").unwrap_or_default();
+    members.done()?;
+    let because = Attribution { reason, identity: None, request_id: request_id(&headers)? };
+    me.backend.update_activity(at.target, activity, ActivityAsked { update, because }).await?;
     ok(json!({}))
 }
 

@@ -27,7 +27,7 @@ mod start;
 mod view;
 mod worker;
 
-pub use activities::{complete_activity, pause_activity, resume_activity};
+pub use activities::{complete_activity, pause_activity, resume_activity, update_activity};
 pub use agents::agents;
 pub use approvals::{answer, approvals};
 pub use batches::{batch, batches, start_batch, stop_batch};

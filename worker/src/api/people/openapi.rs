@@ -24,6 +24,7 @@ enum Body {
     Fork,
     Reset,
     Batch,
+    ActivityUpdate,
     Completion,
     Backup,
 }
@@ -59,6 +60,7 @@ const PEOPLE: &[Told] = &[
     ("POST", "/api/v1/workflows/{id}/execution/resume", "resumeExecution", Body::Reason, &[200]),
     ("POST", "/api/v1/workflows/{id}/activities/{activity_id}/pause", "pauseActivity", Body::Reason, &[200]),
     ("POST", "/api/v1/workflows/{id}/activities/{activity_id}/resume", "resumeActivity", Body::Reason, &[200]),
+    ("POST", "/api/v1/workflows/{id}/activities/{activity_id}/update", "updateActivity", Body::ActivityUpdate, &[200]),
     ("POST", "/api/v1/activities/{token}", "completeActivity", Body::Completion, &[200]),
     ("GET", "/api/v1/events", "streamEvents", Body::Nothing, &[200]),
     ("GET", "/api/v1/approvals", "listApprovals", Body::Nothing, &[200]),
@@ -138,6 +140,7 @@ fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[
         Body::Fork => "Fork",
         Body::Reset => "Reset",
         Body::Batch => "Batch",
+        Body::ActivityUpdate => "ActivityUpdate",
         Body::Completion => "Completion",
         Body::Backup => "Backup",
     };
@@ -248,6 +251,28 @@ fn fork_changes() -> Value {
     ] })
 }
 
+/// What is wanted of a pending activity.
+fn activity_update_schema() -> Value {
+    let names = [
+        "schedule_to_close",
+        "schedule_to_start",
+        "start_to_close",
+        "heartbeat",
+        "initial_interval",
+        "maximum_interval",
+    ];
+    let span =
+        |name: &str| (name.to_owned(), json!({ "type": ["string", "null"], "pattern": "^[1-9][0-9]{0,3}(s|m|h)$" }));
+    let mut properties: Map<String, Value> = names.into_iter().map(span).collect();
+    let flag = json!({ "type": ["boolean", "null"] });
+    properties
+        .insert("maximum_attempts".into(), json!({ "type": ["integer", "null"], "minimum": 0, "maximum": 1_000_000 }));
+    properties.insert("reset".into(), flag.clone());
+    properties.insert("retry_now".into(), flag);
+    properties.insert("reason".into(), json!({ "type": ["string", "null"] }));
+    json!({ "type": "object", "additionalProperties": false, "properties": properties })
+}
+
 /// What is done to every run that fits a filter.
 fn batch_schema() -> Value {
     let action = |verb: &str, more: &[(&str, Value)], required: &[&str]| {
@@ -346,6 +371,7 @@ fn schemas() -> Value {
             },
         },
         "Batch": batch_schema(),
+        "ActivityUpdate": activity_update_schema(),
         "Completion": {
             "type": "object", "additionalProperties": false, "description": "One thing that is said of an attempt",
             "properties": {

@@ -19,6 +19,7 @@ use crate::cli::start::fresh_id;
 /// Ids that are shown of what fits.
 const SHOWN: usize = 5;
 
+// long: the look, the question and the start, one after the other.
 pub(in crate::cli) async fn many(
     cx: &mut Context,
     bulk: &BulkArgs,

@@ -195,6 +195,7 @@ impl Folding {
             K::ActivityTaskCancelRequested { seq }
             | K::ActivityTaskPaused { seq, .. }
             | K::ActivityTaskUnpaused { seq, .. }
+            | K::ActivityPropertiesModifiedExternally { seq, .. }
             | K::ActivityTaskAwaitingCompletion { seq, .. }
             | K::ChildWorkflowExecutionStarted { seq, .. }
             | K::ChildWorkflowExecutionCancelRequested { seq, .. } => {
