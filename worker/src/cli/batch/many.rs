@@ -47,7 +47,7 @@ pub(in crate::cli) async fn many(
             json!({ "query": order.query, "action": order.action, "count": count, "first": ids, "dry_run": bulk.dry_run }),
         );
         cx.screen.line(format!("would {what} {count} runs"));
-        ids.iter().for_each(|id| cx.screen.field("", (*id).to_owned()));
+        ids.iter().for_each(|id| cx.screen.field("", *id));
         if bulk.dry_run {
             cx.screen.note("dry run: nothing is written");
         }
