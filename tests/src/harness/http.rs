@@ -219,16 +219,29 @@ fn read_line(from: &mut impl BufRead) -> io::Result<String> {
 
 /// The calls of the control API.
 impl Http {
+    /// A call in plain JSON.
     pub fn call<T: DeserializeOwned>(
         &self,
         method: &str,
         path: &str,
         body: Option<&impl serde::Serialize>,
     ) -> Reply<T> {
+        self.call_with(method, path, body, &[])
+    }
+    /// A call in exact values, as the command line makes it.
+    fn exactly<T: DeserializeOwned>(&self, method: &str, path: &str, body: Option<&impl serde::Serialize>) -> Reply<T> {
+        self.call_with(method, path, body, &[EXACTLY])
+    }
+    fn call_with<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&impl serde::Serialize>,
+        headers: &[&str],
+    ) -> Reply<T> {
         let body = body.map(serde_json::to_vec).transpose();
-        let answer = body
-            .map_err(io::Error::other)
-            .and_then(|body| self.request_with(method, path, body.as_deref(), &[EXACTLY]));
+        let answer =
+            body.map_err(io::Error::other).and_then(|body| self.request_with(method, path, body.as_deref(), headers));
         match answer {
             Ok(answer) => answer.reply(),
             Err(why) => Reply::Unknown(why),
@@ -246,7 +259,7 @@ impl Http {
         self.request("GET", "/readyz", None).map(|answer| answer.status)
     }
     pub fn start(&self, request: &StartWorkflow) -> Reply<Started> {
-        self.call::<StartAnswer>("POST", "/api/v1/workflows", Some(&json!({ "start": request })))
+        self.exactly::<StartAnswer>("POST", "/api/v1/workflows", Some(&json!({ "start": request })))
             .map(|told| told.started)
     }
     pub fn signal(&self, workflow_id: &str, name: &str, input: &serde_json::Value, request_id: &str) -> Reply<()> {
@@ -256,7 +269,7 @@ impl Http {
             identity: None,
             request_id: Some(RequestId::of(request_id)),
         };
-        self.call("POST", &format!("/api/v1/workflows/{workflow_id}/signals/{name}"), Some(&request))
+        self.exactly("POST", &format!("/api/v1/workflows/{workflow_id}/signals/{name}"), Some(&request))
     }
     /// The whole history of the newest run of a workflow; empty if there is no such workflow.
     pub fn history(&self, workflow_id: &str) -> io::Result<Vec<Event>> {
@@ -264,7 +277,7 @@ impl Http {
         loop {
             let from = events.last().map_or(EventId(1), |event| event.id.next());
             let path = format!("/api/v1/workflows/{workflow_id}/history?from={from}&limit=1000");
-            let page: Vec<Event> = match self.call("GET", &path, None::<&()>) {
+            let page: Vec<Event> = match self.exactly("GET", &path, None::<&()>) {
                 Reply::Refused(Answer { status: 404, .. }) => Vec::new(),
                 reply => reply.acknowledged()?,
             };

@@ -51,8 +51,7 @@ impl CallerBackend {
         if self.caller.role >= role {
             return Ok(());
         }
-        let Caller { name, role: has, .. } = &self.caller;
-        Err(forbidden(format!("this needs the role {role}; the token {name} has {has}")))
+        Err(forbidden(format!("this needs the role {role}; the token {} has {}", self.caller.name, self.caller.role)))
     }
 
     /// A namespace that this caller may not see is none.
