@@ -13,7 +13,7 @@
 //!
 //! | step | value | does |
 //! |---|---|---|
-//! | `activity` | `type`, `input`, `as`, `start_to_close` (30s), `schedule_to_close`, `schedule_to_start`, `heartbeat`, `task_queue`, `summary`, `cancellation` (`try`, `wait`, `abandon`), `retry` {`maximum_attempts`, `initial_interval`, `maximum_interval`, `coefficient_permille`, `non_retryable` [types]} | runs an activity |
+//! | `activity` | `type`, `input`, `as`, `start_to_close` (30s), `schedule_to_close`, `schedule_to_start`, `heartbeat`, `task_queue`, `summary`, `cancellation` (`try`, `wait`, `abandon`), `retry` {`maximum_attempts`, `initial_interval`, `maximum_interval`, `coefficient_permille`, `non_retryable` (a list of types)} | runs an activity |
 //! | `timer` | `"5s"`, or `for`, `summary` | waits |
 //! | `sleep_until` | milliseconds since 1970, or a variable | waits until a moment |
 //! | `wait_signal` | `name`, `as`, `timeout` | waits for a signal; after the timeout the variable is `null` |
