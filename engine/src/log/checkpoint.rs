@@ -125,37 +125,26 @@ pub(crate) fn meta_in(content: &[u8]) -> Option<Meta> {
     (version <= META_VERSION).then_some(meta)
 }
 
-/// Entries of one page of a scan.
-type Page = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// From so many open runs on, a second thread reads while this one decodes: half of the time of an opening.
-const READ_AHEAD_RUNS: u64 = 8_192;
-
 /// The index as of the checkpoint: all open runs. An error of kind `Corrupt` that names the index means: rebuild.
 pub(crate) fn load(medium: &dyn Log, options: &JournalOptions, meta: Meta) -> Result<Index, StorageError> {
     let mut index = Index::new(meta);
     let (mut sum, mut count) = (SetHash::default(), 0);
-    let mut take = |page: Page| -> Result<(), StorageError> {
-        for (key, value) in page {
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let from = after.as_deref().map_or(ScanFrom::First, ScanFrom::After);
+        let page = medium.shelf_scan(Shelf::Open, &[], from, 1_024)?;
+        for (key, value) in &page {
             let run = key.as_slice().try_into().map(RunId);
             let run = run.map_err(|_| damaged(medium, Shelf::Open, "a key is no run id".into()))?;
-            let state = StoredRun::decode(medium, options, Shelf::Open, run, &value)?;
+            let state = StoredRun::decode(medium, options, Shelf::Open, run, value)?;
             sum = sum.plus(state.saved.unwrap_or_default());
             count += 1;
             index.insert(run, state);
         }
-        Ok(())
-    };
-    if meta.open < READ_AHEAD_RUNS {
-        scan_open(medium, |page| take(page).map(|()| true))?;
-    } else {
-        std::thread::scope(|scope| {
-            let (give, pages) = std::sync::mpsc::sync_channel(4);
-            let scan = scope.spawn(move || scan_open(medium, |page| Ok(give.send(page).is_ok())));
-            // An error here drops the receiver, which ends the scan.
-            pages.into_iter().try_for_each(&mut take)?;
-            scan.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })?;
+        match page.into_iter().next_back() {
+            Some((key, _)) => after = Some(key),
+            None => break,
+        }
     }
     if (sum, count) != (meta.open_hash, meta.open) {
         return Err(damaged(
@@ -165,20 +154,6 @@ pub(crate) fn load(medium: &dyn Log, options: &JournalOptions, meta: Meta) -> Re
         ));
     }
     Ok(index)
-}
-
-/// Gives each page of the shelf of open runs to `take`, until that wants no more.
-fn scan_open(medium: &dyn Log, mut take: impl FnMut(Page) -> Result<bool, StorageError>) -> Result<(), StorageError> {
-    let mut after: Option<Vec<u8>> = None;
-    loop {
-        let from = after.as_deref().map_or(ScanFrom::First, ScanFrom::After);
-        let page = medium.shelf_scan(Shelf::Open, &[], from, 1_024)?;
-        let Some((last, _)) = page.last() else { return Ok(()) };
-        after = Some(last.clone());
-        if !take(page)? {
-            return Ok(());
-        }
-    }
 }
 
 impl Journal {
