@@ -10,7 +10,7 @@ use super::current_turn::{SharedReply, TurnCaller};
 use super::mailbox::RunRef;
 use super::shard::{Shard, decide_with, newer_than};
 use super::turn::{TurnThread, when_durable};
-use crate::log::Journal;
+use crate::log::{Journal, StorageError};
 use crate::machine::{Decision, PlannedFork, ResetSource};
 use crate::request::{ForkPlan, ResetDone, ResetRequest, Target};
 use crate::vocabulary::*;
@@ -201,20 +201,58 @@ impl Shard {
 
 /// Who hears of a child's end in place of a run that has ended by a reset: the run that goes on, if the child was handed over
 /// to it, and that run's heir in its turn. Only an open run hears.
-pub(super) fn heir(journal: &Journal, run: RunId, child: Seq) -> Option<RunId> {
+///
+/// # Errors
+/// The end of a run cannot be read: whether there is an heir is not known, and nothing may be done to the child for that.
+pub(super) fn heir(journal: &Journal, run: RunId, child: Seq) -> Result<Option<RunId>, StorageError> {
     let mut run = run;
     for _ in 0..LOOKS_BACK {
-        let entry = journal.run(run)?;
+        let Some(entry) = journal.run(run) else { return Ok(None) };
         if entry.info.status.is_open() {
-            return Some(run);
+            return Ok(Some(run));
         }
-        let next = entry.info.next_run.filter(|_| entry.info.status == WorkflowStatus::Terminated)?;
-        let end = journal.turns(run, EventId(entry.next_event.0.saturating_sub(1))).ok()?;
+        let next = entry.info.next_run.filter(|_| entry.info.status == WorkflowStatus::Terminated);
+        let Some(next) = next else { return Ok(None) };
+        let end = journal.turns(run, EventId(entry.next_event.0.saturating_sub(1)))?;
         let mut events = end.iter().flat_map(|turn| &turn.events);
         if !events.any(|event| event.handed_over().contains(&child)) {
-            return None;
+            return Ok(None);
         }
         run = next;
     }
-    None
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::log::{JournalOptions, MemoryLog};
+
+    const OLD: RunId = RunId([1; 16]);
+    const NEW: RunId = RunId([2; 16]);
+
+    fn started(run: RunId) -> Turn {
+        let request = StartWorkflow::new(WorkflowType::of("parent"), WorkflowId::of("parent"));
+        let first = request.first_event(run, Timestamp(1));
+        let events = vec![EventKind::WorkflowExecutionStarted(Box::new(first))];
+        Turn::of(run, EventId(1), Timestamp(1), BuildId(1), events)
+    }
+
+    /// A read that fails is no answer: a child is not taken for one that nobody waits for.
+    #[test]
+    fn an_end_that_cannot_be_read_does_not_say_that_there_is_no_heir() {
+        let medium = Arc::new(MemoryLog::new([7; 16]));
+        let journal = Journal::open(medium.clone(), JournalOptions::default()).unwrap();
+        journal.commit(&[started(OLD), started(NEW)]).unwrap();
+        let reset = Some(Box::new(ResetInto { run_id: NEW, children: vec![Seq(4)] }));
+        let ended = EventKind::WorkflowExecutionTerminated { reason: "reset".into(), identity: None, reset };
+        journal.commit(&[Turn::of(OLD, EventId(2), Timestamp(2), BuildId(1), vec![ended])]).unwrap();
+        assert_eq!(heir(&journal, OLD, Seq(4)), Ok(Some(NEW)));
+        assert_eq!(heir(&journal, OLD, Seq(5)), Ok(None), "it was not handed over");
+        assert_eq!(heir(&journal, RunId([9; 16]), Seq(4)), Ok(None));
+        assert!(medium.damage_group(GroupSeq(2), |value| value[60] ^= 4));
+        assert!(matches!(heir(&journal, OLD, Seq(4)), Err(StorageError::Corrupt { .. })));
+    }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use super::committer::{Answer, RunName};
 use super::current_turn::{CurrentTurn, SharedReply, TurnCaller};
-use super::health::Health;
+use super::health::{Health, rejection_of};
 use super::mailbox::{ActivityAct, Arrival, ClosedRun, RunRef, ShardMessage};
 use super::release::parent_closed;
 use super::reset::heir;
@@ -176,8 +176,12 @@ impl TurnThread {
         if self.shard.info(found.run_id).is_none_or(|info| info.status.is_open() || info.next_run.is_none()) {
             return Ok(found);
         }
-        let run_id = heir(&self.shared.journal, found.run_id, *seq).unwrap_or(found.run_id);
-        Ok(RunName { run_id, ..found })
+        // Unknown: the end is not told to the wrong one, and is asked for again by whoever waits for it.
+        let heir = heir(&self.shared.journal, found.run_id, *seq).map_err(|why| {
+            tracing::warn!(run = %found.run_id, %why, "who waits for a child cannot be read; its end is told after a restart");
+            rejection_of(&why)
+        })?;
+        Ok(RunName { run_id: heir.unwrap_or(found.run_id), ..found })
     }
 
     /// Answers in order, after everything decided before is durable.
@@ -360,8 +364,9 @@ impl TurnThread {
         let Ok(name) = self.shard.find(&RunRef::Target(target)) else { return };
         if let Some(parent) = self.shard.info(name.run_id).and_then(|info| info.parent) {
             let journal = &self.shared.journal;
+            // A parent whose end cannot be read may have handed this run over: nothing is done to it for a failed read.
             let closed = journal.run(parent.run_id).is_some_and(|entry| !entry.info.status.is_open())
-                && heir(journal, parent.run_id, parent.seq).is_none();
+                && matches!(heir(journal, parent.run_id, parent.seq), Ok(None));
             if closed {
                 let first_run = self.shard.info(name.run_id).map_or(name.run_id, |info| info.first_run);
                 let parent_name = RunName {
