@@ -89,6 +89,13 @@ impl Filter {
         fields.contains(&&Field::Builtin(BuiltinField::Held))
     }
 
+    /// Whether it asks for workflow types whose names begin so, by `=`, `IN` or `STARTS_WITH`. A filter that only leaves such
+    /// types out does not.
+    pub fn asks_for_types(&self, prefix: &str) -> bool {
+        let of_type = Field::Builtin(BuiltinField::WorkflowType);
+        self.condition.as_ref().is_some_and(|condition| condition.asks_for(&of_type, &|text| text.starts_with(prefix)))
+    }
+
     /// The names of the fields that every run has.
     pub fn builtin_fields() -> impl Iterator<Item = &'static str> {
         BuiltinField::ALL.into_iter().map(BuiltinField::name)

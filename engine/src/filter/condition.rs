@@ -154,6 +154,23 @@ fn quote(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
 
 impl FilterCondition {
     /// The fields it asks about, in the order of its text.
+    /// Whether it asks for what has one of these texts in a field, rather than for what has not.
+    pub(super) fn asks_for(&self, asked: &Field, fits: &dyn Fn(&str) -> bool) -> bool {
+        let is = |literal: &Literal| matches!(literal, Literal::Text { text, .. } if fits(text));
+        match self {
+            FilterCondition::Compare { field, comparison: Comparison::Equal, literal } => field == asked && is(literal),
+            FilterCondition::In { field, negated: false, literals } => field == asked && literals.iter().any(is),
+            FilterCondition::StartsWith { field, negated: false, prefix } => field == asked && fits(prefix),
+            FilterCondition::All(all) | FilterCondition::Any(all) => all.iter().any(|one| one.asks_for(asked, fits)),
+            FilterCondition::Compare { .. }
+            | FilterCondition::Between { .. }
+            | FilterCondition::In { .. }
+            | FilterCondition::StartsWith { .. }
+            | FilterCondition::IsNull { .. }
+            | FilterCondition::Not(_) => false,
+        }
+    }
+
     pub(super) fn fields<'f>(&'f self, found: &mut Vec<&'f Field>) {
         match self {
             FilterCondition::Compare { field, .. }

@@ -167,6 +167,32 @@ fn a_missing_attribute_or_another_type_compares_false() {
     check(&run, &yes, &no);
 }
 
+/// Only what is asked for by name is: not what is left out, and not another field with the same text.
+#[test]
+fn types_are_asked_for_by_name() {
+    let asks = |text: &str| Filter::parse(text).unwrap().asks_for_types("own.");
+    for yes in [
+        "WorkflowType = 'own.a'",
+        "WorkflowType IN ('b', 'own.a')",
+        "WorkflowType STARTS_WITH 'own.'",
+        "ExecutionStatus = 'Running' AND (WorkflowId = 'x' OR WorkflowType = 'own.a')",
+    ] {
+        assert!(asks(yes), "{yes}");
+    }
+    for no in [
+        "",
+        "WorkflowType != 'own.a'",
+        "NOT (WorkflowType = 'own.a')",
+        "WorkflowType NOT IN ('own.a')",
+        "WorkflowType NOT STARTS_WITH 'own.'",
+        "WorkflowType STARTS_WITH 'ow'",
+        "WorkflowId = 'own.a'",
+        "WorkflowId != 'own.a'",
+    ] {
+        assert!(!asks(no), "{no}");
+    }
+}
+
 /// E23: NOT binds tighter than AND, AND tighter than OR.
 #[test]
 fn operators_bind_as_in_sql() {

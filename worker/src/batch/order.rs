@@ -132,8 +132,8 @@ impl BatchOrder {
         Ok(())
     }
 
-    /// The filter of the runs that are meant: those of this namespace, that began by then if a time is named, and none of Bosun's own unless they
-    /// are asked for.
+    /// The filter of the runs that are meant: those of this namespace, that began by then if a time is named, and none of
+    /// Bosun's own unless their type is asked for.
     ///
     /// # Errors
     /// As [`BatchOrder::check`].
@@ -144,11 +144,13 @@ impl BatchOrder {
                 .map_err(|why| Rejection::Invalid { what: format!("list filter {text:?}"), why: why.to_string() })
         };
         let here = namespace.as_str().replace('\'', "''");
-        let mut filter = parse(&self.query)?.and(parse(&format!("Namespace = '{here}'"))?);
+        let asked = parse(&self.query)?;
+        let own = asked.asks_for_types("bosun.");
+        let mut filter = asked.and(parse(&format!("Namespace = '{here}'"))?);
         if let Some(began) = began {
             filter = filter.and(parse(&format!("StartTime <= '{began}'"))?);
         }
-        if !self.query.contains("'bosun.") {
+        if !own {
             filter = filter.and(parse("WorkflowType NOT STARTS_WITH 'bosun.'")?);
         }
         Ok(filter)
@@ -315,6 +317,9 @@ mod tests {
         };
         assert!(of("").contains("NOT STARTS_WITH 'bosun.'"), "{}", of(""));
         assert!(!of("WorkflowType = 'bosun.schedule'").contains("NOT STARTS_WITH"));
+        for other in ["WorkflowId != 'bosun.test'", "WorkflowType != 'bosun.schedule'", "WorkflowId = 'bosun.x'"] {
+            assert!(of(other).contains("NOT STARTS_WITH 'bosun.'"), "{other}");
+        }
         assert!(of("WorkflowId = 'a' OR WorkflowId = 'b'").starts_with('('), "the rest holds for both");
     }
 
