@@ -102,7 +102,10 @@ async fn find(ctx: &ActivityContext, backend: Arc<dyn Backend>, asked: FindPage)
     let after = after.as_deref().map(Cursor::read).transpose().map_err(|why| wrong(why.message))?;
     let found = page_of(&caller, filter, order.page(), after).await;
     let (runs, next) = found.map_err(|why| match why {
-        CallError::Rejected(why) if !is_passing(&why) => wrong(why.to_string()),
+        // A list that cannot be read now is read later.
+        CallError::Rejected(why) if !is_passing(&why) && !matches!(why, Rejection::StorageError { .. }) => {
+            wrong(why.to_string())
+        }
         other => passing(other),
     })?;
     let target = |info: RunInfo| BatchTarget { workflow_id: info.workflow_id, run_id: info.run_id };
@@ -116,6 +119,10 @@ async fn carry_out(
 ) -> Result<PageDone, ActivityError> {
     let caller = caller(ctx, backend, &asked.order).await?;
     let mut pace = asked.order.pace().map(tokio::time::interval);
+    if let Some(pace) = &mut pace {
+        // A run that took long is not made up for by a burst.
+        pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    }
     let mut page = PageDone::default();
     for target in &asked.targets {
         if let Some(pace) = &mut pace {
@@ -145,16 +152,15 @@ enum Touched {
     Failed(String),
 }
 
-/// Refusals that say nothing about the run that was asked.
+/// Refusals that say nothing about the run that was asked: it is asked again. A full inbox, damage and a failed read are of
+/// that run, and do not keep the others waiting.
 fn is_passing(why: &Rejection) -> bool {
     matches!(
         why,
         Rejection::ShuttingDown
             | Rejection::StorageFailed { .. }
             | Rejection::StorageFull { .. }
-            | Rejection::StorageError { .. }
             | Rejection::Overloaded { .. }
-            | Rejection::InboxFull { .. }
     )
 }
 
@@ -165,6 +171,9 @@ async fn touch(
     target: &BatchTarget,
 ) -> Result<Touched, ActivityError> {
     let BatchTarget { workflow_id, run_id } = target;
+    if *workflow_id == ctx.task().workflow_id {
+        return Ok(Touched::Skipped("it is this batch".to_owned()));
+    }
     let to = Target { namespace: ctx.task().namespace.clone(), ..Target::run(workflow_id.clone(), *run_id) };
     let because = because(asked, *run_id)?;
     let again = ctx.attempt() > Attempt(1);
