@@ -193,6 +193,43 @@ fn no_tool_of_a_run_reaches_the_data_directory() {
     assert_eq!(std::fs::read(doors.data().join("tokens.json")).unwrap(), before);
 }
 
+/// A batch acts with the role of whoever asked for it, so nobody of a lesser role makes it act again, or tells it what it has
+/// found. It stays in its namespace.
+#[test]
+fn a_batch_lends_its_role_to_nobody() {
+    let doors = Doors::open();
+    let operator = doors.with(doors.token(&["create", "ann", "--role", "operator"]));
+    let batch = |id: &str, action: &str, namespace: &str| json!({ "batch_id": id, "namespace": namespace, "query": "WorkflowType = 'kitchen-sink'", "action": { "do": action }, "rps": 0 });
+    let start = |http: &Http, asked: Value| ask(http, "POST", "/api/v1/batches", Some(asked));
+    started(&doors.owner, "kept", "default", &waits());
+    started(&doors.owner, "gone", "prod", &waits());
+    assert_eq!(start(&operator, batch("mine", "delete", "prod")).0, 403, "deleting is the owner's");
+    assert_eq!(start(&operator, batch("mine", "terminate", "prod")).0, 201);
+    let run = start(&doors.owner, batch("own", "delete", "default")).1["run_id"].as_str().unwrap().to_owned();
+    for (id, namespace) in [("mine", "prod"), ("own", "default")] {
+        let path = format!("/api/v1/workflows/batch:{id}/result?wait=20s&namespace={namespace}");
+        let (_, ended) = ask(&doors.owner, "GET", &path, None);
+        let counts = (&ended["status"], &ended["result"]["found"]);
+        assert_eq!(counts, (&json!("Completed"), &json!(1)), "{ended}");
+    }
+    let status = |id: &str, namespace: &str| {
+        let path = format!("/api/v1/workflows/{id}?namespace={namespace}");
+        ask(&doors.owner, "GET", &path, None).1["status"].clone()
+    };
+    assert_eq!((status("gone", "prod"), status("kept", "default")), (json!("Terminated"), json!("Running")));
+    // As the owner's: its input says so, and so does its history.
+    let forged = json!({ "query": "", "action": { "do": "delete" }, "role": "owner" });
+    for (path, body) in [
+        ("/api/v1/workflows/batch:own/reset".to_owned(), json!({ "to": "first-turn" })),
+        ("/api/v1/workflows/batch:own/forks".to_owned(), json!({ "changes": [{ "set": "input", "value": forged }] })),
+        ("/api/v1/workflows/batch:own/forks".to_owned(), json!({ "at": 4 })),
+        (format!("/api/v1/activities/{run}:1:1"), json!({ "result": { "targets": [], "next": null } })),
+    ] {
+        let (status, said) = ask(&operator, "POST", &path, Some(body));
+        assert_eq!((status, &said["code"]), (403, &json!("forbidden")), "{path}: {said}");
+    }
+}
+
 /// Who approved is the name of a token, also in a fork that says otherwise; and a history that somebody brings along is its
 /// owner's to vouch for.
 #[test]

@@ -173,12 +173,26 @@ impl CallerBackend {
     /// The run of a task token, as far as the caller may see it.
     async fn may_complete(&self, token: TaskToken) -> Result<(), CallError> {
         self.needs(TokenRole::Operator)?;
-        let Some(only) = &self.caller.namespaces else { return Ok(()) };
-        let query = within(&format!("RunId = '{}'", token.run_id), only.iter())?;
-        match self.backend.list(ListRequest { query, limit: 1 }).await?.is_empty() {
-            true => Err(Rejection::UnknownActivity { activity: token.to_string() }.into()),
-            false => Ok(()),
+        if self.caller.namespaces.is_none() && self.caller.role >= TokenRole::Owner {
+            return Ok(());
         }
+        let query = format!("RunId = '{}'", token.run_id);
+        let query = self.caller.namespaces.as_ref().map_or(Ok(query.clone()), |only| within(&query, only.iter()))?;
+        match self.backend.list(ListRequest { query, limit: 1 }).await?.first() {
+            Some(info) => self.for_batch(&info.workflow_type),
+            None => Err(Rejection::UnknownActivity { activity: token.to_string() }.into()),
+        }
+    }
+
+    /// A batch acts with the role of whoever asked for it: only the owner says what one does again, or what it has found.
+    fn for_batch(&self, workflow_type: &WorkflowType) -> Result<(), CallError> {
+        if workflow_type.as_str() == BATCH { self.needs(TokenRole::Owner) } else { Ok(()) }
+    }
+
+    /// As [`for_batch`](Self::for_batch), for a run that goes back or is copied.
+    async fn may_repeat(&self, target: &Target) -> Result<(), CallError> {
+        self.may(TokenRole::Operator, target)?;
+        self.for_batch(&self.backend.describe(target.clone()).await?.info.workflow_type)
     }
 }
 
@@ -216,43 +230,6 @@ pub fn within<'n>(query: &str, namespaces: impl Iterator<Item = &'n Namespace>) 
     Ok(query.and(only).to_string())
 }
 
-/// Recorded runs of one namespace, and nothing of others.
-pub struct NamespaceHistories {
-    pub histories: Arc<dyn Histories>,
-    pub namespace: Namespace,
-}
-
-impl NamespaceHistories {
-    fn check(&self, target: &Target) -> Result<(), CallError> {
-        if target.namespace == self.namespace {
-            return Ok(());
-        }
-        Err(Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id }.into())
-    }
-}
-
-impl Histories for NamespaceHistories {
-    fn run(&self, target: Target) -> Reply<'_, RunInfo> {
-        Box::pin(async move {
-            self.check(&target)?;
-            self.histories.run(target).await
-        })
-    }
-    fn list(&self, request: ListRequest) -> Reply<'_, Vec<RunInfo>> {
-        let ListRequest { query, limit } = request;
-        Box::pin(async move {
-            let query = within(&query, std::iter::once(&self.namespace))?;
-            self.histories.list(ListRequest { query, limit }).await
-        })
-    }
-    fn turns(&self, target: Target) -> Reply<'_, Vec<Turn>> {
-        Box::pin(async move {
-            self.check(&target)?;
-            self.histories.turns(target).await
-        })
-    }
-}
-
 /// A call that is made when what comes before it lets it.
 macro_rules! ask {
     ($self:ident, $before:expr, $backend:ident => $call:expr) => {
@@ -269,11 +246,17 @@ impl Backend for CallerBackend {
         Box::pin(async move { self.backend.start(CallerBackend::start(self, request)?).await })
     }
     fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
-        Box::pin(async move { self.backend.fork(CallerBackend::fork(self, request)?).await })
+        Box::pin(async move {
+            let request = CallerBackend::fork(self, request)?;
+            if let ForkSource::Run(source) = &request.source {
+                self.may_repeat(source).await?;
+            }
+            self.backend.fork(request).await
+        })
     }
     fn reset(&self, request: ResetRequest) -> Reply<'_, ResetDone> {
         Box::pin(async move {
-            self.may(TokenRole::Operator, &request.target)?;
+            self.may_repeat(&request.target).await?;
             let identity = Some(self.caller.identity(request.identity.as_ref()));
             self.backend.reset(ResetRequest { identity, ..request }).await
         })

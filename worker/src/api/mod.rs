@@ -14,6 +14,7 @@ pub mod client;
 pub mod discovery;
 pub mod guard;
 pub mod handlers;
+pub(crate) mod histories;
 pub mod json_depth;
 pub mod people;
 pub mod problem;

@@ -40,13 +40,13 @@ pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) 
     let reason = members.text("reason").unwrap_or_default();
     let rps = members.typed("rps").and_then(|WholeNumber(number)| number).unwrap_or(DEFAULT_RPS);
     let id = members.text("batch_id");
+    let namespace = members.parsed::<Namespace>("namespace").unwrap_or_else(|| Namespace::of(DEFAULT_NAMESPACE));
     let dry_run = members.typed("dry_run").unwrap_or(false);
     members.done()?;
     let (Some(query), Some(action)) = (query, action) else {
         return Err(Problem::bad_request("query and action are needed"));
     };
     let order = BatchOrder { query, action, reason, rps, by: String::new(), role: TokenRole::Owner, carried: None };
-    let namespace = Namespace::of(DEFAULT_NAMESPACE);
     let filter = order.filter(&namespace, None)?.to_string();
     let count = me.backend.count(filter.clone()).await?;
     if dry_run {
@@ -64,7 +64,7 @@ pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) 
             RequestId::new(format!("batch:{id}")).map_err(|why| Problem::bad_request(format!("batch_id: {why}")))?
         }
     };
-    let start = StartWorkflow { request_id: Some(once), ..batch::run::start(&id, &order)? };
+    let start = StartWorkflow { namespace, request_id: Some(once), ..batch::run::start(&id, &order)? };
     let started = me.backend.start(start).await?;
     let status = if started.newly_started { StatusCode::CREATED } else { StatusCode::OK };
     let answer = json!({

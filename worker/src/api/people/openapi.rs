@@ -300,6 +300,7 @@ fn batch_schema() -> Value {
             "action": { "oneOf": actions },
             "reason": { "type": ["string", "null"], "description": "Recorded in the history of every run" },
             "rps": { "type": ["integer", "null"], "description": "Runs a second at most; 0: as many as can be", "minimum": 0, "maximum": 100_000 },
+            "namespace": { "anyOf": [id_schema(), { "type": "null" }] },
             "batch_id": { "anyOf": [{ "type": "string", "pattern": "^[!-~]{1,120}$" }, { "type": "null" }] },
             "dry_run": { "type": ["boolean", "null"] },
         },

@@ -30,7 +30,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::locate::{Readable, locate_histories};
 use super::output::Screen;
-use crate::api::authority::NamespaceHistories;
+use crate::api::histories::NamespaceHistories;
 use crate::backend::{Histories, OpenEngine};
 
 #[derive(Debug, Subcommand)]
