@@ -248,6 +248,10 @@ impl Run {
         if update.retry_now && activity.paused {
             return Err(refused("it is paused; unpause it".to_owned()));
         }
+        let times = [update.schedule_to_close, update.schedule_to_start, update.start_to_close, update.heartbeat];
+        if times.into_iter().flatten().any(|time| time.is_zero()) {
+            return Err(refused("a timeout of 0 leaves no time for any attempt".to_owned()));
+        }
         let options = update.options(activity.options());
         if let Some(why) = options.as_ref().and_then(|options| options.retry_policy.as_ref()?.check().err()) {
             return Err(refused(why));

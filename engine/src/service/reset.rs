@@ -18,6 +18,10 @@ use crate::vocabulary::*;
 /// No chain of resets and continued runs is looked through further than this for a request that was carried out before.
 const LOOKS_BACK: usize = 10_000;
 
+/// The histories of the runs that came after the point are read into memory, for what is reapplied from them: together they
+/// are no longer than this.
+const LATER_BYTES_MAX: u64 = 256 << 20;
+
 /// What is to be done about a request.
 enum ResetVerdict {
     Done(Box<ResetDone>),
@@ -81,11 +85,13 @@ impl TurnThread {
         }
         let run_id = request.request_id.as_ref().map_or(fresh, |id| run_of_reset(base.run_id, id));
         let turns = self.shard.turns_of(&base)?;
-        let mut later = Vec::new();
+        let (mut later, mut bytes) = (Vec::new(), 0);
         let mut next = self.shard.info(base.run_id).and_then(|info| info.next_run);
         while let Some(run) = next {
+            let info = self.shard.info(run);
+            bytes = within_memory(bytes, info.as_ref().map_or(0, |info| info.history.bytes), later.len())?;
             later.push(self.shard.turns_of(&RunName { run_id: run, ..base.clone() })?);
-            next = self.shard.info(run).and_then(|info| info.next_run);
+            next = info.and_then(|info| info.next_run);
         }
         let now = newer_than(Some(newest.started_at), self.shared.clock.now());
         let open = newest.status.is_open().then_some(&newest);
@@ -118,6 +124,19 @@ impl TurnThread {
         }
         None
     }
+}
+
+/// What has been read of the later runs, with one more.
+fn within_memory(bytes: u64, more: u64, runs: usize) -> Result<u64, Rejection> {
+    let bytes = bytes.saturating_add(more);
+    if bytes <= LATER_BYTES_MAX {
+        return Ok(bytes);
+    }
+    let why = format!(
+        "more than {runs} runs came after it, whose histories have over {} MiB: reset a newer run of the workflow id, by its run id",
+        LATER_BYTES_MAX >> 20
+    );
+    Err(Rejection::Invalid { what: "reset".into(), why })
 }
 
 /// The run that a request makes of a run: the same one, however often it is asked for.
@@ -238,6 +257,14 @@ mod tests {
         let first = request.first_event(run, Timestamp(1));
         let events = vec![EventKind::WorkflowExecutionStarted(Box::new(first))];
         Turn::of(run, EventId(1), Timestamp(1), BuildId(1), events)
+    }
+
+    #[test]
+    fn histories_that_memory_does_not_hold_are_not_read() {
+        assert_eq!(within_memory(1, 2, 1), Ok(3));
+        assert_eq!(within_memory(LATER_BYTES_MAX - 2, 2, 7), Ok(LATER_BYTES_MAX));
+        let Err(Rejection::Invalid { why, .. }) = within_memory(LATER_BYTES_MAX - 2, 3, 7) else { panic!("too long") };
+        assert!(why.contains("more than 7 runs") && why.contains("256 MiB"), "{why}");
     }
 
     /// A read that fails is no answer: a child is not taken for one that nobody waits for.

@@ -112,6 +112,11 @@ async fn other_options_hold_from_now_on() {
     let wrong = ActivityUpdate { initial_interval: Some(std::time::Duration::ZERO), ..ActivityUpdate::default() };
     let refused = update(&client, "one", wrong).await;
     assert!(matches!(refused, Err(Rejection::Invalid { .. })), "{refused:?}");
+    let none = ActivityUpdate { heartbeat: Some(std::time::Duration::ZERO), ..ActivityUpdate::default() };
+    let Err(Rejection::Invalid { why, .. }) = update(&client, "one", none).await else {
+        panic!("no time is no timeout")
+    };
+    assert!(why.contains("timeout of 0"), "{why}");
     update(&client, "one", limits).await.unwrap();
     let before = environment.now();
     let_pass(&environment, MINUTE);

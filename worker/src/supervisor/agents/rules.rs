@@ -87,7 +87,7 @@ pub struct AgentRules {
     pub budget: ToolBudget,
     /// Failures of one tool in a row after which it is refused, until the turn ends; none: never.
     pub breaker_failures: Option<u32>,
-    /// The how-manieth identical call of a turn is refused; none: never.
+    /// From this many identical calls in one turn on, a call is refused; none: never.
     pub repetitions: Option<u32>,
     pub builtins: BTreeSet<Builtin>,
     pub sleep_max: Span,

@@ -65,7 +65,7 @@ pub fn is_refusal(failure: &CallFailure) -> bool {
     failure.kind == CallFailureKind::Rejected
 }
 
-/// Whether a call is delivered again that was delivered so often before, and whose worker was lost: as the how manieth.
+/// The number of the next delivery of a call whose worker was lost, after so many; nothing: it is not delivered again.
 /// `counts`: who asked wants that to be a try like any other.
 pub fn delivered_again(deliveries: u32, counts: bool) -> Option<u32> {
     (!counts && deliveries < DELIVERIES_MAX).then_some(deliveries + 1)
