@@ -19,6 +19,7 @@ mod kill;
 mod kit;
 mod metrics;
 mod mistakes;
+mod notifications;
 mod opening;
 mod own_end;
 mod own_program;

@@ -16,6 +16,7 @@ use super::caller::{Caller, TokenRole};
 use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::backend::*;
 use crate::batch::{BATCH, BatchOrder};
+use crate::notify::NOTIFICATION;
 // The engine has a `EngineHealth` of its own.
 use crate::backend::EngineHealth;
 use crate::supervisor::people::signature::{OF_RUNS, signature_of};
@@ -91,8 +92,12 @@ impl CallerBackend {
     fn start(&self, mut request: StartWorkflow) -> Result<StartWorkflow, CallError> {
         self.may_use(TokenRole::Operator, &request.namespace)?;
         request.identity = Some(self.caller.identity(request.identity.as_ref()));
-        if request.workflow_type.as_str() == BATCH {
-            request.input = self.batch(&request.input)?;
+        match request.workflow_type.as_str() {
+            BATCH => request.input = self.batch(&request.input)?,
+            NOTIFICATION => {
+                return Err(forbidden(format!("a worker alone starts a {NOTIFICATION}: it speaks in its name")));
+            }
+            _ => {}
         }
         Ok(request)
     }
@@ -184,9 +189,10 @@ impl CallerBackend {
         }
     }
 
-    /// A batch acts with the role of whoever asked for it: only the owner says what one does again, or what it has found.
+    /// A batch acts with the role of whoever asked for it, and a notification speaks for the worker: only the owner says what
+    /// one does again, or what it has found.
     fn for_batch(&self, workflow_type: &WorkflowType) -> Result<(), CallError> {
-        if workflow_type.as_str() == BATCH { self.needs(TokenRole::Owner) } else { Ok(()) }
+        if [BATCH, NOTIFICATION].contains(&workflow_type.as_str()) { self.needs(TokenRole::Owner) } else { Ok(()) }
     }
 
     /// As [`for_batch`](Self::for_batch), for a run that goes back or is copied.
