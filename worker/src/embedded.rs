@@ -181,9 +181,8 @@ impl Registries {
                 let store = Some(Arc::new(StoreLocation { data, writes_with, epoch }));
                 let worker = Arc::new(worker);
                 here.is(&worker);
-                if let (Some((cursor, notify)), Ok(runtime)) = (watches, tokio::runtime::Handle::try_current()) {
-                    // It ends when the worker leaves.
-                    runtime.spawn(Watcher::new(worker.client(), backend_of(worker.clone()), notify, cursor).run());
+                if let Some((cursor, notify)) = watches {
+                    watch(&worker, notify, cursor);
                 }
                 Ok(Arc::new(Embedded { client: worker.client(), worker, store, metrics }))
             }
@@ -221,11 +220,17 @@ impl Registries {
     }
 }
 
+/// Tells what happens, until the worker leaves.
+fn watch(worker: &Arc<Worker>, notify: Notify, cursor: Cursor) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(Watcher::new(worker.client(), backend_of(worker.clone()), notify, cursor).run());
+    }
+}
+
 /// What is to be told before the worker's own file is written over: that the one before ended without a word.
 fn prepare_to_tell(data: &Path, notify: &Notify) -> Result<Option<Cursor>, OpenError> {
     let failed = |why: std::io::Error| OpenError::Failed(format!("how far the log has been told: {why}"));
-    if notify.channels.is_empty() {
-        Cursor::forget(data).map_err(failed)?;
+    if notify.channels.is_empty() && !Cursor::is_begun(data) {
         return Ok(None);
     }
     let mut cursor = Cursor::open(data).map_err(failed)?;
@@ -233,7 +238,8 @@ fn prepare_to_tell(data: &Path, notify: &Notify) -> Result<Option<Cursor>, OpenE
         let gone = GoneWorker { pid: before.pid, started_at: before.started_at };
         cursor.note_gone(gone).map_err(failed)?;
     }
-    Ok(Some(cursor))
+    // One that has no channels leaves it all to the next one that has.
+    Ok((!notify.channels.is_empty()).then_some(cursor))
 }
 
 fn log_for(data: &Path, purpose: &Access, epoch: Option<EpochFile>) -> Result<Arc<dyn Log>, StorageError> {

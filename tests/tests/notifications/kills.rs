@@ -18,7 +18,7 @@ const SETTLE: Duration = Duration::from_secs(180);
 
 #[test]
 fn every_failure_is_told_over_kill_9_and_known_by_its_id() {
-    each_is_told(15);
+    each_is_told(12);
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn each_is_told(kills: u32) {
     let kills = count_from_env("BOSUN_NOTIFY_KILLS", kills);
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let receiver = Receiver::start(4);
+    let receiver = Receiver::start(6);
     let path = config(
         dir.path(),
         &format!(

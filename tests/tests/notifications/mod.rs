@@ -2,6 +2,7 @@
 //! once (issue 19 §2.4).
 
 mod kills;
+mod kinds;
 mod links;
 mod receiver;
 mod verbs;

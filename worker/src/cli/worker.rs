@@ -122,6 +122,7 @@ const SERVER_STOP: Duration = Duration::from_secs(2);
 /// A short visit of another command may hold the directory when the worker starts.
 const OPEN_PATIENCE: Duration = Duration::from_secs(3);
 
+// long: from the first signal to the last word, one step after the other.
 pub(super) async fn run(
     screen: &mut Screen,
     global: &Global,

@@ -1,8 +1,8 @@
 //! How far the log has been told: a small file of the data directory.
 //!
 //! Invariant: the file is whole or not there; it stands behind nothing that has not become a notification. One that stands too
-//! far back costs only time: what is met again is the same notification. Without channels there is none, so that whoever names
-//! the first one is not told of the past.
+//! far back costs only time: what is met again is the same notification. It begins with the first channel, so that whoever names
+//! that one is not told of the past; a worker without channels leaves it where it stands.
 
 use std::fs;
 use std::io::{self, Write};
@@ -54,12 +54,9 @@ impl Cursor {
         Ok(Cursor { path, saved: contents.clone(), contents })
     }
 
-    /// Nobody is told anything from here on.
-    pub(crate) fn forget(data: &Path) -> io::Result<()> {
-        match fs::remove_file(data.join(FILE)) {
-            Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
-            _ => Ok(()),
-        }
+    /// Whether a worker of this directory has ever told anything.
+    pub(crate) fn is_begun(data: &Path) -> bool {
+        data.join(FILE).exists()
     }
 
     pub(crate) fn group(&self) -> Option<GroupSeq> {
@@ -119,8 +116,6 @@ mod tests {
         assert_eq!(Cursor::open(dir.path()).unwrap().gone(), []);
         fs::write(dir.path().join(FILE), "{\"gro").unwrap();
         assert_eq!(Cursor::open(dir.path()).unwrap().group(), Some(GroupSeq(0)));
-        Cursor::forget(dir.path()).unwrap();
-        Cursor::forget(dir.path()).unwrap();
-        assert_eq!(Cursor::open(dir.path()).unwrap().group(), None);
+        assert!(Cursor::is_begun(dir.path()));
     }
 }

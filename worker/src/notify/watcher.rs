@@ -90,6 +90,7 @@ impl Watcher {
                         Some(Ok(event)) => self.event(event).await?,
                         Some(Err(Rejection::Invalid { why, .. })) => {
                             tracing::warn!(why, "events left the log before they were told: runs are looked through");
+                            tokio::time::sleep(AGAIN).await;
                             break;
                         }
                         Some(Err(why @ Rejection::StorageError { .. })) => {

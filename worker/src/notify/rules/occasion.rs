@@ -274,7 +274,7 @@ fn told_by_notes(info: &RunInfo, event: &Event, notes: &[Note]) -> Vec<Told> {
                 all.push(occasion(OccasionKind::Budget, title, &words_of(&note.data)));
             }
             // A person who pauses it knows; an agent below that cannot go on, or a budget, is told.
-            NoteKind::Paused => match note.data["requested_by"].as_str().unwrap_or_default() {
+            NoteKind::Paused => match note.data["by"].as_str().unwrap_or_default() {
                 "budget" => {
                     let why = note.data["reason"].as_str().unwrap_or_default();
                     all.push(occasion(OccasionKind::Budget, format!("The budget of {id} is used up"), why));
@@ -381,8 +381,8 @@ mod tests {
             note(NoteKind::ApprovalRequested, json!({ "id": "a" })),
             note(NoteKind::ApprovalRequested, json!({ "id": "b" })),
             note(NoteKind::BudgetExhausted, json!({ "resource": "tokens" })),
-            note(NoteKind::Paused, json!({ "requested_by": "ann", "reason": "lunch" })),
-            note(NoteKind::Paused, json!({ "requested_by": "agent bob x-1", "reason": "no key" })),
+            note(NoteKind::Paused, json!({ "by": "ann", "reason": "lunch" })),
+            note(NoteKind::Paused, json!({ "by": "agent bob x-1", "reason": "no key" })),
         ];
         let value = Payload::encode(&notes).unwrap();
         let marker = event(5, EventKind::MarkerRecorded(Marker::SideEffect { seq: Seq(3), value }));
