@@ -20,6 +20,7 @@ mod kit;
 mod manners;
 mod metrics;
 mod mistakes;
+mod notifications;
 mod opening;
 mod own_end;
 mod own_program;

@@ -17,6 +17,7 @@ use bosun_engine::*;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
+use crate::api::WorkerFile;
 use crate::backend::{
     Access, ActivityAsked, Attribution, Backend, BoxFuture, CallError, Engine, EngineHealth, EventStream, Histories,
     OpenEngine, OpenError, Reply, RunEventStream, Stopped, WorkerState,
@@ -26,6 +27,11 @@ use crate::capability::at_rest::{AtRest, StoreKeys};
 use crate::capability::leaks::Leaks;
 use crate::capability::owner::Guards;
 use crate::closed_directory::{ClosedDirectory, is_store};
+use crate::notify;
+use crate::notify::cursor::{Cursor, GoneWorker};
+use crate::notify::deliver::Teller;
+use crate::notify::rules::channel::Notify;
+use crate::notify::watcher::Watcher;
 use crate::store_reports::{StoreLocation, info_json, judge_epoch, open_error, verify_json};
 use crate::store_work::{self, StoreWork};
 use crate::telemetry::metrics::{Metrics, Standing};
@@ -150,13 +156,14 @@ impl Registries {
         self.configure.iter().for_each(|configure| configure(&mut options));
         options.marks = Some(data.clone());
         options.look = looks;
-        let mut metrics = None;
+        let (mut metrics, mut watches) = (None, None);
         let here = EngineHere::default();
         match purpose {
             Access::Work { slots, queues, guards } => {
                 options.slots = slots;
                 options.task_queues = (!queues.is_empty()).then(|| queues.into_iter().collect());
                 metrics = Some(self.prepare_work(&mut options, &data, &guards, &here)?);
+                watches = prepare_to_tell(&data, &guards.notify)?.map(|cursor| (cursor, guards.notify.clone()));
             }
             Access::Visit { .. } | Access::Look => {
                 options.slots = 0;
@@ -174,6 +181,9 @@ impl Registries {
                 let store = Some(Arc::new(StoreLocation { data, writes_with, epoch }));
                 let worker = Arc::new(worker);
                 here.is(&worker);
+                if let Some((cursor, notify)) = watches {
+                    watch(&worker, notify, cursor);
+                }
                 Ok(Arc::new(Embedded { client: worker.client(), worker, store, metrics }))
             }
             Err(StartError::Storage(why)) => Err(open_error(&data, why)),
@@ -201,10 +211,35 @@ impl Registries {
             at_open(&OpenedDirectory { data, guards }, &mut self.activities).map_err(OpenError::Failed)?;
         }
         batch::carry_out::register(&mut self.activities, here);
+        Teller::new(guards.notify.clone(), data).register(&mut self.activities, here);
+        // Whatever else a worker serves, it tells.
+        options.task_queues.iter_mut().for_each(|served| _ = served.insert(TaskQueue::of(notify::rules::run::QUEUE)));
         let measured = Arc::new(Metrics::new(self.workflows.types(), self.activities.types()));
         options.interceptors.extend([Arc::new(Leaks) as Arc<dyn Interceptor>, measured.clone()]);
         Ok(measured)
     }
+}
+
+/// Tells what happens, until the worker leaves.
+fn watch(worker: &Arc<Worker>, notify: Notify, cursor: Cursor) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(Watcher::new(worker.client(), backend_of(worker.clone()), notify, cursor).run());
+    }
+}
+
+/// What is to be told before the worker's own file is written over: that the one before ended without a word.
+fn prepare_to_tell(data: &Path, notify: &Notify) -> Result<Option<Cursor>, OpenError> {
+    let failed = |why: std::io::Error| OpenError::Failed(format!("how far the log has been told: {why}"));
+    if notify.channels.is_empty() && !Cursor::is_begun(data) {
+        return Ok(None);
+    }
+    let mut cursor = Cursor::open(data).map_err(failed)?;
+    if let Some(before) = WorkerFile::read(data).filter(|before| !before.of_a_run) {
+        let gone = GoneWorker { pid: before.pid, started_at: before.started_at };
+        cursor.note_gone(gone).map_err(failed)?;
+    }
+    // One that has no channels leaves it all to the next one that has.
+    Ok((!notify.channels.is_empty()).then_some(cursor))
 }
 
 fn log_for(data: &Path, purpose: &Access, epoch: Option<EpochFile>) -> Result<Arc<dyn Log>, StorageError> {

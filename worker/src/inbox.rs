@@ -80,6 +80,11 @@ impl HumanRequest {
         self.request["id"].as_str().unwrap_or_default()
     }
 
+    /// The hash of what is asked; empty where its id says which version is meant.
+    pub(crate) fn shown(&self) -> &str {
+        self.request["shown"].as_str().or(self.request["hash"].as_str()).unwrap_or_default()
+    }
+
     /// What it is: `approval`, `question`, `tool_call`, or what else waits: `plan`, `takeover`, `pause`.
     pub(crate) fn word(&self) -> &str {
         match self.kind {

@@ -44,6 +44,8 @@ pub mod guide;
 #[doc(hidden)]
 pub mod harvest;
 mod inbox;
+#[doc(hidden)]
+pub mod notify;
 mod past;
 mod run_json;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]

@@ -10,6 +10,7 @@ mod agents;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod models;
+mod notifications;
 mod programs;
 mod schedules;
 mod supervisors;

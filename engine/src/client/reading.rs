@@ -177,6 +177,26 @@ impl Client {
         }
     }
 
+    /// The last group that is durable.
+    pub fn last_group(&self) -> GroupSeq {
+        self.shared.journal.last_group()
+    }
+
+    /// The oldest group that is still in the log; what happened before is in the histories of runs.
+    pub fn first_group(&self) -> GroupSeq {
+        self.shared.journal.first_group()
+    }
+
+    /// What is known of a run whose id is known, without asking it.
+    pub fn run_info(&self, run: RunId) -> Option<RunInfo> {
+        self.info_of(run)
+    }
+
+    /// The runs that this worker is known to hold, and why.
+    pub fn held_runs(&self) -> Vec<(RunId, String)> {
+        self.shared.held_runs().into_iter().filter_map(|run| Some((run, self.shared.held_why(run)?))).collect()
+    }
+
     async fn group_turns(&self, group: GroupSeq) -> Result<Vec<Turn>, Rejection> {
         let turns = self.read(move |shared| shared.journal.group_turns(group)).await?;
         let first = self.shared.journal.first_group();

@@ -20,7 +20,7 @@ const ARROWS: [(&str, &[&str]); 4] = [
 ];
 
 /// Modules and folders that decide and never act.
-const PURE: [&str; 22] = [
+const PURE: [&str; 23] = [
     "engine/src/vocabulary",
     "engine/src/machine",
     "engine/src/workflow",
@@ -42,6 +42,7 @@ const PURE: [&str; 22] = [
     "worker/src/agent/wall.rs",
     "worker/src/agent/workflow.rs",
     "worker/src/canonical.rs",
+    "worker/src/notify/rules",
     "worker/src/schedule",
 ];
 

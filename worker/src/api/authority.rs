@@ -16,6 +16,7 @@ use super::caller::{Caller, TokenRole};
 use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::backend::*;
 use crate::batch::{BATCH, BatchOrder};
+use crate::notify::{self, NOTIFICATION};
 // The engine has a `EngineHealth` of its own.
 use crate::backend::EngineHealth;
 use crate::supervisor::people::signature::{OF_RUNS, signature_of};
@@ -91,8 +92,15 @@ impl CallerBackend {
     fn start(&self, mut request: StartWorkflow) -> Result<StartWorkflow, CallError> {
         self.may_use(TokenRole::Operator, &request.namespace)?;
         request.identity = Some(self.caller.identity(request.identity.as_ref()));
-        if request.workflow_type.as_str() == BATCH {
-            request.input = self.batch(&request.input)?;
+        let notifies = request.workflow_id.as_str().starts_with(notify::ID_PREFIX);
+        match request.workflow_type.as_str() {
+            // Whoever takes the id of a notification keeps people from being told.
+            _ if notifies => return Err(forbidden("ids of notifications are the worker's".to_owned())),
+            BATCH => request.input = self.batch(&request.input)?,
+            NOTIFICATION => {
+                return Err(forbidden(format!("a worker alone starts a {NOTIFICATION}: it speaks in its name")));
+            }
+            _ => {}
         }
         Ok(request)
     }
@@ -184,9 +192,10 @@ impl CallerBackend {
         }
     }
 
-    /// A batch acts with the role of whoever asked for it: only the owner says what one does again, or what it has found.
+    /// A batch acts with the role of whoever asked for it, and a notification speaks for the worker: only the owner says what
+    /// one does again, or what it has found.
     fn for_batch(&self, workflow_type: &WorkflowType) -> Result<(), CallError> {
-        if workflow_type.as_str() == BATCH { self.needs(TokenRole::Owner) } else { Ok(()) }
+        if [BATCH, NOTIFICATION].contains(&workflow_type.as_str()) { self.needs(TokenRole::Owner) } else { Ok(()) }
     }
 
     /// As [`for_batch`](Self::for_batch), for a run that goes back or is copied.
@@ -452,6 +461,20 @@ mod tests {
         }
         let told = || ForkRequest { source: ForkSource::History(Vec::new()), ..request(Vec::new()) };
         assert!(it(TokenRole::Operator).fork(told()).is_err() && it(TokenRole::Owner).fork(told()).is_ok());
+    }
+
+    /// What speaks in the name of the worker is started by the worker alone, whoever asks, and however.
+    #[tokio::test]
+    async fn nobody_starts_a_notification() {
+        let fake = Arc::new(Fake::new());
+        let it = CallerBackend::new(fake.clone(), caller(TokenRole::Owner, None));
+        let start = || StartWorkflow::new(NOTIFICATION.into(), "notify:x".into());
+        let signal = SignalRequest { name: "go".into(), input: Payload::null(), identity: None, request_id: None };
+        assert!(Backend::start(&it, start()).await.is_err());
+        assert!(Backend::start(&it, StartWorkflow::new("order".into(), "notify:x".into())).await.is_err());
+        assert!(Backend::start(&it, StartWorkflow::new(NOTIFICATION.into(), "other".into())).await.is_err());
+        assert!(it.signal_with_start(start(), signal).await.is_err());
+        assert_eq!(fake.calls(), Vec::<String>::new());
     }
 
     #[tokio::test]

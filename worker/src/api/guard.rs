@@ -22,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::caller::Caller;
 use super::problem::Problem;
-use super::routes::{CODE_PATH, FORK_PATH, OPEN_PATHS, SIGN_IN_PATH, is_asset, is_page};
+use super::routes::{CODE_PATH, DECIDE_PATH, FORK_PATH, OPEN_PATHS, SIGN_IN_PATH, is_asset, is_page};
 use super::serve::ServerLimits;
 use super::session::{Session, Sessions};
 use super::stream::while_open;
@@ -76,6 +76,7 @@ impl Guard {
         let passed = match uri.path() {
             path if OPEN_PATHS.contains(&path) => RequestSource::Anybody { proof: self.proof(headers, host) },
             SIGN_IN_PATH => RequestSource::SignIn,
+            DECIDE_PATH => RequestSource::ByLink,
             path if is_asset(path) => RequestSource::Anybody { proof: None },
             _ if page => self.session(headers).map_or(RequestSource::Stranger, RequestSource::SignedIn),
             _ => RequestSource::Known(self.authorize(headers)?),
@@ -201,6 +202,8 @@ enum RequestSource {
     Stranger,
     /// To the one page that makes sessions.
     SignIn,
+    /// To the one page that asks for a signed link, and for nothing else.
+    ByLink,
 }
 
 /// What signing in and out needs.
@@ -350,7 +353,7 @@ async fn guarded(guard: &Guard, request: Request, next: Next) -> Response {
             parts.extensions.insert(session.caller.clone());
             parts.extensions.insert(session);
         }
-        Ok(RequestSource::SignIn) => {}
+        Ok(RequestSource::SignIn | RequestSource::ByLink) => {}
         Ok(RequestSource::Stranger) => return to_sign_in(&parts.method, &parts.uri),
     }
     if is_page(parts.uri.path()) || parts.uri.path() == CODE_PATH {

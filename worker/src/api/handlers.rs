@@ -27,6 +27,7 @@ use super::routes::EXACT;
 use super::stream::{json_lines, run_event_lines, turn_lines};
 use crate::backend::{Attribution, Backend};
 use crate::cli::Reach;
+use crate::notify::links::Links;
 
 /// A page has at most this many rows (engine.md G34).
 pub const PAGE_MAX: usize = 1_000;
@@ -42,6 +43,8 @@ pub struct Api {
     pub workflows: WorkflowRegistry,
     /// How a command that a page shows reaches this worker's directory.
     pub reach: Reach,
+    /// What links decide.
+    pub(crate) links: Option<Arc<Links>>,
 }
 
 type Answer<T> = Result<Json<T>, Problem>;

@@ -52,6 +52,9 @@ pub const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
 /// The page that asks who somebody is.
 pub const SIGN_IN_PATH: &str = "/login";
 
+/// The page that a signed link opens: whoever holds the link is let in, and for what it says alone.
+pub const DECIDE_PATH: &str = "/decide";
+
 /// What belongs to the pages: all that is not of the API.
 pub fn is_page(path: &str) -> bool {
     !(path.starts_with("/api/") || OPEN_PATHS.contains(&path) || path == "/metrics")

@@ -34,7 +34,13 @@ async fn serve(fake: Fake, limits: ServerLimits) -> Served {
     let server = Server::bind("127.0.0.1:0".parse().unwrap(), false, limits).await.unwrap();
     let port = server.address().port();
     let (stop, stopping) = watch::channel(false);
-    let api = Api { backend: fake.clone(), version: "0", workflows: Default::default(), reach: Default::default() };
+    let api = Api {
+        backend: fake.clone(),
+        version: "0",
+        workflows: Default::default(),
+        reach: Default::default(),
+        links: None,
+    };
     let hosts = ["bosun.example".to_owned()];
     let task = tokio::spawn(async move {
         server.serve(api, Default::default(), Tokens::new(&Token::of(TOKEN), None).unwrap(), &hosts, stopping).await

@@ -50,7 +50,7 @@ impl EngineHere {
         let _ = self.0.set(Arc::downgrade(worker));
     }
 
-    fn backend(&self) -> Result<Arc<dyn Backend>, ActivityError> {
+    pub(crate) fn backend(&self) -> Result<Arc<dyn Backend>, ActivityError> {
         let worker = self.0.get().and_then(Weak::upgrade).ok_or_else(|| passing("the worker is not ready"))?;
         Ok(crate::embedded::backend_of(worker))
     }

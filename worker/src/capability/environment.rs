@@ -105,6 +105,11 @@ pub(super) fn note_passed(name: &str, value: &str) {
     }
 }
 
+/// Cuts what is known to be secret out of something that is sent elsewhere.
+pub(crate) fn scrub(value: &mut serde_json::Value) {
+    scrubber().value(value);
+}
+
 /// Cuts out what is known to be secret now.
 pub(super) fn scrubber() -> Scrubber {
     SECRETS.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::CapabilityConfig;
 use super::process::ProcessLimits;
+use crate::notify::rules::channel::Notify;
 
 /// The guards of a worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -24,6 +25,9 @@ pub struct Guards {
     pub memory: Option<usize>,
     #[serde(skip)]
     pub store: StorePolicy,
+    /// Whom the worker tells what.
+    #[serde(skip)]
+    pub notify: Notify,
 }
 
 /// What the owner says of the store.

@@ -136,6 +136,9 @@ pub enum Noun {
     /// Give others access to the control API, and take it away.
     #[command(subcommand)]
     Token(super::token::TokenVerb),
+    /// Whom the worker tells what happens, and whether they can be reached.
+    #[command(subcommand)]
+    Notify(super::notify::NotifyVerb),
     /// The owner's configuration.
     #[command(subcommand)]
     Config(super::config::ConfigVerb),

@@ -20,9 +20,11 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::output::{Cell, Screen, TextStyle};
+use super::time_format::parse_duration;
 use super::worker::parse_bytes;
 use crate::capability::at_rest::StoreKeys;
 use crate::capability::owner::{FileGuards, Guards, HttpGuards, ProcessGuards, StorePolicy};
+use crate::notify::rules::channel::{CHANNEL_KEYS, Notify, NotifyConfig, host_of};
 
 /// The file in the working directory.
 const FILE: &str = "bosun.toml";
@@ -45,6 +47,7 @@ pub struct Config {
     pub http: HttpGuards,
     pub file: FileGuards,
     pub store: StoreConfig,
+    pub notify: NotifyConfig,
 }
 
 impl Config {
@@ -57,7 +60,16 @@ impl Config {
             retention: StorePolicy::retention_of(retention, *trust_clock).unwrap_or_default(),
         };
         let memory = self.worker.memory.as_deref().and_then(|text| parse_bytes(text).ok());
-        Guards { process: self.process.clone(), http: self.http.clone(), file: self.file.clone(), memory, store }
+        let (process, http, file) = (self.process.clone(), self.http.clone(), self.file.clone());
+        Guards { process, http, file, memory, store, notify: self.notify() }
+    }
+}
+
+impl Config {
+    /// Whom the worker tells what.
+    pub fn notify(&self) -> Notify {
+        // Looked at when it was read.
+        self.notify.check(parse_duration).unwrap_or_default()
     }
 }
 
@@ -150,6 +162,22 @@ const KEYS: &[(&str, KeyKind)] = &[
     ("store.key", KeyKind::Text),
     ("store.old_keys", KeyKind::Texts),
     ("store.epoch_file", KeyKind::Text),
+    ("notify.public_url", KeyKind::Text),
+    ("notify.links_for", KeyKind::Text),
+];
+
+/// The keys of `[notify.channels.NAME]`. A channel stands in the file, or is set by `--set`.
+const OF_CHANNEL: [(&str, KeyKind); CHANNEL_KEYS.len()] = [
+    ("webhook", KeyKind::Text),
+    ("secret", KeyKind::Text),
+    ("slack", KeyKind::Text),
+    ("command", KeyKind::Texts),
+    ("events", KeyKind::Texts),
+    ("namespaces", KeyKind::Texts),
+    ("links", KeyKind::Switch),
+    ("quiet", KeyKind::Text),
+    ("zone", KeyKind::Text),
+    ("urgent", KeyKind::Texts),
 ];
 
 /// The variable of a key. The data directory has kept the name that it always had.
@@ -204,6 +232,7 @@ impl Loaded {
             .map_err(|why| wrong(&format!("`{}`: {}", why.path(), why.inner())))?;
         StorePolicy::retention_of(&config.worker.retention, false)
             .map_err(|why| wrong(&format!("`worker.retention`: {why}")))?;
+        config.notify.check(parse_duration).map_err(|why| wrong(&why.to_string()))?;
         if let Some(text) = &config.worker.memory {
             parse_bytes(text).map_err(|why| wrong(&format!("`worker.memory`: {why}")))?;
         }
@@ -212,8 +241,7 @@ impl Loaded {
 
     /// The options' defaults become what is configured. clap itself reads flags and the environment.
     pub(super) fn defaults_of(&self, command: Command) -> Command {
-        let Config { data, address, token_file, namespace, output, worker, process: _, http: _, file: _, store } =
-            &self.config;
+        let Config { data, address, token_file, namespace, output, worker, store, .. } = &self.config;
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let number = |number: Option<u64>| number.map(|number| number.to_string());
         let globals = [
@@ -306,6 +334,9 @@ impl KeyKind {
 }
 
 fn kind_of(key: &str) -> Option<KeyKind> {
+    if let Some((_, of)) = key.strip_prefix("notify.channels.").and_then(|rest| rest.split_once('.')) {
+        return OF_CHANNEL.iter().find(|(known, _)| *known == of).map(|(_, kind)| *kind);
+    }
     KEYS.iter().find(|(known, _)| *known == key).map(|(_, kind)| *kind)
 }
 
@@ -404,13 +435,15 @@ pub(super) fn config(screen: &mut Screen, loaded: &Loaded, verb: ConfigVerb) -> 
 
 fn list(screen: &mut Screen, loaded: &Loaded) -> Result<(), CliError> {
     let found = |key: &str| loaded.origins.get(key).cloned().unwrap_or_else(|| (Value::Null, "default".to_owned()));
-    let rows: Vec<Value> = KEYS
-        .iter()
-        .map(|(key, _)| {
-            let (value, origin) = found(key);
-            json!({ "key": key, "value": value, "origin": origin, "variable": variable_of(key) })
-        })
-        .collect();
+    let known = KEYS.iter().map(|(key, _)| {
+        let (value, origin) = found(key);
+        json!({ "key": key, "value": value, "origin": origin, "variable": variable_of(key) })
+    });
+    let of_channels = loaded.origins.iter().filter(|(key, _)| key.starts_with("notify.channels."));
+    let of_channels = of_channels.map(|(key, (value, origin))| {
+        json!({ "key": key, "value": without_path(key, value), "origin": origin, "variable": null })
+    });
+    let rows: Vec<Value> = known.chain(of_channels).collect();
     let cells = rows.iter().map(|row| {
         let text = |name: &str| super::result::value_text(&row[name]);
         let value = if row["value"].is_null() { "-".to_owned() } else { row["value"].to_string() };
@@ -424,6 +457,17 @@ fn list(screen: &mut Screen, loaded: &Loaded) -> Result<(), CliError> {
     let cells = cells.collect();
     screen.objects("config.list", "keys", rows);
     screen.table(&["key", "value", "origin", "variable"], cells)
+}
+
+/// The address of a channel without its path, which is often a secret.
+fn without_path(key: &str, value: &Value) -> Value {
+    match value.as_str() {
+        Some(url) if key.ends_with(".webhook") || key.ends_with(".slack") => match url.contains("://") {
+            true => host_of(url).into(),
+            false => url.into(),
+        },
+        _ => value.clone(),
+    }
 }
 
 #[cfg(test)]
@@ -491,6 +535,10 @@ mod tests {
             ("[worker]\nretention = [\"7\"]\n", vec![], "worker.retention"),
             ("[worker]\non_damage = \"repair\"\n", vec![], "worker.on_damage"),
             ("[worker]\nmemory = \"much\"\n", vec![], "worker.memory"),
+            ("[notify.channels.ops]\nwebhok = \"x\"\n", vec![], "no key is called `notify.channels.ops.webhok`"),
+            ("[notify.channels.ops]\nslack = \"x\"\n", vec![], "`notify.channels.ops.slack`"),
+            ("[notify.channels]\nops = \"x\"\n", vec![], "no key is called `notify.channels.ops`"),
+            ("[notify.channels.ops]\nlinks = true\nslack = \"env:S\"\n", vec![], "`notify.channels.ops.links`"),
             ("", vec!["--set", "worker.slots=many"], "a whole number is wanted"),
             ("", vec!["--set", "file.root=/"], "no key is called `file.root`"),
         ] {
@@ -510,6 +558,8 @@ mod tests {
                 _ if *key == "worker.on_damage" => "isolate",
                 _ if *key == "worker.retention" => "7d,dev=1h",
                 _ if *key == "worker.memory" => "320MiB",
+                _ if *key == "notify.public_url" => "https://bosun.example",
+                _ if *key == "notify.links_for" => "1h",
                 KeyKind::Number => "1",
                 KeyKind::Switch => "true",
                 KeyKind::Text | KeyKind::Texts => "x",
@@ -525,8 +575,11 @@ mod tests {
                 None => places.push(name.clone()),
             }
         }
+        // Channels have names, and their keys a list of their own.
+        places.retain(|place| place != "notify.channels");
         known.sort();
         places.sort();
         assert_eq!(known, places);
+        assert_eq!(OF_CHANNEL.map(|(key, _)| key), CHANNEL_KEYS);
     }
 }

@@ -34,6 +34,7 @@ mod llm;
 mod locate;
 mod log;
 mod message;
+mod notify;
 mod output;
 mod plan;
 mod progress;
@@ -211,6 +212,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Noun::Explain { code } => return explain::explain(screen, &code),
         Noun::Token(verb) => return token::token(screen, &global, verb),
         Noun::Config(verb) => return config::config(screen, loaded, verb),
+        Noun::Notify(verb) => return notify::notify(screen, &global, loaded, verb).await,
         Noun::Schema { of } => return Ok(schema::print(screen, &of, global.output)),
         Noun::Version { .. } => return Ok(version(screen, program)),
         Noun::Worker(worker::WorkerVerb::Run(args)) => {

@@ -32,6 +32,8 @@ use crate::api::handlers::Api;
 use crate::api::{Server, ServerLimits, Token, Tokens, WorkerFile};
 use crate::backend::{Access, Engine, OpenEngine, OpenError, Stopped};
 use crate::capability::owner::{Guards, StorePolicy};
+use crate::notify::cursor::{Cursor, GoneWorker};
+use crate::notify::links::Links;
 
 #[derive(Debug, Subcommand)]
 pub enum WorkerVerb {
@@ -129,12 +131,13 @@ const SERVER_STOP: Duration = Duration::from_secs(2);
 /// A short visit of another command may hold the directory when the worker starts.
 const OPEN_PATIENCE: Duration = Duration::from_secs(3);
 
+// long: from the first signal to the last word, one step after the other.
 pub(super) async fn run(
     screen: &mut Screen,
     global: &Global,
     loaded: &Loaded,
     opener: &dyn OpenEngine,
-    args: WorkerArgs,
+    mut args: WorkerArgs,
     beside: Option<&Beside>,
 ) -> Result<Exit, CliError> {
     // Signals are caught from the very beginning: one that comes while the store opens must drain, too.
@@ -146,6 +149,10 @@ pub(super) async fn run(
     super::locate::make_data_directory(data)?;
     let queues = args.queue.iter().map(TaskQueue::new).collect::<Result<_, _>>()?;
     let guards = loaded.config.guards();
+    // Whoever follows a link of a notification names this host.
+    let public = guards.notify.public_url.as_deref().and_then(|url| url.split_once("://"));
+    let tells = !guards.notify.channels.is_empty();
+    args.allow_host.extend(public.map(|(_, host)| host.to_owned()));
     let guards = Guards { memory: args.memory.or(guards.memory), store: policy(&args)?, ..guards };
     tracing::debug!(handles = crate::api::take_file_handles(), "file handles");
     let engine = open(opener, data, &Access::Work { slots: args.slots, queues, guards }).await?;
@@ -172,6 +179,13 @@ pub(super) async fn run(
         exit = until_the_end(&*engine, &mut signals, args.drain_timeout, &manager) => exit,
         never = manager.feed(&*engine) => match never {},
     };
+    if exit == Exit::StorageFailed && tells {
+        // The one after it tells people, as of any worker that is gone.
+        let gone = GoneWorker { pid: serving.file.pid, started_at: serving.file.started_at.clone() };
+        if let Err(why) = Cursor::open(data).and_then(|mut cursor| cursor.note_gone(gone)) {
+            tracing::warn!(%why, "nobody will be told that this worker's log has failed");
+        }
+    }
     serving.stop(data, exit).await;
     Ok(exit)
 }
@@ -295,7 +309,8 @@ async fn serve(
     // Whoever reads a page stands in another folder, with another environment; the page names the namespace itself.
     let place = Global { data: data.clone(), namespace: DEFAULT_NAMESPACE.to_owned(), address: None, ..global.clone() };
     let reach = Reach::of(&place, |_| None);
-    let api = Api { backend: engine.backend(), version: super::VERSION, workflows, reach };
+    let links = Some(Arc::new(Links::of(&data)));
+    let api = Api { backend: engine.backend(), version: super::VERSION, workflows, reach, links };
     let hosts = args.allow_host.clone();
     let task = tokio::spawn(async move { server.serve(api, crate::ui::pages(), tokens, &hosts, stopping).await });
     file.write(&data).map_err(|why| cannot(format!("cannot write {}: {why}", WorkerFile::path(&data).display())))?;

@@ -81,7 +81,7 @@ pub(super) fn path_segment(text: &str) -> String {
 }
 
 /// A text as the value of a parameter.
-pub(super) fn query_value(text: &str) -> String {
+pub(crate) fn query_value(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 

@@ -66,6 +66,10 @@ impl Fields {
     pub(super) fn read(body: &[u8]) -> Fields {
         Fields(form_urlencoded::parse(body).into_owned().collect())
     }
+    /// Fields that nobody has typed.
+    pub(super) fn of(pairs: &[(&str, &str)]) -> Fields {
+        Fields(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    }
     /// What a field says; nothing where it is left empty.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         let mut given = self.0.iter().filter(|(given, _)| given == name);

@@ -255,7 +255,7 @@ pub(super) async fn answer(at: Result<RequestTarget, Problem>, form: Form) -> Re
     Ok(go_to(&format!("/inbox?done={}", query_value(id))))
 }
 
-async fn send(backend: &dyn Backend, found: &HumanRequest, fields: &Fields) -> Result<(), Problem> {
+pub(super) async fn send(backend: &dyn Backend, found: &HumanRequest, fields: &Fields) -> Result<(), Problem> {
     let misfit = |why: crate::inbox::AnswerMisfit| Problem::bad_request(why.to_string());
     let (does, comment) = (fields.text("do").unwrap_or_default(), fields.text("comment"));
     let decision = HumanDecision { approved: does == "approve", comment, ..HumanDecision::default() };

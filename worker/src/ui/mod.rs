@@ -12,6 +12,7 @@
 mod agents;
 mod assets;
 mod batch;
+mod decide;
 mod elements;
 pub(crate) mod export;
 mod forms;
@@ -26,13 +27,13 @@ mod state_tree;
 mod system;
 mod waits;
 
-pub(crate) use elements::run_link;
+pub(crate) use elements::{query_value as query_text, run_link};
 
 use axum::Router;
 use axum::routing::{any, get, post};
 
 use crate::api::handlers::Api;
-use crate::api::routes::SIGN_IN_PATH;
+use crate::api::routes::{DECIDE_PATH, SIGN_IN_PATH};
 
 /// All pages, beside the routes of the API.
 pub(crate) fn pages() -> Router<Api> {
@@ -40,6 +41,7 @@ pub(crate) fn pages() -> Router<Api> {
         .route("/", get(runs::page))
         .route(SIGN_IN_PATH, get(sign_in::page).post(sign_in::sign_in))
         .route("/logout", post(sign_in::sign_out))
+        .route(DECIDE_PATH, get(decide::page).post(decide::decide))
         .route("/assets/{file}", get(assets::asset))
         .route("/batch", post(batch::batch))
         .route("/live", get(live::live))

@@ -29,7 +29,7 @@ pub struct GuardedClient {
 
 /// A client that connects to allowed addresses only, follows no redirect and uses no proxy. Fails only when the TLS roots
 /// of this machine cannot be loaded.
-pub(in crate::capability) fn guarded_client(config: &Arc<HttpConfig>) -> Result<Client, reqwest::Error> {
+pub(crate) fn guarded_client(config: &Arc<HttpConfig>) -> Result<Client, reqwest::Error> {
     static PROVIDER: Once = Once::new();
     // An error means that the program around us has installed a provider already, which is as good.
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));

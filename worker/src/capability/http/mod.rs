@@ -19,9 +19,11 @@ use serde_json::Value;
 pub(in crate::capability) use address::RefusedAddress;
 pub use address::is_public;
 pub use exchange::GuardedClient;
-pub(in crate::capability) use exchange::{guarded_client, now};
+pub(crate) use exchange::guarded_client;
+pub(in crate::capability) use exchange::now;
 pub(in crate::capability) use explain::{excerpt, innermost};
-pub(in crate::capability) use retry::{RETRY_AFTER_MAX, may_pass, retry_after, seconds};
+pub(crate) use retry::retry_after;
+pub(in crate::capability) use retry::{RETRY_AFTER_MAX, may_pass, seconds};
 
 /// The activity type.
 pub const HTTP: &str = "http";

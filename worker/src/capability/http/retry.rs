@@ -28,7 +28,7 @@ pub(super) fn failure_of(status: u16, message: String, retry_after: Option<&str>
 }
 
 /// `Retry-After`: seconds, also a part of one, or an HTTP date. At most [`RETRY_AFTER_MAX`]; none for what is neither.
-pub(in crate::capability) fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
+pub(crate) fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let text = text.trim();
     let delay = match text.parse() {
         Ok(number) => seconds(number)?,

@@ -35,7 +35,7 @@ pub enum SecretRef {
 
 /// A key.
 #[derive(Clone)]
-pub(in crate::capability) struct Secret(String);
+pub(crate) struct Secret(String);
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,7 +44,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    pub(in crate::capability) fn expose(&self) -> &str {
+    pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 }
@@ -122,7 +122,7 @@ fn words(text: &str) -> Result<Vec<String>, String> {
 
 impl SecretRef {
     /// Reads the key. That it cannot be read is for somebody to see: the run waits for them.
-    pub(in crate::capability) async fn resolve(&self) -> Result<Secret, ModelError> {
+    pub(crate) async fn resolve(&self) -> Result<Secret, ModelError> {
         let unavailable = |why: String| ModelError::needs_human(code::SECRET, format!("no key from {self}: {why}"));
         let text = match self {
             SecretRef::Env(name) => environment::var(name).ok_or_else(|| unavailable("it is not set".into()))?,

@@ -82,7 +82,13 @@ async fn attached_and_embedded_forks_are_the_same_and_their_diff_names_the_repla
     let address = format!("http://{}", server.address());
     let token = "0123456789abcdef0123456789abcdef";
     let (stop, stopping) = watch::channel(false);
-    let api = Api { backend: embedded.clone(), version: "0", workflows: Default::default(), reach: Default::default() };
+    let api = Api {
+        backend: embedded.clone(),
+        version: "0",
+        workflows: Default::default(),
+        reach: Default::default(),
+        links: None,
+    };
     let task = tokio::spawn(async move {
         server.serve(api, Default::default(), Tokens::new(&Token::of(token), None).unwrap(), &[], stopping).await
     });

@@ -32,6 +32,7 @@ use crate::api::problem::Problem;
 use crate::backend::Backend;
 use crate::cli::stuck::{Lookout, Obstacle};
 use crate::inbox::target_of;
+use crate::notify::notified;
 use crate::past::past;
 use crate::supervisor::run::SUPERVISOR;
 
@@ -153,6 +154,7 @@ async fn overview(visitor: &Visitor, description: &Description) -> Result<Markup
         SUPERVISOR | "plan-run" => SupervisorView::of(backend, info).await,
         _ => None,
     };
+    let told = notified::of_run(backend, info).await;
     let events = events(backend, info).await?;
     let spans = spans(&events);
     let query = format!("ParentRunId = '{}'", info.run_id);
@@ -160,6 +162,7 @@ async fn overview(visitor: &Visitor, description: &Description) -> Result<Markup
     Ok(html! {
         (waits_section(visitor, info, &waiting, &below))
         (code_section(description))
+        (notified_section(&told))
         (outcome(description, view.is_some()))
         @if let Some(view) = &view { (view.markup()) }
         @if info.workflow_type.as_str() == AGENT { p { a href={ "/agents?run_id=" (info.run_id) "&namespace=" (query_value(info.namespace.as_str())) } { "The conversation of this agent" } } }
@@ -202,6 +205,18 @@ fn code_section(description: &Description) -> Markup {
             summary { "Where the code stands " span.muted { "(" (description.awaiting.len()) ")" } }
             ul { @for one in &description.awaiting {
                 li { (one.what) @if let Some(place) = &one.location { " " span.muted { "at " code { (place) } } } }
+            } }
+        }
+    } }
+}
+
+/// Who was told of it elsewhere.
+fn notified_section(told: &[serde_json::Value]) -> Markup {
+    html! { @if !told.is_empty() {
+        section {
+            h2 { "Notified" }
+            ul { @for one in told {
+                li { (one["title"].as_str().unwrap_or_default()) ": " (notified::in_words(one, |at| at.to_string())) }
             } }
         }
     } }

@@ -1,0 +1,108 @@
+//! Kills while notifications go out, to somebody who often does not answer.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use bosun_tests::harness::crash::READY_MAX;
+use bosun_tests::harness::process::WorkerProcess;
+use bosun_tests::harness::workload::program;
+use bosun_tests::harness::{Chance, count_from_env, say};
+use serde_json::json;
+
+use super::receiver::Receiver;
+use super::{config, until, worker};
+
+/// How long all that is still to be told may take after the last kill: attempts that failed wait for each other.
+const SETTLE: Duration = Duration::from_secs(180);
+
+#[test]
+fn every_failure_is_told_over_kill_9_and_known_by_its_id() {
+    each_is_told(12);
+}
+
+#[test]
+#[ignore = "minutes: cargo full"]
+fn every_failure_is_told_over_fifty_kills() {
+    each_is_told(50);
+}
+
+fn each_is_told(kills: u32) {
+    let mut chance = Chance::from_env("every_failure_is_told_over_kill_9");
+    let kills = count_from_env("BOSUN_NOTIFY_KILLS", kills);
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let receiver = Receiver::start(6);
+    let path = config(
+        dir.path(),
+        &format!(
+            "[notify.channels.ops]\nwebhook = \"http://{}/hook\"\nsecret = \"env:OPS_SECRET\"\n\
+             events = [\"failed\", \"worker_gone\"]\n",
+            receiver.address
+        ),
+    );
+    let program_of = worker(&path, &[]);
+    let (mut failing, mut gone) = (Vec::new(), 0);
+    for kill in 0..kills {
+        let (mut worker, http) = WorkerProcess::start(&program_of, &data, READY_MAX).unwrap();
+        for n in 0..4 {
+            let id = format!("fails-{kill:02}-{n}");
+            let steps =
+                json!([{ "timer": format!("{}ms", chance.below(60)) }, { "fail": { "message": "as it should" } }]);
+            http.start(&program(&id, steps)).acknowledged().unwrap();
+            failing.push(id);
+        }
+        std::thread::sleep(Duration::from_millis(chance.below(700)));
+        worker.kill().unwrap();
+        gone += 1;
+        if chance.percent(20) {
+            // Another death, while it opens.
+            let mut worker = WorkerProcess::spawn(&program_of, &data).unwrap();
+            std::thread::sleep(Duration::from_millis(chance.below(60)));
+            worker.kill().unwrap();
+        }
+    }
+    let (mut worker, http) = WorkerProcess::start(&program_of, &data, READY_MAX).unwrap();
+    until(SETTLE, || {
+        let told = receiver.ids("failed", "workflow_id");
+        let missing: Vec<&String> = failing.iter().filter(|id| !told.contains_key(*id)).collect();
+        let open = http.count("WorkflowType = 'bosun.notification' AND ExecutionStatus = 'Running'").unwrap();
+        match (missing.is_empty(), open) {
+            (true, 0) => Ok(()),
+            _ => Err(format!("{} were not told: {missing:?}; {open} are under way", missing.len())),
+        }
+    });
+    let all = receiver.all();
+    assert!(all.iter().all(|one| one.signed && one.body["id"] == *one.id), "each is signed, and names its id");
+    let told = receiver.ids("failed", "workflow_id");
+    for id in &failing {
+        let (ids, times) = &told[id];
+        assert_eq!(ids.len(), 1, "{id} was told {times} times, and not by one id: {ids:?}");
+    }
+    assert_eq!(told.len(), failing.len(), "nobody is told of what has not failed");
+    let one_a_run = http.count("WorkflowType = 'bosun.notification' AND NotificationKind = 'failed'").unwrap();
+    assert_eq!(one_a_run, failing.len() as u64);
+    let ids: BTreeSet<String> = all.iter().map(|one| one.id.clone()).collect();
+    let of_workers = told_gone(&receiver);
+    // A worker that was killed before it said that it was there was none.
+    assert!(of_workers >= gone, "{gone} workers are gone, {of_workers} were told");
+    assert!(receiver.refused() > 0 && all.len() > ids.len(), "some came again: {} of {}", all.len(), ids.len());
+    replays(&data);
+    say(&format!(
+        "notifications: {kills} kills, {} failures and {of_workers} gone workers told by {} ids in {} requests; {} refused",
+        failing.len(),
+        ids.len(),
+        all.len(),
+        receiver.refused()
+    ));
+    worker.kill().unwrap();
+}
+
+fn told_gone(receiver: &Receiver) -> usize {
+    receiver.ids("worker_gone", "title").len()
+}
+
+/// The runs of notifications fit their code.
+fn replays(data: &Path) {
+    crate::resets::ok(data, &["replay", "check", "--query", "WorkflowType = 'bosun.notification'"]);
+}

@@ -1,0 +1,123 @@
+//! Each kind of occasion, from a run that gets there: what waits for people, what is stuck, held, or has spent its budget.
+
+use std::time::Duration;
+
+use bosun_tests::harness::crash::READY_MAX;
+use bosun_tests::harness::http::Http;
+use bosun_tests::harness::process::{Program, WorkerProcess, example};
+use bosun_tests::harness::workload::program;
+use bosun_worker::capability::model::Wire;
+use bosun_worker::capability::model::mock::{MockProvider, calls};
+use serde_json::{Value, json};
+
+use super::receiver::Receiver;
+use super::{config, until, worker};
+use crate::pages::gated;
+use crate::resets::told;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is told of a run in this kind, once there is something.
+#[track_caller]
+fn told_of(receiver: &Receiver, kind: &str, id: &str) -> Value {
+    until(PATIENCE, || {
+        let all = receiver.all();
+        let one = all.iter().find(|one| one.body["kind"] == kind && one.body["workflow_id"] == id);
+        one.map(|one| one.body.clone()).ok_or_else(|| format!("no {kind} of {id} in {all:#?}"))
+    })
+}
+
+fn channel(receiver: &Receiver) -> String {
+    format!("[notify.channels.ops]\nwebhook = \"http://{}/\"\nsecret = \"env:OPS_SECRET\"\n", receiver.address)
+}
+
+fn start(http: &Http, workflow_type: &str, id: &str, input: &Value) {
+    let start = json!({ "workflow_type": workflow_type, "workflow_id": id, "input": input });
+    let answer = http.request("POST", "/api/v1/workflows", Some(start.to_string().as_bytes())).unwrap();
+    assert!(answer.status < 300, "{id}: {}", String::from_utf8_lossy(&answer.body));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_kind_is_told_of_the_run_that_it_is_about() {
+    let mock = MockProvider::start(|_| calls("look", json!({ "at": "it" }))).await.unwrap();
+    let (dir, receiver) = (tempfile::tempdir().unwrap(), Receiver::start(0));
+    let path = config(dir.path(), &channel(&receiver));
+    let program_of = worker(&path, &[]).env("OPENAI_BASE_URL", &mock.base_url(Wire::OpenAi));
+    let data = dir.path().join("data");
+    let (mut worker, http) = WorkerProcess::start(&program_of, &data, READY_MAX).unwrap();
+
+    // A supervisor's approval, and a question's words for it.
+    start(&http, "supervisor", "asks", &json!({ "spec": gated("a publication", "publish it") }));
+    let body = told_of(&receiver, "approval", "asks");
+    assert_eq!(body["asked"]["request"]["action"], "publish it", "{body:#}");
+    assert!(body["text"].as_str().unwrap().contains("publish it") && body.get("links").is_none(), "{body:#}");
+
+    // An agent's call of a tool: no event says so, its state does.
+    let tool = json!({ "name": "look", "approval": true, "parameters": { "type": "object" },
+        "does": { "activity": { "activity_type": "echo" } } });
+    let agent = json!({ "name": "ann", "provider": "openai", "model": "tiny", "system": "You look.",
+        "task": "Look around.", "tools": [tool] });
+    start(&http, "agent", "careful", &agent);
+    let body = told_of(&receiver, "approval", "careful");
+    assert_eq!(
+        (body["asked"]["kind"].as_str(), body["asked"]["request"]["tool"].as_str()),
+        (Some("tool_call"), Some("look"))
+    );
+
+    // A supervisor whose budget is spent.
+    let spec = json!({ "kind": "supervisor", "preset": "shannon-simple", "objective": "write a note",
+        "budget": { "tokens": 10, "on_exhausted": "ask" }, "agents": [{ "name": "writer", "via": { "model": { "name": "tiny" } } }] });
+    start(&http, "supervisor", "spent", &json!({ "spec": spec }));
+    told_of(&receiver, "budget", "spent");
+
+    // An activity that fails again and again, and a run that times out.
+    let options = json!({ "maximum_attempts": 0, "initial_interval": "10ms", "maximum_interval": "50ms" });
+    let fails = json!([{ "activity": { "type": "fail_n_times", "input": { "times": 1000 }, "retry": options } }]);
+    http.start(&program("again", fails)).acknowledged().unwrap();
+    let body = told_of(&receiver, "stuck", "again");
+    assert!(body["title"].as_str().unwrap().contains("failed 5 times"), "{body:#}");
+    let mut late = program("late", json!([{ "wait_signal": { "name": "go" } }]));
+    late.run_timeout = Some(Duration::from_millis(200));
+    http.start(&late).acknowledged().unwrap();
+    let body = told_of(&receiver, "failed", "late");
+    assert_eq!(body["title"], "The time of late is over");
+
+    // Nobody is told twice, and of no run that only waits.
+    std::thread::sleep(Duration::from_millis(500));
+    let mut ids: Vec<String> = receiver.all().into_iter().map(|one| one.id).collect();
+    let all = ids.len();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), all, "with somebody who answers, each is sent once");
+    let open =
+        told(&data, &["count", "--query", "WorkflowType = 'bosun.notification' AND ExecutionStatus = 'Running'"]);
+    assert_eq!(open["count"], 0);
+    worker.kill().unwrap();
+}
+
+/// A run that ends its worker twice is held; that is told, and so is each worker that is gone.
+#[test]
+fn a_held_run_is_told() {
+    let (dir, receiver) = (tempfile::tempdir().unwrap(), Receiver::start(0));
+    let path = config(dir.path(), &channel(&receiver));
+    let mut program_of = Program::new(example("poisoned-worker").unwrap(), &["worker", "run", "--config"]);
+    program_of.arguments.push(path.into());
+    program_of = program_of.env("OPS_SECRET", super::SECRET);
+    let data = dir.path().join("data");
+    let (mut process, http) = WorkerProcess::start(&program_of, &data, READY_MAX).unwrap();
+    start(&http, "poison", "bad", &json!("abort"));
+    let mut deaths = 0;
+    while process.wait(Duration::from_secs(4)).unwrap().is_some() {
+        deaths += 1;
+        assert!(deaths < 10, "it is never held");
+        process = WorkerProcess::spawn(&program_of, &data).unwrap();
+    }
+    let body = told_of(&receiver, "stuck", "bad");
+    assert_eq!(body["title"], "bad is held", "{body:#}");
+    until(PATIENCE, || {
+        let gone = receiver.ids("worker_gone", "title").len();
+        // One that died while it opened had not said that it was there.
+        if gone >= 1 { Ok(()) } else { Err(format!("{deaths} died, {gone} were told")) }
+    });
+    process.kill().unwrap();
+}

@@ -1,0 +1,41 @@
+//! Who was told of a run, when, and what is still under way.
+//!
+//! Invariant: it is what the notifications say of themselves; one that cannot say it now is left out. It changes nothing.
+
+use bosun_engine::*;
+use serde_json::Value;
+
+use super::rules::run::{DESCRIBE, NOTIFICATION, OF_RUN};
+use crate::backend::Backend;
+use crate::inbox::target_of;
+
+/// The newest ones that are shown.
+const SHOWN: usize = 20;
+
+/// The notifications of a run, the newest first.
+pub(crate) async fn of_run(backend: &dyn Backend, info: &RunInfo) -> Vec<Value> {
+    let query = format!("WorkflowType = '{NOTIFICATION}' AND {OF_RUN} = '{}'", info.run_id);
+    let found = backend.list(ListRequest { query, limit: SHOWN }).await.unwrap_or_default();
+    let mut all = Vec::new();
+    for one in found.iter().filter(|one| one.workflow_type.as_str() == NOTIFICATION) {
+        if let Ok(shown) = backend.query(target_of(one), QueryName::of(DESCRIBE), Payload::null()).await {
+            all.push(shown.to_json());
+        }
+    }
+    all
+}
+
+/// One of them for people. `at` shows a moment.
+pub(crate) fn in_words(one: &Value, at: impl Fn(Timestamp) -> String) -> String {
+    let text = |name: &str| one[name].as_str().unwrap_or_default();
+    let moment = |name: &str| one[name].as_i64().map(|micros| at(Timestamp(micros)));
+    let last = one["last"].as_str().map_or_else(String::new, |last| format!(" ({last})"));
+    let what = match text("state") {
+        "delivered" => format!("delivered {}", moment("at").unwrap_or_default()),
+        "moot" => "not needed any more".to_owned(),
+        "given_up" => format!("given up {}", moment("at").unwrap_or_default()),
+        "waiting" => format!("next attempt {}", moment("next_attempt_at").unwrap_or_default()),
+        other => other.to_owned(),
+    };
+    format!("{} of {}: {what}{last}", text("channel"), text("kind"))
+}

@@ -1,0 +1,300 @@
+//! What follows the log of a worker and starts a notification for each occasion.
+//!
+//! ```text
+//!   events after the cursor ──► told_by ──► occasion ──► one notification a channel, by its id ──► the cursor moves on
+//!                                  └──► ask the run what it asks people ──┘
+//!   once in a while: the runs that are held          once: the worker before, if it ended without a word
+//! ```
+//!
+//! Invariant: the cursor moves behind a group only when all that it tells has been started durably. What cannot be started now is
+//! tried again for as long as the worker lives; after that the next one begins at the cursor. It sends nothing itself.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bosun_engine::*;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+
+use super::cursor::Cursor;
+use super::rules::channel::Notify;
+use super::rules::occasion::{AskedOf, Occasion, Told, told_by};
+use super::rules::run::Notification;
+use crate::agent::AGENT;
+use crate::api::guard::now;
+use crate::api::people::page_of;
+use crate::backend::{Backend, CallError};
+use crate::cli::request_text::parts;
+use crate::inbox::{self, HumanRequest, HumanRequestKind, target_of};
+
+/// How often it looks which runs are held, and saves the cursor.
+const LOOK: Duration = Duration::from_secs(1);
+/// What was refused in passing is tried again after this.
+const AGAIN: Duration = Duration::from_millis(500);
+/// A request of more bytes is told in a few words.
+const REQUEST_MAX: usize = 64 * 1024;
+/// Runs that are read at a time.
+const PAGE: usize = 500;
+
+/// Tells occasions for as long as the worker lives.
+pub(crate) struct Watcher {
+    client: Client,
+    backend: Arc<dyn Backend>,
+    notify: Notify,
+    cursor: Cursor,
+    /// The last group of which runs were asked, and which ones.
+    asked: (GroupSeq, BTreeSet<RunId>),
+    /// The held runs that were told, by their length.
+    held: BTreeSet<(RunId, u64)>,
+}
+
+/// Nothing more is told: the worker leaves.
+#[derive(Debug)]
+struct Leaving;
+
+impl Watcher {
+    pub(crate) fn new(client: Client, backend: Arc<dyn Backend>, notify: Notify, mut cursor: Cursor) -> Watcher {
+        let last = client.last_group();
+        match cursor.group() {
+            // Whoever has just named a channel is told what happens from now on.
+            None => cursor.move_to(last),
+            Some(group) if group > last => {
+                tracing::warn!(%group, %last, "the log ends before what was told: all of it is looked through");
+                cursor.move_to(before(client.first_group()));
+            }
+            Some(_) => {}
+        }
+        let (asked, held) = ((GroupSeq(0), BTreeSet::new()), BTreeSet::new());
+        Watcher { client, backend, notify, cursor, asked, held }
+    }
+
+    /// Runs until the worker leaves.
+    pub(crate) async fn run(mut self) {
+        self.save();
+        // The worker leaves: the next one goes on from the cursor.
+        let Err(Leaving) = self.follow().await else { return };
+        self.save();
+    }
+
+    async fn follow(&mut self) -> Result<(), Leaving> {
+        self.tell_gone().await?;
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let after = self.cursor.group().unwrap_or(GroupSeq(0));
+            let mut events = Box::pin(self.client.clone().watch(String::new(), Some(after)));
+            loop {
+                tokio::select! {
+                    event = events.next() => match event {
+                        Some(Ok(event)) => self.event(event).await?,
+                        Some(Err(Rejection::Invalid { why, .. })) => {
+                            tracing::warn!(why, "events left the log before they were told: runs are looked through");
+                            tokio::time::sleep(AGAIN).await;
+                            break;
+                        }
+                        Some(Err(why @ Rejection::StorageError { .. })) => {
+                            tracing::warn!(%why, "the log cannot be read now");
+                            tokio::time::sleep(AGAIN).await;
+                            break;
+                        }
+                        Some(Err(_)) | None => return Err(Leaving),
+                    },
+                    _ = look.tick() => {
+                        self.tell_held().await?;
+                        self.save();
+                    }
+                }
+            }
+            if self.cursor.group().is_some_and(|group| group < before(self.client.first_group())) {
+                self.look_through().await?;
+                self.cursor.move_to(before(self.client.first_group()));
+            }
+        }
+    }
+
+    fn save(&mut self) {
+        if let Err(why) = self.cursor.save() {
+            // One that stands too far back loses nothing.
+            tracing::warn!(%why, "how far the log has been told cannot be saved");
+        }
+    }
+
+    /// One event; all of the groups before it are told.
+    async fn event(&mut self, event: RunEvent) -> Result<(), Leaving> {
+        let Some(info) = self.client.run_info(event.run_id) else { return Ok(()) };
+        for told in told_by(&info, &event.event) {
+            match told {
+                Told::Occasion(occasion) => self.tell(&occasion).await?,
+                Told::Ask => self.ask_once(event.group, &info).await?,
+            }
+        }
+        self.cursor.move_to(before(event.group));
+        Ok(())
+    }
+
+    /// What a run asks after a turn is the same for all events of the turn.
+    async fn ask_once(&mut self, group: GroupSeq, info: &RunInfo) -> Result<(), Leaving> {
+        if self.asked.0 != group {
+            self.asked = (group, BTreeSet::new());
+        }
+        if self.asked.1.insert(info.run_id) { self.ask(info).await } else { Ok(()) }
+    }
+
+    /// Tells what a run asks people now, and whether it stands still. What was told is known by its id.
+    async fn ask(&self, info: &RunInfo) -> Result<(), Leaving> {
+        let target = target_of(info);
+        let workflow_type = &info.workflow_type;
+        let backend = &*self.backend;
+        if !info.status.is_open() {
+            return Ok(());
+        }
+        let requests = patiently(|| inbox::requests(backend, &target, workflow_type)).await?;
+        for one in requests.unwrap_or_default().iter().filter(|one| is_told(one)) {
+            let text: Vec<String> =
+                parts(&one.request).into_iter().map(|(name, text)| format!("{name}: {text}")).collect();
+            let occasion = Occasion::asked(info, now(), asked_of(one), &text.join("\n"));
+            self.tell(&occasion).await?;
+        }
+        if workflow_type.as_str() != AGENT {
+            return Ok(());
+        }
+        let query = |name: &'static str| {
+            patiently(move || backend.query(target_of(info), QueryName::of(name), Payload::null()))
+        };
+        let Some(state) = query("state").await? else { return Ok(()) };
+        let state = state.to_json();
+        if state["halted"].is_object() {
+            let budget = query("budget").await?.map_or(Value::Null, |budget| budget.to_json());
+            let halt = json!([state["halted"], state["halts"], budget["caps"]]).to_string();
+            if let Some(occasion) = Occasion::halted(info, now(), &state["halted"], &halt) {
+                self.tell(&occasion).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One notification for each channel that tells such a thing.
+    async fn tell(&self, occasion: &Occasion) -> Result<(), Leaving> {
+        for (name, channel) in self.notify.channels.iter().filter(|(_, channel)| channel.tells(occasion)) {
+            let quiet = channel.quiet_for(occasion.kind).cloned();
+            let notification = Notification { channel: name.clone(), occasion: occasion.clone(), quiet };
+            let Ok(start) = notification.start() else { continue };
+            let client = &self.client;
+            let started = patiently(|| {
+                let start = start.clone();
+                async move { client.start(start).await.map_err(CallError::from) }
+            });
+            started.await?;
+        }
+        Ok(())
+    }
+
+    /// The worker before, if it ended without a word.
+    async fn tell_gone(&mut self) -> Result<(), Leaving> {
+        for gone in self.cursor.gone() {
+            self.tell(&Occasion::worker_gone(gone.pid, &gone.started_at, now())).await?;
+            self.cursor.gone_is_told(&gone);
+        }
+        self.save();
+        Ok(())
+    }
+
+    /// No event tells of a hold.
+    async fn tell_held(&mut self) -> Result<(), Leaving> {
+        for (run, why) in self.client.held_runs() {
+            let Some(info) = self.client.run_info(run) else { continue };
+            if self.held.insert((run, info.history.events)) {
+                self.tell(&Occasion::held(&info, now(), &why)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What runs themselves tell, where the log does not any more: how they ended, and what they ask.
+    async fn look_through(&self) -> Result<(), Leaving> {
+        let failed = "ExecutionStatus IN ('Failed', 'TimedOut')";
+        let asking = format!("ExecutionStatus = 'Running' AND WorkflowType IN ('{}')", inbox::ASKING.join("', '"));
+        for query in [failed, asking.as_str()] {
+            let Ok(filter) = crate::api::people::filter_of(query) else { continue };
+            let mut after = None;
+            loop {
+                let page = patiently(|| {
+                    let filter = filter.clone();
+                    async { page_of(&*self.backend, filter, PAGE, after).await }
+                });
+                let Some((runs, next)) = page.await? else { break };
+                for info in &runs {
+                    self.look_at(info).await?;
+                }
+                after = next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_at(&self, info: &RunInfo) -> Result<(), Leaving> {
+        if info.status.is_open() {
+            return self.ask(info).await;
+        }
+        let last = EventId(info.history.events.max(1));
+        let events = patiently(|| self.backend.history(target_of(info), last, 1)).await?.unwrap_or_default();
+        for told in events.iter().flat_map(|event| told_by(info, event)) {
+            if let Told::Occasion(occasion) = told {
+                self.tell(&occasion).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn before(group: GroupSeq) -> GroupSeq {
+    GroupSeq(group.0.saturating_sub(1))
+}
+
+/// Whether a request is one that people are told of. Who has paused or taken over a run knows it.
+fn is_told(one: &HumanRequest) -> bool {
+    one.kind != HumanRequestKind::Elsewhere || one.request["kind"] == "plan"
+}
+
+fn asked_of(one: &HumanRequest) -> AskedOf {
+    let small = one.request.to_string().len() <= REQUEST_MAX;
+    let request = if small { one.request.clone() } else { json!({ "too_large_to_tell": true }) };
+    AskedOf { id: one.id().to_owned(), word: one.word().to_owned(), shown: one.shown().to_owned(), request }
+}
+
+/// Asks until there is an answer, or none will come: `None` is a refusal that stays one.
+async fn patiently<T, F>(mut call: impl FnMut() -> F) -> Result<Option<T>, Leaving>
+where
+    F: Future<Output = Result<T, CallError>>,
+{
+    loop {
+        let why = match call().await {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(CallError::Rejected(why)) => why,
+            Err(why) => {
+                tracing::warn!(%why, "people are not told of this");
+                return Ok(None);
+            }
+        };
+        match why {
+            Rejection::ShuttingDown | Rejection::StorageFailed { .. } => return Err(Leaving),
+            Rejection::Overloaded { .. } | Rejection::StorageFull { .. } | Rejection::StorageError { .. } => {
+                tokio::time::sleep(AGAIN).await;
+            }
+            // It was started before: that is what its id is for. Or the run is held, which is told by itself, or gone.
+            Rejection::IdReused { .. }
+            | Rejection::AlreadyOpen { .. }
+            | Rejection::Held { .. }
+            | Rejection::NotFound { .. }
+            | Rejection::Closed { .. } => return Ok(None),
+            why => {
+                tracing::warn!(%why, "people are not told of this");
+                return Ok(None);
+            }
+        }
+    }
+}
