@@ -9,14 +9,15 @@
 //!
 //! `spec` says what a run is told; `run` is the workflow; `core` holds what no family may have a copy of; `graph` carries
 //! plans of tasks, `chat` conversations, `agents` agents that call tools; `people`, `team`, `memory` and `routing` are what
-//! all share; `model` is the data. Beside them stands the runner of plan files (`plan_run`), which needs no supervisor.
+//! all share; `model` is the data. A plan file is carried out by the same run and graph: `plan_run` gives them the values and
+//! shows the report.
 //!
 //! Where the requirements live (shared/requirements/supervisors.md). The numbers of a system are in `spec/preset`, its keys
 //! in `spec/sections`, its conditions in `spec/check`; what its rules do is here:
 //!
 //! | rows | system | modules |
 //! |---|---|---|
-//! | PDT | pydantask | `graph/{decide,tools,review,worker_asks}`; plan files: `plan`, `plan_yaml`, `plan_run`, `execution` |
+//! | PDT | pydantask | `graph/{decide,tools,review,worker_asks}`; plan files: `plan`, `plan_yaml`, `plan_task`, `plan_run` |
 //! | FSS | flow-state's supervisor | `graph/{iterate,flow,synthesis}` |
 //! | FSP | flow-state's Plan and Execute | `graph/iterate` (the evaluator) |
 //! | FSC | flow-state's coordinator | `graph/{schedule,finish}` (the merge) |
@@ -65,8 +66,6 @@ pub mod core;
 #[doc(hidden)]
 mod critic;
 #[doc(hidden)]
-mod execution;
-#[doc(hidden)]
 pub(crate) mod fields;
 #[doc(hidden)]
 pub mod graph;
@@ -85,6 +84,7 @@ mod placeholder;
 mod plan;
 #[doc(hidden)]
 mod plan_run;
+mod plan_task;
 #[doc(hidden)]
 mod plan_yaml;
 #[doc(hidden)]
@@ -109,8 +109,6 @@ mod yaml;
 
 #[doc(hidden)]
 pub use critic::CriticVerdict;
-#[doc(hidden)]
-pub use execution::{AttemptRecord, PlanExecution, ScheduleTask, TaskResult, TaskRun};
 #[doc(hidden)]
 pub use fields::FieldError;
 #[doc(hidden)]

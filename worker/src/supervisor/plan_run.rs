@@ -1,28 +1,29 @@
-//! The plan runner: a durable workflow that carries out a plan, task by task, as activities.
+//! Plan runs: a plan file carried out by the core of supervisors, with a report of its own.
 //!
 //! ```text
-//!   input: plan, directory ──► claim ──► activity per task ──► result ──► review ──► claim ... ──► report
+//!   input: plan, directory ──► a spec ──► the run of a supervisor (core, graph) ──► report
 //! ```
 //!
-//! Invariant: the state is [`PlanExecution`] and which activity belongs to which task, nothing else; after every event all
-//! tasks that may run have been started, and the run closes as soon as none can. It routes: the scheduler decides.
+//! Invariant: it sets values and shows what became of them. What runs, is tried again, judged, paused or cancelled is the
+//! core's and the graph's to say, as for every supervisor.
 //!
-//! Queries: `progress` (the data of a live tree), `status_board` (text), `get_plan`, `get_task` (input: the id), `report`.
-//! Signal: `cancel_task_v1`, `{"task_id": 3, "reason": "not needed"}`.
+//! Queries: `progress` (the data of a live tree), `status_board` (text), `get_plan`, `get_task` (input: the id), `report`,
+//! and those of a supervisor that are none of these. Signals: those of a supervisor, and `cancel_task_v1`,
+//! `{"task_id": 3, "reason": "not needed"}`.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use bosun_engine::workflow::{Cx, StateMachine, WorkflowEvent, WorkflowRegistry};
-use bosun_engine::{Failure, Payload, QueryName, Seq, WorkflowExecutionSignaled};
+use bosun_engine::workflow::{Cx, RunNames, StateMachine, WorkflowEvent, WorkflowRegistry};
+use bosun_engine::{Failure, Payload, QueryName, UpdateName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::execution::PlanExecution;
 use super::fields::FieldError;
 use super::plan::{Plan, SeedPlan};
 use super::plan_yaml::{InvalidPlanFile, PlanProblem, read_plan};
-use super::report::{PlanRunOutput, PlanRunStatus};
+use super::report::{PlanRunOutput, PlanRunStatus, PlanRunView};
+use super::run::{SupervisorInput, SupervisorRun};
+use super::spec::SupervisorSpec;
 use super::task::TaskNumber;
 use super::work;
 
@@ -32,10 +33,9 @@ pub const PLAN_RUN: &str = "plan-run";
 pub const PLAN_FAILED: &str = "PlanFailed";
 /// The failure type of an input that is no plan that can be run.
 pub const INVALID_PLAN: &str = "InvalidPlan";
-pub const SIGNAL_CANCEL_TASK: &str = "cancel_task_v1";
+pub use super::run::CANCEL_TASK as SIGNAL_CANCEL_TASK;
 
 const MAX_CONCURRENT_TASKS_DEFAULT: u32 = 4;
-const QUERIES: [&str; 5] = ["get_plan", "get_task", "progress", "report", "status_board"];
 
 /// What a run is started with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -73,8 +73,7 @@ impl PlanRunInput {
 /// The workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanRun {
-    execution: PlanExecution,
-    activities: BTreeMap<Seq, TaskNumber>,
+    run: SupervisorRun,
 }
 
 impl StateMachine for PlanRun {
@@ -88,73 +87,59 @@ impl StateMachine for PlanRun {
             return Err(invalid(format!("the directory {:?} is not absolute", input.directory)));
         }
         let plan = Plan::from_seed(input.plan).map_err(|why| invalid(why.to_string()))?;
-        let execution = PlanExecution::new(plan, input.directory, input.max_concurrent_tasks, cx.now())
+        let spec = SupervisorSpec::of_plan_file(&plan, input.directory, input.max_concurrent_tasks)
             .map_err(|why| invalid(why.to_string()))?;
-        let mut run = PlanRun { execution, activities: BTreeMap::new() };
-        run.go_on(cx);
+        let resolved = spec.resolve().map_err(|why| invalid(format!("{}: {}", why.at, why.why)))?;
+        let run = PlanRun { run: SupervisorRun::begin(SupervisorInput::new(resolved), cx)? };
+        run.close_if_over(cx);
         Ok(run)
     }
 
     fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
-        match event {
-            WorkflowEvent::ActivityResolved { seq, result } => {
-                if let Some(task) = self.activities.remove(&seq) {
-                    let outcome = result.and_then(|payload| Ok(payload.decode::<Value>()?));
-                    self.execution.ended(task, outcome, cx.now());
-                }
-            }
-            WorkflowEvent::CancelRequested { reason } => {
-                self.execution.cancel(&reason, cx.now());
-                self.activities.keys().for_each(|seq| cx.cancel_activity(*seq));
-            }
-            WorkflowEvent::Signal(signal) if signal.name.as_str() == SIGNAL_CANCEL_TASK => {
-                self.cancel_task(&signal, cx);
-            }
-            // Kept, so that the close of the run names it as unhandled.
-            WorkflowEvent::Signal(signal) => cx.defer_signal(signal),
-            WorkflowEvent::Update { update_id, name, .. } => {
-                let why = Failure::application("UnknownUpdate", format!("a plan run has no update named {name}"));
-                cx.complete_update::<()>(update_id, Err(why));
-            }
-            WorkflowEvent::TimerFired { .. }
-            | WorkflowEvent::ChildStarted { .. }
-            | WorkflowEvent::ChildResolved { .. }
-            | WorkflowEvent::SignalDelivered { .. }
-            | WorkflowEvent::CancelDelivered { .. } => {} // a plan run asks for none of these
-        }
-        self.go_on(cx);
+        self.run.happened(event, cx);
+        self.close_if_over(cx);
         Ok(())
     }
 
     fn queries() -> &'static [&'static str] {
-        &QUERIES
+        SupervisorRun::queries()
     }
 
-    fn query(&self, name: &QueryName, input: &Payload) -> Result<Payload, Failure> {
+    fn query_as(&self, names: &RunNames, name: &QueryName, input: &Payload) -> Result<Payload, Failure> {
         let payload = match name.as_str() {
-            "progress" => Payload::encode(&self.execution.progress()),
-            "status_board" => Payload::encode(&self.execution.status_board()),
-            "report" => Payload::encode(&self.execution.report()),
-            "get_plan" => Payload::encode(self.execution.plan()),
+            "progress" => Payload::encode(&self.view()?.progress()),
+            "status_board" => Payload::encode(&self.view()?.status_board()),
+            "report" => Payload::encode(&self.view()?.report()),
+            "get_plan" => Payload::encode(&self.view()?.plan),
             "get_task" => Payload::encode(&self.get_task(input)?),
-            other => return Err(Failure::application("UnknownQuery", format!("a plan run has no query {other}"))),
+            _ => return self.run.query_as(names, name, input),
         };
         Ok(payload?)
+    }
+
+    fn validate_update_as(&self, names: &RunNames, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
+        self.run.validate_update_as(names, name, input)
     }
 }
 
 impl PlanRun {
-    /// Starts what may start, and closes the run when nothing runs any more.
-    fn go_on(&mut self, cx: &mut Cx<'_>) {
-        for dispatch in self.execution.claim(cx.now()) {
-            let seq = cx.schedule_activity(dispatch.activity_type, &dispatch.input, dispatch.options);
-            self.activities.insert(seq, dispatch.task);
-        }
-        if !self.execution.is_over() || cx.is_closed() {
+    fn view(&self) -> Result<PlanRunView<'_>, Failure> {
+        let no_plan = |why: String| Failure::application(INVALID_PLAN, why).non_retryable();
+        let plan = self.run.spec().plan().map_err(|why| no_plan(why.to_string()))?;
+        let (plan, tasks) = plan.zip(self.run.plan()).ok_or_else(|| no_plan("the run has no plan".to_owned()))?;
+        let (started_at, ended_at) = self.run.times();
+        Ok(PlanRunView { plan, tasks, phase: self.run.phase(), started_at, ended_at })
+    }
+
+    /// The end of the run is its report, whatever its end is.
+    fn close_if_over(&self, cx: &mut Cx<'_>) {
+        if cx.is_closed() || !self.run.is_over() {
             return;
         }
-        self.execution.finish(cx.now());
-        let output = self.execution.output();
+        let output = match self.view() {
+            Ok(view) => view.output(),
+            Err(why) => return cx.fail(why),
+        };
         match output.status {
             PlanRunStatus::Completed | PlanRunStatus::Partial => cx.complete(&output),
             PlanRunStatus::Cancelled => cx.cancel(Payload::encode(&output).ok()),
@@ -166,25 +151,8 @@ impl PlanRun {
         }
     }
 
-    /// A signal that names no open task changes nothing: it may simply have come too late.
-    fn cancel_task(&mut self, signal: &WorkflowExecutionSignaled, cx: &mut Cx<'_>) {
-        #[derive(Deserialize)]
-        struct CancelTask {
-            task_id: TaskNumber,
-            #[serde(default)]
-            reason: String,
-        }
-        let Ok(CancelTask { task_id, reason }) = signal.input.decode() else { return };
-        let reason = if reason.is_empty() { "by signal" } else { &reason };
-        if self.execution.cancel_task(task_id, &format!("Task {task_id} cancelled. Reason: {reason}"), cx.now())
-            == Some(true)
-        {
-            let running = self.activities.iter().find(|(_, task)| **task == task_id).map(|(seq, _)| *seq);
-            running.into_iter().for_each(|seq| cx.cancel_activity(seq));
-        }
-    }
-
-    /// Everything about a task: as planned, as seen, and its result. The input is the id, or `{"task_id": id}`.
+    /// Everything about a task: as planned, as seen, and what has happened to it. The input is the id, or
+    /// `{"task_id": id}`.
     fn get_task(&self, input: &Payload) -> Result<Value, Failure> {
         #[derive(Deserialize)]
         #[serde(untagged)]
@@ -193,11 +161,12 @@ impl PlanRun {
             Named { task_id: TaskNumber },
         }
         let (Which::Id(id) | Which::Named { task_id: id }) = input.decode()?;
-        let found = self.execution.plan().task(id).zip(self.execution.tasks().get(&id));
-        let Some((item, task)) = found else {
+        let view = self.view()?;
+        let found = view.plan.task(id).zip(view.view(id)).zip(view.run_of(id));
+        let Some(((item, shown), run)) = found else {
             return Err(Failure::application("UnknownTask", format!("No task with id {id}.")));
         };
-        Ok(json!({ "item": item, "view": self.execution.view(id), "run": task }))
+        Ok(json!({ "item": item, "view": shown, "run": run }))
     }
 }
 

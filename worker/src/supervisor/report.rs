@@ -1,6 +1,7 @@
 //! What a plan run shows: the data of a live tree, a board as text, and the report at the end.
 //!
-//! Invariant: everything is computed from the run's state; showing changes nothing. Times are the engine's.
+//! Invariant: everything is computed from the plan as it was written and its tasks as they stand; showing changes nothing.
+//! Times are the engine's.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,9 +10,12 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::core::phase::Phase;
 use super::critic::CriticVerdict;
-use super::execution::{PlanExecution, TaskRun};
-use super::plan::TaskItem;
+use super::graph;
+use super::model::{Attempt, Feedback, FeedbackFrom, Task, TaskId, TaskPlan};
+use super::plan::{Plan, TaskItem};
+use super::plan_task;
 use super::task::{TaskNumber, TaskStatus};
 
 /// How much of a result a view shows.
@@ -86,29 +90,107 @@ pub struct FinalResult {
     pub output: Value,
 }
 
-impl PlanExecution {
-    pub fn status(&self) -> PlanRunStatus {
+/// What has happened to a task, in pydantask's words (PDT-11).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct TaskRun {
+    status: TaskStatus,
+    /// The objective, with the feedback of rejected attempts (PDT-24).
+    sub_task_objective: String,
+    /// Attempts that have ended: reviewed, or in an error (PDT-21, PDT-26).
+    attempt_count: u32,
+    iteration_history: Vec<AttemptRecord>,
+    result: Option<TaskResult>,
+    error_msg: Option<String>,
+    started_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
+}
+
+/// One attempt.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct AttemptRecord {
+    attempt: u32,
+    started_at: Timestamp,
+    ended_at: Option<Timestamp>,
+    /// What the rules said, if they were asked.
+    task_feedback: Option<CriticVerdict>,
+    /// What went wrong, if the attempt gave no result.
+    error_msg: Option<String>,
+}
+
+/// What an attempt gave.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct TaskResult {
+    /// The result as people read it.
+    text: String,
+    output: Value,
+}
+
+/// A run as it stands.
+pub(super) struct PlanRunView<'r> {
+    /// As it was written.
+    pub(super) plan: Plan,
+    /// As it stands.
+    pub(super) tasks: &'r TaskPlan,
+    pub(super) phase: Phase,
+    pub(super) started_at: Timestamp,
+    pub(super) ended_at: Option<Timestamp>,
+}
+
+impl PlanRunView<'_> {
+    fn task(&self, id: TaskNumber) -> Option<&Task> {
+        self.tasks.get(&TaskId::from(u64::from(id.0)))
+    }
+
+    /// By ascending id.
+    fn all(&self) -> impl Iterator<Item = (&TaskItem, &Task)> {
+        self.plan.tasks().filter_map(|item| Some((item, self.task(item.task_id)?)))
+    }
+
+    /// The task whose result is the run's (PDT-10).
+    fn final_task(&self) -> Option<(TaskNumber, &Task)> {
+        let task = self.tasks.get(&graph::final_task(self.tasks, &plan_task::text)?)?;
+        Some((plan_task::number(&task.id)?, task))
+    }
+
+    pub(super) fn status(&self) -> PlanRunStatus {
         if self.ended_at.is_none() {
             return PlanRunStatus::Executing;
         }
-        if self.canceled.is_some() {
+        if self.phase == Phase::Cancelled {
             return PlanRunStatus::Cancelled;
         }
-        let completed = |id: TaskNumber| self.tasks.get(&id).is_some_and(|task| task.status == TaskStatus::Completed);
-        let useful = self.plan.final_task().map_or_else(|| self.final_task().is_some(), completed);
-        match self.tasks.keys().all(|id| completed(*id)) {
+        let completed = |task: &Task| task.status == TaskStatus::Completed;
+        let marked = self.plan.final_task().and_then(|id| self.task(id));
+        let useful = marked.map_or_else(|| self.final_task().is_some(), completed);
+        match self.all().all(|(_, task)| completed(task)) {
             true => PlanRunStatus::Completed,
             false if useful => PlanRunStatus::Partial,
             false => PlanRunStatus::Failed,
         }
     }
 
-    pub fn view(&self, id: TaskNumber) -> Option<TaskView> {
-        let (item, task) = (self.plan.task(id)?, self.tasks.get(&id)?);
+    /// Why a task does not run and will not without help; nothing if it is over, runs, or may run.
+    fn why_not_running(&self, item: &TaskItem, task: &Task) -> Option<String> {
+        if task.status.is_terminal() || task.status == TaskStatus::Running {
+            return None;
+        }
+        let waits = |on: &TaskNumber| {
+            let status = self.task(*on)?.status;
+            (status != TaskStatus::Completed).then(|| format!("{on} ({status})"))
+        };
+        let waits: Vec<String> = item.sub_task_dependencies.iter().filter_map(waits).collect();
+        (!waits.is_empty()).then(|| format!("waiting on deps [{}]", waits.join(", ")))
+    }
+
+    pub(super) fn view(&self, id: TaskNumber) -> Option<TaskView> {
+        Some(self.view_of(self.plan.task(id)?, self.task(id)?))
+    }
+
+    fn view_of(&self, item: &TaskItem, task: &Task) -> TaskView {
         let running = u32::from(task.status == TaskStatus::Running);
-        let ended_at = task.ended_at;
-        Some(TaskView {
-            task_id: id,
+        let started_at = task.attempts.first().map(|attempt| attempt.started_at);
+        TaskView {
+            task_id: item.task_id,
             title: item.title().to_owned(),
             capability: item.capability.clone(),
             dependencies: item.sub_task_dependencies.clone(),
@@ -116,18 +198,40 @@ impl PlanExecution {
             attempt: task.attempt_count + running,
             max_attempts: item.max_attempts,
             is_final: item.is_final,
-            started_at: task.started_at,
-            ended_at,
-            duration_ms: task.started_at.zip(ended_at).map(|(from, to)| millis(to.since(from))),
-            brief: task.result.as_ref().and_then(|result| brief(&result.text)),
-            error_msg: task.error_msg.clone(),
-            task_feedback: task.iteration_history.iter().rev().find_map(|record| record.task_feedback.clone()),
-            reason: self.why_not_running(id),
+            started_at,
+            ended_at: task.ended_at,
+            duration_ms: started_at.zip(task.ended_at).map(|(from, to)| millis(to.since(from))),
+            brief: task.result.as_ref().and_then(|_| brief(&plan_task::text(task))),
+            error_msg: task.error.as_ref().map(|error| error.message.clone()),
+            task_feedback: task.feedback.iter().rev().find_map(verdict),
+            reason: self.why_not_running(item, task),
+        }
+    }
+
+    pub(super) fn run_of(&self, id: TaskNumber) -> Option<TaskRun> {
+        let (item, task) = (self.plan.task(id)?, self.task(id)?);
+        let record = |attempt: &Attempt| AttemptRecord {
+            attempt: item.attempt_count + attempt.n,
+            started_at: attempt.started_at,
+            ended_at: attempt.ended_at,
+            task_feedback: task.feedback.iter().filter(|said| said.attempt == attempt.n).find_map(verdict),
+            error_msg: attempt.error.clone(),
+        };
+        let result = |output: &Value| TaskResult { text: plan_task::text(task), output: output.clone() };
+        Some(TaskRun {
+            status: task.status,
+            sub_task_objective: task.goal.clone(),
+            attempt_count: task.attempt_count,
+            iteration_history: task.attempts.iter().map(record).collect(),
+            result: task.result.as_ref().map(result),
+            error_msg: task.error.as_ref().map(|error| error.message.clone()),
+            started_at: task.attempts.first().map(|attempt| attempt.started_at),
+            ended_at: task.ended_at,
         })
     }
 
-    pub fn progress(&self) -> PlanProgress {
-        let tasks: Vec<TaskView> = self.tasks.keys().filter_map(|id| self.view(*id)).collect();
+    pub(super) fn progress(&self) -> PlanProgress {
+        let tasks: Vec<TaskView> = self.all().map(|(item, task)| self.view_of(item, task)).collect();
         let completed = tasks.iter().filter(|task| task.status == TaskStatus::Completed).count();
         PlanProgress {
             objective: self.plan.objective().to_owned(),
@@ -141,9 +245,9 @@ impl PlanExecution {
     }
 
     /// The state of all tasks as text, one line each.
-    pub fn status_board(&self) -> String {
+    pub(super) fn status_board(&self) -> String {
         let mut board = format!("Objective: {}\n", self.plan.objective());
-        for view in self.tasks.keys().filter_map(|id| self.view(*id)) {
+        for view in self.progress().tasks {
             let TaskView { task_id, title, status, attempt, max_attempts, is_final, reason, error_msg, .. } = view;
             let mark = if is_final { " (final)" } else { "" };
             let why = reason.or(error_msg).map_or_else(String::new, |why| format!(" - {why}"));
@@ -153,33 +257,33 @@ impl PlanExecution {
         board
     }
 
-    pub fn errors(&self) -> Vec<String> {
-        let error = |id: &TaskNumber| {
-            let view = self.view(*id).filter(|view| view.status != TaskStatus::Completed)?;
-            let why = view.error_msg.or(view.reason).unwrap_or_else(|| "did not run".to_owned());
-            Some(format!("Task {id} is {}: {why}", view.status))
+    pub(super) fn output(&self) -> PlanRunOutput {
+        let progress = self.progress();
+        let error = |view: &TaskView| {
+            let why = view.error_msg.as_deref().or(view.reason.as_deref()).unwrap_or("did not run");
+            let not_done = view.status != TaskStatus::Completed;
+            not_done.then(|| format!("Task {} is {}: {why}", view.task_id, view.status))
         };
-        self.tasks.keys().filter_map(error).collect()
-    }
-
-    pub fn output(&self) -> PlanRunOutput {
-        let result = |id: TaskNumber| {
-            let output = self.tasks.get(&id)?.result.as_ref()?.output.clone();
-            Some(FinalResult { task_id: id, output })
+        let result = |(task_id, task): (TaskNumber, &Task)| {
+            let output = task.result.clone().unwrap_or_default();
+            FinalResult { task_id, output }
         };
         PlanRunOutput {
-            objective: self.plan.objective().to_owned(),
-            status: self.status(),
-            final_result: self.final_task().and_then(result),
-            tasks: self.progress().tasks,
-            errors: self.errors(),
-            report: self.report(),
+            objective: progress.objective.clone(),
+            status: progress.status,
+            final_result: self.final_task().map(result),
+            errors: progress.tasks.iter().filter_map(error).collect(),
+            report: self.report_of(&progress),
+            tasks: progress.tasks,
         }
     }
 
     /// The report, as markdown.
-    pub fn report(&self) -> String {
-        let progress = self.progress();
+    pub(super) fn report(&self) -> String {
+        self.report_of(&self.progress())
+    }
+
+    fn report_of(&self, progress: &PlanProgress) -> String {
         let mut report = format!("# {}\n\n", progress.objective);
         let took =
             progress.ended_at.map_or_else(String::new, |end| format!(" in {}", seconds(end.since(self.started_at))));
@@ -197,33 +301,33 @@ impl PlanExecution {
                 view.attempt, view.max_attempts
             );
         }
-        self.report_feedback(&mut report);
-        if let Some((id, result)) = self.final_task().and_then(|id| Some((id, self.tasks.get(&id)?.result.as_ref()?))) {
-            let _ = write!(report, "\n## Result of task {id}\n\n{}\n", cut(result.text.trim_end(), FINAL_TEXT_MAX));
+        // What was sent back and why.
+        let mut heading = Some("\n## Attempts that were not accepted\n\n");
+        for line in self.all().flat_map(|(item, task)| not_accepted(item, task)) {
+            report += heading.take().unwrap_or_default();
+            let _ = writeln!(report, "- {line}");
+        }
+        if let Some((id, task)) = self.final_task() {
+            let text = plan_task::text(task);
+            let _ = write!(report, "\n## Result of task {id}\n\n{}\n", cut(text.trim_end(), FINAL_TEXT_MAX));
         }
         report
     }
-
-    /// What was sent back and why.
-    fn report_feedback(&self, report: &mut String) {
-        let mut heading = Some("\n## Attempts that were not accepted\n\n");
-        for (item, task) in self.plan.tasks().filter_map(|item| Some((item, self.tasks.get(&item.task_id)?))) {
-            for line in rejected(item, task) {
-                *report += heading.take().unwrap_or_default();
-                let _ = writeln!(report, "- {line}");
-            }
-        }
-    }
 }
 
-fn rejected(item: &TaskItem, task: &TaskRun) -> Vec<String> {
-    let line = |attempt: u32, what: &str| format!("Task {}, attempt {attempt}: {}", item.task_id, cell(what));
-    let why = task.iteration_history.iter().filter_map(|record| {
-        let verdict = record.task_feedback.as_ref().filter(|verdict| !verdict.passed);
-        let what = verdict.map(|verdict| &verdict.reasoning).or(record.error_msg.as_ref())?;
-        Some(line(record.attempt, what))
+/// What the rules of the task said.
+fn verdict(said: &Feedback) -> Option<CriticVerdict> {
+    let by_rules = said.from == FeedbackFrom::Critic;
+    by_rules.then(|| CriticVerdict { passed: said.passed, reasoning: said.text.clone() })
+}
+
+fn not_accepted(item: &TaskItem, task: &Task) -> Vec<String> {
+    let lines = task.attempts.iter().filter_map(|attempt| {
+        let said = task.feedback.iter().find(|said| said.attempt == attempt.n && !said.passed);
+        let what = said.map(|said| &said.text).or(attempt.error.as_ref())?;
+        Some(format!("Task {}, attempt {}: {}", item.task_id, item.attempt_count + attempt.n, cell(what)))
     });
-    why.collect()
+    lines.collect()
 }
 
 impl PlanRunStatus {

@@ -50,7 +50,7 @@ impl Capability {
             Capability::Activity => "activity",
         }
     }
-    fn of(name: &str) -> Option<Capability> {
+    pub(crate) fn of(name: &str) -> Option<Capability> {
         CAPABILITIES.into_iter().find(|capability| capability.as_str() == name)
     }
     /// The fields its results have; `None`: whatever the activity gives.
@@ -98,7 +98,6 @@ impl fmt::Display for Capability {
 #[derive(Debug, Clone)]
 pub(crate) struct Work {
     pub(crate) capability: Capability,
-    pub(crate) review: Option<CriticRules>,
     activity_type: ActivityType,
     timeout: Duration,
     /// The activity's input, with slots. It is one mapping, or for `activity` anything.
@@ -126,12 +125,6 @@ pub(crate) fn check(plan: &Plan) -> Result<(), FieldError> {
 
 impl Work {
     pub(crate) fn of(item: &TaskItem, plan: &Plan) -> Result<Work, FieldError> {
-        let place = format!("task {}", item.task_id);
-        let Some(capability) = Capability::of(&item.capability) else {
-            let known: Vec<&str> = CAPABILITIES.iter().map(|capability| capability.as_str()).collect();
-            let why = format!("Unknown capability: '{}'; known: {}", item.capability, known.join(", "));
-            return Err(FieldError::at(format!("{place}.capability"), why));
-        };
         let of_dependency = |id: &TaskNumber| Some((*id, Capability::of(&plan.task(*id)?.capability)?));
         let capabilities: BTreeMap<_, _> = item.sub_task_dependencies.iter().filter_map(of_dependency).collect();
         let scope = TemplateScope {
@@ -139,13 +132,28 @@ impl Work {
             dependencies: &item.sub_task_dependencies,
             capabilities: &capabilities,
         };
-        let parameters = Value::Object(item.parameters.clone());
+        Work::read(&item.capability, &item.parameters, &scope)
+    }
+
+    /// The work of the task that the scope is of, which may name what stands there.
+    pub(crate) fn read(
+        capability: &str,
+        parameters: &Map<String, Value>,
+        scope: &TemplateScope<'_>,
+    ) -> Result<Work, FieldError> {
+        let place = format!("task {}", scope.task);
+        let Some(capability) = Capability::of(capability) else {
+            let known: Vec<&str> = CAPABILITIES.iter().map(|capability| capability.as_str()).collect();
+            let why = format!("Unknown capability: '{capability}'; known: {}", known.join(", "));
+            return Err(FieldError::at(format!("{place}.capability"), why));
+        };
+        let parameters = Value::Object(parameters.clone());
         let path = format!("{place}.parameters");
         match capability {
-            Capability::Process => process(&Fields::read(&parameters, &path, &PROCESS_KEYS)?, &scope),
-            Capability::Http => http(&Fields::read(&parameters, &path, &HTTP_KEYS)?, &scope),
-            Capability::Compose => compose(&Fields::read(&parameters, &path, &COMPOSE_KEYS)?, &scope),
-            Capability::Activity => activity(&Fields::read(&parameters, &path, &ACTIVITY_KEYS)?, &scope),
+            Capability::Process => process(&Fields::read(&parameters, &path, &PROCESS_KEYS)?, scope),
+            Capability::Http => http(&Fields::read(&parameters, &path, &HTTP_KEYS)?, scope),
+            Capability::Compose => compose(&Fields::read(&parameters, &path, &COMPOSE_KEYS)?, scope),
+            Capability::Activity => activity(&Fields::read(&parameters, &path, &ACTIVITY_KEYS)?, scope),
         }
     }
 
@@ -264,7 +272,7 @@ fn process(fields: &Fields<'_>, scope: &TemplateScope<'_>) -> Result<Work, Field
     input.constant("success_codes", codes);
     input.constant("report_files", review.as_ref().map(CriticRules::files).unwrap_or_default());
     let input = input.done();
-    Ok(Work { capability: Capability::Process, review, activity_type: PROCESS.into(), timeout, input })
+    Ok(Work { capability: Capability::Process, activity_type: PROCESS.into(), timeout, input })
 }
 
 fn http(fields: &Fields<'_>, scope: &TemplateScope<'_>) -> Result<Work, FieldError> {
@@ -291,11 +299,11 @@ fn http(fields: &Fields<'_>, scope: &TemplateScope<'_>) -> Result<Work, FieldErr
     input.constant("timeout_ms", u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
     input.constant("any_status", review.as_ref().is_some_and(CriticRules::judges_http_status));
     let input = input.done();
-    Ok(Work { capability: Capability::Http, review, activity_type: HTTP.into(), timeout, input })
+    Ok(Work { capability: Capability::Http, activity_type: HTTP.into(), timeout, input })
 }
 
 fn compose(fields: &Fields<'_>, scope: &TemplateScope<'_>) -> Result<Work, FieldError> {
-    let review = review(fields, Capability::Compose)?;
+    review(fields, Capability::Compose)?;
     let mut input = InputBuilder { fields, scope, entries: Vec::new() };
     fields.required_text("title")?;
     input.text("title", fields.text("title")?.as_deref())?;
@@ -312,17 +320,17 @@ fn compose(fields: &Fields<'_>, scope: &TemplateScope<'_>) -> Result<Work, Field
     input.texts("sections")?;
     let input = input.done();
     let timeout = Duration::from_secs(30);
-    Ok(Work { capability: Capability::Compose, review, activity_type: COMPOSE.into(), timeout, input })
+    Ok(Work { capability: Capability::Compose, activity_type: COMPOSE.into(), timeout, input })
 }
 
 fn activity(fields: &Fields<'_>, scope: &TemplateScope<'_>) -> Result<Work, FieldError> {
-    let review = review(fields, Capability::Activity)?;
+    review(fields, Capability::Activity)?;
     let timeout = fields.duration("timeout")?.unwrap_or(TIMEOUT_DEFAULT);
     let name = fields.required_text("type")?;
     let activity_type = ActivityType::new(&name).map_err(|why| fields.error("type", why.to_string()))?;
     let null = json!(null);
     let input = JsonTemplate::parse(&fields.path_of("input"), fields.value("input").unwrap_or(&null), scope)?;
-    Ok(Work { capability: Capability::Activity, review, activity_type, timeout, input })
+    Ok(Work { capability: Capability::Activity, activity_type, timeout, input })
 }
 
 /// A path that stays in the plan's directory as written; links are looked at when it is used.

@@ -12,6 +12,7 @@ use serde_json::{Map, json};
 use super::*;
 use crate::supervisor::core::retry::{self, NextTry};
 use crate::supervisor::model::{Attempt, AttemptOutcome, SkipReason, TaskError};
+use crate::supervisor::outbox::CallFailureKind;
 use crate::supervisor::routing::{ThinkingStrategy, degrade};
 
 /// Why a task that was to start did not.
@@ -174,6 +175,7 @@ impl Graph {
         out: &mut Outbox,
     ) {
         let rejected = answer.as_ref().is_err_and(retry::is_refusal);
+        let hopeless = answer.as_ref().is_err_and(|failure| failure.kind == CallFailureKind::Hopeless);
         let reply = match answer {
             Ok(value) => Reply::of(value).map_err(|why| why.to_string()),
             Err(failure) => Err(failure.message),
@@ -199,6 +201,10 @@ impl Graph {
                 self.attempt_failed(id, attempt, &why, out);
                 self.said_no(id);
                 self.exhausted(id, why, gates, out);
+            }
+            Err(why) if hopeless => {
+                self.attempt_failed(id, attempt, &why, out);
+                self.fail(id, "hopeless", gates, out);
             }
             Err(why) => self.errored(id, attempt, why, gates, out),
         }
@@ -259,6 +265,7 @@ impl Graph {
                 self.set(id, TaskStatus::AwaitingReview, Actor::Worker, "result", out);
                 self.ask_review(id, attempt, out);
             }
+            ReviewScope::Rules => self.judge_by_rules(id, attempt, gates, out),
             ReviewScope::Iteration => {
                 self.set(id, TaskStatus::AwaitingReview, Actor::Worker, "result", out);
             }
@@ -275,7 +282,7 @@ impl Graph {
         let pause = Duration::from_millis(self.rules.retry_backoff_ms);
         let tries = Tries { most: own.copied().unwrap_or(self.rules.tries), pause };
         // PDT-26: errors consume attempts, so a task that has none left is not tried again.
-        let is_out = self.rules.selection == Selection::Supervisor && task.attempt_count >= task.max_attempts;
+        let is_out = self.rules.errors_are_attempts && task.attempt_count >= task.max_attempts;
         match tries.next(failures, out.now()) {
             NextTry::Now if !is_out => self.retry(id, out),
             NextTry::At(at) if !is_out => {
@@ -291,7 +298,7 @@ impl Graph {
             (record.outcome, record.error) = (AttemptOutcome::Failed, Some(why.to_owned()));
         }
         task.error = Some(TaskError { kind: "worker-error".into(), message: why.to_owned() });
-        task.attempt_count += u32::from(self.rules.selection == Selection::Supervisor);
+        task.attempt_count += u32::from(self.rules.errors_are_attempts);
         out.note(NoteKind::AttemptFailed, json!({ "task": id, "attempt": attempt, "error": why }));
         self.set(id, TaskStatus::Errored, Actor::Worker, "worker-error", out);
     }
@@ -303,11 +310,7 @@ impl Graph {
         }
         match terminal {
             OnTriesExhausted::Errored => self.errored_for_good(id, gates, out),
-            OnTriesExhausted::Failed => {
-                self.set(id, TaskStatus::Failed, Actor::Scheduler, "tries_exhausted", out);
-                self.tell_ended(id, gates, out);
-                self.check_threshold(gates, out);
-            }
+            OnTriesExhausted::Failed => self.fail(id, "tries_exhausted", gates, out),
             OnTriesExhausted::Skip => {
                 if let Some(task) = self.plan.tasks.get_mut(id) {
                     task.skipped = Some(SkipReason::WorkerError);
@@ -332,7 +335,12 @@ impl Graph {
         let last = task.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
         let message = format!("Max retries reached ({}/{}). Last error: {last}", task.attempt_count, task.max_attempts);
         task.error = Some(TaskError { kind: "worker-error".into(), message });
-        self.set(id, TaskStatus::Failed, Actor::Scheduler, "tries_exhausted", out);
+        self.fail(id, "tries_exhausted", gates, out);
+    }
+
+    /// A task that has an error has failed.
+    fn fail(&mut self, id: &TaskId, reason: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        self.set(id, TaskStatus::Failed, Actor::Scheduler, reason, out);
         self.tell_ended(id, gates, out);
         self.check_threshold(gates, out);
     }

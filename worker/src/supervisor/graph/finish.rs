@@ -340,11 +340,16 @@ impl Graph {
 /// The task whose result is the run's (PDT-10): completed and final; else completed with a text; else a completed
 /// producer; else the one completed last. Ties go to the highest id.
 pub fn final_result(plan: &TaskPlan) -> Option<TaskId> {
+    final_task(plan, &|task| task.result.as_ref().map(text_of).unwrap_or_default())
+}
+
+/// The same where results are read in another way.
+pub fn final_task(plan: &TaskPlan, text: &dyn Fn(&Task) -> String) -> Option<TaskId> {
     let completed = || plan.tasks.values().filter(|task| task.status == TaskStatus::Completed);
     let last = |wanted: &dyn Fn(&Task) -> bool| {
         completed().filter(|task| wanted(task)).map(|task| task.id.clone()).next_back()
     };
-    let has_text = |task: &Task| task.result.as_ref().is_some_and(|result| !text_of(result).trim().is_empty());
+    let has_text = |task: &Task| task.result.is_some() && !text(task).trim().is_empty();
     last(&|task| task.is_final)
         .or_else(|| last(&has_text))
         .or_else(|| last(&|task| task.capability.as_deref() == Some("producer_agent")))

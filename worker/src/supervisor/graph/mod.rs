@@ -45,7 +45,7 @@ use serde_json::{Value, json};
 pub use answers::*;
 use awaits::{calls, times, waits_for_any};
 pub use budget::NOT_REVIEWED;
-pub use finish::{GraphOutcome, NO_TASK_PLANNED, final_result};
+pub use finish::{GraphOutcome, NO_TASK_PLANNED, final_result, final_task};
 pub use flow::*;
 pub use gates::{Gates, Open, PlanEvent, Start, Take};
 pub use people::{HUMAN, PLAN_REVIEW_TIMED_OUT, TASK_REJECTED};

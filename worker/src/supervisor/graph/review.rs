@@ -8,7 +8,9 @@ use serde_json::json;
 
 use super::answers::answered;
 use super::*;
+use crate::supervisor::critic::CriticVerdict;
 use crate::supervisor::model::{Feedback, FeedbackFrom, TaskError};
+use crate::supervisor::plan_task;
 
 /// The label and the kind of error of a task whose review failed (FSS-31).
 const REVIEWER_ERROR: &str = "reviewer-error";
@@ -70,6 +72,25 @@ impl Graph {
                 self.ask_review_again(id, (attempt, n + 1), Some(&why), out);
             }
             Err(why) => self.reviewer_failed(id, why, gates, out),
+        }
+    }
+
+    /// A result that the rules of its task judge. Without rules it counts as it is, and is an attempt all the same.
+    pub(super) fn judge_by_rules(&mut self, id: &TaskId, attempt: u32, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        let Some(verdict) = plan_task::verdict(task) else {
+            task.attempt_count += 1;
+            self.set(id, TaskStatus::Completed, Actor::Worker, "result", out);
+            return self.tell_ended(id, gates, out);
+        };
+        self.set(id, TaskStatus::AwaitingReview, Actor::Worker, "result", out);
+        match verdict {
+            Ok(CriticVerdict { passed, reasoning }) => {
+                let (verdict, score, criteria, tokens) = (None, None, Value::Null, 0);
+                let review = TaskReview { verdict, passed: Some(passed), feedback: reasoning, score, criteria, tokens };
+                self.judge(id, attempt, review, gates, out);
+            }
+            Err(why) => self.reviewer_failed(id, why.to_string(), gates, out),
         }
     }
 

@@ -110,6 +110,9 @@ pub struct GraphRules {
     pub accept_below_score_bp: Option<u32>,
     /// Appends feedback to the objective of the next attempt (PDT-24).
     pub append_feedback: bool,
+    /// Whether an error uses up an attempt of its task, as a rejection does (PDT-26).
+    #[serde(default)]
+    pub errors_are_attempts: bool,
     /// Decisions of a decider, or steps of a loop that goes one by one (FSP-09).
     pub max_steps: Option<u32>,
     /// Iterations in total (§4.2 no. 14).
@@ -219,6 +222,7 @@ impl Default for GraphRules {
             review_sees_accepted: false,
             accept_below_score_bp: None,
             append_feedback: false,
+            errors_are_attempts: false,
             max_steps: None,
             max_iterations: 3,
             no_progress: 3,

@@ -24,6 +24,8 @@ pub enum CallFailureKind {
     Canceled,
     /// A person said no to what a run below had to do: asking again would ask them again.
     Rejected,
+    /// Asking again would give the same.
+    Hopeless,
     /// The process that ran it is gone, and its retries are used up.
     WorkerLost,
 }

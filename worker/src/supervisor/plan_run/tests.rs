@@ -9,6 +9,8 @@ use super::*;
 use crate::capability::{self, CapabilityConfig};
 use crate::stage::{Cue, Played, Stage};
 
+mod rows;
+
 fn stage() -> Arc<Stage> {
     let mut activities = ActivityRegistry::new();
     capability::register(&mut activities, &CapabilityConfig::default()).unwrap();

@@ -29,6 +29,7 @@ use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{
     Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, ChildTask, Purpose, Weight,
 };
+use crate::supervisor::plan_task::Dispatched;
 
 /// What an agent is asked for, and what it was lent for that.
 struct Lease {
@@ -89,7 +90,7 @@ impl SupervisorRun {
         match self.account.reserve(&call, AnswerSource::Call, &mut self.awaited) {
             Ok(()) => {}
             Err(Withheld::UntilThereIsMore) => return self.calls.put_off(call),
-            Err(Withheld::ForGood) => return self.refused(call.key, SPENT.to_owned(), cx),
+            Err(Withheld::ForGood) => return self.refused(call.key, CallFailure::error(SPENT), cx),
         }
         let key = call.key.clone();
         self.decision_called(&call, cx);
@@ -97,13 +98,19 @@ impl SupervisorRun {
             Ok(()) => self.register_if_child(key, cx),
             Err(why) => {
                 self.awaited.settled(&key);
-                self.refused(key, why.to_string(), cx);
+                self.refused(key, why.failure(), cx);
             }
         }
     }
 
     /// A call becomes what the spec says, and is under way from here on.
     fn send(&mut self, call: Call, deliveries: u32, cx: &mut Cx<'_>) -> Result<(), CarryRefusal> {
+        if let Some(dispatched) = self.dispatched(&call) {
+            let Dispatched { activity_type, input, options } = dispatched?;
+            let seq = cx.schedule_activity(activity_type, &input, options);
+            self.calls.sent(seq, UnderWay::Call { call, deliveries });
+            return Ok(());
+        }
         match work::carried(&self.resolved.spec, &call, self.context.depth) {
             Carried::Activity { activity_type, input, timeout } => {
                 let seq = cx.schedule_activity(activity_type, &input, work::options(&summary(&call), timeout));
@@ -153,9 +160,9 @@ impl SupervisorRun {
     }
 
     /// A call that cannot be carried out is answered at once.
-    fn refused(&mut self, key: Key, why: String, cx: &mut Cx<'_>) {
+    fn refused(&mut self, key: Key, why: CallFailure, cx: &mut Cx<'_>) {
         let mut out = self.outbox(cx.now());
-        self.hear(Arrival::Answer { key, answer: Err(CallFailure::error(why)) }, &mut out);
+        self.hear(Arrival::Answer { key, answer: Err(why) }, &mut out);
         self.go_on(&mut out);
         self.ending(&mut out);
         self.ask_all(out, cx);
@@ -189,7 +196,7 @@ impl SupervisorRun {
     fn start_run(&mut self, key: Key, kind: ChildKind, task: ChildTask, cx: &mut Cx<'_>) {
         let call = Call::new(key.clone(), Purpose::ExecuteWorker, Value::Null);
         if self.account.reserve(&call, AnswerSource::Child, &mut self.awaited).is_err() {
-            return self.refused(key, SPENT.to_owned(), cx);
+            return self.refused(key, CallFailure::error(SPENT), cx);
         }
         let part = self.child_budget(cx);
         match children::spec_of(&self.resolved.spec, kind, task, self.context.depth, part, own_id(cx)) {
@@ -197,7 +204,7 @@ impl SupervisorRun {
                 self.start_child(key.clone(), SUPERVISOR, part.share.map(Lease::of_run), &input, cx);
                 self.register_if_child(key, cx);
             }
-            Err(why) => self.refused(key, why.to_string(), cx),
+            Err(why) => self.refused(key, why.failure(), cx),
         }
     }
 
@@ -229,6 +236,9 @@ impl SupervisorRun {
 
     /// What the end of an activity means for whoever asked.
     pub(super) fn answer_of(&self, call: &Call, result: Result<Payload, Failure>) -> Answer {
+        if let Some(answer) = self.answer_of_task(call, &result) {
+            return answer;
+        }
         let spec = &self.resolved.spec;
         let failure = match result {
             Ok(payload) => match payload.decode::<Value>() {

@@ -19,10 +19,12 @@ mod input;
 mod lease;
 mod model;
 mod model_shapes;
+mod noting;
 mod number;
 mod output;
 mod parts;
 mod people;
+mod plan_file;
 mod progress;
 mod queries;
 mod refusal;
@@ -42,7 +44,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use bosun_engine::workflow::{Cx, RunNames, StateMachine, WorkflowEvent, WorkflowRegistry};
-use bosun_engine::{Failure, Payload, QueryName, RunId, Seq, UpdateName, WorkflowId};
+use bosun_engine::{Failure, Payload, QueryName, RunId, Seq, Timestamp, UpdateName, WorkflowId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -52,6 +54,7 @@ pub use input::{INVALID_SPEC, RunContext, SupervisorInput};
 pub use output::{EndReason, SUPERVISOR_FAILED, SupervisorOutput};
 pub use progress::ProgressMessage;
 pub use refusal::NoSpec;
+pub use signals::CANCEL_TASK;
 pub(crate) use signals::{PLAN_ANSWER, signals};
 
 use self::parts::RunGates;
@@ -62,16 +65,15 @@ use super::core::calls::{Arrival, Calls, UnderWay};
 use super::core::control::ControlRequest;
 use super::core::phase::Phase;
 use super::journal::{Note, NoteKind};
+use super::model::TaskPlan;
 use super::outbox::{Ask, Outbox};
 use super::routing::{CHILD_CHECKPOINTS, PRE_ROUTING};
-use super::spec::{Family, ProgressMessages, ResolvedSpec};
+use super::spec::{Family, ResolvedSpec, SupervisorSpec};
 use super::team::registry::check_process_depth;
 use crate::capability::model::MODEL_NEEDS_HUMAN;
 
 /// The workflow type.
 pub const SUPERVISOR: &str = "supervisor";
-/// Notes kept for the query `notes`; all of them are in the history.
-const NOTES_KEPT: usize = 500;
 
 /// The workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -91,10 +93,10 @@ pub struct SupervisorRun {
     /// What is waited for. During a turn it is in the outbox.
     awaited: AwaitedKeys,
     /// The time of the last event.
-    now: bosun_engine::Timestamp,
+    now: Timestamp,
     notes: VecDeque<Note>,
     noted: u64,
-    started_at: bosun_engine::Timestamp,
+    started_at: Timestamp,
 }
 
 impl StateMachine for SupervisorRun {
@@ -102,8 +104,40 @@ impl StateMachine for SupervisorRun {
     type Input = SupervisorInput;
     type Output = SupervisorOutput;
 
-    // long: one line a part of the run.
     fn start(input: SupervisorInput, cx: &mut Cx<'_>) -> Result<Self, Failure> {
+        let run = SupervisorRun::begin(input, cx)?;
+        run.close_if_over(cx);
+        Ok(run)
+    }
+
+    fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
+        self.happened(event, cx);
+        self.close_if_over(cx);
+        #[cfg(test)]
+        tests::comes_back_from_its_snapshot(self);
+        Ok(())
+    }
+
+    fn queries() -> &'static [&'static str] {
+        &queries::QUERIES
+    }
+
+    fn query_as(&self, names: &RunNames, name: &QueryName, input: &Payload) -> Result<Payload, Failure> {
+        self.named(names).answer_query(name.as_str(), input)
+    }
+
+    fn validate_update_as(&self, names: &RunNames, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
+        // Tried on a copy: what is refused leaves no trace.
+        let mut copy = self.named(names).into_owned();
+        let mut out = copy.outbox(copy.now);
+        copy.update(name.as_str(), input, &mut out).map(|_| ())
+    }
+}
+
+impl SupervisorRun {
+    /// A run up to the end of its first turn; whoever holds it closes it.
+    // long: one line a part of the run.
+    pub(super) fn begin(input: SupervisorInput, cx: &mut Cx<'_>) -> Result<Self, Failure> {
         number::held_by_other_rules(cx);
         let (mut resolved, context) = input.resolve()?;
         // A child that is too deep does not start (SUP-08).
@@ -155,7 +189,8 @@ impl StateMachine for SupervisorRun {
         Ok(run)
     }
 
-    fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
+    /// One turn; whoever holds the run closes it.
+    pub(super) fn happened(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) {
         if self.bear_own_name(cx.run_id(), cx.workflow_id()) {
             self.own_budget(cx);
         }
@@ -185,28 +220,23 @@ impl StateMachine for SupervisorRun {
         }
         self.go_on(&mut out);
         self.carry_out(out, cx);
-        #[cfg(test)]
-        tests::comes_back_from_its_snapshot(self);
-        Ok(())
     }
 
-    fn queries() -> &'static [&'static str] {
-        &queries::QUERIES
+    pub(super) fn spec(&self) -> &SupervisorSpec {
+        &self.resolved.spec
+    }
+    pub(super) fn plan(&self) -> Option<&TaskPlan> {
+        self.strategy.plan()
+    }
+    /// How it stands; one that was cancelled is, whatever its strategy came to.
+    pub(super) fn phase(&self) -> Phase {
+        if self.parts.control.is_cancelled() { Phase::Cancelled } else { self.strategy.phase() }
+    }
+    /// When it began, and when it was over.
+    pub(super) fn times(&self) -> (Timestamp, Option<Timestamp>) {
+        (self.started_at, self.is_over().then_some(self.now))
     }
 
-    fn query_as(&self, names: &RunNames, name: &QueryName, input: &Payload) -> Result<Payload, Failure> {
-        self.named(names).answer_query(name.as_str(), input)
-    }
-
-    fn validate_update_as(&self, names: &RunNames, name: &UpdateName, input: &Payload) -> Result<(), Failure> {
-        // Tried on a copy: what is refused leaves no trace.
-        let mut copy = self.named(names).into_owned();
-        let mut out = copy.outbox(copy.now);
-        copy.update(name.as_str(), input, &mut out).map(|_| ())
-    }
-}
-
-impl SupervisorRun {
     /// What was copied into a fork was said under the name of its source. From there on it bears its own, and there is
     /// nobody above that began it. Whether it bore another one before.
     fn bear_own_name(&mut self, run: RunId, id: Option<&WorkflowId>) -> bool {
@@ -337,7 +367,6 @@ impl SupervisorRun {
         }
         self.ask_for_what_is_held(cx);
         self.tell_and_keep_time(cx);
-        self.close_if_over(cx);
     }
 
     /// What was left in an outbox; what the run waits for is the run's again.
@@ -345,42 +374,6 @@ impl SupervisorRun {
         self.awaited = out.take_awaited();
         out.take()
     }
-
-    /// Whether nobody is told how the work goes. What a team tells its audience is no chat (SHN-28).
-    fn is_quiet(&self) -> bool {
-        let spec = &self.resolved.spec;
-        spec.progress.messages == ProgressMessages::None && !spec.tells_of_team()
-    }
-
-    /// Records the notes of the turn. The recorded ones are compared: a replay must note the same (§5.8 no. 6).
-    fn note(&mut self, mut notes: Vec<Note>, cx: &mut Cx<'_>) {
-        if self.is_quiet() {
-            notes.retain(|note| note.kind != NoteKind::ProgressEmitted);
-        }
-        if notes.is_empty() {
-            return;
-        }
-        let recorded = cx.side_effect(|| notes.clone());
-        assert!(
-            recorded == notes,
-            "the run notes other facts than its history holds; first difference: {}",
-            first_difference(&recorded, &notes)
-        );
-        if self.strategy.registers_agents() {
-            let registry = &mut self.parts.team.registry;
-            *registry = registry.clone().rebuild(&notes);
-        }
-        self.noted += notes.len() as u64;
-        self.notes.extend(notes);
-        let excess = self.notes.len().saturating_sub(NOTES_KEPT);
-        self.notes.drain(..excess);
-    }
-}
-
-fn first_difference(recorded: &[Note], noted: &[Note]) -> String {
-    let text = |note: Option<&Note>| note.map_or_else(|| "nothing".to_owned(), |note| json!(note).to_string());
-    let place = recorded.iter().zip(noted).take_while(|(a, b)| a == b).count();
-    format!("recorded {}, now {}", text(recorded.get(place)), text(noted.get(place)))
 }
 
 /// Adds the workflow.

@@ -172,20 +172,23 @@ impl SupervisorRun {
         self.parts.control.checkpoint(&checkpoint, out);
     }
 
-    /// Closes the run when its work is done and nothing of it is under way.
-    pub(super) fn close_if_over(&mut self, cx: &mut Cx<'_>) {
-        let phase = self.strategy.phase();
-        if !phase.is_terminal() || cx.is_closed() {
-            return;
-        }
+    /// Whether the work is done and nothing of it is under way.
+    pub(crate) fn is_over(&self) -> bool {
         // What a person holds stays open for them; what was asked for at the end is waited for.
         let held = self.parts.control.is_held();
         let children = self.parts.control.children().next().is_some() && !self.parts.control.is_cancelled();
         // Who shares a budget tells all that it spent.
         let unpaid = self.context.shared && !self.calls.has_all_bills();
-        if held || children || unpaid || !self.calls.is_idle() {
+        let open = !self.strategy.phase().is_terminal();
+        !(open || held || children || unpaid || !self.calls.is_idle())
+    }
+
+    /// Closes the run when it is over.
+    pub(super) fn close_if_over(&self, cx: &mut Cx<'_>) {
+        if cx.is_closed() || !self.is_over() {
             return;
         }
+        let phase = self.strategy.phase();
         let output = self.output();
         let details = Payload::encode(&output).unwrap_or_default();
         let cancelled = self.parts.control.is_cancelled() || phase == Phase::Cancelled;

@@ -12,10 +12,12 @@ use crate::supervisor::core::loans::LoanRefusal;
 use crate::supervisor::core::strategy::StrategyRefusal;
 use crate::supervisor::fields::FieldError;
 use crate::supervisor::graph::{AgentForbidden, PlanRefusal, Unreadable};
-use crate::supervisor::model::PlanChangeError;
+use crate::supervisor::model::{PlanChangeError, TaskId};
+use crate::supervisor::outbox::{CallFailure, CallFailureKind};
 use crate::supervisor::people::approval::Ignored;
 use crate::supervisor::people::interrupts::ResumeRefusal;
 use crate::supervisor::people::plan_review::ReviewRefusal;
+use crate::supervisor::plan_task::NotDispatched;
 use crate::supervisor::spec::InvalidSpec;
 
 /// Why an answer or another wish of people is refused: a word that programs can tell apart, and a sentence.
@@ -31,6 +33,10 @@ pub(super) struct Refused {
 pub(super) enum WishRefusal {
     #[error("this kind of run has no plan of tasks")]
     NoPlan,
+    #[error("`task_id` names the task to cancel: {0}")]
+    NoTaskNamed(serde_json::Error),
+    #[error("No task with id {0}.")]
+    UnknownTask(TaskId),
     #[error("no plan is up for review")]
     NoReview,
     #[error("nothing is said of a plan by `{0}`")]
@@ -119,9 +125,21 @@ pub(super) enum CarryRefusal {
     Agent(String),
     #[error(transparent)]
     Spec(#[from] InvalidSpec),
+    /// A task of a plan file.
+    #[error(transparent)]
+    Task(#[from] NotDispatched),
     /// What is started is no JSON, in the words of serde.
     #[error("{0}")]
     Misfit(String),
+}
+
+impl CarryRefusal {
+    /// What whoever asked is told. A task of a plan file has no value tomorrow that it does not have today.
+    pub(super) fn failure(&self) -> CallFailure {
+        let kind =
+            if matches!(self, CarryRefusal::Task(_)) { CallFailureKind::Hopeless } else { CallFailureKind::Error };
+        CallFailure { kind, message: self.to_string() }
+    }
 }
 
 impl From<serde_json::Error> for CarryRefusal {

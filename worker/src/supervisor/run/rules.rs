@@ -29,7 +29,9 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         spec::OnDependency::Block => DependencyPolicy::Block,
     };
     let selection = selection(spec);
-    let pydantask = selection == Selection::Supervisor;
+    // Plan files are pydantask's, whoever carries them out.
+    let of_plan_file = spec.plan_directory().is_some();
+    let pydantask = selection == Selection::Supervisor || of_plan_file;
     // FSS-16, FSS-17: the first failure decides, whatever tries are left.
     let at_once = matches!(spec.failure.on_subtask_error, spec::OnSubtaskError::Skip | spec::OnSubtaskError::Fail);
     GraphRules {
@@ -59,10 +61,16 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         review_sees_accepted: spec.review.include_accepted,
         accept_below_score_bp: spec.review.accept_below_score.map(spec::Ratio::as_bp),
         append_feedback: pydantask,
+        errors_are_attempts: pydantask,
         max_steps: (selection != Selection::All).then_some(spec.run_loop.max_steps),
         max_iterations: spec.run_loop.max_iterations,
         no_progress: spec.run_loop.no_progress,
-        tries: if at_once || is_final(&spec.failure) { 1 } else { spec.failure.tries },
+        tries: match () {
+            // Its attempts bound it, and nothing else.
+            () if of_plan_file => u32::MAX,
+            () if at_once || is_final(&spec.failure) => 1,
+            () => spec.failure.tries,
+        },
         retry_backoff_ms: spec.failure.backoff.as_ms(),
         on_exhausted: match spec.failure.on_subtask_error {
             spec::OnSubtaskError::Skip | spec::OnSubtaskError::Retry => OnTriesExhausted::Skip,

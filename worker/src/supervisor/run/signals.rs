@@ -4,6 +4,7 @@
 //! has no use for is refused the same way, never lost silently. A signal by another name is left to the engine.
 
 use bosun_engine::{Failure, Payload};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::people::question_of;
@@ -30,13 +31,15 @@ pub(super) const APPROVAL_RESPONSE: &str = "approval_response_v1";
 pub(super) const INTERRUPT_RESUME: &str = "interrupt_resume_v1";
 /// What a person says of the plan of a run below: passed on by the run above (`approve_plan`, `plan_feedback`, `revise_plan`).
 pub(crate) const PLAN_ANSWER: &str = "plan_answer_v1";
+/// One task of a plan is not needed any more: `{"task_id": 3, "reason": "..."}`. What waits for it is cancelled by the policy.
+pub const CANCEL_TASK: &str = "cancel_task_v1";
 /// What a run below waits for.
 pub(super) const WAITS_BELOW: &str = SIGNAL_WAITS;
 pub(super) const BUDGET_REQUEST: &str = SIGNAL_BUDGET_REQUEST;
 pub(super) const TOP_UP: &str = SIGNAL_TOP_UP;
 
 const OF_CONTROL: [&str; 5] = [control::PAUSE, control::RESUME, control::CANCEL, control::TAKEOVER, control::RELEASE];
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 11] = [
     MAILBOX,
     RECRUIT,
     RETIRE,
@@ -44,6 +47,7 @@ const OTHERS: [&str; 10] = [
     APPROVAL_RESPONSE,
     INTERRUPT_RESUME,
     PLAN_ANSWER,
+    CANCEL_TASK,
     WAITS_BELOW,
     BUDGET_REQUEST,
     TOP_UP,
@@ -52,6 +56,14 @@ const OTHERS: [&str; 10] = [
 /// The signals that a supervisor's run hears.
 pub(crate) fn signals() -> Vec<&'static str> {
     OTHERS.into_iter().chain(OF_CONTROL).collect()
+}
+
+/// What `cancel_task_v1` says.
+#[derive(Deserialize)]
+struct CancelTask {
+    task_id: TaskId,
+    #[serde(default)]
+    reason: Option<String>,
 }
 
 impl SupervisorRun {
@@ -91,6 +103,7 @@ impl SupervisorRun {
         let refused = match name {
             APPROVAL_RESPONSE | INTERRUPT_RESUME => return self.answer_signaled(name, value, out),
             PLAN_ANSWER => self.plan_answered(value, out).err(),
+            CANCEL_TASK => self.cancel_task(value, out).err(),
             HUMAN_INPUT => self.human_input(value, out).err(),
             BUDGET_REQUEST => self.budget_requested(value).err(),
             TOP_UP => self.topped_up(value, out).err(),
@@ -99,6 +112,17 @@ impl SupervisorRun {
         if let Some(why) = refused {
             refuse(name, &why.why, out);
         }
+    }
+
+    /// A task that is over is left as it is: the signal may simply have come too late.
+    fn cancel_task(&mut self, value: &Value, out: &mut Outbox) -> Result<(), Refused> {
+        let CancelTask { task_id, reason } = CancelTask::deserialize(value).map_err(WishRefusal::NoTaskNamed)?;
+        let Some(graph) = self.strategy.as_plan() else { return Err(WishRefusal::NoPlan.into()) };
+        if graph.plan().get(&task_id).is_none() {
+            return Err(WishRefusal::UnknownTask(task_id).into());
+        }
+        graph.cancel_task(&task_id, reason.as_deref().unwrap_or("by signal"), Actor::Human, &mut self.parts, out);
+        Ok(())
     }
 
     fn control_signal(&mut self, name: &str, value: &Value, out: &mut Outbox) {

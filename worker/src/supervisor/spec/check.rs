@@ -10,18 +10,20 @@ use serde_json::Value;
 use super::agent::{Agent, MemoryScope, Via, ViaModel};
 use super::preset::{Family, Preset};
 use super::script::Script;
-use super::sections::{ChatTeam, HandoffControl, HandoffTools, PlanningMode, ReviewScope};
+use super::sections::{ChatTeam, HandoffControl, HandoffTools, ReviewScope};
 use super::template;
 use super::whole::SupervisorSpec;
 use crate::agent::spec::{AgentSpec, Limits, Price, ToolGrant};
 use crate::supervisor::fields::FieldError;
 use crate::supervisor::outbox::Purpose;
-use crate::supervisor::plan::Plan;
-use crate::supervisor::plan_yaml::{self, PlanProblem};
 
 mod bounds;
 pub(super) mod effect;
 mod idle;
+mod planning;
+
+use planning::planning;
+pub(super) use planning::seed_plan;
 
 type Check = Result<(), FieldError>;
 
@@ -74,34 +76,6 @@ fn all_of(spec: &SupervisorSpec) -> Check {
     policies(spec)?;
     scripts(spec)?;
     bounds::check(spec)
-}
-
-/// The seed plan of a spec.
-pub(super) fn seed_plan(plan: &Value) -> Result<Plan, FieldError> {
-    plan_yaml::plan_of(plan).map_err(|why| match why {
-        PlanProblem::Field(why) => FieldError::at(format!("seed_plan.plan.{}", why.path), why.problem),
-        other => FieldError::at("seed_plan.plan", other.to_string()),
-    })
-}
-
-/// PDT-28.
-fn planning(spec: &SupervisorSpec) -> Check {
-    let needs_plan = matches!(spec.planning.mode, PlanningMode::Fixed | PlanningMode::Hybrid);
-    if needs_plan && spec.seed_plan.is_none() {
-        let why = "seed_plan must be provided when planning_mode is 'fixed' or 'hybrid'";
-        return Err(FieldError::at("planning.mode", why));
-    }
-    // CUG-12: what is left over gets one of the modes that a request can get.
-    if !matches!(spec.planning.otherwise, PlanningMode::None | PlanningMode::Todos | PlanningMode::Agents) {
-        return Err(FieldError::at("planning.otherwise", "known values here: none, todos, agents"));
-    }
-    // CUG-03, CUG-19.
-    if let Some((key, name)) = spec.planning.policies.named().find(|(_, name)| spec.agent(name).is_none()) {
-        let known: Vec<&str> = spec.agents.iter().map(|agent| agent.name.as_str()).collect();
-        let why = format!("`{name}` is not an agent; available: {}", known.join(", "));
-        return Err(FieldError::at(format!("planning.policies.{key}"), why));
-    }
-    spec.plan().map(|_| ())
 }
 
 /// LGS-04, CUG-36: names are there, are unique, and stay unique as names of tools.

@@ -4,6 +4,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 mod chat;
 mod defaults;
@@ -13,7 +14,9 @@ mod shannon;
 
 pub(super) use defaults::{ByRequest, PresetDefaults};
 
-use super::whole::SupervisorSpec;
+use super::whole::{SeedPlanSource, SupervisorSpec};
+use crate::supervisor::fields::FieldError;
+use crate::supervisor::plan::Plan;
 
 /// A known way to supervise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -154,6 +157,28 @@ impl Preset {
             Preset::MapReduce => patterns::map_reduce(&mut spec),
         }
         spec
+    }
+}
+
+impl SupervisorSpec {
+    /// What carries out a plan file: values, as a preset's. The directory is absolute.
+    pub(in crate::supervisor) fn of_plan_file(
+        plan: &Plan,
+        directory: String,
+        max_concurrency: u32,
+    ) -> Result<SupervisorSpec, FieldError> {
+        let mut spec = SupervisorSpec { name: "plan-run".to_owned(), ..SupervisorSpec::default() };
+        patterns::plan_file(&mut spec);
+        plan.objective().clone_into(&mut spec.objective);
+        spec.dispatch.max_concurrency = Some(max_concurrency.max(1));
+        let plan: Map<String, Value> = serde_json::to_value(plan)
+            .and_then(serde_json::from_value)
+            .map_err(|why| FieldError::at("plan", why.to_string()))?;
+        // Whether a task is final was said when the file was read.
+        let auto_mark_final = false;
+        spec.seed_plan =
+            Some(SeedPlanSource { file: None, plan: Some(plan), auto_mark_final, directory: Some(directory) });
+        Ok(spec)
     }
 }
 

@@ -131,6 +131,10 @@ impl SupervisorSpec {
     pub fn agent(&self, name: &str) -> Option<&Agent> {
         self.agents.iter().chain(&self.manager_agent).find(|agent| agent.name == name)
     }
+    /// Where the tasks of the seed plan run, if they are those of a plan file.
+    pub fn plan_directory(&self) -> Option<&str> {
+        self.seed_plan.as_ref()?.directory.as_deref()
+    }
     /// The first agent whose capability it is.
     pub fn agent_for(&self, capability: &str) -> Option<&Agent> {
         self.agents.iter().find(|agent| agent.capability_name() == capability)
@@ -247,11 +251,16 @@ pub struct SeedPlanSource {
     pub plan: Option<Map<String, Value>>,
     /// The task with the highest id is final if none is marked (PDT-43).
     pub auto_mark_final: bool,
+    /// Where the tasks run and what they may not leave; absolute. Its tasks are then those of a plan file: parameters are
+    /// checked before anything runs, `{{task.1.stdout}}` stands for what another task gave, an error uses up an attempt and
+    /// is told to the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
 }
 
 impl Default for SeedPlanSource {
     fn default() -> Self {
-        SeedPlanSource { file: None, plan: None, auto_mark_final: true }
+        SeedPlanSource { file: None, plan: None, auto_mark_final: true, directory: None }
     }
 }
 

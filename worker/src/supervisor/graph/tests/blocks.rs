@@ -266,6 +266,7 @@ fn the_log_holds_what_checkpoints_hold() {
     let rules = GraphRules {
         planning: PlanSource::Llm,
         selection: Selection::Supervisor,
+        errors_are_attempts: true,
         authority: [
             Authority::Select,
             Authority::Add,

@@ -22,6 +22,7 @@ fn rules() -> GraphRules {
     GraphRules {
         planning: PlanSource::Llm,
         selection: Selection::Supervisor,
+        errors_are_attempts: true,
         authority: ALL.into_iter().collect(),
         max_concurrency: Some(4),
         review: ReviewScope::Task,

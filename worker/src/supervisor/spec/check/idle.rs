@@ -180,6 +180,9 @@ fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
         all(&["review.reject_status"], "nothing is reviewed, so nothing is sent back");
         all(&["review.criteria", "review.accept_below_score"], "nothing is reviewed");
     }
+    if spec.review.scope == ReviewScope::Rules {
+        all(&["review.criteria", "review.accept_below_score"], "each task has rules of its own, and nobody is asked");
+    }
     // `skip` and `fail` say themselves that tries may be left (FSS-16, FSS-17).
     let repaired = matches!(spec.failure.on_subtask_error, OnSubtaskError::FailTask | OnSubtaskError::Repair);
     if spec.failure.errored_is_terminal && repaired {

@@ -3,7 +3,8 @@
 //! Invariant: they only set values, so that budgets, approvals, pauses, crashes and replay hold for them as for every plan.
 
 use crate::supervisor::spec::sections::{
-    OnDependency, OnSubtaskError, PlanningMode, ProgressMessages, RejectStatus, ReviewScope, Selection, SynthesisMode,
+    OnDependency, OnExhausted, OnSubtaskError, PlanningMode, ProgressMessages, RejectStatus, ReviewScope, Selection,
+    SynthesisMode,
 };
 use crate::supervisor::spec::whole::{Authority, SupervisorSpec};
 
@@ -21,6 +22,25 @@ pub(super) fn evaluator_optimizer(spec: &mut SupervisorSpec) {
     spec.synthesis.mode = SynthesisMode::LastOutput;
     spec.progress.messages = ProgressMessages::None;
     spec.authority = vec![Authority::Feedback, Authority::Finish];
+}
+
+/// The tasks of a plan file (PDT-13 to PDT-26): all that are ready run, up to the limit, lowest id first; each is judged by
+/// its own rules; what depends on a task that failed waits, and on one that was cancelled is cancelled. Nobody plans,
+/// reviews or is told anything on the way, and the final task's result is the run's.
+pub(super) fn plan_file(spec: &mut SupervisorSpec) {
+    spec.planning.mode = PlanningMode::Fixed;
+    spec.planning.replan = false;
+    spec.dispatch.selection = Selection::All;
+    spec.dependencies.on_failure = OnDependency::Wait;
+    spec.dependencies.on_cancelled = OnDependency::Cancel;
+    spec.review.scope = ReviewScope::Rules;
+    spec.failure.on_subtask_error = OnSubtaskError::Repair;
+    spec.synthesis.mode = SynthesisMode::FinalTask;
+    spec.budget.on_exhausted = OnExhausted::Stop;
+    spec.progress.messages = ProgressMessages::None;
+    (spec.team.recruit, spec.hitl.enabled, spec.trust.enabled) = (false, false, false);
+    (spec.memory.advisor, spec.memory.record) = (false, false);
+    spec.failure.threshold_bp = None;
 }
 
 /// The planner finds the items when the run begins, a task each; five are worked on at a time, and the synthesizer makes one

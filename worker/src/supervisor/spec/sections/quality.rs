@@ -63,6 +63,9 @@ pub enum ReviewScope {
     Task,
     /// All results of an iteration at once.
     Iteration,
+    /// Each result as it comes, by the rules in the task's own `parameters.review`, as in plan files: nobody is asked. A task
+    /// without rules is done when it has a result.
+    Rules,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
