@@ -14,11 +14,12 @@ use super::{Pages, gated};
 pub(super) const RUN: &str = "story";
 
 /// The pages that are looked at.
-pub(super) const LOOKED_AT: [&str; 13] = [
+pub(super) const LOOKED_AT: [&str; 14] = [
     "/",
     "/inbox",
     "/agents",
     "/schedules",
+    "/schedule",
     "/system",
     "/start",
     "/live?query=",
@@ -31,12 +32,14 @@ pub(super) const LOOKED_AT: [&str; 13] = [
 ];
 
 /// The forms of pages, with fields that would do something.
-pub(super) const FORMS: [(&str, &str); 9] = [
+pub(super) const FORMS: [(&str, &str); 11] = [
     ("/start", "type=kitchen-sink&id=made&input=%7B%22steps%22%3A%5B%5D%7D"),
     ("/runs/story/act", "verb=cancel"),
     ("/runs/story/act", "verb=signal&name=any&input=1"),
     ("/runs/story/act", "verb=update&name=report_incident&input=%7B%22severity%22%3A%22minor%22%7D"),
     ("/runs/story/act", "verb=pause_activity&activity=1"),
+    ("/runs/story/act", "verb=update_activity&activity=1&retry_now=yes"),
+    ("/schedule", "id=made&type=kitchen-sink&every=1h"),
     ("/batch", "verb=terminate&of=all&sure=yes"),
     ("/runs/story/answer", "id=x&do=approve"),
     ("/runs/story/fork", "do=fork&kind=none&id=forked"),

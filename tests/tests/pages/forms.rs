@@ -48,7 +48,7 @@ fn a_form_counts_only_from_a_page_of_its_own_session() {
         for method in ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS"] {
             let given = [door.host(), door.cookie_line()];
             let heard = door.send(method, &format!("{path}?{}", door.sealed(form)), &given, "");
-            let shows = matches!((path, method), ("/start" | "/runs/story/fork", "GET" | "HEAD"));
+            let shows = matches!((path, method), ("/start" | "/schedule" | "/runs/story/fork", "GET" | "HEAD"));
             assert_eq!(heard.status, if shows { 200 } else { 405 }, "{method} {path}");
         }
     }

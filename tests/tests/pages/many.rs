@@ -140,6 +140,62 @@ fn an_activity_is_held_back_let_go_on_and_ended_by_hand() {
 }
 
 #[test]
+fn the_options_of_a_waiting_activity_are_changed_on_its_page() {
+    let Some(browser) = Browser::available_or_explain() else { return };
+    let pages = Pages::serve();
+    let failing = json!({ "type": "process", "input": { "argv": ["false"] }, "retry": { "initial_interval": "1h" } });
+    pages.program("retries", json!([{ "activity": failing }]));
+    let page = pages.signed_in(&browser);
+    page.go_to(&pages.at("/runs/retries"));
+    page.until("an attempt has failed", "document.querySelector('.activity input[value=pause_activity]')");
+    page.click(".activity details:last-of-type summary");
+    page.fill(".activity input[name=maximum_attempts]", "2");
+    page.fill(".activity input[name=reason]", "the last try");
+    page.click(".activity input[name=retry_now]");
+    page.click_to_leave(".activity details:last-of-type button");
+    let end = pages.ended("retries");
+    assert_eq!(end["status"], "Failed", "the second attempt was the last: {end}");
+    let said = pages.events("retries").iter().any(|event| event["attributes"].to_string().contains("the last try"));
+    assert!(said, "{:?}", pages.events("retries"));
+}
+
+#[test]
+fn a_schedule_is_made_and_changed_on_its_page() {
+    let Some(browser) = Browser::available_or_explain() else { return };
+    let pages = Pages::serve();
+    let page = pages.signed_in(&browser);
+    page.go_to(&pages.at("/schedules"));
+    page.click_to_leave("a[href='/schedule']");
+    page.fill("#id", "nightly");
+    page.fill("#type", "kitchen-sink");
+    page.fill("#input", r#"{"steps": []}"#);
+    page.fill("#cron", "0 2 * * NEVER");
+    page.click_to_leave("form.stack button");
+    page.until_says("Nothing was saved.");
+    assert_eq!(page.value("#input"), r#"{"steps": []}"#, "what was filled in stays");
+    page.fill("#cron", "0 2 * * MON-FRI");
+    page.click_to_leave("form.stack button");
+    page.until_says("nightly");
+    let before = pages.bosun(&["schedule", "describe", "nightly"]);
+    assert!(before.contains("0 2 * * MON-FRI") && before.contains("kitchen-sink"), "{before}");
+
+    page.click_to_leave("a[href^='/schedule?id=nightly']");
+    let text = page.value("#schedule");
+    // Somebody else changes it meanwhile: the form is of an older version.
+    pages.bosun(&["schedule", "update", "nightly", "--cron", "0 3 * * *"]);
+    page.fill("#schedule", &text.replace("0 2 * * MON-FRI", "0 5 * * *"));
+    page.click_to_leave("form.stack button");
+    page.until_says("Nothing was saved.");
+    assert!(pages.bosun(&["schedule", "describe", "nightly"]).contains("0 3 * * *"));
+    page.go_to(&pages.at("/schedule?id=nightly"));
+    let text = page.value("#schedule");
+    page.fill("#schedule", &text.replace("0 3 * * *", "0 5 * * *"));
+    page.click_to_leave("form.stack button");
+    page.until_says("nightly");
+    assert!(pages.bosun(&["schedule", "describe", "nightly"]).contains("0 5 * * *"));
+}
+
+#[test]
 fn a_schedule_is_paused_resumed_and_triggered_from_its_page() {
     let Some(browser) = Browser::available_or_explain() else { return };
     let pages = Pages::serve();

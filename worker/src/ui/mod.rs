@@ -21,6 +21,7 @@ mod layout;
 mod live;
 mod run;
 mod runs;
+mod schedule_form;
 mod schedules;
 mod sign_in;
 mod state_tree;
@@ -54,6 +55,7 @@ pub(crate) fn pages() -> Router<Api> {
         .route("/inbox", get(inbox::page))
         .route("/agents", get(agents::page))
         .route("/schedules", get(schedules::page))
+        .route("/schedule", get(schedule_form::page).post(schedule_form::save))
         .route("/system", get(system::page))
         .route("/{*rest}", any(layout::no_such_page))
 }

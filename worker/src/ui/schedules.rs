@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::elements::{ago, badge, cut, path_segment, query_value, run_link, status};
 use super::forms::Visitor;
 use super::layout::{Page, PageError, Place};
+use super::schedule_form::edit_link;
 use crate::api::TokenRole;
 use crate::api::people::schedules;
 use crate::cli::shell_word;
@@ -27,6 +28,7 @@ pub(super) async fn page(visitor: Visitor) -> Result<Response, PageError> {
     let rows: Vec<Markup> = told.iter().map(|(info, described)| row(&visitor, info, described)).collect();
     let body = html! {
         h1 { "Schedules " span.muted { (rows.len()) } }
+        @if visitor.may(TokenRole::Operator) { p { a.button href="/schedule" { "New schedule" } } }
         @if rows.is_empty() {
             p.empty { "There are none." }
             p { (visitor.command("bosun schedule create nightly SPEC.yaml --cron '0 2 * * *'")) }
@@ -70,7 +72,10 @@ fn row(visitor: &Visitor, info: &RunInfo, shown: &Value) -> Markup {
         } }
         td {
             @if visitor.may(TokenRole::Operator) && !shown.is_null() {
-                div.line { (button(visitor, info, verb)) (button(visitor, info, "trigger")) }
+                div.line {
+                    (button(visitor, info, verb)) (button(visitor, info, "trigger"))
+                    a.button href=(edit_link(info.namespace.as_str(), name)) { "Change" }
+                }
             } @else { (visitor.command(&format!("bosun schedule {verb} {}", shell_word(name)))) }
         }
     } }

@@ -19,7 +19,7 @@ mod handlers;
 mod history;
 mod openapi;
 pub(crate) mod pages;
-mod queries;
+pub(crate) mod queries;
 mod reset;
 pub(crate) mod schedules;
 mod sse;

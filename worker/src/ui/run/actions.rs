@@ -3,6 +3,8 @@
 //! Invariant: what is done is what the command of the same name does, with the same words in the history; whoever may not
 //! do it is refused by the backend that they have.
 
+use std::time::Duration;
+
 use axum::response::Response;
 use bosun_engine::*;
 use maud::{Markup, html};
@@ -13,7 +15,8 @@ use crate::api::handlers::RequestTarget;
 use crate::api::people::{pause_run, resume_run};
 use crate::api::problem::Problem;
 use crate::api::token::random_hex;
-use crate::backend::{Attribution, Backend, CallError};
+use crate::backend::{ActivityAsked, Attribution, Backend, CallError};
+use crate::supervisor::spec::Span;
 use crate::ui::elements::{command_of, failure, open_value, path_segment, query_value, run_link};
 use crate::ui::forms::{Fields, Form, Visitor};
 use crate::ui::layout::{Page, PageError, Place, go_to};
@@ -156,8 +159,61 @@ pub(in crate::ui) fn of_activity(
                     }))
                 }
             }
+            details {
+                summary { "Change it" }
+                (form_of(visitor, info, "update_activity", options_fields(id)))
+            }
         }
     } }
+}
+
+/// What of an activity can be changed while it is pending, with the words of its fields.
+const OPTIONS: [(&str, &str); 6] = [
+    ("start_to_close", "Time limit of an attempt (such as 5m)"),
+    ("schedule_to_close", "Time limit of all attempts"),
+    ("heartbeat", "Time between signs of life"),
+    ("initial_interval", "Pause before the second attempt"),
+    ("maximum_interval", "Longest pause"),
+    ("maximum_attempts", "Attempts in all"),
+];
+
+fn options_fields(id: &ActivityId) -> Markup {
+    html! {
+        input type="hidden" name="activity" value=(id);
+        @for (name, words) in OPTIONS {
+            @let field = format!("{name}-{id}");
+            label for=(field) { (words) }
+            input id=(field) name=(name) autocomplete="off" spellcheck="false";
+        }
+        label { input type="checkbox" name="reset" value="yes"; " Count attempts and time anew" }
+        label { input type="checkbox" name="retry_now" value="yes"; " Try again now" }
+        @let reason = format!("reason-{id}");
+        label for=(reason) { "Reason" }
+        input id=(reason) name="reason" autocomplete="off";
+        button type="submit" { "Change" }
+    }
+}
+
+/// What a form says of an activity; an empty field changes nothing.
+fn activity_update(fields: &Fields) -> Result<ActivityUpdate, Problem> {
+    let wrong = |name: &str, why: String| Problem::bad_request(format!("{name}: {why}"));
+    let span = |name: &str| {
+        let text =
+            fields.text(name).map(|text| text.trim().parse::<Span>().map_err(|why| wrong(name, why.to_string())));
+        text.transpose().map(|span| span.map(Duration::from))
+    };
+    let attempts = fields.text("maximum_attempts").map(|text| text.trim().parse::<u32>());
+    Ok(ActivityUpdate {
+        schedule_to_close: span("schedule_to_close")?,
+        schedule_to_start: None,
+        start_to_close: span("start_to_close")?,
+        heartbeat: span("heartbeat")?,
+        initial_interval: span("initial_interval")?,
+        maximum_interval: span("maximum_interval")?,
+        maximum_attempts: attempts.transpose().map_err(|why| wrong("maximum_attempts", why.to_string()))?,
+        reset: fields.text("reset").is_some(),
+        retry_now: fields.text("retry_now").is_some(),
+    })
 }
 
 pub(in crate::ui) async fn act(at: Result<RequestTarget, Problem>, form: Form) -> Result<Response, PageError> {
@@ -175,11 +231,15 @@ pub(in crate::ui) async fn act(at: Result<RequestTarget, Problem>, form: Form) -
             let signal = SignalRequest { name, input, identity: None, request_id: None };
             backend.signal(target.clone(), signal).await?;
         }
-        verb @ ("pause_activity" | "resume_activity") => {
+        verb @ ("pause_activity" | "resume_activity" | "update_activity") => {
             let id = ActivityId::new(fields.text("activity").unwrap_or_default());
             let id = id.map_err(|why| Problem::bad_request(format!("activity: {why}")))?;
             match verb {
                 "pause_activity" => backend.pause_activity(target.clone(), id, because).await?,
+                "update_activity" => {
+                    let asked = ActivityAsked { update: activity_update(&fields)?, because };
+                    backend.update_activity(target.clone(), id, asked).await?;
+                }
                 _ => backend.unpause_activity(target.clone(), id, because).await?,
             }
         }
