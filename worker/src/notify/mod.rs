@@ -26,12 +26,15 @@
 //!
 //! Invariant: `rules` is pure. No link and no secret is in a history: an attempt makes the links, and reads the secrets, itself.
 
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 pub(crate) mod cursor;
 pub(crate) mod deliver;
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 pub(crate) mod links;
 pub(crate) mod notified;
 #[doc(hidden)]
 pub mod rules;
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 pub(crate) mod watcher;
 
 pub use rules::channel::{ChannelConfig, NotifyConfig};
