@@ -17,6 +17,7 @@ mod kill;
 #[path = "../../engine/tests/worker/kit.rs"]
 #[expect(dead_code, reason = "other tests of the engine use the rest")]
 mod kit;
+mod manners;
 mod metrics;
 mod mistakes;
 mod notifications;

@@ -137,24 +137,30 @@ fn to_chain(
 }
 
 /// Applies a parent close policy to a child (engine.md E15).
-pub(crate) fn parent_closed(
+fn parent_closed(
     shared: &Arc<WorkerShared>,
     name: &RunName,
     workflow_id: WorkflowId,
     first_run: RunId,
     policy: ParentClosePolicy,
 ) {
-    let reason = format!("the parent workflow {} has closed", name.workflow_id);
-    let input = match policy {
-        ParentClosePolicy::Abandon => return,
-        ParentClosePolicy::Terminate => Input::Terminate { reason, identity: None },
-        ParentClosePolicy::RequestCancel => Input::RequestCancel {
+    if let Some(input) = close_with_parent(&name.workflow_id, name.run_id, policy) {
+        to_chain(shared, name, workflow_id, first_run, input, None);
+    }
+}
+
+/// What a child is asked when its parent has closed.
+pub(crate) fn close_with_parent(parent: &WorkflowId, run: RunId, policy: ParentClosePolicy) -> Option<Input> {
+    let reason = format!("the parent workflow {parent} has closed");
+    match policy {
+        ParentClosePolicy::Abandon => None,
+        ParentClosePolicy::Terminate => Some(Input::Terminate { reason, identity: None }),
+        ParentClosePolicy::RequestCancel => Some(Input::RequestCancel {
             reason,
             identity: None,
-            request_id: Some(RequestId::of(format!("parent-closed:{}", name.run_id))),
-        },
-    };
-    to_chain(shared, name, workflow_id, first_run, input, None);
+            request_id: Some(RequestId::of(format!("parent-closed:{run}"))),
+        }),
+    }
 }
 
 /// Tells the run whether its message has reached the other one, durably.

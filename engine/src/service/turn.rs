@@ -12,7 +12,7 @@ use super::committer::{Answer, RunName};
 use super::current_turn::{CurrentTurn, SharedReply, TurnCaller};
 use super::health::{Health, rejection_of};
 use super::mailbox::{ActivityAct, Arrival, ClosedRun, RunRef, ShardMessage};
-use super::release::parent_closed;
+use super::release::close_with_parent;
 use super::reset::heir;
 use super::shard::Shard;
 use super::shared::WorkerShared;
@@ -359,25 +359,25 @@ impl TurnThread {
         }));
     }
 
-    /// Looks at a run after a restart: its attempts are lost, its messages go out again, its inbox is decided.
+    /// Looks at a run after a restart: its attempts are lost, its messages go out again, its inbox is decided. Then a parent
+    /// that has closed closes it, here and not by a message: the run that a parent was reset to may start this workflow id
+    /// again, and its message is in the mailbox already.
     fn recover(&mut self, target: Target) {
         let Ok(name) = self.shard.find(&RunRef::Target(target)) else { return };
-        if let Some(parent) = self.shard.info(name.run_id).and_then(|info| info.parent) {
-            let journal = &self.shared.journal;
-            // A parent whose end cannot be read may have handed this run over: nothing is done to it for a failed read.
-            let closed = journal.run(parent.run_id).is_some_and(|entry| !entry.info.status.is_open())
-                && matches!(heir(journal, parent.run_id, parent.seq), Ok(None));
-            if closed {
-                let first_run = self.shard.info(name.run_id).map_or(name.run_id, |info| info.first_run);
-                let parent_name = RunName {
-                    namespace: name.namespace.clone(),
-                    workflow_id: parent.workflow_id,
-                    run_id: parent.run_id,
-                };
-                parent_closed(&self.shared, &parent_name, name.workflow_id.clone(), first_run, parent.close_policy);
-            }
-        }
+        let info = self.shard.info(name.run_id);
         self.input(&name, Input::WorkerRestarted, None);
+        let Some((parent, first_run)) = info.and_then(|info| Some((info.parent?, info.first_run))) else { return };
+        let journal = &self.shared.journal;
+        // A parent whose end cannot be read may have handed this run over: nothing is done to it for a failed read.
+        let closed = journal.run(parent.run_id).is_some_and(|entry| !entry.info.status.is_open())
+            && matches!(heir(journal, parent.run_id, parent.seq), Ok(None));
+        let chain = RunRef::Chain { namespace: name.namespace, workflow_id: name.workflow_id, first_run };
+        if closed
+            && let Some(input) = close_with_parent(&parent.workflow_id, parent.run_id, parent.close_policy)
+            && let Ok(last) = self.shard.find(&chain)
+        {
+            self.input(&last, input, None);
+        }
     }
 }
 

@@ -4,6 +4,8 @@
 //! worker was asked. The token goes into the header only, and to nobody who has not just proved to know it. It does not
 //! retry: the caller knows what is idempotent.
 
+mod about;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,12 +67,6 @@ impl HttpClient {
             token_file: token_file.to_owned(),
             proof: Proof::default(),
         })))
-    }
-
-    /// A code by which a browser signs in with our token, once and soon.
-    pub async fn sign_in_code(&self) -> Result<String, CallError> {
-        let answer: Value = self.0.post(&api("sign-in-code"), &json!({})).await?;
-        Ok(answer["code"].as_str().unwrap_or_default().to_owned())
     }
 
     /// Whether the worker of the token answers, and nobody else: the token is sent to nobody who has not proved to know it.

@@ -53,11 +53,17 @@ impl WorkerFile {
             return false;
         };
         match rustix::process::test_kill_process(pid) {
-            Ok(()) => true,
+            Ok(()) => !is_zombie(self.pid),
             // It exists and belongs to somebody else.
             Err(why) => why == rustix::io::Errno::PERM,
         }
     }
+}
+
+/// Whether it has ended, and only its parent has not looked yet.
+fn is_zombie(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'))
 }
 
 #[cfg(test)]
@@ -105,6 +111,13 @@ mod tests {
         assert!(!file(0).process_lives());
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
+        let began = std::time::Instant::now();
+        while file(pid).process_lives() {
+            assert!(
+                began.elapsed() < std::time::Duration::from_secs(30),
+                "one that nobody has waited for has ended too"
+            );
+        }
         child.wait().unwrap();
         assert!(!file(pid).process_lives());
     }

@@ -117,7 +117,7 @@ pub(super) fn scrubber() -> Scrubber {
 
 fn is_harmless(name: &str) -> bool {
     let own = name.starts_with("BOSUN_") && (!is_secret(name) || name.ends_with("_FROM") || name.ends_with("_FILE"));
-    HARMLESS.contains(&name) || name.starts_with("LC_") || name.starts_with("MIMALLOC_") || own
+    HARMLESS.contains(&name) || ["LC_", "MIMALLOC_", "_CLAP_"].iter().any(|start| name.starts_with(start)) || own
 }
 
 fn is_secret(name: &str) -> bool {

@@ -107,6 +107,12 @@ pub enum Noun {
     Llm(llm::LlmVerb),
     /// Show in 20 seconds what a supervisor survives: it waits for an approval, is killed with -9, and publishes once.
     Demo(super::demo::DemoArgs),
+    /// Make a new project that runs at once: a supervisor in YAML, or a Rust program.
+    Init(super::init::InitArgs),
+    /// Look for what can go wrong around the runs: disk, clock, permissions, worker, held runs, models. Exit 1: a problem.
+    Doctor,
+    /// Watch what goes on: runs, what they wait for, agents, slots and queues.
+    Top(super::top::TopArgs),
     /// Open the pages of the running worker.
     Ui(super::ui::UiArgs),
     /// Start a worker with pages and a few sample runs, in a directory of its own.
@@ -141,6 +147,14 @@ pub enum Noun {
         #[arg(value_name = "OF", default_value = "spec", value_parser = ["spec", "scene", "schedule"])]
         of: String,
     },
+    /// Print what makes a shell complete verbs, options and workflow ids.
+    Completion {
+        /// Bash: `source <(bosun completion bash)`; the others likewise.
+        #[arg(value_name = "SHELL")]
+        shell: super::completion::Shell,
+    },
+    /// Print the manual page, or write one for each verb into a directory.
+    Man(super::completion::ManArgs),
     /// Show the version.
     Version {
         /// As JSON, like `-o json`.

@@ -285,6 +285,15 @@ impl Loaded {
 }
 
 impl Loaded {
+    /// How much is configured, and where, in a few words.
+    pub(super) fn told(&self) -> String {
+        let places: std::collections::BTreeSet<&str> = self.origins.values().map(|(_, place)| place.as_str()).collect();
+        match self.origins.len() {
+            0 => "nothing is configured: every key has its default".to_owned(),
+            count => format!("{count} keys are set, by {}", places.into_iter().collect::<Vec<_>>().join(", ")),
+        }
+    }
+
     /// The options whose value `--set` gives: clap must not find the variable, which comes after it.
     fn set_by_hand(&self) -> impl Iterator<Item = &'static str> {
         let ids = ["data", "address", "token_file", "namespace", "output"].map(|id| (id, id));

@@ -12,6 +12,7 @@ mod batch;
 pub(crate) mod below;
 mod board;
 mod budget;
+mod completion;
 pub mod config;
 mod context;
 mod control;
@@ -19,12 +20,14 @@ mod demo;
 mod describe;
 mod dev;
 mod diff;
+mod doctor;
 pub mod error;
 pub(crate) mod event_text;
 pub mod exit;
 pub mod explain;
 mod export;
 pub(crate) mod fork;
+mod init;
 mod input;
 mod list;
 mod llm;
@@ -45,6 +48,7 @@ mod result;
 mod review;
 mod schedule;
 mod schema;
+mod service_manager;
 mod show;
 mod start;
 mod store;
@@ -56,9 +60,11 @@ mod test;
 mod tests;
 pub(crate) mod time_format;
 mod token;
+mod top;
 mod ui;
 pub(crate) mod waiting;
 mod worker;
+mod worker_control;
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -148,6 +154,9 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
     if let Some(name) = program.face.name.as_deref().or(file.as_deref()) {
         reach::call_program(name);
     }
+    if completion::answered(program, &args) {
+        return Exit::Ok;
+    }
     let loaded = Loaded::of(&args, &crate::capability::environment::var);
     let command = program.face.dress(Cli::command());
     let command = match &loaded {
@@ -168,7 +177,7 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
     };
     let mut screen = Screen::standard(format, global.color, global.ascii, global.time_format, global.fields.clone());
     screen.reach = Reach::of(&global, crate::capability::environment::var);
-    let default = if matches!(cli.noun, Noun::Worker(_)) { "info" } else { "error" };
+    let default = if matches!(cli.noun, Noun::Worker(worker::WorkerVerb::Run(_))) { "info" } else { "error" };
     let ended = match log::start(global.log.as_deref(), default).map_err(CliError::usage).and(loaded) {
         Err(why) => Err(why),
         Ok(loaded) => match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -209,6 +218,17 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Noun::Worker(worker::WorkerVerb::Run(args)) => {
             return worker::run(screen, &global, loaded, &*program.opener, args, None).await;
         }
+        Noun::Worker(worker::WorkerVerb::Describe) => return worker_control::describe(screen, &global).await,
+        Noun::Worker(worker::WorkerVerb::Drain(args)) => {
+            return worker_control::end(screen, &global, &args, false).await;
+        }
+        Noun::Worker(worker::WorkerVerb::Stop(args)) => return worker_control::end(screen, &global, &args, true).await,
+        Noun::Worker(worker::WorkerVerb::Unit(args)) => return service_manager::unit(screen, &global, &args),
+        Noun::Top(args) => return top::top(screen, &global, program, &args).await,
+        Noun::Doctor => return doctor::doctor(screen, &global, loaded, program).await,
+        Noun::Init(args) => return init::init(screen, &args),
+        Noun::Completion { shell } => return completion::print(screen, shell),
+        Noun::Man(args) => return completion::man(screen, program, &args),
         Noun::Ui(args) => return ui::ui(screen, &global, args).await,
         Noun::Dev(args) => return dev::dev(screen, &global, loaded, &*program.opener, program.plans, args).await,
         Noun::Test(args) => {
@@ -335,8 +355,12 @@ fn interrupted(attached: bool) -> CliError {
 }
 
 fn version(screen: &mut Screen, program: &Program) -> Exit {
-    let types = program.opener.workflow_types();
-    screen.object("version", json!({ "version": VERSION, "workflow_types": types }));
+    let (types, build) = (program.opener.workflow_types(), program.opener.workflows().build_id());
+    let features: &[&str] = if cfg!(feature = "mcp") { &["mcp"] } else { &[] };
+    screen.object(
+        "version",
+        json!({ "version": VERSION, "build_id": build, "features": features, "workflow_types": types }),
+    );
     screen.line(format!("{} {VERSION}", reach::program()));
     Exit::Ok
 }

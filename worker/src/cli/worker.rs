@@ -26,6 +26,7 @@ use super::exit::Exit;
 use super::explain::Code;
 use super::output::Screen;
 use super::reach::Reach;
+use super::service_manager::ServiceManager;
 use super::time_format::{now, parse_duration};
 use crate::api::handlers::Api;
 use crate::api::{Server, ServerLimits, Token, Tokens, WorkerFile};
@@ -38,6 +39,14 @@ use crate::notify::links::Links;
 pub enum WorkerVerb {
     /// Hold the data directory, run its workflows and activities, and serve the control API until told to stop.
     Run(WorkerArgs),
+    /// Show the worker that holds the data directory: its process, health, slots, queues, code.
+    Describe,
+    /// Let running attempts end, then end the worker, and wait until it is gone. Runs go on with the next one.
+    Drain(super::worker_control::DrainArgs),
+    /// End the worker at once, and wait until it is gone. What it was doing is found again by the next one.
+    Stop(super::worker_control::DrainArgs),
+    /// Print a systemd unit that runs the worker.
+    Unit(super::service_manager::UnitArgs),
 }
 
 #[derive(Debug, Args)]
@@ -155,6 +164,8 @@ pub(super) async fn run(
         }
     };
     announce(screen, data, &serving.file);
+    let manager = ServiceManager::of(&crate::capability::environment::var);
+    manager.ready(&serving.file.address);
     let begun = match beside {
         Some(beside) => show_pages(screen, global, &serving.file, beside, &*engine).await,
         None => Ok(()),
@@ -164,23 +175,36 @@ pub(super) async fn run(
         serving.stop(data, Exit::Error).await;
         return Err(why);
     }
-    let exit = until_the_end(&*engine, &mut signals, args.drain_timeout).await;
+    let exit = tokio::select! {
+        exit = until_the_end(&*engine, &mut signals, args.drain_timeout, &manager) => exit,
+        never = manager.feed(&*engine) => match never {},
+    };
     if exit == Exit::StorageFailed && tells {
-        // The one after it tells people, as of any worker that is gone.
-        let gone = GoneWorker { pid: serving.file.pid, started_at: serving.file.started_at.clone() };
-        if let Err(why) = Cursor::open(data).and_then(|mut cursor| cursor.note_gone(gone)) {
-            tracing::warn!(%why, "nobody will be told that this worker's log has failed");
-        }
+        leave_word(data, &serving.file);
     }
     serving.stop(data, exit).await;
     Ok(exit)
 }
 
+/// The worker after this one tells people that its log has failed, as of any worker that is gone.
+fn leave_word(data: &Path, file: &WorkerFile) {
+    let gone = GoneWorker { pid: file.pid, started_at: file.started_at.clone() };
+    if let Err(why) = Cursor::open(data).and_then(|mut cursor| cursor.note_gone(gone)) {
+        tracing::warn!(%why, "nobody will be told that this worker's log has failed");
+    }
+}
+
 /// Works until somebody says that it is enough, or the log fails.
-async fn until_the_end(engine: &dyn Engine, signals: &mut Signals, drain_timeout: Duration) -> Exit {
+async fn until_the_end(
+    engine: &dyn Engine,
+    signals: &mut Signals,
+    drain_timeout: Duration,
+    manager: &ServiceManager,
+) -> Exit {
     tokio::select! {
         () = signals.next() => {
             tracing::info!(timeout_ms = drain_timeout.as_millis() as u64, "draining");
+            manager.stopping();
             tokio::select! {
                 ended = engine.drain(drain_timeout) => {
                     tracing::info!(all_attempts_ended = ended, "drained");

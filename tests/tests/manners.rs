@@ -1,0 +1,268 @@
+//! What an operator expects of a program that runs for years, by the shipped binary: the service manager is told, a worker is
+//! described and ended, a shell completes, manuals are made, `doctor` finds, `init` makes what runs, `top` shows.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use bosun_tests::harness::crash::READY_MAX;
+use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
+use serde_json::Value;
+
+const ORDER: &str = r#"{"order_id": "o-1", "items": [{"sku": "tea", "quantity": 1}], "cents": 5}"#;
+const WORKER: [&str; 2] = ["worker", "run"];
+
+fn run(data: &Path, args: &[&str]) -> Output {
+    Command::new(bosun().unwrap()).args(args).arg("--data").arg(data).stdin(Stdio::null()).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {}", said(output)))
+}
+
+fn message(socket: &UnixDatagram) -> String {
+    let mut buffer = [0; 512];
+    let length = socket.recv(&mut buffer).expect("the manager is told in time");
+    String::from_utf8(buffer[..length].to_vec()).unwrap()
+}
+
+/// sd_notify: ready when it serves, fed while it lives, stopping when it drains.
+#[test]
+fn the_service_manager_is_told_what_the_worker_does() {
+    let home = tempfile::tempdir().unwrap();
+    let (socket, data) = (home.path().join("notify"), home.path().join("data"));
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    manager.set_read_timeout(Some(READY_MAX)).unwrap();
+    let mut worker = Command::new(bosun().unwrap())
+        .args(WORKER)
+        .arg("--data")
+        .arg(&data)
+        .env("NOTIFY_SOCKET", &socket)
+        .env("WATCHDOG_USEC", "400000")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let ready = message(&manager);
+    let address = ready.strip_prefix("READY=1\nSTATUS=serving ").unwrap_or_else(|| panic!("{ready}"));
+    let known: Value = serde_json::from_slice(&std::fs::read(data.join("worker.json")).unwrap()).unwrap();
+    assert_eq!(known["address"], address);
+    assert_eq!([message(&manager), message(&manager)], ["WATCHDOG=1", "WATCHDOG=1"]);
+    let pid = rustix::process::Pid::from_raw(worker.id().cast_signed()).unwrap();
+    // Stopped by its manager, it does not live, and is not fed for.
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let mut fed = 0;
+    let mut buffer = [0; 64];
+    while manager.recv(&mut buffer).is_ok() {
+        fed += 1;
+        assert!(fed < 4, "a process that is stopped feeds nobody");
+    }
+    manager.set_read_timeout(Some(READY_MAX)).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let began = Instant::now();
+    while !message(&manager).starts_with("STOPPING=1\n") {
+        assert!(began.elapsed() < READY_MAX);
+    }
+    assert!(worker.wait().unwrap().success());
+}
+
+/// A worker is described, drained and stopped through its directory, and nobody else gets its signals.
+#[test]
+fn a_worker_is_described_and_ended_through_its_directory() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let missing = run(&data, &["worker", "drain"]);
+    assert_eq!(missing.status.code(), Some(30), "{}", said(&missing));
+    for verb in ["drain", "stop"] {
+        let (mut worker, _) = WorkerProcess::start(&Program::new(bosun().unwrap(), &WORKER), &data, READY_MAX).unwrap();
+        let about = json(&run(&data, &["worker", "describe", "-o", "json"]));
+        assert_eq!(
+            (about["pid"].as_u64(), about["health"]["status"].as_str()),
+            (Some(worker.pid().into()), Some("ready"))
+        );
+        let ended = run(&data, &["worker", verb]);
+        assert!(ended.status.success(), "{}", said(&ended));
+        assert!(worker.wait(READY_MAX).unwrap().is_some(), "it is gone when the command says so");
+        let nobody = run(&data, &["worker", verb]);
+        assert_eq!(nobody.status.code(), Some(31), "{}", said(&nobody));
+    }
+    // A file that was left by a worker that was killed, and whose process id is another's by now: ours.
+    let mut stranger = Command::new("sleep").arg("60").spawn().unwrap();
+    let left = format!(
+        r#"{{"pid": {}, "address": "http://127.0.0.1:9", "token_file": {:?}, "version": "0.1.0", "started_at": "2026-11-25T00:00:00Z"}}"#,
+        stranger.id(),
+        data.join("token").display().to_string()
+    );
+    std::fs::write(data.join("worker.json"), left).unwrap();
+    let refused = run(&data, &["worker", "stop"]);
+    assert_eq!(refused.status.code(), Some(31), "{}", said(&refused));
+    assert!(said(&refused).contains("nobody with the token answers"), "{}", said(&refused));
+    assert!(stranger.try_wait().unwrap().is_none(), "it got no signal");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
+/// The unit names this program and this directory, and refuses options that `worker run` does not take.
+#[test]
+fn the_unit_starts_this_program_with_options_that_it_takes() {
+    let home = tempfile::tempdir().unwrap();
+    let unit = run(home.path(), &["worker", "unit"]);
+    let text = String::from_utf8_lossy(&unit.stdout);
+    let start = format!("ExecStart={} --data {} worker run\n", bosun().unwrap().display(), home.path().display());
+    assert!(text.contains(&start) && text.contains("Type=notify"), "{text}");
+    let wrong = Command::new(bosun().unwrap()).args(["worker", "unit", "--", "--slot", "4"]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(said(&wrong).contains("unexpected argument '--slot'"), "{}", said(&wrong));
+}
+
+/// bash, with the script that `completion` prints: verbs, options, and the ids of runs as they are now.
+#[test]
+fn a_shell_completes_verbs_and_workflow_ids() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let started = run(&data, &["start", "order-saga", "-w", "order-77", "-i", ORDER]);
+    assert!(started.status.success(), "{}", said(&started));
+    let script = home.path().join("complete.sh");
+    let text = format!(
+        "source <({bosun} completion bash)\n\
+         try() {{ COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMP_TYPE=9; _clap_complete_bosun bosun \"${{!#}}\" x; echo \"${{COMPREPLY[@]}}\"; }}\n\
+         try bosun wor\n\
+         try bosun --data {data} describe ord\n\
+         try bosun --data={data} describe ord\n\
+         try bosun --data {data} --namespace other describe ord\n\
+         try bosun --data {nowhere} describe ord\n\
+         try bosun store ver\n",
+        bosun = bosun().unwrap().display(),
+        data = data.display(),
+        nowhere = home.path().join("nowhere").display(),
+    );
+    std::fs::write(&script, text).unwrap();
+    let output = Command::new("bash").arg(&script).output().unwrap();
+    let lines: Vec<String> =
+        String::from_utf8_lossy(&output.stdout).lines().map(|line| line.trim().to_owned()).collect();
+    assert_eq!(lines, ["workflow worker", "order-77", "order-77", "", "", "verify"], "{}", said(&output));
+    assert!(!home.path().join("nowhere").exists(), "a completion makes nothing");
+}
+
+/// A page for each verb, readable by whoever reads manuals.
+#[test]
+fn there_is_a_manual_page_for_each_verb() {
+    let home = tempfile::tempdir().unwrap();
+    let pages = home.path().join("man1");
+    let made = Command::new(bosun().unwrap()).arg("man").arg(&pages).output().unwrap();
+    assert!(made.status.success(), "{}", said(&made));
+    for page in ["bosun.1", "bosun-run.1", "bosun-worker-run.1", "bosun-replay-check.1"] {
+        let text = std::fs::read_to_string(pages.join(page)).unwrap_or_else(|why| panic!("{page}: {why}"));
+        assert!(text.contains(".TH ") && text.contains(".SH SYNOPSIS"), "{page}: {text}");
+    }
+    let own = Command::new(bosun().unwrap()).arg("man").output().unwrap();
+    assert!(String::from_utf8_lossy(&own.stdout).contains(".TH bosun 1"));
+}
+
+fn finding<'f>(report: &'f Value, check: &str) -> &'f Value {
+    let mut all = report["findings"].as_array().unwrap().iter();
+    all.find(|one| one["check"] == check).unwrap_or_else(|| panic!("no check {check}: {report}"))
+}
+
+/// What is wrong is found, with what mends it; what is well is said to be.
+#[test]
+fn the_doctor_finds_what_is_wrong_and_what_mends_it() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let doctor = || run(&data, &["doctor", "-o", "json"]);
+    let nothing = doctor();
+    assert!(nothing.status.success() && !data.exists(), "looking makes nothing: {}", said(&nothing));
+    let (mut worker, _) = WorkerProcess::start(&Program::new(bosun().unwrap(), &WORKER), &data, READY_MAX).unwrap();
+    let well = json(&doctor());
+    assert_eq!((finding(&well, "worker")["severity"].as_str(), &well["problems"]), (Some("ok"), &0.into()), "{well}");
+    worker.kill().unwrap();
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let killed = json(&doctor());
+    assert_eq!(finding(&killed, "worker")["severity"], "warning");
+    assert!(finding(&killed, "worker")["fix"].as_str().unwrap().contains("bosun worker run"), "{killed}");
+    assert!(finding(&killed, "data directory")["fix"].as_str().unwrap().contains("chmod 700"), "{killed}");
+    // A damaged store is a problem, and the doctor does not touch it.
+    let db = data.join("log/db");
+    let mut bytes = std::fs::read(&db).unwrap();
+    bytes.iter_mut().skip(64).for_each(|byte| *byte ^= 0xff);
+    std::fs::write(&db, &bytes).unwrap();
+    let damaged = doctor();
+    assert_eq!(
+        (damaged.status.code(), finding(&json(&damaged), "store")["severity"].as_str()),
+        (Some(1), Some("problem"))
+    );
+    assert_eq!(std::fs::read(&db).unwrap(), bytes, "it only looks");
+    // A model server that is configured and not there.
+    let away = Command::new(bosun().unwrap())
+        .args(["doctor", "-o", "json", "--data"])
+        .arg(home.path().join("none"))
+        .env("OPENAI_API_KEY", "sk-not-a-key-0000")
+        .env("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+        .output()
+        .unwrap();
+    let models = said(&away);
+    assert!(models.contains("cannot be reached") && !models.contains("sk-not-a-key"), "{models}");
+}
+
+/// A project in YAML runs, passes its own test, and gives a report; nothing is overwritten.
+#[test]
+fn a_new_project_runs_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("Tide Tables");
+    let init = |args: &[&str]| {
+        Command::new(bosun().unwrap()).arg("init").arg(&dir).args(args).current_dir(home.path()).output().unwrap()
+    };
+    let made = init(&[]);
+    assert!(said(&made).contains("bosun run supervisor.yaml"), "{}", said(&made));
+    let here = |args: &[&str]| Command::new(bosun().unwrap()).args(args).current_dir(&dir).output().unwrap();
+    let ran = here(&["run", "supervisor.yaml"]);
+    assert!(ran.status.success() && said(&ran).contains("The moon lifts the sea twice a day"), "{}", said(&ran));
+    let tested = here(&["test", "first.scene.yaml"]);
+    assert!(tested.status.success() && said(&tested).contains("1 passed"), "{}", said(&tested));
+    assert!(here(&["config", "list"]).status.success());
+    assert_eq!(init(&["--template", "rust"]).status.code(), Some(2));
+    assert!(!dir.join("Cargo.toml").exists());
+}
+
+/// A Rust project has a manifest that resolves, and the program of the tutorial, which is built by the tests.
+#[test]
+fn a_new_rust_project_resolves() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("tea");
+    let made = Command::new(bosun().unwrap()).args(["init", "--template", "rust"]).arg(&dir).output().unwrap();
+    assert!(made.status.success(), "{}", said(&made));
+    std::fs::copy(crate::tidy::workspace().join("Cargo.lock"), dir.join("Cargo.lock")).unwrap();
+    let host = Command::new("rustc").arg("-vV").output().unwrap();
+    let host =
+        String::from_utf8_lossy(&host.stdout).lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
+    let mut cargo = Command::new("cargo");
+    cargo.args(["metadata", "--format-version", "1", "--offline", "--filter-platform", &host.unwrap()]);
+    let resolved = cargo.current_dir(&dir).env_remove("CARGO_TARGET_DIR").output().unwrap();
+    assert!(resolved.status.success(), "{}", said(&resolved));
+    let program = std::fs::read_to_string(dir.join("src/main.rs")).unwrap();
+    let example = std::fs::read_to_string(crate::tidy::workspace().join("worker/examples/first_steps.rs")).unwrap();
+    assert!(example.ends_with(&program) && program.starts_with("use "), "{program}");
+}
+
+/// Off a terminal, `top` is one look: what is open, and that nobody works.
+#[test]
+fn top_shows_what_is_open_and_whether_anybody_works() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let started = run(&data, &["start", "order-saga", "-w", "order-1", "-i", ORDER]);
+    assert!(started.status.success(), "{}", said(&started));
+    let alone = run(&data, &["top"]);
+    let text = said(&alone);
+    assert!(text.contains("1 open") && text.contains("no worker") && text.contains("order-1"), "{text}");
+    let (_worker, _) = WorkerProcess::start(&Program::new(bosun().unwrap(), &WORKER), &data, READY_MAX).unwrap();
+    let shown = json(&run(&data, &["top", "-o", "json"]));
+    assert_eq!(shown["worker"]["slots"], 16, "{shown}");
+}

@@ -1,0 +1,179 @@
+//! `completion` and `man`: what a shell completes, and the manual pages.
+//!
+//! Invariant: both are made from the grammar, so that they know every verb and option of the program, its own name, and what
+//! it hides. Workflow ids are completed from the store as it is at that moment; a completion decides nothing, starts no
+//! engine, and gives up after a second.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bosun_engine::{ListRequest, RunInfo};
+use clap::{Args, Command, CommandFactory, FromArgMatches, ValueEnum};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap_complete::env::{Bash, CompleteEnv, Elvish, EnvCompleter, Fish, Powershell, Zsh};
+
+use super::Program;
+use super::args::{Cli, Global};
+use super::config::Loaded;
+use super::error::CliError;
+use super::exit::Exit;
+use super::explain::Code;
+use super::locate::locate_histories;
+use super::output::{Format, Screen};
+use super::reach;
+
+/// Asks the program to complete a line, as the script that `completion` prints does.
+const VARIABLE: &str = "BOSUN_COMPLETE";
+/// Whoever presses a key waits no longer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The newest runs, whose ids are offered.
+const OFFERED: usize = 200;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+    Elvish,
+    Powershell,
+}
+
+impl Shell {
+    fn completer(self) -> &'static dyn EnvCompleter {
+        match self {
+            Shell::Bash => &Bash,
+            Shell::Zsh => &Zsh,
+            Shell::Fish => &Fish,
+            Shell::Elvish => &Elvish,
+            Shell::Powershell => &Powershell,
+        }
+    }
+}
+
+/// Prints the script that makes a shell ask this program.
+pub(super) fn print(screen: &mut Screen, shell: Shell) -> Result<Exit, CliError> {
+    let mut script = Vec::new();
+    let name = reach::program();
+    let own = std::env::current_exe().map_or_else(|_| name.to_owned(), |path| path.display().to_string());
+    let written = shell.completer().write_registration(VARIABLE, name, name, &own, &mut script);
+    written.map_err(|why| CliError::new(Code::Failed, "the script cannot be written").cause(why))?;
+    let script = String::from_utf8_lossy(&script);
+    screen.object("completion", serde_json::json!({ "script": script }));
+    screen.document(Format::Text, &script);
+    Ok(Exit::Ok)
+}
+
+/// Answers the shell, if it is the shell that asks; then there is nothing else to do.
+pub(super) fn answered(program: &Program, args: &[std::ffi::OsString]) -> bool {
+    // Looked at first: making the grammar costs more than most commands.
+    if crate::capability::environment::var(VARIABLE).is_none_or(|shell| shell.is_empty() || shell == "0") {
+        return false;
+    }
+    let grammar = || with_ids(program.face.dress(Cli::command()), program);
+    let here = std::env::current_dir().ok();
+    match CompleteEnv::with_factory(grammar).var(VARIABLE).try_complete(args.iter().cloned(), here.as_deref()) {
+        Ok(answered) => answered,
+        Err(why) => {
+            let _ = why.print();
+            true
+        }
+    }
+}
+
+/// The grammar with the ids of runs wherever a run is named.
+fn with_ids(command: Command, program: &Program) -> Command {
+    let program = Arc::new(program.clone());
+    in_all(command, &move |command| {
+        command.mut_args(|arg| {
+            let program = program.clone();
+            match arg.get_id().as_str() {
+                "id" | "workflow_id" => arg.add(ArgValueCompleter::new(move |begun: &OsStr| offered(&program, begun))),
+                _ => arg,
+            }
+        })
+    })
+}
+
+fn in_all(command: Command, change: &dyn Fn(Command) -> Command) -> Command {
+    let names: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    let command =
+        names.into_iter().fold(command, |command, name| command.mut_subcommand(name, |verb| in_all(verb, change)));
+    change(command)
+}
+
+/// Workflow ids that begin so, the newest first, each with what it is.
+fn offered(program: &Program, begun: &OsStr) -> Vec<CompletionCandidate> {
+    let begun = begun.to_string_lossy().into_owned();
+    // Everything behind `--` is the line that is being written.
+    let line: Vec<_> = std::env::args_os().skip_while(|word| word != "--").skip(1).collect();
+    let Some(global) = global_of(&line) else { return Vec::new() };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
+    let listed = runtime.block_on(async {
+        let asked = async {
+            let readable = locate_histories(&global, &*program.opener).await.ok()?;
+            readable.histories().list(ListRequest { query: String::new(), limit: OFFERED }).await.ok()
+        };
+        tokio::time::timeout(PATIENCE, asked).await.ok().flatten()
+    });
+    let runs = listed.unwrap_or_default();
+    let fits =
+        |run: &&RunInfo| run.namespace.as_str() == global.namespace && run.workflow_id.as_str().starts_with(&begun);
+    let fitting = runs.iter().filter(fits);
+    fitting
+        .map(|run| {
+            let help = format!("{}, {}", run.workflow_type, run.status);
+            CompletionCandidate::new(run.workflow_id.to_string()).help(Some(help.into()))
+        })
+        .collect()
+}
+
+/// The data directory, the address and the namespace that a line names which is not finished yet.
+fn global_of(line: &[std::ffi::OsString]) -> Option<Global> {
+    let loaded = Loaded::of(line, &crate::capability::environment::var).ok()?;
+    let command = loaded.defaults_of(Cli::command()).ignore_errors(true);
+    let matches = command.try_get_matches_from([OsStr::new("bosun"), OsStr::new("version")]).ok()?;
+    let mut global = Cli::from_arg_matches(&matches).ok()?.global;
+    let named = |option: &str| {
+        let place = line.iter().rposition(|word| word == option);
+        let joined = format!("{option}=");
+        let inside = line.iter().rev().find_map(|word| word.to_str()?.strip_prefix(&joined).map(str::to_owned));
+        place.and_then(|place| line.get(place + 1)?.to_str().map(str::to_owned)).or(inside)
+    };
+    if let Some(data) = named("--data") {
+        global.data = PathBuf::from(data);
+    }
+    global.address = named("--address").or(global.address);
+    if let Some(namespace) = named("--namespace") {
+        global.namespace = namespace;
+    }
+    Some(global)
+}
+
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Write a page for each verb into this directory, which is made; without it the program's own page is printed.
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+pub(super) fn man(screen: &mut Screen, program: &Program, args: &ManArgs) -> Result<Exit, CliError> {
+    let cannot = |why: std::io::Error| CliError::new(Code::Failed, "the manual cannot be written").cause(why);
+    let command = program.face.dress(Cli::command());
+    let Some(dir) = &args.dir else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(command).render(&mut page).map_err(cannot)?;
+        let page = String::from_utf8_lossy(&page);
+        screen.object("man", serde_json::json!({ "page": page }));
+        screen.document(Format::Text, &page);
+        return Ok(Exit::Ok);
+    };
+    std::fs::create_dir_all(dir).map_err(cannot)?;
+    clap_mangen::generate_to(command, dir).map_err(cannot)?;
+    let pages = std::fs::read_dir(dir).map_err(cannot)?.count();
+    screen.object("man", serde_json::json!({ "dir": dir, "pages": pages }));
+    screen.line(format!("{pages} pages in {}", dir.display()));
+    screen.next(&format!("man -l {}", dir.join(format!("{}.1", reach::program())).display()));
+    Ok(Exit::Ok)
+}

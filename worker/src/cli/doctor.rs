@@ -1,0 +1,377 @@
+//! `doctor`: looks at everything around the runs that can go wrong, and says of each finding what mends it.
+//!
+//! Invariant: it only looks: no file is changed, no run goes on, no worker is started. What it cannot look at is a finding
+//! too, so that a short list is never taken for good health. Model servers are asked for a connection only, without a key, and
+//! only those that the configuration names.
+
+use std::net::ToSocketAddrs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use bosun_engine::{ListRequest, Timestamp};
+use rustix::process::{Resource, getrlimit, getuid};
+use serde_json::{Value, json};
+
+use super::Program;
+use super::args::Global;
+use super::config::Loaded;
+use super::error::CliError;
+use super::exit::Exit;
+use super::locate::{attach_to, locate};
+use super::output::{Cell, Screen, TextStyle};
+use super::time_format::now;
+use crate::api::WorkerFile;
+use crate::backend::{Access, Backend};
+use crate::capability::environment;
+use crate::capability::model::ModelConfig;
+use crate::closed_directory::is_store;
+use crate::inbox::target_of;
+
+/// A connection to a model server is waited for so long.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
+/// Below this, a disk is nearly full; the worker itself keeps a reserve that is smaller.
+const SPACE_LOW: u64 = 1 << 30;
+const SPACE_GONE: u64 = 64 << 20;
+/// A worker needs handles for the log, for clients, and for what its activities open.
+const HANDLES_LOW: u64 = 1_024;
+/// A run that started so far ahead of the clock was started by another clock.
+const AHEAD: Duration = Duration::from_secs(60);
+/// Of the runs with the longest histories, so many are asked whether they are near a limit.
+const LONGEST: usize = 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Severity {
+    Good,
+    Warning,
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Finding {
+    what: &'static str,
+    severity: Severity,
+    text: String,
+    /// What to do about it.
+    fix: Option<String>,
+}
+
+impl Finding {
+    fn good(what: &'static str, text: impl Into<String>) -> Finding {
+        Finding { what, severity: Severity::Good, text: text.into(), fix: None }
+    }
+    fn warning(what: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Finding {
+        Finding { what, severity: Severity::Warning, text: text.into(), fix: Some(fix.into()) }
+    }
+    fn bad(what: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Finding {
+        Finding { what, severity: Severity::Bad, text: text.into(), fix: Some(fix.into()) }
+    }
+    fn word(&self) -> &'static str {
+        match self.severity {
+            Severity::Good => "ok",
+            Severity::Warning => "warning",
+            Severity::Bad => "problem",
+        }
+    }
+    fn json(&self) -> Value {
+        json!({ "check": self.what, "severity": self.word(), "text": self.text, "fix": self.fix })
+    }
+}
+
+pub(super) async fn doctor(
+    screen: &mut Screen,
+    global: &Global,
+    loaded: &Loaded,
+    program: &Program,
+) -> Result<Exit, CliError> {
+    let mut findings = Vec::new();
+    findings.extend(directory(&global.data));
+    findings.extend(space(&global.data));
+    findings.push(handles(getrlimit(Resource::Nofile).maximum));
+    findings.push(Finding::good("process trees", crate::capability::process::guard::strategy()));
+    findings.push(worker(global).await);
+    findings.extend(store(global, program).await);
+    findings.push(epoch(global));
+    findings.push(Finding::good("configuration", loaded.told()));
+    findings.extend(models(&ModelConfig::from_environment(&environment::var)).await);
+
+    let bad = findings.iter().filter(|finding| finding.severity == Severity::Bad).count();
+    let warnings = findings.iter().filter(|finding| finding.severity == Severity::Warning).count();
+    screen.object(
+        "doctor",
+        json!({ "findings": findings.iter().map(Finding::json).collect::<Vec<_>>(), "problems": bad, "warnings": warnings }),
+    );
+    let paint = |finding: &Finding| match finding.severity {
+        Severity::Good => TextStyle::Green,
+        Severity::Warning => TextStyle::Yellow,
+        Severity::Bad => TextStyle::Red,
+    };
+    let row = |finding: &Finding| {
+        vec![Cell::of(finding.word(), paint(finding)), finding.what.into(), finding.text.as_str().into()]
+    };
+    screen.table(&["state", "check", "finding"], findings.iter().map(row).collect())?;
+    for finding in &findings {
+        if let Some(fix) = &finding.fix {
+            let fix = screen.reach.complete(fix);
+            screen.line(format!("{}: {fix}", finding.what));
+        }
+    }
+    if bad > 0 {
+        screen.line(format!("{bad} of {} checks found a problem", findings.len()));
+        return Ok(Exit::Error);
+    }
+    Ok(Exit::Ok)
+}
+
+/// Who owns it, and who else may read it.
+fn directory(data: &Path) -> Vec<Finding> {
+    const WHAT: &str = "data directory";
+    let shown = data.display();
+    let about = match std::fs::metadata(data) {
+        Ok(about) => about,
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
+            let text = format!("{shown} is not there yet: the first `run`, `start` or `worker run` makes it");
+            return vec![Finding::good(WHAT, text)];
+        }
+        Err(why) => return vec![Finding::bad(WHAT, format!("{shown}: {why}"), "see to it that this user can read it")],
+    };
+    let mut found = Vec::new();
+    let open = about.permissions().mode() & 0o077;
+    if open != 0 {
+        let text = format!("{shown} can be read or entered by others (mode {:o})", about.permissions().mode() & 0o777);
+        found.push(Finding::warning(WHAT, text, format!("`chmod 700 {shown}`")));
+    }
+    if about.uid() != getuid().as_raw() {
+        let text = format!("{shown} belongs to the user {}, and this is {}", about.uid(), getuid().as_raw());
+        found.push(Finding::warning(WHAT, text, "run commands as the user whose worker it is"));
+    }
+    if !is_store(data) {
+        found.push(Finding::warning(
+            WHAT,
+            format!("{shown} holds no store"),
+            "look whether --data or BOSUN_STORE names the one you mean",
+        ));
+    } else if found.is_empty() {
+        found.push(Finding::good(WHAT, format!("{shown} is a store, and private")));
+    }
+    found
+}
+
+fn space(data: &Path) -> Option<Finding> {
+    const WHAT: &str = "disk";
+    let place = data.ancestors().find(|place| place.exists()).filter(|place| !place.as_os_str().is_empty());
+    let stat = match rustix::fs::statvfs(place.unwrap_or(Path::new("."))) {
+        Ok(stat) => stat,
+        Err(why) => {
+            return Some(Finding::bad(WHAT, format!("the disk cannot be looked at: {why}"), "see to the file system"));
+        }
+    };
+    let (free, inodes) = (stat.f_bavail.saturating_mul(stat.f_frsize), stat.f_favail);
+    let text = format!("{} MiB are free", free >> 20);
+    let fix = "make room: `bosun store gc` and `bosun store compact` with no worker running, a shorter `worker.retention`, or a larger disk";
+    Some(match free {
+        _ if stat.f_files > 0 && inodes < 1_000 => Finding::bad(WHAT, format!("{inodes} files more can be made"), fix),
+        0..SPACE_GONE => Finding::bad(WHAT, text, fix),
+        SPACE_GONE..SPACE_LOW => Finding::warning(WHAT, text, fix),
+        _ => Finding::good(WHAT, text),
+    })
+}
+
+/// The worker raises its limit as far as it may.
+fn handles(most: Option<u64>) -> Finding {
+    match most {
+        Some(most) if most < HANDLES_LOW => Finding::warning(
+            "open files",
+            format!("a worker may have {most} files open"),
+            "raise the limit of open files (`ulimit -Hn`, `LimitNOFILE=` in a unit): connections take what the log leaves",
+        ),
+        most => Finding::good(
+            "open files",
+            most.map_or_else(|| "no limit".to_owned(), |most| format!("a worker may have {most}")),
+        ),
+    }
+}
+
+async fn worker(global: &Global) -> Finding {
+    const WHAT: &str = "worker";
+    let Some(file) = WorkerFile::read(&global.data) else {
+        return Finding::good(
+            WHAT,
+            "none runs: commands open the directory themselves, and only `run` and `worker run` carry runs on",
+        );
+    };
+    if !file.process_lives() {
+        let text = format!("the worker {} has left its file: it was killed", file.pid);
+        return Finding::warning(WHAT, text, "`bosun worker run` goes on where it was");
+    }
+    match attach_to(&file, global).await {
+        Ok(Some(_)) if file.version != super::VERSION => Finding::warning(
+            WHAT,
+            format!("the worker {} is of version {}, this command of {}", file.pid, file.version, super::VERSION),
+            "start the worker again with this version, after `bosun replay check --query \"ExecutionStatus = 'Running'\"`",
+        ),
+        Ok(Some(_)) => Finding::good(WHAT, format!("the worker {} answers at {}", file.pid, file.address)),
+        Ok(None) => Finding::bad(
+            WHAT,
+            format!("the process {} lives, but nobody with the token answers at {}", file.pid, file.address),
+            "look with `ps` what it is: end it if it is a worker that hangs; if it is another program, `bosun worker run` can start",
+        ),
+        Err(why) => {
+            Finding::bad(WHAT, why.message, why.help.unwrap_or_else(|| "run as the user of the worker".to_owned()))
+        }
+    }
+}
+
+/// What the store and its runs say.
+async fn store(global: &Global, program: &Program) -> Vec<Finding> {
+    if !is_store(&global.data) && global.address.is_none() {
+        return Vec::new();
+    }
+    let located = match locate(global, &*program.opener, &Access::Look).await {
+        Ok(located) => located,
+        Err(why) => {
+            let fix = why.help.clone().unwrap_or_else(|| format!("`bosun explain {}`", why.code));
+            return vec![Finding::bad("store", why.message, fix)];
+        }
+    };
+    let backend = located.backend(None);
+    let build = program.opener.workflows().build_id();
+    let found = runs(&*backend, &build.to_string(), now()).await;
+    if let super::locate::LocatedEngine::Embedded(engine) = located {
+        engine.drain(Duration::from_secs(1)).await;
+    }
+    found.unwrap_or_else(|why| vec![Finding::bad("runs", why.message, why.help.unwrap_or_default())])
+}
+
+async fn runs(backend: &dyn Backend, build: &str, now: Timestamp) -> Result<Vec<Finding>, CliError> {
+    const OPEN: &str = "ExecutionStatus IN ('Running', 'Paused')";
+    let info = backend.store_info().await?;
+    let (open, all) = (backend.count(OPEN.to_owned()).await?, backend.count(String::new()).await?);
+    let mut found = vec![Finding::good("store", format!("it can be read; {open} runs are open, {all} in all"))];
+    if let Some(why) = info["epoch"]["why"].as_str() {
+        found.push(Finding::bad("epoch", why, "`bosun explain BOSUN0028`"));
+    }
+    let newest = backend.list(ListRequest { query: String::new(), limit: 1 }).await?;
+    found.push(match newest.first() {
+        Some(run) if run.started_at.since(now) > AHEAD => Finding::bad(
+            "clock",
+            format!("the newest run, {}, started at {}, which is in the future", run.workflow_id, run.started_at),
+            "set the clock right: timers wait for the time that was recorded",
+        ),
+        _ => Finding::good("clock", "no run is from the future"),
+    });
+    let held = backend.count("Held = true".to_owned()).await?;
+    found.push(if held == 0 {
+        Finding::good("held runs", "none")
+    } else {
+        let text = format!("{held} open runs are held: their code does not fit, or they are damaged");
+        Finding::bad("held runs", text, "`bosun list --query \"Held = true\"`, then `bosun describe ID`")
+    });
+    let older = backend.count(format!("BuildId != '{build}' AND {OPEN}")).await?;
+    found.push(if older == 0 {
+        Finding::good("code", "all open runs began with the code of this program")
+    } else {
+        let text = format!("{older} open runs began with other code than that of this program");
+        Finding::warning("code", text, format!("`bosun replay check --query \"{OPEN}\"` says whether it fits"))
+    });
+    let query = format!("{OPEN} ORDER BY HistoryLength DESC");
+    let mut near = Vec::new();
+    for run in backend.list(ListRequest { query, limit: LONGEST }).await? {
+        let warnings = backend.describe(target_of(&run)).await?.warnings;
+        near.extend(warnings.into_iter().map(|why| format!("{}: {why}", run.workflow_id)));
+    }
+    found.push(match near.len() {
+        0 => Finding::good("histories", "none is near a limit"),
+        _ => Finding::warning("histories", near.join("; "), "continue these runs as new, or `bosun describe ID`"),
+    });
+    Ok(found)
+}
+
+fn epoch(global: &Global) -> Finding {
+    match &global.epoch_file {
+        Some(file) => Finding::good("epoch file", format!("{} tells when an older copy is put back", file.display())),
+        None => Finding::good(
+            "epoch file",
+            "none: an older copy of the directory that is put back is not noticed (--epoch-file)",
+        ),
+    }
+}
+
+async fn models(config: &ModelConfig) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(why) = &config.problem {
+        found.push(Finding::bad("models", why.as_str(), "correct the variable or the file that it names"));
+    }
+    if config.providers.is_empty() {
+        found.push(Finding::good("models", "no provider is configured here; scripted models need none"));
+    } else if !config.allow_requests {
+        found.push(Finding::good("models", "BOSUN_ALLOW_MODEL_REQUESTS forbids to ask them"));
+        return found;
+    }
+    for (name, provider) in &config.providers {
+        found.push(match connected(&provider.base_url).await {
+            Ok(()) => Finding::good("models", format!("{name}: {} takes connections", provider.base_url)),
+            Err(why) => Finding::warning(
+                "models",
+                format!("{name}: {} cannot be reached: {why}", provider.base_url),
+                "calls of this model wait and are tried again; look at the network, a proxy, or the address",
+            ),
+        });
+    }
+    found
+}
+
+/// Whether anybody listens there.
+async fn connected(url: &str) -> Result<(), String> {
+    let url = reqwest::Url::parse(url).map_err(|why| why.to_string())?;
+    let host = url.host_str().ok_or("it names no host")?.trim_matches(['[', ']']).to_owned();
+    let port = url.port_or_known_default().ok_or("it names no port")?;
+    let looked_up = tokio::task::spawn_blocking(move || (host.as_str(), port).to_socket_addrs());
+    let connect = async {
+        let all = looked_up.await.map_err(|why| why.to_string())?.map_err(|why| why.to_string())?;
+        let mut last = "its name has no address".to_owned();
+        for address in all {
+            match tokio::net::TcpStream::connect(address).await {
+                Ok(_) => return Ok(()),
+                Err(why) => last = why.to_string(),
+            }
+        }
+        Err(last)
+    };
+    tokio::time::timeout(CONNECT_MAX, connect).await.unwrap_or_else(|_| Err("nobody answered within 3 s".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_others_can_read_is_told() {
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join("data");
+        assert!(directory(&data)[0].text.contains("not there yet"));
+        std::fs::create_dir(&data).unwrap();
+        std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let found = directory(&data);
+        assert_eq!(found[0].fix.as_deref(), Some(format!("`chmod 700 {}`", data.display()).as_str()));
+        assert!(found[1].text.contains("holds no store"), "{found:?}");
+    }
+
+    #[test]
+    fn few_handles_are_told() {
+        assert_eq!(handles(Some(256)).severity, Severity::Warning);
+        assert_eq!(handles(Some(4_096)).severity, Severity::Good);
+        assert_eq!(handles(None).severity, Severity::Good);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_is_told_and_one_that_is_there_is_not() {
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = server.local_addr().unwrap();
+        assert_eq!(connected(&format!("http://{address}/v1")).await, Ok(()));
+        drop(server);
+        assert!(connected(&format!("http://{address}/v1")).await.is_err());
+        assert!(connected("not a url").await.is_err());
+    }
+}

@@ -1,0 +1,345 @@
+//! `top`: what goes on now, in a terminal that keeps itself up to date: runs, what they wait for, agents, queues.
+//!
+//! Invariant: it only looks. What is drawn is a function of one [`Snapshot`] and the [`view::TopView`]; keys change the view
+//! through one pure function. A worker that leaves is looked for again, and the last snapshot stays until then, with its age.
+
+mod draw;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bosun_engine::{ListRequest, RunInfo, Timestamp};
+use clap::Args;
+use ratatui::crossterm::event::{Event as TerminalEvent, KeyCode, KeyEventKind, KeyModifiers, read};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use self::draw::draw;
+use self::view::{TopKey, TopView, update};
+use super::Program;
+use super::args::Global;
+use super::error::{CliError, one_line};
+use super::exit::Exit;
+use super::explain::Code;
+use super::list::shell_word;
+use super::locate::{LocatedEngine, locate};
+use super::output::{Cell, Screen, TextStyle};
+use super::stuck::Lookout;
+use super::time_format::{now, parse_duration, short};
+use super::waiting::waiting;
+use crate::api::HttpClient;
+use crate::api::people::agents::{AgentTally, seen};
+use crate::backend::{Access, Backend, CallError};
+use crate::inbox::target_of;
+
+/// The newest open runs that are shown.
+const RUNS_SHOWN: usize = 200;
+/// Each of the first so many is asked what it waits for.
+const ASKED_MAX: usize = 50;
+/// Agents are asked of no more often.
+const AGENTS_EVERY: Duration = Duration::from_secs(5);
+/// Sooner than this a worker is not asked again.
+const EVERY_MIN: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// How often to look.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    every: Duration,
+    /// Look once, and print; so does a `top` whose output is no terminal.
+    #[arg(long)]
+    once: bool,
+}
+
+/// Everything that is shown, at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Snapshot {
+    at: Timestamp,
+    /// Nothing: no worker holds the directory, and nothing goes on.
+    worker: Option<WorkerNow>,
+    open: u64,
+    held: u64,
+    rows: Vec<TopRow>,
+    agents: Vec<AgentRow>,
+}
+
+/// What the worker has, and what waits for it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+struct WorkerNow {
+    slots: u64,
+    busy: u64,
+    waiting: BTreeMap<String, u64>,
+    lost_threads: u64,
+}
+
+impl WorkerNow {
+    /// As `GET /api/v1/worker` tells it.
+    fn of(facts: &Value) -> WorkerNow {
+        let number = |value: &Value| value.as_u64().unwrap_or_default();
+        let waiting = facts["waiting_by_queue"].as_object().into_iter().flatten();
+        WorkerNow {
+            slots: number(&facts["slots"]["all"]),
+            busy: number(&facts["slots"]["busy"]),
+            waiting: waiting.map(|(queue, count)| (queue.clone(), number(count))).collect(),
+            lost_threads: number(&facts["lost_threads"]),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct TopRow {
+    workflow_id: String,
+    workflow_type: String,
+    status: String,
+    age: String,
+    events: u64,
+    /// Whom and what it waits for, or what keeps it from going on.
+    why: String,
+    /// The command that helps.
+    help: String,
+    urgency: Urgency,
+}
+
+/// What is shown first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Urgency {
+    Stuck,
+    Asks,
+    GoesOn,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct AgentRow {
+    name: String,
+    busy: u64,
+    done: u64,
+    failed: u64,
+    tokens: u64,
+    cost_micros: u64,
+}
+
+pub(super) async fn top(
+    screen: &mut Screen,
+    global: &Global,
+    program: &Program,
+    args: &TopArgs,
+) -> Result<Exit, CliError> {
+    let mut source = Source { global, program, attached: None, agents: None };
+    let first = source.snapshot().await?;
+    if args.once || !std::io::stdout().is_terminal() || screen.format != super::output::Format::Text {
+        print(screen, &first)?;
+        return Ok(Exit::Ok);
+    }
+    let mut terminal = ratatui::try_init().map_err(broken)?;
+    let ended = watch(&mut terminal, &mut source, screen.ascii, first, args.every.max(EVERY_MIN)).await;
+    ratatui::restore();
+    if let Some(command) = ended? {
+        screen.line(screen.reach.complete(&command));
+    }
+    Ok(Exit::Ok)
+}
+
+fn broken(why: std::io::Error) -> CliError {
+    CliError::new(Code::Failed, "the terminal cannot be used").cause(why)
+}
+
+/// Until somebody leaves; gives the command that was chosen.
+async fn watch(
+    terminal: &mut ratatui::DefaultTerminal,
+    source: &mut Source<'_>,
+    ascii: bool,
+    mut shown: Snapshot,
+    every: Duration,
+) -> Result<Option<String>, CliError> {
+    let mut view = TopView::default();
+    let (mut keys, mut problem, mut looked) = (keyboard()?, None, Instant::now());
+    loop {
+        view = view.within(shown.rows.len());
+        let age = looked.elapsed();
+        terminal.draw(|frame| draw(frame, &shown, &view, ascii, problem.as_deref(), age)).map_err(broken)?;
+        tokio::select! {
+            () = tokio::time::sleep(every) => match source.snapshot().await {
+                Ok(snapshot) => (shown, problem, looked) = (snapshot, None, Instant::now()),
+                Err(why) => problem = Some(one_line(&why.message)),
+            },
+            pressed = keys.recv() => match pressed {
+                Some(Ok(pressed)) => view = pressed.map_or(view, |key| update(view, key)),
+                Some(Err(why)) => return Err(broken(why)),
+                None => return Ok(None),
+            },
+        }
+        if view.done {
+            let chosen = shown.rows.get(view.at).filter(|_| view.chosen);
+            return Ok(chosen.map(|row| format!("bosun describe {}", shell_word(&row.workflow_id))));
+        }
+    }
+}
+
+/// What is pressed; a change of the window's size is nothing that is pressed, and is drawn all the same. The thread waits for
+/// the keyboard until the process ends.
+fn keyboard() -> Result<mpsc::UnboundedReceiver<std::io::Result<Option<TopKey>>>, CliError> {
+    let (pressed, keys) = mpsc::unbounded_channel();
+    let wait = move || while pressed.send(read().map(|event| key(&event))).is_ok() {};
+    std::thread::Builder::new().name("bosun-keys".into()).spawn(wait).map_err(broken)?;
+    Ok(keys)
+}
+
+fn key(event: &TerminalEvent) -> Option<TopKey> {
+    let TerminalEvent::Key(key) = event else { return None };
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    match key.code {
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(TopKey::Quit),
+        KeyCode::Char('q') | KeyCode::Esc => Some(TopKey::Quit),
+        KeyCode::Char('j') | KeyCode::Down => Some(TopKey::Down(1)),
+        KeyCode::Char('k') | KeyCode::Up => Some(TopKey::Up(1)),
+        KeyCode::PageDown => Some(TopKey::Down(10)),
+        KeyCode::PageUp => Some(TopKey::Up(10)),
+        KeyCode::Home => Some(TopKey::Up(usize::MAX)),
+        KeyCode::Enter => Some(TopKey::Choose),
+        KeyCode::Char('a') => Some(TopKey::Agents),
+        _ => None,
+    }
+}
+
+/// Where snapshots come from: the worker, or the directory while nobody holds it.
+struct Source<'a> {
+    global: &'a Global,
+    program: &'a Program,
+    attached: Option<(HttpClient, Arc<dyn Backend>)>,
+    /// What was told of agents, and when: each supervisor has to be asked for it.
+    agents: Option<(Instant, Vec<AgentRow>)>,
+}
+
+impl Source<'_> {
+    async fn snapshot(&mut self) -> Result<Snapshot, CliError> {
+        if let Some((client, backend)) = self.attached.clone() {
+            match self.taken(&*backend, Some(&client)).await {
+                Ok(snapshot) => return Ok(snapshot),
+                // It has left: the next one is at another address.
+                Err(CallError::Unreachable { .. } | CallError::Unproven { .. }) => self.attached = None,
+                Err(why) => return Err(why.into()),
+            }
+        }
+        let located = locate(self.global, &*self.program.opener, &Access::Look).await?;
+        let backend = located.backend(None);
+        match located {
+            LocatedEngine::Attached(client) => {
+                self.attached = Some((client.clone(), backend.clone()));
+                Ok(self.taken(&*backend, Some(&client)).await?)
+            }
+            LocatedEngine::Embedded(engine) => {
+                let snapshot = self.taken(&*backend, None).await;
+                engine.drain(Duration::from_secs(1)).await;
+                Ok(snapshot?)
+            }
+        }
+    }
+
+    async fn taken(&mut self, backend: &dyn Backend, worker: Option<&HttpClient>) -> Result<Snapshot, CallError> {
+        let known = self.agents.take().filter(|(at, _)| at.elapsed() < AGENTS_EVERY);
+        let agents = match known {
+            Some(known) => known,
+            None => (Instant::now(), agents(backend).await?),
+        };
+        let worker = match worker {
+            Some(worker) => Some(WorkerNow::of(&worker.worker_facts().await?)),
+            None => None,
+        };
+        let snapshot = taken(backend, worker, now()).await?;
+        let told = agents.1.clone();
+        self.agents = Some(agents);
+        Ok(Snapshot { agents: told, ..snapshot })
+    }
+}
+
+async fn agents(backend: &dyn Backend) -> Result<Vec<AgentRow>, CallError> {
+    let row = |(name, of): (String, AgentTally)| {
+        let AgentTally { busy, done, failed, tokens, cost_micros, .. } = of;
+        AgentRow { name, busy, done, failed, tokens, cost_micros }
+    };
+    Ok(seen(backend).await?.tallies.into_iter().map(row).collect())
+}
+
+async fn taken(backend: &dyn Backend, worker: Option<WorkerNow>, now: Timestamp) -> Result<Snapshot, CallError> {
+    let query = "ExecutionStatus IN ('Running', 'Paused')".to_owned();
+    let open = backend.count(query.clone()).await?;
+    let runs = backend.list(ListRequest { query, limit: RUNS_SHOWN }).await?;
+    let mut lookout = Lookout::new(backend, now);
+    let mut rows = Vec::new();
+    for (nth, run) in runs.iter().enumerate() {
+        let asked = if nth < ASKED_MAX { waiting(backend, run).await } else { Vec::new() };
+        let stuck = if nth < ASKED_MAX { lookout.below(target_of(run)).await } else { Vec::new() };
+        let (urgency, why, help) = match (asked.first(), stuck.first()) {
+            (_, Some(one)) => (Urgency::Stuck, format!("{}: {}", one.what, one.text(now)), one.help.clone()),
+            (Some(one), _) => (Urgency::Asks, format!("waits for {}: {}", one.whom, one.what), one.answer.clone()),
+            (None, None) => (Urgency::GoesOn, String::new(), String::new()),
+        };
+        rows.push(row(run, now, (urgency, why, help)));
+    }
+    // The order of the list within one urgency: the newest first.
+    rows.sort_by_key(|row| row.urgency);
+    let held = backend.count("Held = true".to_owned()).await?;
+    Ok(Snapshot { at: now, worker, open, held, rows, agents: Vec::new() })
+}
+
+fn row(run: &RunInfo, now: Timestamp, (urgency, why, help): (Urgency, String, String)) -> TopRow {
+    let (status, urgency) =
+        if run.held { ("Held".to_owned(), Urgency::Stuck) } else { (run.status.to_string(), urgency) };
+    TopRow {
+        workflow_id: run.workflow_id.to_string(),
+        workflow_type: run.workflow_type.to_string(),
+        status,
+        age: short(now.since(run.started_at)),
+        events: run.history.events,
+        why: one_line(&why),
+        help,
+        urgency,
+    }
+}
+
+fn print(screen: &mut Screen, snapshot: &Snapshot) -> Result<(), CliError> {
+    let row = |row: &TopRow| {
+        json!({ "workflow_id": row.workflow_id, "workflow_type": row.workflow_type, "status": row.status,
+            "events": row.events, "why": row.why, "help": row.help })
+    };
+    let agent = |agent: &AgentRow| {
+        json!({ "name": agent.name, "busy": agent.busy, "done": agent.done, "failed": agent.failed,
+            "tokens": agent.tokens, "cost_micros": agent.cost_micros })
+    };
+    screen.object(
+        "top",
+        json!({
+            "worker": snapshot.worker, "open": snapshot.open, "held": snapshot.held,
+            "runs": snapshot.rows.iter().map(row).collect::<Vec<Value>>(),
+            "agents": snapshot.agents.iter().map(agent).collect::<Vec<Value>>(),
+        }),
+    );
+    screen.line(draw::head(snapshot));
+    if snapshot.rows.is_empty() {
+        return Ok(());
+    }
+    let cells = |row: &TopRow| {
+        let paint = match row.urgency {
+            Urgency::Stuck => TextStyle::Red,
+            Urgency::Asks => TextStyle::Yellow,
+            Urgency::GoesOn => TextStyle::Plain,
+        };
+        let status = Cell::of(row.status.as_str(), paint);
+        vec![
+            row.workflow_id.as_str().into(),
+            row.workflow_type.as_str().into(),
+            status,
+            row.age.as_str().into(),
+            row.why.as_str().into(),
+        ]
+    };
+    screen.table(&["workflow_id", "workflow_type", "status", "age", "why"], snapshot.rows.iter().map(cells).collect())
+}

@@ -1,0 +1,141 @@
+//! Draws a snapshot.
+//!
+//! Invariant: drawing changes nothing, and text of a workflow cannot steer the terminal.
+
+use std::time::Duration;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Paragraph, Row, Table, TableState};
+
+use super::view::TopView;
+use super::{Snapshot, Urgency};
+use crate::cli::error::one_line;
+use crate::cli::time_format::short;
+
+const HINTS: &str = "j/k move  Enter describe  a agents  q quit";
+/// Older than this, what is shown may be wrong by now.
+const STALE: Duration = Duration::from_secs(5);
+const AGENTS_SHOWN: u16 = 8;
+
+pub(super) fn draw(
+    frame: &mut Frame<'_>,
+    snapshot: &Snapshot,
+    view: &TopView,
+    ascii: bool,
+    problem: Option<&str>,
+    age: Duration,
+) {
+    let agents =
+        if view.agents { AGENTS_SHOWN.min(u16::try_from(snapshot.agents.len()).unwrap_or(u16::MAX)) + 1 } else { 0 };
+    let [top, runs, below, help, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Min(3),
+        Constraint::Length(agents),
+        Constraint::Length(1),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    frame.render_widget(Paragraph::new(Line::from(head(snapshot))).style(bold), top);
+    draw_runs(frame, runs, snapshot, view, ascii);
+    if view.agents {
+        draw_agents(frame, below, snapshot);
+    }
+    let chosen = snapshot.rows.get(view.at).map(|row| row.help.clone()).filter(|help| !help.is_empty());
+    frame.render_widget(
+        Paragraph::new(Line::from(chosen.map(|help| format!("helps: {}", one_line(&help))).unwrap_or_default())),
+        help,
+    );
+    let (text, style) = match problem {
+        Some(why) => (format!("{why} - as of {} ago", short(age)), Style::new().fg(Color::Red)),
+        None if age > STALE => (format!("as of {} ago  {HINTS}", short(age)), Style::new().add_modifier(Modifier::DIM)),
+        None => (HINTS.to_owned(), Style::new().add_modifier(Modifier::DIM)),
+    };
+    frame.render_widget(Paragraph::new(Line::from(text)).style(style), foot);
+}
+
+/// Counts, slots and queues in a line.
+pub(super) fn head(snapshot: &Snapshot) -> String {
+    let asks = snapshot.rows.iter().filter(|row| row.urgency == Urgency::Asks).count();
+    let mut text = format!("{} open, {asks} ask a person, {} held", snapshot.open, snapshot.held);
+    match &snapshot.worker {
+        None => text.push_str("  no worker: nothing goes on"),
+        Some(worker) => {
+            text.push_str(&format!("  slots {}/{}", worker.busy, worker.slots));
+            for (queue, waiting) in &worker.waiting {
+                text.push_str(&format!("  {queue}: {waiting} wait"));
+            }
+            if worker.lost_threads > 0 {
+                text.push_str(&format!("  {} threads lost", worker.lost_threads));
+            }
+        }
+    }
+    let (tokens, micros) = snapshot.agents.iter().fold((0_u64, 0_u64), |(tokens, micros), agent| {
+        (tokens.saturating_add(agent.tokens), micros.saturating_add(agent.cost_micros))
+    });
+    if tokens > 0 {
+        text.push_str(&format!("  {tokens} tokens, {}", money(micros)));
+    }
+    one_line(&text)
+}
+
+/// Micro-dollars as dollars.
+fn money(micros: u64) -> String {
+    format!("${}.{:04}", micros / 1_000_000, micros % 1_000_000 / 100)
+}
+
+fn draw_runs(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot, view: &TopView, ascii: bool) {
+    let dim = Style::new().add_modifier(Modifier::DIM);
+    let head = Row::new(["", "WORKFLOW ID", "TYPE", "STATUS", "AGE", "EVENTS", "WHY"]).style(dim);
+    let rows = snapshot.rows.iter().map(|row| {
+        let (mark, color) = match row.urgency {
+            Urgency::Stuck => ("!", Some(Color::Red)),
+            Urgency::Asks => ("?", Some(Color::Yellow)),
+            Urgency::GoesOn => (if ascii { "." } else { "·" }, None),
+        };
+        let cells = [
+            mark.to_owned(),
+            one_line(&row.workflow_id),
+            one_line(&row.workflow_type),
+            row.status.clone(),
+            row.age.clone(),
+            row.events.to_string(),
+            row.why.clone(),
+        ];
+        Row::new(cells).style(color.map_or_else(Style::new, |color| Style::new().fg(color)))
+    });
+    let widths = [
+        Constraint::Length(1),
+        Constraint::Fill(2),
+        Constraint::Max(16),
+        Constraint::Length(10),
+        Constraint::Length(8),
+        Constraint::Length(7),
+        Constraint::Fill(3),
+    ];
+    let table =
+        Table::new(rows, widths).header(head).row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+    let mut state = TableState::new().with_selected((!snapshot.rows.is_empty()).then_some(view.at));
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+fn draw_agents(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
+    let dim = Style::new().add_modifier(Modifier::DIM);
+    let head = Row::new(["AGENT", "BUSY", "DONE", "FAILED", "TOKENS", "COST"]).style(dim);
+    let rows = snapshot.agents.iter().map(|agent| {
+        let numbers = [agent.busy, agent.done, agent.failed, agent.tokens].map(|number| number.to_string());
+        Row::new(std::iter::once(one_line(&agent.name)).chain(numbers).chain([money(agent.cost_micros)]))
+    });
+    let widths = [
+        Constraint::Fill(2),
+        Constraint::Length(6),
+        Constraint::Length(8),
+        Constraint::Length(8),
+        Constraint::Length(12),
+        Constraint::Length(12),
+    ];
+    frame.render_widget(Table::new(rows, widths).header(head), area);
+}

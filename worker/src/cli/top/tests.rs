@@ -1,0 +1,74 @@
+//! The picture of a snapshot, and the keys.
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::view::{TopKey, TopView, update};
+use super::*;
+
+fn row(id: &str, urgency: Urgency, why: &str) -> TopRow {
+    TopRow {
+        workflow_id: id.into(),
+        workflow_type: "supervisor".into(),
+        status: "Running".into(),
+        age: "3s".into(),
+        events: 7,
+        why: why.into(),
+        help: if why.is_empty() { String::new() } else { format!("bosun approval approve {id}") },
+        urgency,
+    }
+}
+
+fn snapshot() -> Snapshot {
+    let rows = vec![
+        row("stuck", Urgency::Stuck, "activity a: no worker"),
+        row("asks", Urgency::Asks, "waits for a person: publish?"),
+        row("goes\u{1b}[2J-on", Urgency::GoesOn, ""),
+    ];
+    let agent = AgentRow { name: "writer".into(), busy: 1, done: 2, failed: 0, tokens: 1_200, cost_micros: 3_450_000 };
+    let worker = WorkerNow { slots: 16, busy: 3, ..WorkerNow::default() };
+    Snapshot { at: Timestamp(1), worker: Some(worker), open: 3, held: 0, rows, agents: vec![agent] }
+}
+
+fn picture(snapshot: &Snapshot, view: &TopView, problem: Option<&str>, age: u64) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(100, 12)).unwrap();
+    terminal.draw(|frame| draw(frame, snapshot, view, true, problem, Duration::from_secs(age))).unwrap();
+    let buffer = terminal.backend().buffer().clone();
+    let width = usize::from(buffer.area.width);
+    let symbols: Vec<&str> = buffer.content().iter().map(|cell| cell.symbol()).collect();
+    symbols.chunks(width).map(|row| row.concat().trim_end().to_owned() + "\n").collect()
+}
+
+#[test]
+fn the_picture_has_the_runs_in_their_order_and_what_helps_the_marked_one() {
+    let shown = picture(&snapshot(), &TopView::default(), None, 0);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines[0], "3 open, 1 ask a person, 0 held  slots 3/16  1200 tokens, $3.4500", "{shown}");
+    assert!(
+        lines[2].starts_with("! stuck") && lines[3].starts_with("? asks") && lines[4].starts_with(". goes"),
+        "{shown}"
+    );
+    assert!(lines[10].contains("bosun approval approve stuck") && lines[11].contains("q quit"), "{shown}");
+    assert!(!shown.contains('\u{1b}'), "an id cannot steer the terminal");
+    assert!(!shown.contains("AGENT"), "{shown}");
+    let agents = picture(&snapshot(), &update(TopView::default(), TopKey::Agents), None, 0);
+    assert!(agents.contains("writer") && agents.contains("$3.4500"), "{agents}");
+}
+
+#[test]
+fn a_worker_that_left_is_told_with_the_age_of_what_is_shown() {
+    let shown = picture(&snapshot(), &TopView::default(), Some("no worker answers"), 12);
+    assert!(shown.contains("no worker answers - as of 12s ago"), "{shown}");
+    let alone = Snapshot { worker: None, ..snapshot() };
+    assert!(picture(&alone, &TopView::default(), None, 0).contains("no worker: nothing goes on"));
+}
+
+#[test]
+fn keys_move_the_mark_within_the_rows() {
+    let down = update(update(TopView::default(), TopKey::Down(10)), TopKey::Down(1)).within(3);
+    assert_eq!(down.at, 2);
+    assert_eq!(update(down, TopKey::Up(usize::MAX)).within(3).at, 0);
+    assert_eq!(TopView { at: 9, ..down }.within(0).at, 0);
+    let chosen = update(down, TopKey::Choose);
+    assert!(chosen.done && chosen.chosen && !update(down, TopKey::Quit).chosen);
+}
