@@ -98,6 +98,53 @@ fn each_is_told(kills: u32) {
     worker.kill().unwrap();
 }
 
+/// The file that says how far the log has been told is lost, is nonsense, or is ahead of the log: nothing is told twice, and
+/// nothing that follows is left out.
+#[test]
+fn a_cursor_that_is_wrong_tells_nothing_twice_and_leaves_nothing_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, receiver) = (dir.path().join("data"), Receiver::start(0));
+    let path = config(
+        dir.path(),
+        &format!(
+            "[notify.channels.ops]\nwebhook = \"http://{}/\"\nsecret = \"env:OPS_SECRET\"\nevents = [\"failed\"]\n",
+            receiver.address
+        ),
+    );
+    let file = data.join("notified.json");
+    let wrong = ["", "{\"version\":1,\"gr", "{\"version\":1,\"group\":0}", "{\"version\":1,\"group\":99999999}"];
+    for (n, contents) in wrong.iter().enumerate() {
+        let (mut worker, http) = WorkerProcess::start(&worker(&path, &[]), &data, READY_MAX).unwrap();
+        let id = format!("fails-{n}");
+        http.start(&program(&id, json!([{ "fail": { "message": "as it should" } }]))).acknowledged().unwrap();
+        until(SETTLE, || match receiver.ids("failed", "workflow_id").contains_key(&id) {
+            true => Ok(()),
+            false => Err(format!("{id} was not told")),
+        });
+        worker.kill().unwrap();
+        assert!(file.exists(), "a worker with channels has a cursor");
+        std::fs::write(&file, contents).unwrap();
+    }
+    // Whoever names no channel leaves it where it stands: what fails meanwhile is told by the next one that does.
+    std::fs::remove_file(&file).unwrap();
+    drop(WorkerProcess::start(&worker(&path, &[]), &data, READY_MAX).unwrap());
+    until(SETTLE, || if file.exists() { Ok(()) } else { Err("no cursor".to_owned()) });
+    let (mut silent, http) =
+        WorkerProcess::start(&bosun_tests::harness::process::Program::bosun_worker().unwrap(), &data, READY_MAX)
+            .unwrap();
+    http.start(&program("meanwhile", json!([{ "fail": { "message": "x" } }]))).acknowledged().unwrap();
+    assert!(http.result("meanwhile", READY_MAX).unwrap().is_some());
+    silent.kill().unwrap();
+    let (mut worker, _) = WorkerProcess::start(&worker(&path, &[]), &data, READY_MAX).unwrap();
+    until(SETTLE, || match receiver.ids("failed", "workflow_id").contains_key("meanwhile") {
+        true => Ok(()),
+        false => Err("what failed meanwhile was not told".to_owned()),
+    });
+    let told = receiver.ids("failed", "workflow_id");
+    assert!(told.len() == 5 && told.values().all(|(ids, times)| ids.len() == 1 && *times == 1), "{told:?}");
+    worker.kill().unwrap();
+}
+
 fn told_gone(receiver: &Receiver) -> usize {
     receiver.ids("worker_gone", "title").len()
 }

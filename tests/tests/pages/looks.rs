@@ -63,6 +63,7 @@ impl Gallery {
             "/inbox?done=x",
             "/agents",
             "/schedules",
+            "/schedule",
             "/system",
             "/start",
         ]

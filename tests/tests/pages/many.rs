@@ -172,7 +172,7 @@ fn a_schedule_is_made_and_changed_on_its_page() {
     page.fill("#cron", "0 2 * * NEVER");
     page.click_to_leave("form.stack button");
     page.until_says("Nothing was saved.");
-    assert_eq!(page.value("#input"), r#"{"steps": []}"#, "what was filled in stays");
+    assert_eq!(page.js("document.querySelector('#input').value"), r#"{"steps": []}"#, "what was filled in stays");
     page.fill("#cron", "0 2 * * MON-FRI");
     page.click_to_leave("form.stack button");
     page.until_says("nightly");
@@ -180,7 +180,7 @@ fn a_schedule_is_made_and_changed_on_its_page() {
     assert!(before.contains("0 2 * * MON-FRI") && before.contains("kitchen-sink"), "{before}");
 
     page.click_to_leave("a[href^='/schedule?id=nightly']");
-    let text = page.value("#schedule");
+    let text = page.js("document.querySelector('#schedule').value").as_str().unwrap().to_owned();
     // Somebody else changes it meanwhile: the form is of an older version.
     pages.bosun(&["schedule", "update", "nightly", "--cron", "0 3 * * *"]);
     page.fill("#schedule", &text.replace("0 2 * * MON-FRI", "0 5 * * *"));
@@ -188,7 +188,7 @@ fn a_schedule_is_made_and_changed_on_its_page() {
     page.until_says("Nothing was saved.");
     assert!(pages.bosun(&["schedule", "describe", "nightly"]).contains("0 3 * * *"));
     page.go_to(&pages.at("/schedule?id=nightly"));
-    let text = page.value("#schedule");
+    let text = page.js("document.querySelector('#schedule').value").as_str().unwrap().to_owned();
     page.fill("#schedule", &text.replace("0 3 * * *", "0 5 * * *"));
     page.click_to_leave("form.stack button");
     page.until_says("nightly");

@@ -180,14 +180,18 @@ pub(super) async fn run(
         never = manager.feed(&*engine) => match never {},
     };
     if exit == Exit::StorageFailed && tells {
-        // The one after it tells people, as of any worker that is gone.
-        let gone = GoneWorker { pid: serving.file.pid, started_at: serving.file.started_at.clone() };
-        if let Err(why) = Cursor::open(data).and_then(|mut cursor| cursor.note_gone(gone)) {
-            tracing::warn!(%why, "nobody will be told that this worker's log has failed");
-        }
+        leave_word(data, &serving.file);
     }
     serving.stop(data, exit).await;
     Ok(exit)
+}
+
+/// The worker after this one tells people that its log has failed, as of any worker that is gone.
+fn leave_word(data: &Path, file: &WorkerFile) {
+    let gone = GoneWorker { pid: file.pid, started_at: file.started_at.clone() };
+    if let Err(why) = Cursor::open(data).and_then(|mut cursor| cursor.note_gone(gone)) {
+        tracing::warn!(%why, "nobody will be told that this worker's log has failed");
+    }
 }
 
 /// Works until somebody says that it is enough, or the log fails.

@@ -29,8 +29,8 @@ use crate::capability::environment;
 use crate::capability::http::{HttpConfig, guarded_client, retry_after};
 use crate::inbox;
 
-/// The whole exchange, or the whole life of a command.
-const ATTEMPT: Duration = Duration::from_secs(30);
+/// The whole exchange, or the whole life of a command: meanwhile it takes a slot of the worker.
+const ATTEMPT: Duration = Duration::from_secs(10);
 /// Characters of what a command has to say.
 const SAID: usize = 300;
 /// The variables that a command has of the worker.
