@@ -44,6 +44,7 @@
 //! | call: under way, delivered again, put off, held while the run stands still | `core/calls` |
 //! | what is waited for, and every deadline: of the run, a decision, a delegation, missing inputs, an answer of a person | `core/awaited` |
 //! | retry: of a task, a review, a synthesis, a speaker, a selection, a guardrail, a call whose worker was lost | `core/retry` |
+//! | verdict by the rules a task was written with | `critic`, which `graph/review` asks |
 //! | pause, takeover, cancel | `core/control` |
 //! | authority: what whoever decides may do | `core/authority` |
 //! | approval of a plan, a task, a result, a recruit | `people/approval` |

@@ -44,6 +44,8 @@ const SEVERAL_TASKS: [&str; 9] = [
     "dependencies.cancel_running",
     "dependencies.wait_timeout",
 ];
+/// Of whoever reviews.
+const JUDGED: [&str; 2] = ["review.criteria", "review.accept_below_score"];
 const SYNTHESIS: [&str; 4] =
     ["synthesis.dedupe", "synthesis.bypass_single", "synthesis.own_result_chars", "synthesis.of_nothing"];
 /// Why a key may not make a run of another kind.
@@ -145,6 +147,7 @@ fn of_planner(spec: &SupervisorSpec) -> Vec<Idle> {
     if spec.has_planner() { Vec::new() } else { vec![("planning.on_empty", why)] }
 }
 
+// long: one key after the other.
 fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
     let mut idle = of_planner(spec);
     // What a request of CUGA becomes is not known yet.
@@ -176,12 +179,13 @@ fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
     if spec.review.scope != ReviewScope::Iteration && !again {
         all(&["loop.max_iterations"], "the plan is made once");
     }
-    if spec.review.scope == ReviewScope::None {
-        all(&["review.reject_status"], "nothing is reviewed, so nothing is sent back");
-        all(&["review.criteria", "review.accept_below_score"], "nothing is reviewed");
-    }
-    if spec.review.scope == ReviewScope::Rules {
-        all(&["review.criteria", "review.accept_below_score"], "each task has rules of its own, and nobody is asked");
+    match spec.review.scope {
+        ReviewScope::None => {
+            all(&["review.reject_status"], "nothing is reviewed, so nothing is sent back");
+            all(&JUDGED, "nothing is reviewed");
+        }
+        ReviewScope::Rules => all(&JUDGED, "each task has rules of its own, and nobody is asked"),
+        ReviewScope::Task | ReviewScope::Iteration => {}
     }
     // `skip` and `fail` say themselves that tries may be left (FSS-16, FSS-17).
     let repaired = matches!(spec.failure.on_subtask_error, OnSubtaskError::FailTask | OnSubtaskError::Repair);
