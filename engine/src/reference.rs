@@ -100,6 +100,11 @@ impl<I, O> Activity<I, O> {
         self.options.task_queue = Some(queue.into());
         self
     }
+    /// With another place among those that wait for a slot of its queue.
+    pub fn with_priority(mut self, priority: Priority) -> Self {
+        self.options.priority = Some(priority);
+        self
+    }
     /// What lists and histories show of this call: `ctx.call(CHARGE.with_summary("order 7"), &cents)`.
     pub fn with_summary(mut self, summary: impl Into<String>) -> Self {
         self.options.summary = Some(summary.into());
@@ -153,6 +158,7 @@ const fn limited(start_to_close: Option<Duration>, schedule_to_close: Option<Dur
         retry_policy: None,
         cancellation: CancellationType::TryCancel,
         summary: None,
+        priority: None,
     }
 }
 

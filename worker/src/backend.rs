@@ -129,6 +129,21 @@ pub struct WorkerState {
     pub waiting: BTreeMap<Namespace, BTreeMap<TaskQueue, usize>>,
     /// The queues that are served; nothing: every one.
     pub task_queues: Option<BTreeSet<TaskQueue>>,
+    /// The queues in which something runs, and those with limits.
+    #[serde(default)]
+    pub queues: BTreeMap<TaskQueue, QueueState>,
+    /// How many attempts may start in a second, over all queues; nothing: no limit.
+    #[serde(default)]
+    pub max_per_second: Option<String>,
+}
+
+/// What runs of a queue, and what may.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueState {
+    pub running: usize,
+    pub max_concurrent: Option<usize>,
+    /// `10`, or `0.5`.
+    pub max_per_second: Option<String>,
 }
 
 impl WorkerState {

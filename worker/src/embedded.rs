@@ -6,7 +6,7 @@
 //!
 //! Long: one method a call of the backend, and how a store is opened for each purpose.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::api::WorkerFile;
 use crate::backend::{
     Access, ActivityAsked, Attribution, Backend, BoxFuture, CallError, Engine, EngineHealth, EventStream, Histories,
-    OpenEngine, OpenError, Reply, RunEventStream, Stopped, WorkerState,
+    OpenEngine, OpenError, QueueState, Reply, RunEventStream, Stopped, WorkerState,
 };
 use crate::batch::{self, carry_out::EngineHere};
 use crate::capability::at_rest::{AtRest, StoreKeys};
@@ -204,6 +204,9 @@ impl Registries {
         here: &EngineHere,
     ) -> Result<Arc<Metrics>, OpenError> {
         options.memory = guards.memory.unwrap_or(options.memory);
+        // What a program says in its code stays, where the owner says nothing.
+        options.queue_limits.extend(guards.queues.limits.clone());
+        options.max_activities_per_second = guards.queues.per_second.or(options.max_activities_per_second);
         if guards.store.retention != Retention::default() {
             options.retention = guards.store.retention.clone();
         }
@@ -240,6 +243,23 @@ fn prepare_to_tell(data: &Path, notify: &Notify) -> Result<Option<Cursor>, OpenE
     }
     // One that has no channels leaves it all to the next one that has.
     Ok((!notify.channels.is_empty()).then_some(cursor))
+}
+
+/// The queues in which something runs, and those with limits.
+fn queue_states(
+    running: &BTreeMap<TaskQueue, usize>,
+    limits: &BTreeMap<TaskQueue, QueueLimits>,
+) -> BTreeMap<TaskQueue, QueueState> {
+    let names: BTreeSet<&TaskQueue> = running.keys().chain(limits.keys()).collect();
+    let state = |queue: &TaskQueue| QueueState {
+        running: running.get(queue).copied().unwrap_or(0),
+        max_concurrent: limits.get(queue).and_then(|limits| limits.max_concurrent_activities),
+        max_per_second: limits
+            .get(queue)
+            .and_then(|limits| limits.max_activities_per_second)
+            .map(|rate| rate.to_string()),
+    };
+    names.into_iter().map(|queue| (queue.clone(), state(queue))).collect()
 }
 
 fn log_for(data: &Path, purpose: &Access, epoch: Option<EpochFile>) -> Result<Arc<dyn Log>, StorageError> {
@@ -444,9 +464,12 @@ impl Backend for Embedded {
         })
     }
     fn worker_state(&self) -> Reply<'_, WorkerState> {
-        let WorkerSlots { all, busy, waiting, task_queues } = self.worker.slots();
+        let WorkerSlots { all, busy, waiting, task_queues, running, limits, max_per_second } = self.worker.slots();
+        let queues = queue_states(&running, &limits);
+        let max_per_second = max_per_second.map(|rate| rate.to_string());
         let (lost_threads, memory) = (self.worker.lost_threads(), self.worker.memory());
-        let state = WorkerState { lost_threads, memory, slots: all, busy, waiting, task_queues };
+        let state =
+            WorkerState { lost_threads, memory, slots: all, busy, waiting, task_queues, queues, max_per_second };
         Box::pin(async move { Ok(state) })
     }
 }

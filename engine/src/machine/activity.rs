@@ -48,7 +48,8 @@ impl Run {
         if self.activities.by_id(&scheduled.activity_id).is_some() {
             return Some(format!("activity id {} is in use in this run", scheduled.activity_id));
         }
-        options.retry_policy.as_ref().and_then(|policy| policy.check().err())
+        let priority = || options.priority.as_ref().and_then(|priority| priority.check().err());
+        options.retry_policy.as_ref().and_then(|policy| policy.check().err()).or_else(priority)
     }
 
     /// Starts the attempt at once if there is a free slot, so that one commit records both; else it waits in the queue.
@@ -61,7 +62,8 @@ impl Run {
         if draft.take_slot(&queue) {
             self.start_attempt(draft, seq, attempt);
         } else {
-            draft.effect(Effect::QueueActivity { seq, attempt, queue });
+            let priority = activity.options().priority.clone();
+            draft.effect(Effect::QueueActivity { seq, attempt, queue, priority });
         }
     }
 

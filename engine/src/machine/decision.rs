@@ -24,6 +24,8 @@ pub enum Effect {
         attempt: Attempt,
         /// Where it waits.
         queue: TaskQueue,
+        /// Its place there; `None`: the default one.
+        priority: Option<Priority>,
     },
     /// Tell the function of an attempt to stop.
     CancelActivity {

@@ -80,7 +80,7 @@ pub(crate) struct DecisionInProgress {
 pub(crate) struct Taken {
     pub(crate) doing: Option<DecisionInProgress>,
     /// Slots that were taken for a decision that will never be submitted.
-    pub(crate) slots: usize,
+    pub(crate) slots: Vec<TaskQueue>,
     /// A message counts as under way and will not be ended by its thread.
     pub(crate) message: bool,
 }
@@ -88,7 +88,7 @@ pub(crate) struct Taken {
 #[derive(Default)]
 struct CurrentTurnState {
     doing: Option<DecisionInProgress>,
-    slots: usize,
+    slots: Vec<TaskQueue>,
     message: bool,
     replaced: bool,
     left: bool,
@@ -154,7 +154,7 @@ impl CurrentTurn {
         let mut state = self.lock();
         if !state.replaced {
             state.doing = None;
-            state.slots = 0;
+            state.slots.clear();
         }
         !state.replaced
     }
@@ -162,15 +162,15 @@ impl CurrentTurn {
         self.lock().replaced
     }
 
-    pub(crate) fn took_slot(&self) {
-        self.lock().slots += 1;
+    pub(crate) fn took_slot(&self, queue: TaskQueue) {
+        self.lock().slots.push(queue);
     }
-    /// How many of up to `wanted` slots the thread has to give back; the others were taken from it.
-    pub(crate) fn give_back(&self, wanted: usize) -> usize {
+    /// Of up to `wanted` slots, the latest that were taken, those that the thread has to give back; the others were taken
+    /// from it.
+    pub(crate) fn give_back(&self, wanted: usize) -> Vec<TaskQueue> {
         let mut state = self.lock();
-        let mine = wanted.min(state.slots);
-        state.slots -= mine;
-        mine
+        let kept = state.slots.len().saturating_sub(wanted);
+        state.slots.split_off(kept)
     }
 
     pub(crate) fn take_message(&self) {

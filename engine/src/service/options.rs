@@ -1,6 +1,6 @@
 //! What a worker is started with.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use crate::activity::{ActivityFuture, ActivityRegistry, ActivityTask};
 use crate::clock::Clock;
 use crate::log::{JournalOptions, Log};
 use crate::machine::Limits;
+use crate::queue::QueueSettings;
 use crate::vocabulary::*;
 use crate::workflow::WorkflowRegistry;
 
@@ -38,6 +39,10 @@ pub struct WorkerOptions {
     pub slots: usize,
     /// The task queues this worker serves; `None`: all.
     pub task_queues: Option<BTreeSet<TaskQueue>>,
+    /// What is allowed of single queues, over all namespaces.
+    pub queue_limits: BTreeMap<TaskQueue, QueueLimits>,
+    /// How many attempts may start in a second, over all queues. `None`: no limit.
+    pub max_activities_per_second: Option<PerSecond>,
     /// How many turn threads there are; the runs are spread over them by workflow id. Default: one a core.
     pub shards: usize,
     /// How many runs a shard keeps loaded. Default 2 000.
@@ -89,6 +94,8 @@ impl WorkerOptions {
             activities: ActivityRegistry::new(),
             slots: 200,
             task_queues: None,
+            queue_limits: BTreeMap::new(),
+            max_activities_per_second: None,
             shards: cores.clamp(1, 8),
             loaded_max: 2_000,
             memory: default_memory(),
@@ -110,6 +117,14 @@ impl WorkerOptions {
     /// As [`WorkerOptions::new`], on the directory of a path.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self::new(DataDirectory::Path(path.into()))
+    }
+    pub(super) fn queue_settings(&self) -> QueueSettings {
+        QueueSettings {
+            slots: self.slots,
+            served: self.task_queues.clone(),
+            limits: self.queue_limits.clone(),
+            per_second: self.max_activities_per_second,
+        }
     }
     pub(super) fn marks_directory(&self) -> Option<&Path> {
         match (&self.marks, &self.data) {

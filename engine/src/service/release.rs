@@ -17,16 +17,11 @@ use crate::vocabulary::*;
 pub(crate) fn release(shared: &Arc<WorkerShared>, name: &RunName, effect: Effect) {
     match effect {
         Effect::RunActivity(task) => shared.runner.run(shared, *task),
-        Effect::QueueActivity { seq, attempt, queue } => shared.enqueue(
-            queue,
-            WaitingAttempt {
-                namespace: name.namespace.clone(),
-                workflow_id: name.workflow_id.clone(),
-                run_id: name.run_id,
-                seq,
-                attempt,
-            },
-        ),
+        Effect::QueueActivity { seq, attempt, queue, priority } => {
+            let RunName { namespace, workflow_id, run_id } = name.clone();
+            let waiting = WaitingAttempt { namespace, workflow_id, run_id, seq, attempt, task_queue: queue };
+            shared.enqueue(waiting, priority);
+        }
         Effect::CancelActivity { seq, attempt } => {
             shared.runner.cancel(TaskToken { run_id: name.run_id, seq, attempt });
         }

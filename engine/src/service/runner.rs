@@ -125,7 +125,7 @@ impl Runner {
             let outcome = limited(outcome, shared.options.limits.payload_max);
             let who = Suspect::Activity(token.run_id, token.seq);
             shared.quarantine.iter().for_each(|quarantine| quarantine.ended(who, true));
-            shared.runner.end(&shared, token, &name, outcome);
+            shared.runner.end(&shared, token, (&name, &task.task_queue), outcome);
             shared.time.end_attempt();
         };
         self.handle.spawn(attempt.instrument(span));
@@ -144,7 +144,13 @@ impl Runner {
         shared.options.interceptors.iter().rev().fold(future, |next, interceptor| interceptor.activity(task, next))
     }
 
-    fn end(&self, shared: &Arc<WorkerShared>, token: TaskToken, name: &RunName, outcome: ActivityOutcome) {
+    fn end(
+        &self,
+        shared: &Arc<WorkerShared>,
+        token: TaskToken,
+        (name, queue): (&RunName, &TaskQueue),
+        outcome: ActivityOutcome,
+    ) {
         let pending = self.lock().remove(&token).and_then(|running| running.pending);
         let TaskToken { seq, attempt, .. } = token;
         if let Some(details) = pending {
@@ -152,7 +158,7 @@ impl Runner {
         }
         let identity = shared.options.identity.clone();
         shared.deliver_input(name, Input::ActivityOutcome { seq, attempt, outcome, identity });
-        shared.release_slot();
+        shared.release_slot(queue);
         // Only a drain listens; it looks at `running` after it has subscribed.
         if self.finished.receiver_count() > 0 {
             self.finished.send_modify(|count| *count += 1);

@@ -198,9 +198,7 @@ impl Shard {
     }
 
     fn give_back_slots(&self, wanted: usize) {
-        for _ in 0..self.current_turn.give_back(wanted) {
-            self.shared.release_slot();
-        }
+        self.shared.give_back_slots(self.current_turn.give_back(wanted));
     }
 
     /// Brings deadlines up to date after a decision.
@@ -223,7 +221,7 @@ pub(super) fn decide_with<T>(
         let took = shared.take_slot(queue);
         if took {
             taken += 1;
-            current_turn.took_slot();
+            current_turn.took_slot(queue.clone());
         }
         took
     };
@@ -231,9 +229,7 @@ pub(super) fn decide_with<T>(
         Environment { now, build: shared.build, limits: &shared.options.limits, take_slot: &mut take_slot };
     let decided = decide(&mut environment);
     if decided.is_err() {
-        for _ in 0..current_turn.give_back(taken) {
-            shared.release_slot();
-        }
+        shared.give_back_slots(current_turn.give_back(taken));
     }
     decided
 }

@@ -4,7 +4,7 @@
 //! id, continue-as-new and children meet in one order.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -43,6 +43,8 @@ pub(crate) struct WorkerShared {
     pub(crate) committer: Committer,
     pub(super) budget: MemoryBudget,
     pub(crate) queues: Mutex<TaskQueues>,
+    /// When somebody who waits there may start by the rates; changed only while they are locked.
+    pub(super) next_ready: AtomicI64,
     pub(crate) runner: Runner,
     pub(crate) waiters: Waiters,
     pub(crate) health: HealthCell,
@@ -133,20 +135,45 @@ impl WorkerShared {
         self.deliver_to(shard, ShardMessage::Recover { target: Target { namespace, workflow_id, run_id: Some(run) } });
     }
     pub(crate) fn take_slot(&self, queue: &TaskQueue) -> bool {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner).take(queue)
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner).take(queue, self.clock.now())
     }
-    pub(crate) fn release_slot(&self) {
-        let next = self.queues.lock().unwrap_or_else(PoisonError::into_inner).release();
-        self.grant(next);
+    /// An attempt has ended.
+    pub(crate) fn release_slot(&self, queue: &TaskQueue) {
+        self.grant(|queues, now| queues.release(queue, now));
     }
-    pub(crate) fn enqueue(&self, queue: TaskQueue, waiting: WaitingAttempt) {
-        let next = self.queues.lock().unwrap_or_else(PoisonError::into_inner).enqueue(queue, waiting);
-        self.grant(next);
+    /// Nothing was started with these slots.
+    pub(crate) fn give_back_slots(&self, slots: Vec<TaskQueue>) {
+        for queue in slots {
+            self.grant(|queues, now| queues.give_back(&queue, now));
+        }
     }
-    fn grant(&self, waiting: Option<WaitingAttempt>) {
-        if let Some(waiting) = waiting {
+    pub(crate) fn enqueue(&self, waiting: WaitingAttempt, priority: Option<Priority>) {
+        self.grant(|queues, now| queues.enqueue(waiting, priority, now));
+    }
+    /// Time has passed: who waited for nothing else starts.
+    pub(crate) fn grant_ready(&self) {
+        self.grant(TaskQueues::ready);
+    }
+    /// When somebody may start who waits for time to pass.
+    pub(crate) fn next_ready(&self) -> Option<Timestamp> {
+        let at = Timestamp(self.next_ready.load(Ordering::Acquire));
+        (at < Timestamp::MAX).then_some(at)
+    }
+    fn grant(&self, ask: impl FnOnce(&mut TaskQueues, Timestamp) -> Vec<WaitingAttempt>) {
+        let now = self.clock.now();
+        let (granted, sooner) = {
+            let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+            let granted = ask(&mut queues, now);
+            let next = queues.next_at(now).unwrap_or(Timestamp::MAX).0;
+            (granted, next < self.next_ready.swap(next, Ordering::AcqRel))
+        };
+        for waiting in granted {
             let shard = self.shard_of(&waiting.namespace, &waiting.workflow_id);
             self.deliver_to(shard, ShardMessage::SlotGranted(waiting));
+        }
+        if sooner {
+            // The first shard waits for the queues too, and now has another moment to wait for.
+            self.deliver_to(0, ShardMessage::Wake);
         }
     }
     /// Tells subscribers of a group that is durable.

@@ -41,7 +41,7 @@ impl TurnThread {
         self.shared.time.end();
         while !self.current_turn.is_replaced() {
             self.publish_wake();
-            let deadline = self.shard.next_deadline();
+            let deadline = self.next_deadline();
             let due = self.is_due();
             let wait = if due { Some(std::time::Duration::ZERO) } else { self.real_wait(deadline) };
             if due {
@@ -84,7 +84,13 @@ impl TurnThread {
     /// Whether a run has a deadline that has come, and all runs were looked at that the worker before has left.
     pub(crate) fn is_due(&self) -> bool {
         let recovered = self.shared.recovering[self.shard.number].load(Ordering::Acquire) == 0;
-        recovered && self.shard.next_deadline().is_some_and(|at| at <= self.shared.clock.now())
+        recovered && self.next_deadline().is_some_and(|at| at <= self.shared.clock.now())
+    }
+
+    /// The first shard waits for the rates of task queues, too.
+    fn next_deadline(&self) -> Option<Timestamp> {
+        let of_queues = if self.shard.number == 0 { self.shared.next_ready() } else { None };
+        self.shard.next_deadline().into_iter().chain(of_queues).min()
     }
 
     /// With nothing else under way, this thread commits itself; otherwise it goes on deciding while the committer
@@ -108,7 +114,7 @@ impl TurnThread {
 
     /// A virtual clock looks at this as soon as nothing is under way.
     pub(crate) fn publish_wake(&self) {
-        self.shared.time.wake_shard_at(self.shard.number, self.shard.next_deadline());
+        self.shared.time.wake_shard_at(self.shard.number, self.next_deadline());
     }
 
     /// Wakes a bounded number of runs whose deadline has come, so that messages get their turn too. What one has decided
@@ -117,6 +123,9 @@ impl TurnThread {
         self.shared.time.begin();
         self.current_turn.take_message();
         let now = self.shared.clock.now();
+        if self.shard.number == 0 && self.shared.next_ready().is_some_and(|at| at <= now) {
+            self.shared.grant_ready();
+        }
         for _ in 0..256 {
             if self.current_turn.is_replaced() {
                 break;
@@ -254,11 +263,11 @@ impl TurnThread {
     fn slot_granted(&mut self, waiting: crate::queue::WaitingAttempt) {
         if *self.shared.health.peek() != Health::Ready {
             // Whoever leaves starts nothing; the next start of the worker queues the attempt again.
-            return self.shared.release_slot();
+            return self.shared.give_back_slots(vec![waiting.task_queue]);
         }
         let name = RunName { namespace: waiting.namespace, workflow_id: waiting.workflow_id, run_id: waiting.run_id };
         let token = crate::activity::TaskToken { run_id: name.run_id, seq: waiting.seq, attempt: waiting.attempt };
-        self.current_turn.took_slot();
+        self.current_turn.took_slot(waiting.task_queue.clone());
         let before =
             self.look(&name, TurnCaller::Nobody, |execution| execution.run().is_under_way(token)).unwrap_or(true);
         if !before {
@@ -269,7 +278,7 @@ impl TurnThread {
         if (before || !after) && !self.current_turn.is_replaced() {
             // The attempt is not wanted any more; the slot goes to somebody else.
             self.current_turn.give_back(1);
-            self.shared.release_slot();
+            self.shared.give_back_slots(vec![waiting.task_queue]);
         }
     }
 

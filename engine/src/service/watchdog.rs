@@ -171,9 +171,7 @@ fn replace(
     let Taken { doing, slots, message } = taken;
     let generation = shared.committer.next_generation(number);
     wait_for_commits(shared, number, generation);
-    for _ in 0..slots {
-        shared.release_slot();
-    }
+    shared.give_back_slots(slots);
     if let Some(doing) = doing {
         hold(shared, number, doing, why);
     }

@@ -4,7 +4,7 @@
 //! bounded time, and whatever it leaves undone is found again by the next start.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -61,6 +61,12 @@ pub struct WorkerSlots {
     pub waiting: BTreeMap<Namespace, BTreeMap<TaskQueue, usize>>,
     /// The queues that are served; `None`: every one.
     pub task_queues: Option<BTreeSet<TaskQueue>>,
+    /// How many attempts of each queue run; queues in which none does are left out.
+    pub running: BTreeMap<TaskQueue, usize>,
+    /// What the owner allows of queues.
+    pub limits: BTreeMap<TaskQueue, QueueLimits>,
+    /// How many attempts may start in a second, over all queues.
+    pub max_per_second: Option<PerSecond>,
 }
 
 /// A running worker. Dropping it stops it at once, as a crash would, minus the damage.
@@ -119,10 +125,17 @@ impl Worker {
     }
     /// What its slots do, and which queues it serves.
     pub fn slots(&self) -> WorkerSlots {
-        let WorkerOptions { slots, task_queues, .. } = &self.shared.options;
+        let WorkerOptions { slots, task_queues, queue_limits, max_activities_per_second, .. } = &self.shared.options;
         let queues = self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        let busy = slots.saturating_sub(queues.free());
-        WorkerSlots { all: *slots, busy, waiting: queues.waiting_by_queue(), task_queues: task_queues.clone() }
+        WorkerSlots {
+            all: *slots,
+            busy: slots.saturating_sub(queues.free()),
+            waiting: queues.waiting_by_queue(),
+            task_queues: task_queues.clone(),
+            running: queues.running_by_queue(),
+            limits: queue_limits.clone(),
+            max_per_second: *max_activities_per_second,
+        }
     }
     /// Waits until the worker cannot go on: its storage has failed, or it was stopped.
     pub async fn stopped(&self) -> Health {
@@ -227,7 +240,8 @@ pub(super) fn open(
         mailboxes: (0..shards).map(|_| ShardMailbox::new(options.mailbox_max, budget.requests)).collect(),
         committer: Committer::new(shards),
         budget,
-        queues: Mutex::new(TaskQueues::new(options.slots, options.task_queues.clone())),
+        queues: Mutex::new(TaskQueues::new(options.queue_settings())),
+        next_ready: AtomicI64::new(Timestamp::MAX.0),
         runner: Runner::new(options.activities.clone(), handle, pace),
         waiters: Waiters::default(),
         health: HealthCell::new(),

@@ -29,6 +29,10 @@ pub struct ActivityOptions {
     pub cancellation: CancellationType,
     /// What this call is for, in a few words, for histories and lists. Not a part of what replay compares.
     pub summary: Option<String>,
+    /// Its place among those that wait for a slot of its queue. `None`: the default one. Left out where there is none, so
+    /// that old events keep their bytes; whoever adds a field after this one must write both always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
 }
 
 /// What a cancellation of an activity or child means to the code that waits for it.

@@ -35,6 +35,11 @@ impl ActivityOptions {
         self.task_queue = Some(queue.into());
         self
     }
+    /// With another place among those that wait for a slot of its queue.
+    pub fn with_priority(mut self, priority: Priority) -> Self {
+        self.priority = Some(priority);
+        self
+    }
     /// With a few words on what it is for.
     pub fn with_summary(mut self, summary: impl Into<String>) -> Self {
         self.summary = Some(summary.into());

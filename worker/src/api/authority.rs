@@ -383,6 +383,7 @@ impl Backend for CallerBackend {
             if self.caller.namespaces.is_some() {
                 state.waiting.retain(|namespace, _| self.caller.sees(namespace));
                 let own: BTreeSet<TaskQueue> = state.waiting_by_queue().into_keys().cloned().collect();
+                state.queues.retain(|queue, _| own.contains(queue));
                 state.task_queues.iter_mut().for_each(|served| served.retain(|queue| own.contains(queue)));
             }
             Ok(state)

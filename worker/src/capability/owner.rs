@@ -3,10 +3,11 @@
 //! Invariant: it only narrows or names; what a guard means is decided by the capability that it is handed to. What is
 //! absent leaves the default of that capability.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bosun_engine::{Namespace, Retention};
+use bosun_engine::{Namespace, PerSecond, QueueLimits, Retention, TaskQueue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,38 @@ pub struct Guards {
     /// Whom the worker tells what.
     #[serde(skip)]
     pub notify: Notify,
+    #[serde(skip)]
+    pub queues: QueuePolicy,
+}
+
+/// What the owner allows of task queues.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueuePolicy {
+    pub limits: BTreeMap<TaskQueue, QueueLimits>,
+    /// How many attempts may start in a second, over all queues.
+    pub per_second: Option<PerSecond>,
+}
+
+impl QueuePolicy {
+    /// Reads `QUEUE=5`, attempts of a queue that run at once, and `QUEUE=10/s`, attempts of it that start in a second.
+    ///
+    /// # Errors
+    /// The first that cannot be read.
+    pub fn of(limits: &[String], per_second: Option<&str>) -> Result<QueuePolicy, String> {
+        let per_second = per_second.map(str::parse).transpose()?;
+        let mut policy = QueuePolicy { limits: BTreeMap::new(), per_second };
+        for text in limits {
+            let wrong = || format!("{text:?} is no limit like mail=5 (at once) or mail=10/s (in a second)");
+            let (name, limit) = text.rsplit_once('=').ok_or_else(wrong)?;
+            let queue = TaskQueue::new(name).map_err(|why| why.to_string())?;
+            let limits = policy.limits.entry(queue).or_default();
+            match limit.strip_suffix("/s") {
+                Some(rate) => limits.max_activities_per_second = Some(rate.parse()?),
+                None => limits.max_concurrent_activities = Some(limit.parse().map_err(|_| wrong())?),
+            }
+        }
+        Ok(policy)
+    }
 }
 
 /// What the owner says of the store.
@@ -142,6 +175,23 @@ impl Guards {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_of_queues_are_read_and_put_together() {
+        let read = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+            QueuePolicy::of(&texts, Some("0.5"))
+        };
+        let policy = read(&["mail=5", "mail=10/s", "a=b=2/s"]).unwrap();
+        assert_eq!(policy.per_second.unwrap().to_string(), "0.5");
+        let of = |name: &str| policy.limits[&TaskQueue::of(name)];
+        assert_eq!(of("mail").max_concurrent_activities, Some(5));
+        assert_eq!(of("mail").max_activities_per_second.unwrap().to_string(), "10");
+        assert_eq!(of("a=b").max_concurrent_activities, None);
+        for wrong in ["mail", "mail=", "mail=-1", "mail=5/m", "=5", "mail=0/s"] {
+            assert!(read(&[wrong]).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_retention_is_read_as_it_is_written() {

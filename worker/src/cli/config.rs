@@ -23,7 +23,7 @@ use super::output::{Cell, Screen, TextStyle};
 use super::time_format::parse_duration;
 use super::worker::parse_bytes;
 use crate::capability::at_rest::StoreKeys;
-use crate::capability::owner::{FileGuards, Guards, HttpGuards, ProcessGuards, StorePolicy};
+use crate::capability::owner::{FileGuards, Guards, HttpGuards, ProcessGuards, QueuePolicy, StorePolicy};
 use crate::notify::rules::channel::{CHANNEL_KEYS, Notify, NotifyConfig, host_of};
 
 /// The file in the working directory.
@@ -53,15 +53,16 @@ pub struct Config {
 impl Config {
     /// What the owner allows the capabilities.
     pub fn guards(&self) -> Guards {
-        let WorkerConfig { on_damage, retention, trust_clock, .. } = &self.worker;
+        let WorkerConfig { on_damage, retention, trust_clock, queue_limit, activities_per_second, .. } = &self.worker;
         let store = StorePolicy {
             isolate: *on_damage == Some(OnDamage::Isolate),
             // Looked at when it was read.
             retention: StorePolicy::retention_of(retention, *trust_clock).unwrap_or_default(),
         };
         let memory = self.worker.memory.as_deref().and_then(|text| parse_bytes(text).ok());
+        let queues = QueuePolicy::of(queue_limit, activities_per_second.as_deref()).unwrap_or_default();
         let (process, http, file) = (self.process.clone(), self.http.clone(), self.file.clone());
-        Guards { process, http, file, memory, store, notify: self.notify() }
+        Guards { process, http, file, memory, store, queues, notify: self.notify() }
     }
 }
 
@@ -102,6 +103,10 @@ pub struct WorkerConfig {
     /// What loaded runs and waiting requests may take together: `320MiB`.
     pub memory: Option<String>,
     pub queue: Vec<String>,
+    /// What is allowed of a queue: `mail=5` attempts at once, `mail=10/s` that start in a second.
+    pub queue_limit: Vec<String>,
+    /// How many attempts start in a second, over all queues: `30`, `0.5`.
+    pub activities_per_second: Option<String>,
     pub drain_timeout: Option<String>,
     /// What to do when the store is damaged: `refuse` to start, or `isolate` the runs that were hit.
     pub on_damage: Option<OnDamage>,
@@ -144,6 +149,8 @@ const KEYS: &[(&str, KeyKind)] = &[
     ("worker.slots", KeyKind::Number),
     ("worker.memory", KeyKind::Text),
     ("worker.queue", KeyKind::Texts),
+    ("worker.queue_limit", KeyKind::Texts),
+    ("worker.activities_per_second", KeyKind::Text),
     ("worker.drain_timeout", KeyKind::Text),
     ("worker.on_damage", KeyKind::Text),
     ("worker.retention", KeyKind::Texts),
@@ -233,6 +240,10 @@ impl Loaded {
         StorePolicy::retention_of(&config.worker.retention, false)
             .map_err(|why| wrong(&format!("`worker.retention`: {why}")))?;
         config.notify.check(parse_duration).map_err(|why| wrong(&why.to_string()))?;
+        QueuePolicy::of(&config.worker.queue_limit, None)
+            .map_err(|why| wrong(&format!("`worker.queue_limit`: {why}")))?;
+        QueuePolicy::of(&[], config.worker.activities_per_second.as_deref())
+            .map_err(|why| wrong(&format!("`worker.activities_per_second`: {why}")))?;
         if let Some(text) = &config.worker.memory {
             parse_bytes(text).map_err(|why| wrong(&format!("`worker.memory`: {why}")))?;
         }
@@ -257,6 +268,7 @@ impl Loaded {
             ("bind", worker.bind.clone()),
             ("slots", number(worker.slots)),
             ("memory", worker.memory.clone()),
+            ("activities_per_second", worker.activities_per_second.clone()),
             ("drain_timeout", worker.drain_timeout.clone()),
             (
                 "on_damage",
@@ -267,6 +279,7 @@ impl Loaded {
         let many = [
             ("allow_host", worker.allow_host.clone()),
             ("queue", worker.queue.clone()),
+            ("queue_limit", worker.queue_limit.clone()),
             ("retention", worker.retention.clone()),
         ];
         let command = globals.into_iter().fold(command, with_default);
@@ -539,6 +552,8 @@ mod tests {
             ("[notify.channels.ops]\nslack = \"x\"\n", vec![], "`notify.channels.ops.slack`"),
             ("[notify.channels]\nops = \"x\"\n", vec![], "no key is called `notify.channels.ops`"),
             ("[notify.channels.ops]\nlinks = true\nslack = \"env:S\"\n", vec![], "`notify.channels.ops.links`"),
+            ("[worker]\nqueue_limit = [\"mail=many\"]\n", vec![], "worker.queue_limit"),
+            ("[worker]\nactivities_per_second = \"0\"\n", vec![], "worker.activities_per_second"),
             ("", vec!["--set", "worker.slots=many"], "a whole number is wanted"),
             ("", vec!["--set", "file.root=/"], "no key is called `file.root`"),
         ] {
@@ -560,6 +575,8 @@ mod tests {
                 _ if *key == "worker.memory" => "320MiB",
                 _ if *key == "notify.public_url" => "https://bosun.example",
                 _ if *key == "notify.links_for" => "1h",
+                _ if *key == "worker.queue_limit" => "mail=5,mail=10/s",
+                _ if *key == "worker.activities_per_second" => "0.5",
                 KeyKind::Number => "1",
                 KeyKind::Switch => "true",
                 KeyKind::Text | KeyKind::Texts => "x",

@@ -31,7 +31,7 @@ use super::time_format::{now, parse_duration};
 use crate::api::handlers::Api;
 use crate::api::{Server, ServerLimits, Token, Tokens, WorkerFile};
 use crate::backend::{Access, Engine, OpenEngine, OpenError, Stopped};
-use crate::capability::owner::{Guards, StorePolicy};
+use crate::capability::owner::{Guards, QueuePolicy, StorePolicy};
 use crate::notify::cursor::{Cursor, GoneWorker};
 use crate::notify::links::Links;
 
@@ -66,6 +66,13 @@ pub struct WorkerArgs {
     /// Only this task queue; may be given several times [default: all].
     #[arg(long, value_name = "QUEUE")]
     pub queue: Vec<String>,
+    /// What is allowed of a task queue: QUEUE=5, attempts that run at once, or QUEUE=10/s, attempts that start in a second.
+    /// May be given several times.
+    #[arg(long, value_name = "QUEUE=LIMIT", value_delimiter = ',')]
+    pub queue_limit: Vec<String>,
+    /// How many attempts start in a second, over all queues [default: no limit].
+    #[arg(long, value_name = "N")]
+    pub activities_per_second: Option<String>,
     /// The memory for loaded runs and waiting requests together, for example 320MiB [default: a quarter of what the machine or
     /// the control group has].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -98,6 +105,8 @@ impl WorkerArgs {
             allow_host: Vec::new(),
             slots: super::DEFAULT_SLOTS,
             queue: Vec::new(),
+            queue_limit: Vec::new(),
+            activities_per_second: None,
             memory: None,
             drain_timeout: Duration::from_secs(5),
             on_damage: OnDamage::Refuse,
@@ -153,7 +162,10 @@ pub(super) async fn run(
     let public = guards.notify.public_url.as_deref().and_then(|url| url.split_once("://"));
     let tells = !guards.notify.channels.is_empty();
     args.allow_host.extend(public.map(|(_, host)| host.to_owned()));
-    let guards = Guards { memory: args.memory.or(guards.memory), store: policy(&args)?, ..guards };
+    let limits = QueuePolicy::of(&args.queue_limit, args.activities_per_second.as_deref())
+        .map_err(|why| CliError::new(Code::Usage, format!("--queue-limit, --activities-per-second: {why}")))?;
+    let (memory, store) = (args.memory.or(guards.memory), policy(&args)?);
+    let guards = Guards { memory, store, queues: limits, ..guards };
     tracing::debug!(handles = crate::api::take_file_handles(), "file handles");
     let engine = open(opener, data, &Access::Work { slots: args.slots, queues, guards }).await?;
     let serving = match serve(global, &args, &*engine, opener.workflows(), false).await {

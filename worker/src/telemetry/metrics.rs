@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use bosun_engine::{
@@ -279,6 +280,25 @@ impl Standing<'_> {
             queues.get_or_create(&OfQueue { task_queue: queue.to_string() }).set(waits as i64);
         }
         registry.register("queue_waiting", "Attempts that wait for a slot, or for a worker of their queue", queues);
+        let (running, most) = (Family::<OfQueue, Gauge>::default(), Family::<OfQueue, Gauge>::default());
+        let fast = Family::<OfQueue, Gauge<f64, AtomicU64>>::default();
+        for (queue, state) in &self.worker.queues {
+            let of = OfQueue { task_queue: queue.to_string() };
+            running.get_or_create(&of).set(state.running as i64);
+            if let Some(max) = state.max_concurrent {
+                most.get_or_create(&of).set(max as i64);
+            }
+            if let Some(rate) = state.max_per_second.as_ref().and_then(|rate| rate.parse::<f64>().ok()) {
+                fast.get_or_create(&of).set(rate);
+            }
+        }
+        registry.register("queue_running", "Attempts of a queue that run", running);
+        registry.register("queue_slots_max", "Attempts of a queue that may run at once, where that is limited", most);
+        registry.register(
+            "queue_rate_max",
+            "Attempts of a queue that may start in a second, where that is limited",
+            fast,
+        );
         let runs = Family::<OfState, Gauge>::default();
         for (state, field) in [("open", "runs_open"), ("closed", "runs_closed")] {
             runs.get_or_create(&OfState { state }).set(self.store[field].as_i64().unwrap_or(0));
@@ -301,11 +321,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::backend::QueueState;
     use crate::fake::run_info;
 
     fn text(metrics: &Metrics) -> String {
         let (health, store) = (EngineHealth::Ready, json!({ "runs_open": 2, "runs_closed": 5, "log_bytes": 700 }));
         let mut worker = WorkerState { slots: 16, busy: 3, ..WorkerState::default() };
+        let mail = QueueState { running: 2, max_concurrent: Some(5), max_per_second: Some("0.5".to_owned()) };
+        worker.queues.insert("mail".parse().unwrap(), mail);
         worker.waiting.insert("default".parse().unwrap(), [("mail".parse().unwrap(), 4)].into());
         let now = Standing { version: "0.1.0", health: &health, worker: &worker, store: &store };
         metrics.text(&now)
@@ -332,6 +355,9 @@ mod tests {
             "bosun_ready 1",
             "bosun_slots_busy 3",
             "bosun_queue_waiting{task_queue=\"mail\"} 4",
+            "bosun_queue_running{task_queue=\"mail\"} 2",
+            "bosun_queue_slots_max{task_queue=\"mail\"} 5",
+            "bosun_queue_rate_max{task_queue=\"mail\"} 0.5",
             "bosun_runs{state=\"open\"} 2",
             "bosun_log_bytes 700",
             "bosun_build_info{version=\"0.1.0\"} 1",

@@ -46,6 +46,7 @@ pub(super) async fn page(visitor: Visitor, State(api): State<Api>) -> Result<Res
             dt { "You are" } dd { (visitor.session.caller.name) ", " (visitor.session.caller.role) }
         }
         @if !state.waiting.is_empty() { (queues(&state)) }
+        @if !state.queues.is_empty() { (limits(&state)) }
         h2 { "Store" }
         @match &store {
             Ok(info) => (facts(info)),
@@ -56,6 +57,19 @@ pub(super) async fn page(visitor: Visitor, State(api): State<Api>) -> Result<Res
         ul.columns-list { @for name in &types { li { code { (name) } } } }
     };
     Ok(Page { title: "Worker", place: Place::System, live: None, body }.response(&visitor))
+}
+
+/// What runs of each queue, and what may.
+fn limits(state: &WorkerState) -> Markup {
+    html! {
+        h2 { "Attempts that run" }
+        table.rows {
+            thead { tr { th scope="col" { "Task queue" } th scope="col" { "Running" } th scope="col" { "At most" } th scope="col" { "A second" } } }
+            tbody { @for (queue, of) in &state.queues {
+                tr { td { (queue) } td.num { (of.running) } td.num { @match of.max_concurrent { Some(max) => (max), None => "any" } } td.num { (of.max_per_second.as_deref().unwrap_or("any")) } }
+            } }
+        }
+    }
 }
 
 /// Attempts that wait: for a slot, or for a worker that serves their queue.

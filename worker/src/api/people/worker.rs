@@ -19,7 +19,7 @@ pub async fn worker(me: AuthorizedCaller, State(api): State<Api>) -> Answer {
     let health = me.backend.health().await?;
     let state = me.backend.worker_state().await?;
     let waiting = state.waiting_by_queue();
-    let WorkerState { lost_threads, memory, slots, busy, task_queues, .. } = &state;
+    let WorkerState { lost_threads, memory, slots, busy, task_queues, queues, max_per_second, .. } = &state;
     let types: Vec<String> = api.workflows.types().map(ToString::to_string).collect();
     ok(json!({
         "pid": std::process::id(),
@@ -29,6 +29,8 @@ pub async fn worker(me: AuthorizedCaller, State(api): State<Api>) -> Answer {
         "slots": { "all": slots, "busy": busy },
         "waiting_by_queue": waiting,
         "task_queues": task_queues,
+        "queues": queues,
+        "activities_per_second": max_per_second,
         "lost_threads": lost_threads,
         "memory_bytes": memory,
         "process_trees": crate::capability::process::guard::strategy(),

@@ -43,6 +43,7 @@ pub(super) fn activity(path: &str, argument: &Value) -> Read<Op> {
         retry_policy: fields.value("retry").map(|value| retry(&fields.path_of("retry"), value)).transpose()?,
         cancellation: cancellation(&fields)?,
         summary: fields.text("summary")?,
+        priority: None,
     };
     Ok(Op::Activity {
         activity_type: id(&fields, "type", |text| ActivityType::new(text))?,

@@ -1,0 +1,330 @@
+//! Who is next: in order, by share, by priority, within limits; and that nobody waits for ever.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
+
+fn slots(slots: usize) -> QueueSettings {
+    QueueSettings { slots, ..QueueSettings::default() }
+}
+
+fn of(workflow: &str, queue: &str, n: u64) -> WaitingAttempt {
+    WaitingAttempt {
+        namespace: Namespace::of("default"),
+        workflow_id: WorkflowId::of(workflow),
+        run_id: RunId([0; 16]),
+        seq: Seq(n),
+        attempt: Attempt(1),
+        task_queue: queue.into(),
+    }
+}
+
+fn wait(
+    queues: &mut TaskQueues,
+    workflow: &str,
+    queue: &str,
+    n: u64,
+    priority: Option<Priority>,
+) -> Vec<WaitingAttempt> {
+    queues.enqueue(of(workflow, queue, n), priority, NOW)
+}
+
+/// Ends the attempt that runs and says who follows, until nobody does. There is one slot, taken from queue `first`.
+fn drain(queues: &mut TaskQueues, first: &str) -> Vec<WaitingAttempt> {
+    let (mut queue, mut served) = (TaskQueue::of(first), Vec::new());
+    while let Some(next) = queues.release(&queue, NOW).pop() {
+        queue = next.task_queue.clone();
+        served.push(next);
+    }
+    served
+}
+
+#[test]
+fn slots_are_given_in_the_order_of_arrival_over_all_queues() {
+    let mut queues = TaskQueues::new(slots(1));
+    assert!(queues.take(&"a".into(), NOW));
+    assert_eq!(wait(&mut queues, "w", "b", 1, None), []);
+    assert_eq!(wait(&mut queues, "w", "a", 2, None), []);
+    assert!(!queues.take(&"a".into(), NOW), "nobody overtakes");
+    assert_eq!(queues.release(&"a".into(), NOW), [of("w", "b", 1)]);
+    assert_eq!(queues.release(&"b".into(), NOW), [of("w", "a", 2)]);
+    assert_eq!(queues.release(&"a".into(), NOW), []);
+    assert_eq!((queues.free(), queues.running_by_queue().len()), (1, 0));
+}
+
+#[test]
+fn queues_that_are_not_served_wait_and_block_nobody() {
+    let mut queues = TaskQueues::new(QueueSettings { served: Some([TaskQueue::of("mine")].into()), ..slots(1) });
+    assert!(!queues.take(&"other".into(), NOW));
+    assert_eq!(wait(&mut queues, "w", "other", 1, None), []);
+    assert!(queues.take(&"mine".into(), NOW));
+    assert_eq!(queues.waiting(), 1);
+    let in_other = [(TaskQueue::of("other"), 1)].into();
+    assert_eq!(queues.waiting_by_queue(), [(Namespace::of("default"), in_other)].into());
+}
+
+#[test]
+fn ten_of_one_queue_are_done_after_twenty_beside_a_hundred_thousand_of_another() {
+    let mut queues = TaskQueues::new(slots(1));
+    assert!(queues.take(&"many".into(), NOW));
+    for n in 0..100_000 {
+        assert_eq!(wait(&mut queues, &format!("w{}", n % 7), "many", n, None), []);
+    }
+    for n in 0..10 {
+        assert_eq!(wait(&mut queues, "other", "few", n, None), []);
+    }
+    let served = drain(&mut queues, "many");
+    assert_eq!(served.len(), 100_010);
+    let last = served.iter().rposition(|next| next.task_queue == "few".into()).unwrap();
+    assert!(last <= 20, "the last of ten was number {last}");
+}
+
+#[test]
+fn ten_of_one_workflow_are_done_after_twenty_beside_a_hundred_thousand_of_another() {
+    let mut queues = TaskQueues::new(slots(1));
+    assert!(queues.take(&"q".into(), NOW));
+    for n in 0..100_000 {
+        assert_eq!(wait(&mut queues, "large", "q", n, None), []);
+    }
+    for n in 0..10 {
+        assert_eq!(wait(&mut queues, "small", "q", n, None), []);
+    }
+    let served = drain(&mut queues, "q");
+    let last = served.iter().rposition(|next| next.workflow_id == WorkflowId::of("small")).unwrap();
+    assert!(last <= 20, "the last of ten was number {last}");
+}
+
+#[test]
+fn a_queue_runs_no_more_than_its_limit_and_others_pass_it() {
+    let limits = QueueLimits { max_concurrent_activities: Some(2), max_activities_per_second: None };
+    let mut queues = TaskQueues::new(QueueSettings { limits: [("mail".into(), limits)].into(), ..slots(10) });
+    let started: usize = (0..5).map(|n| wait(&mut queues, "w", "mail", n, None).len()).sum();
+    assert_eq!(started, 2);
+    assert!(!queues.take(&"mail".into(), NOW), "the limit is reached");
+    assert!(queues.take(&"other".into(), NOW), "whoever waits for the limit of a queue is in nobody's way");
+    assert_eq!(queues.release(&"other".into(), NOW), []);
+    assert_eq!(queues.release(&"mail".into(), NOW), [of("w", "mail", 2)]);
+    assert_eq!(queues.next_at(NOW), None, "time alone lets nobody start");
+}
+
+#[test]
+fn a_slot_with_which_nothing_was_started_counts_for_no_rate() {
+    let limits = QueueLimits { max_activities_per_second: Some("1".parse().unwrap()), ..QueueLimits::default() };
+    let mut queues = TaskQueues::new(QueueSettings { limits: [("mail".into(), limits)].into(), ..slots(10) });
+    assert!(queues.take(&"mail".into(), NOW));
+    assert!(!queues.take(&"mail".into(), NOW));
+    assert_eq!(wait(&mut queues, "w", "mail", 1, None), []);
+    assert_eq!(queues.next_at(NOW), Some(NOW.plus(std::time::Duration::from_secs(1))));
+    assert_eq!(queues.give_back(&"mail".into(), NOW), [of("w", "mail", 1)]);
+}
+
+#[test]
+fn a_clock_that_steps_back_holds_a_rate_for_no_longer_than_one_step() {
+    let limits = QueueLimits { max_activities_per_second: Some("2".parse().unwrap()), ..QueueLimits::default() };
+    let mut queues = TaskQueues::new(QueueSettings { limits: [("mail".into(), limits)].into(), ..slots(10) });
+    assert!(queues.take(&"mail".into(), NOW));
+    let before = Timestamp(NOW.0 - 86_400_000_000);
+    assert_eq!(queues.enqueue(of("w", "mail", 1), None, before), []);
+    assert_eq!(queues.next_at(before), Some(before.plus(std::time::Duration::from_millis(500))));
+}
+
+/// What waits in one queue: per key its weight and how many, per attempt a priority.
+#[derive(Debug, Clone)]
+struct Load(Vec<(u8, u32, usize)>);
+
+fn load() -> impl Strategy<Value = Load> {
+    proptest::collection::vec((1..=5_u8, 100..=10_000_u32, 1..60_usize), 1..8).prop_map(Load)
+}
+
+impl Load {
+    fn key(of: usize) -> String {
+        format!("key-{of}")
+    }
+    fn into_queue(self) -> TaskQueues {
+        let mut queues = TaskQueues::new(slots(1));
+        assert!(queues.take(&"q".into(), NOW));
+        for (key, (priority, weight, n)) in self.0.iter().enumerate() {
+            let priority = Priority::of(*priority).fair(Load::key(key)).with_weight(FairnessWeight(*weight));
+            for seq in 0..*n {
+                wait(&mut queues, &Load::key(key), "q", seq as u64, Some(priority.clone()));
+            }
+        }
+        queues
+    }
+}
+
+/// A step of those who use the queues.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Arrive { queue: u8, workflow: u8, priority: u8, weight: u32 },
+    TakeAtOnce { queue: u8 },
+    End { queue: u8, unused: bool },
+    Later { millis: u32 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..4_u8, 0..5_u8, 1..=5_u8, 1..=1_000_000_u32)
+            .prop_map(|(queue, workflow, priority, weight)| Step::Arrive { queue, workflow, priority, weight }),
+        1 => (0..4_u8).prop_map(|queue| Step::TakeAtOnce { queue }),
+        3 => (0..4_u8, any::<bool>()).prop_map(|(queue, unused)| Step::End { queue, unused }),
+        2 => (0..700_u32).prop_map(|millis| Step::Later { millis }),
+    ]
+}
+
+/// Queue 0 has no limits, 1 a number, 2 a rate, 3 both.
+fn limited() -> QueueSettings {
+    let limits = |max, rate: Option<&str>| QueueLimits {
+        max_concurrent_activities: max,
+        max_activities_per_second: rate.map(|rate| rate.parse().unwrap()),
+    };
+    let limits = [("q1", limits(Some(2), None)), ("q2", limits(None, Some("4"))), ("q3", limits(Some(3), Some("2.5")))];
+    QueueSettings {
+        limits: limits.into_iter().map(|(queue, limits)| (queue.into(), limits)).collect(),
+        per_second: Some("30".parse().unwrap()),
+        ..slots(6)
+    }
+}
+
+/// What was given out, as whoever holds it knows.
+#[derive(Default)]
+struct Holders {
+    running: BTreeMap<TaskQueue, usize>,
+    starts: Vec<(Timestamp, TaskQueue)>,
+    arrived: usize,
+    begun: usize,
+}
+
+impl Holders {
+    fn begin(&mut self, queue: &TaskQueue, at: Timestamp) {
+        *self.running.entry(queue.clone()).or_default() += 1;
+        self.starts.push((at, queue.clone()));
+    }
+    fn all(&self) -> usize {
+        self.running.values().sum()
+    }
+    fn take_one(&mut self, queue: &TaskQueue) -> bool {
+        let held = self.running.get_mut(queue).filter(|held| **held > 0);
+        held.map(|held| *held -= 1).is_some()
+    }
+    /// In each window that ends with a start there are no more than the rate allows.
+    fn keeps(&self, queue: Option<&str>, per_second: f64, at_once: f64) {
+        let starts: Vec<i64> = self
+            .starts
+            .iter()
+            .filter(|(_, of)| queue.is_none_or(|queue| *of == queue.into()))
+            .map(|(at, _)| at.0)
+            .collect();
+        for (from, first) in starts.iter().enumerate() {
+            for (to, last) in starts.iter().enumerate().skip(from) {
+                let allowed = (last - first) as f64 / 1e6 * per_second + at_once + 1e-3;
+                assert!(
+                    (to - from + 1) as f64 <= allowed,
+                    "{} starts of {queue:?} in {} us",
+                    to - from + 1,
+                    last - first
+                );
+            }
+        }
+    }
+}
+
+proptest! {
+    /// Every attempt is served, and a less urgent one never before a more urgent one that waits.
+    #[test]
+    fn priorities_are_strict_and_all_are_served(load in load()) {
+        let of_key: Vec<u8> = load.0.iter().map(|(priority, _, _)| *priority).collect();
+        let all: usize = load.0.iter().map(|(_, _, n)| n).sum();
+        let served = drain(&mut load.into_queue(), "q");
+        prop_assert_eq!(served.len(), all);
+        let key = |next: &WaitingAttempt| next.workflow_id.as_str().trim_start_matches("key-").parse::<usize>().unwrap();
+        let priorities: Vec<u8> = served.iter().map(|next| of_key[key(next)]).collect();
+        prop_assert!(priorities.is_sorted(), "{:?}", priorities);
+        // Of one key, in the order in which they came.
+        for one in 0..of_key.len() {
+            prop_assert!(served.iter().filter(|next| key(next) == one).map(|next| next.seq).is_sorted());
+        }
+    }
+
+    /// While two keys of one priority wait, what each was given, by its weight, differs by at most one turn of each.
+    #[test]
+    fn weights_hold_while_keys_wait(mut load in load()) {
+        load.0.iter_mut().for_each(|(priority, _, _)| *priority = 3);
+        let Load(keys) = load.clone();
+        let served = drain(&mut load.into_queue(), "q");
+        let turn = |key: usize| 1_000.0 / f64::from(keys[key].1);
+        let mut given = vec![0_usize; keys.len()];
+        for next in served {
+            given[next.workflow_id.as_str().trim_start_matches("key-").parse::<usize>().unwrap()] += 1;
+            for a in 0..keys.len() {
+                for b in 0..a {
+                    if given[a] < keys[a].2 && given[b] < keys[b].2 {
+                        let apart = (given[a] as f64 * turn(a) - given[b] as f64 * turn(b)).abs();
+                        prop_assert!(apart <= turn(a) + turn(b) + 1e-3, "{a} and {b} are {apart} apart: {given:?} of {keys:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whatever comes, ends and is given back: no limit is passed, no slot is lost, nobody who may start waits, and all start
+    /// in the end.
+    #[test]
+    fn limits_hold_and_nobody_waits_for_ever(steps in proptest::collection::vec(step(), 1..120)) {
+        let (mut queues, mut holders, mut now) = (TaskQueues::new(limited()), Holders::default(), NOW);
+        let name = |queue: u8| TaskQueue::of(format!("q{queue}"));
+        let finish = steps.len();
+        // After what is given, everything ends and time passes, until nobody waits.
+        let ends = (0..16_000_u32).map(|n| match n % 8 {
+            even if even.is_multiple_of(2) => Step::End { queue: (even / 2) as u8, unused: false },
+            _ => Step::Later { millis: 200 },
+        });
+        for (number, step) in steps.into_iter().chain(ends).enumerate() {
+            let ready = match step {
+                Step::Arrive { queue, workflow, priority, weight } => {
+                    holders.arrived += 1;
+                    let priority = Priority::of(priority).with_weight(FairnessWeight(weight));
+                    queues.enqueue(of(&workflow.to_string(), name(queue).as_str(), number as u64), Some(priority), now)
+                }
+                Step::TakeAtOnce { queue } => {
+                    if queues.take(&name(queue), now) {
+                        holders.begin(&name(queue), now);
+                    }
+                    Vec::new()
+                }
+                Step::End { queue, unused } => match holders.take_one(&name(queue)) {
+                    true if unused && holders.starts.last().is_some_and(|(at, of)| *of == name(queue) && *at == now) => {
+                        holders.starts.pop();
+                        queues.give_back(&name(queue), now)
+                    }
+                    true => queues.release(&name(queue), now),
+                    false => Vec::new(),
+                },
+                Step::Later { millis } => {
+                    now = now.plus(std::time::Duration::from_millis(u64::from(millis)));
+                    queues.ready(now)
+                }
+            };
+            for next in ready {
+                holders.begun += 1;
+                holders.begin(&next.task_queue, now);
+            }
+            prop_assert_eq!(queues.free() + holders.all(), 6);
+            prop_assert!(holders.running.get(&name(1)).is_none_or(|running| *running <= 2));
+            prop_assert!(holders.running.get(&name(3)).is_none_or(|running| *running <= 3));
+            prop_assert_eq!(queues.waiting(), holders.arrived - holders.begun);
+            prop_assert!(queues.next_at(now).is_none_or(|at| at > now), "somebody waits who may start");
+            if number > finish && queues.waiting() == 0 {
+                break;
+            }
+        }
+        prop_assert_eq!(queues.waiting(), 0, "{:?}", queues.waiting_by_queue());
+        holders.keeps(Some("q2"), 4.0, 1.0);
+        holders.keeps(Some("q3"), 2.5, 1.0);
+        holders.keeps(None, 30.0, 3.0);
+    }
+}
