@@ -53,6 +53,7 @@ pub mod scene;
 pub mod schedule;
 #[cfg(test)]
 pub(crate) mod stage;
+pub mod standalone;
 mod store_reports;
 mod store_work;
 pub mod supervisor;

@@ -1,5 +1,7 @@
 //! `activity …`: completing an attempt from outside by its task token, and holding single activities back.
 
+mod alone;
+
 use std::time::Duration;
 
 use bosun_engine::*;
@@ -19,6 +21,11 @@ use crate::backend::ActivityAsked;
 
 #[derive(Debug, Subcommand)]
 pub enum ActivityVerb {
+    /// Start an activity without a workflow: a durable job of its own. It is the run `activity:ID`, for `result`, `describe`,
+    /// `cancel`, `terminate` and `list`.
+    Start(alone::StartAloneArgs),
+    /// Start an activity without a workflow, and wait for its result.
+    Execute(alone::ExecuteAloneArgs),
     /// Complete an attempt with a result.
     Complete(TokenArgs),
     /// Fail an attempt.
@@ -112,6 +119,8 @@ pub struct UpdateOptionsArgs {
 
 pub(super) async fn activity(cx: &mut Context, verb: ActivityVerb) -> Result<Exit, CliError> {
     match verb {
+        ActivityVerb::Start(args) => alone::start(cx, &args).await,
+        ActivityVerb::Execute(args) => alone::execute(cx, args).await,
         ActivityVerb::Complete(args) => {
             let result = payload(args.input.input.as_deref(), &args.pairs)?;
             complete(cx, "complete", &args.token, ActivityCompletion::Complete(result)).await

@@ -419,6 +419,9 @@ impl Verb {
                 matches!(verb, W::Run(_) | W::Start(_) | W::Execute(_) | W::SignalWithStart(_) | W::Fork(_))
             }
             Verb::Schedule(verb) => verb.makes_a_run(),
+            Verb::Activity(verb) => {
+                matches!(verb, activity::ActivityVerb::Start(_) | activity::ActivityVerb::Execute(_))
+            }
             _ => false,
         }
     }
@@ -432,6 +435,10 @@ impl Verb {
                 Access::Work { slots: args.slots, queues: Vec::new(), guards }
             }
             Verb::Workflow(WorkflowVerb::Start(_) | WorkflowVerb::SignalWithStart(_)) => Access::Visit { create: true },
+            Verb::Activity(activity::ActivityVerb::Start(_)) => Access::Visit { create: true },
+            Verb::Activity(activity::ActivityVerb::Execute(args)) => {
+                Access::Work { slots: args.slots, queues: Vec::new(), guards }
+            }
             Verb::Workflow(verb) if verb.is_dry_run() => Access::Look,
             Verb::Batch(verb) if verb.only_looks() => Access::Look,
             Verb::Activity(activity::ActivityVerb::List(_) | activity::ActivityVerb::Describe(_)) => Access::Look,

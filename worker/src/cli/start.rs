@@ -254,7 +254,7 @@ pub(super) async fn signal_with_start(cx: &mut Context, args: SignalWithStartArg
     Ok(Exit::Ok)
 }
 
-fn print_started(cx: &mut Context, schema: &str, started: &Started) {
+pub(super) fn print_started(cx: &mut Context, schema: &str, started: &Started) {
     cx.screen.object(schema, json!(started));
     let verb = if started.newly_started { "started" } else { "already open:" };
     cx.screen.line(format!("{verb} {} (run {})", started.workflow_id, started.run_id));
@@ -270,7 +270,7 @@ pub(super) async fn execute(cx: &mut Context, args: ExecuteArgs) -> Result<Exit,
     go(cx, request, args.timeout).await
 }
 
-async fn go(cx: &mut Context, request: StartWorkflow, timeout: Option<Duration>) -> Result<Exit, CliError> {
+pub(super) async fn go(cx: &mut Context, request: StartWorkflow, timeout: Option<Duration>) -> Result<Exit, CliError> {
     let started = cx.backend.start(request).await?;
     let how = if started.newly_started { "started" } else { "going on with" };
     cx.screen.note(&format!("{how} {} (run {})", started.workflow_id, started.run_id));

@@ -394,7 +394,15 @@ async fn json_output_has_documented_schemas() {
     )
     .await;
     check("store verify", r#"{"schema":"bosun.store.verify/1","groups":3,"findings":[]}"#).await;
-    check("version", r#"{"schema":"bosun.version/1","version":"0.1.0","workflow_types":["order"]}"#).await;
+    let features = if cfg!(feature = "mcp") { r#"["mcp"]"# } else { "[]" };
+    let build = WorkflowRegistry::new().build_id();
+    check(
+        "version",
+        &format!(
+            r#"{{"schema":"bosun.version/1","version":"0.1.0","build_id":"{build}","features":{features},"workflow_types":["order"]}}"#
+        ),
+    )
+    .await;
     check("list --fields status", r#"{"schema":"bosun.workflow.list/1","workflows":[{"status":"Running"}]}"#).await;
     let error = ran(Fake::new(), "describe nothing -o json").await;
     assert_eq!(error.stdout, "");

@@ -1,0 +1,137 @@
+//! `activity start` and `activity execute`: an activity without a workflow (engine.md E36).
+//!
+//! Invariant: what is asked for is checked before anything is started; the same id asked for again while it runs starts no
+//! second one. What such an activity is stands in `crate::standalone`; this file reads and prints.
+
+use std::time::Duration;
+
+use bosun_engine::*;
+use clap::Args;
+
+use crate::cli::args::InputArg;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::exit::Exit;
+use crate::cli::input::payload;
+use crate::cli::start::{fresh_id, go, print_started};
+use crate::cli::time_format::parse_duration;
+use crate::standalone::ActivityOrder;
+
+#[derive(Debug, Args)]
+pub struct StartAloneArgs {
+    /// The activity type, then key=value pairs as input.
+    #[arg(value_name = "TYPE key=value", required = true)]
+    pub words: Vec<String>,
+    #[command(flatten)]
+    pub input: InputArg,
+    /// The id; its run is `activity:ID`. The same one starts no second activity while it runs [default: TYPE-xxxxxxxx].
+    #[arg(long, value_name = "ID")]
+    pub id: Option<String>,
+    #[arg(short = 'q', long, visible_alias = "queue", value_name = "QUEUE", default_value = DEFAULT_TASK_QUEUE)]
+    pub task_queue: String,
+    /// How long one attempt may run [default: 10m, unless --schedule-to-close is given].
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub start_to_close: Option<Duration>,
+    /// How long it may take with all of its attempts.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub schedule_to_close: Option<Duration>,
+    /// How long an attempt may wait for a slot.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub schedule_to_start: Option<Duration>,
+    /// How long an attempt may go without a heartbeat.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub heartbeat: Option<Duration>,
+    /// The delay before the second attempt.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub initial_interval: Option<Duration>,
+    /// No delay is longer.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub maximum_interval: Option<Duration>,
+    /// How many attempts there are in all; 0: no limit.
+    #[arg(long, value_name = "N")]
+    pub maximum_attempts: Option<u32>,
+    /// 1, the most urgent, to 5.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub priority: Option<u8>,
+    /// Who shares the queue with others of the same priority, for example a tenant [default: each for itself].
+    #[arg(long, value_name = "KEY")]
+    pub fairness_key: Option<String>,
+    /// The share of the fairness key beside others, 0.001 to 1000.
+    #[arg(long, value_name = "W", requires = "fairness_key")]
+    pub fairness_weight: Option<FairnessWeight>,
+    /// One line for people.
+    #[arg(long, value_name = "TEXT")]
+    pub summary: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ExecuteAloneArgs {
+    #[command(flatten)]
+    pub start: StartAloneArgs,
+    /// How many attempts run at once when this process does the work.
+    #[arg(long, value_name = "N", default_value_t = crate::cli::DEFAULT_SLOTS)]
+    pub slots: usize,
+    /// How long to wait; the activity goes on afterwards.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub timeout: Option<Duration>,
+}
+
+/// How long an attempt may run of which nothing is said.
+const START_TO_CLOSE: Duration = Duration::from_secs(600);
+
+impl StartAloneArgs {
+    fn options(&self) -> Result<ActivityOptions, CliError> {
+        let policy = RetryPolicy::default();
+        let policy = RetryPolicy {
+            initial_interval: self.initial_interval.unwrap_or(policy.initial_interval),
+            maximum_interval: self.maximum_interval.or(policy.maximum_interval),
+            maximum_attempts: self.maximum_attempts.unwrap_or(policy.maximum_attempts),
+            ..policy
+        };
+        let priority = Priority {
+            priority_key: self.priority.unwrap_or(Priority::default().priority_key),
+            fairness_key: self.fairness_key.clone(),
+            fairness_weight: self.fairness_weight.unwrap_or(FairnessWeight::ONE),
+        };
+        let default = self.schedule_to_close.is_none().then_some(START_TO_CLOSE);
+        Ok(ActivityOptions {
+            task_queue: Some(TaskQueue::new(&self.task_queue)?),
+            schedule_to_close: self.schedule_to_close,
+            schedule_to_start: self.schedule_to_start,
+            start_to_close: self.start_to_close.or(default),
+            heartbeat: self.heartbeat,
+            retry_policy: (policy != RetryPolicy::default()).then_some(policy),
+            summary: self.summary.clone(),
+            priority: (priority != Priority::default()).then_some(priority),
+            ..ActivityOptions::default()
+        })
+    }
+
+    fn request(&self, cx: &Context) -> Result<StartWorkflow, CliError> {
+        let (name, pairs) = self.words.split_first().ok_or_else(|| CliError::usage("no activity type given"))?;
+        let input = payload(self.input.input.as_deref(), pairs)?.to_json();
+        let order = ActivityOrder { activity_type: ActivityType::new(name)?, input, options: self.options()? };
+        let id = match &self.id {
+            Some(id) => id.clone(),
+            None => fresh_id(name)?,
+        };
+        Ok(StartWorkflow {
+            namespace: cx.namespace.clone(),
+            task_queue: TaskQueue::new(&self.task_queue)?,
+            identity: Some(cx.identity.clone()),
+            id_conflict_policy: IdConflictPolicy::UseExisting,
+            ..order.start(&id)?
+        })
+    }
+}
+
+pub(super) async fn start(cx: &mut Context, args: &StartAloneArgs) -> Result<Exit, CliError> {
+    let started = cx.backend.start(args.request(cx)?).await?;
+    print_started(cx, "activity.start", &started);
+    Ok(Exit::Ok)
+}
+
+pub(super) async fn execute(cx: &mut Context, args: ExecuteAloneArgs) -> Result<Exit, CliError> {
+    let request = args.start.request(cx)?;
+    go(cx, request, args.timeout).await
+}
