@@ -273,6 +273,7 @@ pub struct Outbox {
     asks: Vec<Ask>,
     notes: Vec<Note>,
     budget: Balance,
+    held: bool,
     awaited: AwaitedKeys,
 }
 
@@ -280,13 +281,25 @@ impl Outbox {
     /// `run` names the run in ids that are made here.
     pub fn new(run: impl Into<String>, now: Timestamp) -> Self {
         let (budget, awaited) = (Balance::default(), AwaitedKeys::default());
-        Outbox { now, run: run.into(), asks: Vec::new(), notes: Vec::new(), budget, awaited }
+        Outbox { now, run: run.into(), asks: Vec::new(), notes: Vec::new(), budget, held: false, awaited }
     }
     /// The account as it stands: families ask it before they ask for anything.
     #[must_use]
     pub fn with_budget(mut self, budget: Balance) -> Self {
         self.budget = budget;
         self
+    }
+    /// Whether the run stands still, so that nothing may begin: `core::control` says so.
+    #[must_use]
+    pub fn with_held(mut self, held: bool) -> Self {
+        self.held = held;
+        self
+    }
+    pub fn set_held(&mut self, held: bool) {
+        self.held = held;
+    }
+    pub fn is_held(&self) -> bool {
+        self.held
     }
     pub fn budget(&self) -> &Balance {
         &self.budget

@@ -55,7 +55,6 @@ pub struct AgentLoop {
     pub(super) cut: Option<Exhausted>,
     /// Agents that were given work, in order of the first time.
     pub(super) selected: Vec<String>,
-    paused: bool,
     pub(super) outcome: Option<AgentOutcome>,
 }
 
@@ -115,7 +114,6 @@ impl AgentLoop {
             limit_told: false,
             cut: None,
             selected: Vec::new(),
-            paused: false,
             outcome: None,
         })
     }
@@ -228,7 +226,7 @@ impl AgentLoop {
         if !self.sessions.contains_key(&root) {
             return false;
         }
-        if self.outcome.is_none() || self.paused {
+        if self.outcome.is_none() || out.is_held() {
             self.words.push(text.to_owned());
             return true;
         }
@@ -244,15 +242,12 @@ impl AgentLoop {
         true
     }
 
-    /// Nothing starts until [`AgentLoop::resume`]; what is under way ends, and no delegation is given up.
-    pub fn pause(&mut self, out: &mut Outbox) {
-        self.paused = true;
-        self.keep_time(out);
-    }
-
-    pub fn resume(&mut self, out: &mut Outbox) {
-        self.paused = false;
-        self.next_of_all(out);
+    /// While the run stands still nothing starts; what is under way ends, and no delegation is given up. When it goes on,
+    /// whoever has found a memory free begins.
+    pub fn held_or_not(&mut self, out: &mut Outbox) {
+        if !out.is_held() {
+            self.next_of_all(out);
+        }
         self.keep_time(out);
     }
 
@@ -308,10 +303,6 @@ impl AgentLoop {
 
     pub fn outcome(&self) -> Option<&AgentOutcome> {
         self.outcome.as_ref()
-    }
-
-    pub fn is_paused(&self) -> bool {
-        self.paused
     }
 
     pub(super) fn def(&self, agent: &str) -> Option<&AgentDef> {

@@ -61,7 +61,7 @@ impl AgentLoop {
     /// The budget is spent: nobody waits for people or sleeps before a call that is not made. What a person is asked about
     /// an output that is there costs nothing, but time.
     pub fn exhausted(&mut self, out: &mut Outbox) {
-        if self.is_paused() || self.outcome.is_some() {
+        if out.is_held() || self.outcome.is_some() {
             return;
         }
         let out_of_time = out.budget().is_out_of_time();

@@ -68,7 +68,6 @@ impl AgentLoop {
 
     /// Lets the next session that waits for a free memory begin, with what is remembered before its task.
     fn next_of(&mut self, id: &str, out: &mut Outbox) {
-        let paused = self.is_paused();
         let Some(memory) = self.memories.get_mut(id) else { return };
         if memory.busy.is_some() {
             return;
@@ -79,7 +78,7 @@ impl AgentLoop {
             }
             return;
         }
-        if paused {
+        if out.is_held() {
             return; // a process can be killed now, but nobody begins in its place until the run is resumed
         }
         let seq = memory.waiting.remove(0);

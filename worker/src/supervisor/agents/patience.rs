@@ -27,9 +27,8 @@ impl AgentLoop {
             OnDelegationTimeout::Background => BTreeSet::new(),
             OnDelegationTimeout::Kill | OnDelegationTimeout::Wait | OnDelegationTimeout::Fail => self.above_people(),
         };
-        let paused = self.is_paused();
         for (seq, session) in self.sessions.iter().filter(|(_, session)| session.deadline.is_some()) {
-            let passes = !paused && !asking.contains(seq);
+            let passes = !out.is_held() && !asking.contains(seq);
             out.keep_time(session.key(SessionAsk::Deadline), passes, || label(session));
         }
     }

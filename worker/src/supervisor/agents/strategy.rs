@@ -35,11 +35,8 @@ impl<G> Strategy<G> for AgentLoop {
     fn cancel(&mut self, text: String, _gates: &mut G, out: &mut Outbox) {
         AgentLoop::cancel(self, &text, out);
     }
-    fn pause(&mut self, out: &mut Outbox) {
-        AgentLoop::pause(self, out);
-    }
-    fn resume(&mut self, out: &mut Outbox) {
-        AgentLoop::resume(self, out);
+    fn held_or_not(&mut self, out: &mut Outbox) {
+        AgentLoop::held_or_not(self, out);
     }
 
     fn exhausted(&mut self, out: &mut Outbox) {
@@ -81,8 +78,8 @@ impl<G> Strategy<G> for AgentLoop {
         }
     }
 
-    fn view(&self, is_answered: &dyn Fn(&str) -> bool) -> Value {
-        let mut view = AgentLoop::view(self);
+    fn view(&self, held: bool, is_answered: &dyn Fn(&str) -> bool) -> Value {
+        let mut view = AgentLoop::view(self, held);
         view.human.retain(|asked| !is_answered(&asked.key));
         json!({ "agents": view, "messages": self.messages() })
     }

@@ -56,14 +56,14 @@ impl AgentLoop {
         })
     }
 
-    pub fn view(&self) -> AgentsView {
+    pub fn view(&self, paused: bool) -> AgentsView {
         let root = self.root();
         AgentsView {
             active_agent: root.map(|root| root.agent.clone()),
             sessions: self.sessions_view(),
             processes_running: self.processes_running(),
             todos: root.map(|root| root.todos.clone()).unwrap_or_default(),
-            paused: self.is_paused(),
+            paused,
             steps: self.steps,
             charged_task: self.charged_task,
             charged_thread: self.charged_thread,

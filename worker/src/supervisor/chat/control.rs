@@ -53,15 +53,6 @@ impl GroupChat {
         }
     }
 
-    /// Participants are not told of a pause (in AutoGen's base team both hooks do nothing): the conversation is the same
-    /// with and without one, only later.
-    pub fn pause(&mut self) {
-        self.paused = true;
-    }
-    pub fn unpause(&mut self) {
-        self.paused = false;
-    }
-
     /// A call is made, if the budget pays for it; the last one may be the final answer of a `magentic` team.
     pub(super) fn send(&mut self, call: Call, out: &mut Outbox) {
         let final_answer = matches!(self.stage, ChatPhase::Ledger(OrchestratorStep::FinalAnswer { .. }));
@@ -74,7 +65,7 @@ impl GroupChat {
 
     /// The budget of the run is spent, and nothing is under way: whoever is to choose is not waited for.
     pub fn exhausted(&mut self, out: &mut Outbox) {
-        if self.end.is_none() && !self.paused && matches!(self.stage, ChatPhase::Choosing(_)) {
+        if self.end.is_none() && !out.is_held() && matches!(self.stage, ChatPhase::Choosing(_)) {
             self.end_for_budget(out);
         }
     }

@@ -45,7 +45,6 @@ pub struct GroupChat {
     /// Asks so far: makes each key unique.
     pub(super) asks: u64,
     pub(super) stage: ChatPhase,
-    pub(super) paused: bool,
     pub(super) ledger: TaskLedger,
     /// The budget has ended it, or left it one last word.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -137,7 +136,6 @@ impl GroupChat {
             last: None,
             asks: 0,
             stage: ChatPhase::Over,
-            paused: false,
             ledger: TaskLedger::default(),
             cut: false,
             end: None,

@@ -24,12 +24,6 @@ impl<G> Strategy<G> for GroupChat {
     fn cancel(&mut self, text: String, _gates: &mut G, out: &mut Outbox) {
         GroupChat::cancel(self, &text, out);
     }
-    fn pause(&mut self, _out: &mut Outbox) {
-        GroupChat::pause(self);
-    }
-    fn resume(&mut self, _out: &mut Outbox) {
-        self.unpause();
-    }
 
     fn exhausted(&mut self, out: &mut Outbox) {
         GroupChat::exhausted(self, out);
@@ -69,8 +63,8 @@ impl<G> Strategy<G> for GroupChat {
         json!({ "messages": self.messages() })
     }
 
-    fn view(&self, is_answered: &dyn Fn(&str) -> bool) -> Value {
-        let mut view = GroupChat::view(self);
+    fn view(&self, held: bool, is_answered: &dyn Fn(&str) -> bool) -> Value {
+        let mut view = GroupChat::view(self, held);
         view.waiting = view.waiting.filter(|waits| !matches!(waits, ChatWait::Human(asked) if is_answered(&asked.id)));
         json!({ "chat": view, "messages": self.messages() })
     }

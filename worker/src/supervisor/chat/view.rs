@@ -92,7 +92,7 @@ pub struct ChatView {
 }
 
 impl GroupChat {
-    pub fn view(&self) -> ChatView {
+    pub fn view(&self, paused: bool) -> ChatView {
         ChatView {
             team: self.rules.team,
             agents: self.names().into_iter().map(str::to_owned).collect(),
@@ -100,7 +100,7 @@ impl GroupChat {
             max_round: self.rules.max_round,
             messages: self.messages.len(),
             last_speaker: self.last.clone(),
-            paused: self.paused,
+            paused,
             waiting: self.waiting(),
             stalls: self.ledger.stalls,
             facts: self.ledger.facts.clone(),

@@ -114,9 +114,9 @@ pub trait Strategy<G: ?Sized> {
     /// Ends with this text.
     fn cancel(&mut self, text: String, gates: &mut G, out: &mut Outbox);
 
-    /// Nothing starts before `resume`, and nothing comes in: `core::calls` keeps it. A plan is held by its gates.
-    fn pause(&mut self, _out: &mut Outbox) {}
-    fn resume(&mut self, _out: &mut Outbox) {}
+    /// The run stands still from now on, or no longer (`Outbox::is_held`, by `core::control`). While it does nothing may
+    /// start, and nothing comes in: `core::calls` keeps it. A plan is held by its gates.
+    fn held_or_not(&mut self, _out: &mut Outbox) {}
 
     /// The budget is spent: nobody is waited for whose word would only cost more. A plan looks at it whenever it goes on.
     fn exhausted(&mut self, _out: &mut Outbox) {}
@@ -143,12 +143,13 @@ pub trait Strategy<G: ?Sized> {
         Value::Null
     }
 
-    /// `is_answered`: a person has answered what is asked under this key, and is heard when the run goes on.
-    fn view(&self, is_answered: &dyn Fn(&str) -> bool) -> Value;
+    /// `held`: the run stands still. `is_answered`: a person has answered what is asked under this key, and is heard when the
+    /// run goes on.
+    fn view(&self, held: bool, is_answered: &dyn Fn(&str) -> bool) -> Value;
     /// What a live tree draws, one row each, and what it shows beside the rows.
     fn rows(&self) -> Vec<Value>;
-    fn beside_rows(&self, is_answered: &dyn Fn(&str) -> bool) -> Value {
-        self.view(is_answered)
+    fn beside_rows(&self, held: bool, is_answered: &dyn Fn(&str) -> bool) -> Value {
+        self.view(held, is_answered)
     }
 
     /// The plan, where there is one.

@@ -72,7 +72,7 @@ impl<G: Gates> Strategy<G> for Graph {
         }
     }
 
-    fn view(&self, _is_answered: &dyn Fn(&str) -> bool) -> Value {
+    fn view(&self, _held: bool, _is_answered: &dyn Fn(&str) -> bool) -> Value {
         self.digest()
     }
     fn rows(&self) -> Vec<Value> {
@@ -83,7 +83,7 @@ impl<G: Gates> Strategy<G> for Graph {
         };
         self.plan.in_order().into_iter().zip(self.reports()).map(row).collect()
     }
-    fn beside_rows(&self, _is_answered: &dyn Fn(&str) -> bool) -> Value {
+    fn beside_rows(&self, _held: bool, _is_answered: &dyn Fn(&str) -> bool) -> Value {
         Value::Null
     }
 

@@ -73,9 +73,7 @@ impl SupervisorRun {
         let short = self.account.balance().asks() && waits && self.calls.is_idle();
         if short || in_vain {
             let why = "the budget of the run is spent: `bosun budget top-up` gives it more";
-            if self.parts.control.pause(ControlRequest::new(why, "budget"), out) {
-                self.strategy.pause(out);
-            }
+            self.pause(ControlRequest::new(why, "budget"), out);
         }
     }
 

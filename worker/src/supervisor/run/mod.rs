@@ -273,9 +273,7 @@ impl SupervisorRun {
             && !self.parts.control.is_cancelled()
         {
             // Nothing is lost by waiting: the run is paused with the reason, and asks again when somebody resumes it.
-            if self.parts.control.pause(ControlRequest::new(&failure.root().message, "model"), out) {
-                self.strategy.pause(out);
-            }
+            self.pause(ControlRequest::new(&failure.root().message, "model"), out);
             return self.calls.put_off(call);
         }
         let known = spending::of_model(&self.resolved.spec, &call, &result);

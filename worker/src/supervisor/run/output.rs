@@ -213,7 +213,7 @@ impl SupervisorRun {
             "pending_approvals": self.parts.approvals.view(), "pending_interrupts": self.parts.interrupts.view(),
             "waiting": self.waiting(), "undone": self.undone(),
             "team": self.parts.team.members.directory.list(), "handed": self.parts.control.is_human().then(|| self.takeover_context().handed()),
-            "beside_rows": self.strategy.beside_rows(&|key| self.calls.holds_word_for(key)),
+            "beside_rows": self.strategy.beside_rows(self.parts.control.is_held(), &|key| self.calls.holds_word_for(key)),
         })
     }
 

@@ -79,7 +79,7 @@ impl SupervisorRun {
             "spec" => json!(self.resolved),
             "notes" => json!({ "noted": self.noted, "last": self.notes }),
             "report" => json!(self.output_now()),
-            "digest" => self.strategy.view(&|key| self.calls.holds_word_for(key)),
+            "digest" => self.strategy.view(self.parts.control.is_held(), &|key| self.calls.holds_word_for(key)),
             "progress" => self.progress_view(),
             "control_state_v1" => parts.control.view(),
             "takeover_context" => json!(self.takeover_context()),
@@ -121,7 +121,7 @@ impl SupervisorRun {
             return None;
         }
         let Some(plan) = self.strategy.plan() else {
-            return Some(Ok(self.strategy.view(&|key| self.calls.holds_word_for(key))));
+            return Some(Ok(self.strategy.view(self.parts.control.is_held(), &|key| self.calls.holds_word_for(key))));
         };
         let task = || {
             let id = text(value, "task_id");
@@ -146,7 +146,10 @@ impl SupervisorRun {
     fn why_not_running(&self, id: &TaskId) -> Value {
         let mut parts = self.parts.clone();
         let budget = self.account.balance();
-        let mut out = Outbox::new(self.run.clone(), self.now).with_budget(budget).with_awaited(self.awaited.clone());
+        let mut out = Outbox::new(self.run.clone(), self.now)
+            .with_budget(budget)
+            .with_held(self.parts.control.is_held())
+            .with_awaited(self.awaited.clone());
         self.strategy.why_not_running(id, &mut parts, &mut out)
     }
 

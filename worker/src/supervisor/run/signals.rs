@@ -134,10 +134,22 @@ impl SupervisorRun {
             return self.held_below(name, value, out);
         }
         match name {
-            control::PAUSE | control::TAKEOVER => self.strategy.pause(out),
-            control::RESUME | control::RELEASE => self.strategy.resume(out),
+            control::PAUSE | control::TAKEOVER | control::RESUME | control::RELEASE => self.held_or_not(out),
             _ => self.cancelled_by_control(out),
         }
+    }
+
+    /// The run pauses itself.
+    pub(super) fn pause(&mut self, why: ControlRequest, out: &mut Outbox) {
+        if self.parts.control.pause(why, out) {
+            self.held_or_not(out);
+        }
+    }
+
+    /// Whether the run stands still has changed: from here on the turn knows, and the strategy hears of it.
+    fn held_or_not(&mut self, out: &mut Outbox) {
+        out.set_held(self.parts.control.is_held());
+        self.strategy.held_or_not(out);
     }
 
     /// What the team has made of a signal or an answer: who has left, leaves tasks that nobody works on.

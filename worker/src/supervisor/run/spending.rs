@@ -148,7 +148,10 @@ impl SupervisorRun {
     /// and what it waits for, until what was left is taken.
     pub(super) fn outbox(&mut self, now: Timestamp) -> Outbox {
         let awaited = std::mem::take(&mut self.awaited);
-        Outbox::new(self.run.clone(), now).with_budget(self.account.balance()).with_awaited(awaited)
+        Outbox::new(self.run.clone(), now)
+            .with_budget(self.account.balance())
+            .with_held(self.parts.control.is_held())
+            .with_awaited(awaited)
     }
 
     /// The call has ended, whoever hears of it and when.

@@ -43,7 +43,7 @@ fn prompt_of(call: &Call) -> String {
 }
 
 fn outputs(rig: &Rig) -> Vec<(String, String, bool)> {
-    rig.it.view().outputs.into_iter().map(|output| (output.task, output.text, output.skipped)).collect()
+    rig.it.view(false).outputs.into_iter().map(|output| (output.task, output.text, output.skipped)).collect()
 }
 
 /// CRW-01: a manager of some kind is needed.

@@ -49,10 +49,10 @@ fn todos_are_texts_that_are_pending_or_completed() {
         rig.answer("supervisor", todos(list));
         let told = rig.tool_messages().pop().unwrap();
         assert!(told.starts_with("Error: Invalid todos") && told.contains(why), "{told}");
-        assert_eq!(rig.it.view().todos.len(), 2, "nothing changed");
+        assert_eq!(rig.it.view(false).todos.len(), 2, "nothing changed");
     }
     rig.answer("supervisor", todos(json!([{"text": "a", "status": "completed"}])));
-    let kept = rig.it.view().todos;
+    let kept = rig.it.view(false).todos;
     assert_eq!(kept, [Todo { text: "a".to_owned(), status: TodoStatus::Completed }]);
 }
 
@@ -102,7 +102,7 @@ fn when_the_tool_budget_is_spent_one_last_answer_without_tools_ends_the_turn() {
     rig.answer("supervisor", json!({"content": "what I found", "tool_calls": [{"name": "search", "args": {}}]}));
     assert_eq!(rig.outcome().result, "what I found");
     assert!(rig.outcome().ok && rig.calls.is_empty());
-    assert_eq!(rig.it.view().charged_task, 3);
+    assert_eq!(rig.it.view(false).charged_task, 3);
     assert_eq!(rig.noted(NoteKind::BudgetExhausted).len(), 1);
 }
 
@@ -112,7 +112,7 @@ fn every_tool_is_charged_but_plain_functions_are_not() {
     let mut agents = supervisor();
     agents[0] = agents[0].clone().tool(ToolDef { plain: true, ..ToolDef::new("double") });
     let mut rig = Rig::start(AgentRules::cuga(), agents, "go");
-    let charged = |rig: &Rig| rig.it.view().charged_task;
+    let charged = |rig: &Rig| rig.it.view(false).charged_task;
     rig.answer("supervisor", calls([("double", json!({"x": 2}))])).answer("double", json!(4));
     rig.answer("supervisor", todos(json!([])));
     assert_eq!(charged(&rig), 0);
@@ -133,11 +133,11 @@ fn the_ceiling_of_a_conversation_holds_over_tasks() {
     let mut rig = Rig::build(|out| AgentLoop::start(rules, supervisor(), input, out)).unwrap();
     rig.answer("supervisor", search(0)).answer("search", json!("x")).answer("supervisor", says("one"));
     rig.with(|it, out| assert!(it.say("more", out)));
-    assert_eq!((rig.it.view().charged_task, rig.it.view().charged_thread), (0, 49));
+    assert_eq!((rig.it.view(false).charged_task, rig.it.view(false).charged_thread), (0, 49));
     rig.answer("supervisor", search(1)).answer("search", json!("x"));
     assert!(tools_of(rig.pending("supervisor")).is_empty(), "the ceiling is reached, not the budget");
     rig.answer("supervisor", says("two"));
-    assert_eq!(rig.it.view().charged_thread, 50);
+    assert_eq!(rig.it.view(false).charged_thread, 50);
     rig.with(|it, out| assert!(it.say("even more", out)));
     assert!(tools_of(rig.pending("supervisor")).is_empty());
 }

@@ -32,6 +32,7 @@ const T0: Timestamp = Timestamp(1_800_000_000_000_000);
 struct Rig {
     it: AgentLoop,
     awaited: AwaitedKeys,
+    held: bool,
     now: Timestamp,
     calls: Vec<Call>,
     timers: BTreeMap<Key, Timestamp>,
@@ -45,7 +46,7 @@ impl Rig {
         let mut out = Outbox::new("run-1", T0);
         let it = make(&mut out)?;
         let (calls, timers, notes, asked) = (Vec::new(), BTreeMap::new(), Vec::new(), Vec::new());
-        let mut rig = Rig { it, awaited: AwaitedKeys::default(), now: T0, calls, timers, notes, asked };
+        let mut rig = Rig { it, awaited: AwaitedKeys::default(), held: false, now: T0, calls, timers, notes, asked };
         rig.take(out);
         Ok(rig)
     }
@@ -85,9 +86,19 @@ impl Rig {
     }
 
     fn with(&mut self, act: impl FnOnce(&mut AgentLoop, &mut Outbox)) {
-        let mut out = Outbox::new("run-1", self.now).with_awaited(std::mem::take(&mut self.awaited));
+        let awaited = std::mem::take(&mut self.awaited);
+        let mut out = Outbox::new("run-1", self.now).with_held(self.held).with_awaited(awaited);
         act(&mut self.it, &mut out);
+        self.held = out.is_held();
         self.take(out);
+    }
+
+    /// The run stands still, or goes on.
+    fn hold(&mut self, held: bool) {
+        self.with(|it, out| {
+            out.set_held(held);
+            it.held_or_not(out);
+        });
     }
 
     /// Whose answers are awaited, in the order in which they were asked.

@@ -43,7 +43,7 @@ fn digest(rig: &Rig) -> String {
     prompts.sort();
     let mut keys: Vec<_> = rig.asked.iter().map(|call| &call.key).collect();
     keys.sort_unstable();
-    let text = json!([rig.it.outcome(), rig.it.messages(), rig.it.view(), prompts, keys]).to_string();
+    let text = json!([rig.it.outcome(), rig.it.messages(), rig.it.view(rig.held), prompts, keys]).to_string();
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 
@@ -195,7 +195,7 @@ fn any_rules() -> impl Strategy<Value = AgentRules> {
 fn step(rig: &mut Rig, event: Event) {
     // What comes in while the run stands still is kept by the run.
     let comes_in = matches!(event, Event::Answer(..) | Event::Fail(_) | Event::Time(_) | Event::Human(_));
-    if comes_in && rig.it.is_paused() {
+    if comes_in && rig.held {
         return;
     }
     match event {
@@ -213,8 +213,8 @@ fn step(rig: &mut Rig, event: Event) {
             assert_eq!(rig.it, before);
         }
         Event::Time(seconds) => rig.after(Duration::from_secs(seconds)),
-        Event::Pause => rig.with(AgentLoop::pause),
-        Event::Resume => rig.with(|it, out| it.resume(out)),
+        Event::Pause => rig.hold(true),
+        Event::Resume => rig.hold(false),
         Event::Human(approved) => {
             if let Some(needed) = rig.it.human_needed().first().cloned() {
                 let answer = HumanAnswer { approved, feedback: "hm".to_owned() };

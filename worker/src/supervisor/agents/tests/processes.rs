@@ -209,12 +209,12 @@ fn a_process_killed_in_a_pause_lets_nothing_begin_before_the_resume() {
     let mut rig = Rig::start(AgentRules::supyagent(), agents, "go");
     rig.answer("assistant", background("a")).answer("assistant", background("b"));
     assert_eq!(rig.awaited(), ["coder", "assistant"], "the second process waits for the first");
+    rig.hold(true);
     rig.with(|it, out| {
-        it.pause(out);
         assert!(it.kill_process("agent_1", out).is_ok());
     });
     assert_eq!(rig.awaited(), ["assistant"]);
-    rig.with(|it, out| it.resume(out));
+    rig.hold(false);
     assert_eq!(rig.awaited(), ["assistant", "coder"]);
     rig.answer("coder", says("did b"));
     assert_eq!(rig.it.check_process("agent_2").unwrap()["status"], "completed");

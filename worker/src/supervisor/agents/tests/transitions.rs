@@ -38,7 +38,7 @@ fn shown(Work { it, out }: &Work) -> String {
     let mut parts: Vec<String> = [BOSS, CLERK].into_iter().filter_map(does).collect();
     parts.extend(deadline(out).map(|_| "the time runs".to_owned()));
     parts.extend(it.humans.keys().map(|_| "a person is asked".to_owned()));
-    parts.extend(it.is_paused().then(|| "paused".to_owned()));
+    parts.extend(out.is_held().then(|| "paused".to_owned()));
     parts.join(", ")
 }
 
@@ -90,10 +90,16 @@ fn person(it: &mut AgentLoop, answers: bool, out: &mut Outbox) {
 /// What comes in, which the run keeps while the loop is paused.
 fn comes_in<'e>(name: &'e str, happens: impl Fn(&mut AgentLoop, &mut Outbox) + 'e) -> Event<'e, Work> {
     on(name, move |it, out| {
-        if !it.is_paused() {
+        if !out.is_held() {
             happens(it, out);
         }
     })
+}
+
+/// The run stands still, or goes on.
+fn held(it: &mut AgentLoop, held: bool, out: &mut Outbox) {
+    out.set_held(held);
+    it.held_or_not(out);
 }
 
 fn on<'e>(name: &'e str, happens: impl Fn(&mut AgentLoop, &mut Outbox) + 'e) -> Event<'e, Work> {
@@ -119,8 +125,8 @@ fn of_a_delegation() {
         comes_in("a person is too late", |it, out| person(it, false, out)),
         comes_in("a question is no call", astray),
         comes_in("the time is over", fires),
-        on("paused", |it, out| it.pause(out)),
-        on("resumed", |it, out| it.resume(out)),
+        on("paused", |it, out| held(it, true, out)),
+        on("resumed", |it, out| held(it, false, out)),
         on("cancelled", |it, out| it.cancel("enough", out)),
     ];
     let mut text = String::new();

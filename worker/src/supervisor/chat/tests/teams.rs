@@ -268,7 +268,7 @@ fn three_stalls_make_new_facts_and_a_new_plan() {
     for (answer, stalls) in rounds {
         assert_eq!(step(&world), "progress_ledger");
         world.answer(answer);
-        assert_eq!(world.chat.view().stalls, stalls);
+        assert_eq!(world.chat.view(false).stalls, stalls);
         assert_eq!(step(&world), "speak");
         world.answer(json!("hm"));
     }
@@ -280,7 +280,7 @@ fn three_stalls_make_new_facts_and_a_new_plan() {
     assert_eq!(step(&world), "plan_update");
     world.answer(json!("NEW PLAN"));
     assert_eq!(step(&world), "progress_ledger");
-    let view = world.chat.view();
+    let view = world.chat.view(false);
     assert_eq!((view.facts.as_str(), view.plan.as_str(), view.stalls), ("NEW FACTS", "NEW PLAN", 0));
     let heard = world.last_call().context["messages"].as_array().unwrap();
     assert_eq!(heard.len(), 1, "agents start afresh with the new ledger");
@@ -329,7 +329,7 @@ fn a_progress_ledger_is_asked_for_ten_times() {
     let mut tenth = magentic();
     (1..10).for_each(|_| _ = tenth.answer(json!("no JSON")));
     tenth.answer(ledger(false, false, true, "alice"));
-    assert_eq!((tenth.speakers(), tenth.chat.view().round), (vec!["alice"], 1));
+    assert_eq!((tenth.speakers(), tenth.chat.view(false).round), (vec!["alice"], 1));
 }
 
 #[test]

@@ -17,7 +17,7 @@ struct Talk {
 }
 
 /// What a chat waits for. Who speaks and what was said is not in it.
-fn shown(Talk { chat, .. }: &Talk) -> String {
+fn shown(Talk { chat, out }: &Talk) -> String {
     let mut state = match (&chat.stage, &chat.end) {
         (_, Some(end)) => return format!("over: {:?}", end.stop),
         (ChatPhase::Selecting(asked), _) => match asked.by {
@@ -33,7 +33,7 @@ fn shown(Talk { chat, .. }: &Talk) -> String {
         (ChatPhase::Ledger(step), _) => format!("{step:?}"),
         (ChatPhase::Over, None) => "nothing".to_owned(),
     };
-    if chat.paused {
+    if out.is_held() {
         state += ", paused";
     }
     state
@@ -80,8 +80,8 @@ fn of_all() -> Vec<Event<'static, Talk>> {
         ("the call fails", happens(|chat, out| answered(chat, Err(CallFailure::error("lost")), out))),
         ("a person says something", happens(|chat, out| drop(chat.say("wait", out)))),
         ("a person takes the word", happens(|chat, out| drop(chat.interrupt(out)))),
-        ("paused", happens(|chat, _| chat.pause())),
-        ("resumed", happens(|chat, _| chat.unpause())),
+        ("paused", happens(|_, out| out.set_held(true))),
+        ("resumed", happens(|_, out| out.set_held(false))),
         ("answered, budget spent", under(spent(), |chat, out| answered(chat, Ok(json!("b")), out))),
         ("the budget is spent", under(spent(), GroupChat::exhausted)),
         ("cancelled", happens(|chat, out| chat.cancel("enough", out))),
