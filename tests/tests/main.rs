@@ -40,6 +40,7 @@ mod schedules;
 mod seeded;
 mod simulation;
 mod soak;
+mod standalone;
 mod storage_faults;
 mod supervisor_cli;
 mod tidy;

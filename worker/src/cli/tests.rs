@@ -395,7 +395,7 @@ async fn json_output_has_documented_schemas() {
     .await;
     check("store verify", r#"{"schema":"bosun.store.verify/1","groups":3,"findings":[]}"#).await;
     let features = if cfg!(feature = "mcp") { r#"["mcp"]"# } else { "[]" };
-    let build = WorkflowRegistry::new().build_id();
+    let build = bosun_engine::workflow::WorkflowRegistry::new().build_id();
     check(
         "version",
         &format!(
