@@ -259,6 +259,7 @@ pub(crate) struct Standing<'a> {
 }
 
 impl Standing<'_> {
+    // long: one line a metric.
     fn register(&self, registry: &mut Registry) {
         let gauge = |registry: &mut Registry, name: &str, about: &str, value: u64| {
             let gauge: Gauge = Gauge::default();
