@@ -216,7 +216,14 @@ impl Registries {
         batch::carry_out::register(&mut self.activities, here);
         Teller::new(guards.notify.clone(), data).register(&mut self.activities, here);
         // Whatever else a worker serves, it tells.
-        options.task_queues.iter_mut().for_each(|served| _ = served.insert(TaskQueue::of(notify::rules::run::QUEUE)));
+        let tells = TaskQueue::of(notify::rules::run::QUEUE);
+        if !guards.notify.channels.is_empty() {
+            // A receiver that hangs keeps no more than this from the work itself.
+            let most = Some((options.slots / 4).max(1));
+            let limit = QueueLimits { max_concurrent_activities: most, ..QueueLimits::default() };
+            options.queue_limits.entry(tells.clone()).or_insert(limit);
+        }
+        options.task_queues.iter_mut().for_each(|served| _ = served.insert(tells.clone()));
         let measured = Arc::new(Metrics::new(self.workflows.types(), self.activities.types()));
         options.interceptors.extend([Arc::new(Leaks) as Arc<dyn Interceptor>, measured.clone()]);
         Ok(measured)
