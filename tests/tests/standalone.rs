@@ -98,3 +98,47 @@ fn an_activity_alone_is_canceled() {
     let ended = run(&data, &["result", "activity:long"]);
     assert_eq!(ended.status.code(), Some(12), "{}", said(&ended));
 }
+
+/// E25: a limit of the owner holds for a queue, by flag and by file, and leaves the other queues alone; an urgent task goes first.
+#[test]
+fn a_limit_of_a_queue_holds_and_an_urgent_task_goes_first() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, noted, go) = (home.path().join("data"), home.path().join("noted"), home.path().join("go"));
+    let config = home.path().join("bosun.toml");
+    std::fs::write(&config, "[worker]\nqueue_limit = [\"mail=1\"]\n").unwrap();
+    let program = Program::new(bosun().unwrap(), &["worker", "run", "--config", config.to_str().unwrap()]);
+    let (_worker, http) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    let noting = |name: &str| {
+        let waits = format!("while [ ! -e '{}' ]; do sleep 0.02; done", go.display());
+        let script =
+            format!("echo {name} begins >> '{0}'; {waits}; echo {name} ends >> '{0}'; echo 1", noted.display());
+        json!({ "argv": ["sh", "-c", script] }).to_string()
+    };
+    let start = |id: &str, queue: &str, priority: &str| {
+        let (id, input) = (id.to_owned(), noting(id));
+        let args = ["activity", "start", "process", "--id", &id, "-q", queue, "--priority", priority, "-i", &input];
+        let started = run(&data, &args);
+        assert!(started.status.success(), "{}", said(&started));
+    };
+    start("first", "mail", "3");
+    until("the first of the queue has begun", || begun(&noted) == 1);
+    for (id, priority) in [("usual", "3"), ("urgent", "1")] {
+        start(id, "mail", priority);
+    }
+    // It has slots of its own: the limit of the other queue is not its limit.
+    start("other", "default", "5");
+    until("the other queue goes on", || begun(&noted) == 2);
+    let answer = http.request("GET", "/metrics", None).unwrap();
+    let metrics = String::from_utf8_lossy(&answer.body);
+    assert!(metrics.contains("bosun_queue_slots_max{task_queue=\"mail\"} 1"), "{metrics}");
+    std::fs::write(&go, "").unwrap();
+    for id in ["first", "usual", "urgent", "other"] {
+        assert!(run(&data, &["result", &format!("activity:{id}")]).status.success());
+    }
+    let lines = std::fs::read_to_string(&noted).unwrap();
+    let mail: Vec<&str> = lines.lines().filter(|line| !line.starts_with("other")).collect();
+    let expected = ["first begins", "first ends", "urgent begins", "urgent ends", "usual begins", "usual ends"];
+    assert_eq!(mail, expected, "one at a time, and the urgent one first");
+    let wrong = run(&data, &["worker", "run", "--queue-limit", "mail"]);
+    assert!(wrong.status.code() == Some(2) && said(&wrong).contains("mail=5"), "{}", said(&wrong));
+}
