@@ -179,7 +179,7 @@ fn a_schedule_is_made_and_changed_on_its_page() {
     let before = pages.bosun(&["schedule", "describe", "nightly"]);
     assert!(before.contains("0 2 * * MON-FRI") && before.contains("kitchen-sink"), "{before}");
 
-    page.click_to_leave("a[href^='/schedule?id=nightly']");
+    page.click_to_leave("a[href^='/schedule?of=nightly']");
     let text = page.js("document.querySelector('#schedule').value").as_str().unwrap().to_owned();
     // Somebody else changes it meanwhile: the form is of an older version.
     pages.bosun(&["schedule", "update", "nightly", "--cron", "0 3 * * *"]);
@@ -187,7 +187,7 @@ fn a_schedule_is_made_and_changed_on_its_page() {
     page.click_to_leave("form.stack button");
     page.until_says("Nothing was saved.");
     assert!(pages.bosun(&["schedule", "describe", "nightly"]).contains("0 3 * * *"));
-    page.go_to(&pages.at("/schedule?id=nightly"));
+    page.go_to(&pages.at("/schedule?of=nightly"));
     let text = page.js("document.querySelector('#schedule').value").as_str().unwrap().to_owned();
     page.fill("#schedule", &text.replace("0 3 * * *", "0 5 * * *"));
     page.click_to_leave("form.stack button");

@@ -36,13 +36,13 @@ const OVERLAPS: [(Overlap, &str); 6] = [
 /// The schedule to change; a new one where none is named.
 #[derive(Deserialize)]
 pub(super) struct ScheduleQuery {
-    id: Option<String>,
+    of: Option<String>,
     namespace: Option<String>,
 }
 
 /// The link to the form of a schedule.
 pub(super) fn edit_link(namespace: &str, id: &str) -> String {
-    format!("/schedule?id={}&namespace={}", query_value(id), query_value(namespace))
+    format!("/schedule?of={}&namespace={}", query_value(id), query_value(namespace))
 }
 
 pub(super) async fn page(
@@ -50,7 +50,7 @@ pub(super) async fn page(
     State(api): State<Api>,
     Query(asked): Query<ScheduleQuery>,
 ) -> Result<Response, PageError> {
-    let Some(id) = asked.id.as_deref() else { return Ok(new_page(&visitor, &api, &Fields::default(), None)) };
+    let Some(id) = asked.of.as_deref() else { return Ok(new_page(&visitor, &api, &Fields::default(), None)) };
     let namespace = asked.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     let shown = ask(&visitor.backend, &target(namespace, id)?, "describe").await;
     if !shown["schedule"].is_object() {
