@@ -359,7 +359,7 @@ fn version(screen: &mut Screen, program: &Program) -> Exit {
     let features: &[&str] = if cfg!(feature = "mcp") { &["mcp"] } else { &[] };
     screen.object(
         "version",
-        json!({ "version": VERSION, "build_id": build, "features": features, "workflow_types": types }),
+        json!({ "version": VERSION, "build_id": build.to_string(), "features": features, "workflow_types": types }),
     );
     screen.line(format!("{} {VERSION}", reach::program()));
     Exit::Ok

@@ -49,7 +49,7 @@ pub(super) fn run(info: &RunInfo) -> Value {
         "search_attributes": Some(attributes).filter(|attributes| !attributes.is_empty()),
         "summary": info.summary,
         "details": info.details,
-        "build_id": info.build,
+        "build_id": info.build.to_string(),
     }))
 }
 

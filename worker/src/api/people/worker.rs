@@ -24,7 +24,7 @@ pub async fn worker(me: AuthorizedCaller, State(api): State<Api>) -> Answer {
     ok(json!({
         "pid": std::process::id(),
         "version": api.version,
-        "build_id": api.workflows.build_id(),
+        "build_id": api.workflows.build_id().to_string(),
         "health": health,
         "slots": { "all": slots, "busy": busy },
         "waiting_by_queue": waiting,
