@@ -44,6 +44,19 @@ fn the_demonstration_shows_what_it_claims() {
     assert_eq!(std::fs::read_to_string(dir.path().join("published.txt")).unwrap(), "published\n");
 }
 
+/// The plan of a plan file's run is shown as that of any supervisor.
+#[test]
+fn the_plan_of_a_plan_file_is_shown() {
+    let data = tempfile::tempdir().unwrap();
+    let plan = workspace().join("fixtures/plans/small.yaml");
+    let ran = run(data.path(), &["run", plan.to_str().unwrap(), "-w", "small"]);
+    assert!(ran.status.success(), "{}", said(&ran));
+    let shown = said(&run(data.path(), &["plan", "show", "small"]));
+    let line = |task: &str| shown.lines().find(|line| line.starts_with(task)).unwrap_or_else(|| panic!("{shown}"));
+    assert!(line("1 ").contains("completed") && line("1 ").contains("Write the numbers from one to five"), "{shown}");
+    assert!(line("2 ").contains("Add the numbers up"), "{shown}");
+}
+
 /// Every preset's own spec is run by the command of the README, with no key and no network, and its run fits its code. All
 /// at once, each in a directory of its own: scripted agents take their time.
 #[test]

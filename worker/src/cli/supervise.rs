@@ -142,9 +142,13 @@ pub(super) async fn update(cx: &Context, target: Target, name: &str, input: &Val
 
 async fn show_plan(cx: &mut Context, run: &RunOf) -> Result<Exit, CliError> {
     let target = run_of(cx, run).await?;
-    let board = ask(cx, &target, "status_board", &Value::Null).await?;
+    let lines = match ask(cx, &target, "status_board", &Value::Null).await? {
+        Value::Array(lines) => lines,
+        // The board of a plan file's run is a text for people; its tasks are in its progress.
+        _ => progress_lines(&ask(cx, &target, "progress", &Value::Null).await?),
+    };
     let mut shown = Vec::new();
-    for line in board.as_array().into_iter().flatten() {
+    for line in &lines {
         let id = super::result::value_text(&line["task_id"]);
         let why = ask(cx, &target, "why_not_running", &json!({ "task_id": id })).await.unwrap_or_default();
         shown.push(json!({ "task": line, "why_not_running": why["reasons"] }));
@@ -175,6 +179,16 @@ async fn show_plan(cx: &mut Context, run: &RunOf) -> Result<Exit, CliError> {
         cx.screen.next(&format!("bosun plan approve {id} --version {version}"));
     }
     Ok(Exit::Ok)
+}
+
+/// The tasks of a plan file's run, in the words of a board.
+fn progress_lines(progress: &Value) -> Vec<Value> {
+    let line = |task: &Value| {
+        let mut line = task.clone();
+        line["objective"] = task["title"].clone();
+        line
+    };
+    progress["tasks"].as_array().into_iter().flatten().map(line).collect()
 }
 
 /// `pause`, `resume`, `takeover` and `release` of a supervisor are its own signals; any other run is paused by the engine.
