@@ -98,8 +98,8 @@ fn each_is_told(kills: u32) {
     worker.kill().unwrap();
 }
 
-/// The file that says how far the log has been told is lost, is nonsense, or is ahead of the log: nothing is told under a second
-/// id, and nothing that follows is left out.
+/// The file that says how far the log has been told is lost, is nonsense, or is ahead of the log: nothing is told twice, and
+/// nothing that follows is left out.
 #[test]
 fn a_cursor_that_is_wrong_tells_nothing_twice_and_leaves_nothing_out() {
     let dir = tempfile::tempdir().unwrap();
@@ -121,6 +121,11 @@ fn a_cursor_that_is_wrong_tells_nothing_twice_and_leaves_nothing_out() {
             true => Ok(()),
             false => Err(format!("{id} was not told")),
         });
+        // Killed before it has recorded a delivery it makes it again, which is not what is tested here.
+        until(SETTLE, || match http.count("WorkflowType = 'bosun.notification' AND ExecutionStatus = 'Running'") {
+            Ok(0) => Ok(()),
+            other => Err(format!("deliveries are not recorded: {other:?}")),
+        });
         worker.kill().unwrap();
         assert!(file.exists(), "a worker with channels has a cursor");
         std::fs::write(&file, contents).unwrap();
@@ -141,8 +146,7 @@ fn a_cursor_that_is_wrong_tells_nothing_twice_and_leaves_nothing_out() {
         false => Err("what failed meanwhile was not told".to_owned()),
     });
     let told = receiver.ids("failed", "workflow_id");
-    // A worker that is killed between a delivery and its record delivers once more, under the same id.
-    assert!(told.len() == 5 && told.values().all(|(ids, times)| ids.len() == 1 && *times <= 2), "{told:?}");
+    assert!(told.len() == 5 && told.values().all(|(ids, times)| ids.len() == 1 && *times == 1), "{told:?}");
     worker.kill().unwrap();
 }
 
