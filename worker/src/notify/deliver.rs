@@ -94,9 +94,10 @@ impl Teller {
         let (workflow_id, run_id) = (task.workflow_id.clone(), Some(task.run_id));
         let target = Target { namespace: task.namespace.clone(), workflow_id, run_id };
         let info = backend.describe(target).await.map_err(|why| Failure::application("NotNow", why.to_string()))?.info;
-        let made_up = info.parent.is_some() || info.forked_from.is_some_and(|from| !from.reset);
-        Ok(made_up
-            .then(|| "the worker alone starts notifications: as a child or a fork it is nobody's word".to_owned()))
+        let made_up =
+            info.parent.is_some() || info.continued_from.is_some() || info.forked_from.is_some_and(|from| !from.reset);
+        let why = "the worker alone starts notifications: as a child, a fork or what another run goes on as it is nobody's word";
+        Ok(made_up.then(|| why.to_owned()))
     }
 
     /// The links of an occasion, as far as the channel may have them.

@@ -31,7 +31,9 @@ use crate::inbox::{self, HumanRequest, HumanRequestKind, target_of};
 /// How often it looks which runs are held, and saves the cursor.
 const LOOK: Duration = Duration::from_secs(1);
 /// What was refused in passing is tried again after this.
-const AGAIN: Duration = Duration::from_millis(500);
+const AGAIN: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_millis(500) };
+/// What cannot be read is tried so often: it may be damaged for good, and must not keep people from hearing of the rest.
+const READS_MAX: u32 = 20;
 /// A request of more bytes is told in a few words.
 const REQUEST_MAX: usize = 64 * 1024;
 /// Runs that are read at a time.
@@ -47,6 +49,8 @@ pub(crate) struct Watcher {
     asked: (GroupSeq, BTreeSet<RunId>),
     /// The held runs that were told, by their length.
     held: BTreeSet<(RunId, u64)>,
+    /// How often in a row the log could not be read behind the cursor.
+    unread: u32,
 }
 
 /// Nothing more is told: the worker leaves.
@@ -66,7 +70,7 @@ impl Watcher {
             Some(_) => {}
         }
         let (asked, held) = ((GroupSeq(0), BTreeSet::new()), BTreeSet::new());
-        Watcher { client, backend, notify, cursor, asked, held }
+        Watcher { client, backend, notify, cursor, asked, held, unread: 0 }
     }
 
     /// Runs until the worker leaves.
@@ -87,14 +91,18 @@ impl Watcher {
             loop {
                 tokio::select! {
                     event = events.next() => match event {
-                        Some(Ok(event)) => self.event(event).await?,
+                        Some(Ok(event)) => {
+                            self.unread = 0;
+                            self.event(event).await?;
+                        }
                         Some(Err(Rejection::Invalid { why, .. })) => {
                             tracing::warn!(why, "events left the log before they were told: runs are looked through");
                             tokio::time::sleep(AGAIN).await;
                             break;
                         }
-                        Some(Err(why @ Rejection::StorageError { .. })) => {
+                        Some(Err(why @ (Rejection::StorageError { .. } | Rejection::Damaged { .. }))) => {
                             tracing::warn!(%why, "the log cannot be read now");
+                            self.unread += 1;
                             tokio::time::sleep(AGAIN).await;
                             break;
                         }
@@ -106,9 +114,13 @@ impl Watcher {
                     }
                 }
             }
-            if self.cursor.group().is_some_and(|group| group < before(self.client.first_group())) {
+            let trimmed = self.cursor.group().is_some_and(|group| group < before(self.client.first_group()));
+            if trimmed || self.unread >= READS_MAX {
+                // What happens meanwhile comes behind this.
+                let to = if trimmed { before(self.client.first_group()) } else { self.client.last_group() };
                 self.look_through().await?;
-                self.cursor.move_to(before(self.client.first_group()));
+                self.cursor.move_to(to);
+                self.unread = 0;
             }
         }
     }
@@ -271,6 +283,7 @@ async fn patiently<T, F>(mut call: impl FnMut() -> F) -> Result<Option<T>, Leavi
 where
     F: Future<Output = Result<T, CallError>>,
 {
+    let mut reads = 0;
     loop {
         let why = match call().await {
             Ok(answer) => return Ok(Some(answer)),
@@ -282,7 +295,9 @@ where
         };
         match why {
             Rejection::ShuttingDown | Rejection::StorageFailed { .. } => return Err(Leaving),
-            Rejection::Overloaded { .. } | Rejection::StorageFull { .. } | Rejection::StorageError { .. } => {
+            Rejection::Overloaded { .. } | Rejection::StorageFull { .. } => tokio::time::sleep(AGAIN).await,
+            Rejection::StorageError { .. } if reads < READS_MAX => {
+                reads += 1;
                 tokio::time::sleep(AGAIN).await;
             }
             // It was started before: that is what its id is for. Or the run is held, which is told by itself, or gone.
@@ -296,5 +311,29 @@ where
                 return Ok(None);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// One run that is damaged for good keeps nobody from hearing of the others; what passes is waited for.
+    #[tokio::test]
+    async fn what_cannot_be_read_is_given_up_and_what_passes_is_waited_for() {
+        let asked = AtomicU32::new(0);
+        let refuse = |why: Rejection, until: u32| {
+            let nth = asked.fetch_add(1, Ordering::Relaxed);
+            async move { if nth < until { Err(CallError::Rejected(why)) } else { Ok(7) } }
+        };
+        let unreadable = || Rejection::StorageError { why: "a block is damaged".into() };
+        assert!(matches!(patiently(|| refuse(unreadable(), u32::MAX)).await, Ok(None)));
+        assert_eq!(asked.swap(0, Ordering::Relaxed), READS_MAX + 1);
+        assert!(matches!(patiently(|| refuse(unreadable(), 3)).await, Ok(Some(7))));
+        asked.store(0, Ordering::Relaxed);
+        let full = || Rejection::StorageFull { why: "no room".into() };
+        assert!(matches!(patiently(|| refuse(full(), 100)).await, Ok(Some(7))));
     }
 }
