@@ -163,7 +163,7 @@ impl Registries {
                 options.slots = slots;
                 options.task_queues = (!queues.is_empty()).then(|| queues.into_iter().collect());
                 metrics = Some(self.prepare_work(&mut options, &data, &guards, &here)?);
-                watches = prepare_to_tell(&data, &guards.notify)?.map(|cursor| (cursor, guards.notify.clone()));
+                watches = prepare_to_tell(&data, &guards.notify).map(|cursor| (cursor, guards.notify.clone()));
             }
             Access::Visit { .. } | Access::Look => {
                 options.slots = 0;
@@ -237,19 +237,21 @@ fn watch(worker: &Arc<Worker>, notify: Notify, cursor: Cursor) {
     }
 }
 
-/// What is to be told before the worker's own file is written over: that the one before ended without a word.
-fn prepare_to_tell(data: &Path, notify: &Notify) -> Result<Option<Cursor>, OpenError> {
-    let failed = |why: std::io::Error| OpenError::Failed(format!("how far the log has been told: {why}"));
+/// What is to be told before the worker's own file is written over: that the one before ended without a word. Whoever cannot
+/// write it down, on a full disk, tells it as long as it lives, and does its work.
+fn prepare_to_tell(data: &Path, notify: &Notify) -> Option<Cursor> {
     if notify.channels.is_empty() && !Cursor::is_begun(data) {
-        return Ok(None);
+        return None;
     }
-    let mut cursor = Cursor::open(data).map_err(failed)?;
+    let mut cursor = Cursor::open(data);
     if let Some(before) = WorkerFile::read(data).filter(|before| !before.of_a_run) {
         let gone = GoneWorker { pid: before.pid, started_at: before.started_at };
-        cursor.note_gone(gone).map_err(failed)?;
+        if let Err(why) = cursor.note_gone(gone) {
+            tracing::warn!(%why, "that the worker before was gone cannot be written down");
+        }
     }
     // One that has no channels leaves it all to the next one that has.
-    Ok((!notify.channels.is_empty()).then_some(cursor))
+    (!notify.channels.is_empty()).then_some(cursor)
 }
 
 /// The queues in which something runs, and those with limits.

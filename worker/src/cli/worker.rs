@@ -201,7 +201,7 @@ pub(super) async fn run(
 /// The worker after this one tells people that its log has failed, as of any worker that is gone.
 fn leave_word(data: &Path, file: &WorkerFile) {
     let gone = GoneWorker { pid: file.pid, started_at: file.started_at.clone() };
-    if let Err(why) = Cursor::open(data).and_then(|mut cursor| cursor.note_gone(gone)) {
+    if let Err(why) = Cursor::open(data).note_gone(gone) {
         tracing::warn!(%why, "nobody will be told that this worker's log has failed");
     }
 }

@@ -40,18 +40,20 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Reads it. One that makes no sense begins with the oldest group there is: what was told is known by its id.
-    pub(crate) fn open(data: &Path) -> io::Result<Cursor> {
+    /// Reads it. One that cannot be read, or makes no sense, begins with the oldest group there is: what was told is known by
+    /// its id, and no worker stays away because of this file.
+    pub(crate) fn open(data: &Path) -> Cursor {
         let path = data.join(FILE);
         let contents = match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|why| {
-                tracing::warn!(path = %path.display(), %why, "cannot be read: the whole log is looked through again");
-                Contents { group: Some(GroupSeq(0)), ..Contents::default() }
-            }),
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Contents::default(),
-            Err(why) => return Err(why),
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|why| why.to_string()),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Contents::default()),
+            Err(why) => Err(why.to_string()),
         };
-        Ok(Cursor { path, saved: contents.clone(), contents })
+        let contents = contents.unwrap_or_else(|why| {
+            tracing::warn!(path = %path.display(), why, "cannot be read: the whole log is looked through again");
+            Contents { group: Some(GroupSeq(0)), ..Contents::default() }
+        });
+        Cursor { path, saved: contents.clone(), contents }
     }
 
     /// Whether a worker of this directory has ever told anything.
@@ -104,18 +106,25 @@ mod tests {
     fn what_was_saved_is_there_again_and_nonsense_begins_anew() {
         let dir = tempfile::tempdir().unwrap();
         let gone = GoneWorker { pid: 7, started_at: "then".into() };
-        let mut cursor = Cursor::open(dir.path()).unwrap();
+        let mut cursor = Cursor::open(dir.path());
         assert_eq!(cursor.group(), None);
         cursor.move_to(GroupSeq(12));
         cursor.note_gone(gone.clone()).unwrap();
         cursor.note_gone(gone.clone()).unwrap();
-        let mut again = Cursor::open(dir.path()).unwrap();
+        let mut again = Cursor::open(dir.path());
         assert_eq!((again.group(), again.gone()), (Some(GroupSeq(12)), vec![gone.clone()]));
         again.gone_is_told(&gone);
         again.save().unwrap();
-        assert_eq!(Cursor::open(dir.path()).unwrap().gone(), []);
+        assert_eq!(Cursor::open(dir.path()).gone(), []);
         fs::write(dir.path().join(FILE), "{\"gro").unwrap();
-        assert_eq!(Cursor::open(dir.path()).unwrap().group(), Some(GroupSeq(0)));
+        assert_eq!(Cursor::open(dir.path()).group(), Some(GroupSeq(0)));
         assert!(Cursor::is_begun(dir.path()));
+        // A file that cannot be read: here a directory stands in its place.
+        fs::remove_file(dir.path().join(FILE)).unwrap();
+        fs::create_dir(dir.path().join(FILE)).unwrap();
+        let mut unreadable = Cursor::open(dir.path());
+        assert_eq!(unreadable.group(), Some(GroupSeq(0)));
+        assert!(unreadable.note_gone(gone.clone()).is_err());
+        assert_eq!(unreadable.gone(), [gone], "it is told by this worker all the same");
     }
 }
