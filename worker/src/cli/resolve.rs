@@ -10,6 +10,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::explain::Code;
 use crate::backend::{CallError, Histories, OfEngine};
+use crate::notify::NOTIFICATION;
 
 /// How many candidates an ambiguous beginning shows.
 const SHOWN: usize = 5;
@@ -77,8 +78,9 @@ async fn list(runs: &dyn Histories, query: String, limit: usize) -> Result<Vec<R
 }
 
 async fn nth_newest(runs: &dyn Histories, place: usize, text: &str) -> Result<Target, CliError> {
-    // What a run has started itself is not what anybody started last.
-    let newest = list(runs, "ParentWorkflowId IS NULL".to_owned(), place.saturating_add(GOING_ON)).await?;
+    // What a run has started itself is not what anybody started last, nor is what the worker tells people.
+    let query = format!("ParentWorkflowId IS NULL AND WorkflowType != '{NOTIFICATION}'");
+    let newest = list(runs, query, place.saturating_add(GOING_ON)).await?;
     // Nor is a run in which an older one goes on, as a schedule or a loop does: such a one was started when its first was.
     let mut begun: Vec<(Timestamp, RunInfo)> = Vec::new();
     for info in newest {
