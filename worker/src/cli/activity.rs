@@ -22,7 +22,7 @@ use crate::backend::ActivityAsked;
 #[derive(Debug, Subcommand)]
 pub enum ActivityVerb {
     /// Start an activity without a workflow: a durable job of its own. It is the run `activity:ID`, for `result`, `describe`,
-    /// `cancel`, `terminate` and `list`.
+    /// `cancel`, `terminate` and `list`. An attempt may run for 10 minutes unless a limit is given.
     Start(alone::StartAloneArgs),
     /// Start an activity without a workflow, and wait for its result.
     Execute(alone::ExecuteAloneArgs),
@@ -90,10 +90,9 @@ pub struct OfRun {
     pub reason: Option<String>,
 }
 
+/// The time limits of an activity, and how it is tried again.
 #[derive(Debug, Args)]
-pub struct UpdateOptionsArgs {
-    #[command(flatten)]
-    pub of: OfRun,
+pub struct ActivityLimits {
     /// How long it may take with all of its attempts.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub schedule_to_close: Option<Duration>,
@@ -115,6 +114,14 @@ pub struct UpdateOptionsArgs {
     /// How many attempts there are in all; 0: no limit.
     #[arg(long, value_name = "N")]
     pub maximum_attempts: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct UpdateOptionsArgs {
+    #[command(flatten)]
+    pub of: OfRun,
+    #[command(flatten)]
+    pub limits: ActivityLimits,
 }
 
 pub(super) async fn activity(cx: &mut Context, verb: ActivityVerb) -> Result<Exit, CliError> {
@@ -205,13 +212,13 @@ async fn describe(cx: &mut Context, args: &OfRun) -> Result<Exit, CliError> {
 
 async fn update_options(cx: &mut Context, args: UpdateOptionsArgs) -> Result<Exit, CliError> {
     let asked = ActivityUpdate {
-        schedule_to_close: args.schedule_to_close,
-        schedule_to_start: args.schedule_to_start,
-        start_to_close: args.start_to_close,
-        heartbeat: args.heartbeat,
-        initial_interval: args.initial_interval,
-        maximum_interval: args.maximum_interval,
-        maximum_attempts: args.maximum_attempts,
+        schedule_to_close: args.limits.schedule_to_close,
+        schedule_to_start: args.limits.schedule_to_start,
+        start_to_close: args.limits.start_to_close,
+        heartbeat: args.limits.heartbeat,
+        initial_interval: args.limits.initial_interval,
+        maximum_interval: args.limits.maximum_interval,
+        maximum_attempts: args.limits.maximum_attempts,
         ..ActivityUpdate::default()
     };
     if asked == ActivityUpdate::default() {

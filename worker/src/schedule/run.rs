@@ -46,6 +46,22 @@ pub struct ScheduleInput {
     pub carried: Option<Box<Standing>>,
 }
 
+impl ScheduleInput {
+    /// The start of a new schedule, which has been checked.
+    ///
+    /// # Errors
+    /// What cannot be written as JSON.
+    pub fn start(schedule: Schedule, of: Target) -> Result<StartWorkflow, PayloadError> {
+        let id = of.workflow_id.as_str();
+        let schedule_id = id.strip_prefix(super::ID_PREFIX).unwrap_or(id).to_owned();
+        let summary = format!("starts {}", schedule.action.workflow_type);
+        let input = Payload::encode(&ScheduleInput { schedule_id, schedule, carried: None })?;
+        let mut start = StartWorkflow::new(SCHEDULE.into(), of.workflow_id).input(input);
+        (start.namespace, start.summary) = (of.namespace, Some(summary));
+        Ok(start)
+    }
+}
+
 /// The workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleRun {

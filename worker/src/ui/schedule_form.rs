@@ -22,7 +22,7 @@ use crate::api::token::random_hex;
 use crate::backend::{Backend, CallError};
 use crate::schedule::messages::Change;
 use crate::schedule::run::ScheduleInput;
-use crate::schedule::{ID_PREFIX, Overlap, SCHEDULE, Schedule};
+use crate::schedule::{ID_PREFIX, Overlap, Schedule};
 
 const OVERLAPS: [(Overlap, &str); 6] = [
     (Overlap::Skip, "the new one is left out"),
@@ -147,12 +147,8 @@ async fn create(visitor: &Visitor, fields: &Fields) -> Result<(), Wrong> {
     let id = fields.text("id").unwrap_or_default().trim();
     let schedule = checked(id, spec_of(id, fields)?)?;
     let namespace = fields.text("namespace").unwrap_or(DEFAULT_NAMESPACE).trim();
-    let Target { namespace, workflow_id, .. } = target(namespace, id).map_err(|why| field("id", why.message))?;
-    let summary = format!("starts {}", schedule.action.workflow_type);
-    let input = ScheduleInput { schedule_id: id.to_owned(), schedule, carried: None };
-    let input = Payload::encode(&input).map_err(|why| field("input", why))?;
-    let mut start = StartWorkflow::new(SCHEDULE.into(), workflow_id).input(input);
-    (start.namespace, start.summary) = (namespace, Some(summary));
+    let target = target(namespace, id).map_err(|why| field("id", why.message))?;
+    let start = ScheduleInput::start(schedule, target).map_err(|why| field("input", why))?;
     visitor.backend.start(start).await?;
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bosun_engine::*;
 use clap::Args;
 
+use super::ActivityLimits;
 use crate::cli::args::InputArg;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -29,27 +30,8 @@ pub struct StartAloneArgs {
     pub id: Option<String>,
     #[arg(short = 'q', long, visible_alias = "queue", value_name = "QUEUE", default_value = DEFAULT_TASK_QUEUE)]
     pub task_queue: String,
-    /// How long one attempt may run [default: 10m, unless --schedule-to-close is given].
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub start_to_close: Option<Duration>,
-    /// How long it may take with all of its attempts.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub schedule_to_close: Option<Duration>,
-    /// How long an attempt may wait for a slot.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub schedule_to_start: Option<Duration>,
-    /// How long an attempt may go without a heartbeat.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub heartbeat: Option<Duration>,
-    /// The delay before the second attempt.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub initial_interval: Option<Duration>,
-    /// No delay is longer.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub maximum_interval: Option<Duration>,
-    /// How many attempts there are in all; 0: no limit.
-    #[arg(long, value_name = "N")]
-    pub maximum_attempts: Option<u32>,
+    #[command(flatten)]
+    pub limits: ActivityLimits,
     /// 1, the most urgent, to 5.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
     pub priority: Option<u8>,
@@ -83,9 +65,9 @@ impl StartAloneArgs {
     fn options(&self) -> Result<ActivityOptions, CliError> {
         let policy = RetryPolicy::default();
         let policy = RetryPolicy {
-            initial_interval: self.initial_interval.unwrap_or(policy.initial_interval),
-            maximum_interval: self.maximum_interval.or(policy.maximum_interval),
-            maximum_attempts: self.maximum_attempts.unwrap_or(policy.maximum_attempts),
+            initial_interval: self.limits.initial_interval.unwrap_or(policy.initial_interval),
+            maximum_interval: self.limits.maximum_interval.or(policy.maximum_interval),
+            maximum_attempts: self.limits.maximum_attempts.unwrap_or(policy.maximum_attempts),
             ..policy
         };
         let priority = Priority {
@@ -93,13 +75,13 @@ impl StartAloneArgs {
             fairness_key: self.fairness_key.clone(),
             fairness_weight: self.fairness_weight.unwrap_or(FairnessWeight::ONE),
         };
-        let default = self.schedule_to_close.is_none().then_some(START_TO_CLOSE);
+        let default = self.limits.schedule_to_close.is_none().then_some(START_TO_CLOSE);
         Ok(ActivityOptions {
             task_queue: Some(TaskQueue::new(&self.task_queue)?),
-            schedule_to_close: self.schedule_to_close,
-            schedule_to_start: self.schedule_to_start,
-            start_to_close: self.start_to_close.or(default),
-            heartbeat: self.heartbeat,
+            schedule_to_close: self.limits.schedule_to_close,
+            schedule_to_start: self.limits.schedule_to_start,
+            start_to_close: self.limits.start_to_close.or(default),
+            heartbeat: self.limits.heartbeat,
             retry_policy: (policy != RetryPolicy::default()).then_some(policy),
             summary: self.summary.clone(),
             priority: (priority != Priority::default()).then_some(priority),

@@ -211,11 +211,10 @@ pub(super) fn new_schedule(plans: Option<PlanLoader>, args: &CreateArgs) -> Resu
 pub(super) async fn create(cx: &mut Context, args: CreateArgs) -> Result<Exit, CliError> {
     let schedule = new_schedule(cx.plans, &args)?;
     let id = plain(&args.id).to_owned();
-    let input = ScheduleInput { schedule_id: id.clone(), schedule, carried: None };
-    let input = Payload::encode(&input).map_err(|why| CliError::new(Code::Failed, why.to_string()))?;
-    let mut request = StartWorkflow::new(SCHEDULE.into(), target(cx, &id)?.workflow_id).input(input);
-    request.namespace = cx.namespace.clone();
+    let request = ScheduleInput::start(schedule, target(cx, &id)?);
+    let mut request = request.map_err(|why| CliError::new(Code::Failed, why.to_string()))?;
     request.identity = Some(cx.identity.clone());
+    // A file says more than the workflow that carries it out.
     request.summary = Some(format!("starts {}", args.words[0]));
     match cx.backend.start(request).await {
         Err(CallError::Rejected(Rejection::AlreadyOpen { .. })) => {
