@@ -216,7 +216,7 @@ fn the_doctor_finds_what_is_wrong_and_what_mends_it() {
 #[test]
 fn a_new_project_runs_at_once() {
     let home = tempfile::tempdir().unwrap();
-    let dir = home.path().join("Tide Tables");
+    let dir = home.path().join("Tide Tables/null");
     let init = |args: &[&str]| {
         Command::new(bosun().unwrap()).arg("init").arg(&dir).args(args).current_dir(home.path()).output().unwrap()
     };

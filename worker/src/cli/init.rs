@@ -108,6 +108,71 @@ fn manifest(name: &str) -> String {
     )
 }
 
+/// What cargo takes for no package, or is a crate that the program depends on.
+const TAKEN: &[&str] = &[
+    "abstract",
+    "alloc",
+    "as",
+    "async",
+    "await",
+    "become",
+    "bosun-engine",
+    "bosun-worker",
+    "box",
+    "break",
+    "build",
+    "const",
+    "continue",
+    "core",
+    "crate",
+    "deps",
+    "do",
+    "dyn",
+    "else",
+    "enum",
+    "examples",
+    "extern",
+    "false",
+    "final",
+    "fn",
+    "for",
+    "if",
+    "impl",
+    "in",
+    "incremental",
+    "let",
+    "loop",
+    "macro",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "override",
+    "priv",
+    "proc-macro",
+    "pub",
+    "ref",
+    "return",
+    "self",
+    "static",
+    "std",
+    "struct",
+    "super",
+    "test",
+    "trait",
+    "true",
+    "try",
+    "type",
+    "typeof",
+    "unsafe",
+    "unsized",
+    "use",
+    "virtual",
+    "where",
+    "while",
+    "yield",
+];
+
 /// A name that cargo and a spec take: the folder's, in small letters.
 fn name_of(dir: &Path) -> String {
     let folder = dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().to_lowercase());
@@ -115,7 +180,7 @@ fn name_of(dir: &Path) -> String {
     let name: String = folder.chars().map(plain).collect();
     let name = name.trim_matches('-').to_owned();
     match name.chars().next() {
-        Some(first) if first.is_ascii_alphabetic() && name != "test" => name,
+        Some(first) if first.is_ascii_alphabetic() && !TAKEN.contains(&name.as_str()) => name,
         Some(_) => format!("my-{name}"),
         None => "my-project".to_owned(),
     }
@@ -127,7 +192,13 @@ mod tests {
 
     #[test]
     fn a_folder_gives_a_name_that_cargo_takes() {
-        let names = [("/a/Tea Time", "tea-time"), ("/a/2026", "my-2026"), ("/", "my-project"), ("/a/_x_", "x")];
+        let names = [
+            ("/a/true", "my-true"),
+            ("/a/Tea Time", "tea-time"),
+            ("/a/2026", "my-2026"),
+            ("/", "my-project"),
+            ("/a/_x_", "x"),
+        ];
         for (folder, name) in names {
             assert_eq!(name_of(Path::new(folder)), name);
         }
