@@ -159,15 +159,21 @@ async fn watch(
 ) -> Result<Option<String>, CliError> {
     let mut view = TopView::default();
     let (mut keys, mut problem, mut looked) = (keyboard()?, None, Instant::now());
+    let mut next = Instant::now() + every;
     loop {
         view = view.within(shown.rows.len());
         let age = looked.elapsed();
         terminal.draw(|frame| draw(frame, &shown, &view, ascii, problem.as_deref(), age)).map_err(broken)?;
         tokio::select! {
-            () = tokio::time::sleep(every) => match source.snapshot().await {
-                Ok(snapshot) => (shown, problem, looked) = (snapshot, None, Instant::now()),
-                Err(why) => problem = Some(one_line(&why.message)),
-            },
+            () = tokio::time::sleep_until(next.into()) => {
+                let began = Instant::now();
+                match source.snapshot().await {
+                    Ok(snapshot) => (shown, problem, looked) = (snapshot, None, Instant::now()),
+                    Err(why) => problem = Some(one_line(&why.message)),
+                }
+                // A look asks up to a hundred questions: a worker that is slow to answer is asked more rarely.
+                next = Instant::now() + every.max(began.elapsed().saturating_mul(4));
+            }
             pressed = keys.recv() => match pressed {
                 Some(Ok(pressed)) => view = pressed.map_or(view, |key| update(view, key)),
                 Some(Err(why)) => return Err(broken(why)),
