@@ -11,6 +11,7 @@ use super::result::value_text;
 use crate::agent::AGENT;
 use crate::backend::Backend;
 use crate::inbox::{target_of, tool_call_id};
+use crate::supervisor::PLAN_RUN;
 use crate::supervisor::run::SUPERVISOR;
 
 /// One thing that a run waits for.
@@ -44,7 +45,7 @@ impl WaitingRow {
 /// What an open run waits for.
 pub(crate) async fn waiting(backend: &dyn Backend, info: &RunInfo) -> Vec<WaitingRow> {
     let query = match info.workflow_type.as_str() {
-        SUPERVISOR if info.status.is_open() => "waiting",
+        SUPERVISOR | PLAN_RUN if info.status.is_open() => "waiting",
         AGENT if info.status.is_open() => "approvals",
         _ => return Vec::new(),
     };
