@@ -1,8 +1,9 @@
 //! The service manager that started a worker: systemd's notification protocol, and the unit that makes systemd start one.
 //!
 //! Invariant: without `NOTIFY_SOCKET` nothing is sent. "Ready" is said only when requests are answered, and the watchdog is
-//! fed only while the engine answers, so that a worker that hangs is restarted. What is said changes nothing in the worker: a
-//! socket that takes no message is a warning.
+//! fed only while the process gets on and its log has not failed, so that one that stands still is restarted. A disk that is
+//! full or slow is waited for: a restart would mend neither. What is said changes nothing in the worker: a socket that takes no
+//! message is a warning.
 
 use std::convert::Infallible;
 use std::os::unix::net::UnixDatagram;
@@ -57,7 +58,7 @@ impl ServiceManager {
         }
     }
 
-    /// Feeds the watchdog as long as the engine answers, twice in its time. Never ends.
+    /// Feeds the watchdog as long as the engine is well by its own word, twice in its time. Never ends.
     pub(super) async fn feed(&self, engine: &dyn Engine) -> Infallible {
         let Some(watchdog) = self.watchdog else { return std::future::pending().await };
         let backend = engine.backend();

@@ -64,7 +64,7 @@ impl ActivityOrder {
         self.options.priority.as_ref().map_or(Ok(()), Priority::check)
     }
 
-    /// The start of its run. The same id is one activity, however often it is asked for while it is known.
+    /// The start of its run; whoever asks for the same id while it runs may ask for that one (`IdConflictPolicy`).
     ///
     /// # Errors
     /// An order that no run could carry out, or an id that is none.
