@@ -150,6 +150,31 @@ fn a_cursor_that_is_wrong_tells_nothing_twice_and_leaves_nothing_out() {
     worker.kill().unwrap();
 }
 
+/// The file cannot be read, nor written: the worker does its work all the same, and tells what fails. What it tells is not what
+/// somebody started last.
+#[test]
+fn a_file_that_cannot_be_used_keeps_no_worker_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, receiver) = (dir.path().join("data"), Receiver::start(0));
+    let channel = "[notify.channels.ops]\nwebhook = \"http://ADDRESS/\"\nsecret = \"env:OPS_SECRET\"\n";
+    let path = config(dir.path(), &channel.replace("ADDRESS", &receiver.address));
+    let (mut first, _) = WorkerProcess::start(&worker(&path, &[]), &data, READY_MAX).unwrap();
+    until(SETTLE, || if data.join("notified.json").exists() { Ok(()) } else { Err("no cursor".to_owned()) });
+    first.kill().unwrap();
+    std::fs::remove_file(data.join("notified.json")).unwrap();
+    std::fs::create_dir(data.join("notified.json")).unwrap();
+    let (mut worker, http) = WorkerProcess::start(&worker(&path, &[]), &data, READY_MAX).unwrap();
+    http.start(&program("fails", json!([{ "fail": { "message": "as it should" } }]))).acknowledged().unwrap();
+    until(SETTLE, || match (receiver.ids("failed", "workflow_id").contains_key("fails"), told_gone(&receiver)) {
+        (true, 1) => Ok(()),
+        other => Err(format!("{other:?}: {}", worker.said())),
+    });
+    let described = crate::supervisor_cli::run(&data, &["describe", "latest"]);
+    let text = crate::supervisor_cli::said(&described);
+    assert!(text.starts_with("workflow id    fails"), "{text}");
+    worker.kill().unwrap();
+}
+
 fn told_gone(receiver: &Receiver) -> usize {
     receiver.ids("worker_gone", "title").len()
 }
