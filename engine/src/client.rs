@@ -119,6 +119,7 @@ impl Client {
         self.check_payload(&start.input)?;
         start.memo.values().try_for_each(|payload| self.check_payload(payload))?;
         let wrong = start.retry_policy.as_ref().and_then(|policy| policy.check().err());
+        let wrong = wrong.or_else(|| start.priority.as_ref()?.check().err());
         wrong.map_or(Ok(()), |why| Err(Rejection::Invalid { what: "start request".into(), why }))
     }
 

@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use bosun_tests::harness::crash::READY_MAX;
+use bosun_tests::harness::faults::Injection;
 use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
 use serde_json::Value;
 
@@ -72,6 +73,61 @@ fn the_service_manager_is_told_what_the_worker_does() {
         assert!(began.elapsed() < READY_MAX);
     }
     assert!(worker.wait().unwrap().success());
+}
+
+/// A disk that hangs fails nothing and acknowledges nothing: the manager is not told that all is well, and is again when the
+/// write comes back. The sync hangs from outside, in a worker that was well before.
+#[test]
+fn a_write_that_does_not_come_back_ends_the_word_to_the_service_manager() {
+    if !Injection::available_or_explain() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let (socket, data, trace) = (home.path().join("notify"), home.path().join("data"), home.path().join("trace"));
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    manager.set_read_timeout(Some(READY_MAX)).unwrap();
+    let program = Program::new(bosun().unwrap(), &WORKER)
+        .env("NOTIFY_SOCKET", socket.to_str().unwrap())
+        .env("WATCHDOG_USEC", "400000");
+    let (worker, _) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    assert!(message(&manager).starts_with("READY=1"));
+    assert_eq!(message(&manager), "WATCHDOG=1");
+    let mut strace = Command::new("strace")
+        .args(["-f", "-qq", "-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync,fsync:delay_enter=600000000", "-o"])
+        .arg(&trace)
+        .args(["-p", &worker.pid().to_string()])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    let status = format!("/proc/{}/status", worker.pid());
+    while std::fs::read_to_string(&status).unwrap().contains("TracerPid:\t0\n") {
+        assert!(began.elapsed() < READY_MAX && strace.try_wait().unwrap().is_none(), "strace does not attach");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Its answer waits for the sync.
+    let mut start = Command::new(bosun().unwrap())
+        .args(["start", "order-saga", "-i", ORDER, "--data"])
+        .arg(&data)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+    let (mut fed, mut buffer) = (0, [0; 64]);
+    while manager.recv(&mut buffer).is_ok() {
+        fed += 1;
+        assert!(fed < 2_000, "a worker whose write hangs says that all is well");
+    }
+    assert!(start.try_wait().unwrap().is_none(), "nothing is acknowledged meanwhile");
+    // The disk is well again.
+    strace.kill().unwrap();
+    strace.wait().unwrap();
+    manager.set_read_timeout(Some(READY_MAX)).unwrap();
+    assert_eq!(message(&manager), "WATCHDOG=1");
+    assert!(start.wait().unwrap().success());
+    drop(worker);
 }
 
 /// A worker is described, drained and stopped through its directory, and nobody else gets its signals.

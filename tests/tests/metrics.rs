@@ -5,11 +5,14 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use bosun_tests::harness::crash::READY_MAX;
-use bosun_tests::harness::http::{Endpoint, Http};
+use bosun_tests::harness::http::{Endpoint, Http, escape};
+use bosun_tests::harness::mount::tool;
 use bosun_tests::harness::process::{Program, REQUEST_MAX, WorkerProcess, bosun};
+use bosun_tests::harness::{all_required, say};
 use serde_json::{Value, json};
 
 /// A worker that has done something: one run that completed, one that failed.
@@ -60,10 +63,104 @@ fn what_the_worker_did_is_measured() {
     }
     let commits = text.lines().find_map(|line| line.strip_prefix("bosun_commit_duration_seconds_count "));
     assert!(commits.and_then(|count| count.parse().ok()).is_some_and(|count: u64| count >= 2), "{text}");
-    if Command::new("promtool").arg("--version").output().is_ok() {
-        let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/telemetry/rules.yml");
-        let checked = Command::new("promtool").args(["check", "rules"]).arg(rules).output().unwrap();
-        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+/// Whether Debian's Prometheus is there; says so if not. CI installs it and may not.
+fn prometheus_or_explain() -> bool {
+    let found = tool("prometheus").is_some() && tool("promtool").is_some();
+    if !found {
+        assert!(!all_required(), "prometheus is needed and not installed");
+        say("SKIPPED: no Prometheus reads the metrics: it is not installed");
+    }
+    found
+}
+
+fn promtool(words: &[&str], file: &Path) {
+    let checked = Command::new("promtool").args(words).arg(file).output().unwrap();
+    assert!(checked.status.success(), "{words:?}: {}", String::from_utf8_lossy(&checked.stderr));
+}
+
+/// A real Prometheus reads a worker by the configuration that ships, with its rules, and with a token that only looks.
+#[test]
+fn a_real_prometheus_scrapes_a_worker_and_evaluates_the_rules() {
+    if !prometheus_or_explain() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (data, home) = (dir.path().join("data"), dir.path());
+    let (_worker, owner) = worked(&data);
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/telemetry");
+    let rules = std::fs::read_to_string(shipped.join("rules.yml")).unwrap();
+    std::fs::write(home.join("rules.yml"), &rules).unwrap();
+    promtool(&["check", "rules"], &home.join("rules.yml"));
+    let worker_at = owner.endpoint.address.clone();
+    let config = std::fs::read_to_string(shipped.join("prometheus.yml")).unwrap();
+    assert!(config.contains("127.0.0.1:8233") && config.contains("scrape_interval: 15s"), "{config}");
+    let config = config.replace("127.0.0.1:8233", &worker_at).replace("scrape_interval: 15s", "scrape_interval: 1s");
+    let config = config.replace("global:", "global:\n  evaluation_interval: 1s");
+    std::fs::write(home.join("prometheus.yml"), config).unwrap();
+    let made = Command::new(bosun().unwrap())
+        .args(["token", "create", "prometheus", "--role", "viewer", "--data"])
+        .arg(&data)
+        .output()
+        .unwrap();
+    std::fs::write(home.join("bosun.token"), String::from_utf8(made.stdout).unwrap().trim()).unwrap();
+    promtool(&["check", "config"], &home.join("prometheus.yml"));
+
+    // A port that was free a moment ago.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut prometheus = Command::new("prometheus")
+        .arg(format!("--config.file={}", home.join("prometheus.yml").display()))
+        .arg(format!("--storage.tsdb.path={}", home.join("tsdb").display()))
+        .arg(format!("--web.listen-address={address}"))
+        .args(["--log.level=error"])
+        .current_dir(home)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let asked = Http::new(Endpoint { address, ..owner.endpoint.clone() }, REQUEST_MAX);
+    let query = |text: &str| -> Value {
+        let path = format!("/api/v1/query?query={}", escape(text));
+        let answer = asked.request("GET", &path, None);
+        answer.ok().and_then(|answer| serde_json::from_slice(&answer.body).ok()).unwrap_or_default()
+    };
+    let value = |text: &str| query(text)["data"]["result"][0]["value"][1].as_str().map(str::to_owned);
+    let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let began = Instant::now();
+        let expected = [
+            ("up{job=\"bosun\"}", "1"),
+            ("bosun_ready", "1"),
+            ("bosun_closed_runs_total{status=\"completed\"}", "2"),
+            ("bosun_activity_duration_seconds_count{activity_type=\"echo\"}", "1"),
+        ];
+        for (text, wanted) in expected {
+            while value(text).as_deref() != Some(wanted) {
+                assert!(began.elapsed() < READY_MAX * 2, "{text}: {}", query(text));
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+        let told = asked.request("GET", "/api/v1/rules", None).unwrap();
+        let told: Value = serde_json::from_slice(&told.body).unwrap();
+        let of_group = told["data"]["groups"][0]["rules"].as_array().unwrap();
+        assert_eq!(of_group.len(), rules.matches("- record:").count() + rules.matches("- alert:").count());
+        // Each is evaluated once the first interval is over.
+        loop {
+            let told = asked.request("GET", "/api/v1/rules", None).unwrap();
+            let told: Value = serde_json::from_slice(&told.body).unwrap();
+            let all = told["data"]["groups"][0]["rules"].as_array().unwrap().clone();
+            assert!(all.iter().all(|rule| rule["health"] != "err"), "{told}");
+            if all.iter().all(|rule| rule["health"] == "ok") {
+                break;
+            }
+            assert!(began.elapsed() < READY_MAX * 2, "{told}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }));
+    prometheus.kill().unwrap();
+    prometheus.wait().unwrap();
+    if let Err(why) = seen {
+        std::panic::resume_unwind(why);
     }
 }
 

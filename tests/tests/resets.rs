@@ -2,7 +2,7 @@
 //! E26, G11, G17).
 
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use bosun_tests::harness::Chance;
@@ -99,6 +99,57 @@ fn a_run_is_reset_by_the_command_line_with_a_worker_and_without() {
         assert!(far.contains("event 999"), "{far}");
         worker.kill().unwrap();
     }
+}
+
+/// What waits for a person in a workflow: the id, and the run that asks.
+fn asked(data: &Path, other_than: Option<&str>) -> (String, String) {
+    let began = std::time::Instant::now();
+    loop {
+        let run_id = told(data, &["describe", "gated"])["workflow"]["run_id"].as_str().unwrap().to_owned();
+        let waiting = told(data, &["approval", "list", "gated"])["waiting"].clone();
+        if let Some(id) = waiting[0]["request"]["id"].as_str().filter(|_| other_than != Some(run_id.as_str())) {
+            return (id.to_owned(), run_id);
+        }
+        assert!(began.elapsed() < READY_MAX, "nobody is asked: {waiting}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A supervisor is reset while it waits for an approval: back to its beginning it asks anew, and an answer to the old request
+/// decides nothing; back to its last turn it still asks, and one answer lets it end. Nothing happens twice.
+#[test]
+fn a_run_is_reset_while_a_person_is_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, spec) = (dir.path().join("data"), dir.path().join("gated.yaml"));
+    std::fs::write(&spec, crate::supervisor_cli::GATED).unwrap();
+    let (mut worker, _) = WorkerProcess::start(&Program::bosun_worker().unwrap(), &data, READY_MAX).unwrap();
+    let words = ["run", spec.to_str().unwrap(), "-w", "gated"];
+    let runner = crate::supervisor_cli::command(&data, &words).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let _runner = crate::supervisor_cli::Runner(runner.unwrap());
+    let began = std::time::Instant::now();
+    while !run(&data, &["describe", "gated"]).status.success() {
+        assert!(began.elapsed() < READY_MAX, "it does not start");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let (first, run_1) = asked(&data, None);
+    ok(&data, &["reset", "gated", "--to", "first-turn", "--yes", "--reason", "plan it again"]);
+    let (second, run_2) = asked(&data, Some(&run_1));
+    assert_ne!(first, second, "it is another question");
+    let late = refused(&data, &["approval", "approve", &first], 30);
+    assert!(late.contains("waits for a person"), "{late}");
+    ok(&data, &["reset", "gated", "--to", "last-turn", "--yes"]);
+    let (third, run_3) = asked(&data, Some(&run_2));
+    assert_ne!(run_3, run_2);
+    ok(&data, &["approval", "approve", &third, "--run", &run_3]);
+    let ended = told(&data, &["result", "gated", "--timeout", "60s"]);
+    assert_eq!(ended["run_id"], json!(run_3), "{ended:#}");
+    let history = said(&ok(&data, &["show", "gated", "-o", "jsonl"]));
+    let published = |line: &&str| line.contains("ActivityTaskScheduled") && line.contains("\"key\":\"execute/tell/1\"");
+    assert_eq!(history.lines().filter(published).count(), 1, "published once: {history}");
+    for run_id in [&run_1, &run_2, &run_3] {
+        ok(&data, &["replay", "check", "--query", &format!("RunId = '{run_id}'")]);
+    }
+    worker.kill().unwrap();
 }
 
 fn wait_for(data: &Path, id: &str, kind: &str, times: usize) {

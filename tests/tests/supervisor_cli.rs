@@ -82,7 +82,7 @@ fn every_preset_runs_from_the_command_line() {
     }
 }
 
-const GATED: &str = "
+pub(crate) const GATED: &str = "
 kind: supervisor
 preset: shannon-supervisor
 objective: two steps and a publication

@@ -112,7 +112,14 @@ pub trait Backend: Send + Sync {
     fn worker_state(&self) -> Reply<'_, WorkerState> {
         Box::pin(async { Ok(WorkerState::default()) })
     }
+    /// Who waits in a task queue, those whose turn is first, first; at most [`SHARES_MAX`] of them.
+    fn queue_shares(&self, _queue: TaskQueue) -> Reply<'_, Vec<WaitingShare>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
 }
+
+/// Shares of a task queue that are shown.
+pub const SHARES_MAX: usize = 100;
 
 /// What a worker says of itself beside its health.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -243,6 +250,10 @@ pub trait Engine: Send + Sync {
     fn backend(&self) -> Arc<dyn Backend>;
     /// Stops taking work, lets running attempts end for at most `timeout`, and closes. True: everything had ended.
     fn drain(&self, timeout: Duration) -> BoxFuture<'_, bool>;
+    /// For how long the group that is being written to the log has been; `None` where none is.
+    fn writing_for(&self) -> Option<Duration> {
+        None
+    }
     /// Resolves when the engine has stopped, by a drain or because its storage failed.
     fn stopped(&self) -> BoxFuture<'_, Stopped>;
 }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::api::WorkerFile;
 use crate::backend::{
     Access, ActivityAsked, Attribution, Backend, BoxFuture, CallError, Engine, EngineHealth, EventStream, Histories,
-    OpenEngine, OpenError, QueueState, Reply, RunEventStream, Stopped, WorkerState,
+    OpenEngine, OpenError, QueueState, Reply, RunEventStream, SHARES_MAX, Stopped, WorkerState,
 };
 use crate::batch::{self, carry_out::EngineHere};
 use crate::capability::at_rest::{AtRest, StoreKeys};
@@ -308,6 +308,9 @@ impl Engine for Embedded {
             closed.is_ok()
         })
     }
+    fn writing_for(&self) -> Option<Duration> {
+        self.worker.writing_for()
+    }
     fn stopped(&self) -> BoxFuture<'_, Stopped> {
         Box::pin(async move {
             match self.worker.stopped().await {
@@ -480,6 +483,10 @@ impl Backend for Embedded {
         let state =
             WorkerState { lost_threads, memory, slots: all, busy, waiting, task_queues, queues, max_per_second };
         Box::pin(async move { Ok(state) })
+    }
+    fn queue_shares(&self, queue: TaskQueue) -> Reply<'_, Vec<WaitingShare>> {
+        let shares = self.worker.waiting_in(&queue, SHARES_MAX);
+        Box::pin(async move { Ok(shares) })
     }
 }
 

@@ -47,6 +47,9 @@ mod inbox;
 #[doc(hidden)]
 pub mod notify;
 mod past;
+#[doc(hidden)]
+pub mod priority;
+mod queues;
 mod run_json;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 pub mod scene;

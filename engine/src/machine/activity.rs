@@ -48,7 +48,7 @@ impl Run {
         if self.activities.by_id(&scheduled.activity_id).is_some() {
             return Some(format!("activity id {} is in use in this run", scheduled.activity_id));
         }
-        let priority = || options.priority.as_ref().and_then(|priority| priority.check().err());
+        let priority = || self.priority_of(options.priority.as_ref()).and_then(|priority| priority.check().err());
         options.retry_policy.as_ref().and_then(|policy| policy.check().err()).or_else(priority)
     }
 
@@ -62,9 +62,14 @@ impl Run {
         if draft.take_slot(&queue) {
             self.start_attempt(draft, seq, attempt);
         } else {
-            let priority = activity.options().priority.clone();
+            let priority = self.priority_of(activity.options().priority.as_ref());
             draft.effect(Effect::QueueActivity { seq, attempt, queue, priority });
         }
+    }
+
+    /// What an activity or a child of this run has that asks for this priority.
+    pub(super) fn priority_of(&self, own: Option<&Priority>) -> Option<Priority> {
+        Priority::within(own, self.started().priority.as_ref())
     }
 
     fn queue_of(&self, activity: &Activity) -> TaskQueue {

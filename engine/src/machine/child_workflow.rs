@@ -129,6 +129,7 @@ impl Run {
         start.memo = options.memo.clone();
         start.search_attributes = options.search_attributes.clone();
         start.summary = options.summary.clone();
+        start.priority = self.priority_of(options.priority.as_ref());
         start.parent = Some(Parent {
             workflow_id: self.info.workflow_id.clone(),
             run_id: self.id(),

@@ -212,6 +212,11 @@ impl TaskQueues {
     pub(crate) fn running_by_queue(&self) -> BTreeMap<TaskQueue, usize> {
         self.running.clone()
     }
+    /// Who waits in a queue: those whose turn is first, first.
+    pub(crate) fn waiting_in(&self, queue: &TaskQueue, most: usize) -> Vec<WaitingShare> {
+        let of_queue = self.queues.iter().filter(|((_, name), _)| name == queue);
+        of_queue.flat_map(|((namespace, _), queue)| queue.shown(namespace)).take(most).collect()
+    }
     /// How many attempts of each namespace wait in each queue in which some do.
     pub(crate) fn waiting_by_queue(&self) -> BTreeMap<Namespace, BTreeMap<TaskQueue, usize>> {
         let mut found: BTreeMap<Namespace, BTreeMap<TaskQueue, usize>> = BTreeMap::new();
@@ -238,6 +243,26 @@ impl WaitingQueue {
         }
         self.waiting -= usize::from(next.is_some());
         next
+    }
+    fn shown<'a>(&'a self, namespace: &'a Namespace) -> impl Iterator<Item = WaitingShare> + 'a {
+        self.levels.iter().flat_map(move |(priority_key, level)| {
+            level.shares.in_order().filter_map(move |key| {
+                let waiting = level.waiting.get(key)?;
+                let (workflow_id, fairness_key) = match key {
+                    FairnessKey::Workflow(id) => (Some(id.clone()), None),
+                    FairnessKey::Named(name) => (None, Some(name.clone())),
+                };
+                let (_, weight, _) = waiting.front()?;
+                Some(WaitingShare {
+                    namespace: namespace.clone(),
+                    priority_key: *priority_key,
+                    fairness_key,
+                    workflow_id,
+                    fairness_weight: *weight,
+                    waiting: waiting.len(),
+                })
+            })
+        })
     }
     /// When the one that comes next arrived.
     fn first_arrival(&self) -> Option<u64> {

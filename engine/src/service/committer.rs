@@ -63,6 +63,8 @@ pub(crate) struct Committer {
     role: Mutex<()>,
     /// How many items of each shard have been released.
     released: Vec<AtomicU64>,
+    /// Since when a group is being written, if one is.
+    writing: Mutex<Option<Instant>>,
 }
 
 impl Committer {
@@ -73,6 +75,7 @@ impl Committer {
             space: Condvar::new(),
             role: Mutex::new(()),
             released: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+            writing: Mutex::new(None),
         }
     }
     fn lock(&self) -> MutexGuard<'_, CommitQueue> {
@@ -209,11 +212,23 @@ impl Committer {
         }
     }
 
+    fn note_writing(&self, since: Option<Instant>) {
+        *self.writing.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
+
+    /// For how long the group that is being written has been, if one is. Waiting for room on the disk is not writing.
+    pub(crate) fn writing_for(&self) -> Option<Duration> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner).map(|since| since.elapsed())
+    }
+
     /// A full disk is waited for: what was decided is written when there is room, and nothing is acknowledged before.
     fn commit_with_room(&self, shared: &WorkerShared, turns: &[Turn]) -> Result<Committed, StorageError> {
         let mut waits = false;
         loop {
-            match shared.journal.commit(turns) {
+            self.note_writing(Some(Instant::now()));
+            let written = shared.journal.commit(turns);
+            self.note_writing(None);
+            match written {
                 Err(error) if error.is_no_room() && !self.lock().stopped => {
                     if !std::mem::replace(&mut waits, true) {
                         tracing::error!(%error, "what was decided waits for room on the disk");

@@ -3,6 +3,8 @@
 //! Invariant: recovery loads only runs that had something under way; a parked run costs an index entry. A drain ends in
 //! bounded time, and whatever it leaves undone is found again by the next start.
 
+mod looks;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -118,10 +120,6 @@ impl Worker {
     /// How many threads workflow code keeps that did not come back: each takes a core until the worker ends.
     pub fn lost_threads(&self) -> usize {
         self.shared.lost_threads()
-    }
-    /// Bytes that loaded runs and waiting requests may take together.
-    pub fn memory(&self) -> usize {
-        self.shared.options.memory
     }
     /// What its slots do, and which queues it serves.
     pub fn slots(&self) -> WorkerSlots {

@@ -371,8 +371,9 @@ pub enum WorkflowTimeout {
     Run,
 }
 
-/// How a run came to be. Everything later runs of the same execution need is carried here.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// How a run came to be. Everything later runs of the same execution need is carried here. How it is written stands in
+/// `start_written`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct WorkflowExecutionStarted {
     /// Ids and queues of another namespace are never meant.
     pub namespace: Namespace,
@@ -418,10 +419,12 @@ pub struct WorkflowExecutionStarted {
     pub carried_signals: Vec<WorkflowExecutionSignaled>,
     /// Request ids already applied by earlier runs of the chain.
     pub carried_request_ids: Vec<RequestId>,
-    /// Where the run was forked from. Left out where there is nothing, so that old events keep their bytes; whoever adds
-    /// a field after this one must write both always.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Where the run was forked from.
+    #[serde(default)]
     pub forked_from: Option<Box<ForkedFrom>>,
+    /// The place of its activities among those that wait for a slot, and of its children's, unless they say otherwise.
+    #[serde(default)]
+    pub priority: Option<Priority>,
 }
 
 /// The run that started a child, and the number of the command that did.

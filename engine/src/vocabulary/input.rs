@@ -234,6 +234,10 @@ pub struct StartWorkflow {
     pub details: Option<String>,
     /// The workflow that starts it as its child. Set by the engine.
     pub parent: Option<Parent>,
+    /// The place of its activities among those that wait for a slot, and of its children's, unless they say otherwise.
+    /// `None`: the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
 }
 
 /// The namespace and the task queue of those who name none.
@@ -268,6 +272,7 @@ impl StartWorkflow {
             carried_signals: Vec::new(),
             carried_request_ids: Vec::new(),
             forked_from: None,
+            priority: self.priority,
         }
     }
     /// A start with the defaults of all else, in the default namespace.
@@ -290,6 +295,7 @@ impl StartWorkflow {
             summary: None,
             details: None,
             parent: None,
+            priority: None,
         }
     }
     /// With this input.

@@ -18,6 +18,7 @@ mod payload;
 mod payloads_visit;
 mod priority;
 mod retry;
+mod start_written;
 mod time;
 mod turn;
 

@@ -9,6 +9,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::{Namespace, WorkflowId};
+
 /// The place of an attempt among those that wait in the same task queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Priority {
@@ -45,6 +47,16 @@ impl Priority {
     pub fn with_weight(mut self, weight: FairnessWeight) -> Self {
         self.fairness_weight = weight;
         self
+    }
+    /// What holds within something of another priority: an activity or child that names no fairness key has that of its run.
+    pub fn within(own: Option<&Priority>, outer: Option<&Priority>) -> Option<Priority> {
+        let Some(own) = own else { return outer.cloned() };
+        let mut found = own.clone();
+        if let (None, Some(outer)) = (&own.fairness_key, outer) {
+            found.fairness_key.clone_from(&outer.fairness_key);
+            found.fairness_weight = outer.fairness_weight;
+        }
+        Some(found)
     }
     /// What no queue can make sense of.
     pub fn check(&self) -> Result<(), String> {
@@ -140,6 +152,23 @@ fn shown(thousandths: u64) -> String {
     }
 }
 
+/// Those of one priority and one fairness key that wait in a task queue. For people; no part of the disk contract.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingShare {
+    /// Of which runs.
+    pub namespace: Namespace,
+    /// Their priority.
+    pub priority_key: u8,
+    /// Their fairness key, if they name one.
+    pub fairness_key: Option<String>,
+    /// The workflow that they share as, if they name no fairness key.
+    pub workflow_id: Option<WorkflowId>,
+    /// The share of the next of them.
+    pub fairness_weight: FairnessWeight,
+    /// How many attempts wait.
+    pub waiting: usize,
+}
+
 /// What the owner allows of a task queue, over all namespaces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueLimits {
@@ -164,6 +193,18 @@ mod tests {
         }
         assert!("1000.001".parse::<FairnessWeight>().is_err());
         assert_eq!("1000".parse(), Ok(FairnessWeight::MAX));
+    }
+
+    #[test]
+    fn what_says_nothing_has_the_priority_of_its_run_and_what_says_something_its_fairness_key() {
+        let run = Priority::of(4).fair("acme").with_weight(FairnessWeight(2_000));
+        let within = |own: Option<&Priority>| Priority::within(own, Some(&run));
+        assert_eq!(within(None), Some(run.clone()));
+        assert_eq!(within(Some(&Priority::of(1))), Some(Priority { priority_key: 1, ..run.clone() }));
+        let other = Priority::of(1).fair("other");
+        assert_eq!(within(Some(&other)), Some(other.clone()));
+        assert_eq!(Priority::within(Some(&other), None), Some(other));
+        assert_eq!(Priority::within(None, None), None);
     }
 
     #[test]

@@ -58,6 +58,11 @@ impl ChildWorkflowOptions {
         self.parent_close_policy = policy;
         self
     }
+    /// With another place of its activities than the parent's have among those that wait for a slot.
+    pub fn with_priority(mut self, priority: Priority) -> Self {
+        self.priority = Some(priority);
+        self
+    }
     /// On another task queue than the parent's.
     pub fn on_queue(mut self, queue: impl Into<TaskQueue>) -> Self {
         self.task_queue = Some(queue.into());

@@ -150,6 +150,51 @@ fn a_cursor_that_is_wrong_tells_nothing_twice_and_leaves_nothing_out() {
     worker.kill().unwrap();
 }
 
+/// The cursor is lost, and so are old notifications, as retention leaves it: what they told is not told again, and what failed
+/// since is.
+#[test]
+fn a_lost_cursor_does_not_tell_again_what_notifications_that_are_gone_have_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, receiver) = (dir.path().join("data"), Receiver::start(0));
+    let path = config(
+        dir.path(),
+        &format!(
+            "[notify.channels.ops]\nwebhook = \"http://{}/\"\nsecret = \"env:OPS_SECRET\"\nevents = [\"failed\"]\n",
+            receiver.address
+        ),
+    );
+    let (mut first, http) = WorkerProcess::start(&worker(&path, &[]), &data, READY_MAX).unwrap();
+    for id in ["old-0", "old-1", "newest"] {
+        http.start(&program(id, json!([{ "fail": { "message": "as it should" } }]))).acknowledged().unwrap();
+        until(SETTLE, || match http.count("WorkflowType = 'bosun.notification' AND ExecutionStatus = 'Completed'") {
+            Ok(count) if receiver.ids("failed", "workflow_id").len() as u64 == count && count > 0 => {
+                match receiver.ids("failed", "workflow_id").contains_key(id) {
+                    true => Ok(()),
+                    false => Err(format!("{id} was not told")),
+                }
+            }
+            other => Err(format!("{id}: {other:?}")),
+        });
+    }
+    for id in ["old-0", "old-1"] {
+        let told = receiver.ids("failed", "workflow_id")[id].0.iter().next().unwrap().clone();
+        let gone = crate::supervisor_cli::run(&data, &["delete", &format!("notify:{told}"), "--yes"]);
+        assert!(gone.status.success(), "{}", crate::supervisor_cli::said(&gone));
+    }
+    first.kill().unwrap();
+    std::fs::write(data.join("notified.json"), "{\"gro").unwrap();
+    let (mut second, http) = WorkerProcess::start(&worker(&path, &[]), &data, READY_MAX).unwrap();
+    http.start(&program("after", json!([{ "fail": { "message": "as it should" } }]))).acknowledged().unwrap();
+    // It comes last in the log: all before it was looked at.
+    until(SETTLE, || match receiver.ids("failed", "workflow_id").contains_key("after") {
+        true => Ok(()),
+        false => Err("what failed since was not told".to_owned()),
+    });
+    let told = receiver.ids("failed", "workflow_id");
+    assert!(told.len() == 4 && told.values().all(|(ids, times)| ids.len() == 1 && *times == 1), "{told:?}");
+    second.kill().unwrap();
+}
+
 /// The file cannot be read, nor written: the worker does its work all the same, and tells what fails. What it tells is not what
 /// somebody started last.
 #[test]

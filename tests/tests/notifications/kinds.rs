@@ -121,3 +121,58 @@ fn a_held_run_is_told() {
     });
     process.kill().unwrap();
 }
+
+/// What waits for a person is told again after the time that the owner sets, by ids of their own, over kill -9; who escalates it
+/// has people told at once, in quiet hours too; who extends it moves the deadline. Then nobody is told any more.
+#[test]
+fn a_request_is_reminded_of_escalated_and_extended_until_it_is_answered() {
+    let (dir, receiver) = (tempfile::tempdir().unwrap(), Receiver::start(0));
+    let channel =
+        channel(&receiver).replace("[notify.channels.ops]", "[notify]\nremind = \"2s\"\n[notify.channels.ops]");
+    let path = config(dir.path(), &channel);
+    let data = dir.path().join("data");
+    let (mut first, http) = WorkerProcess::start(&worker(&path, &[]), &data, READY_MAX).unwrap();
+    start(&http, "supervisor", "asks", &json!({ "spec": gated("a publication", "publish it") }));
+    let body = told_of(&receiver, "approval", "asks");
+    let id = body["asked"]["id"].as_str().unwrap().to_owned();
+    let reminded = |times: usize| {
+        until(PATIENCE, || {
+            let all = receiver.all();
+            let of = all.iter().filter(|one| one.body["title"].as_str().unwrap().starts_with("still waits (reminder"));
+            let ids: std::collections::BTreeSet<&str> = of.map(|one| one.id.as_str()).collect();
+            if ids.len() >= times { Ok(()) } else { Err(format!("{} reminders: {all:#?}", ids.len())) }
+        });
+    };
+    reminded(1);
+    first.kill().unwrap();
+
+    // What the first worker began goes on as it began. From now on the hours are quiet: only what somebody escalates is told at once.
+    let quiet = channel.replace("secret =", "quiet = \"00:00-23:59\"\nsecret =");
+    std::fs::write(&path, quiet).unwrap();
+    let (mut second, _) = WorkerProcess::start(&worker(&path, &[]), &data, READY_MAX).unwrap();
+    reminded(2);
+    let escalated = told(&data, &["approval", "escalate", &id, "--reason", "it is urgent"]);
+    assert_eq!(escalated["times"], 1, "{escalated}");
+    until(PATIENCE, || {
+        let all = receiver.all();
+        let loud = all.iter().find(|one| one.body["asked"]["request"]["escalated"] == 1);
+        loud.map(|one| assert_eq!(one.body["asked"]["id"], json!(id))).ok_or_else(|| format!("{all:#?}"))
+    });
+    let shown = told(&data, &["approval", "show", &id]);
+    let extended = told(&data, &["approval", "extend", &id, "--by", "2h", "--reason", "she is away"]);
+    assert_eq!(extended["deadline"].as_i64(), shown["deadline"].as_i64().map(|at| at + 7_200_000_000), "{extended}");
+    assert_eq!(told(&data, &["approval", "show", &id])["deadline"], extended["deadline"]);
+    let by = extended["requested_by"].as_str().unwrap();
+    assert!(!by.is_empty(), "who did it is recorded");
+    let words = |words: &[&str]| crate::supervisor_cli::run(&data, words);
+    assert!(words(&["approval", "approve", &id]).status.success());
+    let late = words(&["approval", "extend", &id, "--by", "1h"]);
+    assert_eq!(late.status.code(), Some(30), "{}", crate::supervisor_cli::said(&late));
+    // The notifications end: it has been answered.
+    let waiting = ["count", "--query", "NotificationKind = 'approval' AND ExecutionStatus = 'Running'"];
+    until(PATIENCE, || match told(&data, &waiting)["count"].as_u64() {
+        Some(0) => Ok(()),
+        other => Err(format!("{other:?} notifications wait still")),
+    });
+    second.kill().unwrap();
+}

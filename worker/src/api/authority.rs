@@ -3,6 +3,8 @@
 //! Invariant: it stands before the backend of the API and of the command line alike, so that there is no way around it. A
 //! run of a namespace that the caller may not see is a run that is not there. Who did something is the caller's name,
 //! whatever the request says; what it says of itself is kept beside it, as its own words. It decides nothing about runs.
+//!
+//! Long: each method of a backend stands here, and asks first.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,7 +27,7 @@ use crate::supervisor::people::signature::{OF_RUNS, signature_of};
 pub const FORBIDDEN: (u16, &str) = (403, "forbidden");
 
 /// Messages by which people answer what a run asks them.
-const ANSWERS: [&str; 8] = [
+const ANSWERS: [&str; 10] = [
     SIGNAL_APPROVAL,
     "interrupt_resume_v1",
     "approve_plan",
@@ -34,6 +36,8 @@ const ANSWERS: [&str; 8] = [
     "respond_approval",
     "respond_interrupt",
     "human_input_v1",
+    "extend_approval",
+    "escalate_approval",
 ];
 
 /// A backend as one caller has it.
@@ -387,6 +391,13 @@ impl Backend for CallerBackend {
                 state.task_queues.iter_mut().for_each(|served| served.retain(|queue| own.contains(queue)));
             }
             Ok(state)
+        })
+    }
+    fn queue_shares(&self, queue: TaskQueue) -> Reply<'_, Vec<WaitingShare>> {
+        Box::pin(async move {
+            self.needs(TokenRole::Viewer)?;
+            let shares = self.backend.queue_shares(queue).await?.into_iter();
+            Ok(shares.filter(|share| self.caller.sees(&share.namespace)).collect())
         })
     }
 }

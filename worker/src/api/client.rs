@@ -387,9 +387,12 @@ impl Backend for HttpClient {
         Box::pin(async move { self.0.get(&api("store")).await })
     }
     fn health(&self) -> Reply<'_, EngineHealth> {
-        Box::pin(async move {
-            let answer: Value = self.0.get(&api("worker")).await?;
-            self.0.read(answer["health"].to_string().as_bytes())
-        })
+        Box::pin(async move { self.0.read(self.worker_facts().await?["health"].to_string().as_bytes()) })
+    }
+    fn worker_state(&self) -> Reply<'_, WorkerState> {
+        Box::pin(async move { self.0.get(&api("queues")).await })
+    }
+    fn queue_shares(&self, queue: TaskQueue) -> Reply<'_, Vec<WaitingShare>> {
+        Box::pin(async move { self.0.get(&format!("{}/{}", api("queues"), segment(queue.as_str())?)).await })
     }
 }

@@ -25,7 +25,7 @@ use super::json_depth::{HISTORY_DEPTH_MAX, JSON_DEPTH_MAX, json_depth};
 use super::problem::Problem;
 use super::routes::EXACT;
 use super::stream::{json_lines, run_event_lines, turn_lines};
-use crate::backend::{Attribution, Backend};
+use crate::backend::{Attribution, Backend, WorkerState};
 use crate::cli::Reach;
 use crate::notify::links::Links;
 
@@ -224,6 +224,14 @@ pub async fn list(me: AuthorizedCaller, uri: Uri) -> Answer<Vec<RunInfo>> {
     // And one, by which a caller knows whether there are more.
     let limit = limit.unwrap_or(100).min(PAGE_MAX + 1);
     Ok(Json(me.backend.list(ListRequest { query, limit }).await?))
+}
+
+pub async fn worker_state(me: AuthorizedCaller) -> Answer<WorkerState> {
+    Ok(Json(me.backend.worker_state().await?))
+}
+
+pub async fn queue_shares(me: AuthorizedCaller, Path(name): Path<String>) -> Answer<Vec<WaitingShare>> {
+    Ok(Json(me.backend.queue_shares(id_of(&name)?).await?))
 }
 
 pub async fn watch(me: AuthorizedCaller, uri: Uri) -> Result<Response, Problem> {

@@ -1,4 +1,4 @@
-//! What waits for people, and their answers: `approval list`, `show`, `approve`, `reject`, `answer`.
+//! What waits for people, and their answers: `approval list`, `show`, `approve`, `reject`, `answer`, `extend`, `escalate`.
 //!
 //! Invariant: a decision is checked against what is pending before it is sent, names the very content that was shown, and
 //! is sent as a signal, so that it is kept also while no worker runs. Supervisors and agents are asked alike; the id of
@@ -17,7 +17,7 @@ use super::explain::Code;
 use super::request_text;
 use super::resolve::run_of;
 use super::result::value_text;
-use super::supervise::{ask, send};
+use super::supervise::{ask, send, update};
 use crate::inbox::{self, AnswerMisfit, HumanDecision, HumanRequest, HumanRequestKind, run_in, target_of};
 use crate::supervisor::run::SUPERVISOR;
 
@@ -40,6 +40,10 @@ pub enum ApprovalVerb {
     Approve(DecisionArgs),
     /// Reject the request; with --feedback the work is done again.
     Reject(DecisionArgs),
+    /// Put the deadline of a request off; who answers it in that time is heard.
+    Extend(ExtendArgs),
+    /// Have people told of a request again, at once and in quiet hours too.
+    Escalate(LaterArgs),
     /// Answer a question (an interrupt).
     Answer {
         /// The id of the question.
@@ -50,6 +54,28 @@ pub enum ApprovalVerb {
         #[arg(long, value_name = "RUN")]
         run: Option<String>,
     },
+}
+
+/// A request that waits, and why something is done with it.
+#[derive(Debug, Clone, Args)]
+pub struct LaterArgs {
+    /// The id of the approval.
+    pub id: String,
+    /// The run that waits, if the id alone is not enough: a fork takes approvals over from its source.
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<String>,
+    /// Why; recorded in the run.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ExtendArgs {
+    #[command(flatten)]
+    pub of: LaterArgs,
+    /// How much later the deadline is, for example 4h.
+    #[arg(long, value_name = "TIME", value_parser = super::time_format::parse_duration)]
+    pub by: std::time::Duration,
 }
 
 /// One run, or all.
@@ -100,6 +126,11 @@ pub(super) async fn approval(cx: &mut Context, verb: ApprovalVerb) -> Result<Exi
         }
         ApprovalVerb::Approve(decision) => decide(cx, decision, true).await,
         ApprovalVerb::Reject(decision) => decide(cx, decision, false).await,
+        ApprovalVerb::Extend(args) => {
+            let by = format!("{}ms", args.by.as_millis());
+            later(cx, "extend", &args.of, json!({ "by": by })).await
+        }
+        ApprovalVerb::Escalate(args) => later(cx, "escalate", &args, json!({})).await,
         ApprovalVerb::Answer { id, answer, run } => {
             let found = pending(cx, Some(HumanRequestKind::Question), &id, run.as_deref()).await?;
             let value: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
@@ -298,6 +329,30 @@ async fn decide(cx: &mut Context, decision: DecisionArgs, approved: bool) -> Res
     );
     cx.screen.line(format!("{word} {}", decision.id));
     cx.screen.next(&format!("bosun result {}", found.target.workflow_id));
+    Ok(Exit::Ok)
+}
+
+/// What does not decide a request: more time for it, or another word to people.
+async fn later(cx: &mut Context, verb: &str, args: &LaterArgs, mut input: Value) -> Result<Exit, CliError> {
+    let found = pending(cx, Some(HumanRequestKind::Approval), &args.id, args.run.as_deref()).await?;
+    if found.kind != HumanRequestKind::Approval {
+        return Err(CliError::usage(format!(
+            "{} is the tool call of an agent: it has no deadline of its own",
+            args.id
+        ))
+        .help("a reminder comes by `notify.remind` of the configuration"));
+    }
+    (input["approval_id"], input["requested_by"]) = (json!(args.id), json!(cx.identity));
+    input["reason"] = json!(args.reason);
+    let told = update(cx, found.target.clone(), &format!("{verb}_approval"), &input).await?;
+    let until = moment(&told["deadline"]);
+    cx.screen.object(&format!("approval.{verb}"), told);
+    cx.screen.line(match verb {
+        "extend" => format!("{} waits until {until}", args.id),
+        _ => format!("people are told of {} again", args.id),
+    });
+    cx.say_if_nobody_works();
+    cx.screen.next(&found.answer());
     Ok(Exit::Ok)
 }
 

@@ -66,6 +66,9 @@ pub struct Global {
     /// The owner's configuration [default: ./bosun.toml, then ~/.config/bosun/config.toml].
     #[arg(long, global = true, env = "BOSUN_CONFIG_FILE", value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Take the values of this profile of the configuration, a table [profiles.NAME], before the others of the file.
+    #[arg(long, global = true, env = "BOSUN_PROFILE", value_name = "NAME")]
+    pub profile: Option<String>,
     /// A value of the configuration, before the environment and the file, for example `process.allow=git,cargo`.
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -102,9 +105,15 @@ pub enum Noun {
     /// Batches: one thing done to every run that fits a filter (`bosun terminate --query …`).
     #[command(subcommand)]
     Batch(batch::BatchVerb),
+    /// Task queues: who waits for a slot, and whose turn is next.
+    #[command(subcommand)]
+    Queue(super::queue::QueueVerb),
     /// Record the answers of models, and play them again.
     #[command(subcommand)]
     Llm(llm::LlmVerb),
+    /// Bosun's own verbs as tools of the Model Context Protocol, for agents and editors.
+    #[command(subcommand)]
+    Mcp(super::mcp::McpVerb),
     /// Show in 20 seconds what a supervisor survives: it waits for an approval, is killed with -9, and publishes once.
     Demo(super::demo::DemoArgs),
     /// Make a new project that runs at once: a supervisor in YAML, or a Rust program.

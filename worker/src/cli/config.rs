@@ -1,10 +1,13 @@
-//! The owner's configuration: `bosun.toml`, the environment, and `--set`, as one set of values.
+//! The owner's configuration: `bosun.toml` with its profiles, the environment, and `--set`, as one set of values.
 //!
 //! Invariant: for every key a flag (`--set KEY=VALUE`, or the option of its own where there is one) goes before the
-//! environment (`BOSUN_` and the key in capitals), and that before the file. A key that is not known is an error that names
+//! environment (`BOSUN_` and the key in capitals), that before the profile that is asked for (`--profile`, or
+//! `BOSUN_PROFILE`: a table `[profiles.NAME]` of the file), and that before the rest of the file. A key that is not known is an error that names
 //! it, so that a guard that is misspelt is never silently absent. It reads; what the values mean stands where they are used.
 //!
 //! Long: each key stands here in its structure and in the list of keys, which a test holds together.
+
+mod edit;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -48,6 +51,8 @@ pub struct Config {
     pub file: FileGuards,
     pub store: StoreConfig,
     pub notify: NotifyConfig,
+    /// `[profiles.NAME]`: values that hold where this profile is asked for.
+    pub profiles: BTreeMap<String, Config>,
 }
 
 impl Config {
@@ -171,6 +176,7 @@ const KEYS: &[(&str, KeyKind)] = &[
     ("store.epoch_file", KeyKind::Text),
     ("notify.public_url", KeyKind::Text),
     ("notify.links_for", KeyKind::Text),
+    ("notify.remind", KeyKind::Text),
 ];
 
 /// The keys of `[notify.channels.NAME]`. A channel stands in the file, or is set by `--set`.
@@ -203,6 +209,22 @@ pub struct Loaded {
     pub config: Config,
     /// By key: `flag`, the variable, or the file.
     origins: BTreeMap<String, (Value, String)>,
+    /// The file that was read.
+    file: Option<PathBuf>,
+    /// The profile that was asked for.
+    profile: Option<String>,
+    /// Those that the file has.
+    profiles: Vec<String>,
+}
+
+/// Values by their keys.
+type Values = BTreeMap<String, Value>;
+
+/// What a file says.
+#[derive(Debug, Default)]
+struct FileText {
+    values: Values,
+    profiles: BTreeMap<String, Values>,
 }
 
 impl Loaded {
@@ -213,10 +235,17 @@ impl Loaded {
     /// A file that is named and not there, a key that is not known, a value of the wrong kind.
     pub fn of(args: &[OsString], environment: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, CliError> {
         let mut origins = BTreeMap::new();
-        if let Some(path) = file_of(args, environment)? {
-            for (key, value) in read_file(&path)? {
-                origins.insert(key, (value, path.display().to_string()));
-            }
+        let file = file_of(args, environment)?;
+        let read = file.as_deref().map(read_file).transpose()?.unwrap_or_default();
+        let place = file.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+        let profiles: Vec<String> = read.profiles.keys().cloned().collect();
+        let profile = values_of(args, "--profile").pop().or_else(|| environment("BOSUN_PROFILE"));
+        origins.extend(read.values.into_iter().map(|(key, value)| (key, (value, place.clone()))));
+        if let Some(name) = &profile {
+            let none = || no_profile(name, &place, &profiles);
+            let values = read.profiles.get(name).ok_or_else(none)?.clone();
+            let origin = format!("{place} [profiles.{name}]");
+            origins.extend(values.into_iter().map(|(key, value)| (key, (value, origin.clone()))));
         }
         for (key, kind) in KEYS {
             let variable = variable_of(key);
@@ -231,23 +260,9 @@ impl Loaded {
             let value = kind.read(text).ok_or_else(|| wrong(&format!("--set {key}={text}: {}", kind.wanted())))?;
             origins.insert(key.to_owned(), (value, "--set".to_owned()));
         }
-        let mut whole = Map::new();
-        for (key, (value, _)) in &origins {
-            put(&mut whole, key, value.clone());
-        }
-        let config: Config = serde_path_to_error::deserialize(Value::Object(whole))
-            .map_err(|why| wrong(&format!("`{}`: {}", why.path(), why.inner())))?;
-        StorePolicy::retention_of(&config.worker.retention, false)
-            .map_err(|why| wrong(&format!("`worker.retention`: {why}")))?;
-        config.notify.check(parse_duration).map_err(|why| wrong(&why.to_string()))?;
-        QueuePolicy::of(&config.worker.queue_limit, None)
-            .map_err(|why| wrong(&format!("`worker.queue_limit`: {why}")))?;
-        QueuePolicy::of(&[], config.worker.activities_per_second.as_deref())
-            .map_err(|why| wrong(&format!("`worker.activities_per_second`: {why}")))?;
-        if let Some(text) = &config.worker.memory {
-            parse_bytes(text).map_err(|why| wrong(&format!("`worker.memory`: {why}")))?;
-        }
-        Ok(Loaded { config, origins })
+        let values: Values = origins.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect();
+        let config = put_together(&values)?;
+        Ok(Loaded { config, origins, file, profile, profiles })
     }
 
     /// The options' defaults become what is configured. clap itself reads flags and the environment.
@@ -396,17 +411,63 @@ fn file_of(args: &[OsString], environment: &dyn Fn(&str) -> Option<String>) -> R
     Ok([Some(PathBuf::from(FILE)), own].into_iter().flatten().find(|path| path.is_file()))
 }
 
+/// The configuration that values make, checked.
+fn put_together(values: &Values) -> Result<Config, CliError> {
+    let mut whole = Map::new();
+    for (key, value) in values {
+        put(&mut whole, key, value.clone());
+    }
+    let config: Config = serde_path_to_error::deserialize(Value::Object(whole))
+        .map_err(|why| wrong(&format!("`{}`: {}", why.path(), why.inner())))?;
+    StorePolicy::retention_of(&config.worker.retention, false)
+        .map_err(|why| wrong(&format!("`worker.retention`: {why}")))?;
+    config.notify.check(parse_duration).map_err(|why| wrong(&why.to_string()))?;
+    QueuePolicy::of(&config.worker.queue_limit, None).map_err(|why| wrong(&format!("`worker.queue_limit`: {why}")))?;
+    QueuePolicy::of(&[], config.worker.activities_per_second.as_deref())
+        .map_err(|why| wrong(&format!("`worker.activities_per_second`: {why}")))?;
+    if let Some(text) = &config.worker.memory {
+        parse_bytes(text).map_err(|why| wrong(&format!("`worker.memory`: {why}")))?;
+    }
+    Ok(config)
+}
+
+fn no_profile(name: &str, place: &str, there: &[String]) -> CliError {
+    let has = match there {
+        [] if place.is_empty() => "there is no bosun.toml".to_owned(),
+        [] => format!("{place} has none"),
+        there => format!("{place} has {}", there.join(", ")),
+    };
+    CliError::usage(format!("there is no profile {name}: {has}"))
+        .help("a table [profiles.NAME] in bosun.toml is one; `bosun config profiles` lists them")
+}
+
 /// The keys of a file with their values.
-fn read_file(path: &Path) -> Result<Vec<(String, Value)>, CliError> {
-    let bad = |why: String| wrong(&format!("{}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|why| bad(why.to_string()))?;
-    let value: Value = toml::from_str(&text).map_err(|why| bad(why.to_string()))?;
+fn read_file(path: &Path) -> Result<FileText, CliError> {
+    let text = std::fs::read_to_string(path).map_err(|why| wrong(&format!("{}: {why}", path.display())))?;
+    read_text(&text, path)
+}
+
+fn read_text(text: &str, path: &Path) -> Result<FileText, CliError> {
+    let value: Value = toml::from_str(text).map_err(|why| wrong(&format!("{}: {why}", path.display())))?;
     let mut found = Vec::new();
     collect("", &value, &mut found);
-    match found.iter().find(|(key, _)| kind_of(key).is_none()) {
-        Some((key, _)) => Err(unknown(key, &path.display().to_string())),
-        None => Ok(found),
+    let mut read = FileText::default();
+    for (name, _) in value["profiles"].as_object().into_iter().flatten() {
+        // One without values is a profile too.
+        read.profiles.insert(name.clone(), Values::new());
     }
+    for (key, value) in found {
+        let of_profile = key.strip_prefix("profiles.").and_then(|rest| rest.split_once('.'));
+        let known = of_profile.map_or(key.as_str(), |(_, key)| key);
+        if kind_of(known).is_none() {
+            return Err(unknown(&key, &path.display().to_string()));
+        }
+        match of_profile {
+            Some((name, of)) => _ = read.profiles.entry(name.to_owned()).or_default().insert(of.to_owned(), value),
+            None => _ = read.values.insert(key, value),
+        }
+    }
+    Ok(read)
 }
 
 fn collect(above: &str, value: &Value, found: &mut Vec<(String, Value)>) {
@@ -434,6 +495,14 @@ pub enum ConfigVerb {
     /// Every key with its value and where that comes from.
     #[command(visible_alias = "ls")]
     List,
+    /// Print one value, as it is in force.
+    Get(edit::GetArgs),
+    /// Write one value into bosun.toml; comments and order stay.
+    Set(edit::SetArgs),
+    /// Remove one value from bosun.toml: it has its default again.
+    Unset(edit::UnsetArgs),
+    /// The profiles of bosun.toml: values that hold where `--profile NAME` asks for them.
+    Profiles,
     /// Print the JSON Schema of `bosun.toml`, for editors.
     Schema,
 }
@@ -442,6 +511,10 @@ pub(super) fn config(screen: &mut Screen, loaded: &Loaded, verb: ConfigVerb) -> 
     match verb {
         ConfigVerb::Schema => screen.block(&format!("{:#}", json!(schemars::schema_for!(Config)))),
         ConfigVerb::List => list(screen, loaded)?,
+        ConfigVerb::Get(args) => return edit::get(screen, loaded, &args),
+        ConfigVerb::Set(args) => return edit::set(screen, loaded, &args),
+        ConfigVerb::Unset(args) => return edit::unset(screen, loaded, &args),
+        ConfigVerb::Profiles => return edit::profiles(screen, loaded),
     }
     Ok(Exit::Ok)
 }
@@ -521,6 +594,22 @@ mod tests {
         assert_eq!(all.origins["http.allow_hosts"].1, "BOSUN_HTTP_ALLOW_HOSTS");
     }
 
+    #[test]
+    fn a_profile_goes_before_the_rest_of_the_file_and_after_the_environment() {
+        let file = "namespace = \"all\"\noutput = \"text\"\n[worker]\nslots = 3\n\
+                    [profiles.dev]\nnamespace = \"dev\"\n[profiles.dev.worker]\nslots = 5\n[profiles.empty]\n";
+        let of = |environment: &[(&str, &str)], args: &[&str]| {
+            let all = loaded(file, environment, args).unwrap();
+            (all.config.namespace.unwrap(), all.config.worker.slots.unwrap(), all.profiles)
+        };
+        let profiles = vec!["dev".to_owned(), "empty".to_owned()];
+        assert_eq!(of(&[], &[]), ("all".to_owned(), 3, profiles.clone()));
+        assert_eq!(of(&[], &["--profile=dev"]), ("dev".to_owned(), 5, profiles.clone()));
+        let variables = [("BOSUN_PROFILE", "dev"), ("BOSUN_WORKER_SLOTS", "9")];
+        assert_eq!(of(&variables, &[]), ("dev".to_owned(), 9, profiles.clone()));
+        assert_eq!(of(&variables, &["--profile", "empty"]), ("all".to_owned(), 9, profiles));
+    }
+
     /// The epoch file is named as the other files are: its flag before its variable, and that before the file.
     #[test]
     fn the_epoch_file_is_an_option_like_others() {
@@ -554,6 +643,8 @@ mod tests {
             ("[notify.channels.ops]\nlinks = true\nslack = \"env:S\"\n", vec![], "`notify.channels.ops.links`"),
             ("[worker]\nqueue_limit = [\"mail=many\"]\n", vec![], "worker.queue_limit"),
             ("[worker]\nactivities_per_second = \"0\"\n", vec![], "worker.activities_per_second"),
+            ("[profiles.dev.worker]\nslot = 1\n", vec![], "no key is called `profiles.dev.worker.slot`"),
+            ("[profiles.dev]\noutput = \"json\"\n", vec!["--profile", "prod"], "there is no profile prod"),
             ("", vec!["--set", "worker.slots=many"], "a whole number is wanted"),
             ("", vec!["--set", "file.root=/"], "no key is called `file.root`"),
         ] {
@@ -574,7 +665,7 @@ mod tests {
                 _ if *key == "worker.retention" => "7d,dev=1h",
                 _ if *key == "worker.memory" => "320MiB",
                 _ if *key == "notify.public_url" => "https://bosun.example",
-                _ if *key == "notify.links_for" => "1h",
+                _ if *key == "notify.links_for" || *key == "notify.remind" => "1h",
                 _ if *key == "worker.queue_limit" => "mail=5,mail=10/s",
                 _ if *key == "worker.activities_per_second" => "0.5",
                 KeyKind::Number => "1",
@@ -593,7 +684,7 @@ mod tests {
             }
         }
         // Channels have names, and their keys a list of their own.
-        places.retain(|place| place != "notify.channels");
+        places.retain(|place| place != "notify.channels" && place != "profiles");
         known.sort();
         places.sort();
         assert_eq!(known, places);

@@ -1,7 +1,10 @@
-//! `llm cassette from-run`: what models answered in a run, as a file that plays it again without a provider.
+//! `llm …`: the providers of this environment looked at by hand (`providers`), and `llm cassette from-run`: what models
+//! answered in a run, as a file that plays it again without a provider.
 //!
-//! Invariant: everything comes out of the histories of the run and those below it; nobody is asked. What looks like a key
+//! Invariant of the latter: everything comes out of the histories of the run and those below it; nobody is asked. What looks like a key
 //! is cut out of the file. A run that asked no model makes no file.
+
+pub(super) mod providers;
 
 use std::path::PathBuf;
 
@@ -24,6 +27,12 @@ use crate::harvest::from_histories;
 
 #[derive(Debug, Subcommand)]
 pub enum LlmVerb {
+    /// Ask a model for one word: whether it answers, how fast, and for what. The environment of this command counts.
+    Ping(providers::PingArgs),
+    /// List the providers of this environment, or the models that one of them offers.
+    Models(providers::ModelsArgs),
+    /// List the prices that calls are charged with.
+    Prices,
     /// Record and play answers of models.
     #[command(subcommand)]
     Cassette(CassetteVerb),
@@ -48,7 +57,12 @@ pub struct FromRunArgs {
 }
 
 pub(super) async fn llm(cx: &mut Context, verb: LlmVerb) -> Result<Exit, CliError> {
-    let LlmVerb::Cassette(CassetteVerb::FromRun(args)) = verb;
+    let args = match verb {
+        LlmVerb::Ping(args) => return providers::ping_verb(&mut cx.screen, &args).await,
+        LlmVerb::Models(args) => return providers::models_verb(&mut cx.screen, &args).await,
+        LlmVerb::Prices => return providers::prices_verb(&mut cx.screen),
+        LlmVerb::Cassette(CassetteVerb::FromRun(args)) => args,
+    };
     let target = run_of(cx, &args.run).await?;
     let runs = below(&*cx.backend, target.clone(), |_| true).await?;
     let mut histories = Vec::new();

@@ -6,14 +6,32 @@
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Directive;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
-/// Starts logging. A second call in one process (tests) does nothing.
-pub(super) fn start(filter: Option<&str>, default: &str) -> Result<(), String> {
+/// Starts logging, and in a worker that was built for it, the sending of spans. A second call in one process (tests) does nothing.
+pub(super) fn start(filter: Option<&str>, is_worker: bool) -> Result<(), String> {
+    let default = if is_worker { "info" } else { "error" };
     let filter = filter_of(filter.unwrap_or(default))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let _ = if std::io::stderr().is_terminal() { builder.try_init() } else { builder.json().try_init() };
+    let text = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let text = if std::io::stderr().is_terminal() { text.boxed() } else { text.json().boxed() };
+    let started = tracing_subscriber::registry().with(text.with_filter(filter));
+    #[cfg(feature = "otel")]
+    let started = started.with(if is_worker {
+        crate::telemetry::otel::layer(&crate::capability::environment::var)?
+    } else {
+        None
+    });
+    let _ = (is_worker, started.try_init());
     Ok(())
+}
+
+/// What was not sent yet is sent. The program leaves.
+pub(super) fn leave() {
+    #[cfg(feature = "otel")]
+    crate::telemetry::otel::flush();
 }
 
 /// `rmcp` logs whole messages of servers, with whatever secrets they hold: it is silent unless it is named.

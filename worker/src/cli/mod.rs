@@ -33,11 +33,13 @@ mod list;
 mod llm;
 mod locate;
 mod log;
+mod mcp;
 mod message;
 mod notify;
 mod output;
 mod plan;
 mod progress;
+mod queue;
 mod reach;
 mod reconnect;
 mod replay;
@@ -171,14 +173,12 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
         }
     };
     let global = cli.global.clone();
-    let format = match &cli.noun {
-        Noun::Version { json: true } if global.output == Format::Text => Format::Json,
-        _ => global.output,
-    };
+    let as_json = matches!(&cli.noun, Noun::Version { json: true }) && global.output == Format::Text;
+    let format = if as_json { Format::Json } else { global.output };
     let mut screen = Screen::standard(format, global.color, global.ascii, global.time_format, global.fields.clone());
     screen.reach = Reach::of(&global, crate::capability::environment::var);
-    let default = if matches!(cli.noun, Noun::Worker(worker::WorkerVerb::Run(_))) { "info" } else { "error" };
-    let ended = match log::start(global.log.as_deref(), default).map_err(CliError::usage).and(loaded) {
+    let is_worker = matches!(cli.noun, Noun::Worker(worker::WorkerVerb::Run(_)));
+    let ended = match log::start(global.log.as_deref(), is_worker).map_err(CliError::usage).and(loaded) {
         Err(why) => Err(why),
         Ok(loaded) => match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
             Ok(runtime) => {
@@ -190,6 +190,7 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
             Err(why) => Err(CliError::new(Code::Failed, "cannot start the async runtime").cause(why)),
         },
     };
+    log::leave();
     match ended {
         Ok(exit) => exit,
         Err(error) => {
@@ -224,6 +225,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         }
         Noun::Worker(worker::WorkerVerb::Stop(args)) => return worker_control::end(screen, &global, &args, true).await,
         Noun::Worker(worker::WorkerVerb::Unit(args)) => return service_manager::unit(screen, &global, &args),
+        Noun::Mcp(verb) => return mcp::mcp(screen, &global, &verb).await,
         Noun::Top(args) => return top::top(screen, &global, program, &args).await,
         Noun::Doctor => return doctor::doctor(screen, &global, loaded, program).await,
         Noun::Init(args) => return init::init(screen, &args),
@@ -250,6 +252,10 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Noun::Plan(verb) => Verb::Plan(verb),
         Noun::Budget(verb) => Verb::Budget(verb),
         Noun::Batch(verb) => Verb::Batch(verb),
+        Noun::Queue(verb) => Verb::Queue(verb),
+        Noun::Llm(llm::LlmVerb::Ping(args)) => return llm::providers::ping_verb(screen, &args).await,
+        Noun::Llm(llm::LlmVerb::Models(args)) => return llm::providers::models_verb(screen, &args).await,
+        Noun::Llm(llm::LlmVerb::Prices) => return llm::providers::prices_verb(screen),
         Noun::Llm(verb) => Verb::Llm(verb),
         Noun::Schedule(verb) => match verb.without_an_engine(screen, program.plans) {
             Ok(ended) => return ended,
@@ -356,7 +362,8 @@ fn interrupted(attached: bool) -> CliError {
 
 fn version(screen: &mut Screen, program: &Program) -> Exit {
     let (types, build) = (program.opener.workflow_types(), program.opener.workflows().build_id());
-    let features: &[&str] = if cfg!(feature = "mcp") { &["mcp"] } else { &[] };
+    let known = [("mcp", cfg!(feature = "mcp")), ("otel", cfg!(feature = "otel"))];
+    let features: Vec<&str> = known.into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect();
     screen.object(
         "version",
         json!({ "version": VERSION, "build_id": build.to_string(), "features": features, "workflow_types": types }),
@@ -402,14 +409,15 @@ enum Verb {
     Budget(budget::BudgetVerb),
     Llm(llm::LlmVerb),
     Batch(batch::BatchVerb),
+    Queue(queue::QueueVerb),
     Schedule(schedule::ScheduleVerb),
     Store(store::StoreVerb, Box<store::Configured>),
 }
 
 impl Verb {
-    /// The store is everybody's.
+    /// The store and its queues are everybody's.
     fn is_of_a_namespace(&self) -> bool {
-        !matches!(self, Verb::Store(..))
+        !matches!(self, Verb::Store(..) | Verb::Queue(_))
     }
 
     fn makes_a_run(&self) -> bool {
@@ -451,6 +459,7 @@ impl Verb {
                 | WorkflowVerb::Query(_)
                 | WorkflowVerb::Cost(_),
             )
+            | Verb::Queue(_)
             | Verb::Store(..) => Access::Look,
             Verb::Schedule(verb) if verb.only_looks() => Access::Look,
             Verb::Schedule(verb) => Access::Visit { create: verb.makes_a_run() },
@@ -475,6 +484,7 @@ impl Verb {
             Verb::Budget(verb) => budget::budget(cx, verb).await,
             Verb::Llm(verb) => llm::llm(cx, verb).await,
             Verb::Batch(verb) => batch::batch(cx, verb).await,
+            Verb::Queue(verb) => queue::queue(cx, verb).await,
             Verb::Schedule(verb) => schedule::schedule(cx, verb).await,
             Verb::Store(verb, configured) => store::store(cx, verb, &configured).await,
         }

@@ -1,8 +1,9 @@
 //! The service manager that started a worker: systemd's notification protocol, and the unit that makes systemd start one.
 //!
 //! Invariant: without `NOTIFY_SOCKET` nothing is sent. "Ready" is said only when requests are answered, and the watchdog is
-//! fed only while the process gets on and its log has not failed, so that one that stands still is restarted. A disk that is
-//! full or slow is waited for: a restart would mend neither. What is said changes nothing in the worker: a socket that takes no
+//! fed only while the process gets on and its log has not failed, so that one that stands still is restarted: also one whose
+//! write to the log has not come back for as long as the manager waits. A disk that is full, or slower than usual, is waited
+//! for: a restart would mend neither. What is said changes nothing in the worker: a socket that takes no
 //! message is a warning.
 
 use std::convert::Infallible;
@@ -66,6 +67,10 @@ impl ServiceManager {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
+            if let Some(hangs) = engine.writing_for().filter(|since| *since > watchdog) {
+                tracing::warn!(?hangs, "the watchdog is not fed: a write to the log does not come back");
+                continue;
+            }
             match tokio::time::timeout(watchdog / 2, backend.health()).await {
                 // A worker whose log has failed leaves by itself; a full disk is waited for.
                 Ok(Ok(EngineHealth::Ready | EngineHealth::Draining | EngineHealth::StorageFull { .. })) => {

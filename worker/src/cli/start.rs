@@ -21,6 +21,7 @@ use super::list::shell_word;
 use super::progress::Watch;
 use super::result::{ParkPolicy, print_result, wait_for};
 use super::time_format::parse_duration;
+use crate::priority::PriorityArgs;
 
 /// What every start takes beside type and input.
 #[derive(Debug, Clone, Default, Args)]
@@ -59,6 +60,8 @@ pub struct StartOptions {
     pub summary: Option<String>,
     #[arg(long, value_name = "TEXT")]
     pub details: Option<String>,
+    #[command(flatten)]
+    pub priority: PriorityArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -190,6 +193,7 @@ impl StartOptions {
         request.identity = Some(cx.identity.clone());
         request.summary.clone_from(&self.summary);
         request.details.clone_from(&self.details);
+        request.priority = self.priority.said().map_err(CliError::usage)?;
         request.memo = memo(&self.memo)?;
         request.search_attributes = search_attributes(&self.search_attribute)?;
         Ok(())

@@ -17,6 +17,7 @@ use super::list::shell_word;
 use super::resolve::run_of;
 use super::review::{self, ReviewArgs, Revision, RevisionArgs};
 use crate::agent::AGENT;
+use crate::api::people::agents;
 use crate::backend::CallError;
 use crate::supervisor::run::SUPERVISOR;
 
@@ -25,6 +26,12 @@ pub enum AgentVerb {
     /// List the agents of a run and their roles.
     #[command(visible_alias = "ls")]
     List(RunOf),
+    /// How an agent has done in all runs, by its name: attempts, success, time, spend, and why it failed last.
+    Describe {
+        /// The name of the agent, as specs give it.
+        #[arg(value_name = "AGENT")]
+        name: String,
+    },
     /// Remove agents of a run that have ended, and agents that have been active for too long.
     Cleanup {
         #[command(flatten)]
@@ -85,6 +92,7 @@ pub(super) async fn send(cx: &Context, target: &Target, name: &str, input: &Valu
 pub(super) async fn agent(cx: &mut Context, verb: AgentVerb) -> Result<Exit, CliError> {
     let run = match verb {
         AgentVerb::List(run) => run,
+        AgentVerb::Describe { name } => return describe_agent(cx, &name).await,
         AgentVerb::Cleanup { run, max_age } => return cleanup(cx, &run, max_age).await,
     };
     let target = run_of(cx, &run).await?;
@@ -96,6 +104,35 @@ pub(super) async fn agent(cx: &mut Context, verb: AgentVerb) -> Result<Exit, Cli
         cx.screen.line(format!("{:<24} {:<20} {}", text("AgentID"), text("Role"), text("Status")));
     }
     cx.screen.line(format!("instances: {}", super::result::value_text(&registry)));
+    Ok(Exit::Ok)
+}
+
+/// What the newest runs say of an agent.
+async fn describe_agent(cx: &mut Context, name: &str) -> Result<Exit, CliError> {
+    let seen = agents::seen(&*cx.backend).await?;
+    let Some(tally) = seen.tallies.get(name) else {
+        let known: Vec<&str> = seen.tallies.keys().map(String::as_str).collect();
+        let has = if known.is_empty() { "nobody has worked yet".to_owned() } else { known.join(", ") };
+        return Err(CliError::new(Code::NotFound, format!("no agent {name} has worked in the newest runs"))
+            .help(format!("there are: {has}")));
+    };
+    let told = tally.told(name);
+    cx.screen.field("agent", name);
+    cx.screen.field("runs", tally.runs.to_string());
+    let rate = (tally.done * 100).checked_div(tally.done + tally.failed);
+    let rate = rate.map_or_else(|| "nothing has ended".to_owned(), |rate| format!("{rate} % of what has ended"));
+    let counts = format!("{} ({} done, {} failed, {} under way)", tally.attempts, tally.done, tally.failed, tally.busy);
+    cx.screen.field("attempts", counts);
+    cx.screen.field("success", rate);
+    cx.screen.field("sent back", tally.sent_back.to_string());
+    cx.screen.field("spent", format!("{} tokens, {} millionths of a dollar", tally.tokens, tally.cost_micros));
+    if let Some(median) = tally.median() {
+        cx.screen.field("half within", format!("{} ms", median.as_millis()));
+    }
+    if let Some(why) = &tally.last_error {
+        cx.screen.field("last error", why);
+    }
+    cx.screen.object("agent.describe", told);
     Ok(Exit::Ok)
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct Cursor {
     contents: Contents,
     /// What stands in the file.
     saved: Contents,
+    /// The file said nothing that makes sense: how far the log was told is not known.
+    lost: bool,
 }
 
 impl Cursor {
@@ -49,11 +51,20 @@ impl Cursor {
             Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Contents::default()),
             Err(why) => Err(why.to_string()),
         };
+        let lost = contents.is_err();
         let contents = contents.unwrap_or_else(|why| {
             tracing::warn!(path = %path.display(), why, "cannot be read: the whole log is looked through again");
             Contents { group: Some(GroupSeq(0)), ..Contents::default() }
         });
-        Cursor { path, saved: contents.clone(), contents }
+        Cursor { path, saved: contents.clone(), contents, lost }
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost
+    }
+    /// It makes no sense in this log.
+    pub(crate) fn lose(&mut self) {
+        self.lost = true;
     }
 
     /// Whether a worker of this directory has ever told anything.

@@ -82,8 +82,9 @@ impl Teller {
             Err(why) => return Ok(Delivery::Failed { why, retry_after_ms: None }),
         };
         let id = notification.id();
+        let told = reminding(occasion, notification.reminder);
         tokio::select! {
-            ended = self.send(&id, name, channel, occasion, &links) => Ok(ended),
+            ended = self.send(&id, name, channel, &told, &links) => Ok(ended),
             () = ctx.canceled() => Err(ActivityError::Canceled(None)),
         }
     }
@@ -204,6 +205,14 @@ impl Teller {
         let client = guarded_client(&Arc::new(config)).map_err(|why| chain(&why))?;
         clients.insert(host.to_owned(), client.clone());
         Ok(client)
+    }
+}
+
+/// The occasion in the words of a reminder, if it is one.
+fn reminding(occasion: &Occasion, reminder: u32) -> Occasion {
+    match reminder {
+        0 => occasion.clone(),
+        n => Occasion { title: format!("still waits (reminder {n}): {}", occasion.title), ..occasion.clone() },
     }
 }
 

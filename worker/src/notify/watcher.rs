@@ -6,6 +6,9 @@
 //!   once in a while: the runs that are held          once: the worker before, if it ended without a word
 //! ```
 //!
+//! A cursor that is lost begins with the oldest group; what happened before the newest failure that was told is not told again,
+//! also where its notification is gone by retention.
+//!
 //! Invariant: the cursor moves behind a group only when all that it tells has been started durably. What cannot be started now is
 //! tried again for as long as the worker lives; after that the next one begins at the cursor. It sends nothing itself.
 
@@ -20,7 +23,7 @@ use serde_json::{Value, json};
 use super::cursor::Cursor;
 use super::rules::channel::Notify;
 use super::rules::occasion::{AskedOf, Occasion, Told, told_by};
-use super::rules::run::Notification;
+use super::rules::run::{DESCRIBE, NOTIFICATION, Notification, OF_KIND};
 use crate::agent::AGENT;
 use crate::api::guard::now;
 use crate::api::people::page_of;
@@ -51,6 +54,8 @@ pub(crate) struct Watcher {
     held: BTreeSet<(RunId, u64)>,
     /// How often in a row the log could not be read behind the cursor.
     unread: u32,
+    /// What happened before was told, though the cursor does not say so.
+    told_until: Option<Timestamp>,
 }
 
 /// Nothing more is told: the worker leaves.
@@ -66,11 +71,12 @@ impl Watcher {
             Some(group) if group > last => {
                 tracing::warn!(%group, %last, "the log ends before what was told: all of it is looked through");
                 cursor.move_to(before(client.first_group()));
+                cursor.lose();
             }
             Some(_) => {}
         }
         let (asked, held) = ((GroupSeq(0), BTreeSet::new()), BTreeSet::new());
-        Watcher { client, backend, notify, cursor, asked, held, unread: 0 }
+        Watcher { client, backend, notify, cursor, asked, held, unread: 0, told_until: None }
     }
 
     /// Runs until the worker leaves.
@@ -83,6 +89,9 @@ impl Watcher {
 
     async fn follow(&mut self) -> Result<(), Leaving> {
         self.tell_gone().await?;
+        if self.cursor.is_lost() {
+            self.told_until = self.newest_told().await?;
+        }
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -137,6 +146,7 @@ impl Watcher {
         let Some(info) = self.client.run_info(event.run_id) else { return Ok(()) };
         for told in told_by(&info, &event.event) {
             match told {
+                Told::Occasion(occasion) if self.is_old(occasion.at) => {}
                 Told::Occasion(occasion) => self.tell(&occasion).await?,
                 Told::Ask => self.ask_once(event.group, &info).await?,
             }
@@ -189,8 +199,11 @@ impl Watcher {
     /// One notification for each channel that tells such a thing.
     async fn tell(&self, occasion: &Occasion) -> Result<(), Leaving> {
         for (name, channel) in self.notify.channels.iter().filter(|(_, channel)| channel.tells(occasion)) {
-            let quiet = channel.quiet_for(occasion.kind).cloned();
-            let notification = Notification { channel: name.clone(), occasion: occasion.clone(), quiet };
+            // Who has people told again wants it told now.
+            let is_loud = occasion.asked.as_ref().is_some_and(|asked| asked.escalated() > 0);
+            let quiet = channel.quiet_for(occasion.kind).filter(|_| !is_loud).cloned();
+            let (channel, remind) = (name.clone(), self.notify.remind);
+            let notification = Notification { channel, occasion: occasion.clone(), quiet, remind, reminder: 0 };
             let Ok(start) = notification.start() else { continue };
             let client = &self.client;
             let started = patiently(|| {
@@ -223,8 +236,29 @@ impl Watcher {
         Ok(())
     }
 
+    /// Whether it was told, by the notifications that are there. At the same moment something may have happened that was not:
+    /// its id says whether it was.
+    fn is_old(&self, at: Timestamp) -> bool {
+        self.told_until.is_some_and(|told| at < told)
+    }
+
+    /// When the newest failure happened that was told and is known still: those before it were told too, in the order of the
+    /// log, whether or not their notifications are there any more.
+    async fn newest_told(&self) -> Result<Option<Timestamp>, Leaving> {
+        let query = format!("WorkflowType = '{NOTIFICATION}' AND {OF_KIND} = 'failed'");
+        let newest = patiently(|| {
+            let query = query.clone();
+            async { self.backend.list(ListRequest { query, limit: 1 }).await }
+        });
+        let newest = newest.await?.unwrap_or_default();
+        let Some(info) = newest.first() else { return Ok(None) };
+        let shown = patiently(|| self.backend.query(target_of(info), QueryName::of(DESCRIBE), Payload::null())).await?;
+        Ok(shown.and_then(|shown| shown.to_json()["made_at"].as_i64()).map(Timestamp))
+    }
+
     /// What runs themselves tell, where the log does not any more: how they ended, and what they ask.
-    async fn look_through(&self) -> Result<(), Leaving> {
+    async fn look_through(&mut self) -> Result<(), Leaving> {
+        self.told_until = self.newest_told().await?;
         let failed = "ExecutionStatus IN ('Failed', 'TimedOut')";
         let asking = format!("ExecutionStatus = 'Running' AND WorkflowType IN ('{}')", inbox::ASKING.join("', '"));
         for query in [failed, asking.as_str()] {
@@ -237,7 +271,9 @@ impl Watcher {
                 });
                 let Some((runs, next)) = page.await? else { break };
                 for info in &runs {
-                    self.look_at(info).await?;
+                    if !info.closed_at.is_some_and(|closed| self.is_old(closed)) {
+                        self.look_at(info).await?;
+                    }
                 }
                 after = next;
                 if after.is_none() {

@@ -128,6 +128,7 @@ fn options(input: &ActionInput) -> Result<ChildWorkflowOptions, bosun_engine::In
         cancellation: CancellationType::WaitCancellationCompleted,
         search_attributes: attributes.into(),
         summary: action.summary.clone(),
+        priority: action.priority.as_ref().map(|said| said.0.clone()),
         ..ChildWorkflowOptions::default()
     })
 }

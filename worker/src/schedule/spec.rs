@@ -14,6 +14,7 @@ use super::calendar::Calendar;
 use super::policy::Overlap;
 use super::text;
 use super::times::Times;
+use crate::priority::PrioritySaid;
 
 /// As Temporal: what is later than a year is never made up for, and less than ten seconds is no time to restart in.
 pub const CATCH_UP_DEFAULT: Duration = Duration::from_secs(365 * 86_400);
@@ -119,6 +120,9 @@ pub struct ScheduleAction {
     /// One line for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
+    /// The place of what is started among those that wait for a slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<PrioritySaid>,
 }
 
 /// How.

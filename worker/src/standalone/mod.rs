@@ -19,6 +19,8 @@ use serde_json::Value;
 pub const ACTIVITY: &str = "bosun.activity";
 /// What the workflow id of a standalone activity begins with.
 pub const ID_PREFIX: &str = "activity:";
+/// How long an attempt may run of which nothing is said.
+pub const DEFAULT_START_TO_CLOSE: std::time::Duration = std::time::Duration::from_secs(600);
 /// The failure type of an input that is no order.
 pub const INVALID_ORDER: &str = "InvalidActivity";
 /// Activities of Bosun's own workflows begin with this.

@@ -60,6 +60,8 @@ pub enum NoteKind {
     ChildClosed,
     ApprovalRequested,
     ApprovalNotified,
+    ApprovalExtended,
+    ApprovalEscalated,
     ApprovalDecided,
     ApprovalIgnored,
     ApprovalVoided,

@@ -4,3 +4,5 @@
 //! from committed work. Replays are not counted: they go through no worker.
 
 pub(crate) mod metrics;
+#[cfg(feature = "otel")]
+pub(crate) mod otel;

@@ -7,7 +7,7 @@ use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use bosun_worker::notify;
-use bosun_worker::notify::rules::occasion::Occasion;
+use bosun_worker::notify::rules::occasion::{AskedOf, Occasion};
 use bosun_worker::notify::rules::pace::LASTS;
 use bosun_worker::notify::rules::quiet::QuietHours;
 use bosun_worker::notify::rules::run::{DELIVER, Delivery, NOT_DELIVERED, Notification};
@@ -50,7 +50,7 @@ fn told(answers: Vec<Delivery>) -> Told {
 impl Told {
     async fn tell(&self, quiet: Option<QuietHours>) -> RunResult {
         let occasion = Occasion::worker_gone(7, "then", self.environment.now());
-        let notification = Notification { channel: "ops".into(), occasion, quiet };
+        let notification = Notification { channel: "ops".into(), occasion, quiet, remind: None, reminder: 0 };
         let start = notification.start().unwrap();
         let target = Target::workflow(start.workflow_id.clone());
         self.environment.client().start(start.clone()).await.unwrap();
@@ -121,4 +121,27 @@ async fn after_some_days_it_has_failed_and_says_so() {
     assert_eq!(it.attempts().len(), 1);
     let it = told(vec![Delivery::Moot { why: "answered".into() }]);
     assert_eq!(shown(&it.tell(None).await)["state"], "moot");
+}
+
+/// What waits for a person is told again, at the end of quiet hours too, until it does not wait any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn people_are_reminded_until_it_is_answered() {
+    let it = told(vec![delivered(), later(None), delivered(), delivered(), Delivery::Moot { why: "answered".into() }]);
+    let mut occasion = Occasion::worker_gone(7, "then", it.environment.now());
+    occasion.asked =
+        Some(AskedOf { id: "ap-1".into(), word: "approval".into(), shown: "hash".into(), request: Value::Null });
+    let quiet = Some(QuietHours::read("03:00-07:00", None).unwrap());
+    let remind = Some(Duration::from_secs(2 * HOUR));
+    let notification = Notification { channel: "ops".into(), occasion, quiet, remind, reminder: 0 };
+    let second = Notification { reminder: 1, ..notification.clone() };
+    assert_ne!(notification.id(), second.id(), "a reminder is a message of its own");
+    let start = notification.start().unwrap();
+    let target = Target::workflow(start.workflow_id.clone());
+    it.environment.client().start(start).await.unwrap();
+    let request = ResultRequest { follow_runs: true, timeout: None };
+    let result = it.environment.client().result(&target, request).await.unwrap().unwrap();
+    let state = shown(&result);
+    assert_eq!((state["state"].as_str(), state["reminder"].as_u64()), (Some("moot"), Some(3)), "{state}");
+    // The first one failed once and was made again a second later; the next would have been in the night.
+    assert_eq!(it.attempts(), [0, 2 * HOUR, 2 * HOUR + 1, 7 * HOUR, 9 * HOUR]);
 }

@@ -53,6 +53,7 @@ pub(super) fn every_minute(overlap: Overlap, job_seconds: u64) -> Schedule {
             run_timeout: None,
             maximum_attempts: None,
             summary: None,
+            priority: None,
         },
         policies: SchedulePolicies { overlap, ..SchedulePolicies::default() },
         state: ScheduleState::default(),

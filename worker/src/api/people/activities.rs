@@ -81,7 +81,7 @@ pub async fn resume_activity(me: AuthorizedCaller, at: RequestTarget, headers: H
 }
 
 /// A length of time as people write it.
-fn span(members: &mut Members, name: &'static str) -> Option<Duration> {
+pub(super) fn span(members: &mut Members, name: &'static str) -> Option<Duration> {
     members.parsed::<Span>(name).map(Duration::from)
 }
 

@@ -44,6 +44,13 @@ pub(crate) struct AgentTally {
 }
 
 impl AgentTally {
+    /// The agent of this name, as it is told.
+    pub(crate) fn told(&self, name: &str) -> Value {
+        json!({ "name": name, "runs": self.runs, "attempts": self.attempts, "done": self.done, "failed": self.failed,
+            "sent_back": self.sent_back, "busy": self.busy, "tokens": self.tokens, "cost_micros": self.cost_micros,
+            "median_ms": self.median().map(|took| took.as_millis() as u64), "last_error": self.last_error })
+    }
+
     /// Half of its attempts took no longer.
     pub(crate) fn median(&self) -> Option<Duration> {
         let mut took = self.took.clone();
@@ -157,11 +164,7 @@ fn of_attempt(attempt: &Value, tally: &mut AgentTally) {
 
 pub async fn agents(me: AuthorizedCaller) -> Answer {
     let AgentsSeen { tallies, trust, recruits, agents, obstacles } = seen(&me.backend).await?;
-    let tally = |(name, of): (&String, &AgentTally)| {
-        json!({ "name": name, "runs": of.runs, "attempts": of.attempts, "done": of.done, "failed": of.failed,
-            "sent_back": of.sent_back, "busy": of.busy, "tokens": of.tokens, "cost_micros": of.cost_micros,
-            "median_ms": of.median().map(|took| took.as_millis() as u64), "last_error": of.last_error })
-    };
+    let tally = |(name, of): (&String, &AgentTally)| of.told(name);
     let in_way = |(namespace, one): &(Namespace, Obstacle)| {
         json!({ "namespace": namespace, "workflow_id": one.run, "what": one.what, "why": one.why, "attempt": one.attempt,
             "next_attempt_time": one.next_attempt_at.map(view::moment), "help": one.help })

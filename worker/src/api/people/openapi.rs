@@ -2,6 +2,8 @@
 //!
 //! Invariant: it holds every route that is served, and none that is not (the tests compare both tables); what a body may
 //! hold stands here in the words of the code that reads it. It decides nothing.
+//!
+//! Long: one schema after the other, and nothing but schemas.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -9,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::handlers::PAGE_MAX;
 use super::pages::RUNS_MAX;
+use super::standalone::MEMBERS as ACTIVITY_MEMBERS;
 use super::start::MEMBERS;
 use crate::ui::export::FORMS;
 
@@ -17,6 +20,7 @@ use crate::ui::export::FORMS;
 enum Body {
     Nothing,
     Start,
+    StartActivity,
     /// Any JSON: the input of a signal, a query or an update.
     Input,
     Reason,
@@ -62,6 +66,10 @@ const PEOPLE: &[Told] = &[
     ("POST", "/api/v1/workflows/{id}/activities/{activity_id}/resume", "resumeActivity", Body::Reason, &[200]),
     ("POST", "/api/v1/workflows/{id}/activities/{activity_id}/update", "updateActivity", Body::ActivityUpdate, &[200]),
     ("POST", "/api/v1/activities/{token}", "completeActivity", Body::Completion, &[200]),
+    ("POST", "/api/v1/standalone-activities", "startActivity", Body::StartActivity, &[201, 200]),
+    ("GET", "/api/v1/standalone-activities/{id}", "describeActivity", Body::Nothing, &[200]),
+    ("GET", "/api/v1/standalone-activities/{id}/result", "getActivityResult", Body::Nothing, &[200, 202]),
+    ("POST", "/api/v1/standalone-activities/{id}/cancel", "cancelActivity", Body::Reason, &[202]),
     ("GET", "/api/v1/events", "streamEvents", Body::Nothing, &[200]),
     ("GET", "/api/v1/approvals", "listApprovals", Body::Nothing, &[200]),
     ("POST", "/api/v1/workflows/{id}/answers", "answer", Body::Answer, &[202]),
@@ -71,6 +79,8 @@ const PEOPLE: &[Told] = &[
     ("GET", "/api/v1/batches", "listBatches", Body::Nothing, &[200]),
     ("GET", "/api/v1/batches/{id}", "describeBatch", Body::Nothing, &[200]),
     ("POST", "/api/v1/batches/{id}/stop", "stopBatch", Body::Reason, &[200]),
+    ("GET", "/api/v1/queues", "listQueues", Body::Nothing, &[200]),
+    ("GET", "/api/v1/queues/{name}", "describeQueue", Body::Nothing, &[200]),
     ("GET", "/api/v1/worker", "getWorker", Body::Nothing, &[200]),
     ("GET", "/api/v1/store", "getStore", Body::Nothing, &[200]),
     ("POST", "/api/v1/store/verify", "verifyStore", Body::Nothing, &[200]),
@@ -134,6 +144,7 @@ fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[
     let name = match body {
         Body::Nothing => return told,
         Body::Start => "Start",
+        Body::StartActivity => "StartActivity",
         Body::Input => "Input",
         Body::Reason => "Reason",
         Body::Answer => "Answer",
@@ -144,8 +155,7 @@ fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[
         Body::Completion => "Completion",
         Body::Backup => "Backup",
     };
-    let required =
-        matches!(body, Body::Start | Body::Answer | Body::Reset | Body::Batch | Body::Completion | Body::Backup);
+    let required = !matches!(body, Body::Nothing | Body::Input | Body::Reason | Body::Fork | Body::ActivityUpdate);
     told["requestBody"] = json!({ "required": required, "content": answer(name) });
     told
 }
@@ -153,8 +163,10 @@ fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[
 /// What an `Idempotency-Key` does for an operation; nothing where it is not looked at.
 fn about_key(operation: &str) -> Option<&'static str> {
     match operation {
-        "startWorkflow" | "forkWorkflow" | "resetWorkflow" | "signalWorkflow" | "updateWorkflow" | "cancelWorkflow"
-        | "answer" => Some("The same request with the same key is carried out once"),
+        "startWorkflow" | "startActivity" | "cancelActivity" | "forkWorkflow" | "resetWorkflow" | "signalWorkflow"
+        | "updateWorkflow" | "cancelWorkflow" | "answer" => {
+            Some("The same request with the same key is carried out once")
+        }
         "pauseWorkflow" | "resumeWorkflow" => Some(
             "A supervisor or an agent carries the same request with the same key out once; other workflows do not look at it",
         ),
@@ -307,6 +319,47 @@ fn batch_schema() -> Value {
     })
 }
 
+fn retry_schema() -> Value {
+    json!({ "type": "object", "additionalProperties": false, "properties": {
+        "initial_interval": { "type": "string", "description": "Before the second attempt", "pattern": "^[1-9][0-9]{0,2}(ms|s)$" },
+        "maximum_interval": { "type": "string", "description": "No delay is longer", "pattern": "^[1-9][0-9]{0,5}h$" },
+        "backoff_coefficient": { "type": "number", "minimum": 1, "maximum": 1000 },
+        "maximum_attempts": { "type": "integer", "minimum": 0, "maximum": 4_294_967_295_u32 },
+        "non_retryable_error_types": { "type": "array", "items": { "type": "string" } },
+    } })
+}
+
+/// The place of activities among those that wait for a slot.
+fn priority_schema() -> Value {
+    json!({ "type": "object", "additionalProperties": false, "properties": {
+        "priority_key": { "type": "integer", "description": "1, the most urgent, to 5", "minimum": 1, "maximum": 5, "default": 3 },
+        "fairness_key": { "type": "string", "description": "Who shares the queue, for example a tenant", "pattern": "^[!-~]{1,64}$" },
+        "fairness_weight": { "type": "number", "description": "The share of the fairness key, to thousandths", "enum": [0.001, 0.5, 1, 2, 10, 1000] },
+    }, "dependentRequired": { "fairness_weight": ["fairness_key"] } })
+}
+
+/// An activity without a workflow.
+fn start_activity_schema() -> Value {
+    let mut members: Map<String, Value> =
+        ACTIVITY_MEMBERS.iter().map(|name| ((*name).to_owned(), json!({ "type": ["string", "null"] }))).collect();
+    for name in ["activity_type", "namespace", "task_queue"] {
+        members[name] = id_schema();
+    }
+    members["activity_id"] =
+        json!({ "anyOf": [{ "type": "string", "pattern": "^[!-~]{1,120}$" }, { "type": "null" }] });
+    members["input"] = json!({ "description": "Any JSON: the activity's input" });
+    let span =
+        |about: &str| json!({ "type": "string", "description": about, "pattern": "^[1-9][0-9]{0,8}(ms|s|m|h)$" });
+    members["schedule_to_close"] = span("With all of its attempts");
+    members["schedule_to_start"] = span("How long an attempt may wait for a slot");
+    members["start_to_close"] =
+        span("How long one attempt may run; 10m where neither this nor schedule_to_close is given");
+    members["heartbeat"] = span("How long an attempt may go without a heartbeat");
+    members["retry_policy"] = retry_schema();
+    members["priority"] = priority_schema();
+    json!({ "type": "object", "required": ["activity_type"], "additionalProperties": false, "properties": members })
+}
+
 // long: one schema after the other.
 fn schemas() -> Value {
     let text = || json!({ "type": ["string", "null"] });
@@ -332,16 +385,12 @@ fn schemas() -> Value {
     };
     start["signal"] = message("Signal the open run of this id, or the one that is started for it");
     start["update"] = message("Update the open run of this id, or the one that is started for it; not beside a signal");
-    start["retry_policy"] = json!({ "type": "object", "additionalProperties": false, "properties": {
-        "initial_interval": { "type": "string", "description": "Before the second attempt", "pattern": "^[1-9][0-9]{0,2}(ms|s)$" },
-        "maximum_interval": { "type": "string", "description": "No delay is longer", "pattern": "^[1-9][0-9]{0,5}h$" },
-        "backoff_coefficient": { "type": "number", "minimum": 1, "maximum": 1000 },
-        "maximum_attempts": { "type": "integer", "minimum": 0, "maximum": 4_294_967_295_u32 },
-        "non_retryable_error_types": { "type": "array", "items": { "type": "string" } },
-    } });
+    start["retry_policy"] = retry_schema();
+    start["priority"] = priority_schema();
     json!({
         "Start": { "type": "object", "required": ["workflow_type"], "additionalProperties": false, "properties": start,
             "not": { "required": ["signal", "update"] } },
+        "StartActivity": start_activity_schema(),
         "Input": { "description": "Any JSON; nothing is null" },
         "Reason": { "type": "object", "additionalProperties": false, "properties": { "reason": text() } },
         "Answer": {

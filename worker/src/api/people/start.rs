@@ -12,6 +12,7 @@ use super::super::problem::Problem;
 use super::super::token::random_hex;
 use super::body::{Members, whole};
 use super::handlers::update_id;
+use crate::priority::PrioritySaid;
 use crate::supervisor::spec::Span;
 
 /// Every member that a start may have, for the document of the API.
@@ -30,6 +31,7 @@ pub(super) const MEMBERS: &[&str] = &[
     "search_attributes",
     "summary",
     "details",
+    "priority",
     "signal",
     "update",
 ];
@@ -106,13 +108,14 @@ pub(super) fn read(body: &Bytes, key: Option<&str>) -> Result<StartBody, Problem
     let attributes = members.typed::<serde_json::Map<String, Value>>("search_attributes").unwrap_or_default();
     let search_attributes = attributes_of(attributes, &mut members);
     let (summary, details) = (members.text("summary"), members.text("details"));
+    let priority = members.typed::<PrioritySaid>("priority").map(|said| said.0);
     let then = StartMessage::read(&mut members, key)?;
     members.done()?;
     // `done` refuses a body without one.
     let workflow_type = workflow_type.ok_or_else(|| Problem::bad_request("workflow_type: it is needed"))?;
     let workflow_id = match workflow_id {
         Some(id) => id,
-        None => fresh_id(&workflow_type, key)?,
+        None => fresh_id(workflow_type.as_str(), key)?,
     };
     let start = StartWorkflow::new(workflow_type, workflow_id);
     let start = StartWorkflow {
@@ -129,6 +132,7 @@ pub(super) fn read(body: &Bytes, key: Option<&str>) -> Result<StartBody, Problem
         request_id,
         summary,
         details,
+        priority,
         ..StartWorkflow::new(start.workflow_type, start.workflow_id)
     };
     Ok(StartBody { start, then })
@@ -137,7 +141,7 @@ pub(super) fn read(body: &Bytes, key: Option<&str>) -> Result<StartBody, Problem
 /// A retry policy; what is left out has Temporal's default.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RetryBody {
+pub(super) struct RetryBody {
     initial_interval: Option<Span>,
     backoff_coefficient: Option<f64>,
     maximum_interval: Option<Span>,
@@ -185,12 +189,12 @@ fn attributes_of(given: serde_json::Map<String, Value>, members: &mut Members) -
     attributes
 }
 
-fn fresh_id(workflow_type: &WorkflowType, key: Option<&str>) -> Result<WorkflowId, Problem> {
+pub(super) fn fresh_id(type_name: &str, key: Option<&str>) -> Result<WorkflowId, Problem> {
     let suffix = match key {
         Some(key) => blake3::hash(key.as_bytes()).to_hex()[..16].to_owned(),
         None => random_hex(8).map_err(|why| Problem::bad_request(format!("no random numbers for an id: {why}")))?,
     };
-    let id = WorkflowId::new(format!("{workflow_type}-{suffix}"));
+    let id = WorkflowId::new(format!("{type_name}-{suffix}"));
     id.map_err(|why| Problem::bad_request(format!("workflow_id: {why}; name one")))
 }
 

@@ -11,6 +11,8 @@ use bosun_engine::{ActivityContext, ActivityError, ActivityOptions, Cancellation
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+use tracing::field::Empty;
 
 use super::call::code;
 use super::config::Models;
@@ -138,10 +140,14 @@ pub(super) async fn run(
     }
     let _cancel = call.canceled.clone().drop_guard();
     let mut sink = LiveOutput { live: models.config().live.sink(call.tag.clone()), context: context.clone(), chars: 0 };
+    let span = span_of(&provider, &request, &call);
+    let asked = model.complete(&request, &call, &mut sink).instrument(span.clone());
     let answered = tokio::select! {
-        answered = model.complete(&request, &call, &mut sink) => answered,
+        answered = asked => answered,
         () = context.canceled() => return Err(ActivityError::Canceled(None)),
     };
+    note_answer(&span, &answered);
+    drop(span);
     let response = answered.map_err(|error| failure(&provider, &call, &error))?;
     let ConformedAnswer { value, problems } = check(request.schema.as_ref(), &response);
     let cost = match model.is_free() {
@@ -149,6 +155,35 @@ pub(super) async fn run(
         false => models.config().prices.cost(&provider, &request.model, &response),
     };
     Ok(ModelOutput { response, value, problems, cost, cut: 0 })
+}
+
+/// The span of a call, in the words of the GenAI conventions. What is said stands in no span.
+fn span_of(provider: &str, request: &ChatRequest, call: &ModelCallContext) -> tracing::Span {
+    tracing::debug_span!(
+        "chat",
+        "gen_ai.operation.name" = "chat",
+        "gen_ai.provider.name" = provider,
+        "gen_ai.request.model" = request.model,
+        "gen_ai.request.max_tokens" = request.max_tokens,
+        "gen_ai.conversation.id" = call.tag.workflow_id,
+        "gen_ai.response.model" = Empty,
+        "gen_ai.response.id" = Empty,
+        "gen_ai.usage.input_tokens" = Empty,
+        "gen_ai.usage.output_tokens" = Empty,
+        "error.type" = Empty,
+    )
+}
+
+fn note_answer(span: &tracing::Span, answered: &Result<ChatResponse, ModelError>) {
+    match answered {
+        Ok(response) => {
+            span.record("gen_ai.response.model", response.model.as_str());
+            response.id.as_deref().map(|id| span.record("gen_ai.response.id", id));
+            response.usage.input.map(|tokens| span.record("gen_ai.usage.input_tokens", tokens));
+            response.usage.output.map(|tokens| span.record("gen_ai.usage.output_tokens", tokens));
+        }
+        Err(why) => _ = span.record("error.type", why.code.as_deref().unwrap_or("_OTHER")),
+    }
 }
 
 fn call(context: &ActivityContext, timeout: Duration) -> ModelCallContext {

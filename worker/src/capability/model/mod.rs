@@ -22,6 +22,8 @@ pub mod mock;
 mod openai;
 mod pace;
 mod prices;
+#[doc(hidden)]
+pub mod probe;
 mod provider;
 mod schema;
 #[doc(hidden)]

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::call::code;
 use super::errors::{self, ErrorResponse};
@@ -19,7 +20,7 @@ use super::transport::{Endpoint, Headers, Incoming, TransportLimits};
 use super::wire::{Assembler, cut, feed, malformed};
 use super::{
     Answering, ChaosConfig, ChatRequest, ChatResponse, Message, Model, ModelCallContext, ModelError, OutputSchema,
-    TokenSink, Wire, limits,
+    TokenSink, Wire, limits, probe,
 };
 use crate::capability::http::now;
 use crate::capability::scrub::Scrubber;
@@ -87,6 +88,16 @@ impl ProviderConfig {
     }
 }
 
+impl ProviderConfig {
+    /// A path of the provider's API.
+    fn endpoint(&self, path: &str) -> Result<Endpoint, ModelError> {
+        // By custom the base of this format has no version; many give one all the same.
+        let base = self.base_url.trim_end_matches('/');
+        let base = if self.wire == Wire::Anthropic { base.strip_suffix("/v1").unwrap_or(base) } else { base };
+        Endpoint::new(base, path, self.trusted, self.limits)
+    }
+}
+
 /// A provider that can be asked.
 pub(super) struct Provider {
     wire: Wire,
@@ -99,13 +110,33 @@ pub(super) struct Provider {
 
 impl Provider {
     pub(super) fn new(config: &ProviderConfig) -> Result<Provider, ModelError> {
-        let ProviderConfig { wire, base_url, key, trusted, stream, schemas, pace, limits, chaos: _ } = config;
-        // By custom the base of this format has no version; many give one all the same.
-        let base = base_url.trim_end_matches('/');
-        let base = if *wire == Wire::Anthropic { base.strip_suffix("/v1").unwrap_or(base) } else { base };
-        let endpoint = Endpoint::new(base, wire.path(), *trusted, *limits)?;
+        let ProviderConfig { wire, base_url: _, key, trusted: _, stream, schemas, pace, limits: _, chaos: _ } = config;
+        let endpoint = config.endpoint(wire.path())?;
         let (wire, stream, schemas) = (*wire, *stream, *schemas);
         Ok(Provider { wire, key: key.clone(), stream, schemas, endpoint, pace: Pace::new(*pace) })
+    }
+
+    /// The provider's own list of its models.
+    pub(super) async fn list(&self, config: &ProviderConfig, timeout: Duration) -> Result<Value, ModelError> {
+        let endpoint = config.endpoint(self.wire.models_path())?;
+        let key = match &self.key {
+            Some(reference) => Some(reference.resolve().await?),
+            None => None,
+        };
+        let scrubber = of_key(key.as_ref().map(Secret::expose));
+        let headers = self.headers(&ModelCallContext::alone("list"), key.as_ref())?;
+        let exchange = async {
+            let mut incoming = endpoint.get(&headers).await?;
+            if !(200..300).contains(&incoming.status) {
+                return Err(refusal(incoming, &scrubber).await);
+            }
+            let listed: Option<Value> = serde_json::from_slice(&incoming.body().await?).ok();
+            listed.filter(probe::is_list).ok_or_else(no_api)
+        };
+        match tokio::time::timeout(timeout, exchange).await {
+            Ok(listed) => listed.map_err(|error| scrubber.error(error)),
+            Err(_) => Err(out_of_time(timeout)),
+        }
     }
 
     async fn ask(

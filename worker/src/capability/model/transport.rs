@@ -74,7 +74,17 @@ impl Endpoint {
     pub(super) async fn post(&self, headers: &Headers, body: Vec<u8>) -> Result<Incoming, ModelError> {
         let host = self.url.host_str().unwrap_or_default();
         self.guard.check_literal(host).map_err(|why| refused_address(&why))?;
-        let request = self.client.post(self.url.clone()).headers(headers.0.clone()).body(body);
+        self.send(self.client.post(self.url.clone()).headers(headers.0.clone()).body(body)).await
+    }
+
+    /// As [`Endpoint::post`], without a body.
+    pub(super) async fn get(&self, headers: &Headers) -> Result<Incoming, ModelError> {
+        let host = self.url.host_str().unwrap_or_default();
+        self.guard.check_literal(host).map_err(|why| refused_address(&why))?;
+        self.send(self.client.get(self.url.clone()).headers(headers.0.clone())).await
+    }
+
+    async fn send(&self, request: reqwest::RequestBuilder) -> Result<Incoming, ModelError> {
         let response = request.send().await.map_err(transport)?;
         let status = response.status().as_u16();
         let kept = kept_headers(response.headers());

@@ -32,6 +32,14 @@ impl Wire {
         }
     }
 
+    /// Where the list of models is, likewise.
+    pub(super) fn models_path(self) -> &'static str {
+        match self {
+            Wire::OpenAi => "models",
+            Wire::Anthropic => "v1/models",
+        }
+    }
+
     /// The header that carries the key, and what is put before the key.
     pub(super) fn key_header(self) -> (&'static str, &'static str) {
         match self {

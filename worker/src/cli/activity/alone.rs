@@ -16,7 +16,8 @@ use crate::cli::exit::Exit;
 use crate::cli::input::payload;
 use crate::cli::start::{fresh_id, go, print_started};
 use crate::cli::time_format::parse_duration;
-use crate::standalone::ActivityOrder;
+use crate::priority::PriorityArgs;
+use crate::standalone::{ActivityOrder, DEFAULT_START_TO_CLOSE};
 
 #[derive(Debug, Args)]
 pub struct StartAloneArgs {
@@ -32,15 +33,8 @@ pub struct StartAloneArgs {
     pub task_queue: String,
     #[command(flatten)]
     pub limits: ActivityLimits,
-    /// 1, the most urgent, to 5.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
-    pub priority: Option<u8>,
-    /// Who shares the queue with others of the same priority, for example a tenant [default: each for itself].
-    #[arg(long, value_name = "KEY")]
-    pub fairness_key: Option<String>,
-    /// The share of the fairness key beside others, 0.001 to 1000.
-    #[arg(long, value_name = "W", requires = "fairness_key")]
-    pub fairness_weight: Option<FairnessWeight>,
+    #[command(flatten)]
+    pub priority: PriorityArgs,
     /// One line for people.
     #[arg(long, value_name = "TEXT")]
     pub summary: Option<String>,
@@ -58,9 +52,6 @@ pub struct ExecuteAloneArgs {
     pub timeout: Option<Duration>,
 }
 
-/// How long an attempt may run of which nothing is said.
-const START_TO_CLOSE: Duration = Duration::from_secs(600);
-
 impl StartAloneArgs {
     fn options(&self) -> Result<ActivityOptions, CliError> {
         let policy = RetryPolicy::default();
@@ -70,12 +61,7 @@ impl StartAloneArgs {
             maximum_attempts: self.limits.maximum_attempts.unwrap_or(policy.maximum_attempts),
             ..policy
         };
-        let priority = Priority {
-            priority_key: self.priority.unwrap_or(Priority::default().priority_key),
-            fairness_key: self.fairness_key.clone(),
-            fairness_weight: self.fairness_weight.unwrap_or(FairnessWeight::ONE),
-        };
-        let default = self.limits.schedule_to_close.is_none().then_some(START_TO_CLOSE);
+        let default = self.limits.schedule_to_close.is_none().then_some(DEFAULT_START_TO_CLOSE);
         Ok(ActivityOptions {
             task_queue: Some(TaskQueue::new(&self.task_queue)?),
             schedule_to_close: self.limits.schedule_to_close,
@@ -84,7 +70,7 @@ impl StartAloneArgs {
             heartbeat: self.limits.heartbeat,
             retry_policy: (policy != RetryPolicy::default()).then_some(policy),
             summary: self.summary.clone(),
-            priority: (priority != Priority::default()).then_some(priority),
+            priority: self.priority.said().map_err(CliError::usage)?,
             ..ActivityOptions::default()
         })
     }

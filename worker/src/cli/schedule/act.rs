@@ -22,6 +22,7 @@ use crate::cli::list::shell_word;
 use crate::cli::plan;
 use crate::cli::start::{fresh_id, plan_file};
 use crate::cli::supervise::ask;
+use crate::priority::{PriorityArgs, PrioritySaid};
 use crate::schedule::messages::Change;
 use crate::schedule::run::ScheduleInput;
 use crate::schedule::spec::{ScheduleAction, SchedulePolicies, ScheduleSpec, ScheduleState};
@@ -56,6 +57,8 @@ pub struct WhatArgs {
     /// One line for people.
     #[arg(long, value_name = "TEXT")]
     pub summary: Option<String>,
+    #[command(flatten)]
+    pub priority: PriorityArgs,
 }
 
 #[derive(Debug, Args)]
@@ -138,6 +141,9 @@ impl WhatArgs {
         action.execution_timeout = self.execution_timeout.or(action.execution_timeout);
         action.run_timeout = self.run_timeout.or(action.run_timeout);
         action.maximum_attempts = self.maximum_attempts.or(action.maximum_attempts);
+        if let Some(priority) = self.priority.said().map_err(CliError::usage)? {
+            action.priority = Some(PrioritySaid(priority));
+        }
         Ok(())
     }
 
@@ -197,6 +203,7 @@ pub(super) fn new_schedule(plans: Option<PlanLoader>, args: &CreateArgs) -> Resu
         run_timeout: None,
         maximum_attempts: None,
         summary: None,
+        priority: None,
     };
     args.what.apply(&mut action, &args.words, plans)?;
     let state = ScheduleState { paused: args.paused, note: args.note.clone(), remaining_actions: None };

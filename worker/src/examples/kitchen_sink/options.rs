@@ -5,13 +5,14 @@
 use std::time::Duration;
 
 use bosun_engine::{
-    ActivityOptions, ActivityType, CancellationType, ChildWorkflowOptions, ParentClosePolicy, RetryPolicy, TaskQueue,
-    WorkflowType,
+    ActivityOptions, ActivityType, CancellationType, ChildWorkflowOptions, ParentClosePolicy, Priority, RetryPolicy,
+    TaskQueue, WorkflowType,
 };
 use serde_json::Value;
 
 use super::KITCHEN_SINK;
 use super::program::{Op, Read};
+use crate::priority::PrioritySaid;
 use crate::supervisor::fields::Fields;
 
 pub(super) fn activity(path: &str, argument: &Value) -> Read<Op> {
@@ -30,6 +31,7 @@ pub(super) fn activity(path: &str, argument: &Value) -> Read<Op> {
             "summary",
             "cancellation",
             "retry",
+            "priority",
         ],
     )?;
     let schedule_to_close = fields.duration("schedule_to_close")?;
@@ -43,7 +45,7 @@ pub(super) fn activity(path: &str, argument: &Value) -> Read<Op> {
         retry_policy: fields.value("retry").map(|value| retry(&fields.path_of("retry"), value)).transpose()?,
         cancellation: cancellation(&fields)?,
         summary: fields.text("summary")?,
-        priority: None,
+        priority: priority(&fields)?,
     };
     Ok(Op::Activity {
         activity_type: id(&fields, "type", |text| ActivityType::new(text))?,
@@ -51,6 +53,14 @@ pub(super) fn activity(path: &str, argument: &Value) -> Read<Op> {
         options: Box::new(options),
         save: fields.text("as")?,
     })
+}
+
+fn priority(fields: &Fields<'_>) -> Read<Option<Priority>> {
+    let read = |value: &Value| {
+        let said = serde_json::from_value::<PrioritySaid>(value.clone());
+        said.map(|said| said.0).map_err(|why| fields.error("priority", why.to_string()))
+    };
+    fields.value("priority").map(read).transpose()
 }
 
 fn retry(path: &str, value: &Value) -> Read<RetryPolicy> {
@@ -71,7 +81,7 @@ fn retry(path: &str, value: &Value) -> Read<RetryPolicy> {
 }
 
 pub(super) fn child(path: &str, argument: &Value) -> Read<Op> {
-    let known = ["type", "id", "input", "as", "close_policy", "cancellation", "wait"];
+    let known = ["type", "id", "input", "as", "close_policy", "cancellation", "wait", "priority"];
     let fields = Fields::read(argument, path, &known)?;
     let parent_close_policy = match fields.text("close_policy")?.as_deref() {
         None | Some("terminate") => ParentClosePolicy::Terminate,
@@ -79,8 +89,12 @@ pub(super) fn child(path: &str, argument: &Value) -> Read<Op> {
         Some("request_cancel") => ParentClosePolicy::RequestCancel,
         Some(_) => return Err(fields.error("close_policy", "expected terminate, abandon or request_cancel")),
     };
-    let options =
-        ChildWorkflowOptions { parent_close_policy, cancellation: cancellation(&fields)?, ..Default::default() };
+    let options = ChildWorkflowOptions {
+        parent_close_policy,
+        cancellation: cancellation(&fields)?,
+        priority: priority(&fields)?,
+        ..Default::default()
+    };
     let workflow_type = optional_id(&fields, "type", |text| WorkflowType::new(text))?;
     Ok(Op::Child {
         workflow_type: workflow_type.unwrap_or_else(|| KITCHEN_SINK.into()),

@@ -22,6 +22,8 @@ pub struct NotifyConfig {
     pub public_url: Option<String>,
     /// How long a link decides, for example `24h`, which is the default.
     pub links_for: Option<String>,
+    /// After how long a person is told again of what still waits for them, for example `4h`; without it nobody is.
+    pub remind: Option<String>,
     /// `[notify.channels.NAME]`: where something is told.
     pub channels: BTreeMap<String, ChannelConfig>,
 }
@@ -70,6 +72,8 @@ pub struct Notify {
     /// Without a slash at its end.
     pub public_url: Option<String>,
     pub links_for: Duration,
+    /// `None`: nobody is told twice.
+    pub remind: Option<Duration>,
     pub channels: BTreeMap<String, Channel>,
 }
 
@@ -143,6 +147,7 @@ impl Channel {
 }
 
 const LINKS_FOR: Duration = Duration::from_secs(24 * 3_600);
+const REMIND_MIN: Duration = Duration::from_secs(1);
 /// A name is part of an id of a run.
 const NAME_MAX: usize = 40;
 
@@ -160,6 +165,10 @@ impl NotifyConfig {
         if links_for.is_zero() {
             return Err(at("links_for")("a link that never opens anything is none".to_owned()));
         }
+        let remind = self.remind.as_deref().map(&duration).transpose().map_err(at("remind"))?;
+        if remind.is_some_and(|remind| remind < REMIND_MIN) {
+            return Err(at("remind")("a reminder comes after a second or more".to_owned()));
+        }
         let public_url = self.public_url.as_deref().map(public_url).transpose().map_err(at("public_url"))?;
         let mut channels = BTreeMap::new();
         for (name, written) in &self.channels {
@@ -172,7 +181,7 @@ impl NotifyConfig {
             }
             channels.insert(name.clone(), channel);
         }
-        Ok(Notify { public_url, links_for, channels })
+        Ok(Notify { public_url, links_for, remind, channels })
     }
 }
 

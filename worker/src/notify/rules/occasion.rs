@@ -90,6 +90,13 @@ pub struct AskedOf {
     pub request: Value,
 }
 
+impl AskedOf {
+    /// How often somebody had people told again.
+    pub fn escalated(&self) -> u64 {
+        self.request["escalated"].as_u64().unwrap_or_default()
+    }
+}
+
 /// One thing to be told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Occasion {
@@ -163,7 +170,11 @@ impl Occasion {
             "tool_call" => format!("{} waits for the approval of a tool call", info.workflow_id),
             _ => format!("{} waits for an approval", info.workflow_id),
         };
-        let what = format!("{} {}", asked.id, asked.shown);
+        // Whoever has people told again makes another occasion of it.
+        let what = match asked.escalated() {
+            0 => format!("{} {}", asked.id, asked.shown),
+            n => format!("{} {} escalated {n}", asked.id, asked.shown),
+        };
         let occasion = Occasion::of(info, OccasionKind::Approval, now, &what).says(title, text);
         Occasion { asked: Some(asked), ..occasion }
     }
@@ -266,6 +277,7 @@ fn told_by_notes(info: &RunInfo, event: &Event, notes: &[Note]) -> Vec<Told> {
         };
         match note.kind {
             NoteKind::ApprovalRequested
+            | NoteKind::ApprovalEscalated
             | NoteKind::InterruptRaised
             | NoteKind::PlanProposed
             | NoteKind::PlanRevised => all.push(Told::Ask),

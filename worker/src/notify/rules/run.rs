@@ -7,6 +7,9 @@
 //!                                                    delivered · moot · given up (a failure)
 //! ```
 //!
+//! What asks a person and is to be reminded of is not over when it is delivered: it waits again, and is told again as long as it
+//! is asked. Each reminder is a message of its own, with an id of its own.
+//!
 //! Invariant: at most one attempt is under way; an attempt that a crash has cut off is made again, and is the same message to
 //! whoever receives it. A notification that is given up has failed, and says why.
 
@@ -47,12 +50,29 @@ pub struct Notification {
     pub occasion: Occasion,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quiet: Option<QuietHours>,
+    /// After how long it is told again, while it waits for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remind: Option<Duration>,
+    /// Which reminder it is; 0: the first word.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub reminder: u32,
 }
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde")]
+fn is_first(reminder: &u32) -> bool {
+    *reminder == 0
+}
+
+/// Nobody is reminded more often of one thing.
+const REMINDERS_MAX: u32 = 1_000;
 
 impl Notification {
     /// The id by which whoever receives it twice knows it.
     pub fn id(&self) -> String {
-        id_of(self.occasion.kind, &self.occasion.id, &self.channel)
+        match self.reminder {
+            0 => id_of(self.occasion.kind, &self.occasion.id, &self.channel),
+            n => id_of(self.occasion.kind, &self.occasion.id, &format!("{} reminder {n}", self.channel)),
+        }
     }
 
     /// What starts it, once.
@@ -209,6 +229,15 @@ impl NotificationRun {
         match delivery {
             Delivery::Delivered { answer } => {
                 self.last = Some(answer);
+                let due = self.notification.remind.filter(|_| self.notification.reminder < REMINDERS_MAX);
+                if let Some(remind) = due.filter(|_| self.notification.occasion.asked.is_some()) {
+                    self.notification.reminder += 1;
+                    (self.attempts, self.began) = (0, None);
+                    let quiet = self.notification.quiet.as_ref();
+                    let next: Timestamp = cx.side_effect(|| first_attempt(now.plus(remind), quiet));
+                    self.wait_until(next, "a reminder", cx);
+                    return Ok(());
+                }
                 self.over("delivered", now);
                 cx.complete(&self.shown());
             }
@@ -255,7 +284,7 @@ impl NotificationRun {
             TellStep::Over { state, at } => (state.as_str(), Some(*at), None),
         };
         json!({
-            "id": self.notification.id(), "channel": channel, "kind": occasion.kind, "title": occasion.title,
+            "id": self.notification.id(), "reminder": self.notification.reminder, "channel": channel, "kind": occasion.kind, "title": occasion.title,
             "asked": occasion.asked.as_ref().map(|asked| &asked.id), "made_at": occasion.at, "state": state,
             "attempts": self.attempts, "at": at, "next_attempt_at": next, "last": self.last,
         })

@@ -14,9 +14,14 @@ pub const OF_RUNS: [&str; 2] = [PLAN_ANSWER, SIGNAL_WAITS];
 pub fn signature_of(name: &str) -> Option<(&'static str, Option<&'static str>)> {
     match name {
         SIGNAL_APPROVAL | "approve_plan" | "deny_plan" | "respond_approval" => Some(("approver", Some("comment"))),
-        control::PAUSE | control::RESUME | control::CANCEL | control::TAKEOVER | control::RELEASE | "set_hitl_mode" => {
-            Some(("requested_by", Some("reason")))
-        }
+        control::PAUSE
+        | control::RESUME
+        | control::CANCEL
+        | control::TAKEOVER
+        | control::RELEASE
+        | "set_hitl_mode"
+        | "extend_approval"
+        | "escalate_approval" => Some(("requested_by", Some("reason"))),
         _ => None,
     }
 }

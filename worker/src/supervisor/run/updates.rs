@@ -18,12 +18,14 @@ use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::plan_review::{PlanFeedback, PlanVerdict, ReviewRefusal, ReviewStatus};
 
-pub(super) const UPDATES: [&str; 16] = [
+pub(super) const UPDATES: [&str; 18] = [
     "add_task",
     "approve_plan",
     "cancel_task",
     "cleanup_agents",
     "complete_task_manually",
+    "escalate_approval",
+    "extend_approval",
     "kill_process",
     "mark_final_task",
     "patch_task",
@@ -67,6 +69,8 @@ impl SupervisorRun {
                 Ok(below.unwrap_or_else(|| self.said_of_plan(name, &without_of(&value), out))?)
             }
             "respond_approval" => Ok(self.approval_answered(&value, out)?),
+            "extend_approval" => Ok(self.parts.approvals.extend(&value, out).map_err(Refused::from)?),
+            "escalate_approval" => Ok(self.parts.approvals.escalate(&value, out).map_err(Refused::from)?),
             "respond_interrupt" => Ok(self.question_answered(&value, out)?),
             "set_hitl_mode" => {
                 self.parts.autonomy.set_mode(&value, out).map_err(|why| refused(why.to_string()))?;

@@ -10,6 +10,7 @@
 //! request that is unknown or for another version of what was shown is noted with its reason and changes nothing. A
 //! critical request is never approved by a deadline. It starts nothing: it says what the decision means.
 
+mod later;
 mod request;
 
 use std::collections::BTreeMap;
@@ -103,6 +104,7 @@ impl Approvals {
             timeout,
             on_timeout,
             notified: false,
+            escalated: 0,
             scope: proposal.scope,
             task_id: proposal.task_id,
             action: proposal.action,

@@ -149,6 +149,14 @@ pub struct ApprovalRequest {
     /// The hash of what is shown; a response may name it, and then counts for nothing else.
     pub shown: String,
     pub notified: bool,
+    /// How often somebody had people told again.
+    #[serde(default, skip_serializing_if = "is_never")]
+    pub escalated: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde")]
+fn is_never(times: &u32) -> bool {
+    *times == 0
 }
 
 impl ApprovalRequest {

@@ -1,0 +1,145 @@
+//! Priorities of runs and standalone activities, and who waits in a task queue, by the shipped binary (engine.md E25, E36): what
+//! the command line and the API say is the order in which a worker with one slot works.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use bosun_tests::harness::crash::READY_MAX;
+use bosun_tests::harness::http::Http;
+use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
+use serde_json::{Value, json};
+
+fn run(data: &Path, args: &[&str]) -> Output {
+    Command::new(bosun().unwrap()).args(args).arg("--data").arg(data).stdin(Stdio::null()).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn object(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {}", said(output)))
+}
+
+fn until(what: &str, mut there: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !there() {
+        assert!(began.elapsed() < READY_MAX, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn ask(http: &Http, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+    let body = body.map(ToString::to_string);
+    let answer = http.request(method, path, body.as_ref().map(String::as_bytes)).unwrap();
+    (answer.status, serde_json::from_slice(&answer.body).unwrap_or_default())
+}
+
+/// The input of a command that notes its name, after it was let go.
+fn noting(home: &Path, name: &str) -> Value {
+    let (noted, go) = (home.join("noted"), home.join("go"));
+    let script = format!(
+        "echo {name} begins >> '{0}'; while [ ! -e '{1}' ]; do sleep 0.02; done; echo 1",
+        noted.display(),
+        go.display()
+    );
+    json!({ "argv": ["sh", "-c", script] })
+}
+
+#[test]
+fn runs_and_activities_take_the_slot_by_their_priority_and_the_queue_says_whose_turn_is_next() {
+    let home = tempfile::tempdir().unwrap();
+    let (home, data) = (home.path(), home.path().join("data"));
+    let program = Program::new(bosun().unwrap(), &["worker", "run", "--slots", "1"]);
+    let (worker, http) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    let lines = || std::fs::read_to_string(home.join("noted")).unwrap_or_default().lines().count();
+    let first = json!({ "activity_type": "process", "activity_id": "first", "input": noting(home, "first") });
+    let (status, started) = ask(&http, "POST", "/api/v1/standalone-activities", Some(&first));
+    assert_eq!((status, &started["workflow_id"]), (201, &json!("activity:first")), "{started}");
+    let (status, again) = ask(&http, "POST", "/api/v1/standalone-activities", Some(&first));
+    assert_eq!((status, &again["run_id"]), (200, &started["run_id"]), "{again}");
+    until("the first has the slot", || lines() == 1);
+
+    // The least urgent one asks first.
+    let late = json!({
+        "activity_type": "process", "activity_id": "late", "input": noting(home, "late"),
+        "priority": { "priority_key": 5, "fairness_key": "acme", "fairness_weight": 2 },
+    });
+    assert_eq!(ask(&http, "POST", "/api/v1/standalone-activities", Some(&late)).0, 201);
+    let steps = |name: &str| {
+        json!({ "steps": [{ "activity": { "type": "process", "input": noting(home, name) } }] }).to_string()
+    };
+    let usual = run(&data, &["start", "kitchen-sink", "-w", "usual", "-i", &steps("usual")]);
+    assert!(usual.status.success(), "{}", said(&usual));
+    // A run gives its priority to its activities and to the children that it starts.
+    let child = json!({ "steps": [{ "child": { "type": "kitchen-sink", "id": "below",
+        "input": { "steps": [{ "activity": { "type": "process", "input": noting(home, "urgent") } }] } } }] });
+    let urgent = ["start", "kitchen-sink", "-w", "above", "--priority", "1", "-i", &child.to_string()];
+    let urgent = run(&data, &urgent);
+    assert!(urgent.status.success(), "{}", said(&urgent));
+
+    until("three wait", || object(&run(&data, &["queue", "list", "-o", "json"]))["task_queues"][0]["waiting"] == 3);
+    let queue = object(&run(&data, &["queue", "describe", "default", "-o", "json"]));
+    assert_eq!([&queue["running"], &queue["waiting"], &queue["served"]], [&json!(1), &json!(3), &json!(true)]);
+    let order: Vec<[&Value; 3]> = queue["who_waits"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| [&one["priority_key"], &one["workflow_id"], &one["fairness_key"]])
+        .collect();
+    let null = Value::Null;
+    let (below, usual, acme) = (json!("below"), json!("usual"), json!("acme"));
+    assert_eq!(order, [[&json!(1), &below, &null], [&json!(3), &usual, &null], [&json!(5), &null, &acme]]);
+    let (status, told) = ask(&http, "GET", "/api/v1/queues/default", None);
+    assert_eq!((status, &told["who_waits"]), (200, &queue["who_waits"]), "the API tells the same");
+    let text = said(&run(&data, &["queue", "describe", "default"]));
+    assert!(text.contains("1 waiting: priority 5, acme x 2"), "{text}");
+
+    std::fs::write(home.join("go"), "").unwrap();
+    for id in ["first", "late"] {
+        let path = format!("/api/v1/standalone-activities/{id}/result?wait=20s");
+        until("it has ended", || ask(&http, "GET", &path, None).0 == 200);
+    }
+    let noted = std::fs::read_to_string(home.join("noted")).unwrap();
+    assert_eq!(noted.lines().collect::<Vec<_>>(), ["first begins", "urgent begins", "usual begins", "late begins"]);
+    drop(worker);
+}
+
+#[test]
+fn an_activity_alone_is_canceled_over_the_api_and_what_is_wrong_with_one_is_said_by_its_place() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let program = Program::new(bosun().unwrap(), &["worker", "run"]);
+    let (mut worker, http) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    let wrong =
+        json!({ "activity_type": "process", "priority": { "priority_key": 9 }, "heartbeat": "soon", "idd": "x" });
+    let (status, refused) = ask(&http, "POST", "/api/v1/standalone-activities", Some(&wrong));
+    let places: Vec<&str> =
+        refused["errors"].as_array().unwrap().iter().filter_map(|error| error["at"].as_str()).collect();
+    assert_eq!((status, places), (422, vec!["heartbeat", "priority", "idd"]), "{refused}");
+    let own = json!({ "activity_type": "bosun.batch.page" });
+    let (status, refused) = ask(&http, "POST", "/api/v1/standalone-activities", Some(&own));
+    assert_eq!(status / 100, 4, "{refused}");
+
+    let long = json!({ "activity_type": "process", "activity_id": "long", "input": { "argv": ["sleep", "600"] } });
+    assert_eq!(ask(&http, "POST", "/api/v1/standalone-activities", Some(&long)).0, 201);
+    assert_eq!(ask(&http, "GET", "/api/v1/standalone-activities/long/result", None).0, 202);
+    let pending = || ask(&http, "GET", "/api/v1/standalone-activities/long", None).1["pending_activities"].clone();
+    until("it is under way", || pending()[0]["state"].is_string());
+    assert_eq!(ask(&http, "POST", "/api/v1/standalone-activities/long/cancel", Some(&json!({}))).0, 202);
+    let ended = || ask(&http, "GET", "/api/v1/standalone-activities/long/result?wait=20s", None);
+    until("it has ended", || ended().0 == 200);
+    assert_eq!(ended().1["status"], "Canceled", "{}", ended().1);
+    assert_eq!(ask(&http, "GET", "/api/v1/standalone-activities/none", None).0, 404);
+
+    // Without a worker the queue is looked at all the same.
+    worker.terminate().unwrap();
+    worker.wait(READY_MAX).unwrap();
+    let input = json!({ "argv": ["true"] }).to_string();
+    let waits = ["activity", "start", "process", "--id", "waits", "-q", "mail", "--priority", "2", "-i", &input];
+    assert!(run(&data, &waits).status.success());
+    let queue = object(&run(&data, &["queue", "describe", "mail", "-o", "json"]));
+    assert_eq!([&queue["waiting"], &queue["served"]], [&json!(1), &json!(false)], "{queue}");
+    assert_eq!(queue["who_waits"][0]["priority_key"], 2, "{queue}");
+}

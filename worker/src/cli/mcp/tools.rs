@@ -1,0 +1,204 @@
+//! Which verbs are tools, with which of their options, and how the arguments of a call become a command line.
+//!
+//! Invariant: only what stands in the table is offered, option by option: none names a file, a program or another worker. A value
+//! goes behind its own option, or behind `--`, so that no text is taken for an option; an input is always JSON, so that none
+//! is taken for the name of a file. What an option means is said by the grammar of the command line itself.
+
+use clap::{ArgAction, CommandFactory};
+use serde_json::{Map, Value, json};
+
+use super::super::args::Cli;
+use super::ServeArgs;
+
+/// What a tool does to the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Does {
+    Looks,
+    Changes,
+    Decides,
+}
+
+/// A tool: its name, its verb, its options by the names of the grammar, and what it does.
+type Row = (&'static str, &'static [&'static str], &'static [&'static str], Does);
+
+#[rustfmt::skip]
+const TOOLS: &[Row] = &[
+    ("workflow_list", &["workflow", "list"], &["query", "limit"], Does::Looks),
+    ("workflow_count", &["workflow", "count"], &["query"], Does::Looks),
+    ("workflow_describe", &["workflow", "describe"], &["id"], Does::Looks),
+    ("workflow_show", &["workflow", "show"], &["id"], Does::Looks),
+    ("workflow_result", &["workflow", "result"], &["id", "timeout"], Does::Looks),
+    ("workflow_query", &["workflow", "query"], &["workflow_id", "name", "input"], Does::Looks),
+    ("workflow_cost", &["workflow", "cost"], &["id"], Does::Looks),
+    ("activity_list", &["activity", "list"], &["id"], Does::Looks),
+    ("agent_list", &["agent", "list"], &["id"], Does::Looks),
+    ("plan_show", &["plan", "show"], &["id"], Does::Looks),
+    ("approval_list", &["approval", "list"], &["id"], Does::Looks),
+    ("approval_show", &["approval", "show"], &["id"], Does::Looks),
+    ("schedule_list", &["schedule", "list"], &[], Does::Looks),
+    ("batch_list", &["batch", "list"], &[], Does::Looks),
+    ("queue_list", &["queue", "list"], &[], Does::Looks),
+    ("queue_describe", &["queue", "describe"], &["name"], Does::Looks),
+    ("worker_describe", &["worker", "describe"], &[], Does::Looks),
+    ("store_info", &["store", "info"], &[], Does::Looks),
+    ("explain", &["explain"], &["code"], Does::Looks),
+    ("workflow_start", &["workflow", "start"], &["workflow_type", "workflow_id", "input", "task_queue", "summary", "request_id", "priority"], Does::Changes),
+    ("workflow_signal", &["workflow", "signal"], &["workflow_id", "name", "input"], Does::Changes),
+    ("workflow_update", &["workflow", "update"], &["workflow_id", "name", "input"], Does::Changes),
+    ("workflow_cancel", &["workflow", "cancel"], &["id", "reason"], Does::Changes),
+    ("workflow_terminate", &["workflow", "terminate"], &["id", "reason"], Does::Changes),
+    ("workflow_pause", &["workflow", "pause"], &["id", "reason"], Does::Changes),
+    ("workflow_resume", &["workflow", "resume"], &["id", "reason"], Does::Changes),
+    ("schedule_trigger", &["schedule", "trigger"], &["id"], Does::Changes),
+    ("approval_approve", &["approval", "approve"], &["id", "comment"], Does::Decides),
+    ("approval_reject", &["approval", "reject"], &["id", "comment", "feedback"], Does::Decides),
+    ("approval_answer", &["approval", "answer"], &["id", "answer"], Does::Decides),
+];
+
+/// One tool, as it is offered.
+#[derive(Debug, Clone)]
+pub(super) struct Tool {
+    pub(super) name: &'static str,
+    pub(super) about: String,
+    pub(super) schema: Map<String, Value>,
+    pub(super) changes: bool,
+    verb: &'static [&'static str],
+    options: Vec<ToolOption>,
+}
+
+#[derive(Debug, Clone)]
+struct ToolOption {
+    name: &'static str,
+    /// `None`: it stands by its place.
+    flag: Option<String>,
+    place: usize,
+    is_switch: bool,
+}
+
+/// Any JSON, which is handed on as JSON.
+fn is_json(option: &str) -> bool {
+    matches!(option, "input" | "answer")
+}
+
+/// The tools that are offered, each described by the grammar of its verb.
+pub(super) fn offered(args: &ServeArgs) -> Vec<Tool> {
+    let grammar = Cli::command();
+    let rows = TOOLS.iter().filter(|(_, _, _, does)| match does {
+        Does::Looks => true,
+        Does::Changes => args.changes,
+        Does::Decides => args.approvals,
+    });
+    rows.filter_map(|row| tool(&grammar, row)).collect()
+}
+
+fn tool(grammar: &clap::Command, (name, verb, options, does): &Row) -> Option<Tool> {
+    let command = verb.iter().try_fold(grammar, |command, word| command.find_subcommand(word))?;
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let (mut properties, mut required, mut found) = (Map::new(), Vec::new(), Vec::new());
+    for option in *options {
+        let arg = command.get_arguments().find(|arg| arg.get_id() == *option)?;
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
+        let mut schema = match (is_json(option), is_switch) {
+            (true, _) => json!({}),
+            (_, true) => json!({ "type": "boolean" }),
+            _ => json!({ "type": ["string", "number"] }),
+        };
+        if !help.is_empty() {
+            schema["description"] = if is_json(option) { "Any JSON".into() } else { help.into() };
+        }
+        properties.insert((*option).to_owned(), schema);
+        // What names a run is needed, where one option of two would do for people.
+        let needed = arg.is_required_set() || (*option == "id" && *verb != ["approval", "list"]);
+        if needed || matches!(*option, "workflow_type" | "name") || (*option == "workflow_id" && verb[1] != "start") {
+            required.push(*option);
+        }
+        let flag = arg.get_long().map(|long| format!("--{long}"));
+        let place = arg.get_index().unwrap_or_default();
+        found.push(ToolOption { name: option, flag, place, is_switch });
+    }
+    let schema =
+        json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false });
+    let Value::Object(schema) = schema else { return None };
+    Some(Tool { name, about, schema, changes: *does != Does::Looks, verb, options: found })
+}
+
+impl Tool {
+    /// The words of the verb for these arguments.
+    ///
+    /// # Errors
+    /// An argument that is not offered, is missing, or has a value of another kind, by its name.
+    pub(super) fn words(&self, mut given: Map<String, Value>) -> Result<Vec<String>, String> {
+        let needed = self.schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        if let Some(missing) = needed.into_iter().find(|name| given.get(*name).is_none_or(Value::is_null)) {
+            return Err(format!("{missing}: it is needed"));
+        }
+        let mut words: Vec<String> = self.verb.iter().map(|word| (*word).to_owned()).collect();
+        let mut by_place = Vec::new();
+        for option in &self.options {
+            let Some(value) = given.remove(option.name).filter(|value| !value.is_null()) else { continue };
+            let text = match value {
+                value if is_json(option.name) => value.to_string(),
+                Value::Bool(truth) if option.is_switch => {
+                    if truth {
+                        words.extend(option.flag.clone());
+                    }
+                    continue;
+                }
+                Value::String(text) => text,
+                Value::Number(number) => number.to_string(),
+                _ => return Err(format!("{}: a text or a number is wanted", option.name)),
+            };
+            match &option.flag {
+                Some(flag) => words.push(format!("{flag}={text}")),
+                None => by_place.push((option.place, text)),
+            }
+        }
+        if let Some(unknown) = given.keys().next() {
+            return Err(format!("{unknown}: this tool has no such argument"));
+        }
+        by_place.sort_unstable();
+        if !by_place.is_empty() {
+            words.push("--".to_owned());
+            words.extend(by_place.into_iter().map(|(_, text)| text));
+        }
+        Ok(words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Vec<Tool> {
+        offered(&ServeArgs { changes: true, approvals: true })
+    }
+
+    fn words(tool: &str, given: Value) -> Result<String, String> {
+        let Value::Object(given) = given else { panic!("{given}") };
+        let tools = all();
+        let tool = tools.iter().find(|one| one.name == tool).unwrap();
+        tool.words(given).map(|words| words.join(" "))
+    }
+
+    #[test]
+    fn every_tool_is_a_verb_that_says_what_it_does() {
+        let tools = all();
+        assert_eq!(tools.len(), TOOLS.len(), "each row names a verb and options of it");
+        for tool in &tools {
+            assert!(!tool.about.is_empty(), "{}", tool.name);
+        }
+        assert!(offered(&ServeArgs::default()).iter().all(|tool| !tool.changes));
+    }
+
+    #[test]
+    fn no_argument_becomes_an_option_or_the_name_of_a_file() {
+        let start = json!({ "workflow_type": "--data=/etc", "input": "@/etc/passwd", "priority": 1 });
+        let told = words("workflow_start", start).unwrap();
+        assert_eq!(told, "workflow start --type=--data=/etc --input=\"@/etc/passwd\" --priority=1");
+        assert_eq!(words("workflow_describe", json!({ "id": "--yes" })).unwrap(), "workflow describe -- --yes");
+        assert!(words("workflow_describe", json!({})).unwrap_err().contains("id: it is needed"));
+        assert!(words("workflow_list", json!({ "data": "/" })).unwrap_err().contains("no such argument"));
+        assert!(words("workflow_list", json!({ "query": ["a"] })).unwrap_err().contains("query"));
+    }
+}

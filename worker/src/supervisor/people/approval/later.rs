@@ -1,0 +1,82 @@
+//! What people do with a request that waits, short of deciding it: give it more time, and have people told again.
+//!
+//! Invariant: only a request that waits is moved, and nothing that was shown changes, so that an answer to it still counts. A
+//! deadline is only ever put off.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::answer::decode;
+use super::{ApprovalId, ApprovalState, Approvals, Ignored, call};
+use crate::supervisor::core::key::PeopleKey;
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::{Outbox, Purpose};
+use crate::supervisor::spec::Span;
+
+/// The update `extend_approval`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Extension {
+    approval_id: ApprovalId,
+    /// How much later than now the deadline is set.
+    by: Span,
+    #[serde(default)]
+    requested_by: String,
+    #[serde(default)]
+    reason: String,
+}
+
+/// The update `escalate_approval`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Louder {
+    approval_id: ApprovalId,
+    #[serde(default)]
+    requested_by: String,
+    #[serde(default)]
+    reason: String,
+}
+
+impl Approvals {
+    /// Puts a deadline off by so much.
+    pub fn extend(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, Ignored> {
+        let asked: Extension = decode("extension", value).map_err(Ignored::Invalid)?;
+        let n = self.waiting(&asked.approval_id, out)?;
+        let entry = self.entries.get_mut(&n).ok_or(Ignored::Unknown)?;
+        let before = entry.request.deadline;
+        entry.request.deadline = before.plus(asked.by.duration());
+        let (deadline, id) = (entry.request.deadline, entry.request.id.clone());
+        out.cancel_timer(PeopleKey::ApprovalDeadline(n));
+        out.timer(PeopleKey::ApprovalDeadline(n), deadline, format!("approval {id}"));
+        let told = json!({ "id": id, "from": before, "deadline": deadline, "requested_by": asked.requested_by, "reason": asked.reason });
+        out.note(NoteKind::ApprovalExtended, told.clone());
+        Ok(told)
+    }
+
+    /// Has people told again, at once.
+    pub fn escalate(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, Ignored> {
+        let asked: Louder = decode("escalation", value).map_err(Ignored::Invalid)?;
+        let n = self.waiting(&asked.approval_id, out)?;
+        let entry = self.entries.get_mut(&n).ok_or(Ignored::Unknown)?;
+        entry.request.escalated += 1;
+        let (request, shown) = (&entry.request, json!(entry.request));
+        let told = json!({ "id": request.id, "times": request.escalated, "requested_by": asked.requested_by, "reason": asked.reason });
+        out.note(NoteKind::ApprovalEscalated, told.clone());
+        let key = PeopleKey::ApprovalNotify(n);
+        if !out.awaited().awaits(&key.into()) {
+            let key = PeopleKey::ApprovalNotify(n);
+            out.call(call(key, Purpose::NotifyForApproval, request.task_id.as_ref(), shown));
+        }
+        Ok(told)
+    }
+
+    fn waiting(&self, id: &ApprovalId, out: &Outbox) -> Result<u64, Ignored> {
+        let n = self.number(id, out).ok_or(Ignored::Unknown)?;
+        match self.entries.get(&n).map(|entry| &entry.state) {
+            Some(ApprovalState::Pending) => Ok(n),
+            Some(ApprovalState::Voided { reason }) => Err(Ignored::Voided { reason: reason.clone() }),
+            Some(ApprovalState::Decided(_)) => Err(Ignored::Duplicate),
+            None => Err(Ignored::Unknown),
+        }
+    }
+}
