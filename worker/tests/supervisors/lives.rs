@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::acts;
 
-/// Lives of each preset: what fits into the time that all tests have. `BOSUN_CASES` tries more.
-const LIVES: u32 = 100;
+/// Lives of each cast at full scale, and the tenth of them that every run of the tests lives. `BOSUN_CASES` tries more.
+const LIVES: u32 = 400;
+const SAMPLE: u32 = LIVES / 10;
 
 /// The input of a preset's own spec, with more at its end.
 pub(crate) fn input(preset: &str, more: &str) -> Value {
@@ -58,7 +59,7 @@ pub(crate) struct Cast {
     pub(crate) agents: &'static [&'static str],
 }
 
-fn kit(cast: &Cast) -> DeterminismTest {
+fn kit(cast: &Cast, lives: u32) -> DeterminismTest {
     assert!(armed());
     let Cast { inputs, tasks, agents, .. } = cast;
     let mut kit = DeterminismTest::new(register(WorkflowRegistry::new()), SUPERVISOR)
@@ -69,7 +70,7 @@ fn kit(cast: &Cast) -> DeterminismTest {
         .invariant("a closed run has nothing under way", closed_is_over)
         .invariant("what is waited for was asked for", awaited_was_asked)
         .invariant("what is paused starts nothing", paused_starts_nothing)
-        .lives(LIVES)
+        .lives(lives)
         .steps(24)
         .on_all_cores()
         .without_case_files();
@@ -244,36 +245,45 @@ pub(crate) fn chatting() -> Cast {
 /// G21: the book's analysis, with people at the plan or without; recruits, pauses, takeovers, cancellation.
 #[test]
 fn shannon_supervisors_keep_their_promises() {
-    live(&shannon());
+    live(&shannon(), SAMPLE);
 }
 
 /// G21: iterations of review and planning.
 #[test]
 fn flow_supervisors_keep_their_promises() {
-    live(&flow());
+    live(&flow(), SAMPLE);
 }
 
 /// G21: the decider makes the plan by its tools.
 #[test]
 fn pydantask_supervisors_keep_their_promises() {
-    live(&pydantask());
+    live(&pydantask(), SAMPLE);
 }
 
 /// G21: agents that call agents.
 #[test]
 fn delegating_agents_keep_their_promises() {
-    live(&delegating());
+    live(&delegating(), SAMPLE);
 }
 
 /// G21: a group chat.
 #[test]
 fn group_chats_keep_their_promises() {
-    live(&chatting());
+    live(&chatting(), SAMPLE);
+}
+
+/// G21: ten times as many lives of each.
+#[test]
+#[ignore = "minutes: cargo full"]
+fn supervisors_of_every_family_keep_their_promises_at_full_scale() {
+    for cast in [shannon(), commanded(), flow(), pydantask(), delegating(), chatting()] {
+        live(&cast, LIVES);
+    }
 }
 
 #[track_caller]
-fn live(cast: &Cast) {
-    tell(cast.preset, &kit(cast).run());
+fn live(cast: &Cast, lives: u32) {
+    tell(cast.preset, &kit(cast, lives).run());
 }
 
 /// Prints past the capture of the test runner, so that figures are seen when nothing is wrong.
@@ -281,9 +291,9 @@ fn tell(preset: &str, report: &Report) {
     use std::io::Write;
     // Lives that all end alike would doubt nothing.
     for end in ["Completed", "Failed", "Canceled"] {
-        assert!(report.lives < 100 || report.ends.contains_key(end), "no life of {preset} is {end}: {report}");
+        assert!(report.lives < u64::from(SAMPLE) || report.ends.contains_key(end), "no life of {preset} is {end}: {report}");
     }
-    assert!(report.lives < 100 || report.rare.contains_key("attempt lost"), "{report}");
+    assert!(report.lives < u64::from(SAMPLE) || report.rare.contains_key("attempt lost"), "{report}");
     // Figures that cannot be printed change nothing.
     let _ = writeln!(std::io::stderr(), "{preset}: {report}");
 }
