@@ -291,7 +291,10 @@ fn tell(preset: &str, report: &Report) {
     use std::io::Write;
     // Lives that all end alike would doubt nothing.
     for end in ["Completed", "Failed", "Canceled"] {
-        assert!(report.lives < u64::from(SAMPLE) || report.ends.contains_key(end), "no life of {preset} is {end}: {report}");
+        assert!(
+            report.lives < u64::from(SAMPLE) || report.ends.contains_key(end),
+            "no life of {preset} is {end}: {report}"
+        );
     }
     assert!(report.lives < u64::from(SAMPLE) || report.rare.contains_key("attempt lost"), "{report}");
     // Figures that cannot be printed change nothing.
