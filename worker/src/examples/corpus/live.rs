@@ -193,6 +193,10 @@ impl StoryEnvironment {
                 let environment = self.environment.take().expect("it runs");
                 self.environment = Some(environment.restart(|_| {}).unwrap());
             }
+            StoryAction::Reset(to, reapply) => {
+                let request = ResetRequest { reapply: *reapply, ..ResetRequest::new(target, *to) };
+                client.reset(request).await.unwrap();
+            }
             StoryAction::Fork(new, at, changes) => {
                 let mut request = ForkRequest::new(ForkSource::Run(target), WorkflowId::of(format!("{id}-{new}")));
                 request.at = at.map(EventId);

@@ -7,6 +7,7 @@ mod activities;
 mod lifes;
 mod machines;
 mod messages;
+mod resets;
 mod sagas;
 mod structure;
 
@@ -46,6 +47,8 @@ pub(super) enum StoryAction {
     /// Exports the run as JSON, imports it and forks that.
     ForkFile(&'static str),
     Restart,
+    /// Back to an earlier point, under the same id.
+    Reset(ResetTo, ResetReapply),
     /// Under another id: at an event, with changes.
     Fork(&'static str, Option<u64>, Vec<ForkChange>),
 }
@@ -113,6 +116,7 @@ pub(super) fn stories() -> Vec<Story> {
         let of = (&*format!("program-{seed:02}"), &*format!("the program of seed {seed}"), &["E29", "E40"][..]);
         told.tell(KITCHEN_SINK, program(seed), of, vec![StoryAction::Finish]);
     }
+    resets::resets(&mut told);
     told.0
 }
 
