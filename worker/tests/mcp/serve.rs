@@ -1,5 +1,6 @@
 //! `bosun mcp serve` as a client of the protocol sees it: the tools of a directory and of a worker, by the shipped binary.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -85,11 +86,12 @@ async fn a_client_looks_starts_and_hears_refusals_by_their_codes() {
     let made = bosun(&data, &["token", "create", "viewer", "--role", "viewer", "-o", "json"]).output().await.unwrap();
     let made: Value = serde_json::from_slice(&made.stdout).unwrap();
     std::fs::write(&token, made["token"].as_str().unwrap()).unwrap();
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
     let token = token.display().to_string();
     let (_viewer, viewer) = connected(&data, &["--changes", "--token-file", &token]).await;
     let refused = call(&viewer, "workflow_start", json!({ "workflow_type": "order-saga", "input": 1 })).await;
     let why = refused.structured_content.as_ref().unwrap();
     assert_eq!((refused.is_error, &why["exit_code"]), (Some(true), &json!(32)), "{why}");
-    assert!(why["error"].as_str().unwrap().contains("operator"), "{why}");
+    assert!(why["error"]["message"].as_str().unwrap().contains("operator"), "{why}");
     worker.kill().await.unwrap();
 }

@@ -96,9 +96,9 @@ impl Verbs {
         }
         // What a verb found may have a code of its own, for example of a run that has failed.
         let why: String = String::from_utf8_lossy(&output.stderr).chars().take(ANSWER_MAX).collect();
-        Ok(CallToolResult::structured_error(json!({
-            "exit_code": output.status.code(), "answer": said, "error": why.trim(),
-        })))
+        let error: Value = serde_json::from_str(why.trim()).unwrap_or_else(|_| why.trim().into());
+        let told = json!({ "exit_code": output.status.code(), "answer": said, "error": error });
+        Ok(CallToolResult::structured_error(told))
     }
 }
 

@@ -4,6 +4,8 @@
 //! goes behind its own option, or behind `--`, so that no text is taken for an option; an input is always JSON, so that none
 //! is taken for the name of a file. What an option means is said by the grammar of the command line itself.
 
+#![cfg_attr(not(feature = "mcp"), allow(dead_code, reason = "the server alone calls what is listed"))]
+
 use clap::{ArgAction, CommandFactory};
 use serde_json::{Map, Value, json};
 
