@@ -42,7 +42,6 @@ impl Serialize for WorkflowExecutionStarted {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::vocabulary::*;
 
     fn started() -> WorkflowExecutionStarted {

@@ -115,8 +115,8 @@ pub(super) fn unset(screen: &mut Screen, loaded: &Loaded, args: &UnsetArgs) -> R
     let (before, mut document) = read(&path)?;
     let full = args.place.full(key);
     let (above, last) = full.rsplit_once('.').unwrap_or(("", &full));
-    let names = above.split('.').filter(|name| !name.is_empty());
-    let table = names.fold(Some(document.as_item_mut()), |at, name| at?.get_mut(name));
+    let mut names = above.split('.').filter(|name| !name.is_empty());
+    let table = names.try_fold(document.as_item_mut(), |at, name| at.get_mut(name));
     let removed = table.and_then(Item::as_table_like_mut).and_then(|table| table.remove(last));
     if removed.is_none() {
         return Err(CliError::new(Code::NotFound, format!("{} does not set {full}", path.display())));
