@@ -414,6 +414,15 @@ fn the_worker_its_store_its_agents_and_its_schedules_are_told() {
     let to = api.dir.path().join("copy");
     let (status, why) = api.post("store/backup", json!({ "to": to }));
     assert!(status == 200 && to.is_dir(), "{why}");
+    let (status, why) = api.post("store/backup", json!({ "to": to }));
+    assert!(status == 409 && why["message"].as_str().unwrap().contains("choose a new directory"), "{why}");
+    let (status, why) = api.post("batches", json!({ "query": "", "action": { "do": "pause" }, "batch_id": "" }));
+    assert_eq!((status, &why["errors"][0]["at"]), (422, &json!("batch_id")), "{why}");
+    // The points of a reset are those that a reset of one run has.
+    let back =
+        json!({ "query": "WorkflowType = 'nothing'", "action": { "do": "reset", "to": "event:3" }, "dry_run": true });
+    let (status, told) = api.post("batches", back);
+    assert_eq!((status, &told["count"]), (200, &json!(0)), "{told}");
     let (status, agents) = api.get("agents");
     assert_eq!(status, 200, "{agents}");
     let trust = &agents["trust"][0];

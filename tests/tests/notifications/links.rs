@@ -176,6 +176,22 @@ fn a_link_decides_once() {
         if one["state"] == "delivered" { Ok(one) } else { Err(format!("{described:#}")) }
     });
     assert_eq!((notified["channel"].as_str(), notified["kind"].as_str()), (Some("ops"), Some("approval")));
+    let seen = |path: &str| -> Value { decided.http.request("GET", path, None).unwrap().json().unwrap() };
+    let described = seen("/api/v1/workflows/story");
+    let one = &described["notified"][0];
+    assert_eq!((&one["channel"], &one["state"]), (&json!("ops"), &json!("delivered")), "{described:#}");
+    assert!(one["at"].as_str().is_some_and(|at| at.ends_with('Z')), "{one:#}");
+    // It is a run of the worker, and not one of those whom it tells.
+    let listed = |path: &str| {
+        let types = seen(path)["workflows"].as_array().cloned().unwrap_or_default();
+        types.into_iter().filter(|run| run["workflow_type"] == "bosun.notification").count()
+    };
+    assert_eq!((listed("/api/v1/workflows"), listed("/api/v1/workflows?all=true")), (0, 1));
+    assert_eq!(listed("/api/v1/workflows?query=WorkflowType%20%3D%20'bosun.notification'"), 1);
+    let count = |more: &str| seen(&format!("/api/v1/workflow-count{more}"))["count"].as_u64().unwrap();
+    assert_eq!(count("?all=true"), count("") + 1);
+    let verb = |words: &[&str]| told(&decided.data(), words)["workflows"].as_array().map_or(0, Vec::len);
+    assert_eq!(verb(&["list", "--all"]), verb(&["list"]) + 1);
     // No link is in what is kept.
     let run = format!("notify:{}", notified["id"].as_str().unwrap());
     assert!(!json!(decided.events(&run)).to_string().contains("/decide"), "a link stands in a history");

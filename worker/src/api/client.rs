@@ -346,7 +346,7 @@ impl Backend for HttpClient {
     }
     fn count(&self, query: String) -> Reply<'_, u64> {
         Box::pin(async move {
-            let answer: Value = self.0.get(&api(&format!("workflow-count?query={}", escape(&query)))).await?;
+            let answer: Value = self.0.get(&api(&format!("workflow-count?all=true&query={}", escape(&query)))).await?;
             self.0.read(answer["count"].to_string().as_bytes())
         })
     }

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use bosun_engine::filter::Filter;
 use bosun_engine::*;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::api::TokenRole;
@@ -38,10 +39,25 @@ pub enum BatchAction {
         input: Value,
     },
     Reset {
+        #[serde(deserialize_with = "point")]
         to: ResetTo,
         #[serde(default)]
         reapply: ResetReapply,
     },
+}
+
+/// A point of a history as it is recorded, or in the words of whoever asks: `first-turn`, `event:12`.
+fn point<'de, D: Deserializer<'de>>(given: D) -> Result<ResetTo, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Given {
+        Recorded(ResetTo),
+        Words(String),
+    }
+    match Given::deserialize(given)? {
+        Given::Recorded(to) => Ok(to),
+        Given::Words(words) => words.parse().map_err(|why: NoResetPoint| D::Error::custom(why)),
+    }
 }
 
 impl BatchAction {
@@ -305,6 +321,24 @@ mod tests {
             assert!(refused.contains(says), "{query}: {refused}");
         }
         order("ExecutionStatus = 'Running'", signal("go")).check().unwrap();
+    }
+
+    /// A program says where a reset goes back to as it does of one run; what is recorded is read as it was.
+    #[test]
+    fn a_point_of_a_history_has_words() {
+        let to = |to: Value| serde_json::from_value::<BatchAction>(json!({ "do": "reset", "to": to }));
+        let reset = |to| BatchAction::Reset { to, reapply: ResetReapply::default() };
+        for (words, point) in [
+            (json!("first-turn"), ResetTo::FirstTurn),
+            (json!("event:12"), ResetTo::Event(EventId(12))),
+            (json!("build:00000000000000ff"), ResetTo::Build(BuildId(255))),
+            (json!("last_turn"), ResetTo::LastTurn),
+            (json!({ "event": 12 }), ResetTo::Event(EventId(12))),
+        ] {
+            assert_eq!(to(words.clone()).unwrap(), reset(point), "{words}");
+            assert_eq!(to(json!(point)).unwrap(), reset(point));
+        }
+        assert!(to(json!("nowhere")).is_err());
     }
 
     #[test]

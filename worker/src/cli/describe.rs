@@ -32,8 +32,8 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     let now = cx.screen.now;
     let stuck = Lookout::new(&*cx.backend, now).below_described(&description).await;
     object["stuck"] = stuck.iter().map(|one| one.json(&cx.screen)).collect();
-    let notified = notified::of_run(&*cx.backend, &description.info).await;
-    object["notified"] = notified.iter().map(|one| in_time(&cx.screen, one)).collect();
+    let notified = notified::of_run(&*cx.backend, description.info.run_id).await;
+    object["notified"] = notified.iter().map(|one| notified::with_moments(one, |at| cx.screen.time.json(at))).collect();
     cx.screen.object("workflow.describe", object);
     head(&mut cx.screen, &description);
     pending(&mut cx.screen, &description);
@@ -62,17 +62,6 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     let next = if description.info.status.is_open() { "show --follow" } else { "result" };
     cx.screen.next(&format!("bosun {next} {id}"));
     Ok(Exit::Ok)
-}
-
-/// A notification with its times as the others are.
-fn in_time(screen: &Screen, one: &Value) -> Value {
-    let mut one = one.clone();
-    for name in ["made_at", "at", "next_attempt_at"] {
-        if let Some(micros) = one[name].as_i64() {
-            one[name] = screen.time.json(Timestamp(micros));
-        }
-    }
-    one
 }
 
 fn head(screen: &mut Screen, description: &Description) {

@@ -14,7 +14,7 @@ use super::explain::Code;
 use super::output::{Cell, Screen, TextStyle, one_line};
 use super::stuck::{Lookout, Obstacle};
 use super::waiting::{WaitingRow, waiting};
-use crate::api::people::{Cursor, page_of};
+use crate::api::people::{Cursor, filter_of, page_of, without_notifications};
 use crate::backend::Backend;
 use crate::inbox::target_of;
 use crate::run_json;
@@ -30,6 +30,9 @@ pub struct ListArgs {
     /// Continue a list: the `next_cursor` that it printed.
     #[arg(long)]
     pub cursor: Option<String>,
+    /// List also the runs that a worker started to notify people (`bosun.notification`).
+    #[arg(short, long)]
+    pub all: bool,
 }
 
 #[derive(Debug, Args)]
@@ -37,6 +40,9 @@ pub struct CountArgs {
     /// A list filter.
     #[arg(short, long, default_value = "")]
     pub query: String,
+    /// Count also the runs that a worker started to notify people (`bosun.notification`).
+    #[arg(short, long)]
+    pub all: bool,
 }
 
 /// Rows of who asks for no number.
@@ -87,9 +93,10 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
     if let Some(next) = next {
         let query = if args.query.is_empty() { String::new() } else { format!(" --query {}", shell_word(&args.query)) };
         let limit = if args.limit == LIMIT { String::new() } else { format!(" --limit {}", args.limit) };
+        let all = if args.all { " --all" } else { "" };
         cx.screen.note(&format!(
             "there are more: `{}`",
-            cx.screen.reach.complete(&format!("bosun list{query}{limit} --cursor {next}"))
+            cx.screen.reach.complete(&format!("bosun list{query}{limit}{all} --cursor {next}"))
         ));
     } else if runs.len() == limit {
         cx.screen.note(&format!("the first {limit}; say --limit for more"));
@@ -100,14 +107,20 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
 
 /// The runs, and where the next ones begin: in any other order than that of all lists nothing says where that is.
 async fn page(cx: &Context, args: &ListArgs, limit: usize) -> Result<(Vec<RunInfo>, Option<Cursor>), CliError> {
-    let filter = Filter::parse(&args.query).ok().filter(Filter::is_default_order);
+    let filter = shown(&args.query, args.all)?;
     let after = args.cursor.as_deref().map(|text| Cursor::read(text).map_err(|why| CliError::usage(why.message)));
     match (filter, after.transpose()?) {
-        (Some(filter), after) => Ok(page_of(&*cx.backend, filter, limit, after).await?),
-        (None, Some(_)) => Err(CliError::usage("a cursor continues only the default order, newest runs first")
+        (filter, after) if filter.is_default_order() => Ok(page_of(&*cx.backend, filter, limit, after).await?),
+        (_, Some(_)) => Err(CliError::usage("a cursor continues only the default order, newest runs first")
             .help("leave out ORDER BY, or --cursor")),
-        (None, None) => Ok((cx.backend.list(ListRequest { query: args.query.clone(), limit }).await?, None)),
+        (filter, None) => Ok((cx.backend.list(ListRequest { query: filter.to_string(), limit }).await?, None)),
     }
+}
+
+/// The filter of who asks, without the runs that nobody of them started.
+fn shown(query: &str, all: bool) -> Result<Filter, CliError> {
+    let filter = filter_of(query)?;
+    Ok(if all { filter } else { without_notifications(filter)? })
 }
 
 /// What the newest of the open runs wait for: each has to be asked.
@@ -143,7 +156,7 @@ fn told_once<'w>(runs: &'w [RunInfo], waits: &'w [Vec<WaitingRow>]) -> Vec<(&'w 
 
 pub(super) async fn count(cx: &mut Context, args: CountArgs) -> Result<Exit, CliError> {
     known_attributes(&cx.backend, &args.query).await?;
-    let count = cx.backend.count(args.query).await?;
+    let count = cx.backend.count(shown(&args.query, args.all)?.to_string()).await?;
     cx.screen.object("workflow.count", json!({ "count": count }));
     cx.screen.line(count.to_string());
     Ok(Exit::Ok)

@@ -138,8 +138,13 @@ async fn every_verb_makes_its_call() {
         ("workflow run order -w o1", "start order o1 json:null UseExisting".into()),
         ("execute order -w o1", "start order o1 json:null Fail".into()),
         ("signal-with-start order -w o1 --signal-name go", "signal_with_start o1 go".into()),
-        ("list --query RunId~IS~NULL --limit 3", r#"list "RunId IS NULL" 4"#.into()),
-        ("count -q HistoryLength=1", "count \"HistoryLength = 1\"".into()),
+        (
+            "list --query RunId~IS~NULL --limit 3",
+            r#"list "(RunId IS NULL AND WorkflowType != 'bosun.notification')" 4"#.into(),
+        ),
+        ("list --query RunId~IS~NULL --limit 3 --all", r#"list "RunId IS NULL" 4"#.into()),
+        ("count -q HistoryLength=1", r#"count "(HistoryLength = 1 AND WorkflowType != 'bosun.notification')""#.into()),
+        ("count -q HistoryLength=1 -a", r#"count "HistoryLength = 1""#.into()),
         ("signal -w o1 approve by=Ada", r#"signal o1 approve json:{"by":"Ada"}"#.into()),
         ("signal -w o1 --name approve by=Ada", r#"signal o1 approve json:{"by":"Ada"}"#.into()),
         ("query -w o1 board", "query o1 board json:null".into()),
@@ -553,7 +558,7 @@ async fn a_worker_serves_until_it_is_told_to_stop_or_its_log_fails() {
     })
     .await;
     assert_eq!(drained, Exit::Ok);
-    let counted = "count \"Namespace IN ('default')\"".to_owned();
+    let counted = "count \"WorkflowType != 'bosun.notification' AND Namespace IN ('default')\"".to_owned();
     assert!(served_calls.contains(&counted), "the client was attached: {served_calls:?}");
     let (failed, _) = worker_life(&path, |opener| {
         *opener.engine.backend.health.lock().unwrap() = EngineHealth::StorageFailed { why: "EIO".into() };

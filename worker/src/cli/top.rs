@@ -37,6 +37,7 @@ use crate::api::HttpClient;
 use crate::api::people::agents::{AgentTally, seen};
 use crate::backend::{Access, Backend, CallError};
 use crate::inbox::target_of;
+use crate::notify::NOTIFICATION;
 
 /// The newest open runs that are shown.
 const RUNS_SHOWN: usize = 200;
@@ -275,7 +276,8 @@ async fn agents(backend: &dyn Backend) -> Result<Vec<AgentRow>, CallError> {
 }
 
 async fn taken(backend: &dyn Backend, worker: Option<WorkerNow>, now: Timestamp) -> Result<Snapshot, CallError> {
-    let query = "ExecutionStatus IN ('Running', 'Paused')".to_owned();
+    // What the worker tells people is no run of theirs.
+    let query = format!("ExecutionStatus IN ('Running', 'Paused') AND WorkflowType != '{NOTIFICATION}'");
     let open = backend.count(query.clone()).await?;
     let runs = backend.list(ListRequest { query, limit: RUNS_SHOWN }).await?;
     let mut lookout = Lookout::new(backend, now);

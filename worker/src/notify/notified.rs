@@ -13,8 +13,8 @@ use crate::inbox::target_of;
 const SHOWN: usize = 20;
 
 /// The notifications of a run, the newest first.
-pub(crate) async fn of_run(backend: &dyn Backend, info: &RunInfo) -> Vec<Value> {
-    let query = format!("WorkflowType = '{NOTIFICATION}' AND {OF_RUN} = '{}'", info.run_id);
+pub(crate) async fn of_run(backend: &dyn Backend, run_id: RunId) -> Vec<Value> {
+    let query = format!("WorkflowType = '{NOTIFICATION}' AND {OF_RUN} = '{run_id}'");
     let found = backend.list(ListRequest { query, limit: SHOWN }).await.unwrap_or_default();
     let mut all = Vec::new();
     for one in found.iter().filter(|one| one.workflow_type.as_str() == NOTIFICATION) {
@@ -23,6 +23,22 @@ pub(crate) async fn of_run(backend: &dyn Backend, info: &RunInfo) -> Vec<Value> 
         }
     }
     all
+}
+
+/// Whether it told of the request with this id.
+pub(crate) fn is_of(one: &Value, request: &str) -> bool {
+    one["asked"] == request
+}
+
+/// One of them with its moments as `at` writes them.
+pub(crate) fn with_moments(one: &Value, at: impl Fn(Timestamp) -> Value) -> Value {
+    let mut one = one.clone();
+    for name in ["made_at", "at", "next_attempt_at"] {
+        if let Some(micros) = one[name].as_i64() {
+            one[name] = at(Timestamp(micros));
+        }
+    }
+    one
 }
 
 /// One of them for people. `at` shows a moment.

@@ -66,7 +66,7 @@ async fn fitting(backend: &dyn Backend, query: &str, until: Timestamp) -> Result
     let query = if query.trim().is_empty() { open } else { format!("({query}) AND {open}") };
     let (mut infos, mut after): (Vec<RunInfo>, Option<Cursor>) = (Vec::new(), None);
     loop {
-        let (runs, next) = page_of_runs(backend, &query, PAGE, after).await?;
+        let (runs, next) = page_of_runs(backend, &query, false, PAGE, after).await?;
         infos.extend(runs);
         after = next;
         if after.is_none() || infos.len() >= RUNS_MAX {

@@ -31,6 +31,7 @@ use crate::inbox::{
     ASKING, AskingRuns, HumanDecision, HumanRequest, HumanRequestKind, RUNS_MAX, asked_by, asking_runs, requests,
     target_of,
 };
+use crate::notify::notified;
 
 #[derive(Deserialize)]
 pub(super) struct InboxQuery {
@@ -114,6 +115,11 @@ async fn card(visitor: &Visitor, one: &HumanRequest) -> Markup {
             _ => "Paused",
         },
     };
+    let mut told = match run_id {
+        Some(run_id) => notified::of_run(&visitor.backend, *run_id).await,
+        None => Vec::new(),
+    };
+    told.retain(|told| notified::is_of(told, one.id()));
     html! {
         article.card id={ "ask-" (one.id()) } {
             h2 { (kind) " " span.muted { "of " a href=(run_link(namespace.as_str(), workflow_id.as_str(), *run_id)) { (workflow_id) } } }
@@ -124,6 +130,7 @@ async fn card(visitor: &Visitor, one: &HumanRequest) -> Markup {
             } } } }
             @if one.kind == HumanRequestKind::Question { (value(question_text(&one.request["payload"]))) }
             @if one.request["kind"] == "plan" && one.kind == HumanRequestKind::Elsewhere { (plan_change::plan(visitor, &one.target).await) }
+            @for told in &told { p.muted { "Notified: " (notified::in_words(told, |at| at.to_string())) } }
             @if visitor.may(needed) { (forms(visitor, one)) } @else { (visitor.may_not(needed)) }
             details.folded { summary { span.muted { (one.id()) } } (visitor.command(&one.answer())) }
         }

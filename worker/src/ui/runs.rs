@@ -18,11 +18,12 @@ use super::layout::{Page, PageError, Place, go_to};
 use super::waits::{RunWait, waits};
 use crate::api::TokenRole;
 use crate::api::people::ask;
-use crate::api::people::{Cursor, page_of_runs};
+use crate::api::people::{Cursor, filter_of, page_of_runs, without_notifications};
 use crate::api::problem::Problem;
 use crate::api::token::random_hex;
 use crate::backend::Backend;
 use crate::inbox::target_of;
+use crate::notify::NOTIFICATION;
 use crate::supervisor::run::SUPERVISOR;
 
 const PAGE: usize = 50;
@@ -55,7 +56,7 @@ pub(super) async fn page(visitor: Visitor, Query(asked): Query<RunsQuery>) -> Re
     let RunsQuery { query, cursor } = asked;
     let after = cursor.as_deref().map(Cursor::read).transpose();
     let found = match after {
-        Ok(after) => page_of_runs(&visitor.backend, &query, PAGE, after).await,
+        Ok(after) => page_of_runs(&visitor.backend, &query, false, PAGE, after).await,
         Err(why) => Err(why),
     };
     let found = match found {
@@ -90,9 +91,18 @@ pub(super) async fn page(visitor: Visitor, Query(asked): Query<RunsQuery>) -> Re
 }
 
 async fn filter(visitor: &Visitor, query: &str) -> Markup {
+    let told = format!("WorkflowType = '{NOTIFICATION}'");
     let mut tabs = Vec::new();
-    for (name, filter) in FILTERS {
-        tabs.push((name, filter, visitor.backend.count(filter.to_owned()).await.ok()));
+    for (name, filter) in FILTERS.into_iter().chain([("Notifications", told.as_str())]) {
+        let shown = filter_of(filter).and_then(without_notifications);
+        let count = match shown {
+            Ok(shown) => visitor.backend.count(shown.to_string()).await.ok(),
+            Err(_) => None,
+        };
+        // Where nobody is told anything, there is nothing to look for.
+        if filter != told || filter == query || count != Some(0) {
+            tabs.push((name, filter.to_owned(), count));
+        }
     }
     html! {
         form.filter method="get" action="/" role="search" {
@@ -103,7 +113,7 @@ async fn filter(visitor: &Visitor, query: &str) -> Markup {
         }
         nav.tabs aria-label="Filters" {
             @for (name, filter, count) in tabs {
-                a href=(with("/", &[("query", filter)])) aria-current=[(filter == query).then_some("true")] {
+                a href=(with("/", &[("query", &filter)])) aria-current=[(filter == query).then_some("true")] {
                     (name) @if let Some(count) = count { " " span.muted { (count) } }
                 }
             }

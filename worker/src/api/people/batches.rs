@@ -40,6 +40,9 @@ pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) 
     let reason = members.text("reason").unwrap_or_default();
     let rps = members.typed("rps").and_then(|WholeNumber(number)| number).unwrap_or(DEFAULT_RPS);
     let id = members.text("batch_id");
+    if id.as_ref().is_some_and(String::is_empty) {
+        members.wrong("batch_id", "it is empty: leave it out, and the batch gets an id");
+    }
     let namespace = members.parsed::<Namespace>("namespace").unwrap_or_else(|| Namespace::of(DEFAULT_NAMESPACE));
     let dry_run = members.typed("dry_run").unwrap_or(false);
     members.done()?;

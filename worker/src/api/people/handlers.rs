@@ -17,11 +17,12 @@ use super::super::handlers::{AuthorizedCaller, RequestTarget, WAIT_MAX, query_of
 use super::super::problem::Problem;
 use super::super::token::random_hex;
 use super::body::{Members, json as json_of};
-use super::pages::{Cursor, RUNS_MAX, page};
+use super::pages::{Cursor, RUNS_MAX, page, parse, without_notifications};
 use super::start::{StartBody, StartMessage};
 use super::{start as start_body, view};
 use crate::agent::AGENT;
 use crate::backend::{Attribution, Backend, CallError};
+use crate::notify::notified;
 use crate::supervisor::core::control;
 use crate::supervisor::run::SUPERVISOR;
 use crate::supervisor::spec::Span;
@@ -85,17 +86,19 @@ struct ListQuery {
     query: String,
     limit: Option<usize>,
     cursor: Option<String>,
+    #[serde(default)]
+    all: bool,
 }
 
 /// A page of runs, the newest first, and where the next one begins.
 pub async fn list(me: AuthorizedCaller, uri: Uri) -> Answer {
-    let ListQuery { query, limit, cursor } = query_of(&uri)?;
+    let ListQuery { query, limit, cursor, all } = query_of(&uri)?;
     let limit = limit.unwrap_or(100);
     if !(1..=RUNS_MAX).contains(&limit) {
         return Err(Problem::bad_request(format!("limit: a page has 1 to {RUNS_MAX} runs")));
     }
     let after = cursor.as_deref().map(Cursor::read).transpose()?;
-    let (found, next) = page(&me.backend, &query, limit, after).await?;
+    let (found, next) = page(&me.backend, &query, all, limit, after).await?;
     let runs: Vec<Value> = found.iter().map(view::run).collect();
     ok(json!({ "workflows": runs, "next_cursor": next.map(|next| next.to_string()) }))
 }
@@ -104,15 +107,24 @@ pub async fn list(me: AuthorizedCaller, uri: Uri) -> Answer {
 struct CountQuery {
     #[serde(default)]
     query: String,
+    #[serde(default)]
+    all: bool,
 }
 
 pub async fn count(me: AuthorizedCaller, uri: Uri) -> Answer {
-    let CountQuery { query } = query_of(&uri)?;
+    let CountQuery { query, all } = query_of(&uri)?;
+    let query = if all { query } else { without_notifications(parse(&query)?)?.to_string() };
     ok(json!({ "count": me.backend.count(query).await? }))
 }
 
 pub async fn describe(me: AuthorizedCaller, at: RequestTarget) -> Answer {
-    ok(view::description(&me.backend.describe(at.target).await?))
+    let seen = me.backend.describe(at.target).await?;
+    let mut view = view::description(&seen);
+    let told = notified::of_run(&me.backend, seen.info.run_id).await;
+    if !told.is_empty() {
+        view["notified"] = told.iter().map(|one| notified::with_moments(one, view::moment)).collect();
+    }
+    ok(view)
 }
 
 pub async fn delete(me: AuthorizedCaller, at: RequestTarget) -> Answer {

@@ -42,7 +42,7 @@ pub(crate) use handlers::{pause_run, resume_run};
 pub(crate) use history::file as history_file;
 pub use history::{export, history, state};
 pub use openapi::openapi;
-pub(crate) use pages::{Cursor, page as page_of_runs, page_of, parse as filter_of};
+pub(crate) use pages::{Cursor, page as page_of_runs, page_of, parse as filter_of, without_notifications};
 pub(crate) use queries::ask;
 pub use queues::{queue, queues};
 pub use reset::reset;

@@ -222,6 +222,10 @@ fn query(operation: &str, name: &str) -> Value {
             let shape = "^[0-9]{1,15}\\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$";
             ("`next_cursor` of the page before", json!({ "type": "string", "pattern": shape }))
         }
+        "all" => {
+            let about = "Whether the runs count that the worker started to notify people (`bosun.notification`)";
+            (about, json!({ "type": "boolean", "default": false }))
+        }
         "at" => {
             let about = "The event after which; the last one without it";
             (about, json!({ "type": "integer", "minimum": 1, "maximum": COUNT_MAX }))

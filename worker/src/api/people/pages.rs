@@ -8,6 +8,7 @@ use bosun_engine::*;
 
 use super::super::problem::Problem;
 use crate::backend::{Backend, CallError};
+use crate::notify::NOTIFICATION;
 
 /// A page has at most this many runs.
 pub(crate) const RUNS_MAX: usize = 500;
@@ -19,14 +20,26 @@ pub(crate) struct Cursor {
     run: RunId,
 }
 
-/// The runs of a page, the newest first, and where the next one begins, if there is one.
+/// The runs of a page, the newest first, and where the next one begins, if there is one. `all`: also those that a worker
+/// started to tell people of others.
 pub(crate) async fn page(
     backend: &dyn Backend,
     query: &str,
+    all: bool,
     limit: usize,
     after: Option<Cursor>,
 ) -> Result<(Vec<RunInfo>, Option<Cursor>), Problem> {
-    Ok(page_of(backend, of_pages(query)?, limit, after).await?)
+    let filter = of_pages(query)?;
+    let filter = if all { filter } else { without_notifications(filter)? };
+    Ok(page_of(backend, filter, limit, after).await?)
+}
+
+/// The filter without the runs that a worker started to tell people of others, unless it asks for runs of Bosun's own types.
+pub(crate) fn without_notifications(filter: Filter) -> Result<Filter, Rejection> {
+    if filter.asks_for_types("bosun.") {
+        return Ok(filter);
+    }
+    Ok(filter.and(parse(&format!("WorkflowType != '{NOTIFICATION}'"))?))
 }
 
 /// The same of a filter that has the order of all lists.
@@ -115,7 +128,7 @@ mod tests {
     async fn all(store: &Fake, query: &str, limit: usize) -> Vec<RunId> {
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
-            let (runs, next) = page(store, query, limit, after).await.unwrap();
+            let (runs, next) = page(store, query, true, limit, after).await.unwrap();
             assert!(runs.len() == limit || next.is_none(), "a page that is not full is the last one");
             seen.extend(runs.iter().map(|run| run.run_id));
             assert!(seen.len() <= store.runs.len(), "a run is shown twice");
@@ -143,7 +156,7 @@ mod tests {
     #[tokio::test]
     async fn a_list_in_another_order_is_refused_with_why() {
         let some = store(0..3);
-        let why = page(&some, "WorkflowType = 'order' ORDER BY CloseTime", 2, None).await.unwrap_err();
+        let why = page(&some, "WorkflowType = 'order' ORDER BY CloseTime", true, 2, None).await.unwrap_err();
         assert!(why.status == 400 && why.message.contains("ORDER BY"), "{why:?}");
         assert_eq!(all(&some, "ORDER BY StartTime DESC", 2).await, ids(&some), "the order that it has");
         assert!(
@@ -151,6 +164,26 @@ mod tests {
             "no more than a page and one: {:?}",
             some.calls()
         );
+    }
+
+    /// What a worker tells people is no run of theirs, and is found by who asks for it.
+    #[tokio::test]
+    async fn notifications_are_left_out_unless_they_are_asked_for() {
+        let mut some = store(0..4);
+        some.runs[1].workflow_type = WorkflowType::of(NOTIFICATION);
+        let told = some.runs[1].run_id;
+        let listed = async |query: &str, all| {
+            let (runs, next) = page(&some, query, all, 10, None).await.unwrap();
+            assert!(next.is_none());
+            runs.iter().map(|run| run.run_id).collect::<Vec<_>>()
+        };
+        assert_eq!(listed("", true).await, ids(&some));
+        let others: Vec<RunId> = ids(&some).into_iter().filter(|id| *id != told).collect();
+        assert_eq!(listed("", false).await, others);
+        let kind = some.runs[0].workflow_type.clone();
+        assert_eq!(listed(&format!("WorkflowType = '{kind}' OR ExecutionStatus = 'Running'"), false).await, others);
+        assert_eq!(listed(&format!("WorkflowType = '{NOTIFICATION}'"), false).await, [told]);
+        assert_eq!(listed("WorkflowType STARTS_WITH 'bosun.'", false).await, [told]);
     }
 
     proptest! {

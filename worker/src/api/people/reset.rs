@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::super::handlers::{AuthorizedCaller, RequestTarget};
-use super::body::Members;
+use super::body::{Members, whole};
 use super::handlers::{Answer, request_id};
 use crate::backend::Backend;
 
@@ -20,7 +20,7 @@ use crate::backend::Backend;
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Point {
-    Event(u64),
+    Event(#[serde(deserialize_with = "whole")] Option<u64>),
     Words(String),
 }
 
@@ -28,7 +28,7 @@ enum Point {
 pub async fn reset(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
     let mut members = Members::read(&body)?;
     let to = match members.typed("to") {
-        Some(Point::Event(event)) => Some(ResetTo::Event(EventId(event))),
+        Some(Point::Event(event)) => event.map(|event| ResetTo::Event(EventId(event))),
         Some(Point::Words(words)) => {
             words.parse().map_err(|why: NoResetPoint| members.wrong("to", why.to_string())).ok()
         }

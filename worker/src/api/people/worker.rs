@@ -7,13 +7,15 @@ use std::path::PathBuf;
 
 use axum::body::Bytes;
 use axum::extract::State;
+use axum::http::StatusCode;
+use bosun_engine::Rejection;
 use serde_json::json;
 
 use super::super::handlers::{Api, AuthorizedCaller};
 use super::super::problem::Problem;
 use super::body::Members;
 use super::handlers::{Answer, ok};
-use crate::backend::{Backend, WorkerState};
+use crate::backend::{Backend, CallError, WorkerState};
 
 pub async fn worker(me: AuthorizedCaller, State(api): State<Api>) -> Answer {
     let health = me.backend.health().await?;
@@ -57,5 +59,12 @@ pub async fn backup(me: AuthorizedCaller, body: Bytes) -> Answer {
     }
     members.done()?;
     let to = to.ok_or_else(|| Problem::bad_request("to: it is needed"))?;
-    ok(me.backend.backup(to).await?)
+    let done = me.backend.backup(to).await.map_err(|why| match why {
+        // What is wrong with an absolute path is that something is there already.
+        CallError::Rejected(taken @ Rejection::Invalid { .. }) => {
+            Problem { status: StatusCode::CONFLICT, ..Problem::from(taken) }
+        }
+        other => Problem::from(other),
+    });
+    ok(done?)
 }

@@ -154,7 +154,7 @@ async fn overview(visitor: &Visitor, description: &Description) -> Result<Markup
         SUPERVISOR | "plan-run" => SupervisorView::of(backend, info).await,
         _ => None,
     };
-    let told = notified::of_run(backend, info).await;
+    let told = notified::of_run(backend, info.run_id).await;
     let events = events(backend, info).await?;
     let spans = spans(&events);
     let query = format!("ParentRunId = '{}'", info.run_id);
