@@ -67,6 +67,14 @@ fn part(key: &str, value: &Value) -> String {
         Value::Object(map) if map.is_empty() => String::new(),
         Value::Number(_) if matches!(key, "deadline" | "requested_at" | "raised_at") => moment(value),
         Value::String(text) => printable(text),
+        // What is approved: a task, an action, or a version of the plan.
+        Value::Object(scope) if key == "scope" => {
+            let word = |(name, value): (&String, &Value)| match value {
+                Value::String(text) if name == "kind" => printable(text),
+                other => format!("{} {}", printable(name), printable(&other.to_string())),
+            };
+            scope.iter().map(word).collect::<Vec<_>>().join(", ")
+        }
         Value::Array(all) if all.iter().all(Value::is_string) => {
             let lines: Vec<String> = all.iter().filter_map(Value::as_str).map(printable).collect();
             lines.join("\n")

@@ -87,7 +87,7 @@ impl SupervisorView {
                 h3 { "Why it is not done in full" }
                 p { code { (text(&reason["code"])) } " " (text(&reason["message"])) }
                 ul { @for task in reason["tasks"].as_array().into_iter().flatten() {
-                    li { strong { (text(&task["task_id"])) } " " span.muted { (text(&task["status"])) } " " (text(&task["why"])) }
+                    li { strong { (text(&task["task_id"])) } " " span.muted { (text(&task["status"]).replace('_', " ")) } " " (text(&task["why"])) }
                 } }
             }
             @if !result.is_null() { h3 { "Result" } (value(result)) }
@@ -218,11 +218,11 @@ fn node_box(id: &str, node: &Node<'_>) -> Markup {
     html! {
         a href={ "#task-" (id) } {
             g class={ "node " (class_of(&status)) } {
-                title { (id) ": " (text(&task["goal"])) " - " (status) }
+                title { (id) ": " (text(&task["goal"])) " - " (status.replace('_', " ")) }
                 rect x=(x) y=(y) width=(NODE_WIDTH) height=(NODE_HEIGHT) rx="8" {}
                 text x=(x + 10) y=(y + 21) { (cut(&format!("{id} {}", text(&task["goal"])), 26)) }
                 text.sub x=(x + 10) y=(y + 40) {
-                    (status) @if let Some(agent) = agent.filter(|agent| !agent.is_empty()) { " · " (cut(&agent, 14)) } @if tries > 1 { " · try " (tries) }
+                    (status.replace('_', " ")) @if let Some(agent) = agent.filter(|agent| !agent.is_empty()) { " · " (cut(&agent, 14)) } @if tries > 1 { " · try " (tries) }
                 }
             }
         }
