@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use bosun_tests::harness::process::{Program, WorkerProcess, example};
+use bosun_tests::harness::process::{Program, WorkerProcess, bosun, example};
+use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -83,6 +84,48 @@ fn a_run_that_panics_is_held_shown_and_goes_on() {
     let stored = files(dir.path());
     let holds = |text: &str| stored.iter().any(|bytes| bytes.windows(text.len()).any(|part| part == text.as_bytes()));
     assert!(!holds("jasmine tea") && holds("aet enimsaj"), "the codec of the program is between the run and the disk");
+}
+
+/// A supervisor that a defect holds keeps what was done; the program that ships, which has no such defect, goes on with it, and
+/// no task runs again.
+#[test]
+fn a_supervisor_that_a_defect_holds_goes_on_with_mended_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().to_str().unwrap();
+    let defective = Program::new(example("defective-supervisor").unwrap(), &["worker", "run"]);
+    let broken = WorkerProcess::start(&defective, dir.path(), PATIENCE).unwrap().0;
+    let task = |id: &str, on: &str| json!({ "id": id, "goal": id, "agent": "ann", "deps": on.split_whitespace().collect::<Vec<_>>() });
+    let spec = json!({
+        "kind": "supervisor", "preset": "map-reduce", "objective": "work", "agents": [{ "name": "ann" }],
+        "script": [
+            { "on": "plan", "say": { "tasks": [task("one", ""), task("two", "one"), task("three", "two")] } },
+            { "on": "execute_worker", "task": "two", "say": "poison" },
+            { "on": "execute_worker", "say": "done" },
+            { "on": "synthesize", "say": "all three" },
+        ],
+    });
+    let input = json!({ "spec": spec }).to_string();
+    let shipped = bosun().unwrap();
+    let bosun = |words: &[&str]| Command::new(&shipped).args(["--data", data]).args(words).output().unwrap();
+    let started = bosun(&["start", "supervisor", "-w", "three-tasks", "-i", &input]);
+    assert!(started.status.success(), "{}", said(&started));
+    let waited = bosun(&["result", "three-tasks", "--timeout", "30s"]);
+    let text = said(&waited);
+    assert!(!waited.status.success() && text.contains("three-tasks is held"), "{text}");
+    let card = said(&bosun(&["describe", "three-tasks"]));
+    assert!(card.contains("a defect of this build"), "{card}");
+    assert!(said(&bosun(&["list"])).contains("Held"));
+    drop(broken);
+
+    let mended = WorkerProcess::start(&Program::bosun_worker().unwrap(), dir.path(), PATIENCE).unwrap().0;
+    let result = bosun(&["result", "three-tasks", "--timeout", "60s"]);
+    assert!(result.status.success() && said(&result).contains("all three"), "{}", said(&result));
+    let history = said(&bosun(&["show", "three-tasks", "-o", "json"]));
+    for task in ["one", "two", "three"] {
+        assert_eq!(history.matches(&format!("\"execute/{task}/1\"")).count(), 1, "{task} ran once: {history}");
+        assert!(!history.contains(&format!("\"execute/{task}/2\"")), "{history}");
+    }
+    drop(mended);
 }
 
 /// A worker that starts says how many open runs its code does not fit, before anybody asks for them.
