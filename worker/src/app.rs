@@ -40,7 +40,7 @@ use crate::examples;
 use crate::scene::is_scene_text;
 use crate::schedule;
 use crate::supervisor::run::{SUPERVISOR, SupervisorInput};
-use crate::supervisor::spec::{SupervisorSpec, Via, ViaModel, is_spec_text, read_spec_with};
+use crate::supervisor::spec::{SupervisorSpec, Via, ViaModel, is_spec_text, read_spec_in};
 use crate::supervisor::team::registry::check_process_depth;
 use crate::supervisor::{self, PLAN_RUN, PlanRunInput};
 
@@ -264,13 +264,16 @@ fn load_plan(request: &PlanRequest) -> Result<PlanFile, String> {
     let text = std::fs::read_to_string(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
     let name = path.file_stem().map_or_else(|| "plan".to_owned(), |name| name.to_string_lossy().into_owned());
     let shown = path.to_string_lossy();
+    let directory = std::env::current_dir().map_err(|why| format!("the working directory: {why}"))?;
+    let directory = directory.to_string_lossy();
     if is_spec_text(&text) {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let files = move |file: &str| {
             let path = folder.join(file);
             std::fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
         };
-        let mut read = read_spec_with(&shown, &text, &request.overrides, &files).map_err(|why| why.to_string())?;
+        let read = read_spec_in(Some(&directory), &shown, &text, &request.overrides, &files);
+        let mut read = read.map_err(|why| why.to_string())?;
         let mut notes: Vec<String> = read.warnings.iter().map(|warning| format!("warning: {warning}")).collect();
         notes.extend(environment::var("BOSUN_MODEL").and_then(|model| played_by(&model, &models(), &mut read.spec)));
         let resolved = read.resolve().map_err(|why| why.to_string())?;
@@ -289,8 +292,7 @@ fn load_plan(request: &PlanRequest) -> Result<PlanFile, String> {
     if request.overrides.as_object().is_some_and(|overrides| !overrides.is_empty()) {
         return Err(format!("{shown} is a plan, not a supervisor's spec: nothing of it can be set from outside"));
     }
-    let directory = std::env::current_dir().map_err(|why| format!("the working directory: {why}"))?;
-    let input = PlanRunInput::read(&shown, &text, &directory.to_string_lossy());
+    let input = PlanRunInput::read(&shown, &text, &directory);
     let input = Payload::encode(&input.map_err(|why| why.to_string())?).map_err(|why| why.to_string())?;
     Ok(PlanFile { name, workflow_type: WorkflowType::of(PLAN_RUN), input, notes: Vec::new(), refused: None })
 }

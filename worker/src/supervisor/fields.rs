@@ -1,6 +1,6 @@
 //! Reading a strict mapping: every key is known, every value has its type, every complaint names its place.
 //!
-//! Invariant: a mapping that was read has no key nobody looked at. Nothing is coerced: `"3"` is no number. It knows no
+//! Invariant: a mapping is refused if it has a key that was not read. Nothing is coerced: `"3"` is no number. It knows no
 //! plan; plans, work parameters and reviews are read with it.
 
 use std::time::Duration;

@@ -5,8 +5,8 @@
 //! each answer back under the same key.
 //!
 //! Invariant: a key is used for one ask only, asks are carried out in the order they were left, and nothing here happens
-//! before the turn is durable. What is awaited goes through a turn with it: whatever is asked for or taken back here is so
-//! there, at once. It decides nothing.
+//! before the turn is durable. During a turn it also holds the awaited keys, so that
+//! each ask and each cancellation here changes them at once. It decides nothing.
 
 mod answer;
 

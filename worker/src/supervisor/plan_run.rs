@@ -61,7 +61,7 @@ impl PlanRunInput {
             let why = "is for the seed plan of a supervisor: the runner of plan files asks nobody and undoes nothing";
             return Err(refuse(FieldError::at(format!("task {task}.{key}"), why)));
         }
-        work::check(&plan).map_err(refuse)?;
+        work::check(&plan, &|_| false).map_err(refuse)?;
         Ok(PlanRunInput {
             plan: plan.into(),
             directory: directory.to_owned(),

@@ -6,7 +6,7 @@
 pub(crate) type End = (&'static str, &'static str, &'static str, u64, &'static str);
 
 #[rustfmt::skip]
-pub(crate) const ENDS: [End; 66] = [
+pub(crate) const ENDS: [End; 69] = [
     ("pydantask-fixed", "happy", "completed", 5, "The first is smaller, the second is faster."),
     ("pydantask-fixed", "failure", "partial", 4, "research has read for task 2."),
     ("pydantask-fixed", "human", "completed", 7, "The first is smaller, the second is faster."),
@@ -73,6 +73,9 @@ pub(crate) const ENDS: [End; 66] = [
     ("map-reduce", "happy", "completed", 22, "The book in seven sentences."),
     ("map-reduce", "failure", "partial", 3, "The book in two sentences."),
     ("map-reduce", "human", "completed", 61, "The book in two sentences."),
+    ("plan-run", "happy", "completed", 3, "Two things are new, and one is mended."),
+    ("plan-run", "failure", "partial", 4, r#"{"exit_code":0,"stdout":"a shelf","stderr":""}"#),
+    ("plan-run", "human", "completed", 72, r#"{"exit_code":0,"stdout":"noted","stderr":""}"#),
 ];
 
 /// The line of a scenario.

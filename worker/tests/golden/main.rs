@@ -138,7 +138,7 @@ fn renewed(scenario: Scenario) -> Result<(), String> {
 /// has come to its end, and each shows what its name says.
 #[test]
 fn every_preset_has_its_golden_histories() {
-    assert_eq!(Scenario::all().len(), 66);
+    assert_eq!(Scenario::all().len(), 69);
     all_hold(|scenario| {
         let history = scenario.history()?;
         let input = history.started().input.to_json();

@@ -13,7 +13,7 @@ use bosun_worker::supervisor::spec::read_spec;
 use super::unanswered::{Ended, ended};
 
 /// Presets that need no agent, and what each needs beside its objective; a spec without a preset is one of them.
-const WITHOUT: [(&str, &str); 9] = [
+const WITHOUT: [(&str, &str); 10] = [
     ("", ""),
     ("preset: shannon-supervisor", "routing: { enabled: false }"),
     ("preset: shannon-dag", ""),
@@ -23,6 +23,7 @@ const WITHOUT: [(&str, &str); 9] = [
     ("preset: pydantask-llm", ""),
     ("preset: pydantask-fixed", "seed"),
     ("preset: pydantask-hybrid", "seed"),
+    ("preset: plan-run", "seed"),
 ];
 /// Those that need some: how many.
 const WITH: [(&str, usize); 10] = [

@@ -1,7 +1,7 @@
 //! A crew on the loop: sessions of its manager, guardrails, and people who are asked.
 //!
-//! Invariant: an output counts when its guardrail and, after it, the person have let it pass: nobody is bothered with
-//! what is not valid. A task that fails stops the crew. The order of tasks is `crew`'s.
+//! Invariant: an output counts when the guardrail and then the person have accepted it; a person is never asked about an
+//! output that is not valid. A task that fails stops the crew. The order of tasks is `crew`'s.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! How a session ends, and where its result goes: to the call that waits, to its process, or to the loop's own work.
 //!
-//! Invariant: a session ends once, and everything it had asked for is answered or taken back by then; whoever waited for
-//! its memory goes on. It chooses no answer.
+//! Invariant: a session ends once, when everything it asked for is answered or cancelled; a session that waited for its
+//! memory continues then. This module chooses no answer.
 
 use serde_json::{Value, json};
 

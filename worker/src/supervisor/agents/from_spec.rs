@@ -1,4 +1,4 @@
-//! A loop from a resolved spec: the system that its hand-offs and delegations are of, with whatever the sections say.
+//! Builds a loop from a resolved spec: hand-offs and delegations follow the preset's system, changed by the sections.
 //!
 //! Invariant: a pure function of the spec; what the spec leaves open is decided here once. Agents that are `callable` are
 //! functions: a tool of that name is carried out by them, and nobody hands over to them.

@@ -1,6 +1,6 @@
 //! Why a session of agents ends without an answer, and why what a model or a person wants is refused.
 //!
-//! Invariant: a text is that of one variant, and models and people read it as it stands. Nothing here decides.
+//! Invariant: each variant has one text, which models and people read unchanged. Nothing here decides.
 
 use super::boundary::NotWaiting;
 use super::message::AnswerError;

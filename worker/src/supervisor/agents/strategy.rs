@@ -6,11 +6,11 @@
 use serde_json::{Value, json};
 
 use super::agent_loop::AgentLoop;
-use super::boundary::HumanAnswer;
+use super::boundary::{HumanAnswer, HumanKind, HumanNeeded};
 use super::crew_report::CrewLine;
 use super::refusal::AnswerRefusal;
 use crate::supervisor::core::account::Balance;
-use crate::supervisor::core::key::Key;
+use crate::supervisor::core::key::{AgentsKey, Key};
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::strategy::{Findings, NotDone, OpenQuestion, Strategy, StrategyRefusal, TaskReport};
 use crate::supervisor::model::TaskId;
@@ -93,7 +93,14 @@ impl<G> Strategy<G> for AgentLoop {
     }
 
     fn people_needed(&self) -> Vec<OpenQuestion> {
-        self.humans.iter().map(|(key, asked)| (key.clone().into(), json!(asked))).collect()
+        let open = |(key, asked): (&AgentsKey, &HumanNeeded)| {
+            let payload = match &asked.kind {
+                HumanKind::Question { payload } => payload.clone(),
+                HumanKind::TaskFeedback { .. } | HumanKind::ToolApproval { .. } => Value::Null,
+            };
+            OpenQuestion { key: key.clone().into(), shown: json!(asked), payload }
+        };
+        self.humans.iter().map(open).collect()
     }
     fn takes(&self, key: &str, answer: &Value) -> Result<(), StrategyRefusal> {
         self.read_answer(key, answer).map(|_| ()).map_err(StrategyRefusal::of)

@@ -1,7 +1,7 @@
 //! A group chat and what stops it: interrupts, words from outside, pause, cancellation, a budget that is spent.
 //!
-//! Invariant: whatever was asked and is not wanted any more is cancelled and its late answer dropped; nothing here picks a
-//! speaker but the admin, who takes the word when a human interrupts.
+//! Invariant: a call that is no longer needed is cancelled, and its late answer is dropped. This module picks no speaker,
+//! except the admin, who speaks when a person interrupts.
 
 use super::machine::{ChatPhase, GroupChat};
 use super::magentic::OrchestratorStep;

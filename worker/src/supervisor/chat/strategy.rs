@@ -5,9 +5,9 @@
 use serde_json::{Value, json};
 
 use super::machine::GroupChat;
-use super::view::ChatWait;
+use super::view::{ChatWait, SpeakerChoiceRequest};
 use crate::supervisor::core::account::Balance;
-use crate::supervisor::core::key::Key;
+use crate::supervisor::core::key::{ChatKey, Key};
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::strategy::{Findings, OpenQuestion, Strategy, StrategyRefusal};
 use crate::supervisor::outbox::{Answer, Outbox};
@@ -74,7 +74,12 @@ impl<G> Strategy<G> for GroupChat {
     }
 
     fn people_needed(&self) -> Vec<OpenQuestion> {
-        self.question().map(|(key, asked)| (key.into(), json!(asked))).into_iter().collect()
+        let open = |(key, asked): (ChatKey, SpeakerChoiceRequest)| OpenQuestion {
+            key: key.into(),
+            shown: json!(asked),
+            payload: Value::Null,
+        };
+        self.question().map(open).into_iter().collect()
     }
     fn human(&mut self, key: &str, answer: &Value, out: &mut Outbox) -> Result<(), StrategyRefusal> {
         GroupChat::human(self, key, answer, out).map_err(StrategyRefusal::of)

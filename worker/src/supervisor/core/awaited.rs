@@ -9,8 +9,8 @@
 //! that strategies need no list of their own: they ask the outbox, with which this goes through a turn. A deadline of any kind
 //! (of the run, of a decision, a delegation, an approval) is a time here; whoever wants one gives its length.
 //!
-//! Invariant: what is not here any more is heard by nobody; a time that stands still goes on with what was left of it, and
-//! does not come meanwhile; what a call costs is not known from `reserved` to `settled`. It asks for nothing: the outbox does.
+//! Invariant: the answer to a key that is no longer here is ignored; a deadline that is held does not fire, and continues
+//! with the rest of its time; the cost of a call is unknown from `reserved` to `settled`. It sends nothing: the outbox does.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

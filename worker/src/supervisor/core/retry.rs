@@ -6,8 +6,8 @@
 //!   its worker was lost: the same call is delivered again, and that is no try
 //! ```
 //!
-//! Invariant: nothing is tried more often than its rule says, whatever failed; what a person said no to is not asked again;
-//! a worker that was lost is no fault of who asked, but not for ever. Pure: it counts nothing itself.
+//! Invariant: nothing is tried more often than its rule allows; a person who said no is not asked again; a lost worker does
+//! not use up a try of the caller, up to a limit of deliveries. Pure: it counts nothing itself.
 
 use std::time::Duration;
 

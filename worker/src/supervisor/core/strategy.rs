@@ -7,7 +7,7 @@
 //! is the run's. What only some of them have is nothing by default.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::account::Balance;
 use super::key::Key;
@@ -15,6 +15,13 @@ use super::phase::Phase;
 use crate::supervisor::model::{TaskId, TaskPlan};
 use crate::supervisor::outbox::{Answer, Outbox};
 use crate::supervisor::task::TaskStatus;
+
+/// What a task is told when it continues: its answers in the order of its questions, and its state if it has asked.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Continuation {
+    pub answers: Vec<Value>,
+    pub state: Option<Map<String, Value>>,
+}
 
 /// One task in a report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -78,8 +85,15 @@ pub struct Findings {
     pub details: Value,
 }
 
-/// A question to people that is open in a strategy itself, and what it is about.
-pub type OpenQuestion = (Key, Value);
+/// A question to people that is open in a strategy itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenQuestion {
+    pub key: Key,
+    /// What people are shown.
+    pub shown: Value,
+    /// What an agent asked in its own words, which may say how long it waits; null if the strategy asks.
+    pub payload: Value,
+}
 
 /// Why a strategy does not do what people want of it.
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! What a plan waits for: its part of what the run waits for.
+//! The part of what the run waits for that belongs to its plan.
 //!
 //! Invariant: nothing is kept here; the order is that of the keys.
 

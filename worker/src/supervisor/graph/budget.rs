@@ -1,4 +1,4 @@
-//! A plan whose budget is spent: what is left out of it, and what the run ends with.
+//! What happens to a plan when the budget is spent: which tasks are left out, and what the result of the run is.
 //!
 //! Invariant: what the account withholds is never asked for: what waits is skipped, a result that nobody is paid to review
 //! stays without a verdict, what is under way ends and is charged, and one last synthesis is made where the spec wants it.

@@ -6,6 +6,7 @@
 use serde_json::{Map, json};
 
 use super::*;
+use crate::supervisor::core::strategy::Continuation;
 use crate::supervisor::model::{CancelReason, Feedback, FeedbackFrom, PlanOrigin, SkipReason, TaskError};
 
 /// The capability of tasks that a person does: they are asked, and the answer is the result.
@@ -171,8 +172,14 @@ impl Graph {
         !self.is_cut() && !rejected.is_empty() && !others.into_iter().any(failed)
     }
 
-    /// All questions of a task are answered: it goes on from there (LGI-01). `continuation` holds the answers in order.
-    pub fn answered_by_person(&mut self, id: &TaskId, continuation: Value, gates: &mut dyn Gates, out: &mut Outbox) {
+    /// All questions of a task are answered: it goes on from there (LGI-01).
+    pub fn answered_by_person(
+        &mut self,
+        id: &TaskId,
+        continuation: Continuation,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
         let Some(task) = self.plan.tasks.get(id).filter(|task| task.status == TaskStatus::AwaitingInput) else {
             return;
         };
@@ -181,7 +188,7 @@ impl Graph {
             return;
         }
         if is_human {
-            let answer = continuation["answers"].as_array().and_then(|answers| answers.last().cloned());
+            let answer = continuation.answers.last().cloned();
             if let Some(task) = self.plan.tasks.get_mut(id) {
                 task.result = answer.filter(|answer| !answer.is_null());
                 task.by_human = true;
@@ -189,7 +196,7 @@ impl Graph {
             self.finish_attempt(id, attempt, out);
             self.take(id, attempt, gates, out);
         } else {
-            let extra = Map::from_iter([("resume".to_owned(), continuation)]);
+            let extra = Map::from_iter([("resume".to_owned(), json!(continuation))]);
             self.go_on(id, extra, gates, out);
         }
         self.advance(gates, out);

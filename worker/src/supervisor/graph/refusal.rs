@@ -1,7 +1,7 @@
 //! Why an answer is not taken, and why a change of the plan is refused, in the words that people and models read.
 //!
-//! Invariant: a text is that of one variant and names what is wrong and where; nothing here decides, or is recorded but as
-//! its text.
+//! Invariant: each variant has one text, which names what is wrong and where; histories record the text and nothing else.
+//! Nothing here decides.
 
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::model::{PlanChangeError, TaskId};

@@ -1,7 +1,7 @@
 //! Who does a task: the one place that finds the agent for it.
 //!
-//! Invariant: an agent that is named does it or nobody does; a capability and a role are matched by what agents say of
-//! themselves; a task that says nothing goes to the agent that is alone in fitting. Nothing is guessed among several, and
+//! Invariant: a task that names an agent goes to that agent or fails; a capability or a role is matched with the entries of
+//! the agents; a task that names neither goes to the only agent that fits. Nothing is guessed among several, and
 //! nobody stands in for an agent that does not exist (FSS-04, CUG-03, SHH-17). It starts nothing.
 
 use serde::{Deserialize, Serialize};

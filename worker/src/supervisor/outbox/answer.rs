@@ -1,7 +1,7 @@
 //! What comes back for a call, whoever was called.
 //!
-//! Invariant: an answer is data of whoever was called, or a failure of a kind that whoever asked can tell from others; what it
-//! means is theirs to say.
+//! Invariant: an answer is the data that the callee gave, or a failure with a kind that the caller can match on. The caller
+//! decides what it means.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

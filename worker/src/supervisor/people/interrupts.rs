@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 use super::answer::{InvalidAnswer, decode, shown_hash};
 use super::below::How;
 use crate::supervisor::core::key::PeopleKey;
+use crate::supervisor::core::strategy::Continuation;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
@@ -322,11 +323,13 @@ impl Interrupts {
         Resumed { id, task, index, outcome, task_may_continue }
     }
 
-    /// What a task is told when it continues: its answers in the order of its questions, and its state.
-    pub fn continuation(&self, task: &TaskId) -> Value {
+    /// What a task is told when it continues.
+    pub fn continuation(&self, task: &TaskId) -> Continuation {
         let asked = self.tasks.get(task);
-        let answers: Vec<&Value> = asked.map(|asked| asked.answers.values().collect()).unwrap_or_default();
-        json!({ "answers": answers, "state": asked.map(|asked| &asked.state) })
+        Continuation {
+            answers: asked.map(|asked| asked.answers.values().cloned().collect()).unwrap_or_default(),
+            state: asked.map(|asked| asked.state.clone()),
+        }
     }
 
     /// The task has ended: its questions are void and its answers are not needed any more.

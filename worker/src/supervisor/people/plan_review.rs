@@ -6,8 +6,8 @@
 //!     |--approve(version)--> approved      |--deny--> denied      |--(deadline)--> timed out
 //! ```
 //!
-//! Invariant: what is approved is the version that was shown, and it is frozen: nobody is asked for a plan again. A
-//! refusal changes nothing. The conversation is bounded by its rounds. It makes no plan and starts nothing.
+//! Invariant: a person approves the version that they were shown, and an approved plan is not made again. A refused answer
+//! changes nothing. The conversation is bounded by its rounds. It makes no plan and starts nothing.
 
 use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The words of people's part of a spec, with what is said of them here: names, orders and what none of them means.
+//! The enums of a spec that concern people, with their names, their order, and their meaning when they are absent.
 //!
 //! Invariant: the spec's own types are the only ones. It decides nothing.
 

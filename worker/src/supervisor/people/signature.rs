@@ -1,4 +1,4 @@
-//! Who a message says that it comes from: the field of it that names a person.
+//! The sender of a message: the field that names a person.
 //!
 //! Invariant: what such a field holds is believed by the run that hears it. So whoever lets a message in from outside writes
 //! the sender into it, and what is believed of runs is sent by runs alone. Pure: it only knows names.

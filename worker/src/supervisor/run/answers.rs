@@ -8,25 +8,59 @@
 //! Invariant: an answer has one addressee, at any depth, and counts once; what is refused says what has happened. Whether
 //! an answer counts is decided by the run that asks; on the way down only what is known to be over is refused.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::SupervisorRun;
 use super::refusal::{Refused, WishRefusal};
 use super::signals::{APPROVAL_RESPONSE, INTERRUPT_RESUME, PLAN_ANSWER, refuse};
+use super::updates::without_of;
 use crate::supervisor::core::control;
 use crate::supervisor::core::key::PeopleKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Ask, Outbox};
-use crate::supervisor::people::answer::InvalidAnswer;
+use crate::supervisor::people::answer::{InvalidAnswer, decode};
 use crate::supervisor::people::approval::{ApprovalResponse, Ignored};
 use crate::supervisor::people::below::{How, NotBelow, WaitKind, Waiting};
 use crate::supervisor::people::interrupts::{ResumeInterrupt, ResumeRefusal};
 use crate::supervisor::people::plan_review::ReviewRefusal;
 
+/// The ids in an answer that say whom it is for. The rest of it is read by whoever asked.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AnsweredIds {
+    approval_id: Option<String>,
+    interrupt_id: Option<String>,
+}
+
+impl AnsweredIds {
+    /// What is no id names nobody.
+    fn of(value: &Value) -> AnsweredIds {
+        AnsweredIds::deserialize(value).unwrap_or_default()
+    }
+}
+
+/// The part of what is said of a plan that says whose plan it is, and which version.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PlanAddressed {
+    of: Option<String>,
+    /// Read by whoever made the plan; it only has to match here.
+    version: Value,
+}
+
+/// The signal `plan_answer_v1`: what a person says of a plan, on its way down to the run that made it.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct PlanAnswer {
+    update: String,
+    input: Value,
+}
+
 impl SupervisorRun {
     /// The answer to an approval, here or below.
     pub(super) fn approval_answered(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {
-        let id = value.get("approval_id").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let id = AnsweredIds::of(value).approval_id.unwrap_or_default();
         let below = if self.is_own(&id) { None } else { self.below(&id) };
         let Some(below) = below else {
             let closed = self.parts.approvals.respond_json(value, out)?;
@@ -93,16 +127,22 @@ impl SupervisorRun {
         value: &Value,
         out: &mut Outbox,
     ) -> Option<Result<Value, Refused>> {
-        let of = value.get("of")?.as_str().unwrap_or_default().to_owned();
+        // Anything but a mapping has no addressee; what it is, the run's own plan says.
+        let Value::Object(_) = value else { return None };
+        let addressed = match decode::<PlanAddressed>("answer about a plan", value) {
+            Ok(addressed) => addressed,
+            Err(why) => return Some(Err(ReviewRefusal::Invalid(why).into())),
+        };
+        let of = addressed.of?;
         if of == self.id || of == self.run {
             return None;
         }
-        let version = value.get("version").and_then(Value::as_u64).unwrap_or_default();
+        let version = addressed.version.as_u64().unwrap_or_default();
         let Some((child, asked)) = self.plan_below(&of) else { return Some(Err(self.no_plan_below(&of, version))) };
         if asked.id != format!("{of}#{version}") {
             return Some(Err(ReviewRefusal::StaleApproval.into()));
         }
-        let input = json!({ "update": name, "input": value });
+        let input = json!(PlanAnswer { update: name.to_owned(), input: value.clone() });
         self.pass_on(&child, &asked, PLAN_ANSWER, input, out);
         Some(Ok(json!({ "version": version, "passed_to": of })))
     }
@@ -134,16 +174,13 @@ impl SupervisorRun {
 
     /// The same, passed on by the run above.
     pub(super) fn plan_answered(&mut self, value: &Value, out: &mut Outbox) -> Result<(), Refused> {
-        let name = value.get("update").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let mut input = value.get("input").cloned().unwrap_or_default();
-        let id = format!("{}#{}", input["of"].as_str().unwrap_or_default(), input["version"]);
+        let PlanAnswer { update: name, input } = PlanAnswer::deserialize(value).unwrap_or_default();
+        let PlanAddressed { of, version } = PlanAddressed::deserialize(&input).unwrap_or_default();
+        let id = format!("{}#{version}", of.unwrap_or_default());
         let answered = match name.as_str() {
             "approve_plan" | "plan_feedback" | "revise_plan" => {
                 let below = self.plan_answered_below(&name, &input, out);
-                if let Value::Object(map) = &mut input {
-                    map.remove("of");
-                }
-                below.unwrap_or_else(|| self.said_of_plan(&name, &input, out))
+                below.unwrap_or_else(|| self.said_of_plan(&name, &without_of(&input), out))
             }
             other => Err(WishRefusal::NotOfPlan(other.to_owned()).into()),
         };
@@ -202,14 +239,15 @@ impl SupervisorRun {
 
     /// What comes by signal is refused in a note; if the run above passed it on, it is told that it did not count.
     pub(super) fn answer_signaled(&mut self, name: &str, value: &Value, out: &mut Outbox) {
+        let AnsweredIds { approval_id, interrupt_id } = AnsweredIds::of(value);
         let (answered, id) = match name {
             // Refusals of approvals are noted by themselves.
-            APPROVAL_RESPONSE => (self.approval_answered(value, out).map_err(|_| String::new()), "approval_id"),
-            _ => (self.question_answered(value, out).map_err(|why| why.why), "interrupt_id"),
+            APPROVAL_RESPONSE => (self.approval_answered(value, out).map_err(|_| String::new()), approval_id),
+            _ => (self.question_answered(value, out).map_err(|why| why.why), interrupt_id),
         };
         let Err(why) = answered else { return };
-        if let Some(id) = value.get(id).and_then(Value::as_str) {
-            self.not_taken(id);
+        if let Some(id) = id {
+            self.not_taken(&id);
         }
         if !why.is_empty() {
             refuse(name, &why, out);

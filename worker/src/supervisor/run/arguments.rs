@@ -1,4 +1,4 @@
-//! The arguments of queries and of the tools of a plan: by name, and none that nobody reads.
+//! The names of the arguments of queries and of the tools of a plan.
 //!
 //! Invariant: an argument that is missing or unknown is refused by its name before anything is looked at; what has one
 //! argument takes it alone too. What the values mean is read where they are used.

@@ -1,8 +1,8 @@
 //! What the context of a call says of how it is carried out. The context is for whoever is called; these parts of it are
 //! read here too.
 //!
-//! Invariant: whoever asks may leave all of it out, and what is of another kind than it must be counts as left out: a context
-//! may hold words of a plan or of people. It is read, never changed.
+//! Invariant: every part is optional, and a part of the wrong type counts as absent, because a context may contain text from
+//! a plan or from people. The context is read and never changed.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;

@@ -7,12 +7,13 @@ use bosun_engine::workflow::Cx;
 use bosun_engine::{Failure, Payload, Seq};
 use serde_json::{Value, json};
 
+use super::child_end::{self, ChildEnd};
+use super::input::MoreContext;
 use super::lease::lower;
 use super::refusal::CarryRefusal;
 use super::{RunContext, SupervisorInput, SupervisorOutput, SupervisorRun};
-use super::{lease, model, spending};
+use super::{lease, model};
 use crate::agent::AgentOutput;
-use crate::agent::ends::output_in;
 use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
 use crate::supervisor::core::calls::{Arrival, UnderWay};
@@ -53,13 +54,11 @@ pub(super) fn spec_of(
     if is_planned {
         (spec.planning.mode, spec.synthesis.mode) = (PlanningMode::None, SynthesisMode::LastOutput);
     }
-    let agent = agent.map(|agent| ("agent".to_owned(), Value::String(agent)));
-    let more = plan.map(|plan| ("plan".to_owned(), plan)).into_iter().chain(agent).collect();
     let context = RunContext {
         depth: depth + 1,
         role,
         agent_id,
-        more,
+        more: MoreContext { agent, plan, ..MoreContext::default() },
         shared: part.share.is_some(),
         above,
         ..RunContext::default()
@@ -83,7 +82,10 @@ pub(super) fn nested(
     let resolved = spec.resolve()?;
     let context = RunContext {
         depth: depth + 1,
-        more: [("call".to_owned(), json!(call.context))].into_iter().collect(),
+        more: MoreContext {
+            other: [("call".to_owned(), json!(call.context))].into_iter().collect(),
+            ..Default::default()
+        },
         shared: part.share.is_some(),
         above,
         ..RunContext::default()
@@ -137,7 +139,8 @@ impl SupervisorRun {
     /// A child has ended: what it gave, or why it gave nothing.
     pub(super) fn child_resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox) {
         let share = self.account.loans.returned(seq);
-        let cost = spending::of_child(&result, share);
+        let end = ChildEnd::of(&result);
+        let cost = end.spent(share.filter(|_| child_end::is_lost(&result)));
         let Some(UnderWay::Child { key, child }) = self.calls.ended(seq) else {
             if self.calls.bill_came(seq) {
                 self.account.charge_late(cost);
@@ -148,47 +151,40 @@ impl SupervisorRun {
         self.settle(&key, cost, out);
         self.parts.control.unregister(&key);
         self.parts.below.ended(&child.workflow_id);
-        let answer = match (result, child.agent) {
-            (result, Some(purpose)) => self.agent_ended(purpose, &child.lent, &result, out),
-            (Ok(report), None) => match report.decode::<SupervisorOutput>() {
-                Ok(report) => given(report),
-                Err(why) => Err(CallFailure::error(why.to_string())),
-            },
-            (Err(failure), None) => Err(failed(&failure)),
+        let failure = result.err();
+        let answer = match (child.agent, end, failure) {
+            (Some(purpose), ChildEnd::Agent(output), failure) => {
+                self.agent_ended(purpose, &child.lent, *output, failure.as_ref(), out)
+            }
+            (Some(_), _, Some(failure)) => Err(agent_failed(&failure)),
+            (Some(_), _, None) => Err(CallFailure::error("what the agent gave at its end cannot be read")),
+            (None, ChildEnd::Supervisor(report), None) => given(*report),
+            (None, ChildEnd::Supervisor(report), Some(failure)) => Err(failed(&failure, Some(*report))),
+            (None, _, Some(failure)) => Err(failed(&failure, None)),
+            (None, _, None) => Err(CallFailure::error("the report of the run below cannot be read")),
         };
         self.hear(Arrival::Answer { key, answer }, out);
     }
 
-    /// What an agent gave.
+    /// What an agent gave, or why it gave nothing.
     fn agent_ended(
         &mut self,
         purpose: Purpose,
         lent: &[Resource],
-        result: &Result<Payload, Failure>,
+        output: AgentOutput,
+        failure: Option<&Failure>,
         out: &mut Outbox,
     ) -> Answer {
-        let output = output_of(result);
-        let used_up = output.as_ref().is_some_and(|output| lease::is_used_up(&output.stop, lent));
         // What others give back may be enough for the next one.
         let is_last = self.account.loans.lent() == Share { tokens: Some(0), cost_micros: Some(0) };
-        if is_last && used_up {
+        if is_last && lease::is_used_up(&output.stop, lent) {
             self.account.too_little_is_left();
             out.set_budget(self.account.balance());
         }
-        match (result, output) {
-            (Err(failure), None) => Err(agent_failed(failure)),
-            (Err(failure), Some(_)) if failure.is_canceled() => Err(agent_failed(failure)),
-            (Ok(_), None) => Err(CallFailure::error("what the agent gave at its end cannot be read")),
-            (_, Some(output)) => model::given(self.resolved.spec.family(), purpose, output),
+        match failure {
+            Some(failure) if failure.is_canceled() => Err(agent_failed(failure)),
+            _ => model::given(self.resolved.spec.family(), purpose, output),
         }
-    }
-}
-
-/// What an agent says of itself at its end, if it says anything.
-fn output_of(result: &Result<Payload, Failure>) -> Option<AgentOutput> {
-    match result {
-        Ok(payload) => payload.decode().ok(),
-        Err(failure) => output_in(failure),
     }
 }
 
@@ -198,9 +194,8 @@ fn agent_failed(failure: &Failure) -> CallFailure {
     CallFailure { kind, message: failure.root().message.clone() }
 }
 
-fn failed(failure: &Failure) -> CallFailure {
+fn failed(failure: &Failure, report: Option<SupervisorOutput>) -> CallFailure {
     let message = failure.root().message.clone();
-    let report = serde_json::from_value::<SupervisorOutput>(spending::details_of(failure)).ok();
     // What this run has cancelled itself it does not wait for: somebody else wanted that.
     if failure.is_canceled() || report.as_ref().is_some_and(was_refused) {
         let message = report.and_then(|report| report.error).unwrap_or(message);

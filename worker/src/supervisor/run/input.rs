@@ -34,9 +34,41 @@ pub struct RunContext {
     /// Its budget is a part of the parent's, who is told what was spent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
-    /// Whatever else the parent gives along.
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub more: Map<String, Value>,
+    /// What else whoever started it gives along.
+    #[serde(skip_serializing_if = "MoreContext::is_empty")]
+    pub more: MoreContext,
+}
+
+/// What else a run is given along, beside its spec. The order of the fields is that of inputs in histories.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MoreContext {
+    /// The plan, in the form in which planners give it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Value>,
+    /// Who does the task of a run that has no plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// In place of the policies of the spec.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policies: Option<Value>,
+    /// The messages that a chat goes on from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Value>,
+    /// Whose conversation it is (CUG-38).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// For people and programs that look at the input; the run does not read it.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+impl MoreContext {
+    fn is_empty(&self) -> bool {
+        *self == MoreContext::default()
+    }
 }
 
 /// The input of the workflow.

@@ -14,6 +14,7 @@ mod answers;
 mod arguments;
 mod asks;
 mod call_context;
+mod child_end;
 mod children;
 mod input;
 mod lease;

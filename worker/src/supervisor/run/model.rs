@@ -1,4 +1,4 @@
-//! Calls that a language model answers: what it is asked, and what its answer is to whoever asked.
+//! Calls that a language model answers: the request to the model, and the answer that the caller reads.
 //!
 //! A step of agents that call tools of the run is one call of the capability `model`, with the conversation and the tools
 //! as the run has recorded them. Everything else is the workflow `agent` as a child: it repairs an answer of the wrong

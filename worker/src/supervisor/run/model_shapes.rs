@@ -1,7 +1,7 @@
 //! The shapes in which models answer a run's own questions, as JSON Schemas.
 //!
-//! Invariant: whatever fits a shape is read by the part that asked; what that part also takes from people and scripts (other
-//! names, terse forms) a model is not told of. Only graphs ask for data: chats and loops of agents read texts and tool calls.
+//! Invariant: the caller can read every answer that fits its shape. It also reads other names and short forms from people
+//! and scripts; models are not told of those. Only graphs ask for data: chats and loops of agents read texts and tool calls.
 
 use serde_json::{Value, json};
 

@@ -169,7 +169,7 @@ impl Gates for RunGates {
         let mut context = self.team.context(task, out);
         // LGI-10: whatever a person has answered is known in every attempt.
         if self.interrupts.has_answers(&task.id) {
-            context.insert("resume".to_owned(), self.interrupts.continuation(&task.id));
+            context.insert("resume".to_owned(), json!(self.interrupts.continuation(&task.id)));
         }
         context
     }

@@ -1,7 +1,6 @@
-//! Whom an answer is for, and whom a timer: the one place where keys are told apart.
+//! Delivers each answer and each timer to the part that asked: the only place that matches on keys.
 //!
-//! Invariant: every key has its place in both, so that nothing that was asked for is heard by nobody without being said so
-//! here. It only routes.
+//! Invariant: both matches name every key, so that an answer that is ignored is ignored here, in writing. It only routes.
 
 use super::SupervisorRun;
 use crate::supervisor::core::calls::Arrival;

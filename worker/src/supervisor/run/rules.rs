@@ -30,7 +30,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
     };
     let selection = selection(spec);
     // Plan files are pydantask's, whoever carries them out.
-    let of_plan_file = spec.plan_directory().is_some();
+    let of_plan_file = spec.runs_plan_file();
     let pydantask = selection == Selection::Supervisor || of_plan_file;
     // FSS-16, FSS-17: the first failure decides, whatever tries are left.
     let at_once = matches!(spec.failure.on_subtask_error, spec::OnSubtaskError::Skip | spec::OnSubtaskError::Fail);
@@ -67,7 +67,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         no_progress: spec.run_loop.no_progress,
         tries: match () {
             // Its attempts bound it, and nothing else.
-            () if of_plan_file => u32::MAX,
+            () if of_plan_file && spec.failure.on_subtask_error == spec::OnSubtaskError::Repair => u32::MAX,
             () if at_once || is_final(&spec.failure) => 1,
             () => spec.failure.tries,
         },

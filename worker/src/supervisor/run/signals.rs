@@ -13,6 +13,7 @@ use super::{SupervisorRun, value_of};
 use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_TOP_UP, SIGNAL_WAITS};
 use crate::supervisor::core::calls::Arrival;
 use crate::supervisor::core::control::{self, ControlRequest};
+use crate::supervisor::core::strategy::OpenQuestion;
 use crate::supervisor::graph::{HUMAN, PLAN_REVIEW_TIMED_OUT, TASK_REJECTED};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
@@ -37,6 +38,15 @@ pub const CANCEL_TASK: &str = "cancel_task_v1";
 pub(super) const WAITS_BELOW: &str = SIGNAL_WAITS;
 pub(super) const BUDGET_REQUEST: &str = SIGNAL_BUDGET_REQUEST;
 pub(super) const TOP_UP: &str = SIGNAL_TOP_UP;
+
+/// The signal `human_input_v1`: words, as they are or in a mapping, or the wish to take the word in a group chat.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum HumanInput {
+    Text(String),
+    Interrupt { interrupt: Value, message: Option<Value> },
+    Message { message: String },
+}
 
 const OF_CONTROL: [&str; 5] = [control::PAUSE, control::RESUME, control::CANCEL, control::TAKEOVER, control::RELEASE];
 const OTHERS: [&str; 11] = [
@@ -229,15 +239,10 @@ impl SupervisorRun {
 
     /// Words of a person: the answer to the only open question, or a message to the supervisor.
     fn human_input(&mut self, value: &Value, out: &mut Outbox) -> Result<(), Refused> {
-        if let Some(interrupt) = value.get("interrupt") {
-            return match (interrupt, value.get("message")) {
-                (Value::Bool(true), None) => self.interrupted(out),
-                _ => Err(WishRefusal::InterruptAlone.into()),
-            };
-        }
-        let text = value.as_str().map(str::to_owned).or_else(|| Some(value.get("message")?.as_str()?.to_owned()));
-        let Some(text) = text else {
-            return Err(WishRefusal::NoWords.into());
+        let text = match HumanInput::deserialize(value).map_err(|_| WishRefusal::NoWords)? {
+            HumanInput::Interrupt { interrupt: Value::Bool(true), message: None } => return self.interrupted(out),
+            HumanInput::Interrupt { .. } => return Err(WishRefusal::InterruptAlone.into()),
+            HumanInput::Text(text) | HumanInput::Message { message: text } => text,
         };
         if self.parts.interrupts.pending().count() == 1 {
             return self.resume_interrupt(ResumeInterrupt::value(text.into()), out).map(|_| ());
@@ -286,15 +291,14 @@ impl SupervisorRun {
 
     /// A strategy itself waits for people: they are asked as a task of that key would.
     pub(super) fn ask_people_for_the_strategy(&mut self, out: &mut Outbox) {
-        for (key, question) in self.strategy.people_needed() {
+        for OpenQuestion { key, shown, payload } in self.strategy.people_needed() {
             let Ok(task) = TaskId::new(key.to_string()) else { continue };
             if self.parts.interrupts.pending().any(|interrupt| interrupt.task == task)
                 || self.calls.holds_word_for(task.as_str())
             {
                 continue;
             }
-            let payload = question.pointer("/kind/question/payload").cloned().unwrap_or(Value::Null);
-            let question = Question { payload: question, ..question_of(task, &payload) };
+            let question = Question { payload: shown, ..question_of(task, &payload) };
             // A run always has an id.
             let _ = self.parts.interrupts.raise(question, out);
         }

@@ -1,16 +1,15 @@
 //! What calls cost, as far as the account of the run is concerned: read once from what came back, before anybody hears it.
+//! What a run below cost is in its end (`child_end`).
 //!
 //! Invariant: the account is charged with what an answer, a model or a run below says that it cost, and with nothing that
 //! is data of a result; whoever asked reads the answer without it where it has no place for it. It decides nothing: the
 //! account does.
 
-use bosun_engine::{Failure, FailureKind, Payload, Timestamp};
-use serde::Deserialize;
+use bosun_engine::{Failure, Payload, Timestamp};
 use serde_json::{Map, Value};
 
 use super::{RunContext, SupervisorRun};
-use crate::agent::ends::{cut_before, output_in};
-use crate::agent::spec::Share;
+use crate::agent::ends::cut_before;
 use crate::capability::model::ModelOutput;
 use crate::supervisor::core::account::{Account, Allowance, Spent};
 use crate::supervisor::core::key::Key;
@@ -93,53 +92,6 @@ fn strip(map: &mut Map<String, Value>, tokens: bool) {
     }
     if tokens {
         map.remove("tokens");
-    }
-}
-
-/// What an agent or a run below says that it spent: an agent in a part of its report, a run in the report itself.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ChildBill {
-    spent: Option<BillItems>,
-    #[serde(flatten)]
-    own: BillItems,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct BillItems {
-    tokens: u64,
-    cost_micros: u64,
-    calls: u64,
-    steps: u64,
-}
-
-/// What an agent or a run below spent; of one that was lost without a word, all that it can have spent.
-pub(super) fn of_child(result: &Result<Payload, Failure>, share: Option<Share>) -> Spent {
-    let report = match result {
-        Ok(report) => report.to_json(),
-        Err(failure) => output_in(failure).map_or_else(|| details_of(failure), |output| serde_json::json!(output)),
-    };
-    if report.is_null() {
-        let lost = |kind: &FailureKind| {
-            matches!(kind, FailureKind::Terminated | FailureKind::Timeout { .. } | FailureKind::WorkerLost)
-        };
-        let share = share.filter(|_| result.as_ref().is_err_and(|failure| lost(&failure.root().kind)));
-        let Share { tokens, cost_micros } = share.unwrap_or_default();
-        return Spent { tokens: tokens.unwrap_or(0), cost_micros: cost_micros.unwrap_or(0), calls: 1 };
-    }
-    let ChildBill { spent, own } = ChildBill::deserialize(report).unwrap_or_default();
-    let BillItems { tokens, cost_micros, calls, steps } = spent.unwrap_or(own);
-    Spent { tokens, cost_micros, calls: calls.max(steps).max(1) }
-}
-
-/// What a run that failed or was cancelled says of itself.
-pub(super) fn details_of(failure: &Failure) -> Value {
-    match &failure.kind {
-        FailureKind::Application { details: Some(details), .. } | FailureKind::Canceled { details: Some(details) } => {
-            details.to_json()
-        }
-        _ => failure.cause.as_deref().map_or(Value::Null, details_of),
     }
 }
 

@@ -53,17 +53,16 @@ impl DerefMut for RunStrategy {
 /// Who does a task without a plan: whom the parent named; where no role is wanted, the first. Whom a role is for is found
 /// as for every task: a recruit never does the work of an agent of another role.
 fn simple_agent(spec: &SupervisorSpec, context: &RunContext) -> Option<String> {
-    let named = context.more.get("agent").and_then(Value::as_str).map(str::to_owned);
+    let named = context.more.agent.clone();
     let first = || spec.agents.first().map(|agent| agent.name.clone()).filter(|_| context.role.is_none());
     named.or_else(first)
 }
 
 /// Whose conversation the run belongs to (CUG-38).
 fn thread(context: &RunContext) -> Thread {
-    let text = |key: &str| context.more.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     Thread {
-        tenant: text("tenant"),
-        user: text("user"),
+        tenant: context.more.tenant.clone().unwrap_or_default(),
+        user: context.more.user.clone().unwrap_or_default(),
         thread: context.session.clone().unwrap_or_default(),
         ..Thread::default()
     }
@@ -71,12 +70,12 @@ fn thread(context: &RunContext) -> Thread {
 
 fn graph(spec: &SupervisorSpec, context: &RunContext) -> Result<Graph, StartRefusal> {
     let mut rules = rules::graph_rules(spec);
-    if let Some(policies) = context.more.get("policies") {
+    if let Some(policies) = &context.more.policies {
         rules.policies = crate::supervisor::graph::read("policies", policies)?;
     }
     rules.follow_playbooks(&spec.objective);
     let plan = rules::first_plan(spec, &rules)?;
-    let mut graph = Graph::new(rules, plan).given(context.more.get("plan").cloned());
+    let mut graph = Graph::new(rules, plan).given(context.more.plan.clone());
     graph.without_plan(context.role.clone(), simple_agent(spec, context));
     Ok(graph)
 }
@@ -93,7 +92,7 @@ fn chat(spec: &SupervisorSpec, context: &RunContext, out: &mut Outbox) -> Result
         let earlier = resume.messages.iter().map(|message| json!(message));
         earlier.chain(resume.message.as_ref().map(said)).collect::<Value>()
     });
-    match context.more.get("messages").or(resumed.as_ref()) {
+    match context.more.messages.as_ref().or(resumed.as_ref()) {
         Some(history) => GroupChat::resume(chat_rules, agents, history, ended_by.as_deref(), out).map(|(chat, _)| chat),
         None => GroupChat::start(chat_rules, agents, opening, out),
     }

@@ -212,7 +212,7 @@ impl SupervisorRun {
 }
 
 /// What is said of this run's own plan has no addressee.
-fn without_of(value: &Value) -> Value {
+pub(super) fn without_of(value: &Value) -> Value {
     let mut value = value.clone();
     if let Value::Object(map) = &mut value {
         map.remove("of");

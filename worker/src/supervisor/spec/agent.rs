@@ -16,34 +16,45 @@ use super::span::Span;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
+    /// What the agent is called. Plans, hand-offs and reports use this name.
     pub name: String,
+    /// What the agent is good at. The supervisor and other agents read it when they choose.
     #[serde(default)]
     pub description: String,
     /// What tasks name when they want this agent; null is its name.
     #[serde(default)]
     pub capability: Option<String>,
+    /// The role the agent plays; tasks may ask for a role instead of an agent.
     #[serde(default)]
     pub role: Option<String>,
+    /// The model behind the agent, if a model plays it.
     #[serde(default)]
     pub model: Option<Model>,
+    /// What the model is told before anything else.
     #[serde(default)]
     pub system_prompt: String,
+    /// How long the agent lives.
     #[serde(default, rename = "type")]
     pub kind: AgentKind,
     /// Whom it may delegate to, or hand over to where control moves; none exposes no such tools at all (SUP-34).
     #[serde(default)]
     pub delegates: Vec<String>,
+    /// The functions the agent can call.
     #[serde(default)]
     pub tools: Vec<Tool>,
+    /// How long one call of the agent may take; null is the default of what plays it.
     #[serde(default)]
     pub timeout: Option<Span>,
     /// Executions of one task by this agent; null is `failure.tries` (FSS-18).
     #[serde(default)]
     pub tries: Option<u32>,
+    /// What the agent remembers between its calls.
     #[serde(default)]
     pub memory_scope: MemoryScope,
+    /// How many tool calls the agent may make.
     #[serde(default)]
     pub limits: Limits,
+    /// Whether the agent makes tools for others. It is told to the supervisor and changes nothing else.
     #[serde(default)]
     pub will_create_tools: bool,
     /// A plain function rather than a model: it gets the parameters of its task and nothing else (PDT-19).
@@ -61,6 +72,7 @@ pub struct Agent {
 }
 
 impl Agent {
+    /// An agent that is scripted and has nothing but a name.
     pub fn new(name: impl Into<String>) -> Self {
         Agent {
             name: name.into(),
@@ -83,56 +95,67 @@ impl Agent {
             script: Script::default(),
         }
     }
+    /// Says what it is good at.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.description = text.into();
         self
     }
+    /// Says by which word tasks ask for it.
     #[must_use]
     pub fn capability(mut self, name: impl Into<String>) -> Self {
         self.capability = Some(name.into());
         self
     }
+    /// Gives it a role.
     #[must_use]
     pub fn role(mut self, role: impl Into<String>) -> Self {
         self.role = Some(role.into());
         self
     }
+    /// Names the model behind it.
     #[must_use]
     pub fn model(mut self, name: impl Into<String>) -> Self {
         self.model = Some(Model::new(name));
         self
     }
+    /// Says what its model is told first.
     #[must_use]
     pub fn system_prompt(mut self, text: impl Into<String>) -> Self {
         self.system_prompt = text.into();
         self
     }
+    /// Says whom it may delegate or hand over to.
     #[must_use]
     pub fn delegates<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.delegates = names.into_iter().map(Into::into).collect();
         self
     }
+    /// Adds a function that it can call.
     #[must_use]
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.push(tool);
         self
     }
+    /// Bounds one call of it.
     #[must_use]
     pub fn timeout(mut self, span: Span) -> Self {
         self.timeout = Some(span);
         self
     }
+    /// Bounds its tool calls.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
+    /// Says how it is run.
     #[must_use]
     pub fn via(mut self, via: Via) -> Self {
         self.via = Some(via);
         self
     }
+    /// Says what it answers when it is scripted.
     #[must_use]
     pub fn script(mut self, script: Script) -> Self {
         self.script = script;
@@ -142,6 +165,7 @@ impl Agent {
     pub fn capability_name(&self) -> &str {
         self.capability.as_deref().unwrap_or(&self.name)
     }
+    /// Whether it is a plain function: it says so, or it names parameters it needs.
     pub fn is_callable(&self) -> bool {
         self.callable || !self.required_parameters.is_empty()
     }
@@ -151,6 +175,7 @@ impl Agent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
+    /// The provider's name for the model.
     pub name: String,
     /// Whatever else the provider takes, such as `temperature`.
     #[serde(default)]
@@ -158,17 +183,22 @@ pub struct Model {
 }
 
 impl Model {
+    /// A model without settings.
     pub fn new(name: impl Into<String>) -> Self {
         Model { name: name.into(), settings: Map::new() }
     }
 }
 
+/// How long an agent lives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentKind {
+    /// It takes part in a conversation.
     #[default]
     Interactive,
+    /// It does one piece of work and ends.
     Execution,
+    /// It stays until somebody ends it.
     Daemon,
 }
 
@@ -176,8 +206,10 @@ pub enum AgentKind {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryScope {
+    /// It remembers all earlier calls of the conversation.
     #[default]
     Conversation,
+    /// It begins anew with each call.
     Call,
 }
 
@@ -185,7 +217,9 @@ pub enum MemoryScope {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
+    /// Tool calls in one turn.
     pub per_turn: Option<u32>,
+    /// Tool calls in the whole run.
     pub total: Option<u32>,
 }
 
@@ -193,7 +227,9 @@ pub struct Limits {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tool {
+    /// What the function is called.
     pub name: String,
+    /// What the function does, for the model that may call it.
     #[serde(default)]
     pub description: String,
     /// JSON Schema of its arguments.
@@ -205,6 +241,7 @@ pub struct Tool {
 }
 
 impl Tool {
+    /// A function without parameters.
     pub fn new(name: impl Into<String>) -> Self {
         Tool { name: name.into(), description: String::new(), parameters: None, plain: false }
     }
@@ -230,6 +267,7 @@ pub enum Via {
 }
 
 impl Via {
+    /// Whether the script of the spec answers.
     pub fn is_scripted(&self) -> bool {
         *self == Via::Scripted
     }
@@ -245,6 +283,7 @@ pub struct ViaModel {
     /// The provider's name for the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// How freely the model chooses its words; null is the provider's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
     /// The most tokens of one answer.
@@ -262,12 +301,16 @@ pub struct ViaModel {
     pub price: Map<String, Value>,
 }
 
+/// A program that is started for each call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ViaProcess {
+    /// The program and its arguments; no shell reads them.
     pub argv: Vec<String>,
+    /// Where the program runs; null is where the worker runs.
     #[serde(default)]
     pub cwd: Option<String>,
+    /// Variables of its environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Names that are taken over from the worker's environment.
@@ -275,9 +318,11 @@ pub struct ViaProcess {
     pub env_allow: Vec<String>,
 }
 
+/// A service that each call is posted to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ViaHttp {
+    /// The address that the call is posted to.
     pub url: String,
     /// Texts, or `{env: NAME}` and `{file: PATH}` for secrets.
     #[serde(default)]
@@ -288,7 +333,9 @@ pub struct ViaHttp {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ViaSupervisor {
+    /// A file with the spec, beside this one.
     pub file: Option<String>,
+    /// The spec itself.
     pub spec: Option<Map<String, Value>>,
 }
 
@@ -298,11 +345,15 @@ pub struct ViaSupervisor {
 pub struct Role {
     /// An entry of `agents` that does it; null is a job of its own, with what stands here.
     pub agent: Option<String>,
+    /// The model behind the job, if a model does it.
     pub model: Option<Model>,
+    /// What the model is told before anything else.
     pub system_prompt: String,
+    /// How long one call may take; null is the default of what plays it.
     pub timeout: Option<Span>,
     /// Null is the spec's own `via`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<Via>,
+    /// What is answered when the job is scripted.
     pub script: Script,
 }

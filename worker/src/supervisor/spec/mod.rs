@@ -7,10 +7,6 @@
 //! Invariant: a spec that was read has no key that nobody knows; a resolved spec holds every value, so that nothing
 //! reads the file or the environment later. It runs nothing.
 
-#[expect(
-    missing_docs,
-    reason = "keys and words of the file: fixtures/README.md describes them; docs here change the schema"
-)]
 mod agent;
 mod builder;
 mod check;
@@ -18,23 +14,11 @@ mod choice;
 mod error;
 mod foreign;
 mod number;
-#[expect(
-    missing_docs,
-    reason = "keys and words of the file: fixtures/README.md describes them; docs here change the schema"
-)]
 mod preset;
 mod read;
 mod resolve;
 mod schema;
-#[expect(
-    missing_docs,
-    reason = "keys and words of the file: fixtures/README.md describes them; docs here change the schema"
-)]
 mod script;
-#[expect(
-    missing_docs,
-    reason = "keys and words of the file: fixtures/README.md describes them; docs here change the schema"
-)]
 mod sections;
 mod shorthand;
 mod span;
@@ -43,10 +27,6 @@ mod template;
 mod tests;
 mod typed;
 mod values;
-#[expect(
-    missing_docs,
-    reason = "keys and words of the file: fixtures/README.md describes them; docs here change the schema"
-)]
 mod whole;
 
 pub use agent::{
@@ -60,7 +40,7 @@ pub use foreign::{is_spec, is_spec_text};
 pub use number::{Money, Ratio};
 pub use preset::{Family, Preset};
 pub(in crate::supervisor) use read::merge;
-pub use read::{Files, SpecFile, read_spec, read_spec_value, read_spec_with};
+pub use read::{Files, SpecFile, read_spec, read_spec_in, read_spec_value, read_spec_with};
 pub use resolve::ResolvedSpec;
 pub use schema::{schema, schema_text};
 pub use script::{Script, ScriptFailure, ScriptRule, Scripted, answer, told_nobody};

@@ -22,32 +22,56 @@ use crate::supervisor::plan::Plan;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preset {
+    /// Cycles of a supervisor that selects tasks of a fixed plan, and a critic.
     PydantaskFixed,
+    /// The same, where the supervisor makes the plan.
     PydantaskLlm,
+    /// The same with a given plan that the supervisor may change.
     PydantaskHybrid,
+    /// Flow-state's supervisor: a plan, its work, and one review of each iteration.
     FlowSupervisor,
+    /// The same with a review of each task.
     FlowSupervisorPerTask,
+    /// Flow-state's plan and execute: step by step, with a look at the plan after each.
     FlowPlanAndExecute,
+    /// Flow-state's coordinator: tasks side by side, and a merge of their results.
     FlowCoordinator,
+    /// CUGA's conversation with an agent that keeps a list of todos.
     CugaConversational,
+    /// CUGA's plan of sub-tasks, each of a named agent, under a controller.
     CugaStructured,
+    /// Shannon's supervisor: a team with mailbox, recruits, approvals, trust and a threshold of failures.
     ShannonSupervisor,
+    /// Shannon's graph of tasks, without a team.
     ShannonDag,
+    /// Shannon's single task, without a plan.
     ShannonSimple,
+    /// Supyagent: agents that start other agents as processes.
     SupyagentDelegation,
+    /// AutoGen's group chat: one speaker at a time.
     #[serde(rename = "autogen-groupchat")]
     AutogenGroupChat,
+    /// AutoGen's group chat where a model selects the speaker.
     #[serde(rename = "autogen-groupchat-selector", alias = "autogen-selector")]
     AutogenSelector,
+    /// AutoGen's MagenticOne: an orchestrator with ledgers.
     #[serde(rename = "autogen-groupchat-magentic", alias = "autogen-magentic")]
     AutogenMagentic,
+    /// AutoGen's swarm: speakers hand over to each other.
     #[serde(rename = "autogen-groupchat-swarm", alias = "autogen-swarm")]
     AutogenSwarm,
+    /// CrewAI's crew: a manager gives tasks to coworkers.
     CrewaiHierarchical,
+    /// LangGraph's supervisor: agents hand over and control comes back.
     LanggraphSupervisor,
+    /// OpenAI's swarm: agents hand over for good.
     SwarmHandoff,
+    /// A draft that is graded and rewritten, three times at most.
     EvaluatorOptimizer,
+    /// Items that are worked on side by side, and one result of all.
     MapReduce,
+    /// The tasks of a plan file, each judged by its own rules.
+    PlanRun,
 }
 
 /// The machine that carries a run.
@@ -63,7 +87,8 @@ pub enum Family {
 }
 
 impl Preset {
-    pub const ALL: [Preset; 22] = [
+    /// Every preset, in the order of the documentation.
+    pub const ALL: [Preset; 23] = [
         Preset::PydantaskFixed,
         Preset::PydantaskLlm,
         Preset::PydantaskHybrid,
@@ -86,8 +111,10 @@ impl Preset {
         Preset::SwarmHandoff,
         Preset::EvaluatorOptimizer,
         Preset::MapReduce,
+        Preset::PlanRun,
     ];
 
+    /// The name of the preset in a spec.
     pub fn name(self) -> &'static str {
         match self {
             Preset::PydantaskFixed => "pydantask-fixed",
@@ -112,6 +139,7 @@ impl Preset {
             Preset::SwarmHandoff => "swarm-handoff",
             Preset::EvaluatorOptimizer => "evaluator-optimizer",
             Preset::MapReduce => "map-reduce",
+            Preset::PlanRun => "plan-run",
         }
     }
 
@@ -155,20 +183,24 @@ impl Preset {
             Preset::SwarmHandoff => chat::swarm(&mut spec),
             Preset::EvaluatorOptimizer => patterns::evaluator_optimizer(&mut spec),
             Preset::MapReduce => patterns::map_reduce(&mut spec),
+            Preset::PlanRun => patterns::plan_run(&mut spec),
         }
         spec
     }
 }
 
 impl SupervisorSpec {
-    /// What carries out a plan file: values, as a preset's. The directory is absolute.
+    /// What carries out a plan file: the values of the preset `plan-run`, whose name runs of plan files do not bear in their
+    /// history. The directory is absolute.
     pub(in crate::supervisor) fn of_plan_file(
         plan: &Plan,
         directory: String,
         max_concurrency: u32,
     ) -> Result<SupervisorSpec, FieldError> {
-        let mut spec = SupervisorSpec { name: "plan-run".to_owned(), ..SupervisorSpec::default() };
-        patterns::plan_file(&mut spec);
+        let name = Preset::PlanRun.name().to_owned();
+        let mut spec = SupervisorSpec { name, preset: None, ..Preset::PlanRun.values() };
+        // Nothing reads these two here; they are as they stand in the histories of plan files.
+        (spec.routing.enabled, spec.synthesis.bypass_single) = (true, true);
         plan.objective().clone_into(&mut spec.objective);
         spec.dispatch.max_concurrency = Some(max_concurrency.max(1));
         let plan: Map<String, Value> = serde_json::to_value(plan)

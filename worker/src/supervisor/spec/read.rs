@@ -44,15 +44,16 @@ impl SpecFile {
     }
 }
 
-/// A spec that names no other files.
+/// A spec that names no other files. A seed plan of a plan file says itself where its tasks run.
 pub fn read_spec(path: &str, text: &str) -> Result<SpecFile, InvalidSpec> {
-    read_spec_with(path, text, &Value::Null, &|name| Err(format!("the file `{name}` cannot be read from here")))
+    let files: Files<'_> = &|name| Err(format!("the file `{name}` cannot be read from here"));
+    read_spec_with(path, text, &Value::Null, files)
 }
 
 /// A spec as data, from a program: the preset is below what it says, as in a file (PDT-28).
 pub fn read_spec_value(value: Value) -> Result<SpecFile, InvalidSpec> {
     let files: Files<'_> = &|name| Err(format!("the file `{name}` cannot be read from here"));
-    let read = Reader { files, depth: 0 }.spec(said(value), &Value::Null);
+    let read = Reader { files, directory: None, depth: 0 }.spec(said(value), &Value::Null);
     let (spec, warnings) = read.map_err(|why| InvalidSpec::of("", why))?;
     Ok(SpecFile { path: String::new(), spec, warnings })
 }
@@ -77,13 +78,24 @@ fn said(value: Value) -> Value {
 
 /// A spec with its files. `overrides` (a mapping like the spec itself) wins over the file, as arguments do (CUG-16).
 pub fn read_spec_with(path: &str, text: &str, overrides: &Value, files: Files<'_>) -> Result<SpecFile, InvalidSpec> {
+    read_spec_in(None, path, text, overrides, files)
+}
+
+/// The same. `directory` is where the tasks of a plan file run if the spec does not say it; absolute.
+pub fn read_spec_in(
+    directory: Option<&str>,
+    path: &str,
+    text: &str,
+    overrides: &Value,
+    files: Files<'_>,
+) -> Result<SpecFile, InvalidSpec> {
     let refuse = |why| InvalidSpec::of(path, why);
     if text.len() > YAML_BYTES_MAX {
         let why = format!("the file has {} bytes; at most {YAML_BYTES_MAX} are read", text.len());
         return Err(refuse(FieldError::at("", why)));
     }
     let value = yaml::parse(text).map_err(|why| refuse(FieldError::at("", why.to_string())))?;
-    let read = Reader { files, depth: 0 }.spec(value, overrides);
+    let read = Reader { files, directory, depth: 0 }.spec(value, overrides);
     // What was set from outside does not stand in the file.
     let place = |at: &str| if is_set(overrides, at) { None } else { yaml::place_of(text, at) };
     let (spec, warnings) = read.map_err(|why| InvalidSpec { place: place(&why.path), ..refuse(why) })?;
@@ -104,6 +116,7 @@ fn is_set(overrides: &Value, path: &str) -> bool {
 
 struct Reader<'a> {
     files: Files<'a>,
+    directory: Option<&'a str>,
     depth: usize,
 }
 
@@ -127,7 +140,7 @@ impl Reader<'_> {
             None => SupervisorSpec::default(),
         };
         own_merger(&mut file, &base)?;
-        self.seed_plan(&mut file, base.review.max_attempts)?;
+        self.seed_plan(&mut file, &base)?;
         self.nested(&mut file)?;
         check::effect::switch_on(&mut file);
         let mut whole = serde_json::to_value(base).map_err(|why| FieldError::at("", why.to_string()))?;
@@ -179,9 +192,9 @@ impl Reader<'_> {
     }
 
     /// The seed plan by its own strict contract (PDT-39 to PDT-44), in its normal form.
-    fn seed_plan(&self, spec: &mut Map<String, Value>, usual: u32) -> Result<(), FieldError> {
+    fn seed_plan(&self, spec: &mut Map<String, Value>, base: &SupervisorSpec) -> Result<(), FieldError> {
         let said = spec.get("review").and_then(|review| review.get("max_attempts")).and_then(Value::as_u64);
-        let attempts = said.and_then(|said| u32::try_from(said).ok()).unwrap_or(usual);
+        let attempts = said.and_then(|said| u32::try_from(said).ok()).unwrap_or(base.review.max_attempts);
         let Some(Value::Object(source)) = spec.get_mut("seed_plan") else { return Ok(()) };
         let (mut value, at) = match (source.get("file").and_then(Value::as_str), source.get("plan")) {
             (Some(_), Some(plan)) if !plan.is_null() => {
@@ -203,6 +216,9 @@ impl Reader<'_> {
             plan = plan.auto_mark_final();
         }
         let plan = serde_json::to_value(&plan).map_err(|why| FieldError::at(at, why.to_string()))?;
+        if let Some(directory) = self.directory.filter(|_| base.runs_plan_file()) {
+            source.entry("directory").or_insert_with(|| directory.into());
+        }
         source.insert("plan".to_owned(), plan);
         source.insert("file".to_owned(), Value::Null);
         Ok(())
@@ -225,7 +241,7 @@ impl Reader<'_> {
                 (None, Some(spec @ Value::Object(_))) => spec.clone(),
                 _ => return Err(FieldError::at(at, "needs the `file` or the `spec` of the supervisor")),
             };
-            let reader = Reader { files: self.files, depth: self.depth + 1 };
+            let reader = Reader { files: self.files, directory: self.directory, depth: self.depth + 1 };
             let (whole, _) = reader
                 .spec(value, &Value::Null)
                 .map_err(|why| FieldError::at(format!("{at}.spec.{}", why.path).trim_end_matches('.'), why.problem))?;

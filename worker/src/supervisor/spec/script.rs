@@ -21,13 +21,18 @@ pub struct Script(pub Vec<ScriptRule>);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptRule {
+    /// What the call is for.
     pub on: Purpose,
+    /// Only calls of this agent.
     #[serde(default)]
     pub agent: Option<String>,
+    /// Only calls about this task.
     #[serde(default)]
     pub task: Option<TaskId>,
+    /// Only this attempt of the task; the first is 1.
     #[serde(default)]
     pub attempt: Option<u32>,
+    /// Only this call of its kind; the first is 1.
     #[serde(default)]
     pub round: Option<u32>,
     /// `role` in the call's context.
@@ -54,7 +59,9 @@ pub struct ScriptRule {
 #[error("{message}")]
 #[serde(deny_unknown_fields)]
 pub struct ScriptFailure {
+    /// What the error says.
     pub message: String,
+    /// Whether the call may be made again.
     #[serde(default)]
     pub retryable: bool,
 }
@@ -62,7 +69,9 @@ pub struct ScriptFailure {
 /// What a scripted call comes to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scripted {
+    /// How long the answer takes.
     pub after: Span,
+    /// The answer, or the error that was asked for.
     pub result: Result<Value, ScriptFailure>,
 }
 
@@ -82,41 +91,49 @@ impl ScriptRule {
             fail: None,
         }
     }
+    /// Only calls of this agent fit.
     #[must_use]
     pub fn agent(mut self, name: impl Into<String>) -> Self {
         self.agent = Some(name.into());
         self
     }
+    /// Only calls about this task fit.
     #[must_use]
     pub fn task(mut self, task: TaskId) -> Self {
         self.task = Some(task);
         self
     }
+    /// Only this attempt of the task fits; the first is 1.
     #[must_use]
     pub fn attempt(mut self, attempt: u32) -> Self {
         self.attempt = Some(attempt);
         self
     }
+    /// Only this call of its kind fits; the first is 1.
     #[must_use]
     pub fn round(mut self, round: u32) -> Self {
         self.round = Some(round);
         self
     }
+    /// Only calls fit whose prompt contains this text.
     #[must_use]
     pub fn contains(mut self, text: impl Into<String>) -> Self {
         self.contains = Some(text.into());
         self
     }
+    /// Says what is answered.
     #[must_use]
     pub fn say(mut self, answer: Value) -> Self {
         self.say = Some(answer);
         self
     }
+    /// Says how long the answer takes.
     #[must_use]
     pub fn after(mut self, span: Span) -> Self {
         self.after = span;
         self
     }
+    /// Makes the call fail, for good or so that it may be made again.
     #[must_use]
     pub fn fail(mut self, message: impl Into<String>, retryable: bool) -> Self {
         self.fail = Some(ScriptFailure { message: message.into(), retryable });

@@ -75,6 +75,10 @@ impl SupervisorSpec {
     pub(super) fn needs_grader(&self) -> bool {
         self.defaults().needs_grader
     }
+    /// Whether the tasks of the seed plan are those of a plan file: an error uses up an attempt and is told to the next one.
+    pub fn runs_plan_file(&self) -> bool {
+        self.plan_directory().is_some() || self.defaults().of_plan_file
+    }
     /// The presets between which the request decides (CUG-08).
     pub(super) fn by_request(&self) -> Option<ByRequest> {
         self.defaults().by_request

@@ -23,14 +23,19 @@ use crate::supervisor::outbox::{Call, Purpose};
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Supervisor spec")]
 pub struct SupervisorSpec {
+    /// Says that this file is a spec.
     pub kind: Kind,
+    /// What the run is called in its report, and what its workflow id begins with.
     pub name: String,
     /// Everything below overrides the preset.
     pub preset: Option<Preset>,
+    /// What the run is for.
     pub objective: String,
+    /// The plan the run begins with.
     pub seed_plan: Option<SeedPlanSource>,
     /// What the supervisor may do; anything else is refused and told to it.
     pub authority: Vec<Authority>,
+    /// Who does the work.
     pub agents: Vec<Agent>,
     /// How agents and the jobs of planning, deciding, reviewing and synthesizing are done that do not say themselves.
     #[serde(skip_serializing_if = "Via::is_scripted")]
@@ -43,6 +48,7 @@ pub struct SupervisorSpec {
     pub reviewer: Option<Role>,
     /// In a file also `false`: the results as they are (FSP-08).
     pub synthesizer: Option<Role>,
+    /// Gives advice from earlier runs before the plan is made.
     pub advisor: Option<Role>,
     /// The other activities of a run, by name.
     pub services: BTreeMap<Purpose, Role>,
@@ -50,6 +56,7 @@ pub struct SupervisorSpec {
     pub manager_llm: Option<String>,
     /// A manager of your own; in a file also its name alone (CRW-01, CRW-02).
     pub manager_agent: Option<Agent>,
+    /// Rules for requests, tools and answers of a conversation.
     pub policies: Vec<Policy>,
     /// A workflow of steps, one after the other, in place of a conversation (SUP-29).
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -57,25 +64,44 @@ pub struct SupervisorSpec {
     /// Goes on from where another run ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
+    /// Where the plan comes from, and who approves it.
     pub planning: Planning,
+    /// What runs next, and how much at once.
     pub dispatch: Dispatch,
+    /// What becomes of tasks whose dependencies do not complete.
     pub dependencies: Dependencies,
+    /// Who judges results, and what happens to a rejected one.
     pub review: Review,
+    /// How often the run goes round.
     #[serde(rename = "loop")]
     pub run_loop: Loop,
+    /// How often a task is tried, and when failures end the run.
     pub failure: Failure,
+    /// Who may join the team during the run.
     pub team: Team,
+    /// How agents write to each other.
     pub mailbox: Mailbox,
+    /// How agents give work to each other.
     pub delegation: Delegation,
+    /// Who speaks next in a conversation.
     pub speaker: Speaker,
+    /// How agents hand over to each other.
     pub handoff: Handoff,
+    /// When people are asked.
     pub hitl: Hitl,
+    /// How much the run may do without asking, and how that grows.
     pub trust: Trust,
+    /// What is remembered from earlier runs.
     pub memory: Memory,
+    /// Which requests need no team.
     pub routing: Routing,
+    /// How results become one.
     pub synthesis: Synthesis,
+    /// What the run may spend.
     pub budget: Budget,
+    /// What people are told on the way.
     pub progress: Progress,
+    /// What is undone when the run is cancelled.
     pub compensation: Compensation,
     /// What scripted agents answer, after their own scripts.
     pub script: Script,
@@ -128,6 +154,7 @@ impl Default for SupervisorSpec {
 }
 
 impl SupervisorSpec {
+    /// The agent of this name; the manager of a crew is one.
     pub fn agent(&self, name: &str) -> Option<&Agent> {
         self.agents.iter().chain(&self.manager_agent).find(|agent| agent.name == name)
     }
@@ -240,6 +267,7 @@ fn is_tool(call: &Call) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
+    /// A supervisor.
     Supervisor,
 }
 
@@ -247,7 +275,9 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SeedPlanSource {
+    /// A plan file beside the spec.
     pub file: Option<String>,
+    /// The plan itself.
     pub plan: Option<Map<String, Value>>,
     /// The task with the highest id is final if none is marked (PDT-43).
     pub auto_mark_final: bool,
@@ -268,25 +298,45 @@ impl Default for SeedPlanSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Authority {
+    /// Choose which tasks run.
     Select,
+    /// Add a task to the plan.
     Add,
+    /// Change a task that has not begun.
     Patch,
+    /// Cancel a task.
     Cancel,
+    /// Say whose result is the run's.
     MarkFinal,
+    /// Set how a task stands.
     UpdateStatus,
+    /// Send a task back with feedback.
     Feedback,
+    /// Give work to another agent.
     Delegate,
+    /// Hand control over to another agent.
     HandOff,
+    /// Choose who speaks next.
     SelectSpeaker,
+    /// Take somebody into the team.
     Recruit,
+    /// Let somebody go.
     Retire,
+    /// Write to one agent.
     SendMessage,
+    /// Write to all agents.
     Broadcast,
+    /// Ask a person for an approval.
     RequestApproval,
+    /// Ask a person a question.
     RequestInput,
+    /// Hand a task to a person.
     Escalate,
+    /// Make the plan again.
     Replan,
+    /// Make one result of all.
     Synthesize,
+    /// End the run.
     Finish,
 }
 

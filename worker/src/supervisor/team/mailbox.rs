@@ -6,7 +6,8 @@
 //! Invariant: nothing here waits. The mailbox holds at most `limit` messages: one more, and the older half goes. A
 //! queue that is full takes no further message: the message is skipped there, which is counted and noted, and later
 //! ones are handled as ever. `received = kept + trimmed` and `received = queued + read + dropped`. Appending costs O(1)
-//! on average. It does not know who exists: a message to a name nobody bears waits in that name's queue.
+//! on average. It does not know which agents exist: a message
+//! to an unknown name waits in the queue of that name.
 
 use std::collections::{BTreeMap, VecDeque};
 

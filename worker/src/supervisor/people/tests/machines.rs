@@ -315,7 +315,7 @@ proptest! {
         }
         for (_, task) in &asked {
             let of_task = asked.iter().filter(|(_, other)| other == task).filter_map(|(id, _)| answered.get(id));
-            prop_assert_eq!(&interrupts.continuation(task)["answers"], &json!(of_task.collect::<Vec<_>>()));
+            prop_assert_eq!(&json!(interrupts.continuation(task))["answers"], &json!(of_task.collect::<Vec<_>>()));
         }
     }
 

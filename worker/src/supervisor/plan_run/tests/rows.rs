@@ -335,7 +335,7 @@ fn work_that_cannot_be_run_is_refused_when_the_run_begins() {
         let task =
             format!("- {{task_id: 1, sub_task_objective: t, capability: {capability}, parameters: {{{parameters}}}}}");
         let plan = read_plan("p", &format!("objective: o\ntasks:\n{task}"), true).unwrap();
-        work::check(&plan).unwrap_err().to_string()
+        work::check(&plan, &|_| false).unwrap_err().to_string()
     };
     let cases = [
         ("magic", "", "task 1.capability: Unknown capability: 'magic'; known: process, http, compose, activity"),

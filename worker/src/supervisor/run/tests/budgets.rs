@@ -59,6 +59,7 @@ impl Spending {
     fn spec(&self) -> String {
         let crew = "manager_llm: m\nseed_plan: { plan: { objective: o, tasks: [{ task_id: 1, sub_task_objective: one, capability: any, parameters: { async_execution: true } }, { task_id: 2, sub_task_objective: two, capability: any }, { task_id: 3, sub_task_objective: three, capability: any, parameters: { guardrail: g } }] } }";
         let seed = "seed_plan: { plan: { objective: o, tasks: [{ task_id: 1, sub_task_objective: one, capability: w0 }, { task_id: 2, sub_task_objective: two, capability: w1 }, { task_id: 3, sub_task_objective: three, capability: w0, sub_task_dependencies: [1], is_final: true }] } }";
+        let both = seed.replace("sub_task_dependencies: [1]", "sub_task_dependencies: [1, 2]");
         let (agents, own) = match self.preset {
             "autogen-groupchat-magentic" => ("{ name: w0 }, { name: w1 }", "loop: { max_rounds: 4 }"),
             _ if self.is_chat() => ("{ name: w0 }, { name: w1 }, { name: w2 }", "loop: { max_rounds: 5 }"),
@@ -69,6 +70,8 @@ impl Spending {
             "cuga-structured" => ("{ name: w0 }, { name: w1 }", "planning: { force: true }"),
             "shannon-supervisor" => ("{ name: w0 }, { name: w1 }", "routing: { enabled: false }"),
             "pydantask-fixed" | "pydantask-hybrid" | "pydantask-llm" => ("{ name: w0 }, { name: w1 }", seed),
+            // What is ready starts at once: the last task waits for both, so that there is one to withhold.
+            "plan-run" => ("{ name: w0 }, { name: w1 }", both.as_str()),
             _ => ("{ name: w0 }, { name: w1 }", ""),
         };
         let own = if self.preset == "pydantask-llm" { "" } else { own };

@@ -101,7 +101,7 @@ struct Life {
     outside: Outside,
 }
 
-const PRESETS: [&str; 13] = [
+const PRESETS: [&str; 14] = [
     "flow-supervisor",
     "flow-supervisor-per-task",
     "flow-plan-and-execute",
@@ -115,6 +115,7 @@ const PRESETS: [&str; 13] = [
     "shannon-simple",
     "evaluator-optimizer",
     "map-reduce",
+    "plan-run",
 ];
 
 /// The key that says who does a task, if any.
@@ -191,7 +192,7 @@ impl Life {
             let _ = writeln!(text, "dependencies: {{ on_failure: {} }}", self.on_failure);
         }
         match self.preset {
-            "pydantask-fixed" | "pydantask-hybrid" => self.seed_plan(&mut text),
+            "pydantask-fixed" | "pydantask-hybrid" | "plan-run" => self.seed_plan(&mut text),
             "pydantask-llm" => self.by_tools(&mut text),
             _ => self.planner(&mut text),
         }
@@ -232,9 +233,9 @@ impl Life {
         );
     }
 
-    /// What pydantask's capability of a task is.
-    fn capability(task: &Planned) -> &'static str {
-        if task.asks.contains("no") { "none" } else { "w0" }
+    /// What pydantask's capability of a task is. A plan file names none that nobody has.
+    fn capability(&self, task: &Planned) -> &'static str {
+        if task.asks.contains("no") && self.is_pydantask() { "none" } else { "w0" }
     }
 
     fn seed_plan(&self, text: &mut String) {
@@ -245,7 +246,7 @@ impl Life {
                 "{{ task_id: {}, sub_task_objective: {}, capability: {}, sub_task_dependencies: [{}] }}",
                 at + 1,
                 task.word,
-                Self::capability(task),
+                self.capability(task),
                 deps.join(", ")
             ));
         }
@@ -253,7 +254,10 @@ impl Life {
             tasks.push("{ task_id: 1, sub_task_objective: works, capability: w0 }".to_owned());
         }
         let _ = writeln!(text, "seed_plan: {{ plan: {{ objective: works, tasks: [{}] }} }}", tasks.join(", "));
-        self.supervisor(text, tasks.len(), 1, "");
+        // A plan file is carried out by nobody.
+        if self.is_pydantask() {
+            self.supervisor(text, tasks.len(), 1, "");
+        }
     }
 
     /// The plan that a supervisor makes with its tools, in its first round.
@@ -264,7 +268,7 @@ impl Life {
             calls.push(format!(
                 "{{ tool: add_task, args: {{ sub_task_objective: {}, capability: {}, dependencies: [{}] }} }}",
                 task.word,
-                Self::capability(task),
+                self.capability(task),
                 deps.join(", ")
             ));
         }

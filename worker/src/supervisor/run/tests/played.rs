@@ -12,6 +12,7 @@ use crate::agent::machine::AgentStopReason;
 use crate::agent::spec::AgentSpec;
 use crate::supervisor::core::key::{Key, key};
 use crate::supervisor::outbox::{Call, ChildKind, ChildTask, Purpose};
+use crate::supervisor::run::child_end::ChildEnd;
 use crate::supervisor::run::children::ChildBudget;
 use crate::supervisor::run::work::{Carried, answer_of, carried};
 use crate::supervisor::run::{children, model, spending};
@@ -155,7 +156,7 @@ fn a_worker_that_stopped_is_paid_for() {
     // A plan is exactly what the planner reads; its cost is charged beside it.
     let plan = output(AgentStopReason::Completed, Some(json!({ "tasks": [] })));
     let ended = Ok(Payload::encode(&plan).unwrap());
-    let spent = spending::of_child(&ended, None);
+    let spent = ChildEnd::of(&ended).spent(None);
     assert_eq!((spent.tokens, spent.cost_micros), (70, 2_500_000));
     assert_eq!(model::given(Family::Graph, Purpose::Plan, plan).unwrap(), json!({ "tasks": [] }));
     assert!(model::given(Family::Graph, Purpose::Plan, stopped).is_err());

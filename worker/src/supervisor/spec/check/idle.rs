@@ -194,6 +194,9 @@ fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
                    the agent `tries` of its own";
         all(&["failure.tries"], why);
     }
+    if spec.runs_plan_file() && spec.failure.on_subtask_error == OnSubtaskError::Repair {
+        all(&["failure.tries"], "an error uses up one of the attempts of its task: say `review.max_attempts`");
+    }
     if spec.synthesis.mode != SynthesisMode::Synthesizer {
         all(&SYNTHESIS, "nothing is synthesized");
         if spec.budget.on_exhausted == OnExhausted::Synthesize {

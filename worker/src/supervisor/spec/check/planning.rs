@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use super::Check;
 use crate::supervisor::fields::FieldError;
+use crate::supervisor::graph::HUMAN;
 use crate::supervisor::plan::Plan;
 use crate::supervisor::plan_yaml::{self, PlanProblem};
 use crate::supervisor::spec::sections::PlanningMode;
 use crate::supervisor::spec::whole::SupervisorSpec;
-use crate::supervisor::work;
+use crate::supervisor::work::{self, Capability};
 
 /// The seed plan of a spec.
 pub(in crate::supervisor::spec) fn seed_plan(plan: &Value) -> Result<Plan, FieldError> {
@@ -39,12 +40,33 @@ pub(super) fn planning(spec: &SupervisorSpec) -> Check {
         let why = format!("`{name}` is not an agent; available: {}", known.join(", "));
         return Err(FieldError::at(format!("planning.policies.{key}"), why));
     }
-    let plan = spec.plan()?;
-    match (plan, spec.plan_directory()) {
-        (Some(plan), Some(directory)) if Path::new(directory).is_absolute() => work::check(&plan),
-        (_, Some(directory)) => {
+    let Some(plan) = spec.plan()? else { return Ok(()) };
+    match spec.plan_directory() {
+        Some(directory) if Path::new(directory).is_absolute() => {
+            work::check(&plan, &|task| of_somebody(spec, &task.capability))
+        }
+        Some(directory) => {
             Err(FieldError::at("seed_plan.directory", format!("the directory {directory:?} is not absolute")))
         }
-        (_, None) => Ok(()),
+        None if spec.runs_plan_file() => match plan.tasks().find(|task| needs_directory(spec, &task.capability)) {
+            Some(task) => {
+                let why = format!(
+                    "say where task {} (`{}`) runs, absolute: only `bosun run` knows a directory to take",
+                    task.task_id, task.capability
+                );
+                Err(FieldError::at("seed_plan.directory", why))
+            }
+            None => Ok(()),
+        },
+        None => Ok(()),
     }
+}
+
+/// Whether an agent or a person does what has this capability.
+fn of_somebody(spec: &SupervisorSpec, capability: &str) -> bool {
+    capability == HUMAN || spec.agent(capability).or_else(|| spec.agent_for(capability)).is_some()
+}
+
+fn needs_directory(spec: &SupervisorSpec, capability: &str) -> bool {
+    Capability::of(capability).is_some() && !of_somebody(spec, capability)
 }

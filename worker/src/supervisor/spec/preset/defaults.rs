@@ -41,6 +41,8 @@ pub(in crate::supervisor::spec) struct PresetDefaults {
     pub(in crate::supervisor::spec) needs_workers: bool,
     /// Whether a success is a result that a grader has accepted, so that a spec without reviews is refused.
     pub(in crate::supervisor::spec) needs_grader: bool,
+    /// Whether the tasks of the seed plan are those of a plan file, which run in a directory (PDT-13).
+    pub(in crate::supervisor::spec) of_plan_file: bool,
 }
 
 /// What a request chooses between.
@@ -68,6 +70,7 @@ impl PresetDefaults {
         board_words: false,
         needs_workers: false,
         needs_grader: false,
+        of_plan_file: false,
     };
 
     pub(in crate::supervisor::spec) fn of(preset: Option<Preset>) -> PresetDefaults {
@@ -114,6 +117,7 @@ impl PresetDefaults {
             }
             Preset::EvaluatorOptimizer => PresetDefaults { team: false, needs_grader: true, ..none },
             Preset::MapReduce => PresetDefaults { team: false, ..none },
+            Preset::PlanRun => PresetDefaults { team: false, of_plan_file: true, words: System::Pydantask, ..none },
             Preset::SwarmHandoff => PresetDefaults { control: Some(HandoffControl::Switch), ..talk },
         }
     }

@@ -24,13 +24,14 @@ pub(super) fn evaluator_optimizer(spec: &mut SupervisorSpec) {
     spec.authority = vec![Authority::Feedback, Authority::Finish];
 }
 
-/// The tasks of a plan file (PDT-13 to PDT-26): all that are ready run, up to the limit, lowest id first; each is judged by
+/// The tasks of a plan file (PDT-13 to PDT-26): all that are ready run, four at a time, lowest id first; each is judged by
 /// its own rules; what depends on a task that failed waits, and on one that was cancelled is cancelled. Nobody plans,
 /// reviews or is told anything on the way, and the final task's result is the run's.
-pub(super) fn plan_file(spec: &mut SupervisorSpec) {
+pub(super) fn plan_run(spec: &mut SupervisorSpec) {
     spec.planning.mode = PlanningMode::Fixed;
     spec.planning.replan = false;
     spec.dispatch.selection = Selection::All;
+    spec.dispatch.max_concurrency = Some(4);
     spec.dependencies.on_failure = OnDependency::Wait;
     spec.dependencies.on_cancelled = OnDependency::Cancel;
     spec.review.scope = ReviewScope::Rules;

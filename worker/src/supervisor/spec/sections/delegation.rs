@@ -28,10 +28,13 @@ pub struct Delegation {
     pub parallel: u32,
     /// Background processes at once (SUP-24).
     pub background_max: u32,
+    /// How long a delegation may take before `on_timeout` happens.
     pub timeout: Span,
+    /// What happens to a delegation that takes too long.
     pub on_timeout: OnDelegationTimeout,
     /// The longest wait for a child under `on_timeout: wait` (SUP-23).
     pub wait_max: Span,
+    /// Whom a manager may ask about a task.
     pub scope: DelegationScope,
     /// What of the parent's conversation a child is told (SUP-26).
     pub summary: ContextSummary,
@@ -79,13 +82,17 @@ pub enum DelegationProtocol {
     Coworkers,
 }
 
+/// What happens to a delegation that takes too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDelegationTimeout {
     /// It goes on in the background.
     Background,
+    /// It is cancelled.
     Kill,
+    /// Whoever delegated goes on waiting, up to `wait_max`.
     Wait,
+    /// It has failed.
     Fail,
 }
 
@@ -93,7 +100,9 @@ pub enum OnDelegationTimeout {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DelegationScope {
+    /// Only the agent of the task.
     Assigned,
+    /// Every agent.
     All,
 }
 
@@ -175,7 +184,9 @@ pub enum HandoffControl {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum HandoffTools {
+    /// The agents they lead to; each tool has the usual name.
     Agents(Vec<String>),
+    /// The name of each tool, with its agent.
     Named(BTreeMap<String, String>),
 }
 
@@ -189,9 +200,12 @@ impl HandoffTools {
     }
 }
 
+/// What of an agent's conversation its successor sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputMode {
+    /// Its last message.
     LastMessage,
+    /// All its messages.
     FullHistory,
 }

@@ -12,9 +12,11 @@ use crate::supervisor::spec::Span;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Dispatch {
+    /// Whether independent tasks run at the same time.
     pub parallelism: Parallelism,
     /// Tasks at once; null is as many as are ready.
     pub max_concurrency: Option<u32>,
+    /// Who says what runs next.
     pub selection: Selection,
 }
 
@@ -24,6 +26,7 @@ impl Default for Dispatch {
     }
 }
 
+/// Whether independent tasks run at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Parallelism {
@@ -57,8 +60,11 @@ pub enum Selection {
 pub struct Dependencies {
     /// `false` starts every task of an iteration whatever it depends on (FSS-40).
     pub honour: bool,
+    /// How a dependency must have ended.
     pub requires: Requires,
+    /// What becomes of a task whose dependency failed.
     pub on_failure: OnDependency,
+    /// What becomes of a task whose dependency was cancelled.
     pub on_cancelled: OnDependency,
     /// What happens to a task whose condition on a result (`when:` of a dependency) does not hold; `on_failure` of the
     /// dependency itself goes before it.
@@ -67,6 +73,7 @@ pub struct Dependencies {
     pub cancel_running: bool,
     /// How long a task may wait for its dependencies; null is for ever (SHD-04).
     pub wait_timeout: Option<Span>,
+    /// How long tasks wait for topics that others produce.
     pub topics: Topics,
 }
 
@@ -91,13 +98,17 @@ impl Default for Dependencies {
 pub enum OnDependency {
     /// It waits for a repair.
     Wait,
+    /// It is skipped.
     Skip,
+    /// It is cancelled.
     Cancel,
     /// It runs all the same, without the result (SHD-03).
     Run,
+    /// It is blocked, and shown as that, until somebody changes the plan.
     Block,
 }
 
+/// What becomes of a task whose condition on a result does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnUnmet {
@@ -114,8 +125,11 @@ pub enum OnUnmet {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Topics {
+    /// How long a task waits for a topic.
     pub timeout: Span,
+    /// The pause before the first look whether the topic is there; it doubles each time.
     pub backoff: Span,
+    /// The longest pause between two looks.
     pub backoff_max: Span,
 }
 

@@ -11,11 +11,13 @@ use crate::supervisor::spec::Ratio;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Memory {
+    /// Whether advice from earlier runs is asked for before the plan is made.
     pub advisor: bool,
     /// The advice overrides the strategy only above this (SHN-43).
     pub override_above: Ratio,
     /// A stored pattern counts above this similarity and this rate of success (SHN-43).
     pub similar_above: Ratio,
+    /// A stored pattern counts only if this part of its runs, or more, succeeded.
     pub success_above: Ratio,
     /// What advice without a pattern is worth (SHN-43).
     pub default_confidence: Ratio,
@@ -79,9 +81,12 @@ impl Default for Routing {
     }
 }
 
+/// Who carries out a plan whose tasks depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DepsTo {
+    /// The supervisor with its team.
     Supervisor,
+    /// A child that runs the graph, without a team.
     Dag,
 }

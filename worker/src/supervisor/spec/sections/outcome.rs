@@ -12,6 +12,7 @@ use crate::supervisor::spec::{Money, Span};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Synthesis {
+    /// What the result of the run is.
     pub mode: SynthesisMode,
     /// The shape of the synthesized result, as JSON Schema (FSS-21).
     pub schema: Option<Value>,
@@ -47,12 +48,15 @@ impl Default for Synthesis {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SynthesisMode {
+    /// The result of the task that is marked as final.
     FinalTask,
+    /// What the synthesizer makes of all results.
     Synthesizer,
     /// The results, merged.
     Merge,
     /// The output of the last task.
     LastOutput,
+    /// The last message of the conversation.
     LastMessage,
     /// The tasks as they are (FSP-08).
     None,
@@ -62,14 +66,19 @@ pub enum SynthesisMode {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Budget {
+    /// Tokens of all models, with all runs below.
     pub tokens: Option<u64>,
+    /// Calls of models, workers and jobs of the run, with all runs below.
     pub llm_calls: Option<u64>,
     /// Tool calls of one task (CUG-35).
     pub tool_calls: Option<u64>,
     /// Tool calls of the whole conversation (CUG-35).
     pub tool_calls_total: Option<u64>,
+    /// Money, with all runs below.
     pub cost: Option<Money>,
+    /// Time from the start of the run, without the time it is paused or waits for people.
     pub wall: Option<Span>,
+    /// What happens when one of them is used up.
     pub on_exhausted: OnExhausted,
     /// Strategies step down when few tokens are left; null is never (SHN-72).
     pub degrade: Option<Degrade>,
@@ -90,6 +99,7 @@ impl Default for Budget {
     }
 }
 
+/// What happens when the budget is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExhausted {
@@ -97,6 +107,7 @@ pub enum OnExhausted {
     Synthesize,
     /// The run ends with what there is and says why (PDT-09).
     Stop,
+    /// The run fails.
     Fail,
     /// The run is paused until it is given more (`bosun budget top-up`) and resumed. Below another run: as `stop`.
     Ask,
@@ -124,6 +135,7 @@ impl Default for Degrade {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Progress {
+    /// How the status of tasks is told.
     pub messages: ProgressMessages,
 }
 
@@ -141,6 +153,7 @@ pub enum ProgressMessages {
     Append,
     /// One message a sub-task, changed in place.
     Update,
+    /// Nothing is told.
     None,
 }
 

@@ -14,12 +14,17 @@ use crate::supervisor::spec::{Money, Ratio, Span};
 pub struct Hitl {
     /// `false` asks nobody but those the plan itself names.
     pub enabled: bool,
+    /// How much people are asked.
     pub mode: HitlMode,
+    /// What makes the run ask.
     pub triggers: Triggers,
     /// Actions that contain one of these, in lower case, need an approval (SHH-13).
     pub plan_keywords: Vec<String>,
+    /// Which plans need an approval because of what they contain.
     pub plan_policy: PlanPolicy,
+    /// How long an approval waits, and what silence means.
     pub approval: Approval,
+    /// Which reason is named when several apply.
     pub order: TriggerOrder,
     /// Where a sensitive action is caught (SHH-18).
     pub gates: Vec<Gate>,
@@ -50,8 +55,11 @@ impl Default for Hitl {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HitlMode {
+    /// People are asked before every task.
     HumanInCommand,
+    /// People are asked when a trigger applies.
     HumanInTheLoop,
+    /// People are told, and asked only about `exceptions`.
     HumanOnTheLoop,
 }
 
@@ -59,10 +67,15 @@ pub enum HitlMode {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Triggers {
+    /// The agent is less sure of its result than this.
     pub confidence: Option<Ratio>,
+    /// The action costs at least this much.
     pub action_cost: Option<Money>,
+    /// The action contains one of these words.
     pub sensitive: Vec<String>,
+    /// So many tasks in a row have failed.
     pub consecutive_failures: Option<u32>,
+    /// A decision of the supervisor takes longer than this.
     pub decision_timeout: Option<Span>,
     /// No agent or tool matches the task (SHH-17).
     pub out_of_scope: bool,
@@ -85,11 +98,17 @@ impl Default for Triggers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
+    /// The action is sensitive.
     Sensitive,
+    /// The action costs too much.
     ActionCost,
+    /// The agent is not sure.
     Confidence,
+    /// Too many tasks in a row have failed.
     ConsecutiveFailures,
+    /// A decision takes too long.
     DecisionTimeout,
+    /// Nobody can do the task.
     OutOfScope,
     /// A reviewer's verdict `escalate` (FSS-25).
     Review,
@@ -115,7 +134,9 @@ impl Default for PlanPolicy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Approval {
+    /// How long a person has to answer.
     pub timeout: Span,
+    /// What silence means.
     pub on_timeout: OnApprovalTimeout,
     /// What is critical is rejected, whatever `on_timeout` says.
     pub critical: OnCriticalTimeout,
@@ -131,16 +152,21 @@ impl Default for Approval {
     }
 }
 
+/// What it means when nobody answers in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnApprovalTimeout {
+    /// The action is rejected.
     Reject,
+    /// The action is approved.
     Approve,
 }
 
+/// What it means when nobody answers in time about a critical action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnCriticalTimeout {
+    /// The action is rejected.
     Reject,
 }
 
@@ -154,6 +180,7 @@ pub enum TriggerOrder {
     BookCode,
 }
 
+/// Where a sensitive action is caught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
@@ -163,14 +190,21 @@ pub enum Gate {
     After,
 }
 
+/// What people are asked about although they are only told of the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HitlException {
+    /// The risk of the task is critical.
     RiskCritical,
+    /// Too many tasks in a row have failed.
     ConsecutiveFailures,
+    /// The action is sensitive.
     Sensitive,
+    /// The action costs too much.
     ActionCost,
+    /// The agent is not sure.
     Confidence,
+    /// Nobody can do the task.
     OutOfScope,
 }
 
@@ -192,11 +226,15 @@ impl Default for Trust {
     }
 }
 
+/// How much a run may do without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TrustLevel {
+    /// It asks before every task.
     Novice,
+    /// It asks when a trigger applies.
     Proficient,
+    /// It tells people, and asks only about exceptions.
     Expert,
 }
 
@@ -204,7 +242,9 @@ pub enum TrustLevel {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrustRules {
+    /// What a novice needs to become proficient.
     pub to_proficient: TrustRule,
+    /// What somebody proficient needs to become an expert.
     pub to_expert: TrustRule,
 }
 
@@ -219,7 +259,9 @@ impl Default for TrustRules {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrustRule {
+    /// Tasks that have ended.
     pub tasks: u64,
+    /// The part of them that succeeded.
     pub success: Ratio,
     /// Days of running.
     pub days: u64,

@@ -12,12 +12,14 @@ use crate::supervisor::spec::Span;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Planning {
+    /// Where the plan comes from.
     pub mode: PlanningMode,
     /// Always structured, even for one agent (CUG-11).
     pub force: bool,
     /// What a request gets that neither the triggers nor a single step decide: several agents without a cue, or one
     /// agent with several steps (CUG-12).
     pub otherwise: PlanningMode,
+    /// Whether delegations are planned before the first.
     pub supervisor_mode: SupervisorMode,
     /// How the delegations of a plan that is made upfront are run (CUG-33).
     pub strategy: UpfrontStrategy,
@@ -31,7 +33,9 @@ pub struct Planning {
     /// Coordinator (FSC-03) complete, everything else fails with the code `no_task_planned`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_empty: Option<OnEmpty>,
+    /// When a request gets a structured plan.
     pub triggers: PlanTriggers,
+    /// Whether people approve the plan before anything runs.
     pub approval: PlanApproval,
     /// What was resolved before the plan is made (CUG-04, CUG-19).
     #[serde(skip_serializing_if = "PlanPolicies::is_empty")]
@@ -97,15 +101,20 @@ pub enum OnEmpty {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SupervisorMode {
+    /// It delegates as the conversation goes on.
     Conversational,
+    /// It plans all delegations before the first.
     PlanUpfront,
 }
 
+/// How the delegations of a plan that is made upfront are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Strategy")]
 pub enum UpfrontStrategy {
+    /// One after the other.
     Sequential,
+    /// All at once.
     Parallel,
 }
 
@@ -113,6 +122,7 @@ pub enum UpfrontStrategy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlanTriggers {
+    /// Only a spec with so many agents, or more, plans because of a cue.
     pub min_agents: u32,
     /// Words of sequence, whole words in any case; `N` at the end stands for a number.
     pub cues: Vec<String>,
@@ -140,6 +150,7 @@ pub struct PlanPolicies {
 }
 
 impl PlanPolicies {
+    /// Whether there is no policy at all.
     pub fn is_empty(&self) -> bool {
         *self == PlanPolicies::default()
     }
@@ -159,8 +170,11 @@ impl PlanPolicies {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlanApproval {
+    /// Whether the plan waits for an approval.
     pub required: bool,
+    /// How long it waits.
     pub timeout: Span,
+    /// How often the plan is made again with feedback.
     pub max_rounds: u32,
 }
 

@@ -12,7 +12,9 @@ pub struct Policy {
     /// Begins with the type; null is made of type and name.
     #[serde(default)]
     pub id: Option<String>,
+    /// What the policy is called.
     pub name: String,
+    /// What the policy does.
     #[serde(rename = "type")]
     pub kind: PolicyKind,
     /// Texts of a request it applies to, in any case; none is every request.
@@ -24,33 +26,44 @@ pub struct Policy {
     /// Playbook: how such a request is met, and the agents it is delegated to, in order.
     #[serde(default)]
     pub guidance: Option<String>,
+    /// Playbook: the agents it is delegated to, in order.
     #[serde(default)]
     pub delegations: Vec<String>,
     /// Tool guide and tool approval: which tools.
     #[serde(default)]
     pub tools: Vec<String>,
+    /// Tool guide: what the model is told about the tools.
     #[serde(default)]
     pub guide: Option<String>,
+    /// Tool approval: what the person is asked.
     #[serde(default)]
     pub message: Option<String>,
     /// Output formatter: a text with `{{answer}}`, or instructions for one more call.
     #[serde(default)]
     pub template: Option<String>,
+    /// Output formatter: how one more call rewrites the answer.
     #[serde(default)]
     pub instructions: Option<String>,
 }
 
+/// What a policy does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyKind {
+    /// It answers a request without anybody working on it.
     IntentGuard,
+    /// It says how a request is met, and by whom.
     Playbook,
+    /// It tells the model how to use tools.
     ToolGuide,
+    /// It asks a person before a tool is called.
     ToolApproval,
+    /// It gives the answer another form.
     OutputFormatter,
 }
 
 impl PolicyKind {
+    /// The word in a spec.
     pub fn as_str(self) -> &'static str {
         match self {
             PolicyKind::IntentGuard => "intent_guard",

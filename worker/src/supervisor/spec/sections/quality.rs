@@ -11,6 +11,7 @@ use crate::supervisor::spec::{Ratio, Span};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Review {
+    /// What is reviewed, and by whom.
     pub scope: ReviewScope,
     /// Numbered and verbatim in the reviewer's prompt (FSS-19).
     pub criteria: Vec<String>,
@@ -55,9 +56,11 @@ impl Default for Review {
     }
 }
 
+/// What is reviewed, and by whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReviewScope {
+    /// Nothing.
     None,
     /// Each result as it comes.
     Task,
@@ -68,17 +71,23 @@ pub enum ReviewScope {
     Rules,
 }
 
+/// The name of a rejected task outside of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RejectStatus {
+    /// `rerun`.
     #[default]
     Rerun,
+    /// `ready`.
     Ready,
+    /// `needs_revision`.
     NeedsRevision,
+    /// `pending`.
     Pending,
 }
 
 impl RejectStatus {
+    /// The word in a spec.
     pub fn as_str(self) -> &'static str {
         match self {
             RejectStatus::Rerun => "rerun",
@@ -93,7 +102,9 @@ impl RejectStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Reflection {
+    /// How often it does its work again.
     pub retries: u32,
+    /// It does so only when it is less sure of the result than this.
     pub confidence: Ratio,
 }
 
@@ -113,6 +124,7 @@ pub struct Loop {
     pub max_iterations: u32,
     /// Rounds of a conversation, in the unit of `count`; null where nobody converses.
     pub max_rounds: Option<u32>,
+    /// What counts as a round.
     pub count: RoundCount,
     /// Cycles without a task that ran before the run stops (PDT-06).
     pub no_progress: u32,
@@ -138,6 +150,7 @@ impl Default for Loop {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RoundCount {
+    /// Turns of speakers.
     Turns,
     /// Messages, the opening one included (AGC-02).
     MessagesWithOpening,
@@ -145,10 +158,13 @@ pub enum RoundCount {
     Messages,
 }
 
+/// What a run does when tasks are left of which none may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnIdle {
+    /// It stays open until somebody changes the plan.
     Wait,
+    /// It ends.
     Complete,
 }
 
@@ -158,6 +174,7 @@ pub enum OnIdle {
 pub struct Failure {
     /// Executions of one task in total (SHN-30).
     pub tries: u32,
+    /// What a worker's failure does to its task and the run.
     pub on_subtask_error: OnSubtaskError,
     /// The part of the planned tasks that may fail, in basis points: research 5000, data analysis 2000, critical 0
     /// (SHN-33). Null is that failures never end a run.

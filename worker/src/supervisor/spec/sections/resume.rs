@@ -20,6 +20,7 @@ pub struct Resume {
     /// The agent whose turn it is (SWM-06).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// Variables that agents share, as they stood.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub context_variables: Map<String, Value>,
     /// Tool calls that the conversation has used already (CUG-35).
@@ -33,6 +34,7 @@ pub struct Resume {
     /// A crew's: the task to begin with again, or behind; null is where the outputs end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
+    /// A crew's: the task behind which it goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
@@ -41,12 +43,14 @@ pub struct Resume {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
+    /// Who does the step.
     pub agent: String,
     /// May hold `{{output}}` of other steps.
     pub task: String,
     /// The name others know its answer by.
     #[serde(default)]
     pub output: Option<String>,
+    /// The outputs it waits for, by their names.
     #[serde(default)]
     pub depends_on: Vec<String>,
 }

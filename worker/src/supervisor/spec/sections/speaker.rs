@@ -13,10 +13,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Speaker {
+    /// Which kind of chat it is.
     pub team: ChatTeam,
+    /// How a speaker is chosen.
     pub method: SpeakerMethod,
     /// Attempts to choose after the first (AGC-06).
     pub retries: u32,
+    /// Who speaks when nobody was chosen.
     pub fallback: Fallback,
     /// Null is yes, unless transitions are given (AGC-01, AGC-09).
     pub allow_repeat: Option<bool>,
@@ -28,7 +31,9 @@ pub struct Speaker {
     pub termination: Option<String>,
     /// Speaks when a person interrupts, if it takes part (AGC-12).
     pub admin: String,
+    /// Whether a message with a tool call goes only to agents that can carry it out.
     pub func_call_filter: bool,
+    /// Whether the chat begins with an introduction of everybody.
     pub send_introductions: bool,
     /// Wrong entries of a person who chooses, before the next agent speaks (AGC-13).
     pub manual_tries: u32,
@@ -36,7 +41,9 @@ pub struct Speaker {
     pub selector_function: bool,
     /// Selector: a function names the candidates (AGC-17).
     pub candidate_function: bool,
+    /// What happens when a speaker fails.
     pub on_error: OnSpeakerError,
+    /// The ledgers of a `magentic` team.
     pub ledger: Ledger,
 }
 
@@ -67,9 +74,13 @@ impl Default for Speaker {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChatTeam {
+    /// AutoGen's group chat.
     GroupChat,
+    /// A model selects among all.
     Selector,
+    /// Whoever is handed over to speaks next.
     Swarm,
+    /// An orchestrator plans, and names who speaks next.
     Magentic,
 }
 
@@ -77,15 +88,20 @@ pub enum ChatTeam {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpeakerMethod {
+    /// A model chooses.
     Auto,
+    /// A person chooses.
     Manual,
+    /// Chance, from a seed that is recorded.
     Random,
+    /// One after the other, in the order of the list.
     RoundRobin,
     /// A capability that answers an agent, a method, or nobody.
     Function,
 }
 
 impl SpeakerMethod {
+    /// Every method.
     pub const ALL: [SpeakerMethod; 5] = [
         SpeakerMethod::Auto,
         SpeakerMethod::Manual,
@@ -93,6 +109,7 @@ impl SpeakerMethod {
         SpeakerMethod::RoundRobin,
         SpeakerMethod::Function,
     ];
+    /// The word in a spec.
     pub fn as_str(self) -> &'static str {
         match self {
             SpeakerMethod::Auto => "auto",
@@ -114,7 +131,9 @@ impl SpeakerMethod {
 #[error(
     "GroupChat speaker_selection_method is set to '{text}'. It should be one of ['auto', 'manual', 'random', 'round_robin'] (case insensitive)."
 )]
+/// A method that is not known.
 pub struct UnknownMethod {
+    /// What was written.
     pub text: String,
 }
 
@@ -148,10 +167,13 @@ pub enum Fallback {
     Previous,
 }
 
+/// What `transitions` are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TransitionsType {
+    /// Only these agents may follow.
     Allowed,
+    /// All but these agents may follow.
     Disallowed,
 }
 
@@ -159,8 +181,11 @@ pub enum TransitionsType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnSpeakerError {
+    /// The chat ends with the error.
     Stop,
+    /// Another agent speaks.
     Skip,
+    /// The same agent is asked again.
     Retry,
 }
 

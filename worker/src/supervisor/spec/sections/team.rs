@@ -15,8 +15,11 @@ use crate::supervisor::spec::Span;
 pub struct Team {
     /// Members at once (SHN-23).
     pub max_size: u32,
+    /// Whether results may call for new members.
     pub recruit: bool,
+    /// Whether tasks wait for the work of recruits.
     pub recruit_join: RecruitJoin,
+    /// What becomes of a recruit that arrives during synthesis.
     pub late_recruits: LateRecruits,
     /// The activity that is asked whether a recruit or a retirement is allowed; null allows all.
     pub policy: Option<String>,
@@ -41,7 +44,9 @@ impl Default for Team {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RecruitJoin {
+    /// They wait.
     Dependents,
+    /// They do not wait.
     None,
 }
 
@@ -49,7 +54,9 @@ pub enum RecruitJoin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LateRecruits {
+    /// It is refused.
     Refuse,
+    /// The synthesis waits for it.
     Wait,
 }
 
@@ -57,10 +64,12 @@ pub enum LateRecruits {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecruitRule {
+    /// What the result must be like.
     pub when: RecruitCondition,
     /// Empty is a generalist.
     #[serde(default)]
     pub role: String,
+    /// What the new member is asked to do.
     pub description: String,
 }
 
@@ -68,6 +77,7 @@ pub struct RecruitRule {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecruitCondition {
+    /// Only results of this task.
     pub task: Option<TaskId>,
     /// The result as text holds this, in any case.
     pub contains: Option<String>,
@@ -85,11 +95,13 @@ pub struct Mailbox {
     pub limit: u32,
     /// Messages that wait for delivery; more are dropped and counted (SHN-11).
     pub queue: u32,
+    /// What goes when there are too many messages.
     pub trim: Trim,
     /// The longest message, in bytes (SHN-17).
     pub payload_max: u32,
     /// How many messages one fetch gives.
     pub fetch_window: u32,
+    /// How long a message is kept.
     pub ttl: Span,
 }
 
@@ -106,8 +118,10 @@ impl Default for Mailbox {
     }
 }
 
+/// What goes when there are too many messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Trim {
+    /// The older half goes.
     KeepLatterHalf,
 }

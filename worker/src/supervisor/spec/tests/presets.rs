@@ -325,7 +325,7 @@ fn manager_and_handoff_presets() {
     );
 }
 
-/// Three drafts at most; five items at a time; and nothing that is another system's.
+/// Three drafts at most; five items at a time; a plan file's tasks, four at a time; and nothing that is another system's.
 #[test]
 fn patterns_are_presets() {
     has(
@@ -351,6 +351,22 @@ fn patterns_are_presets() {
             ("review.scope", json!("none")),
             ("failure.on_subtask_error", json!("fail_task")),
             ("synthesis.mode", json!("synthesizer")),
+        ],
+    );
+    has(
+        Preset::PlanRun,
+        &[
+            ("planning.mode", json!("fixed")),
+            ("planning.replan", json!(false)),
+            ("dispatch.selection", json!("all")),
+            ("dispatch.max_concurrency", json!(4)),
+            ("dependencies.on_failure", json!("wait")),
+            ("dependencies.on_cancelled", json!("cancel")),
+            ("review.scope", json!("rules")),
+            ("failure.on_subtask_error", json!("repair")),
+            ("synthesis.mode", json!("final_task")),
+            ("budget.on_exhausted", json!("stop")),
+            ("progress.messages", json!("none")),
         ],
     );
     for preset in [Preset::EvaluatorOptimizer, Preset::MapReduce] {

@@ -7,7 +7,7 @@ use crate::scene::kit::SceneText;
 use crate::supervisor::spec::Preset;
 
 /// The final result of each, and how many seconds of its own time it takes.
-const EXPECTED: [(Preset, &str, u64); 22] = [
+const EXPECTED: [(Preset, &str, u64); 23] = [
     (Preset::PydantaskFixed, "The first is smaller, the second is faster.", 5),
     (Preset::PydantaskLlm, "A report on two methods.", 5),
     (Preset::PydantaskHybrid, "count 2: 42", 2),
@@ -30,6 +30,7 @@ const EXPECTED: [(Preset, &str, u64); 22] = [
     (Preset::SwarmHandoff, "Your flight is cancelled.", 1),
     (Preset::EvaluatorOptimizer, "Bosun forgets nothing.", 6),
     (Preset::MapReduce, "The book in seven sentences.", 22),
+    (Preset::PlanRun, "Two things are new, and one is mended.", 3),
 ];
 
 fn text_of(value: &Value) -> String {

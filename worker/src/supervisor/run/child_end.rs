@@ -1,0 +1,113 @@
+//! How a run below ended, by its own account: read once, and then asked for the answer and for the bill.
+//!
+//! Invariant: what a run below says that it spent is charged, whether it completed, failed or was cancelled, and whether or
+//! not the rest of it can be read. It decides nothing: the account and the parts of the run do.
+
+use bosun_engine::{Failure, FailureKind, Payload};
+use serde::Deserialize;
+
+use super::SupervisorOutput;
+use crate::agent::AgentOutput;
+use crate::agent::spec::Share;
+use crate::supervisor::core::account::Spent;
+
+/// What a run below leaves at its end.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum ChildEnd {
+    Agent(Box<AgentOutput>),
+    Supervisor(Box<SupervisorOutput>),
+    /// No report of either; only what it spent is looked for.
+    Bill(ChildBill),
+    /// Something that is no report.
+    Unreadable(serde::de::IgnoredAny),
+    /// It left nothing.
+    #[serde(skip)]
+    Nothing,
+}
+
+/// What a report says that the run spent: an agent says it in a part of its report, a supervisor in the report itself.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ChildBill {
+    spent: Option<BillItems>,
+    #[serde(flatten)]
+    own: BillItems,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct BillItems {
+    tokens: u64,
+    cost_micros: u64,
+    calls: u64,
+    steps: u64,
+}
+
+impl ChildEnd {
+    pub(super) fn of(result: &Result<Payload, Failure>) -> ChildEnd {
+        match result {
+            Ok(payload) => ChildEnd::read(payload),
+            Err(failure) => ChildEnd::of_failure(failure),
+        }
+    }
+
+    fn read(payload: &Payload) -> ChildEnd {
+        match payload.to_json() {
+            serde_json::Value::Null => ChildEnd::Nothing,
+            report => serde_json::from_value(report).unwrap_or(ChildEnd::Unreadable(serde::de::IgnoredAny)),
+        }
+    }
+
+    /// The outermost details of a failure and its causes; of several, those that are an agent's report.
+    fn of_failure(failure: &Failure) -> ChildEnd {
+        let chain = std::iter::successors(Some(failure), |failure| failure.cause.as_deref());
+        let mut left = chain.filter_map(details).map(ChildEnd::read);
+        let first = left.next().unwrap_or(ChildEnd::Nothing);
+        match first {
+            ChildEnd::Agent(_) => first,
+            _ => left.find(|end| matches!(end, ChildEnd::Agent(_))).unwrap_or(first),
+        }
+    }
+
+    /// What it spent. A run that was lost without a word may have spent all of its share: `lost` is that share.
+    pub(super) fn spent(&self, lost: Option<Share>) -> Spent {
+        match self {
+            ChildEnd::Agent(output) => Spent {
+                tokens: output.spent.tokens,
+                cost_micros: output.spent.cost_micros,
+                calls: output.spent.steps.max(1),
+            },
+            ChildEnd::Supervisor(report) => {
+                Spent { tokens: report.tokens, cost_micros: report.cost_micros, calls: report.calls.max(1) }
+            }
+            ChildEnd::Bill(bill) => {
+                let BillItems { tokens, cost_micros, calls, steps } = bill.spent.unwrap_or(bill.own);
+                Spent { tokens, cost_micros, calls: calls.max(steps).max(1) }
+            }
+            ChildEnd::Unreadable(_) => Spent { calls: 1, ..Spent::default() },
+            ChildEnd::Nothing => {
+                let Share { tokens, cost_micros } = lost.unwrap_or_default();
+                Spent { tokens: tokens.unwrap_or(0), cost_micros: cost_micros.unwrap_or(0), calls: 1 }
+            }
+        }
+    }
+}
+
+/// Whether the run ended without having had a chance to say anything.
+pub(super) fn is_lost(result: &Result<Payload, Failure>) -> bool {
+    result.as_ref().is_err_and(|failure| {
+        matches!(failure.root().kind, FailureKind::Terminated | FailureKind::Timeout { .. } | FailureKind::WorkerLost)
+    })
+}
+
+fn details(failure: &Failure) -> Option<&Payload> {
+    match &failure.kind {
+        FailureKind::Application { details, .. } | FailureKind::Canceled { details } => details.as_ref(),
+        FailureKind::Timeout { .. }
+        | FailureKind::Terminated
+        | FailureKind::Activity { .. }
+        | FailureKind::ChildWorkflow { .. }
+        | FailureKind::WorkerLost => None,
+    }
+}
