@@ -91,18 +91,22 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
         cx.say_if_nobody_works();
     }
     if let Some(next) = next {
-        let query = if args.query.is_empty() { String::new() } else { format!(" --query {}", shell_word(&args.query)) };
-        let limit = if args.limit == LIMIT { String::new() } else { format!(" --limit {}", args.limit) };
-        let all = if args.all { " --all" } else { "" };
         cx.screen.note(&format!(
             "there are more: `{}`",
-            cx.screen.reach.complete(&format!("bosun list{query}{limit}{all} --cursor {next}"))
+            cx.screen.reach.complete(&format!("bosun list{} --cursor {next}", repeated(&args)))
         ));
     } else if runs.len() == limit {
         cx.screen.note(&format!("the first {limit}; say --limit for more"));
     }
     cx.screen.next(&format!("bosun describe {}", shell_word(runs[0].workflow_id.as_str())));
     Ok(Exit::Ok)
+}
+
+/// The options that the next page is asked for with, too.
+fn repeated(args: &ListArgs) -> String {
+    let query = if args.query.is_empty() { String::new() } else { format!(" --query {}", shell_word(&args.query)) };
+    let limit = if args.limit == LIMIT { String::new() } else { format!(" --limit {}", args.limit) };
+    format!("{query}{limit}{}", if args.all { " --all" } else { "" })
 }
 
 /// The runs, and where the next ones begin: in any other order than that of all lists nothing says where that is.
