@@ -102,7 +102,7 @@ fn comparable(said: &str) -> String {
 fn without_place(line: &str) -> String {
     let rest = line.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == ' ');
     if let Some(place) = rest.strip_prefix("--> ").or_else(|| rest.strip_prefix("::: ")) {
-        let file = place.splitn(3, ':').next().unwrap_or(place);
+        let file = place.split(':').next().unwrap_or(place);
         let file = match file.split_once("/library/") {
             Some((_, inside)) => format!("$RUST/{inside}"),
             None => file.to_owned(),
