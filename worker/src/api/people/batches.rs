@@ -26,6 +26,8 @@ use crate::inbox::target_of;
 /// Batches that are shown, and ids of what fits.
 const SHOWN: usize = 50;
 const IDS_SHOWN: usize = 5;
+/// No machine does more runs a second.
+const RPS_MAX: u32 = 100_000;
 
 #[derive(serde::Deserialize)]
 struct WholeNumber(#[serde(deserialize_with = "whole")] Option<u32>);
@@ -39,6 +41,9 @@ pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) 
     members.needs("action", action.is_some());
     let reason = members.text("reason").unwrap_or_default();
     let rps = members.typed("rps").and_then(|WholeNumber(number)| number).unwrap_or(DEFAULT_RPS);
+    if rps > RPS_MAX {
+        members.wrong("rps", format!("at most {RPS_MAX} runs a second; 0 is as many as can be"));
+    }
     let id = members.text("batch_id");
     if id.as_ref().is_some_and(String::is_empty) {
         members.wrong("batch_id", "it is empty: leave it out, and the batch gets an id");
