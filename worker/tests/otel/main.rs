@@ -1,6 +1,8 @@
 //! Spans as a collector gets them: the shipped binary with the feature `otel`, a receiver that reads the protocol's own types,
 //! and a worker that is killed in between.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a program of its own, around what decides")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
