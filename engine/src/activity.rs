@@ -187,7 +187,8 @@ impl ActivityContext {
         with_state(&mut self.states, state);
         self
     }
-    pub(crate) fn with_states_of(mut self, registry: &ActivityRegistry) -> Self {
+    /// With what the activities of a registry share: for whoever runs them in place of a worker.
+    pub fn with_states_of(mut self, registry: &ActivityRegistry) -> Self {
         self.states = registry.states.clone();
         self
     }

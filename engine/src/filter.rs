@@ -89,6 +89,14 @@ impl Filter {
         fields.contains(&&Field::Builtin(BuiltinField::Held))
     }
 
+    /// Takes out what it says about namespaces at its top (`… AND Namespace = 'a'`), for an engine that is asked in one
+    /// namespace at a time: the names, and the rest. What it says elsewhere, under `OR` or `NOT`, stays in the rest.
+    pub fn split_namespaces(mut self) -> (Vec<String>, Filter) {
+        let mut names = Vec::new();
+        self.condition = self.condition.and_then(|condition| condition.without_namespaces(&mut names));
+        (names, self)
+    }
+
     /// Whether it asks for workflow types whose names begin so, by `=`, `IN` or `STARTS_WITH`. A filter that only leaves such
     /// types out does not.
     pub fn asks_for_types(&self, prefix: &str) -> bool {

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use super::datetime;
-use super::field::{Field, Value};
+use super::field::{BuiltinField, Field, Value};
 use crate::vocabulary::{RunInfo, Timestamp, WorkflowStatus};
 
 /// One test or a combination of them.
@@ -79,6 +79,32 @@ impl Literal {
 }
 
 impl FilterCondition {
+    /// The condition without what it says about namespaces at its top; those are added to `names`.
+    pub(super) fn without_namespaces(self, names: &mut Vec<String>) -> Option<FilterCondition> {
+        let of_namespaces = |field: &Field| *field == Field::Builtin(BuiltinField::Namespace);
+        match self {
+            FilterCondition::All(conditions) => {
+                let left: Vec<_> =
+                    conditions.into_iter().filter_map(|condition| condition.without_namespaces(names)).collect();
+                (!left.is_empty()).then_some(FilterCondition::All(left))
+            }
+            FilterCondition::Compare { field, comparison: Comparison::Equal, literal: Literal::Text { text, .. } }
+                if of_namespaces(&field) =>
+            {
+                names.push(text);
+                None
+            }
+            FilterCondition::In { field, negated: false, literals } if of_namespaces(&field) => {
+                names.extend(literals.into_iter().filter_map(|literal| match literal {
+                    Literal::Text { text, .. } => Some(text),
+                    _ => None,
+                }));
+                None
+            }
+            other => Some(other),
+        }
+    }
+
     /// Whether the run meets the condition.
     pub(super) fn holds(&self, run: &RunInfo) -> bool {
         match self {

@@ -467,3 +467,20 @@ proptest! {
         }
     }
 }
+
+/// For an engine that is asked in one namespace at a time.
+#[test]
+fn namespaces_at_the_top_are_taken_out() {
+    let split = |text: &str| {
+        let (names, rest) = Filter::parse(text).unwrap().split_namespaces();
+        (names.join(","), rest.to_string())
+    };
+    let of = |names: &str, rest: &str| (names.to_owned(), rest.to_owned());
+    assert_eq!(split(""), of("", ""));
+    assert_eq!(split("Namespace = 'a'"), of("a", ""));
+    let printed = Filter::parse("WorkflowType = 't'").unwrap().to_string();
+    assert_eq!(split("WorkflowType = 't' AND Namespace IN ('a', 'b')"), of("a,b", &printed));
+    let kept = Filter::parse("Namespace = 'a' OR WorkflowType = 't'").unwrap().to_string();
+    assert_eq!(split(&kept), of("", &kept));
+    assert_eq!(split("ORDER BY WorkflowId ASC").1, "ORDER BY WorkflowId ASC");
+}
