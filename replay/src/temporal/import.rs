@@ -109,6 +109,14 @@ impl TemporalHistory {
         Self::from_value(strict_json::read(text, limits)?)
     }
 
+    /// Events that were read elsewhere, each as Temporal's JSON spells it.
+    ///
+    /// # Errors
+    /// As for a text, apart from its length and form.
+    pub fn from_events(events: Vec<Value>) -> Result<Self, TemporalError> {
+        Self::from_value(Value::Array(events))
+    }
+
     fn from_value(file: Value) -> Result<Self, TemporalError> {
         let listed = match file {
             Value::Array(events) => events,
@@ -200,6 +208,7 @@ fn read_event(index: usize, event: Value) -> Result<TemporalEvent, TemporalError
         None | Some(Value::Null) => None,
         Some(at) => Some(time(&at).ok_or_else(|| TemporalError::BadTime { id, found: short(Some(&at)) })?),
     };
+    let words = take("userMetadata", "user_metadata").filter(Value::is_object);
     let mut found: Option<(String, Value)> = None;
     for (key, value) in fields {
         if !(key == "attributes" || key.ends_with("EventAttributes") || key.ends_with("_event_attributes")) {
@@ -210,12 +219,14 @@ fn read_event(index: usize, event: Value) -> Result<TemporalEvent, TemporalError
         }
         found = Some((key, value));
     }
-    let attributes = match found {
+    let mut attributes = match found {
         None => Map::new(),
         Some((key, Value::Object(attributes))) if key.ends_with("_event_attributes") => camel_keys(attributes),
         Some((_, Value::Object(attributes))) => attributes,
         Some(_) => return Err(TemporalError::BadAttributes { id }),
     };
+    // What it is for, in the words of whoever asked.
+    words.into_iter().for_each(|words| _ = attributes.insert("userMetadata".to_owned(), words));
     Ok(TemporalEvent { id, at, event_type, attributes })
 }
 
@@ -266,7 +277,14 @@ fn camel_keys(fields: Map<String, Value>) -> Map<String, Value> {
         words.fold(first, |key, word| key + &word[..1].to_ascii_uppercase() + &word[1..])
     };
     let inner = |key: &str, value: Value| match value {
-        value if matches!(key, "fields" | "indexed_fields" | "metadata" | "details" | "nexus_header") => value,
+        value
+            if matches!(
+                key,
+                "fields" | "indexed_fields" | "indexedFields" | "metadata" | "details" | "nexus_header"
+            ) =>
+        {
+            value
+        }
         Value::Object(fields) => Value::Object(camel_keys(fields)),
         Value::Array(items) => Value::Array(
             items

@@ -287,3 +287,38 @@ proptest! {
         }
     }
 }
+
+/// A run that code has carried out, told by Temporal's events: the turns are those that the code fits, and other code does not.
+#[test]
+fn an_export_becomes_turns_that_the_code_fits() {
+    use bosun_engine::workflow::{WfContext, WorkflowRegistry, replay};
+    let code = |activity: &'static str| {
+        WorkflowRegistry::new().workflow("pay", move |cx: WfContext, cents: u64| async move {
+            let options = ActivityOptions::start_to_close(Duration::from_secs(5));
+            let paid: u64 = cx.activity(activity, &cents, options).await?;
+            cx.timer(Duration::from_secs(3)).await?;
+            Ok::<u64, Failure>(paid)
+        })
+    };
+    let mut told = HistoryBuilder::started("pay", "pay-1", Payload::encode(&7).unwrap());
+    let charge = told.activity_scheduled("charge", Payload::encode(&7).unwrap());
+    told.activity_started(charge, 1);
+    told.activity_attempt_failed(charge, 1, Failure::application("Busy", "later"), Duration::from_secs(1));
+    told.after(Duration::from_secs(1)).activity_started(charge, 2);
+    told.activity_completed(charge, Payload::encode(&7).unwrap());
+    let pause = told.timer_started(Duration::from_secs(3));
+    told.after(Duration::from_secs(3)).timer_fired(pause).completed(Payload::encode(&7).unwrap());
+    let text = to_temporal(&History::new(told.turns()).unwrap()).to_string();
+    let export = TemporalHistory::from_json(text.as_bytes(), JsonLimits::default()).unwrap();
+    let namespace = Namespace::of(DEFAULT_NAMESPACE);
+    let turns = export.turns(&namespace, Some(&code("charge"))).unwrap();
+    assert_eq!(replay(&code("charge"), &turns).map(|replayed| replayed.commands), Ok(3));
+    let history = History::new(turns).expect("it is a whole history");
+    let attempts = history.events().filter(|event| matches!(event.kind, EventKind::ActivityTaskStarted { .. })).count();
+    assert_eq!(attempts, 2, "the attempt that failed is told");
+    let other = export.turns(&namespace, Some(&code("refund"))).unwrap();
+    let refused = replay(&code("refund"), &other).map(|replayed| replayed.commands);
+    assert!(matches!(refused, Err(bosun_engine::workflow::ReplayError::NonDeterminism(_))), "{refused:?}");
+    let alone = export.turns(&namespace, None).unwrap();
+    assert_eq!(History::new(alone).map(|history| history.started().workflow_id.to_string()), Ok("pay-1".into()));
+}

@@ -138,7 +138,8 @@ codes! {
          `worker run` do. Look whether --data (or BOSUN_STORE) names the directory you mean.";
     UnreadableHistory 39 HistoryUnreadable "the history cannot be read"
         "The file is not a history, was written by a newer version, or is damaged; the cause names the place. A redacted \
-         history and an export of Temporal's can be viewed and compared, not replayed.";
+         history can be viewed and compared, not replayed; so can an export of Temporal's of a workflow whose code this \
+         program does not have.";
     DoesNotFit 40 NonDeterminism "the workflow code does not fit the history that was to be forked"
         "A fork begins with the history of another run, and this program's code asks for something else than that history \
          holds. Nothing was written. Fork with the code that wrote the history, guard the change with `patched`, or fork \

@@ -9,6 +9,7 @@ mod tests;
 
 use std::path::Path;
 
+use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use bosun_replay::{History, Redaction, plan_fork};
 use clap::{Args, ValueEnum};
@@ -147,7 +148,8 @@ impl ForkArgs {
 
 /// The history of a file that can go on: of ours, with its results in it.
 fn to_be_carried_on(name: &str) -> Result<History, CliError> {
-    let (name, history) = load_file(Path::new(name))?.replayable()?;
+    // What a cluster wrote goes on from `bosun export`, whose form says all that a fork needs.
+    let (name, history) = load_file(Path::new(name))?.replayable(&WorkflowRegistry::new())?;
     if history.redaction() == Redaction::None {
         return Ok(history);
     }
@@ -239,7 +241,7 @@ pub(super) async fn dry_run(bench: &mut Bench<'_>, args: ForkArgs) -> Result<Exi
         }
         (None, Some((request, history))) => planned(bench, &request, &history).await?,
         (None, None) => {
-            let (_, history) = bench.named(&args.source).await?.replayable()?;
+            let (_, history) = bench.named(&args.source).await?.replayable(&bench.workflows)?;
             let name = history.started().workflow_id.clone();
             let request = args.request(ForkSource::History(Vec::new()), &name, &namespace)?;
             planned(bench, &request, &history).await?

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::Bench;
 use super::junit::junit;
-use super::source::{files, is_file, runs};
+use super::source::{files, is_file, of_cluster, runs};
 use super::verdict::{CheckedHistory, Class, ReplayAnswer, by_mistake, exit_of};
 use crate::backend::Histories;
 use crate::cli::args::ExactRun;
@@ -173,7 +173,10 @@ impl Lazy {
             Lazy::Turns(turns) => History::new(turns).map_err(|why| why.to_string()),
             Lazy::File(path) => match HistoryFile::load(&path, &HistoryLimits::default()) {
                 Ok(HistoryFile::Bosun(history)) => Ok(history),
-                Ok(HistoryFile::Temporal(_)) => return ReplayAnswer::Foreign,
+                Ok(HistoryFile::Temporal(history)) => match of_cluster(&history, workflows) {
+                    Some(history) => history,
+                    None => return ReplayAnswer::Foreign,
+                },
                 Err(why) => Err(why.to_string()),
             },
         };

@@ -18,7 +18,7 @@ pub struct ExplainArgs {
 }
 
 pub(super) async fn explain(bench: &mut Bench<'_>, args: ExplainArgs) -> Result<Exit, CliError> {
-    let (name, history) = bench.recorded(&args.of).await?.replayable()?;
+    let (name, history) = bench.recorded(&args.of).await?.replayable(&bench.workflows)?;
     let answer = ReplayAnswer::of(&bench.workflows, &history, Prefixes::None);
     let checked = CheckedHistory { name: name.clone(), answer, took: Duration::ZERO };
     bench.screen.object("replay.explain", checked.json());

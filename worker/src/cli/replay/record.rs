@@ -53,7 +53,7 @@ impl Redact {
 }
 
 pub(super) async fn record(bench: &mut Bench<'_>, args: RecordArgs) -> Result<Exit, CliError> {
-    let (_, history) = bench.recorded(&args.of).await?.replayable()?;
+    let (_, history) = bench.recorded(&args.of).await?.replayable(&bench.workflows)?;
     let history = history.redacted(Redact::redaction(args.redact));
     let name = word(history.started().workflow_id.as_str());
     let (file, test) = (args.out.join(format!("{name}.json")), args.out.join(format!("{name}.rs")));

@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
-use bosun_replay::{History, HistoryFile, HistoryLimits, LoadHistoryError};
+use bosun_replay::{History, HistoryFile, HistoryLimits, LoadHistoryError, TemporalHistory};
 use clap::Args;
 
 use super::Bench;
@@ -43,16 +44,33 @@ pub(in crate::cli) struct RecordedHistory {
 
 impl RecordedHistory {
     /// The history, for verbs that need one of ours.
-    pub(in crate::cli) fn replayable(self) -> Result<(String, History), CliError> {
+    pub(in crate::cli) fn replayable(self, code: &WorkflowRegistry) -> Result<(String, History), CliError> {
         match self.history {
             HistoryFile::Bosun(history) => Ok((self.name, history)),
-            HistoryFile::Temporal(_) => {
-                let message = format!("{} is an export of Temporal's: it can be viewed, not replayed", self.name);
-                Err(CliError::new(Code::UnreadableHistory, message)
-                    .help(format!("`bosun replay show {}` shows its events and statistics", self.name)))
-            }
+            HistoryFile::Temporal(history) => match of_cluster(&history, code) {
+                Some(Ok(history)) => Ok((self.name, history)),
+                refused => {
+                    let message = format!("{} is an export of Temporal's: it can be viewed, not replayed", self.name);
+                    let error = CliError::new(Code::UnreadableHistory, message)
+                        .help(format!("`bosun replay show {}` shows its events and statistics", self.name));
+                    Err(match refused {
+                        Some(Err(why)) => error.cause(why),
+                        _ => error.cause("this program has no workflow of its type"),
+                    })
+                }
+            },
         }
     }
+}
+
+/// The history of a run that this program's code carried out on a Temporal cluster; nothing where it has no code of the type.
+pub(super) fn of_cluster(history: &TemporalHistory, code: &WorkflowRegistry) -> Option<Result<History, String>> {
+    let named = history.events().first().and_then(|first| first.name_of("workflowType")).unwrap_or_default();
+    if !WorkflowType::new(named).is_ok_and(|named| code.contains(&named)) {
+        return None;
+    }
+    let turns = history.turns(&Namespace::of(DEFAULT_NAMESPACE), Some(code)).map_err(|why| why.to_string());
+    Some(turns.and_then(|turns| History::from_turns(turns, &HistoryLimits::default()).map_err(|why| why.to_string())))
 }
 
 impl Bench<'_> {

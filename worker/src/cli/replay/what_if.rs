@@ -29,7 +29,7 @@ pub struct WhatIfArgs {
 }
 
 pub(super) async fn what_if_verb(bench: &mut Bench<'_>, args: WhatIfArgs) -> Result<Exit, CliError> {
-    let (name, history) = bench.recorded(&args.of).await?.replayable()?;
+    let (name, history) = bench.recorded(&args.of).await?.replayable(&bench.workflows)?;
     let input = args.set_input.as_deref().map(|input| payload(Some(input), &[])).transpose()?;
     let told = what_if(&bench.workflows, &history, &WhatIf { input }).map_err(|why| match why {
         CounterfactualError::Redacted => {

@@ -51,7 +51,7 @@ pub(super) async fn debug(bench: &mut Bench<'_>, args: DebugArgs) -> Result<Exit
     }
     let breakpoints: Result<Vec<Breakpoint>, _> = args.breakpoints.iter().map(|text| Breakpoint::parse(text)).collect();
     let breakpoints = breakpoints.map_err(|why| CliError::usage(why.to_string()))?;
-    let (name, history) = bench.recorded(&args.of).await?.replayable()?;
+    let (name, history) = bench.recorded(&args.of).await?.replayable(&bench.workflows)?;
     let source = source(&name, &history, bench.global);
     let workflows = bench.workflows.clone();
     let timeline = Timeline::new(&workflows, history);

@@ -1,0 +1,275 @@
+//! A history of a Temporal cluster as turns of ours, for all that reads and replays turns.
+//!
+//! ```text
+//!   events told to the code ──┐                        ┌─► told, asked, asked │ told, asked │ …   one turn
+//!   one workflow task         ├─► with the code: split ┤
+//!   events the code asked for ┘     without: all after the last
+//! ```
+//!
+//! Invariant: a workflow task is one turn, at the time of its start, which is what the code saw; the order of what it was told is
+//! that of Temporal's core. A cluster does not say which of several events made the code ask for what: the code itself says,
+//! as long as it fits, and where it does not, replay finds the difference. What the code was not told yet is left out.
+
+mod events;
+mod read;
+mod split;
+
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_engine::*;
+
+use super::{TemporalEvent, TemporalHistory};
+use events::{Imported, Numbering};
+use read::*;
+use split::Splitter;
+
+/// Why a history of a cluster has no turns.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    /// It begins with something else, or in the middle.
+    #[error("the history begins with {found}, not with WorkflowExecutionStarted")]
+    NotStarted {
+        /// The type of its first event.
+        found: String,
+    },
+    /// The start says nothing that a run can be made of.
+    #[error("the start of the run cannot be read: its {field} is missing or not usable")]
+    BadStart {
+        /// Which part.
+        field: &'static str,
+    },
+    /// An event refers to nothing, or lacks what makes it one.
+    #[error("event {id} ({name}) cannot be read")]
+    BadEvent {
+        /// Its number.
+        id: u64,
+        /// Its type.
+        name: String,
+    },
+}
+
+/// One workflow task: what the code was told, and what it asked for.
+pub(super) struct Task {
+    at: Timestamp,
+    build: BuildId,
+    /// With what goes before each in the history.
+    told: Vec<Vec<EventKind>>,
+    asked: Vec<(u64, EventKind)>,
+}
+
+/// The tasks of a run, as its events tell.
+struct Tasks {
+    numbering: Numbering,
+    tasks: Vec<Task>,
+    waiting: Vec<Vec<EventKind>>,
+    started: Option<Timestamp>,
+    ended: Option<(Timestamp, EventKind)>,
+}
+
+impl TemporalHistory {
+    /// The history as turns. With `code`, what the code asked for stands after what made it ask; without, or where the code
+    /// does not fit, it stands at the end of its workflow task.
+    ///
+    /// # Errors
+    /// It is not the history of a whole run, or an event of it cannot be read.
+    pub fn turns(&self, namespace: &Namespace, code: Option<&WorkflowRegistry>) -> Result<Vec<Turn>, ImportError> {
+        let (first, rest) = match self.events() {
+            [first, rest @ ..] if first.event_type == "WorkflowExecutionStarted" && first.id == 1 => (first, rest),
+            events => {
+                let found = events.first().map_or_else(|| "nothing".to_owned(), |event| event.event_type.clone());
+                return Err(ImportError::NotStarted { found });
+            }
+        };
+        let (run_id, started) = started(first, namespace)?;
+        let mut tasks = Tasks {
+            numbering: Numbering::of(self.events()),
+            tasks: Vec::new(),
+            waiting: vec![vec![EventKind::WorkflowExecutionStarted(Box::new(started.clone()))]],
+            started: None,
+            ended: None,
+        };
+        let began_at = first.at.unwrap_or_default();
+        let mut splitter = code.and_then(|code| Splitter::new(code, &started, run_id));
+        for event in rest {
+            tasks.event(event, splitter.as_mut())?;
+        }
+        Ok(tasks.turns(run_id, began_at, splitter.as_mut()))
+    }
+}
+
+impl Tasks {
+    fn event(&mut self, event: &TemporalEvent, splitter: Option<&mut Splitter>) -> Result<(), ImportError> {
+        match event.event_type.as_str() {
+            "WorkflowTaskStarted" => self.started = event.at,
+            "WorkflowTaskFailed" | "WorkflowTaskTimedOut" => {
+                self.started = None;
+                if let Some(new_run) = run_id(text(&event.attributes, "newRunId")) {
+                    self.waiting.push(vec![reset_here(new_run, text(&event.attributes, "baseRunId"))]);
+                }
+            }
+            "WorkflowTaskCompleted" => {
+                if let Some(splitter) = splitter
+                    && let Some(task) = self.tasks.last_mut()
+                {
+                    splitter.split(task, &mut self.numbering);
+                }
+                let version = object(&event.attributes, "workerVersion");
+                let build = version.and_then(|version| u64::from_str_radix(text(version, "buildId"), 16).ok());
+                let at = self.started.take().or(event.at).unwrap_or_default();
+                self.numbering.at = at;
+                let told = std::mem::take(&mut self.waiting);
+                self.tasks.push(Task { at, build: BuildId(build.unwrap_or(0)), told, asked: Vec::new() });
+            }
+            _ => self.other(event)?,
+        }
+        Ok(())
+    }
+
+    fn other(&mut self, event: &TemporalEvent) -> Result<(), ImportError> {
+        let unreadable = || ImportError::BadEvent { id: event.id, name: event.event_type.clone() };
+        match self.numbering.import(event) {
+            None if event.event_type == "MarkerRecorded" => {}
+            None => return Err(unreadable()),
+            Some(Imported::Nothing) => {}
+            Some(Imported::Ended(ended)) => self.ended = Some((event.at.unwrap_or_default(), ended)),
+            Some(Imported::Asked(asked)) => match self.tasks.last_mut() {
+                Some(task) => task.asked.push((event.id, asked)),
+                None => return Err(unreadable()),
+            },
+            // An update is accepted as the task completes, and was told in it.
+            Some(Imported::Told(told)) if event.event_type == "WorkflowExecutionUpdateAccepted" => {
+                match self.tasks.last_mut() {
+                    Some(task) => task.told.push(told),
+                    None => return Err(unreadable()),
+                }
+            }
+            Some(Imported::Told(told)) => self.waiting.push(told),
+        }
+        Ok(())
+    }
+
+    fn turns(mut self, run: RunId, began_at: Timestamp, splitter: Option<&mut Splitter>) -> Vec<Turn> {
+        if let (Some(splitter), Some(task)) = (splitter, self.tasks.last_mut()) {
+            splitter.split(task, &mut self.numbering);
+        }
+        let mut turns: Vec<Turn> = Vec::new();
+        let mut next = EventId(1);
+        let mut push = |at: Timestamp, build: BuildId, events: Vec<EventKind>| {
+            let turn = Turn::of(run, next, at, build, events);
+            next = turn.next_event();
+            turns.push(turn);
+        };
+        if self.tasks.is_empty() {
+            // Nobody has worked on it: its start alone, which the code has not been told.
+            let mut first: Vec<EventKind> = self.waiting.drain(..1).flatten().collect();
+            if let Some(EventKind::WorkflowExecutionStarted(started)) = first.first_mut() {
+                started.start_at = Some(began_at);
+            }
+            push(began_at, BuildId(0), first);
+        }
+        for mut task in self.tasks {
+            in_order(&mut task.told);
+            let asked = by_number(task.asked.into_iter().map(|(_, asked)| asked).collect());
+            let mut events: Vec<EventKind> = task.told.into_iter().flatten().chain(asked).collect();
+            for event in &mut events {
+                // When the next attempt came is not kept.
+                if let EventKind::ActivityTaskAttemptFailed { next_attempt_at, .. } = event {
+                    *next_attempt_at = task.at;
+                }
+            }
+            push(task.at, task.build, events);
+        }
+        if let Some((at, ended)) = self.ended {
+            push(at, BuildId(0), vec![ended]);
+        }
+        turns
+    }
+}
+
+/// Side effects come later in the history than they were asked for: what has a number stands in the order of the numbers.
+fn by_number(mut asked: Vec<EventKind>) -> Vec<EventKind> {
+    let number = |event: &EventKind| match event {
+        EventKind::ActivityTaskScheduled(task) => Some(task.seq),
+        EventKind::TimerStarted { seq, .. }
+        | EventKind::RequestCancelExternalWorkflowExecutionInitiated { seq, .. }
+        | EventKind::MarkerRecorded(Marker::SideEffect { seq, .. }) => Some(*seq),
+        EventKind::StartChildWorkflowExecutionInitiated(child) => Some(child.seq),
+        EventKind::SignalExternalWorkflowExecutionInitiated(signal) => Some(signal.seq),
+        _ => None,
+    };
+    let places: Vec<usize> = (0..asked.len()).filter(|at| number(&asked[*at]).is_some()).collect();
+    let mut numbered: Vec<EventKind> = places.iter().map(|at| asked[*at].clone()).collect();
+    numbered.sort_by_key(number);
+    places.into_iter().zip(numbered).for_each(|(at, event)| asked[at] = event);
+    asked
+}
+
+/// What the code is told of a task, in the order of Temporal's core: the start, a reset, signals and updates, all else.
+fn in_order(told: &mut [Vec<EventKind>]) {
+    told.sort_by_key(|told| match told.last() {
+        Some(EventKind::WorkflowExecutionStarted(_)) => 0,
+        Some(EventKind::WorkflowExecutionForked { .. }) => 2,
+        Some(EventKind::WorkflowExecutionSignaled(_) | EventKind::WorkflowExecutionUpdateAccepted { .. }) => 3,
+        _ => 4,
+    });
+}
+
+/// From here on a run that was reset is itself.
+fn reset_here(run_id: RunId, base: &str) -> EventKind {
+    let from = ForkPoint {
+        workflow_id: WorkflowId::of("reset"),
+        run_id: base.parse().unwrap_or(run_id),
+        event: EventId(0),
+        reset: true,
+    };
+    EventKind::WorkflowExecutionForked {
+        run_id,
+        from,
+        reason: "reset on the cluster".to_owned(),
+        identity: None,
+        children: Vec::new(),
+    }
+}
+
+fn started(event: &TemporalEvent, namespace: &Namespace) -> Result<(RunId, WorkflowExecutionStarted), ImportError> {
+    let fields = &event.attributes;
+    let bad = |field: &'static str| ImportError::BadStart { field };
+    let run = run_id(text(fields, "originalExecutionRunId")).ok_or(bad("run id"))?;
+    let header = object(fields, "header").and_then(|header| object(header, "fields"));
+    let carried = header.and_then(|fields| fields.get("bosun-carried-signals")).map(payload);
+    let seq = header.and_then(|fields| fields.get("bosun-seq")).and_then(|seq| payload(seq).decode().ok());
+    let parent = object(fields, "parentWorkflowExecution").and_then(|parent| {
+        Some(Parent {
+            workflow_id: WorkflowId::new(text(parent, "workflowId")).ok()?,
+            run_id: run_id(text(parent, "runId"))?,
+            seq: Seq(seq.unwrap_or_default()),
+            close_policy: ParentClosePolicy::default(),
+        })
+    });
+    let started = WorkflowExecutionStarted {
+        namespace: namespace.clone(),
+        workflow_id: WorkflowId::new(text(fields, "workflowId")).map_err(|_| bad("workflow id"))?,
+        workflow_type: WorkflowType::new(named(fields, "workflowType")).map_err(|_| bad("workflow type"))?,
+        task_queue: TaskQueue::new(named(fields, "taskQueue")).map_err(|_| bad("task queue"))?,
+        input: payloads(fields, "input").unwrap_or_default(),
+        execution_deadline: instant(fields, "workflowExecutionExpirationTime"),
+        run_timeout: period(fields, "workflowRunTimeout"),
+        retry_policy: retry_policy(fields, "retryPolicy"),
+        attempt: Attempt(u32::try_from(event.number("attempt")).unwrap_or(1).max(1)),
+        first_run: run_id(text(fields, "firstExecutionRunId")).unwrap_or(run),
+        continued_from: run_id(text(fields, "continuedExecutionRunId")),
+        last_failure: failure(fields, "continuedFailure"),
+        start_at: None,
+        parent,
+        memo: memo(fields, "memo"),
+        search_attributes: attributes(fields, "searchAttributes"),
+        request_id: None,
+        identity: Identity::new(text(fields, "identity")).ok(),
+        summary: summary(fields),
+        details: None,
+        carried_signals: carried.and_then(|carried| carried.decode().ok()).unwrap_or_default(),
+        carried_request_ids: Vec::new(),
+        forked_from: None,
+        priority: None,
+    };
+    Ok((run, started))
+}
