@@ -1,7 +1,7 @@
-//! What the command line and the control API need from an engine: one trait, three implementations.
+//! What the command line and the control API need from an engine: one trait, four implementations.
 //!
 //! Invariant: a caller cannot tell whether the engine is in this process (embedded), behind the control API of a
-//! running worker (attached) or a fake in a test; all answer with the same values and the same [`Rejection`]s. This
+//! running worker (attached), a Temporal cluster or a fake in a test; all answer with the same values and the same [`Rejection`]s. This
 //! file holds no behaviour; it does not find or open a backend (`cli::locate` does).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -200,6 +200,17 @@ pub enum EngineHealth {
     StorageFailed { why: String },
 }
 
+/// Where a Temporal cluster is, and who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterPlace {
+    /// `HOST:PORT`, a URL, or `env` or `env:PROFILE` for what the `TEMPORAL_*` variables and `temporal.toml` say.
+    pub address: String,
+    pub namespace: Namespace,
+    pub identity: Identity,
+    /// Runs that a worker keeps in memory.
+    pub cached_runs: usize,
+}
+
 /// What an opened engine is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
@@ -234,6 +245,9 @@ pub enum OpenError {
     Refused(String),
     #[error("{0}")]
     Full(String),
+    /// Of a cluster: nobody answers there.
+    #[error("{0}")]
+    Unreachable(String),
     #[error("{0}")]
     Failed(String),
 }
@@ -267,6 +281,20 @@ pub trait OpenEngine: Send + Sync {
     fn store_work<'a>(&'a self, _: &'a Path, _: &'a StoreWork) -> BoxFuture<'a, Result<Value, OpenError>> {
         Box::pin(async { Err(OpenError::Refused("this program has no stores".into())) })
     }
+    /// An engine that is a Temporal cluster: reached, and for [`Access::Work`] served. `data` is for what activities keep
+    /// beside it.
+    fn open_cluster<'a>(
+        &'a self,
+        _: &'a ClusterPlace,
+        _: &'a Path,
+        _: &'a Access,
+    ) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>> {
+        Box::pin(async { Err(OpenError::Refused(NO_CLUSTERS.to_owned())) })
+    }
+    /// The namespace that the environment of a cluster names, if it names one.
+    fn namespace_of_cluster(&self, _: &ClusterPlace) -> Result<Option<String>, OpenError> {
+        Err(OpenError::Refused(NO_CLUSTERS.to_owned()))
+    }
     /// Where the keys of stores are, for whatever is opened from now on.
     fn set_keys(&self, _: StoreKeys) {}
     /// Where it is noted how far a store reached, for whatever is opened from now on.
@@ -276,3 +304,7 @@ pub trait OpenEngine: Send + Sync {
     /// The workflow types this program can run.
     fn workflow_types(&self) -> Vec<String>;
 }
+
+/// What a program without the feature says.
+const NO_CLUSTERS: &str = "this program is built without Temporal clusters: build it with the cargo feature `temporal` \
+                           (cargo build --release --features temporal)";

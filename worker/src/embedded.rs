@@ -78,6 +78,19 @@ impl OpenEngine for Registries {
             opened.await.unwrap_or_else(|why| Err(OpenError::Failed(format!("opening the store panicked: {why}"))))
         })
     }
+    #[cfg(feature = "temporal")]
+    fn open_cluster<'a>(
+        &'a self,
+        place: &'a crate::backend::ClusterPlace,
+        data: &'a Path,
+        purpose: &'a Access,
+    ) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>> {
+        Box::pin(crate::temporal::engine::open(self.clone(), place, data, purpose))
+    }
+    #[cfg(feature = "temporal")]
+    fn namespace_of_cluster(&self, place: &crate::backend::ClusterPlace) -> Result<Option<String>, OpenError> {
+        Ok(crate::temporal::namespace_of(place)?)
+    }
     fn histories<'a>(&'a self, data: &'a Path) -> BoxFuture<'a, Result<Arc<dyn Histories>, OpenError>> {
         Box::pin(async move {
             let at_rest = self.at_rest(data).await?;

@@ -24,6 +24,9 @@ pub mod replay {}
 #[doc = include_str!("../guide/operating.md")]
 pub mod operating {}
 
+#[doc = include_str!("../guide/cluster.md")]
+pub mod cluster {}
+
 #[doc = include_str!("../guide/api.md")]
 pub mod api {}
 

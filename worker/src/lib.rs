@@ -62,6 +62,10 @@ mod store_work;
 pub mod supervisor;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 mod telemetry;
+#[cfg(feature = "temporal")]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
+#[doc(hidden)]
+pub mod temporal;
 #[cfg(test)]
 pub(crate) mod transitions;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]

@@ -11,7 +11,7 @@ use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::{EventId, RunInfo, Target};
 
 use super::activity::{Conversations, PAGE, RunHistory, TranscriptReading};
-use crate::backend::{Access, BoxFuture, Engine, Histories, OpenEngine, OpenError};
+use crate::backend::{Access, BoxFuture, ClusterPlace, Engine, Histories, OpenEngine, OpenError};
 use crate::capability::at_rest::StoreKeys;
 use crate::store_work::StoreWork;
 
@@ -48,6 +48,23 @@ impl<O: OpenEngine> OpenEngine for WithAgents<O> {
             }
             Ok(engine)
         })
+    }
+    fn open_cluster<'a>(
+        &'a self,
+        place: &'a ClusterPlace,
+        data: &'a Path,
+        purpose: &'a Access,
+    ) -> BoxFuture<'a, Result<Arc<dyn Engine>, OpenError>> {
+        Box::pin(async move {
+            let engine = self.opener.open_cluster(place, data, purpose).await?;
+            if matches!(purpose, Access::Work { .. }) {
+                self.conversations.attach(Arc::new(LentHistories(Arc::downgrade(&engine))));
+            }
+            Ok(engine)
+        })
+    }
+    fn namespace_of_cluster(&self, place: &ClusterPlace) -> Result<Option<String>, OpenError> {
+        self.opener.namespace_of_cluster(place)
     }
     fn histories<'a>(&'a self, data: &'a Path) -> BoxFuture<'a, Result<Arc<dyn Histories>, OpenError>> {
         self.opener.histories(data)

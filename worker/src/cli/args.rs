@@ -36,6 +36,10 @@ pub struct Global {
     /// The control API of a worker, for example http://127.0.0.1:8233; otherwise found through DIR/worker.json.
     #[arg(long, global = true, env = "BOSUN_ADDRESS", value_name = "URL")]
     pub address: Option<String>,
+    /// Instead of a data directory: a Temporal cluster at HOST:PORT, or `env` for what the TEMPORAL_* variables and
+    /// temporal.toml say.
+    #[arg(long, global = true, env = "BOSUN_TEMPORAL", value_name = "HOST:PORT", conflicts_with = "address")]
+    pub temporal: Option<String>,
     /// The file with the token of the control API [default: DIR/token].
     #[arg(long, global = true, env = "BOSUN_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,

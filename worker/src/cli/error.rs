@@ -141,6 +141,8 @@ impl From<CallError> for CliError {
             CallError::Refused { status: 403, message, .. } => CliError::new(Code::Forbidden, message),
             why @ CallError::Unauthorized { .. } => CliError::new(Code::Unauthorized, why.to_string())
                 .help("name the worker's token file with --token-file or BOSUN_TOKEN_FILE"),
+            // Of a cluster, which has no control API: its words are enough.
+            CallError::Refused { status: 501 | 503 | 504, message, .. } => CliError::new(Code::ApiRefused, message),
             why @ CallError::Refused { .. } => CliError::new(Code::ApiRefused, why.to_string()),
         }
     }
@@ -163,6 +165,7 @@ impl From<OpenError> for CliError {
             OpenError::RolledBack(_) => Code::RolledBack,
             OpenError::Refused(_) => Code::Failed,
             OpenError::Full(_) => Code::StorageFull,
+            OpenError::Unreachable(_) => Code::Unreachable,
             OpenError::Failed(_) => Code::StorageFailed,
         };
         let error = CliError::new(code, why.to_string());

@@ -1,4 +1,5 @@
-//! Finds the engine of a data directory: attached to the worker that holds it, or embedded in this process.
+//! Finds the engine of a data directory: attached to the worker that holds it, or embedded in this process; or the cluster that
+//! the command line names, which wins over any directory.
 //!
 //! Invariant: a worker that lives and answers is always preferred; a directory that somebody else holds is never
 //! waited for longer than two seconds. `worker.json` is a hint: only a living process that answers counts.
@@ -9,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bosun_engine::Namespace;
+use bosun_engine::{DEFAULT_NAMESPACE, Namespace};
 
 use super::args::Global;
 use super::context::identity;
@@ -18,16 +19,19 @@ use super::explain::Code;
 
 use crate::api::authority::CallerBackend;
 use crate::api::{Caller, HttpClient, Token, WorkerFile};
-use crate::backend::{Access, Backend, CallError, Engine, Histories, OfEngine, OpenEngine, OpenError};
+use crate::backend::{Access, Backend, CallError, ClusterPlace, Engine, Histories, OfEngine, OpenEngine, OpenError};
 use crate::closed_directory::is_store;
 
 /// A worker that is starting writes its file, and a command that visits is done, well within this time.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
+/// Runs of a cluster that stay in memory, as the official SDKs have it.
+pub(super) const CACHED_RUNS: usize = 1_000;
 
 /// What was found.
 pub(super) enum LocatedEngine {
     Attached(HttpClient),
+    /// In this process, or of a cluster.
     Embedded(Arc<dyn Engine>),
 }
 
@@ -55,6 +59,12 @@ pub(super) async fn locate(
 ) -> Result<LocatedEngine, CliError> {
     if let Some(address) = &global.address {
         return attach(address, global).await.map(LocatedEngine::Attached);
+    }
+    if let Some(place) = cluster_of(global)? {
+        if matches!(purpose, Access::Work { .. }) {
+            make_data_directory(&global.data)?;
+        }
+        return Ok(LocatedEngine::Embedded(opener.open_cluster(&place, &global.data, purpose).await?));
     }
     match purpose {
         // The opener looks whether it is a store; nothing is made.
@@ -102,6 +112,10 @@ pub(super) async fn locate_histories(global: &Global, opener: &dyn OpenEngine) -
     if let Some(address) = &global.address {
         return attach(address, global).await.map(Readable::Attached);
     }
+    if let Some(place) = cluster_of(global)? {
+        let engine = opener.open_cluster(&place, &global.data, &Access::Look).await?;
+        return Ok(Readable::Closed(Arc::new(OfEngine(engine.backend()))));
+    }
     let began = Instant::now();
     loop {
         let file = WorkerFile::read(&global.data).filter(WorkerFile::process_lives);
@@ -117,6 +131,24 @@ pub(super) async fn locate_histories(global: &Global, opener: &dyn OpenEngine) -
             Err(why) => return Err(why.into()),
         }
     }
+}
+
+/// The cluster that the command line names, if it names one.
+pub(super) fn cluster_of(global: &Global) -> Result<Option<ClusterPlace>, CliError> {
+    let Some(address) = global.temporal.clone() else { return Ok(None) };
+    let namespace = Namespace::new(&global.namespace)?;
+    Ok(Some(ClusterPlace { address, namespace, identity: identity(), cached_runs: CACHED_RUNS }))
+}
+
+/// Who names no namespace means that of the cluster's environment, if it names one.
+pub(super) fn in_namespace_of_cluster(global: &mut Global, opener: &dyn OpenEngine) -> Result<(), CliError> {
+    if global.namespace == DEFAULT_NAMESPACE
+        && let Some(place) = cluster_of(global)?
+        && let Some(named) = opener.namespace_of_cluster(&place)?
+    {
+        global.namespace = named;
+    }
+    Ok(())
 }
 
 /// Looking makes nothing: a directory that is no store stays as it is, and is called what it is.

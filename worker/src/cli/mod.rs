@@ -73,7 +73,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bosun_engine::log::EpochFile;
-use bosun_engine::{DEFAULT_NAMESPACE, ListRequest, Namespace};
+use bosun_engine::{DEFAULT_NAMESPACE, ListRequest, Namespace, TaskQueue};
 use clap::{CommandFactory, FromArgMatches};
 use serde_json::json;
 
@@ -202,10 +202,11 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
 
 // long: one line a noun.
 async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) -> Result<Exit, CliError> {
-    let Cli { global, noun } = cli;
+    let Cli { mut global, noun } = cli;
     if global.output == Format::Junit && !matches!(noun, Noun::Test(_) | Noun::Replay(replay::ReplayVerb::Check(_))) {
         return Err(CliError::usage("-o junit: only `test` and `replay check` give XML for build servers"));
     }
+    locate::in_namespace_of_cluster(&mut global, &*program.opener)?;
     program.opener.set_keys(loaded.config.store.keys());
     let accept = matches!(&noun, Noun::Worker(worker::WorkerVerb::Run(args)) if args.accept_rollback);
     program.opener.set_epoch(global.epoch_file.as_ref().map(|path| EpochFile::new(path, accept)));
@@ -274,7 +275,11 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
     if let Verb::Workflow(WorkflowVerb::Run(args)) = &verb {
         start::refuse_bad_plan(program.plans, args)?;
     }
-    let purpose = verb.purpose(loaded.config.guards());
+    let mut purpose = verb.purpose(loaded.config.guards());
+    if let (Some(_), Access::Work { queues, .. }, Some(queue)) = (&global.temporal, &mut purpose, verb.queue()) {
+        // A cluster gives a worker the work of queues that it names.
+        queues.push(TaskQueue::new(queue)?);
+    }
     let namespace = Namespace::new(&global.namespace)?;
     let found = match locate(&global, &*program.opener, &purpose).await {
         Err(why) if why.code == Code::Corrupt && matches!(verb, Verb::Store(store::StoreVerb::Verify, _)) => {
@@ -291,7 +296,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         namespace: namespace.clone(),
         yes: global.yes,
         no_input: global.no_input,
-        carried_on: attached || matches!(purpose, Access::Work { .. }),
+        carried_on: attached || global.temporal.is_some() || matches!(purpose, Access::Work { .. }),
         attached,
         reconnect: Reconnect::by(&global, program, &purpose, verb.is_of_a_namespace().then_some(namespace)),
         plans: program.plans,
@@ -362,7 +367,8 @@ fn interrupted(attached: bool) -> CliError {
 
 fn version(screen: &mut Screen, program: &Program) -> Exit {
     let (types, build) = (program.opener.workflow_types(), program.opener.workflows().build_id());
-    let known = [("mcp", cfg!(feature = "mcp")), ("otel", cfg!(feature = "otel"))];
+    let known =
+        [("mcp", cfg!(feature = "mcp")), ("otel", cfg!(feature = "otel")), ("temporal", cfg!(feature = "temporal"))];
     let features: Vec<&str> = known.into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect();
     screen.object(
         "version",
@@ -431,6 +437,15 @@ impl Verb {
                 matches!(verb, activity::ActivityVerb::Start(_) | activity::ActivityVerb::Execute(_))
             }
             _ => false,
+        }
+    }
+
+    /// The queue of what it starts and carries out itself.
+    fn queue(&self) -> Option<&str> {
+        match self {
+            Verb::Workflow(WorkflowVerb::Run(args)) => Some(&args.execute.start.options.task_queue),
+            Verb::Workflow(WorkflowVerb::Execute(args)) => Some(&args.start.options.task_queue),
+            _ => None,
         }
     }
 

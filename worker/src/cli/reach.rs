@@ -46,6 +46,7 @@ impl Reach {
         let said = [
             ("--data", "BOSUN_STORE", Some(path(&global.data)).filter(|data| data != ".bosun")),
             ("--address", "BOSUN_ADDRESS", global.address.clone()),
+            ("--temporal", "BOSUN_TEMPORAL", global.temporal.clone()),
             ("--token-file", "BOSUN_TOKEN_FILE", global.token_file.as_deref().map(path)),
             ("--namespace", "BOSUN_NAMESPACE", Some(global.namespace.clone()).filter(|name| name != "default")),
         ];
@@ -54,8 +55,8 @@ impl Reach {
             if let Some(value) = value.filter(|value| environment(variable).as_ref() != Some(value)) {
                 let said = format!(" {option} {}", shell_word(&value));
                 options.push_str(&said);
-                if option == "--data" {
-                    of_worker = said;
+                if ["--data", "--temporal"].contains(&option) {
+                    of_worker.push_str(&said);
                 }
             }
         }

@@ -4,6 +4,8 @@
 //! leaves. The first SIGTERM, SIGINT or SIGHUP drains: no new work, running attempts may end, everything is durable, exit 0 in
 //! bounded time. The second ends it at once (143 or 130), which a restart survives like any crash. A failed log shows
 //! as 503 on `/healthz` for a moment, then the worker leaves with 74.
+//!
+//! Long: the options of a worker, a line each, and its life from the first signal to the last word.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -30,7 +32,7 @@ use super::service_manager::ServiceManager;
 use super::time_format::{now, parse_duration};
 use crate::api::handlers::Api;
 use crate::api::{Server, ServerLimits, Token, Tokens, WorkerFile};
-use crate::backend::{Access, Engine, OpenEngine, OpenError, Stopped};
+use crate::backend::{Access, ClusterPlace, Engine, OpenEngine, OpenError, Stopped};
 use crate::capability::owner::{Guards, QueuePolicy, StorePolicy};
 use crate::notify::cursor::{Cursor, GoneWorker};
 use crate::notify::links::Links;
@@ -63,9 +65,12 @@ pub struct WorkerArgs {
     /// How many activity attempts run at once.
     #[arg(long, value_name = "N", default_value_t = super::DEFAULT_SLOTS)]
     pub slots: usize,
-    /// Only this task queue; may be given several times [default: all].
-    #[arg(long, value_name = "QUEUE")]
+    /// Only this task queue; may be given several times [default: all; of a cluster: default].
+    #[arg(long, visible_alias = "task-queue", value_name = "QUEUE")]
     pub queue: Vec<String>,
+    /// Of a cluster: how many runs stay in memory; 0: each workflow task is told from the beginning of its run.
+    #[arg(long, value_name = "N", default_value_t = super::locate::CACHED_RUNS)]
+    pub max_cached_workflows: usize,
     /// What is allowed of a task queue: QUEUE=5, attempts that run at once, or QUEUE=10/s, attempts that start in a second.
     /// May be given several times.
     #[arg(long, value_name = "QUEUE=LIMIT", value_delimiter = ',')]
@@ -105,6 +110,7 @@ impl WorkerArgs {
             allow_host: Vec::new(),
             slots: super::DEFAULT_SLOTS,
             queue: Vec::new(),
+            max_cached_workflows: super::locate::CACHED_RUNS,
             queue_limit: Vec::new(),
             activities_per_second: None,
             memory: None,
@@ -167,7 +173,14 @@ pub(super) async fn run(
     let (memory, store) = (args.memory.or(guards.memory), policy(&args)?);
     let guards = Guards { memory, store, queues: limits, ..guards };
     tracing::debug!(handles = crate::api::take_file_handles(), "file handles");
-    let engine = open(opener, data, &Access::Work { slots: args.slots, queues, guards }).await?;
+    let purpose = Access::Work { slots: args.slots, queues, guards };
+    let engine = match super::locate::cluster_of(global)? {
+        Some(place) => {
+            let place = ClusterPlace { cached_runs: args.max_cached_workflows, ..place };
+            opener.open_cluster(&place, data, &purpose).await?
+        }
+        None => open(opener, data, &purpose).await?,
+    };
     let serving = match serve(global, &args, &*engine, opener.workflows(), false).await {
         Ok(serving) => serving,
         Err(why) => {
@@ -175,7 +188,7 @@ pub(super) async fn run(
             return Err(why);
         }
     };
-    announce(screen, data, &serving.file);
+    announce(screen, global, &serving.file);
     let manager = ServiceManager::of(&crate::capability::environment::var);
     manager.ready(&serving.file.address);
     let begun = match beside {
@@ -348,11 +361,18 @@ impl Serving {
     }
 }
 
-fn announce(screen: &mut Screen, data: &Path, file: &WorkerFile) {
+fn announce(screen: &mut Screen, global: &Global, file: &WorkerFile) {
+    let data = &global.data;
     let trees = crate::capability::process::guard::strategy();
     tracing::info!(address = file.address, data = %data.display(), pid = file.pid, process_trees = trees, "the worker is ready");
     screen.object("worker.run", json!(file));
-    screen.line(format!("worker {} holds {} and serves {}", file.pid, data.display(), file.address));
+    screen.line(match &global.temporal {
+        Some(cluster) => format!(
+            "worker {} works for the Temporal cluster {cluster}, namespace {}, and serves {}",
+            file.pid, global.namespace, file.address
+        ),
+        None => format!("worker {} holds {} and serves {}", file.pid, data.display(), file.address),
+    });
 }
 
 /// SIGTERM, SIGINT and SIGHUP, in the order they come. What `nohup` ignores stays ignored.

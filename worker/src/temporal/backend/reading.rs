@@ -1,0 +1,314 @@
+//! Requests that only look: descriptions, lists, results, histories.
+//!
+//! Invariant: a list filter goes to the cluster's visibility, which answers a moment later than the runs themselves; a
+//! description, a result and a history are of the run itself. What only the code knows is asked of a worker, and absent where
+//! none answers in time.
+
+use std::time::Duration;
+
+use bosun_engine::filter::Filter;
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_engine::*;
+use temporalio_client::grpc::WorkflowService;
+use temporalio_client::tonic::{Code, Request};
+use temporalio_common::protos::temporal::api::enums::v1 as enums;
+use temporalio_common::protos::temporal::api::enums::v1::WorkflowTaskFailedCause;
+use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
+use temporalio_common::protos::temporal::api::history::v1::{
+    HistoryEvent, WorkflowExecutionContinuedAsNewEventAttributes,
+};
+use temporalio_common::protos::temporal::api::workflowservice::v1::*;
+
+use super::ClusterBackend;
+use super::refusal::{about, call_error};
+use super::requests::execution_of;
+use crate::backend::{CallError, EventStream};
+use crate::temporal::QUERY_AWAITING;
+use crate::temporal::convert::*;
+use crate::temporal::history::{card_of, events_of_target, turns_of};
+
+/// Where no worker answers, a description does not wait for one.
+const ASK_PATIENCE: Duration = Duration::from_millis(1_500);
+/// Runs of a page.
+pub(super) const PAGE: usize = 1_000;
+
+impl ClusterBackend {
+    /// The row of a run, from the run itself.
+    pub(super) async fn info(&self, target: &Target) -> Result<RunInfo, CallError> {
+        Ok(self.described(target).await?.0)
+    }
+
+    async fn described(&self, target: &Target) -> Result<(RunInfo, DescribeWorkflowExecutionResponse), CallError> {
+        let request = DescribeWorkflowExecutionRequest {
+            namespace: target.namespace.to_string(),
+            execution: Some(execution_of(target)),
+        };
+        let answer = self.connection.clone().describe_workflow_execution(Request::new(request)).await;
+        let mut answer = answer.map_err(|status| about(target, &status))?.into_inner();
+        let row = answer.workflow_execution_info.take().and_then(|row| info_of(&target.namespace, row));
+        let not_found = || Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id };
+        let mut info = row.ok_or_else(not_found)?;
+        let words = answer.execution_config.as_ref().and_then(|config| config.user_metadata.clone());
+        let text = |payload: Option<_>| payload.map(payload_in).and_then(|payload: Payload| payload.decode().ok());
+        if let Some(words) = words {
+            (info.summary, info.details) = (text(words.summary), text(words.details));
+        }
+        Ok((info, answer))
+    }
+
+    pub(super) async fn describe_run(&self, target: Target) -> Result<Description, CallError> {
+        let (info, answer) = self.described(&target).await?;
+        let target = Target { run_id: Some(info.run_id), ..target };
+        let events = events_of_target(&self.connection, &target).await.map_err(|status| about(&target, &status))?;
+        let turns = turns_of(&target.namespace, &events, None).map_err(unreadable)?;
+        let failing = answer.pending_workflow_task.as_ref().is_some_and(|task| task.attempt > 1);
+        let asked = info.status.is_open() && !failing;
+        let awaiting = match asked {
+            true => self.awaiting(&target).await,
+            false => Vec::new(),
+        };
+        let pending_children = answer.pending_children.into_iter().filter_map(|child| {
+            Some(PendingChild {
+                seq: Seq(u64::try_from(child.initiated_id).unwrap_or(0)),
+                workflow_id: WorkflowId::new(child.workflow_id).ok()?,
+                workflow_type: WorkflowType::new(child.workflow_type_name).ok()?,
+                run_id: run_id_in(&child.run_id),
+            })
+        });
+        Ok(Description {
+            pending_activities: answer.pending_activities.into_iter().filter_map(pending_activity).collect(),
+            pending_timers: if info.status.is_open() { pending_timers(&turns) } else { Vec::new() },
+            pending_children: pending_children.collect(),
+            pending_updates: Vec::new(),
+            inbox: 0,
+            held: failing.then(|| why_held(&target.namespace, &events, &self.workflows)),
+            awaiting,
+            cancel_requested: turns.iter().flat_map(|turn| &turn.events).any(asks_to_cancel),
+            warnings: Vec::new(),
+            result: events.last().and_then(outcome_in).map(|(outcome, _)| outcome),
+            info,
+        })
+    }
+
+    /// What the code waits for, if a worker says so in time.
+    async fn awaiting(&self, target: &Target) -> Vec<Awaited> {
+        let null = Payload::null();
+        let asked = tokio::time::timeout(ASK_PATIENCE, self.ask(target, QUERY_AWAITING, &null)).await;
+        asked.ok().and_then(Result::ok).and_then(|answer| answer.decode().ok()).unwrap_or_default()
+    }
+
+    pub(super) async fn list_runs(&self, request: ListRequest) -> Result<Vec<RunInfo>, CallError> {
+        let limit = request.limit.clamp(1, PAGE);
+        let (namespaces, query) = for_the_cluster(&request.query)?;
+        let mut found = Vec::new();
+        for namespace in namespaces {
+            let mut next_page_token = Vec::new();
+            while found.len() < limit {
+                let request = ListWorkflowExecutionsRequest {
+                    namespace: namespace.to_string(),
+                    page_size: i32::try_from(limit - found.len()).unwrap_or(i32::MAX),
+                    next_page_token,
+                    query: query.clone(),
+                };
+                let page = self.connection.clone().list_workflow_executions(Request::new(request)).await;
+                let page = page.map_err(|status| call_error(&status))?.into_inner();
+                found.extend(page.executions.into_iter().filter_map(|row| info_of(&namespace, row)));
+                next_page_token = page.next_page_token;
+                if next_page_token.is_empty() {
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn count_runs(&self, query: String) -> Result<u64, CallError> {
+        let (namespaces, query) = for_the_cluster(&query)?;
+        let mut all = 0;
+        for namespace in namespaces {
+            let request = CountWorkflowExecutionsRequest { namespace: namespace.to_string(), query: query.clone() };
+            let counted = self.connection.clone().count_workflow_executions(Request::new(request)).await;
+            let counted = counted.map_err(|status| call_error(&status))?.into_inner();
+            all += u64::try_from(counted.count).unwrap_or(0);
+        }
+        Ok(all)
+    }
+
+    pub(super) async fn wait_for_result(
+        &self,
+        target: Target,
+        request: ResultRequest,
+    ) -> Result<Option<RunResult>, CallError> {
+        let waiting = self.result_of(target, request.follow_runs);
+        match request.timeout {
+            None => waiting.await.map(Some),
+            Some(timeout) => match tokio::time::timeout(timeout, waiting).await {
+                Ok(result) => result.map(Some),
+                Err(_) => Ok(None),
+            },
+        }
+    }
+
+    async fn result_of(&self, mut target: Target, follow_runs: bool) -> Result<RunResult, CallError> {
+        loop {
+            let run_id = match target.run_id {
+                Some(run_id) => run_id,
+                None => self.info(&target).await?.run_id,
+            };
+            target.run_id = Some(run_id);
+            let last = self.last_event(&target).await?;
+            let Some((outcome, next)) = outcome_in(&last) else {
+                let message = "the cluster gave an event that ends nothing".to_owned();
+                return Err(CallError::Refused { status: 500, code: "cluster".to_owned(), message });
+            };
+            match next.filter(|_| follow_runs) {
+                Some(next) => target.run_id = Some(next),
+                None => return Ok(RunResult { workflow_id: target.workflow_id, run_id, outcome }),
+            }
+        }
+    }
+
+    /// Waits for the event that ends a run.
+    async fn last_event(&self, target: &Target) -> Result<HistoryEvent, CallError> {
+        let mut next_page_token = Vec::new();
+        loop {
+            let request = GetWorkflowExecutionHistoryRequest {
+                namespace: target.namespace.to_string(),
+                execution: Some(execution_of(target)),
+                wait_new_event: true,
+                history_event_filter_type: enums::HistoryEventFilterType::CloseEvent.into(),
+                next_page_token: next_page_token.clone(),
+                ..Default::default()
+            };
+            match self.connection.clone().get_workflow_execution_history(Request::new(request)).await {
+                Ok(page) => {
+                    let page = page.into_inner();
+                    let last = page.history.unwrap_or_default().events.pop();
+                    if let Some(last) = last.filter(|event| outcome_in(event).is_some()) {
+                        return Ok(last);
+                    }
+                    next_page_token = page.next_page_token;
+                }
+                // No request waits for ever.
+                Err(status) if matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled) => {}
+                Err(status) => return Err(about(target, &status)),
+            }
+        }
+    }
+
+    pub(super) async fn turns_of(&self, target: &Target) -> Result<Vec<Turn>, CallError> {
+        let target = match target.run_id {
+            Some(_) => target.clone(),
+            None => Target { run_id: Some(self.info(target).await?.run_id), ..target.clone() },
+        };
+        let events = events_of_target(&self.connection, &target).await.map_err(|status| about(&target, &status))?;
+        let (workflows, namespace) = (self.workflows.clone(), target.namespace.clone());
+        // It runs workflow code, and that away from this thread.
+        let read = tokio::task::spawn_blocking(move || turns_of(&namespace, &events, Some(&workflows))).await;
+        read.unwrap_or_else(|why| Err(why.to_string())).map_err(unreadable)
+    }
+
+    pub(super) fn stream_events(self, target: Target, from: EventId, follow: bool) -> EventStream {
+        Box::pin(async_stream::try_stream! {
+            let run_id = self.info(&target).await?.run_id;
+            let target = Target { run_id: Some(run_id), ..target };
+            let mut next = from;
+            loop {
+                let turns = self.turns_of(&target).await?;
+                let mut ended = false;
+                for event in turns.iter().flat_map(Turn::numbered) {
+                    ended = event.kind.closes().is_some();
+                    if event.id >= next {
+                        next = event.id.next();
+                        yield event;
+                    }
+                }
+                if ended || !follow {
+                    break;
+                }
+                tokio::time::sleep(FOLLOW_PAUSE).await;
+            }
+        })
+    }
+}
+
+/// How often a history that is followed is read.
+const FOLLOW_PAUSE: Duration = Duration::from_millis(500);
+
+fn unreadable(why: String) -> CallError {
+    Rejection::Invalid { what: "the history of the cluster".to_owned(), why }.into()
+}
+
+/// The namespaces that a filter is about, and what of it a cluster is asked.
+fn for_the_cluster(query: &str) -> Result<(Vec<Namespace>, String), CallError> {
+    let filter = Filter::parse(query)
+        .map_err(|why| Rejection::Invalid { what: format!("list filter {query:?}"), why: why.to_string() })?;
+    let (names, filter) = filter.split_namespaces();
+    let names = if names.is_empty() { vec![DEFAULT_NAMESPACE.to_owned()] } else { names };
+    let namespaces = names.into_iter().map(Namespace::new).collect::<Result<_, _>>();
+    let namespaces = namespaces.map_err(|why| Rejection::Invalid { what: "namespace".into(), why: why.to_string() })?;
+    Ok((namespaces, filter.to_string()))
+}
+
+fn pending_timers(turns: &[Turn]) -> Vec<PendingTimer> {
+    let mut open = std::collections::BTreeMap::new();
+    for event in turns.iter().flat_map(|turn| &turn.events) {
+        match event {
+            EventKind::TimerStarted { seq, fire_at, summary } => {
+                open.insert(*seq, PendingTimer { seq: *seq, fire_at: *fire_at, summary: summary.clone() });
+            }
+            EventKind::TimerFired { seq } | EventKind::TimerCanceled { seq } => drop(open.remove(seq)),
+            _ => {}
+        }
+    }
+    open.into_values().collect()
+}
+
+fn asks_to_cancel(event: &EventKind) -> bool {
+    matches!(event, EventKind::WorkflowExecutionCancelRequested { .. })
+}
+
+/// Why the workflow task of a run is tried again and again.
+fn why_held(namespace: &Namespace, events: &[HistoryEvent], code: &WorkflowRegistry) -> String {
+    let failed = events.iter().rev().find_map(|event| match &event.attributes {
+        Some(Attributes::WorkflowTaskFailedEventAttributes(failed)) => Some(failed.clone()),
+        _ => None,
+    });
+    let diverged =
+        failed.as_ref().is_some_and(|failed| failed.cause() == WorkflowTaskFailedCause::NonDeterministicError);
+    let card = diverged.then(|| card_of(namespace, events, code)).flatten();
+    let card = card.map_or_else(String::new, |card| format!("\n{card}"));
+    let why = failed.and_then(|failed| failed.failure).map(|failure| failure_in(failure).message);
+    let why = why.unwrap_or_else(|| "the cluster does not say why".to_owned());
+    format!("its workflow task fails, and is tried again: {why}{card}")
+}
+
+/// How an event ends a run, and the run that goes on for it.
+pub(super) fn outcome_in(event: &HistoryEvent) -> Option<(CloseOutcome, Option<RunId>)> {
+    Some(match event.attributes.clone()? {
+        Attributes::WorkflowExecutionCompletedEventAttributes(ended) => {
+            let result = payloads_in(ended.result.map(|result| result.payloads).unwrap_or_default());
+            (CloseOutcome::Completed(result), run_id_in(&ended.new_execution_run_id))
+        }
+        Attributes::WorkflowExecutionFailedEventAttributes(ended) => {
+            let failure = failure_in(ended.failure.unwrap_or_default());
+            (CloseOutcome::Failed(failure), run_id_in(&ended.new_execution_run_id))
+        }
+        Attributes::WorkflowExecutionTimedOutEventAttributes(ended) => {
+            (CloseOutcome::TimedOut(WorkflowTimeout::Run), run_id_in(&ended.new_execution_run_id))
+        }
+        Attributes::WorkflowExecutionCanceledEventAttributes(ended) => {
+            (CloseOutcome::Canceled(ended.details.map(|details| payloads_in(details.payloads))), None)
+        }
+        Attributes::WorkflowExecutionTerminatedEventAttributes(ended) => {
+            (CloseOutcome::Terminated { reason: ended.reason }, None)
+        }
+        Attributes::WorkflowExecutionContinuedAsNewEventAttributes(
+            WorkflowExecutionContinuedAsNewEventAttributes { new_execution_run_id, .. },
+        ) => {
+            let new_run = run_id_in(&new_execution_run_id)?;
+            (CloseOutcome::ContinuedAsNew { new_run }, Some(new_run))
+        }
+        _ => return None,
+    })
+}

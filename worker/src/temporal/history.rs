@@ -1,0 +1,130 @@
+//! Histories of a cluster: read page by page, made turns of, and what a run that is told again needs of them.
+//!
+//! Invariant: a page that is missing is an error, never a shorter history. Turns are made by `bosun-replay` from Temporal's JSON,
+//! the same for a history that comes from a file.
+
+use std::collections::BTreeMap;
+
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_engine::{Namespace, Seq, Target, Turn};
+use bosun_replay::{History, TemporalHistory, explain};
+use serde_json::{Value, json};
+use temporalio_client::Connection;
+use temporalio_client::grpc::WorkflowService;
+use temporalio_client::tonic::{Request, Status};
+use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
+use temporalio_common::protos::temporal::api::history::v1::HistoryEvent;
+use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
+use temporalio_common::protos::temporal::api::workflowservice::v1::{
+    GetWorkflowExecutionHistoryRequest, ListWorkflowExecutionsRequest,
+};
+
+use super::SIDE_EFFECT;
+use super::convert::payload_in;
+use super::run::Recorded;
+
+/// Where Core keeps what a local activity gave.
+const MARKER: &str = "core_local_activity";
+const MARKER_DATA: &str = "data";
+const MARKER_RESULT: &str = "result";
+
+/// All events of a run.
+pub(super) async fn events_of(
+    connection: &Connection,
+    namespace: &Namespace,
+    workflow_id: &str,
+    run_id: &str,
+) -> Result<Vec<HistoryEvent>, Status> {
+    let mut service = connection.clone();
+    let (mut events, mut next_page_token) = (Vec::new(), Vec::new());
+    loop {
+        let request = GetWorkflowExecutionHistoryRequest {
+            namespace: namespace.to_string(),
+            execution: Some(WorkflowExecution { workflow_id: workflow_id.to_owned(), run_id: run_id.to_owned() }),
+            next_page_token,
+            ..Default::default()
+        };
+        let page = service.get_workflow_execution_history(Request::new(request)).await?.into_inner();
+        events.extend(page.history.unwrap_or_default().events);
+        next_page_token = page.next_page_token;
+        if next_page_token.is_empty() {
+            return Ok(events);
+        }
+    }
+}
+
+/// The workflow id of a run.
+pub(super) async fn workflow_of(connection: &Connection, namespace: &Namespace, run_id: &str) -> Option<String> {
+    let request = ListWorkflowExecutionsRequest {
+        namespace: namespace.to_string(),
+        page_size: 1,
+        query: format!("RunId = '{run_id}'"),
+        ..Default::default()
+    };
+    let found = connection.clone().list_workflow_executions(Request::new(request)).await.ok()?.into_inner();
+    Some(found.executions.into_iter().next()?.execution?.workflow_id)
+}
+
+/// As [`events_of`], for a target.
+pub(super) async fn events_of_target(connection: &Connection, target: &Target) -> Result<Vec<HistoryEvent>, Status> {
+    let run_id = target.run_id.map_or_else(String::new, |run| run.to_string());
+    events_of(connection, &target.namespace, target.workflow_id.as_str(), &run_id).await
+}
+
+/// What the side effects of a run gave.
+pub(super) fn recorded(events: &[HistoryEvent]) -> Recorded {
+    let side_effects: BTreeMap<_, _> = events.iter().filter_map(side_effect).collect();
+    Recorded { side_effects }
+}
+
+/// The number and the value of a recorded side effect, if the event is one.
+pub(super) fn side_effect(event: &HistoryEvent) -> Option<(Seq, bosun_engine::Payload)> {
+    let Some(Attributes::MarkerRecordedEventAttributes(marker)) = &event.attributes else { return None };
+    if marker.marker_name != MARKER {
+        return None;
+    }
+    let data = marker.details.get(MARKER_DATA)?.payloads.first()?;
+    let data: serde_json::Value = serde_json::from_slice(&data.data).ok()?;
+    let id = data.get("activity_id").or_else(|| data.get("activityId"))?.as_str()?;
+    let seq = id.strip_prefix(SIDE_EFFECT)?.strip_prefix('-')?.parse().ok()?;
+    let value = marker.details.get(MARKER_RESULT)?.payloads.first()?;
+    Some((Seq(seq), payload_in(value.clone())))
+}
+
+/// The turns of a run, from its events; see [`TemporalHistory::turns`].
+///
+/// # Errors
+/// The history cannot be read: a text for people.
+pub(super) fn turns_of(
+    namespace: &Namespace,
+    events: &[HistoryEvent],
+    code: Option<&WorkflowRegistry>,
+) -> Result<Vec<Turn>, String> {
+    let events = events.iter().map(json_of).collect::<Result<Vec<_>, _>>().map_err(|why| why.to_string())?;
+    let history = TemporalHistory::from_events(events).map_err(|why| why.to_string())?;
+    history.turns(namespace, code).map_err(|why| why.to_string())
+}
+
+/// The card of the first difference between a history and this program's code; nothing where replay finds none.
+pub(super) fn card_of(namespace: &Namespace, events: &[HistoryEvent], code: &WorkflowRegistry) -> Option<String> {
+    let history = History::new(turns_of(namespace, events, Some(code)).ok()?).ok()?;
+    Some(explain(code, &history, &|_| None)?.to_string())
+}
+
+/// An event in Temporal's JSON: the attributes come as `{"TimerFiredEventAttributes": {…}}`, with names in snake case.
+fn json_of(event: &HistoryEvent) -> Result<Value, serde_json::Error> {
+    let attributes = match serde_json::to_value(&event.attributes)? {
+        Value::Object(one) => one.into_iter().next().map(|(_, attributes)| attributes),
+        _ => None,
+    };
+    let mut json = json!({
+        "eventId": event.event_id,
+        "eventType": event.event_type().as_str_name(),
+        "eventTime": event.event_time,
+        "userMetadata": event.user_metadata,
+    });
+    if let Some(attributes) = attributes {
+        json["any_event_attributes"] = attributes;
+    }
+    Ok(json)
+}

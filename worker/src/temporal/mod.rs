@@ -1,0 +1,43 @@
+//! A Temporal cluster as the engine: beyond one machine, with the same workflows, activities and commands.
+//!
+//! ```text
+//!   worker:  cluster ◄─► Core ─► activation ─► run (driver of `bosun-engine`) ─► commands ─► Core
+//!                         └────► activity task ─► the functions of the App ─► completion
+//!   client:  command line ─► `Backend` ─► requests to the cluster
+//! ```
+//!
+//! Invariant: this is the only module that names Temporal's crates. What the embedded engine does around the driver (ids,
+//! retries, timeouts, cancellation, the fate of children, updates, patches) is the cluster's affair here: options go along, no
+//! behaviour is copied. The driver learns nothing of protocol buffers, and cannot tell where it runs. Nothing home-made
+//! distributes anything.
+
+mod activities;
+mod backend;
+mod connect;
+mod convert;
+pub(crate) mod engine;
+mod history;
+mod run;
+mod threads;
+mod worker;
+
+pub use backend::ClusterBackend;
+pub use connect::{ConnectError, connect, namespace_of};
+pub use worker::{ClusterWorker, ClusterWorkerOptions};
+
+/// The local activity that brings a side effect into history: it gives back what it is given.
+const SIDE_EFFECT: &str = "bosun.side_effect";
+/// The header of a continued run with the signals that the run before did not take.
+const CARRIED_SIGNALS: &str = "bosun-carried-signals";
+/// The header with our number of the command that asked for an activity, a child or a signal.
+const SEQ: &str = "bosun-seq";
+/// Asks any run for its state as JSON.
+const QUERY_STATE: &str = "__bosun_state";
+/// Asks any run for what it waits for.
+const QUERY_AWAITING: &str = "__bosun_awaiting";
+/// The same for people, under the name that Temporal's tools ask for.
+const QUERY_STACK: &str = "__stack_trace";
+/// The source of the failure of an update that its validator has refused.
+const REFUSED_BY_VALIDATOR: &str = "Bosun: refused by the validator";
+/// The largest payload that a cluster takes.
+const PAYLOAD_MAX: usize = 2 * 1024 * 1024;
