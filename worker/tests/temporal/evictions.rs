@@ -7,7 +7,7 @@ use serde_json::json;
 use super::Scene;
 use super::rig::Cluster;
 
-pub const SCENES: &[Scene] = &[("a_run_that_is_never_cached_ends_alike", never_cached)];
+pub(super) const SCENES: &[Scene] = &[("a_run_that_is_never_cached_ends_alike", never_cached)];
 
 fn never_cached(cluster: &Cluster) {
     let queue = cluster.name("uncached");

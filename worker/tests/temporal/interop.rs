@@ -11,7 +11,7 @@ use serde_json::json;
 use super::Scene;
 use super::rig::{Cluster, shown};
 
-pub const SCENES: &[Scene] = &[
+pub(super) const SCENES: &[Scene] = &[
     ("a_python_client_asks_our_workflow", a_python_client),
     ("our_workflow_calls_python", our_workflow_calls_python),
     ("what_was_deleted_is_gone", super::requests::what_was_deleted_is_gone),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Scene;
 use super::rig::Cluster;
 
-pub const SCENES: &[Scene] = &[("workers_are_killed_in_the_middle", workers_are_killed)];
+pub(super) const SCENES: &[Scene] = &[("workers_are_killed_in_the_middle", workers_are_killed)];
 
 const KILLS: usize = 6;
 const RUNS: usize = 6;

@@ -7,6 +7,8 @@
 //! `temporal` is looked for in BOSUN_TEMPORAL_CLI, `target/temporal/bin`, the Go tools' folder and PATH; `.ci/run` installs it.
 //! `cargo test -p bosun-worker --features temporal --test temporal -- WORD` runs the scenes whose names hold WORD.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a program of its own, around what is shipped")]
+
 mod evictions;
 mod interop;
 mod kills;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Scene;
 use super::rig::{Cluster, shown};
 
-pub const SCENES: &[Scene] = &[("programs_end_alike", programs_end_alike)];
+pub(super) const SCENES: &[Scene] = &[("programs_end_alike", programs_end_alike)];
 
 // long: one line a program.
 fn programs() -> Vec<(&'static str, Value)> {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Scene;
 use super::rig::{Cluster, shown};
 
-pub const SCENES: &[Scene] = &[("histories_of_a_cluster_replay", histories_replay)];
+pub(super) const SCENES: &[Scene] = &[("histories_of_a_cluster_replay", histories_replay)];
 
 fn histories_replay(cluster: &Cluster) {
     // The programs of the other scenes have ended on this server.

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::Scene;
 use super::rig::{Cluster, shown};
 
-pub const SCENES: &[Scene] = &[
+pub(super) const SCENES: &[Scene] = &[
     ("signals_queries_and_updates", signals_queries_and_updates),
     ("runs_are_described_listed_and_ended", runs_are_described_listed_and_ended),
     ("a_reset_begins_anew", a_reset_begins_anew),
@@ -98,7 +98,7 @@ fn runs_are_described_listed_and_ended(cluster: &Cluster) {
 }
 
 /// A cluster takes its time for it; by now other scenes have passed.
-pub fn what_was_deleted_is_gone(cluster: &Cluster) {
+pub(super) fn what_was_deleted_is_gone(cluster: &Cluster) {
     let described = || cluster.run(&["describe", "-w", "ends-t"]);
     cluster.until("the run is gone", || (!described().status.success()).then_some(()));
     assert!(shown(&described()).contains("no workflow execution ends-t"), "{}", shown(&described()));

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// No wait is longer: the machine may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Polls of the server's own queues: without these each sequential step takes 100 ms.
 const TUNED: [&str; 5] = [
@@ -24,16 +24,16 @@ const TUNED: [&str; 5] = [
     "matching.numTaskqueueWritePartitions=1",
 ];
 
-pub struct Cluster {
+pub(super) struct Cluster {
     server: Option<Child>,
-    pub address: String,
-    pub folder: TempDir,
+    pub(super) address: String,
+    pub(super) folder: TempDir,
     temporal: PathBuf,
     counted: AtomicUsize,
 }
 
 /// A worker process of ours.
-pub struct Worker {
+pub(super) struct Worker {
     child: Child,
     log: PathBuf,
 }
@@ -54,7 +54,7 @@ fn free_port() -> u16 {
 
 impl Cluster {
     /// Nothing, where there is no server to start.
-    pub fn start() -> Option<Cluster> {
+    pub(super) fn start() -> Option<Cluster> {
         let temporal = temporal()?;
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
@@ -76,12 +76,12 @@ impl Cluster {
     }
 
     /// A name that no other scene has.
-    pub fn name(&self, of: &str) -> String {
+    pub(super) fn name(&self, of: &str) -> String {
         format!("{of}-{}", self.counted.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Asks until there is an answer.
-    pub fn until<T>(&self, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    pub(super) fn until<T>(&self, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         let began = Instant::now();
         loop {
             if let Some(answer) = ask() {
@@ -104,28 +104,28 @@ impl Cluster {
     }
 
     /// A command on the cluster.
-    pub fn run(&self, args: &[&str]) -> Output {
+    pub(super) fn run(&self, args: &[&str]) -> Output {
         let data = self.folder.path().join("client");
         self.bosun(&data).args(["--temporal", &self.address]).args(args).output().unwrap()
     }
 
     /// A command on the cluster that succeeds, and its JSON.
-    pub fn json(&self, args: &[&str]) -> Value {
+    pub(super) fn json(&self, args: &[&str]) -> Value {
         json_of(&[args, &["-o", "json"]].concat(), &self.run(&[args, &["-o", "json"]].concat()))
     }
 
     /// The same command on the embedded engine.
-    pub fn embedded(&self, data: &str, args: &[&str]) -> Output {
+    pub(super) fn embedded(&self, data: &str, args: &[&str]) -> Output {
         self.bosun(&self.folder.path().join(data)).args(args).output().unwrap()
     }
 
     /// A command of Temporal's own tool.
-    pub fn temporal(&self, args: &[&str]) -> Output {
+    pub(super) fn temporal(&self, args: &[&str]) -> Output {
         Command::new(&self.temporal).args(args).args(["--address", &self.address]).output().unwrap()
     }
 
     /// A worker of a queue, once it is ready.
-    pub fn worker(&self, queue: &str, more: &[&str]) -> Worker {
+    pub(super) fn worker(&self, queue: &str, more: &[&str]) -> Worker {
         let name = self.name("worker");
         let data = self.folder.path().join(&name);
         let log = self.folder.path().join(format!("{name}.log"));
@@ -145,12 +145,12 @@ impl Cluster {
     }
 
     /// Starts a kitchen-sink program.
-    pub fn start_program(&self, queue: &str, id: &str, program: &Value) {
+    pub(super) fn start_program(&self, queue: &str, id: &str, program: &Value) {
         let input = program.to_string();
         self.json(&["start", "kitchen-sink", "-w", id, "--task-queue", queue, "--input", &input]);
     }
     /// Waits for the result of a run; the exit code and what was printed.
-    pub fn result(&self, id: &str) -> (i32, Value) {
+    pub(super) fn result(&self, id: &str) -> (i32, Value) {
         let output = self.run(&["result", "-w", id, "-o", "json", "--timeout", "110s"]);
         (
             output.status.code().unwrap_or(-1),
@@ -169,16 +169,16 @@ impl Drop for Cluster {
 }
 
 impl Worker {
-    pub fn log(&self) -> String {
+    pub(super) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
     /// As SIGKILL does.
-    pub fn kill(mut self) {
+    pub(super) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
     /// As an operator does: drains. The exit code.
-    pub fn term(mut self) -> i32 {
+    pub(super) fn term(mut self) -> i32 {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         let began = Instant::now();
@@ -202,7 +202,7 @@ impl Drop for Worker {
     }
 }
 
-pub fn shown(output: &Output) -> String {
+pub(super) fn shown(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}\n{}{}", output.status, text(&output.stdout), text(&output.stderr))
 }

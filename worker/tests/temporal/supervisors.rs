@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Scene;
 use super::rig::{Cluster, shown};
 
-pub const SCENES: &[Scene] =
+pub(super) const SCENES: &[Scene] =
     &[("presets_report_alike", presets_report_alike), ("an_approval_is_asked_for_and_given", an_approval)];
 
 /// Those whose order of events does not depend on how long anything takes.
