@@ -346,6 +346,22 @@ macro_rules! ask {
     }};
 }
 
+/// How often, and how many times at most, a visit looks whether all runs were looked at: five seconds.
+const LOOKS: (Duration, u32) = (Duration::from_millis(5), 1_000);
+
+impl Embedded {
+    /// A visit asks right after the directory was opened: what waits is known when every run that had something under way
+    /// was looked at. A run whose code does not come back is not waited for.
+    async fn looked_at(&self) {
+        for _ in 0..LOOKS.1 {
+            if self.worker.slots().all > 0 || !self.worker.is_recovering() {
+                return;
+            }
+            tokio::time::sleep(LOOKS.0).await;
+        }
+    }
+}
+
 impl Backend for Embedded {
     fn start(&self, request: StartWorkflow) -> Reply<'_, Started> {
         ask!(self, client => client.start(request))
@@ -489,17 +505,20 @@ impl Backend for Embedded {
         })
     }
     fn worker_state(&self) -> Reply<'_, WorkerState> {
-        let WorkerSlots { all, busy, waiting, task_queues, running, limits, max_per_second } = self.worker.slots();
-        let queues = queue_states(&running, &limits);
-        let max_per_second = max_per_second.map(|rate| rate.to_string());
-        let (lost_threads, memory) = (self.worker.lost_threads(), self.worker.memory());
-        let state =
-            WorkerState { lost_threads, memory, slots: all, busy, waiting, task_queues, queues, max_per_second };
-        Box::pin(async move { Ok(state) })
+        Box::pin(async move {
+            self.looked_at().await;
+            let WorkerSlots { all, busy, waiting, task_queues, running, limits, max_per_second } = self.worker.slots();
+            let queues = queue_states(&running, &limits);
+            let max_per_second = max_per_second.map(|rate| rate.to_string());
+            let (lost_threads, memory) = (self.worker.lost_threads(), self.worker.memory());
+            Ok(WorkerState { lost_threads, memory, slots: all, busy, waiting, task_queues, queues, max_per_second })
+        })
     }
     fn queue_shares(&self, queue: TaskQueue) -> Reply<'_, Vec<WaitingShare>> {
-        let shares = self.worker.waiting_in(&queue, SHARES_MAX);
-        Box::pin(async move { Ok(shares) })
+        Box::pin(async move {
+            self.looked_at().await;
+            Ok(self.worker.waiting_in(&queue, SHARES_MAX))
+        })
     }
 }
 

@@ -64,6 +64,8 @@ pub(crate) struct WorkerShared {
     /// How many runs of each shard are still to be looked at after the start. No deadline fires before: it would start an
     /// attempt that the look then takes for one that the worker before has lost.
     pub(crate) recovering: Vec<AtomicUsize>,
+    /// Runs that the look after the start is not done with.
+    pub(crate) looks_open: AtomicUsize,
     /// Which runs that come back from a snapshot are compared with their history.
     pub(super) shadows: Arc<Shadows>,
     /// What the look at runs of other builds has found, once somebody has asked.
@@ -132,6 +134,7 @@ impl WorkerShared {
     pub(crate) fn recover(&self, namespace: Namespace, workflow_id: WorkflowId, run: RunId) {
         let shard = self.shard_of(&namespace, &workflow_id);
         self.recovering[shard].fetch_add(1, Ordering::AcqRel);
+        self.looks_open.fetch_add(1, Ordering::AcqRel);
         self.deliver_to(shard, ShardMessage::Recover { target: Target { namespace, workflow_id, run_id: Some(run) } });
     }
     pub(crate) fn take_slot(&self, queue: &TaskQueue) -> bool {

@@ -173,6 +173,7 @@ impl TurnThread {
                 // Counted first: if the code does not come back, the message is not handled a second time.
                 self.shared.recovering[self.shard.number].fetch_sub(1, Ordering::AcqRel);
                 self.recover(target);
+                self.shared.looks_open.fetch_sub(1, Ordering::AcqRel);
             }
             ShardMessage::Wake => {}
         }

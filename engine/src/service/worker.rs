@@ -251,6 +251,7 @@ pub(super) fn open(
         quarantine,
         lost: Mutex::default(),
         recovering: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
+        looks_open: AtomicUsize::new(0),
         shadows: Shadows::new(options.shadow_replay_every),
         fit: tokio::sync::OnceCell::new(),
         journal,

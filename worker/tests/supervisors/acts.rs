@@ -57,14 +57,24 @@ fn message(agents: &[&'static str]) -> Inputs {
     )
 }
 
-fn approval() -> Inputs {
-    // Ids are numbers of the run (the kit's first run has sevens for its id): the first few may be those that are pending.
+/// Ids are numbers of the run (the kit's first run has sevens for its id): the first few may be those that are pending.
+fn approval_id() -> impl Strategy<Value = String> {
     let run = bosun_engine::RunId([7; 16]).to_string();
-    (1..4_u8, any::<bool>(), any::<bool>())
-        .prop_map(move |(n, approved, retry)| {
+    (1..4_u8).prop_map(move |n| format!("{run}/ap-{n}"))
+}
+fn later() -> Inputs {
+    (approval_id(), select(vec!["1s", "10m", "0s"]))
+        .prop_map(|(id, by)| json!({ "approval_id": id, "by": by, "requested_by": "ann" }))
+        .boxed()
+}
+fn louder() -> Inputs {
+    approval_id().prop_map(|id| json!({ "approval_id": id, "requested_by": "ann" })).boxed()
+}
+fn approval() -> Inputs {
+    (approval_id(), any::<bool>(), any::<bool>())
+        .prop_map(|(id, approved, retry)| {
             let feedback = (retry && !approved).then_some("better");
-            let mut response =
-                json!({ "approval_id": format!("{run}/ap-{n}"), "approved": approved, "approver": "ann" });
+            let mut response = json!({ "approval_id": id, "approved": approved, "approver": "ann" });
             if let Some(feedback) = feedback {
                 response["feedback"] = feedback.into();
             }
@@ -174,6 +184,8 @@ pub(crate) fn updates(tasks: &[&'static str]) -> Vec<(&'static str, Inputs)> {
         ("plan_feedback", mostly(feedback)),
         ("approve_plan", mostly(verdict)),
         ("respond_approval", mostly(approval())),
+        ("extend_approval", mostly(later())),
+        ("escalate_approval", mostly(louder())),
         ("respond_interrupt", resume(tasks)),
         ("set_hitl_mode", mostly(mode)),
         ("report_incident", mostly(incident)),

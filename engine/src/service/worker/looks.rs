@@ -3,6 +3,7 @@
 //! Invariant: it only looks, and waits for nothing but a lock.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Worker;
@@ -13,6 +14,12 @@ impl Worker {
     /// else: nothing fails, and nothing is acknowledged.
     pub fn writing_for(&self) -> Option<Duration> {
         self.shared.committer.writing_for()
+    }
+
+    /// Whether a run that had something under way has still to be looked at since the start: until then not all that waits in a
+    /// queue is there.
+    pub fn is_recovering(&self) -> bool {
+        self.shared.looks_open.load(Ordering::Acquire) > 0
     }
 
     /// Bytes that loaded runs and waiting requests may take together.

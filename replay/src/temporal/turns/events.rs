@@ -2,6 +2,8 @@
 //!
 //! Invariant: an event that names something by the event that asked for it gets our number of that. Numbers are those that the
 //! worker wrote along (`bosun-seq`), or are counted in the order of the commands.
+//!
+//! Long: one arm for each of Temporal's events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
