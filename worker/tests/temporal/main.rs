@@ -4,7 +4,7 @@
 //! outcome is to be the same. The server is on loopback, on a free port, and is ended by its process id, also where a scene
 //! fails. Where there is no `temporal`, that is said loudly; with `BOSUN_REQUIRE_TEMPORAL=1` it fails. No time is judged.
 //!
-//! `temporal` is looked for in BOSUN_TEMPORAL_CLI, `target/temporal/bin`, the Go tools' folder and PATH; `.ci/run` installs it.
+//! `temporal` is looked for in BOSUN_TEMPORAL_CLI, `target/temporal/bin`, the Go tools' folder and PATH; `.ci/run cluster` installs it.
 //! `cargo test -p bosun-worker --features temporal --test temporal -- WORD` runs the scenes whose names hold WORD.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a program of its own, around what is shipped")]
