@@ -218,7 +218,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Noun::Schema { of } => return Ok(schema::print(screen, &of, global.output)),
         Noun::Version { .. } => return Ok(version(screen, program)),
         Noun::Worker(worker::WorkerVerb::Run(args)) => {
-            return worker::run(screen, &global, loaded, &*program.opener, args, None).await;
+            return Box::pin(worker::run(screen, &global, loaded, &*program.opener, args, None)).await;
         }
         Noun::Worker(worker::WorkerVerb::Describe) => return worker_control::describe(screen, &global).await,
         Noun::Worker(worker::WorkerVerb::Drain(args)) => {
@@ -233,13 +233,17 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Noun::Completion { shell } => return completion::print(screen, shell),
         Noun::Man(args) => return completion::man(screen, program, &args),
         Noun::Ui(args) => return ui::ui(screen, &global, args).await,
-        Noun::Dev(args) => return dev::dev(screen, &global, loaded, &*program.opener, program.plans, args).await,
+        Noun::Dev(args) => {
+            return Box::pin(dev::dev(screen, &global, loaded, &*program.opener, program.plans, args)).await;
+        }
         Noun::Test(args) => {
             let workflows = program.opener.workflows();
             // Scenes have runtimes of their own, so they are played away from this one.
             return tokio::task::block_in_place(|| test::test(screen, &workflows, &args));
         }
-        Noun::Replay(verb) => return interruptible(replay::replay(screen, &global, program, verb), false).await,
+        Noun::Replay(verb) => {
+            return interruptible(Box::pin(replay::replay(screen, &global, program, verb)), false).await;
+        }
         Noun::Verb(verb) | Noun::Workflow(verb) => match Reading::of(verb) {
             Ok(verb) => {
                 let mut bench = replay::Bench::new(screen, &global, program)?;
@@ -342,7 +346,8 @@ async fn beside_the_api(
         _ => None,
     };
     let attached = cx.attached;
-    let ended = interruptible(verb.run(cx), attached).await;
+    // On the heap: the future of all verbs is too large for the stack of a thread.
+    let ended = interruptible(Box::pin(verb.run(cx)), attached).await;
     if let Some(serving) = serving {
         serving.stop(&global.data, Exit::Error).await;
     }
@@ -491,16 +496,16 @@ impl Verb {
 
     async fn run(self, cx: &mut Context) -> Result<Exit, CliError> {
         match self {
-            Verb::Workflow(verb) => workflow(cx, verb).await,
-            Verb::Activity(verb) => activity::activity(cx, verb).await,
-            Verb::Approval(verb) => approval::approval(cx, verb).await,
+            Verb::Workflow(verb) => Box::pin(workflow(cx, verb)).await,
+            Verb::Activity(verb) => Box::pin(activity::activity(cx, verb)).await,
+            Verb::Approval(verb) => Box::pin(approval::approval(cx, verb)).await,
             Verb::Agent(verb) => supervise::agent(cx, verb).await,
-            Verb::Plan(verb) => supervise::plan(cx, verb).await,
+            Verb::Plan(verb) => Box::pin(supervise::plan(cx, verb)).await,
             Verb::Budget(verb) => budget::budget(cx, verb).await,
             Verb::Llm(verb) => llm::llm(cx, verb).await,
-            Verb::Batch(verb) => batch::batch(cx, verb).await,
+            Verb::Batch(verb) => Box::pin(batch::batch(cx, verb)).await,
             Verb::Queue(verb) => queue::queue(cx, verb).await,
-            Verb::Schedule(verb) => schedule::schedule(cx, verb).await,
+            Verb::Schedule(verb) => Box::pin(schedule::schedule(cx, verb)).await,
             Verb::Store(verb, configured) => store::store(cx, verb, &configured).await,
         }
     }
@@ -508,19 +513,19 @@ impl Verb {
 
 async fn workflow(cx: &mut Context, verb: WorkflowVerb) -> Result<Exit, CliError> {
     match verb {
-        WorkflowVerb::Run(args) => start::run(cx, args).await,
+        WorkflowVerb::Run(args) => Box::pin(start::run(cx, args)).await,
         WorkflowVerb::Start(args) => start::start(cx, args).await,
-        WorkflowVerb::Execute(args) => start::execute(cx, args).await,
+        WorkflowVerb::Execute(args) => Box::pin(start::execute(cx, args)).await,
         WorkflowVerb::SignalWithStart(args) => start::signal_with_start(cx, args).await,
-        WorkflowVerb::List(args) => list::list(cx, args).await,
+        WorkflowVerb::List(args) => Box::pin(list::list(cx, args)).await,
         WorkflowVerb::Count(args) => list::count(cx, args).await,
-        WorkflowVerb::Describe(args) => describe::describe(cx, args).await,
-        WorkflowVerb::Show(args) => show::show(cx, args).await,
+        WorkflowVerb::Describe(args) => Box::pin(describe::describe(cx, args)).await,
+        WorkflowVerb::Show(args) => Box::pin(show::show(cx, args)).await,
         WorkflowVerb::Fork(args) => fork::fork(cx, args).await,
         WorkflowVerb::Reset(args) => reset::reset(cx, args).await,
         // `Reading` takes these before an engine is opened.
         WorkflowVerb::Export(_) | WorkflowVerb::Diff(_) => Err(CliError::usage("this verb runs without an engine")),
-        WorkflowVerb::Result(args) => result::result(cx, args).await,
+        WorkflowVerb::Result(args) => Box::pin(result::result(cx, args)).await,
         WorkflowVerb::Signal(args) => message::signal(cx, args).await,
         WorkflowVerb::Query(args) => message::query(cx, args).await,
         WorkflowVerb::Update(args) => message::update(cx, args).await,
