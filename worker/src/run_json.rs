@@ -8,14 +8,10 @@ use serde_json::{Map, Value, json};
 
 /// A failure with its chain of causes.
 pub(crate) fn failure(failure: &Failure) -> Value {
-    let details = match &failure.kind {
-        FailureKind::Application { details, .. } | FailureKind::Canceled { details } => details.as_ref(),
-        _ => None,
-    };
     json!({
         "type": failure.type_name(),
         "message": failure.message,
-        "details": details.map(Payload::to_json),
+        "details": failure.details().map(Payload::to_json),
         "cause": failure.cause.as_deref().map(self::failure),
     })
 }

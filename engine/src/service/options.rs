@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::budget::default_memory;
 use super::retention::Retention;
-use crate::activity::{ActivityFuture, ActivityRegistry, ActivityTask};
+use crate::activity::{ActivityContext, ActivityFuture, ActivityRegistry, ActivityTask};
 use crate::clock::Clock;
 use crate::log::{JournalOptions, Log};
 use crate::machine::Limits;
@@ -159,5 +159,27 @@ pub trait Interceptor: Send + Sync {
     fn client_call(&self, call: &'static str, workflow_id: Option<&WorkflowId>) -> Result<(), Rejection> {
         let _ = (call, workflow_id);
         Ok(())
+    }
+}
+
+impl ActivityRegistry {
+    /// One attempt: the function of its type inside the interceptors, the first of them outermost. A type without a function
+    /// is a failure that names those there are.
+    pub fn attempt(
+        &self,
+        task: &ActivityTask,
+        context: ActivityContext,
+        interceptors: &[Arc<dyn Interceptor>],
+    ) -> ActivityFuture {
+        let future = match self.get(&task.activity_type) {
+            Some(function) => function(context),
+            None => {
+                let known: Vec<&str> = self.types().map(ActivityType::as_str).collect();
+                let message =
+                    format!("no activity type {} in this worker; it has: {}", task.activity_type, known.join(", "));
+                Box::pin(std::future::ready(Err(Failure::application("ActivityNotRegistered", message).into())))
+            }
+        };
+        interceptors.iter().rev().fold(future, |next, interceptor| interceptor.activity(task, next))
     }
 }

@@ -116,7 +116,8 @@ impl Runner {
         let span = span_of(&task);
         let attempt = async move {
             // Made here, not on the committer's thread: making it runs user code.
-            let function = Box::pin(async { shared.runner.future(&shared, &task, context).await });
+            let function =
+                Box::pin(async { shared.runner.registry.attempt(&task, context, &shared.options.interceptors).await });
             let grace = || shared.runner.pace.sleep(shared.options.cancel_grace);
             let running = MarkedAttempt { slot, running: Box::pin(attempt(function, canceled, grace)) };
             // Dropping what a panic or a cancellation left of the function may panic too.
@@ -129,19 +130,6 @@ impl Runner {
             shared.time.end_attempt();
         };
         self.handle.spawn(attempt.instrument(span));
-    }
-
-    fn future(&self, shared: &WorkerShared, task: &ActivityTask, context: ActivityContext) -> ActivityFuture {
-        let future = match self.registry.get(&task.activity_type) {
-            Some(function) => function(context),
-            None => {
-                let known: Vec<&str> = self.registry.types().map(ActivityType::as_str).collect();
-                let message =
-                    format!("no activity type {} in this worker; it has: {}", task.activity_type, known.join(", "));
-                Box::pin(std::future::ready(Err(Failure::application("ActivityNotRegistered", message).into())))
-            }
-        };
-        shared.options.interceptors.iter().rev().fold(future, |next, interceptor| interceptor.activity(task, next))
     }
 
     fn end(

@@ -143,6 +143,17 @@ impl Failure {
         }
         self
     }
+    /// The data that came with it: of an application failure or a cancellation, and of itself, not of its causes.
+    pub fn details(&self) -> Option<&Payload> {
+        match &self.kind {
+            FailureKind::Application { details, .. } | FailureKind::Canceled { details } => details.as_ref(),
+            FailureKind::Timeout { .. }
+            | FailureKind::Terminated
+            | FailureKind::Activity { .. }
+            | FailureKind::ChildWorkflow { .. }
+            | FailureKind::WorkerLost => None,
+        }
+    }
     /// Application failures only: data for whoever handles the failure.
     pub fn with_details(mut self, payload: Payload) -> Self {
         if let FailureKind::Application { details, .. } = &mut self.kind {

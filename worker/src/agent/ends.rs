@@ -135,15 +135,7 @@ pub(super) fn tool_fault(failure: Failure) -> Fault {
 
 /// What an agent that failed or was canceled says of itself.
 pub(crate) fn output_in(failure: &Failure) -> Option<AgentOutput> {
-    let details = match &failure.kind {
-        FailureKind::Application { details, .. } | FailureKind::Canceled { details } => details.as_ref(),
-        FailureKind::Timeout { .. }
-        | FailureKind::Terminated
-        | FailureKind::Activity { .. }
-        | FailureKind::ChildWorkflow { .. }
-        | FailureKind::WorkerLost => None,
-    };
-    details.and_then(|details| details.decode().ok()).or_else(|| output_in(failure.cause.as_deref()?))
+    failure.details().and_then(|details| details.decode().ok()).or_else(|| output_in(failure.cause.as_deref()?))
 }
 
 #[cfg(test)]

@@ -127,7 +127,8 @@ impl ActivityRunner {
         let sink = Arc::new(Sink { worker: self.worker.clone(), token });
         let context = ActivityContext::new(task.clone(), canceled.clone(), sink).with_states_of(&self.registry);
         // Made inside: making it runs user code.
-        let function = AssertUnwindSafe(async { self.function(&task, context).await }).catch_unwind();
+        let function =
+            AssertUnwindSafe(async { self.registry.attempt(&task, context, &self.interceptors).await }).catch_unwind();
         let mut heard = canceled.clone();
         let overdue = async move {
             if heard.wait_for(|canceled| *canceled).await.is_err() {
@@ -157,19 +158,6 @@ impl ActivityRunner {
             }
             Err(ActivityError::Failure(failure)) => failed(&failure),
         }
-    }
-
-    fn function(&self, task: &ActivityTask, context: ActivityContext) -> ActivityFuture {
-        let future = match self.registry.get(&task.activity_type) {
-            Some(function) => function(context),
-            None => {
-                let known: Vec<&str> = self.registry.types().map(ActivityType::as_str).collect();
-                let message =
-                    format!("no activity type {} in this worker; it has: {}", task.activity_type, known.join(", "));
-                Box::pin(std::future::ready(Err(Failure::application("ActivityNotRegistered", message).into())))
-            }
-        };
-        self.interceptors.iter().rev().fold(future, |next, interceptor| interceptor.activity(task, next))
     }
 }
 

@@ -62,7 +62,7 @@ impl ChildEnd {
     /// The outermost details of a failure and its causes; of several, those that are an agent's report.
     fn of_failure(failure: &Failure) -> ChildEnd {
         let chain = std::iter::successors(Some(failure), |failure| failure.cause.as_deref());
-        let mut left = chain.filter_map(details).map(ChildEnd::read);
+        let mut left = chain.filter_map(Failure::details).map(ChildEnd::read);
         let first = left.next().unwrap_or(ChildEnd::Nothing);
         match first {
             ChildEnd::Agent(_) => first,
@@ -99,15 +99,4 @@ pub(super) fn is_lost(result: &Result<Payload, Failure>) -> bool {
     result.as_ref().is_err_and(|failure| {
         matches!(failure.root().kind, FailureKind::Terminated | FailureKind::Timeout { .. } | FailureKind::WorkerLost)
     })
-}
-
-fn details(failure: &Failure) -> Option<&Payload> {
-    match &failure.kind {
-        FailureKind::Application { details, .. } | FailureKind::Canceled { details } => details.as_ref(),
-        FailureKind::Timeout { .. }
-        | FailureKind::Terminated
-        | FailureKind::Activity { .. }
-        | FailureKind::ChildWorkflow { .. }
-        | FailureKind::WorkerLost => None,
-    }
 }
