@@ -2,26 +2,18 @@
 //! cut is counted (engine.md G41).
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use bosun_tests::harness::binary::{run, said};
 use bosun_tests::harness::crash::READY_MAX;
-use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
+use bosun_tests::harness::process::{Program, WorkerProcess};
 use bosun_worker::capability::model::Wire;
 use bosun_worker::capability::model::mock::{MockAnswer, MockProvider, calls, says};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn run(data: &Path, words: &[&str]) -> Output {
-    Command::new(bosun().unwrap()).args(words).arg("--data").arg(data).stdin(Stdio::null()).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
 
 #[track_caller]
 fn did(data: &Path, words: &[&str]) -> String {

@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bosun_tests::harness::binary::said;
 use bosun_tests::harness::crash::READY_MAX;
 use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
 use serde_json::Value;
@@ -20,10 +21,6 @@ fn command(data: &Path, words: &[&str]) -> Command {
 
 fn run(data: &Path, words: &[&str]) -> Output {
     command(data, words).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 #[track_caller]

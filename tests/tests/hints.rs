@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use bosun_tests::harness::binary::said;
 use bosun_tests::harness::process::bosun;
 
 const WAITS: &str = "
@@ -50,10 +51,6 @@ impl Desk {
         assert!(output.status.success(), "{line}: {}", said(&output));
         said(&output)
     }
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// The command between back-ticks, or behind `next:`, that has this word.

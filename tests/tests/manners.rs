@@ -3,10 +3,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use bosun_tests::harness::binary::{run, said};
 use bosun_tests::harness::crash::READY_MAX;
 use bosun_tests::harness::faults::Injection;
 use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
@@ -14,14 +14,6 @@ use serde_json::Value;
 
 const ORDER: &str = r#"{"order_id": "o-1", "items": [{"sku": "tea", "quantity": 1}], "cents": 5}"#;
 const WORKER: [&str; 2] = ["worker", "run"];
-
-fn run(data: &Path, args: &[&str]) -> Output {
-    Command::new(bosun().unwrap()).args(args).arg("--data").arg(data).stdin(Stdio::null()).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
 
 fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {}", said(output)))

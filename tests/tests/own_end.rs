@@ -2,23 +2,14 @@
 //! can be replayed, exported, forked and shown like any other. And what a closed run's result is when nobody works.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use bosun_tests::harness::binary::{run, said};
 use bosun_tests::harness::crash::READY_MAX;
-use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
+use bosun_tests::harness::process::{Program, WorkerProcess};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(120);
-
-fn run(data: &Path, words: &[&str]) -> Output {
-    let mut command = Command::new(bosun().unwrap());
-    command.args(words).arg("--data").arg(data).stdin(Stdio::null()).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
 
 #[track_caller]
 fn did(data: &Path, words: &[&str]) -> String {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use bosun_tests::harness::binary::said;
 use bosun_tests::harness::process::{Program, WorkerProcess, bosun, example};
 use serde_json::json;
 
@@ -13,10 +14,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn program(data: &Path, version: &str, words: &[&str]) -> Output {
     let mut command = Command::new(example("own-program").unwrap());
     command.env("OWN_PROGRAM", version).arg("--data").arg(data).args(words).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 #[track_caller]

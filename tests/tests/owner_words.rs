@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use bosun_tests::harness::binary::said;
 use bosun_tests::harness::process::bosun;
 use bosun_worker::capability::model::Wire;
 use bosun_worker::capability::model::mock::{MockAnswer, MockProvider, says};
@@ -19,10 +20,6 @@ fn run(home: &Path, variables: &[(&str, &str)], words: &[&str]) -> Output {
     // Nobody's own configuration.
     command.env("HOME", home).env_remove("XDG_CONFIG_HOME");
     command.args(words).envs(variables.iter().copied()).current_dir(home).stdin(Stdio::null()).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 #[track_caller]

@@ -2,25 +2,13 @@
 //! the command line and the API say is the order in which a worker with one slot works.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use bosun_tests::harness::binary::{object, run, said};
 use bosun_tests::harness::crash::READY_MAX;
 use bosun_tests::harness::http::Http;
 use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
 use serde_json::{Value, json};
-
-fn run(data: &Path, args: &[&str]) -> Output {
-    Command::new(bosun().unwrap()).args(args).arg("--data").arg(data).stdin(Stdio::null()).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-fn object(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {}", said(output)))
-}
 
 fn until(what: &str, mut there: impl FnMut() -> bool) {
     let began = Instant::now();

@@ -6,8 +6,9 @@
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
+use bosun_tests::harness::binary::{run, said};
 use bosun_tests::harness::crash::READY_MAX;
 use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
 use bosun_worker::capability::model::Wire;
@@ -42,14 +43,6 @@ impl Place {
     fn worker(&self) -> Program {
         Program::new(bosun().unwrap(), &["worker", "run", "--set", &self.roots()])
     }
-}
-
-fn run(data: &Path, words: &[&str]) -> Output {
-    Command::new(bosun().unwrap()).args(words).arg("--data").arg(data).stdin(Stdio::null()).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// What an activity gave, or why it did not.

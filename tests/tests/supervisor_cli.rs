@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+pub(crate) use bosun_tests::harness::binary::said;
 use bosun_tests::harness::process::bosun;
 use bosun_worker::supervisor::spec::Preset;
 use serde_json::Value;
@@ -22,10 +23,6 @@ pub(crate) fn command(data: &Path, words: &[&str]) -> Command {
 
 pub(crate) fn run(data: &Path, words: &[&str]) -> Output {
     command(data, words).output().unwrap()
-}
-
-pub(crate) fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// The chapter-15 demonstration: killed while it waits for an approval, it publishes once, calls nobody twice, and the same

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use bosun_tests::harness::binary::said;
 use bosun_tests::harness::process::{Program, WorkerProcess, example};
 use serde_json::{Value, json};
 
@@ -36,10 +37,6 @@ fn start(data: &Path, id: &str, process: &Value) {
 }
 
 /// Everything a command says, wherever it says it.
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
 /// How many processes have this word among their arguments.
 fn running(word: &str) -> usize {
     let entries = fs::read_dir("/proc").unwrap().flatten();

@@ -6,6 +6,7 @@
 use std::io::Write;
 
 pub mod axe;
+pub mod binary;
 pub mod browser;
 pub mod cdp;
 pub mod confined;

@@ -1,7 +1,7 @@
 //! Kills while notifications go out, to somebody who often does not answer.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bosun_tests::harness::crash::READY_MAX;
@@ -98,19 +98,22 @@ fn each_is_told(kills: u32) {
     worker.kill().unwrap();
 }
 
+/// An owner's words by which failed runs are told, and nothing else.
+fn tells_of_failures(folder: &Path, receiver: &Receiver) -> PathBuf {
+    let text = format!(
+        "[notify.channels.ops]\nwebhook = \"http://{}/\"\nsecret = \"env:OPS_SECRET\"\nevents = [\"failed\"]\n",
+        receiver.address
+    );
+    config(folder, &text)
+}
+
 /// The file that says how far the log has been told is lost, is nonsense, or is ahead of the log: nothing is told twice, and
 /// nothing that follows is left out.
 #[test]
 fn a_cursor_that_is_wrong_tells_nothing_twice_and_leaves_nothing_out() {
     let dir = tempfile::tempdir().unwrap();
     let (data, receiver) = (dir.path().join("data"), Receiver::start(0));
-    let path = config(
-        dir.path(),
-        &format!(
-            "[notify.channels.ops]\nwebhook = \"http://{}/\"\nsecret = \"env:OPS_SECRET\"\nevents = [\"failed\"]\n",
-            receiver.address
-        ),
-    );
+    let path = tells_of_failures(dir.path(), &receiver);
     let file = data.join("notified.json");
     let wrong = ["", "{\"version\":1,\"gr", "{\"version\":1,\"group\":0}", "{\"version\":1,\"group\":99999999}"];
     for (n, contents) in wrong.iter().enumerate() {
@@ -156,13 +159,7 @@ fn a_cursor_that_is_wrong_tells_nothing_twice_and_leaves_nothing_out() {
 fn a_lost_cursor_does_not_tell_again_what_notifications_that_are_gone_have_told() {
     let dir = tempfile::tempdir().unwrap();
     let (data, receiver) = (dir.path().join("data"), Receiver::start(0));
-    let path = config(
-        dir.path(),
-        &format!(
-            "[notify.channels.ops]\nwebhook = \"http://{}/\"\nsecret = \"env:OPS_SECRET\"\nevents = [\"failed\"]\n",
-            receiver.address
-        ),
-    );
+    let path = tells_of_failures(dir.path(), &receiver);
     let (mut first, http) = WorkerProcess::start(&worker(&path, &[]), &data, READY_MAX).unwrap();
     for id in ["old-0", "old-1", "newest"] {
         http.start(&program(id, json!([{ "fail": { "message": "as it should" } }]))).acknowledged().unwrap();
