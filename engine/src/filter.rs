@@ -100,8 +100,21 @@ impl Filter {
     /// Whether it asks for workflow types whose names begin so, by `=`, `IN` or `STARTS_WITH`. A filter that only leaves such
     /// types out does not.
     pub fn asks_for_types(&self, prefix: &str) -> bool {
-        let of_type = Field::Builtin(BuiltinField::WorkflowType);
-        self.condition.as_ref().is_some_and(|condition| condition.asks_for(&of_type, &|text| text.starts_with(prefix)))
+        self.asks_for(BuiltinField::WorkflowType, &|text| text.starts_with(prefix))
+    }
+
+    /// The same of workflow ids.
+    pub fn asks_for_ids(&self, prefix: &str) -> bool {
+        self.asks_for(BuiltinField::WorkflowId, &|text| text.starts_with(prefix))
+    }
+
+    /// Whether it asks for single runs by their ids, by `=` or `IN`.
+    pub fn asks_for_runs(&self) -> bool {
+        self.asks_for(BuiltinField::RunId, &|_| true)
+    }
+
+    fn asks_for(&self, field: BuiltinField, fits: &dyn Fn(&str) -> bool) -> bool {
+        self.condition.as_ref().is_some_and(|condition| condition.asks_for(&Field::Builtin(field), fits))
     }
 
     /// The names of the fields that every run has.

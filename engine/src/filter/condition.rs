@@ -179,7 +179,6 @@ fn quote(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
 }
 
 impl FilterCondition {
-    /// The fields it asks about, in the order of its text.
     /// Whether it asks for what has one of these texts in a field, rather than for what has not.
     pub(super) fn asks_for(&self, asked: &Field, fits: &dyn Fn(&str) -> bool) -> bool {
         let is = |literal: &Literal| matches!(literal, Literal::Text { text, .. } if fits(text));
@@ -197,6 +196,7 @@ impl FilterCondition {
         }
     }
 
+    /// The fields it asks about, in the order of its text.
     pub(super) fn fields<'f>(&'f self, found: &mut Vec<&'f Field>) {
         match self {
             FilterCondition::Compare { field, .. }

@@ -191,6 +191,12 @@ fn types_are_asked_for_by_name() {
     ] {
         assert!(!asks(no), "{no}");
     }
+    let parsed = |text: &str| Filter::parse(text).unwrap();
+    assert!(parsed("WorkflowId = 'own.a' OR WorkflowType = 'b'").asks_for_ids("own."));
+    assert!(!parsed("WorkflowType = 'own.a' AND WorkflowId != 'own.a'").asks_for_ids("own."));
+    let run = RunId([7; 16]);
+    assert!(parsed(&format!("RunId = '{run}' AND WorkflowType = 'a'")).asks_for_runs());
+    assert!(!parsed(&format!("RunId != '{run}' AND ParentRunId = '{run}'")).asks_for_runs());
 }
 
 /// E23: NOT binds tighter than AND, AND tighter than OR.

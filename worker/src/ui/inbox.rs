@@ -7,6 +7,9 @@
 mod plan_change;
 mod schema_form;
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use axum::extract::Query;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -57,8 +60,16 @@ pub(super) async fn page(visitor: Visitor, Query(query): Query<InboxQuery>) -> R
     let InboxRuns { runs, next, cut } = asking(&visitor, &query).await?;
     let (all, silent) = asked_by(&visitor.backend, &runs).await;
     let mut cards = Vec::new();
+    // Of each run once, however many requests it has.
+    let mut told: BTreeMap<RunId, Vec<Value>> = BTreeMap::new();
     for request in &all {
-        cards.push(card(&visitor, request).await);
+        if let Some(run_id) = request.target.run_id
+            && let Entry::Vacant(place) = told.entry(run_id)
+        {
+            place.insert(notified::of_run(&visitor.backend, run_id).await);
+        }
+        let of_run = request.target.run_id.and_then(|run_id| told.get(&run_id));
+        cards.push(card(&visitor, request, of_run.map_or(&[], Vec::as_slice)).await);
     }
     let body = html! {
         h1 { "Inbox " span.muted { (all.len()) } }
@@ -100,7 +111,7 @@ async fn asking(visitor: &Visitor, query: &InboxQuery) -> Result<InboxRuns, Prob
     Ok(InboxRuns { runs: open.map(|run| (run.target, run.workflow_type)).collect(), next: None, cut })
 }
 
-async fn card(visitor: &Visitor, one: &HumanRequest) -> Markup {
+async fn card(visitor: &Visitor, one: &HumanRequest, of_run: &[Value]) -> Markup {
     let Target { workflow_id, run_id, namespace } = &one.target;
     // To resume a run or to take it back is more than to answer it.
     let held = one.kind == HumanRequestKind::Elsewhere && one.request["kind"] != "plan";
@@ -115,11 +126,7 @@ async fn card(visitor: &Visitor, one: &HumanRequest) -> Markup {
             _ => "Paused",
         },
     };
-    let mut told = match run_id {
-        Some(run_id) => notified::of_run(&visitor.backend, *run_id).await,
-        None => Vec::new(),
-    };
-    told.retain(|told| notified::is_of(told, one.id()));
+    let told = of_run.iter().filter(|told| notified::is_of(told, one.id()));
     html! {
         article.card id={ "ask-" (one.id()) } {
             h2 { (kind) " " span.muted { "of " a href=(run_link(namespace.as_str(), workflow_id.as_str(), *run_id)) { (workflow_id) } } }
@@ -130,7 +137,7 @@ async fn card(visitor: &Visitor, one: &HumanRequest) -> Markup {
             } } } }
             @if one.kind == HumanRequestKind::Question { (value(question_text(&one.request["payload"]))) }
             @if one.request["kind"] == "plan" && one.kind == HumanRequestKind::Elsewhere { (plan_change::plan(visitor, &one.target).await) }
-            @for told in &told { p.muted { "Notified: " (notified::in_words(told, |at| at.to_string())) } }
+            @for told in told { p.muted { "Notified: " (notified::in_words(told, |at| at.to_string())) } }
             @if visitor.may(needed) { (forms(visitor, one)) } @else { (visitor.may_not(needed)) }
             details.folded { summary { span.muted { (one.id()) } } (visitor.command(&one.answer())) }
         }

@@ -8,7 +8,8 @@ use bosun_engine::*;
 
 use super::super::problem::Problem;
 use crate::backend::{Backend, CallError};
-use crate::notify::NOTIFICATION;
+use crate::notify::rules::run::{OF_CHANNEL, OF_KIND, OF_RUN};
+use crate::notify::{ID_PREFIX, NOTIFICATION};
 
 /// A page has at most this many runs.
 pub(crate) const RUNS_MAX: usize = 500;
@@ -34,9 +35,12 @@ pub(crate) async fn page(
     Ok(page_of(backend, filter, limit, after).await?)
 }
 
-/// The filter without the runs that a worker started to tell people of others, unless it asks for runs of Bosun's own types.
+/// The filter without the runs that a worker started to tell people of others, unless it asks for them: by a type of Bosun's
+/// own, an id, or what only notifications have.
 pub(crate) fn without_notifications(filter: Filter) -> Result<Filter, Rejection> {
-    if filter.asks_for_types("bosun.") {
+    let of_them = |name: &FieldName| [OF_RUN, OF_CHANNEL, OF_KIND].contains(&name.as_str());
+    let by_name = filter.asks_for_types("bosun.") || filter.attributes().into_iter().any(of_them);
+    if by_name || filter.asks_for_ids(ID_PREFIX) || filter.asks_for_runs() {
         return Ok(filter);
     }
     Ok(filter.and(parse(&format!("WorkflowType != '{NOTIFICATION}'"))?))
@@ -184,6 +188,23 @@ mod tests {
         assert_eq!(listed(&format!("WorkflowType = '{kind}' OR ExecutionStatus = 'Running'"), false).await, others);
         assert_eq!(listed(&format!("WorkflowType = '{NOTIFICATION}'"), false).await, [told]);
         assert_eq!(listed("WorkflowType STARTS_WITH 'bosun.'", false).await, [told]);
+        assert_eq!(listed(&format!("RunId = '{told}'"), false).await, [told]);
+        let asked = |query: &str| {
+            let filter = parse(query).unwrap();
+            without_notifications(filter.clone()).unwrap().to_string() == filter.to_string()
+        };
+        for query in [
+            "NotificationOfRun = 'r'",
+            "NotificationChannel IN ('ops') AND ExecutionStatus = 'Running'",
+            "NotificationKind = 'failed'",
+            "WorkflowId STARTS_WITH 'notify:'",
+            "WorkflowId = 'notify:a'",
+        ] {
+            assert!(asked(query), "{query}");
+        }
+        for query in ["", "WorkflowId = 'order-7'", "Amount > 3", "RunId != '07070707-0707-0707-0707-070707070707'"] {
+            assert!(!asked(query), "{query}");
+        }
     }
 
     proptest! {
