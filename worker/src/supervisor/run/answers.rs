@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::SupervisorRun;
+use super::call_context::of_its_kind;
 use super::refusal::{Refused, WishRefusal};
 use super::signals::{APPROVAL_RESPONSE, INTERRUPT_RESUME, PLAN_ANSWER, refuse};
 use super::updates::without_of;
@@ -29,7 +30,9 @@ use crate::supervisor::people::plan_review::ReviewRefusal;
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct AnsweredIds {
+    #[serde(deserialize_with = "of_its_kind")]
     approval_id: Option<String>,
+    #[serde(deserialize_with = "of_its_kind")]
     interrupt_id: Option<String>,
 }
 
@@ -44,7 +47,9 @@ impl AnsweredIds {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct PlanAddressed {
-    of: Option<String>,
+    /// What is there and is no text names no run: it is not taken for this run's own plan.
+    #[serde(deserialize_with = "of_its_kind")]
+    of: Option<Value>,
     /// Read by whoever made the plan; it only has to match here.
     version: Value,
 }
@@ -133,7 +138,7 @@ impl SupervisorRun {
             Ok(addressed) => addressed,
             Err(why) => return Some(Err(ReviewRefusal::Invalid(why).into())),
         };
-        let of = addressed.of?;
+        let of = addressed.of?.as_str().unwrap_or_default().to_owned();
         if of == self.id || of == self.run {
             return None;
         }

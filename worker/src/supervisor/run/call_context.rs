@@ -62,7 +62,8 @@ impl TaskContext {
     }
 }
 
-fn of_its_kind<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned>(
+/// What has another type is as if it were not there; a null is a [`Value`] that is there.
+pub(super) fn of_its_kind<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())

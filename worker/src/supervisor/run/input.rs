@@ -7,6 +7,7 @@ use bosun_engine::{Failure, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::call_context::of_its_kind;
 use super::refusal::NoSpec;
 use super::strategy::RunStrategy;
 use crate::supervisor::outbox::Outbox;
@@ -40,25 +41,27 @@ pub struct RunContext {
 }
 
 /// What else a run is given along, beside its spec. The order of the fields is that of inputs in histories.
+/// What has another type than it should is as if it were not there, as it was when these were free: an input that was read
+/// once is read for ever.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MoreContext {
     /// The plan, in the form in which planners give it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "of_its_kind", skip_serializing_if = "Option::is_none")]
     pub plan: Option<Value>,
     /// Who does the task of a run that has no plan.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "of_its_kind", skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// In place of the policies of the spec.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "of_its_kind", skip_serializing_if = "Option::is_none")]
     pub policies: Option<Value>,
     /// The messages that a chat goes on from.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "of_its_kind", skip_serializing_if = "Option::is_none")]
     pub messages: Option<Value>,
     /// Whose conversation it is (CUG-38).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "of_its_kind", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "of_its_kind", skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// For people and programs that look at the input; the run does not read it.
     #[serde(flatten)]

@@ -67,7 +67,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         no_progress: spec.run_loop.no_progress,
         tries: match () {
             // Its attempts bound it, and nothing else.
-            () if of_plan_file && spec.failure.on_subtask_error == spec::OnSubtaskError::Repair => u32::MAX,
+            () if spec.only_attempts_bound() => u32::MAX,
             () if at_once || is_final(&spec.failure) => 1,
             () => spec.failure.tries,
         },

@@ -7,6 +7,7 @@ use bosun_engine::{Failure, Payload};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::call_context::of_its_kind;
 use super::people::question_of;
 use super::refusal::{Refused, WishRefusal};
 use super::{SupervisorRun, value_of};
@@ -44,8 +45,14 @@ pub(super) const TOP_UP: &str = SIGNAL_TOP_UP;
 #[serde(untagged)]
 enum HumanInput {
     Text(String),
-    Interrupt { interrupt: Value, message: Option<Value> },
-    Message { message: String },
+    Interrupt {
+        interrupt: Value,
+        #[serde(default, deserialize_with = "of_its_kind")]
+        message: Option<Value>,
+    },
+    Message {
+        message: String,
+    },
 }
 
 const OF_CONTROL: [&str; 5] = [control::PAUSE, control::RESUME, control::CANCEL, control::TAKEOVER, control::RELEASE];

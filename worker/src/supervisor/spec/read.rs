@@ -217,7 +217,10 @@ impl Reader<'_> {
         }
         let plan = serde_json::to_value(&plan).map_err(|why| FieldError::at(at, why.to_string()))?;
         if let Some(directory) = self.directory.filter(|_| base.runs_plan_file()) {
-            source.entry("directory").or_insert_with(|| directory.into());
+            let said = source.get("directory").is_some_and(|said| !said.is_null());
+            if !said {
+                source.insert("directory".to_owned(), directory.into());
+            }
         }
         source.insert("plan".to_owned(), plan);
         source.insert("file".to_owned(), Value::Null);

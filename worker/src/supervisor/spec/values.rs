@@ -3,7 +3,7 @@
 //! Invariant: how a run behaves is asked for here, by what it is and not by which preset it has. It decides nothing else.
 
 use super::preset::{ByRequest, Family, Preset, PresetDefaults};
-use super::sections::{DelegationProtocol, HandoffControl, OnEmpty, PlanningMode, Selection};
+use super::sections::{DelegationProtocol, HandoffControl, OnEmpty, OnSubtaskError, PlanningMode, Selection};
 use super::whole::SupervisorSpec;
 use crate::supervisor::team::native::System;
 
@@ -78,6 +78,12 @@ impl SupervisorSpec {
     /// Whether the tasks of the seed plan are those of a plan file: an error uses up an attempt and is told to the next one.
     pub fn runs_plan_file(&self) -> bool {
         self.plan_directory().is_some() || self.defaults().of_plan_file
+    }
+    /// Whether the attempts of a task bound its tries, and nothing else does. Of a plan that a directory was given for it was
+    /// so whatever `on_subtask_error` says, and stays so: runs that began are replayed by it. The preset hears it.
+    pub fn only_attempts_bound(&self) -> bool {
+        let repairs = self.failure.on_subtask_error == OnSubtaskError::Repair;
+        self.runs_plan_file() && (repairs || !self.defaults().of_plan_file)
     }
     /// The presets between which the request decides (CUG-08).
     pub(super) fn by_request(&self) -> Option<ByRequest> {

@@ -194,7 +194,7 @@ fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
                    the agent `tries` of its own";
         all(&["failure.tries"], why);
     }
-    if spec.runs_plan_file() && spec.failure.on_subtask_error == OnSubtaskError::Repair {
+    if spec.only_attempts_bound() {
         all(&["failure.tries"], "an error uses up one of the attempts of its task: say `review.max_attempts`");
     }
     if spec.synthesis.mode != SynthesisMode::Synthesizer {

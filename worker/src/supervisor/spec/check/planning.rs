@@ -56,7 +56,7 @@ pub(super) fn planning(spec: &SupervisorSpec) -> Check {
                 );
                 Err(FieldError::at("seed_plan.directory", why))
             }
-            None => Ok(()),
+            None => work::check(&plan, &|task| of_somebody(spec, &task.capability)),
         },
         None => Ok(()),
     }
