@@ -67,7 +67,8 @@ fn every_claimed_row_is_named_by_a_test() {
 }
 
 /// Rows that no spec can show, and why; their tests are named in their doc comments.
-const NO_SCENE: [(&str, &str); 0] = [];
+const NO_SCENE: [(&str, &str); 1] =
+    [("FSS-22", "the blocks are functions of the library; a scene starts a run, and calls none of them alone")];
 
 /// The rows that scenes close, with file and sentence.
 fn scenes() -> BTreeMap<String, Vec<String>> {

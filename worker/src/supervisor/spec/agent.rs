@@ -33,7 +33,7 @@ pub struct Agent {
     /// What the model is told before anything else.
     #[serde(default)]
     pub system_prompt: String,
-    /// How long the agent lives.
+    /// How long the agent lives, as supyagent's files say it. Kept for people; it changes nothing.
     #[serde(default, rename = "type")]
     pub kind: AgentKind,
     /// Whom it may delegate to, or hand over to where control moves; none exposes no such tools at all (SUP-34).
@@ -54,7 +54,7 @@ pub struct Agent {
     /// How many tool calls the agent may make.
     #[serde(default)]
     pub limits: Limits,
-    /// Whether the agent makes tools for others. It is told to the supervisor and changes nothing else.
+    /// Whether the agent makes tools for others. Kept from supyagent's files; it changes nothing.
     #[serde(default)]
     pub will_create_tools: bool,
     /// A plain function rather than a model: it gets the parameters of its task and nothing else (PDT-19).
@@ -189,7 +189,7 @@ impl Model {
     }
 }
 
-/// How long an agent lives.
+/// How long an agent lives, as supyagent's files say it. It changes nothing here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentKind {

@@ -66,7 +66,7 @@ pub enum Preset {
     LanggraphSupervisor,
     /// OpenAI's swarm: agents hand over for good.
     SwarmHandoff,
-    /// A draft that is graded and rewritten, three times at most.
+    /// A draft that is graded and written again: three drafts at most.
     EvaluatorOptimizer,
     /// Items that are worked on side by side, and one result of all.
     MapReduce,

@@ -17,7 +17,7 @@ pub struct Memory {
     pub override_above: Ratio,
     /// A stored pattern counts above this similarity and this rate of success (SHN-43).
     pub similar_above: Ratio,
-    /// A stored pattern counts only if this part of its runs, or more, succeeded.
+    /// A stored pattern counts only if more than this part of its runs succeeded.
     pub success_above: Ratio,
     /// What advice without a pattern is worth (SHN-43).
     pub default_confidence: Ratio,

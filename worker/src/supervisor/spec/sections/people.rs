@@ -69,9 +69,9 @@ pub enum HitlMode {
 pub struct Triggers {
     /// The agent is less sure of its result than this.
     pub confidence: Option<Ratio>,
-    /// The action costs at least this much.
+    /// The action costs more than this.
     pub action_cost: Option<Money>,
-    /// The action contains one of these words.
+    /// The action is one of these, word for word.
     pub sensitive: Vec<String>,
     /// So many tasks in a row have failed.
     pub consecutive_failures: Option<u32>,
@@ -98,7 +98,7 @@ impl Default for Triggers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
-    /// The action is sensitive.
+    /// The action is one of `sensitive`, word for word.
     Sensitive,
     /// The action costs too much.
     ActionCost,
@@ -198,7 +198,7 @@ pub enum HitlException {
     RiskCritical,
     /// Too many tasks in a row have failed.
     ConsecutiveFailures,
-    /// The action is sensitive.
+    /// The action is one of `sensitive`, word for word.
     Sensitive,
     /// The action costs too much.
     ActionCost,

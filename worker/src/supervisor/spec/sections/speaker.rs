@@ -185,7 +185,7 @@ pub enum OnSpeakerError {
     Stop,
     /// Another agent speaks.
     Skip,
-    /// The same agent is asked again.
+    /// The same agent is asked again: three times in all, then as `stop`.
     Retry,
 }
 
