@@ -167,20 +167,20 @@ pub struct ActivityContext {
     task: Arc<ActivityTask>,
     canceled: watch::Receiver<bool>,
     heartbeats: Arc<dyn HeartbeatSink>,
-    states: States,
+    states: SharedStates,
 }
 
 /// What the activities of a program share, by type.
-type States = Arc<BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>>;
+type SharedStates = Arc<BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>>;
 
-fn with_state<T: Send + Sync + 'static>(states: &mut States, state: T) {
+fn with_state<T: Send + Sync + 'static>(states: &mut SharedStates, state: T) {
     Arc::make_mut(states).insert(TypeId::of::<T>(), Arc::new(state));
 }
 
 impl ActivityContext {
     /// For tests of an activity, and for whoever runs one: a worker makes its own.
     pub fn new(task: Arc<ActivityTask>, canceled: watch::Receiver<bool>, heartbeats: Arc<dyn HeartbeatSink>) -> Self {
-        ActivityContext { task, canceled, heartbeats, states: States::default() }
+        ActivityContext { task, canceled, heartbeats, states: SharedStates::default() }
     }
     /// With something that activities share: for tests of an activity. A worker gives what its registry has.
     pub fn with_state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
@@ -254,7 +254,7 @@ pub struct ActivityRegistry {
     functions: BTreeMap<ActivityType, ActivityFunction>,
     /// For the types that have no function of their own; a stage has one.
     others: Option<ActivityFunction>,
-    states: States,
+    states: SharedStates,
 }
 
 impl ActivityRegistry {

@@ -19,7 +19,7 @@ pub(crate) fn cases(usual: u32) -> ProptestConfig {
 }
 
 /// One thing that happens; the number picks among what is pending.
-type Act = (u8, usize, Payload);
+type PlannedAct = (u8, usize, Payload);
 
 pub(crate) fn histories(acts: usize) -> impl Strategy<Value = History> {
     let act = (any::<u8>(), any::<usize>(), payloads());
@@ -71,7 +71,7 @@ impl ArbitraryHistory {
         }
     }
 
-    fn act(&mut self, (what, pick, payload): Act) {
+    fn act(&mut self, (what, pick, payload): PlannedAct) {
         if self.closed {
             return;
         }

@@ -35,6 +35,7 @@ fn problems(root: &Path) -> Vec<Problem> {
     rules::arrows(root, &mut problems);
     rules::dead_files(&tree, &mut problems);
     rules::one_meaning(&tree, &mut problems);
+    rules::shared_names(&tree, rules::SHARED_NAMES, &mut problems);
     for file in &tree.files {
         rules::module_doc(file, &mut problems);
         rules::sizes(file, &mut problems);
@@ -185,6 +186,31 @@ fn a_type_of_the_supervisor_is_defined_once() {
             "worker/src/supervisor/graph.rs:4: Plan is a type of worker/src/supervisor/graph.rs already: use that one, or say what this one is",
         ],
     );
+}
+
+#[test]
+fn few_names_of_types_are_shared() {
+    let root = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write("engine/src/lib.rs", "//! E.\nstruct Span;\nimpl A for B {\n    type Output = ();\n}\n");
+    write(
+        "worker/src/lib.rs",
+        "//! W.\npub(crate) enum Span {}\nstruct Line;\nimpl A for B {\n    type Output = ();\n}\n",
+    );
+    write("replay/src/lib.rs", "//! R.\npub struct Line;\n#[cfg(test)]\nmod tests {\n    struct Other;\n}\n");
+    write("tests/src/lib.rs", "//! T.\npub struct Other;\n");
+    let found = |most| {
+        let mut problems = Vec::new();
+        rules::shared_names(&Tree::read(root.path()), most, &mut problems);
+        problems.iter().map(|problem| problem.what.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(2), Vec::<String>::new());
+    let what = "2 names of types are defined by more than one file, at most 1 may be: Line Span";
+    assert_eq!(found(1), [what]);
 }
 
 #[test]

@@ -142,7 +142,7 @@ impl Writer {
 }
 
 /// A group that is written but not yet applied.
-type Placed = Vec<RecordPlace>;
+type RecordPlaces = Vec<RecordPlace>;
 
 impl Journal {
     /// Recovers from what is on the medium: checkpoint and tail, or everything if the checkpoint does not fit.
@@ -341,7 +341,7 @@ impl Journal {
         writer: &mut Writer,
         group: GroupSeq,
         turns: &[Turn],
-        places: &Placed,
+        places: &RecordPlaces,
         blobs: Vec<(RunId, NewBlob)>,
     ) -> Result<(), StorageError> {
         let mut index = self.index_mut();

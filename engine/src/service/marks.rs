@@ -97,7 +97,7 @@ thread_local! {
 pub(super) struct Marks {
     file: Arc<File>,
     free: Mutex<Free>,
-    _handler: Option<abort::Handler>,
+    _handler: Option<abort::AbortHandler>,
 }
 
 #[derive(Default)]

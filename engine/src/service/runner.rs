@@ -46,7 +46,7 @@ pub(crate) struct Runner {
     running: Arc<Mutex<BTreeMap<TaskToken, RunningAttempt>>>,
     finished: watch::Sender<usize>,
     /// Where all attempts send their heartbeats.
-    sink: OnceLock<Arc<Sink>>,
+    sink: OnceLock<Arc<RunnerSink>>,
 }
 
 /// Where an attempt stands, for whatever it logs. The level of a span says which filters let it pass: where an error may
@@ -107,7 +107,7 @@ impl Runner {
         };
         self.lock().insert(token, running);
         let task = Arc::new(task);
-        let sink = self.sink.get_or_init(|| Arc::new(Sink { shared: Arc::downgrade(shared) })).clone();
+        let sink = self.sink.get_or_init(|| Arc::new(RunnerSink { shared: Arc::downgrade(shared) })).clone();
         let context =
             ActivityContext::new(task.clone(), canceled.clone(), sink).with_states_of(&shared.options.activities);
         let shared = shared.clone();
@@ -278,11 +278,11 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
     Failure::panic(message)
 }
 
-struct Sink {
+struct RunnerSink {
     shared: Weak<WorkerShared>,
 }
 
-impl HeartbeatSink for Sink {
+impl HeartbeatSink for RunnerSink {
     fn heartbeat(&self, token: TaskToken, details: Option<Payload>) {
         if let Some(shared) = self.shared.upgrade() {
             shared.runner.heartbeat(&shared, token, details);

@@ -117,11 +117,11 @@ impl TurnThreads {
 }
 
 /// The open runs of a shard, as the index knows them.
-pub(super) type Known = Vec<(RunId, Namespace, WorkflowId, Outlook)>;
+pub(super) type KnownRuns = Vec<(RunId, Namespace, WorkflowId, Outlook)>;
 
 /// The open runs of every shard.
-pub(super) fn known_runs(shared: &WorkerShared) -> Vec<Known> {
-    let mut known: Vec<Known> = vec![Known::new(); shared.mailboxes.len()];
+pub(super) fn known_runs(shared: &WorkerShared) -> Vec<KnownRuns> {
+    let mut known: Vec<KnownRuns> = vec![KnownRuns::new(); shared.mailboxes.len()];
     for (run, namespace, workflow_id, outlook) in shared.journal.open_runs() {
         known[shared.shard_of(&namespace, &workflow_id)].push((run, namespace, workflow_id, outlook));
     }
@@ -133,7 +133,7 @@ pub(super) fn turn_thread(
     shared: Arc<WorkerShared>,
     number: usize,
     generation: u64,
-    known: Known,
+    known: KnownRuns,
     current_turn: Arc<CurrentTurn>,
 ) -> TurnThread {
     let mut shard = Shard::new(shared, number, generation, current_turn);
@@ -148,7 +148,7 @@ fn spawn(
     shared: &Arc<WorkerShared>,
     number: usize,
     generation: u64,
-    known: Known,
+    known: KnownRuns,
 ) -> std::io::Result<(JoinHandle<()>, Arc<CurrentTurn>)> {
     let current_turn = Arc::new(CurrentTurn::new(shared.quarantine.as_ref()));
     let (counted, shared, current) = (shared.clone(), shared.clone(), current_turn.clone());

@@ -22,7 +22,7 @@ use crate::vocabulary::*;
 type Create = Arc<dyn Fn(&WorkflowExecutionStarted, RunId, DefectPolicy) -> Box<dyn Driver> + Send + Sync>;
 type Restore = Arc<dyn Fn(RunId, &[u8], DefectPolicy) -> Result<Box<dyn Driver>, RestoreError> + Send + Sync>;
 
-type Watch = Arc<dyn Fn(&WorkflowType, Box<dyn Driver>) -> Box<dyn Driver> + Send + Sync>;
+type DriverWatch = Arc<dyn Fn(&WorkflowType, Box<dyn Driver>) -> Box<dyn Driver> + Send + Sync>;
 
 #[derive(Clone)]
 struct Factory {
@@ -38,7 +38,7 @@ struct Factory {
 pub struct WorkflowRegistry {
     factories: BTreeMap<WorkflowType, Factory>,
     version: String,
-    watch: Option<Watch>,
+    watch: Option<DriverWatch>,
     on_defect: DefectPolicy,
     /// For types that have a policy of their own.
     on_defect_of: BTreeMap<WorkflowType, DefectPolicy>,

@@ -22,13 +22,13 @@ use crate::vocabulary::{Failure, Payload, WorkflowDefect};
 /// The failure type of a saga whose compensations did not all succeed; the failure of the body is its cause.
 pub const FAILURE_COMPENSATION: &str = "CompensationFailed";
 
-type Compensation = Box<dyn FnOnce(WfContext) -> LocalBoxFuture<Result<(), Failure>>>;
+type CompensationFn = Box<dyn FnOnce(WfContext) -> LocalBoxFuture<Result<(), Failure>>>;
 
 /// The compensations of a running saga. Clones are the same saga.
 #[derive(Clone)]
 pub struct Saga {
     context: WfContext,
-    compensations: Rc<RefCell<Vec<(String, Compensation)>>>,
+    compensations: Rc<RefCell<Vec<(String, CompensationFn)>>>,
 }
 
 impl Saga {
@@ -55,7 +55,7 @@ impl Saga {
     where
         F: Future<Output = Result<(), Failure>> + 'static,
     {
-        let undo: Compensation = Box::new(move |context| Box::pin(undo(context)));
+        let undo: CompensationFn = Box::new(move |context| Box::pin(undo(context)));
         self.compensations.borrow_mut().push((name.into(), undo));
     }
 
@@ -92,7 +92,7 @@ impl Saga {
 
 /// Runs one compensation. A panic of it is a defect, which holds the run before anything of this turn is written; where
 /// the policy is to fail, it is this compensation's failure.
-async fn compensated(undo: Compensation, cleanup: WfContext) -> Result<(), Failure> {
+async fn compensated(undo: CompensationFn, cleanup: WfContext) -> Result<(), Failure> {
     let shared = cleanup.shared.clone();
     let (mut undo, mut undoing) = (Some(undo), None);
     std::future::poll_fn(move |cx| {

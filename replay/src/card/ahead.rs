@@ -46,7 +46,7 @@ impl RequestContent {
     }
 }
 
-struct LookAhead<'a> {
+struct CommandsAhead<'a> {
     driver: &'a mut dyn Driver,
     run_id: RunId,
     history: HistorySize,
@@ -67,7 +67,7 @@ pub(super) fn look_ahead(replayer: &mut Replayer<'_>, history: &History, from: E
     let first: Vec<Command> = replayer.produced().to_vec();
     let Some(driver) = replayer.driver() else { return Vec::new() };
     let first = located(driver, first);
-    let mut ahead = LookAhead {
+    let mut ahead = CommandsAhead {
         driver,
         run_id: history.run_id(),
         history: HistorySize::default(),
@@ -89,7 +89,7 @@ fn located(driver: &dyn Driver, commands: Vec<Command>) -> Vec<Asked> {
     commands.into_iter().enumerate().map(|(at, command)| (command, driver.command_location(at))).collect()
 }
 
-impl LookAhead<'_> {
+impl CommandsAhead<'_> {
     fn read(&mut self, history: &History, from: EventId) {
         let mut table = JobTable::default();
         let mut patches = BTreeSet::new();

@@ -35,7 +35,7 @@ struct SearchContext<'a> {
 }
 
 /// A plan, and what is wrong with it.
-type Wrong = Box<(LifePlan, Violation)>;
+type LifeViolation = Box<(LifePlan, Violation)>;
 
 /// A drawn plan on its way to whoever lives it.
 struct DrawnPlan {
@@ -89,7 +89,11 @@ impl DeterminismTest {
 
 impl SearchContext<'_> {
     /// Lives what is handed out until there is no more, or something is wrong.
-    fn live(&self, waiting: &Mutex<Receiver<DrawnPlan>>, stop: &AtomicBool) -> (Report, Option<(DrawnPlan, Wrong)>) {
+    fn live(
+        &self,
+        waiting: &Mutex<Receiver<DrawnPlan>>,
+        stop: &AtomicBool,
+    ) -> (Report, Option<(DrawnPlan, LifeViolation)>) {
         let mut report = Report::default();
         loop {
             let task = waiting.lock().ok().and_then(|waiting| waiting.recv().ok());
@@ -107,7 +111,7 @@ impl SearchContext<'_> {
     }
 
     /// The plan as it was drawn, then with other steps.
-    fn all_of(&self, task: &DrawnPlan, report: &mut Report) -> Result<(), Wrong> {
+    fn all_of(&self, task: &DrawnPlan, report: &mut Report) -> Result<(), LifeViolation> {
         let wrong = |plan: &LifePlan, finding| Box::new((plan.clone(), finding));
         let drawn = lived(&task.plan, self.versions, self.doubts, self.order_independent);
         report.add(&drawn.map_err(|finding| wrong(&task.plan, finding))?);

@@ -17,7 +17,7 @@ pub(super) fn validate(turns: &mut [Turn], redaction: Redaction, limits: &Histor
     let Some(first) = turns.first() else { return Err(at(HistoryPlace::default(), HistoryProblem::Empty)) };
     let mut checker = Checker::new(first);
     for (index, turn) in turns.iter_mut().enumerate() {
-        let mut contents = Contents { limits, redacted: redaction != Redaction::None, found: None };
+        let mut contents = ExportContents { limits, redacted: redaction != Redaction::None, found: None };
         visit::turn(turn, &mut contents);
         checker.place = HistoryPlace { turn: Some(index + 1), event: None };
         contents
@@ -196,14 +196,14 @@ impl Checker {
 }
 
 /// Sizes and encodings of what users wrote. The first problem is kept.
-struct Contents<'a> {
+struct ExportContents<'a> {
     limits: &'a HistoryLimits,
     /// The history says that payloads were left out.
     redacted: bool,
     found: Option<HistoryProblem>,
 }
 
-impl Visitor for Contents<'_> {
+impl Visitor for ExportContents<'_> {
     fn payload(&mut self, payload: &mut Payload) {
         let of_storage = STORAGE_ENCODINGS.contains(&payload.encoding.as_ref());
         if payload.len() > self.limits.payload_bytes {

@@ -11,14 +11,14 @@ use bosun_engine::*;
 use super::finding::Violation;
 use super::world::{Sent, SimulatedRun, World, run_is_closed, started_of};
 
-type Checked = Result<(), Violation>;
+type GuaranteeResult = Result<(), Violation>;
 
-fn broken(id: &'static str, why: impl Into<String>) -> Checked {
+fn broken(id: &'static str, why: impl Into<String>) -> GuaranteeResult {
     Err(Violation::Guarantee { id, why: why.into() })
 }
 
 /// Checks every history, and what they say together.
-pub(super) fn check(world: &World<'_>) -> Checked {
+pub(super) fn check(world: &World<'_>) -> GuaranteeResult {
     world.runs.values().try_for_each(|run| of_history(&run.turns))?;
     one_open_run(world)?;
     orphans(world)?;
@@ -27,7 +27,7 @@ pub(super) fn check(world: &World<'_>) -> Checked {
 }
 
 /// What one history shows alone.
-pub(super) fn of_history(turns: &[Turn]) -> Checked {
+pub(super) fn of_history(turns: &[Turn]) -> GuaranteeResult {
     order(turns)?;
     activities(turns)?;
     timers(turns)?;
@@ -35,7 +35,7 @@ pub(super) fn of_history(turns: &[Turn]) -> Checked {
 }
 
 /// G11, G15: events are numbered without a gap, time does not go back, and nothing follows the end.
-fn order(turns: &[Turn]) -> Checked {
+fn order(turns: &[Turn]) -> GuaranteeResult {
     let (mut next, mut at, mut closed) = (EventId(1), Timestamp(i64::MIN), false);
     for turn in turns {
         if turn.first_event != next {
@@ -58,7 +58,7 @@ fn order(turns: &[Turn]) -> Checked {
 }
 
 /// G12: each activity is scheduled once, its attempts are numbered, few enough, and it ends once.
-fn activities(turns: &[Turn]) -> Checked {
+fn activities(turns: &[Turn]) -> GuaranteeResult {
     let mut scheduled: BTreeMap<Seq, (u32, Attempt, bool)> = BTreeMap::new();
     for event in turns.iter().flat_map(|turn| &turn.events) {
         match event {
@@ -90,7 +90,7 @@ fn activities(turns: &[Turn]) -> Checked {
 }
 
 /// G14: a timer is never early, and ends once.
-fn timers(turns: &[Turn]) -> Checked {
+fn timers(turns: &[Turn]) -> GuaranteeResult {
     let (mut armed, mut known): (BTreeMap<Seq, Timestamp>, BTreeSet<Seq>) = Default::default();
     for turn in turns {
         for event in &turn.events {
@@ -119,7 +119,7 @@ fn timers(turns: &[Turn]) -> Checked {
 }
 
 /// G18: a child starts once and ends once.
-fn children(turns: &[Turn]) -> Checked {
+fn children(turns: &[Turn]) -> GuaranteeResult {
     let mut known: BTreeMap<Seq, bool> = BTreeMap::new();
     for event in turns.iter().flat_map(|turn| &turn.events) {
         match event {
@@ -146,7 +146,7 @@ fn children(turns: &[Turn]) -> Checked {
 }
 
 /// G17: a workflow id has one open run at most.
-fn one_open_run(world: &World<'_>) -> Checked {
+fn one_open_run(world: &World<'_>) -> GuaranteeResult {
     let mut open = BTreeSet::new();
     for run in world.runs.values().filter(|run| !run_is_closed(run)) {
         if let Some(started) = started_of(run)
@@ -159,7 +159,7 @@ fn one_open_run(world: &World<'_>) -> Checked {
 }
 
 /// G18: at rest, no child is open whose parent has closed, unless it was abandoned.
-fn orphans(world: &World<'_>) -> Checked {
+fn orphans(world: &World<'_>) -> GuaranteeResult {
     for run in world.runs.values().filter(|run| !run_is_closed(run)) {
         let Some(started) = started_of(run) else { continue };
         let Some(parent) = &started.parent else { continue };
@@ -178,7 +178,7 @@ fn orphans(world: &World<'_>) -> Checked {
 }
 
 /// G18: a run that says that another follows is followed by it.
-fn chains(world: &World<'_>) -> Checked {
+fn chains(world: &World<'_>) -> GuaranteeResult {
     for run in world.runs.values() {
         let next = run.turns.iter().flat_map(|turn| &turn.events).find_map(|event| match event {
             EventKind::WorkflowExecutionContinuedAsNew(next) => Some(next.new_run),
@@ -197,7 +197,7 @@ fn chains(world: &World<'_>) -> Checked {
 
 /// G1, G13: what the client was answered is in the history of the chain exactly once and in order; what was refused is
 /// not there at all.
-fn requests(world: &World<'_>) -> Checked {
+fn requests(world: &World<'_>) -> GuaranteeResult {
     let main = world.main();
     let mut runs: Vec<&SimulatedRun> = world.runs.values().collect();
     runs.retain(|run| started_of(run).is_some_and(|started| started.workflow_id == main));

@@ -3,7 +3,7 @@
 //! Invariant: a rule looks at code only (comments and texts are blank), and leaves code of tests alone where the rule is
 //! about the product. No rule changes anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::Problem;
@@ -61,6 +61,9 @@ const ROOMS: [(&str, &[&str]); 1] = [("worker/src/supervisor/core", &["agents", 
 
 /// Where one word has one meaning: a type's name stands for one type.
 const ONE_MEANING: &str = "worker/src/supervisor";
+
+/// How many names of types may be defined by more than one file of the product (issue 15).
+pub(super) const SHARED_NAMES: usize = 60;
 
 const SLED_FILE: &str = "engine/src/log/sled.rs";
 
@@ -196,6 +199,30 @@ pub(super) fn one_meaning(tree: &Tree, problems: &mut Vec<Problem>) {
                 None => drop(known.insert(name, &file.path)),
             }
         }
+    }
+}
+
+/// Few names of types mean different things in different files.
+pub(super) fn shared_names(tree: &Tree, most: usize, problems: &mut Vec<Problem>) {
+    let mut files: BTreeMap<&str, BTreeSet<&Path>> = BTreeMap::new();
+    let product =
+        |file: &&File| !file.is_test && file.path.components().nth(1).is_some_and(|at| at.as_os_str() == "src");
+    for file in tree.files.iter().filter(product) {
+        for line in file.lines().filter(|line| !line.is_test) {
+            if let Some(name) = defined_type(line.code) {
+                files.entry(name).or_default().insert(&file.path);
+            }
+        }
+    }
+    files.retain(|_, files| files.len() > 1);
+    if files.len() > most {
+        let names: Vec<&str> = files.keys().copied().collect();
+        let what = format!(
+            "{} names of types are defined by more than one file, at most {most} may be: {}",
+            names.len(),
+            names.join(" ")
+        );
+        problems.push(problem(Path::new("."), 0, what));
     }
 }
 

@@ -47,7 +47,7 @@ pub struct Api {
     pub(crate) links: Option<Arc<Links>>,
 }
 
-type Answer<T> = Result<Json<T>, Problem>;
+type HandlerResult<T> = Result<Json<T>, Problem>;
 
 /// The backend as the caller has it, whom the guard has let in.
 pub struct AuthorizedCaller {
@@ -192,7 +192,7 @@ pub async fn start(me: AuthorizedCaller, body: Bytes) -> Result<(StatusCode, Jso
 
 /// A fork. Turns that the client sends are hostile input and are checked as a history file is; they may be as many and as
 /// deep as in a file (the guard lets this route have larger bodies).
-pub async fn fork(me: AuthorizedCaller, body: Bytes) -> Answer<Forked> {
+pub async fn fork(me: AuthorizedCaller, body: Bytes) -> HandlerResult<Forked> {
     let mut request: ForkRequest = body_within(HISTORY_DEPTH_MAX, &body)?;
     drop(body);
     if let ForkSource::History(turns) = request.source {
@@ -205,13 +205,13 @@ pub async fn fork(me: AuthorizedCaller, body: Bytes) -> Answer<Forked> {
 }
 
 /// A reset of the run that the path names, under its workflow id.
-pub async fn reset(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<ResetDone> {
+pub async fn reset(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> HandlerResult<ResetDone> {
     let request: ResetRequest = body_of(&body)?;
     Ok(Json(me.backend.reset(ResetRequest { target: at.target, ..request }).await?))
 }
 
 #[derive(Deserialize)]
-struct ListQuery {
+struct ProtocolListQuery {
     #[serde(default)]
     query: String,
     limit: Option<usize>,
@@ -219,50 +219,50 @@ struct ListQuery {
     after: Option<u64>,
 }
 
-pub async fn list(me: AuthorizedCaller, uri: Uri) -> Answer<Vec<RunInfo>> {
-    let ListQuery { query, limit, after: _ } = query_of(&uri)?;
+pub async fn list(me: AuthorizedCaller, uri: Uri) -> HandlerResult<Vec<RunInfo>> {
+    let ProtocolListQuery { query, limit, after: _ } = query_of(&uri)?;
     // And one, by which a caller knows whether there are more.
     let limit = limit.unwrap_or(100).min(PAGE_MAX + 1);
     Ok(Json(me.backend.list(ListRequest { query, limit }).await?))
 }
 
-pub async fn worker_state(me: AuthorizedCaller) -> Answer<WorkerState> {
+pub async fn worker_state(me: AuthorizedCaller) -> HandlerResult<WorkerState> {
     Ok(Json(me.backend.worker_state().await?))
 }
 
-pub async fn queue_shares(me: AuthorizedCaller, Path(name): Path<String>) -> Answer<Vec<WaitingShare>> {
+pub async fn queue_shares(me: AuthorizedCaller, Path(name): Path<String>) -> HandlerResult<Vec<WaitingShare>> {
     Ok(Json(me.backend.queue_shares(id_of(&name)?).await?))
 }
 
 pub async fn watch(me: AuthorizedCaller, uri: Uri) -> Result<Response, Problem> {
-    let query: ListQuery = query_of(&uri)?;
+    let query: ProtocolListQuery = query_of(&uri)?;
     Ok(run_event_lines(me.backend.watch(query.query, query.after.map(GroupSeq))))
 }
 
-pub async fn describe(me: AuthorizedCaller, at: RequestTarget) -> Answer<Description> {
+pub async fn describe(me: AuthorizedCaller, at: RequestTarget) -> HandlerResult<Description> {
     Ok(Json(me.backend.describe(at.target).await?))
 }
 
-pub async fn delete(me: AuthorizedCaller, at: RequestTarget) -> Answer<()> {
+pub async fn delete(me: AuthorizedCaller, at: RequestTarget) -> HandlerResult<()> {
     Ok(Json(me.backend.delete(at.target).await?))
 }
 
 #[derive(Deserialize)]
-struct HistoryQuery {
+struct ProtocolHistoryQuery {
     from: Option<u64>,
     limit: Option<usize>,
     #[serde(default)]
     follow: bool,
 }
 
-impl HistoryQuery {
+impl ProtocolHistoryQuery {
     fn from(&self) -> EventId {
         EventId(self.from.unwrap_or(1).max(1))
     }
 }
 
-pub async fn history(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> Answer<Vec<Event>> {
-    let query: HistoryQuery = query_of(&uri)?;
+pub async fn history(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> HandlerResult<Vec<Event>> {
+    let query: ProtocolHistoryQuery = query_of(&uri)?;
     let limit = query.limit.unwrap_or(PAGE_MAX).min(PAGE_MAX);
     Ok(Json(me.backend.history(at.target, query.from(), limit).await?))
 }
@@ -272,7 +272,7 @@ pub async fn turns(me: AuthorizedCaller, at: RequestTarget) -> Result<Response, 
 }
 
 pub async fn events(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> Result<Response, Problem> {
-    let query: HistoryQuery = query_of(&uri)?;
+    let query: ProtocolHistoryQuery = query_of(&uri)?;
     // A missing run must be a 404, and once the stream has begun it is too late for a status.
     me.backend.history(at.target.clone(), EventId(1), 1).await?;
     Ok(json_lines(me.backend.events(at.target, query.from(), query.follow)))
@@ -295,67 +295,67 @@ pub async fn result(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> Result
     })
 }
 
-pub async fn signal(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
+pub async fn signal(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> HandlerResult<()> {
     let request: SignalRequest = body_of(&body)?;
     at.names(request.name.as_str())?;
     Ok(Json(me.backend.signal(at.target, request).await?))
 }
 
 /// The body is the query's input.
-pub async fn query(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<Payload> {
+pub async fn query(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> HandlerResult<Payload> {
     let (name, input) = (at.param("name")?, body_of(&body)?);
     Ok(Json(me.backend.query(at.target, name, input).await?))
 }
 
-pub async fn update(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<UpdateOutcome> {
+pub async fn update(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> HandlerResult<UpdateOutcome> {
     let request: UpdateRequest = body_of(&body)?;
     at.names(request.name.as_str())?;
     Ok(Json(me.backend.update(at.target, request).await?))
 }
 
-pub async fn update_result(me: AuthorizedCaller, at: RequestTarget) -> Answer<UpdateOutcome> {
+pub async fn update_result(me: AuthorizedCaller, at: RequestTarget) -> HandlerResult<UpdateOutcome> {
     let update: UpdateId = at.param("update_id")?;
     Ok(Json(me.backend.update_result(at.target, update).await?))
 }
 
-pub async fn cancel(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
+pub async fn cancel(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> HandlerResult<()> {
     let because: Attribution = body_of(&body)?;
     Ok(Json(me.backend.cancel(at.target, because).await?))
 }
 
-pub async fn terminate(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
+pub async fn terminate(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> HandlerResult<()> {
     let because: Attribution = body_of(&body)?;
     Ok(Json(me.backend.terminate(at.target, because).await?))
 }
 
-pub async fn pause(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
+pub async fn pause(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> HandlerResult<()> {
     let because: Attribution = body_of(&body)?;
     Ok(Json(me.backend.pause(at.target, because).await?))
 }
 
-pub async fn unpause(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
+pub async fn unpause(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> HandlerResult<()> {
     let because: Attribution = body_of(&body)?;
     Ok(Json(me.backend.unpause(at.target, because).await?))
 }
 
 // ---- activities
 
-pub async fn pause_activity(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
+pub async fn pause_activity(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> HandlerResult<()> {
     let (activity, because) = (at.param("activity_id")?, body_of(&body)?);
     Ok(Json(me.backend.pause_activity(at.target, activity, because).await?))
 }
 
-pub async fn unpause_activity(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
+pub async fn unpause_activity(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> HandlerResult<()> {
     let (activity, because) = (at.param("activity_id")?, body_of(&body)?);
     Ok(Json(me.backend.unpause_activity(at.target, activity, because).await?))
 }
 
-pub async fn update_activity(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> Answer<()> {
+pub async fn update_activity(me: AuthorizedCaller, at: RequestTarget, body: Bytes) -> HandlerResult<()> {
     let (activity, asked) = (at.param("activity_id")?, body_of(&body)?);
     Ok(Json(me.backend.update_activity(at.target, activity, asked).await?))
 }
 
-pub async fn complete_activity(me: AuthorizedCaller, Path(token): Path<String>, body: Bytes) -> Answer<()> {
+pub async fn complete_activity(me: AuthorizedCaller, Path(token): Path<String>, body: Bytes) -> HandlerResult<()> {
     let token: TaskToken = token.parse()?;
     let completion: ActivityCompletion = body_of(&body)?;
     Ok(Json(me.backend.complete_activity(token, completion).await?))

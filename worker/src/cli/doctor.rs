@@ -41,7 +41,7 @@ const AHEAD: Duration = Duration::from_secs(60);
 const LONGEST: usize = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Severity {
+enum Gravity {
     Good,
     Warning,
     Bad,
@@ -49,29 +49,29 @@ enum Severity {
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Finding {
+struct Diagnosis {
     what: &'static str,
-    severity: Severity,
+    severity: Gravity,
     text: String,
     /// What to do about it.
     fix: Option<String>,
 }
 
-impl Finding {
-    fn good(what: &'static str, text: impl Into<String>) -> Finding {
-        Finding { what, severity: Severity::Good, text: text.into(), fix: None }
+impl Diagnosis {
+    fn good(what: &'static str, text: impl Into<String>) -> Diagnosis {
+        Diagnosis { what, severity: Gravity::Good, text: text.into(), fix: None }
     }
-    fn warning(what: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Finding {
-        Finding { what, severity: Severity::Warning, text: text.into(), fix: Some(fix.into()) }
+    fn warning(what: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Diagnosis {
+        Diagnosis { what, severity: Gravity::Warning, text: text.into(), fix: Some(fix.into()) }
     }
-    fn bad(what: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Finding {
-        Finding { what, severity: Severity::Bad, text: text.into(), fix: Some(fix.into()) }
+    fn bad(what: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Diagnosis {
+        Diagnosis { what, severity: Gravity::Bad, text: text.into(), fix: Some(fix.into()) }
     }
     fn word(&self) -> &'static str {
         match self.severity {
-            Severity::Good => "ok",
-            Severity::Warning => "warning",
-            Severity::Bad => "problem",
+            Gravity::Good => "ok",
+            Gravity::Warning => "warning",
+            Gravity::Bad => "problem",
         }
     }
     fn json(&self) -> Value {
@@ -89,25 +89,25 @@ pub(super) async fn doctor(
     findings.extend(directory(&global.data));
     findings.extend(space(&global.data));
     findings.push(handles(getrlimit(Resource::Nofile).maximum));
-    findings.push(Finding::good("process trees", crate::capability::process::guard::strategy()));
+    findings.push(Diagnosis::good("process trees", crate::capability::process::guard::strategy()));
     findings.push(worker(global).await);
     findings.extend(store(global, program).await);
     findings.push(epoch(global));
-    findings.push(Finding::good("configuration", loaded.told()));
+    findings.push(Diagnosis::good("configuration", loaded.told()));
     findings.extend(models(&ModelConfig::from_environment(&environment::var)).await);
 
-    let bad = findings.iter().filter(|finding| finding.severity == Severity::Bad).count();
-    let warnings = findings.iter().filter(|finding| finding.severity == Severity::Warning).count();
+    let bad = findings.iter().filter(|finding| finding.severity == Gravity::Bad).count();
+    let warnings = findings.iter().filter(|finding| finding.severity == Gravity::Warning).count();
     screen.object(
         "doctor",
-        json!({ "findings": findings.iter().map(Finding::json).collect::<Vec<_>>(), "problems": bad, "warnings": warnings }),
+        json!({ "findings": findings.iter().map(Diagnosis::json).collect::<Vec<_>>(), "problems": bad, "warnings": warnings }),
     );
-    let paint = |finding: &Finding| match finding.severity {
-        Severity::Good => TextStyle::Green,
-        Severity::Warning => TextStyle::Yellow,
-        Severity::Bad => TextStyle::Red,
+    let paint = |finding: &Diagnosis| match finding.severity {
+        Gravity::Good => TextStyle::Green,
+        Gravity::Warning => TextStyle::Yellow,
+        Gravity::Bad => TextStyle::Red,
     };
-    let row = |finding: &Finding| {
+    let row = |finding: &Diagnosis| {
         vec![Cell::of(finding.word(), paint(finding)), finding.what.into(), finding.text.as_str().into()]
     };
     screen.table(&["state", "check", "finding"], findings.iter().map(row).collect())?;
@@ -125,106 +125,114 @@ pub(super) async fn doctor(
 }
 
 /// Who owns it, and who else may read it.
-fn directory(data: &Path) -> Vec<Finding> {
+fn directory(data: &Path) -> Vec<Diagnosis> {
     const WHAT: &str = "data directory";
     let shown = data.display();
     let about = match std::fs::metadata(data) {
         Ok(about) => about,
         Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
             let text = format!("{shown} is not there yet: the first `run`, `start` or `worker run` makes it");
-            return vec![Finding::good(WHAT, text)];
+            return vec![Diagnosis::good(WHAT, text)];
         }
-        Err(why) => return vec![Finding::bad(WHAT, format!("{shown}: {why}"), "see to it that this user can read it")],
+        Err(why) => {
+            return vec![Diagnosis::bad(WHAT, format!("{shown}: {why}"), "see to it that this user can read it")];
+        }
     };
     let mut found = Vec::new();
     let open = about.permissions().mode() & 0o077;
     if open != 0 {
         let text = format!("{shown} can be read or entered by others (mode {:o})", about.permissions().mode() & 0o777);
-        found.push(Finding::warning(WHAT, text, format!("`chmod 700 {shown}`")));
+        found.push(Diagnosis::warning(WHAT, text, format!("`chmod 700 {shown}`")));
     }
     if about.uid() != getuid().as_raw() {
         let text = format!("{shown} belongs to the user {}, and this is {}", about.uid(), getuid().as_raw());
-        found.push(Finding::warning(WHAT, text, "run commands as the user whose worker it is"));
+        found.push(Diagnosis::warning(WHAT, text, "run commands as the user whose worker it is"));
     }
     if !is_store(data) {
-        found.push(Finding::warning(
+        found.push(Diagnosis::warning(
             WHAT,
             format!("{shown} holds no store"),
             "look whether --data or BOSUN_STORE names the one you mean",
         ));
     } else if found.is_empty() {
-        found.push(Finding::good(WHAT, format!("{shown} is a store, and private")));
+        found.push(Diagnosis::good(WHAT, format!("{shown} is a store, and private")));
     }
     found
 }
 
-fn space(data: &Path) -> Option<Finding> {
+fn space(data: &Path) -> Option<Diagnosis> {
     const WHAT: &str = "disk";
     let place = data.ancestors().find(|place| place.exists()).filter(|place| !place.as_os_str().is_empty());
     let stat = match rustix::fs::statvfs(place.unwrap_or(Path::new("."))) {
         Ok(stat) => stat,
         Err(why) => {
-            return Some(Finding::bad(WHAT, format!("the disk cannot be looked at: {why}"), "see to the file system"));
+            return Some(Diagnosis::bad(
+                WHAT,
+                format!("the disk cannot be looked at: {why}"),
+                "see to the file system",
+            ));
         }
     };
     let (free, inodes) = (stat.f_bavail.saturating_mul(stat.f_frsize), stat.f_favail);
     let text = format!("{} MiB are free", free >> 20);
     let fix = "make room: `bosun store gc` and `bosun store compact` with no worker running, a shorter `worker.retention`, or a larger disk";
     Some(match free {
-        _ if stat.f_files > 0 && inodes < 1_000 => Finding::bad(WHAT, format!("{inodes} files more can be made"), fix),
-        0..SPACE_GONE => Finding::bad(WHAT, text, fix),
-        SPACE_GONE..SPACE_LOW => Finding::warning(WHAT, text, fix),
-        _ => Finding::good(WHAT, text),
+        _ if stat.f_files > 0 && inodes < 1_000 => {
+            Diagnosis::bad(WHAT, format!("{inodes} files more can be made"), fix)
+        }
+        0..SPACE_GONE => Diagnosis::bad(WHAT, text, fix),
+        SPACE_GONE..SPACE_LOW => Diagnosis::warning(WHAT, text, fix),
+        _ => Diagnosis::good(WHAT, text),
     })
 }
 
 /// The worker raises its limit as far as it may.
-fn handles(most: Option<u64>) -> Finding {
+fn handles(most: Option<u64>) -> Diagnosis {
     match most {
-        Some(most) if most < HANDLES_LOW => Finding::warning(
+        Some(most) if most < HANDLES_LOW => Diagnosis::warning(
             "open files",
             format!("a worker may have {most} files open"),
             "raise the limit of open files (`ulimit -Hn`, `LimitNOFILE=` in a unit): connections take what the log leaves",
         ),
-        most => Finding::good(
+        most => Diagnosis::good(
             "open files",
             most.map_or_else(|| "no limit".to_owned(), |most| format!("a worker may have {most}")),
         ),
     }
 }
 
-async fn worker(global: &Global) -> Finding {
+async fn worker(global: &Global) -> Diagnosis {
     const WHAT: &str = "worker";
     let Some(file) = WorkerFile::read(&global.data) else {
-        return Finding::good(
+        return Diagnosis::good(
             WHAT,
             "none runs: commands open the directory themselves, and only `run` and `worker run` carry runs on",
         );
     };
     if !file.process_lives() {
         let text = format!("the worker {} has left its file: it was killed", file.pid);
-        return Finding::warning(WHAT, text, "`bosun worker run` goes on where it was");
+        return Diagnosis::warning(WHAT, text, "`bosun worker run` goes on where it was");
     }
     match attach_to(&file, global).await {
-        Ok(Some(_)) if file.version != super::VERSION => Finding::warning(
+        Ok(Some(_)) if file.version != super::VERSION => Diagnosis::warning(
             WHAT,
             format!("the worker {} is of version {}, this command of {}", file.pid, file.version, super::VERSION),
             "start the worker again with this version, after `bosun replay check --query \"ExecutionStatus = 'Running'\"`",
         ),
-        Ok(Some(_)) => Finding::good(WHAT, format!("the worker {} answers at {}", file.pid, file.address)),
-        Ok(None) => Finding::bad(
+        Ok(Some(_)) => Diagnosis::good(WHAT, format!("the worker {} answers at {}", file.pid, file.address)),
+        Ok(None) => Diagnosis::bad(
             WHAT,
             format!("the process {} lives, but nobody with the token answers at {}", file.pid, file.address),
             "look with `ps` what it is: end it if it is a worker that hangs; if it is another program, `bosun worker run` can start",
         ),
         Err(why) => {
-            Finding::bad(WHAT, why.message, why.help.unwrap_or_else(|| "run as the user of the worker".to_owned()))
+            Diagnosis::bad(WHAT, why.message, why.help.unwrap_or_else(|| "run as the user of the worker".to_owned()))
         }
     }
 }
 
 /// What the store and its runs say.
-async fn store(global: &Global, program: &Program) -> Vec<Finding> {
+async fn store(global: &Global, program: &Program) -> Vec<Diagnosis> {
     if !is_store(&global.data) && global.address.is_none() {
         return Vec::new();
     }
@@ -232,7 +240,7 @@ async fn store(global: &Global, program: &Program) -> Vec<Finding> {
         Ok(located) => located,
         Err(why) => {
             let fix = why.help.clone().unwrap_or_else(|| format!("`bosun explain {}`", why.code));
-            return vec![Finding::bad("store", why.message, fix)];
+            return vec![Diagnosis::bad("store", why.message, fix)];
         }
     };
     let backend = located.backend(None);
@@ -241,39 +249,39 @@ async fn store(global: &Global, program: &Program) -> Vec<Finding> {
     if let super::locate::LocatedEngine::Embedded(engine) = located {
         engine.drain(Duration::from_secs(1)).await;
     }
-    found.unwrap_or_else(|why| vec![Finding::bad("runs", why.message, why.help.unwrap_or_default())])
+    found.unwrap_or_else(|why| vec![Diagnosis::bad("runs", why.message, why.help.unwrap_or_default())])
 }
 
-async fn runs(backend: &dyn Backend, build: &str, now: Timestamp) -> Result<Vec<Finding>, CliError> {
+async fn runs(backend: &dyn Backend, build: &str, now: Timestamp) -> Result<Vec<Diagnosis>, CliError> {
     const OPEN: &str = "ExecutionStatus IN ('Running', 'Paused')";
     let info = backend.store_info().await?;
     let (open, all) = (backend.count(OPEN.to_owned()).await?, backend.count(String::new()).await?);
-    let mut found = vec![Finding::good("store", format!("it can be read; {open} runs are open, {all} in all"))];
+    let mut found = vec![Diagnosis::good("store", format!("it can be read; {open} runs are open, {all} in all"))];
     if let Some(why) = info["epoch"]["why"].as_str() {
-        found.push(Finding::bad("epoch", why, "`bosun explain BOSUN0028`"));
+        found.push(Diagnosis::bad("epoch", why, "`bosun explain BOSUN0028`"));
     }
     let newest = backend.list(ListRequest { query: String::new(), limit: 1 }).await?;
     found.push(match newest.first() {
-        Some(run) if run.started_at.since(now) > AHEAD => Finding::bad(
+        Some(run) if run.started_at.since(now) > AHEAD => Diagnosis::bad(
             "clock",
             format!("the newest run, {}, started at {}, which is in the future", run.workflow_id, run.started_at),
             "set the clock right: timers wait for the time that was recorded",
         ),
-        _ => Finding::good("clock", "no run is from the future"),
+        _ => Diagnosis::good("clock", "no run is from the future"),
     });
     let held = backend.count("Held = true".to_owned()).await?;
     found.push(if held == 0 {
-        Finding::good("held runs", "none")
+        Diagnosis::good("held runs", "none")
     } else {
         let text = format!("{held} open runs are held: their code does not fit, or they are damaged");
-        Finding::bad("held runs", text, "`bosun list --query \"Held = true\"`, then `bosun describe ID`")
+        Diagnosis::bad("held runs", text, "`bosun list --query \"Held = true\"`, then `bosun describe ID`")
     });
     let older = backend.count(format!("BuildId != '{build}' AND {OPEN}")).await?;
     found.push(if older == 0 {
-        Finding::good("code", "all open runs began with the code of this program")
+        Diagnosis::good("code", "all open runs began with the code of this program")
     } else {
         let text = format!("{older} open runs began with other code than that of this program");
-        Finding::warning("code", text, format!("`bosun replay check --query \"{OPEN}\"` says whether it fits"))
+        Diagnosis::warning("code", text, format!("`bosun replay check --query \"{OPEN}\"` says whether it fits"))
     });
     let query = format!("{OPEN} ORDER BY HistoryLength DESC");
     let mut near = Vec::new();
@@ -282,37 +290,37 @@ async fn runs(backend: &dyn Backend, build: &str, now: Timestamp) -> Result<Vec<
         near.extend(warnings.into_iter().map(|why| format!("{}: {why}", run.workflow_id)));
     }
     found.push(match near.len() {
-        0 => Finding::good("histories", "none is near a limit"),
-        _ => Finding::warning("histories", near.join("; "), "continue these runs as new, or `bosun describe ID`"),
+        0 => Diagnosis::good("histories", "none is near a limit"),
+        _ => Diagnosis::warning("histories", near.join("; "), "continue these runs as new, or `bosun describe ID`"),
     });
     Ok(found)
 }
 
-fn epoch(global: &Global) -> Finding {
+fn epoch(global: &Global) -> Diagnosis {
     match &global.epoch_file {
-        Some(file) => Finding::good("epoch file", format!("{} tells when an older copy is put back", file.display())),
-        None => Finding::good(
+        Some(file) => Diagnosis::good("epoch file", format!("{} tells when an older copy is put back", file.display())),
+        None => Diagnosis::good(
             "epoch file",
             "none: an older copy of the directory that is put back is not noticed (--epoch-file)",
         ),
     }
 }
 
-async fn models(config: &ModelConfig) -> Vec<Finding> {
+async fn models(config: &ModelConfig) -> Vec<Diagnosis> {
     let mut found = Vec::new();
     if let Some(why) = &config.problem {
-        found.push(Finding::bad("models", why.as_str(), "correct the variable or the file that it names"));
+        found.push(Diagnosis::bad("models", why.as_str(), "correct the variable or the file that it names"));
     }
     if config.providers.is_empty() {
-        found.push(Finding::good("models", "no provider is configured here; scripted models need none"));
+        found.push(Diagnosis::good("models", "no provider is configured here; scripted models need none"));
     } else if !config.allow_requests {
-        found.push(Finding::good("models", "BOSUN_ALLOW_MODEL_REQUESTS forbids to ask them"));
+        found.push(Diagnosis::good("models", "BOSUN_ALLOW_MODEL_REQUESTS forbids to ask them"));
         return found;
     }
     for (name, provider) in &config.providers {
         found.push(match connected(&provider.base_url).await {
-            Ok(()) => Finding::good("models", format!("{name}: {} takes connections", provider.base_url)),
-            Err(why) => Finding::warning(
+            Ok(()) => Diagnosis::good("models", format!("{name}: {} takes connections", provider.base_url)),
+            Err(why) => Diagnosis::warning(
                 "models",
                 format!("{name}: {} cannot be reached: {why}", provider.base_url),
                 "calls of this model wait and are tried again; look at the network, a proxy, or the address",
@@ -360,9 +368,9 @@ mod tests {
 
     #[test]
     fn few_handles_are_told() {
-        assert_eq!(handles(Some(256)).severity, Severity::Warning);
-        assert_eq!(handles(Some(4_096)).severity, Severity::Good);
-        assert_eq!(handles(None).severity, Severity::Good);
+        assert_eq!(handles(Some(256)).severity, Gravity::Warning);
+        assert_eq!(handles(Some(4_096)).severity, Gravity::Good);
+        assert_eq!(handles(None).severity, Gravity::Good);
     }
 
     #[tokio::test]

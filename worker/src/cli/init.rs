@@ -23,7 +23,7 @@ const IGNORED: &str = "/.bosun\n";
 const IGNORED_OF_RUST: &str = "/.bosun\n/target\n";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Template {
+enum Starter {
     /// A supervisor in YAML, and a scene that tests it.
     Spec,
     /// A program with a workflow and an activity, built with cargo.
@@ -36,7 +36,7 @@ pub struct InitArgs {
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     #[arg(long, value_enum, default_value = "spec")]
-    template: Template,
+    template: Starter,
 }
 
 pub(super) fn init(screen: &mut Screen, args: &InitArgs) -> Result<Exit, CliError> {
@@ -68,21 +68,21 @@ pub(super) fn init(screen: &mut Screen, args: &InitArgs) -> Result<Exit, CliErro
         format!("cd {} && ", shell_word(&args.dir.to_string_lossy()))
     };
     match args.template {
-        Template::Spec => screen.line(format!("next: {there}bosun run supervisor.yaml")),
-        Template::Rust => screen.line(format!("next: {there}cargo run -- worker run")),
+        Starter::Spec => screen.line(format!("next: {there}bosun run supervisor.yaml")),
+        Starter::Rust => screen.line(format!("next: {there}cargo run -- worker run")),
     }
     Ok(Exit::Ok)
 }
 
-fn files(template: Template, name: &str) -> Vec<(&'static str, String)> {
+fn files(template: Starter, name: &str) -> Vec<(&'static str, String)> {
     match template {
-        Template::Spec => vec![
+        Starter::Spec => vec![
             ("supervisor.yaml", SUPERVISOR.replace("NAME", name)),
             ("first.scene.yaml", SCENE.to_owned()),
             ("bosun.toml", CONFIG.to_owned()),
             (".gitignore", IGNORED.to_owned()),
         ],
-        Template::Rust => vec![
+        Starter::Rust => vec![
             ("Cargo.toml", manifest(name)),
             // The example's head is about the example.
             ("src/main.rs", PROGRAM.split_once("// guide\n").map_or(PROGRAM, |(_, program)| program).to_owned()),
@@ -210,10 +210,10 @@ mod tests {
         let dir = home.path().join("new");
         let args = |template| InitArgs { dir: dir.clone(), template };
         let (mut screen, output) = Screen::captured();
-        init(&mut screen, &args(Template::Spec)).unwrap();
+        init(&mut screen, &args(Starter::Spec)).unwrap();
         assert!(output.stdout().contains("bosun run supervisor.yaml"), "{}", output.stdout());
         let before = std::fs::read(dir.join("bosun.toml")).unwrap();
-        let refused = init(&mut screen, &args(Template::Rust)).unwrap_err();
+        let refused = init(&mut screen, &args(Starter::Rust)).unwrap_err();
         assert!(refused.message.contains("bosun.toml is there already"), "{}", refused.message);
         assert_eq!(std::fs::read(dir.join("bosun.toml")).unwrap(), before);
         assert!(!dir.join("Cargo.toml").exists());

@@ -34,7 +34,7 @@ const WAITED: Duration = Duration::from_secs(30);
 const CLOSE: Duration = Duration::from_secs(5);
 
 /// How the command found its engine, to find one again.
-struct Route {
+struct LiveRoute {
     global: Global,
     opener: Arc<dyn OpenEngine>,
     purpose: Access,
@@ -43,7 +43,7 @@ struct Route {
 
 /// What a verb has in hand to go on with when its worker leaves.
 pub struct Reconnect {
-    route: Arc<Route>,
+    route: Arc<LiveRoute>,
     /// Whoever holds the directory is a command like ours, which leaves it at the end of its own run.
     beside_a_run: bool,
     taken: Option<(Arc<dyn Engine>, Option<Serving>)>,
@@ -73,7 +73,7 @@ impl Refusals {
     }
 }
 
-impl Route {
+impl LiveRoute {
     /// The client of a worker that lives and answers.
     async fn attach(&self) -> Result<Option<HttpClient>, CliError> {
         match &self.global.address {
@@ -109,7 +109,7 @@ impl Route {
 impl Reconnect {
     pub(super) fn by(global: &Global, program: &Program, purpose: &Access, namespace: Option<Namespace>) -> Self {
         let (opener, purpose) = (program.opener.clone(), purpose.clone());
-        let route = Route { global: global.clone(), opener, purpose, namespace };
+        let route = LiveRoute { global: global.clone(), opener, purpose, namespace };
         let beside_a_run = route.beside_a_run();
         Reconnect { beside_a_run, route: Arc::new(route), taken: None, refusals: Refusals::default(), found: None }
     }

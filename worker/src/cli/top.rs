@@ -60,7 +60,7 @@ pub struct TopArgs {
 
 /// Everything that is shown, at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Snapshot {
+struct ScreenData {
     at: Timestamp,
     /// Nothing: no worker holds the directory, and nothing goes on.
     worker: Option<WorkerNow>,
@@ -131,7 +131,7 @@ pub(super) async fn top(
     program: &Program,
     args: &TopArgs,
 ) -> Result<Exit, CliError> {
-    let mut source = Source { global, program, attached: None, agents: None };
+    let mut source = RunSource { global, program, attached: None, agents: None };
     let first = source.snapshot().await?;
     if args.once || !std::io::stdout().is_terminal() || screen.format != super::output::Format::Text {
         print(screen, &first)?;
@@ -153,9 +153,9 @@ fn broken(why: std::io::Error) -> CliError {
 /// Until somebody leaves; gives the command that was chosen.
 async fn watch(
     terminal: &mut ratatui::DefaultTerminal,
-    source: &mut Source<'_>,
+    source: &mut RunSource<'_>,
     ascii: bool,
-    mut shown: Snapshot,
+    mut shown: ScreenData,
     every: Duration,
 ) -> Result<Option<String>, CliError> {
     let mut view = TopView::default();
@@ -217,7 +217,7 @@ fn key(event: &TerminalEvent) -> Option<TopKey> {
 }
 
 /// Where snapshots come from: the worker, or the directory while nobody holds it.
-struct Source<'a> {
+struct RunSource<'a> {
     global: &'a Global,
     program: &'a Program,
     attached: Option<(HttpClient, Arc<dyn Backend>)>,
@@ -225,8 +225,8 @@ struct Source<'a> {
     agents: Option<(Instant, Vec<AgentRow>)>,
 }
 
-impl Source<'_> {
-    async fn snapshot(&mut self) -> Result<Snapshot, CliError> {
+impl RunSource<'_> {
+    async fn snapshot(&mut self) -> Result<ScreenData, CliError> {
         if let Some((client, backend)) = self.attached.clone() {
             match self.taken(&*backend, Some(&client)).await {
                 Ok(snapshot) => return Ok(snapshot),
@@ -250,7 +250,7 @@ impl Source<'_> {
         }
     }
 
-    async fn taken(&mut self, backend: &dyn Backend, worker: Option<&HttpClient>) -> Result<Snapshot, CallError> {
+    async fn taken(&mut self, backend: &dyn Backend, worker: Option<&HttpClient>) -> Result<ScreenData, CallError> {
         let known = self.agents.take().filter(|(at, _)| at.elapsed() < AGENTS_EVERY);
         let agents = match known {
             Some(known) => known,
@@ -263,7 +263,7 @@ impl Source<'_> {
         let snapshot = taken(backend, worker, now()).await?;
         let told = agents.1.clone();
         self.agents = Some(agents);
-        Ok(Snapshot { agents: told, ..snapshot })
+        Ok(ScreenData { agents: told, ..snapshot })
     }
 }
 
@@ -275,7 +275,7 @@ async fn agents(backend: &dyn Backend) -> Result<Vec<AgentRow>, CallError> {
     Ok(seen(backend).await?.tallies.into_iter().map(row).collect())
 }
 
-async fn taken(backend: &dyn Backend, worker: Option<WorkerNow>, now: Timestamp) -> Result<Snapshot, CallError> {
+async fn taken(backend: &dyn Backend, worker: Option<WorkerNow>, now: Timestamp) -> Result<ScreenData, CallError> {
     // What the worker tells people is no run of theirs.
     let query = format!("ExecutionStatus IN ('Running', 'Paused') AND WorkflowType != '{NOTIFICATION}'");
     let open = backend.count(query.clone()).await?;
@@ -295,7 +295,7 @@ async fn taken(backend: &dyn Backend, worker: Option<WorkerNow>, now: Timestamp)
     // The order of the list within one urgency: the newest first.
     rows.sort_by_key(|row| row.urgency);
     let held = backend.count("Held = true".to_owned()).await?;
-    Ok(Snapshot { at: now, worker, open, held, rows, agents: Vec::new() })
+    Ok(ScreenData { at: now, worker, open, held, rows, agents: Vec::new() })
 }
 
 fn row(run: &RunInfo, now: Timestamp, (urgency, why, help): (Urgency, String, String)) -> TopRow {
@@ -313,7 +313,7 @@ fn row(run: &RunInfo, now: Timestamp, (urgency, why, help): (Urgency, String, St
     }
 }
 
-fn print(screen: &mut Screen, snapshot: &Snapshot) -> Result<(), CliError> {
+fn print(screen: &mut Screen, snapshot: &ScreenData) -> Result<(), CliError> {
     let row = |row: &TopRow| {
         json!({ "workflow_id": row.workflow_id, "workflow_type": row.workflow_type, "status": row.status,
             "events": row.events, "why": row.why, "help": row.help })

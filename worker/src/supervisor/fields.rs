@@ -21,7 +21,7 @@ impl FieldError {
     }
 }
 
-type Read<T> = Result<T, FieldError>;
+type FieldResult<T> = Result<T, FieldError>;
 
 /// A mapping and its place.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ pub(crate) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// The mapping at `path`, all of whose keys are in `known`.
-    pub(crate) fn read(value: &'a Value, path: &str, known: &[&str]) -> Read<Self> {
+    pub(crate) fn read(value: &'a Value, path: &str, known: &[&str]) -> FieldResult<Self> {
         let Value::Object(map) = value else {
             return Err(FieldError::at(path, format!("expected a mapping, found {}", kind(value))));
         };
@@ -60,32 +60,32 @@ impl<'a> Fields<'a> {
     pub(crate) fn has(&self, key: &str) -> bool {
         self.value(key).is_some()
     }
-    pub(crate) fn required<T>(&self, key: &str, found: Option<T>) -> Read<T> {
+    pub(crate) fn required<T>(&self, key: &str, found: Option<T>) -> FieldResult<T> {
         found.ok_or_else(|| self.error(key, format!("required key `{key}` is missing")))
     }
     fn wrong(&self, key: &str, wanted: &str, found: &Value) -> FieldError {
         self.error(key, format!("expected {wanted}, found {}", kind(found)))
     }
 
-    pub(crate) fn text(&self, key: &str) -> Read<Option<String>> {
+    pub(crate) fn text(&self, key: &str) -> FieldResult<Option<String>> {
         match self.value(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
             Some(other) => Err(self.wrong(key, "a text", other)),
         }
     }
-    pub(crate) fn required_text(&self, key: &str) -> Read<String> {
+    pub(crate) fn required_text(&self, key: &str) -> FieldResult<String> {
         let text = self.required(key, self.text(key)?)?;
         if text.trim().is_empty() { Err(self.error(key, "the text is empty")) } else { Ok(text) }
     }
-    pub(crate) fn boolean(&self, key: &str) -> Read<Option<bool>> {
+    pub(crate) fn boolean(&self, key: &str) -> FieldResult<Option<bool>> {
         match self.value(key) {
             None => Ok(None),
             Some(Value::Bool(value)) => Ok(Some(*value)),
             Some(other) => Err(self.wrong(key, "true or false", other)),
         }
     }
-    pub(crate) fn natural(&self, key: &str) -> Read<Option<u64>> {
+    pub(crate) fn natural(&self, key: &str) -> FieldResult<Option<u64>> {
         match self.value(key) {
             None => Ok(None),
             Some(value) => {
@@ -93,7 +93,7 @@ impl<'a> Fields<'a> {
             }
         }
     }
-    pub(crate) fn list(&self, key: &str) -> Read<Option<&'a [Value]>> {
+    pub(crate) fn list(&self, key: &str) -> FieldResult<Option<&'a [Value]>> {
         match self.value(key) {
             None => Ok(None),
             Some(Value::Array(list)) => Ok(Some(list)),
@@ -101,22 +101,22 @@ impl<'a> Fields<'a> {
         }
     }
     /// Each entry of a list with its place; an absent list is an empty one.
-    pub(crate) fn entries(&self, key: &str) -> Read<Vec<(String, &'a Value)>> {
+    pub(crate) fn entries(&self, key: &str) -> FieldResult<Vec<(String, &'a Value)>> {
         let list = self.list(key)?.unwrap_or_default();
         Ok(list.iter().enumerate().map(|(i, value)| (format!("{}[{i}]", self.path_of(key)), value)).collect())
     }
-    pub(crate) fn texts(&self, key: &str) -> Read<Vec<String>> {
+    pub(crate) fn texts(&self, key: &str) -> FieldResult<Vec<String>> {
         self.entries(key)?.into_iter().map(|(path, value)| as_text(&path, value)).collect()
     }
     /// One text or a list of them.
-    pub(crate) fn one_or_more_texts(&self, key: &str) -> Read<Vec<String>> {
+    pub(crate) fn one_or_more_texts(&self, key: &str) -> FieldResult<Vec<String>> {
         match self.value(key) {
             Some(Value::String(text)) => Ok(vec![text.clone()]),
             _ => self.texts(key),
         }
     }
     /// One whole number or a list of them.
-    pub(crate) fn one_or_more_integers(&self, key: &str) -> Read<Vec<i64>> {
+    pub(crate) fn one_or_more_integers(&self, key: &str) -> FieldResult<Vec<i64>> {
         let one = |path: &str, value: &Value| {
             value
                 .as_i64()
@@ -128,7 +128,7 @@ impl<'a> Fields<'a> {
         }
     }
     /// `90s`, `1500ms`, `2m`, `1h`, or a whole number of seconds.
-    pub(crate) fn duration(&self, key: &str) -> Read<Option<Duration>> {
+    pub(crate) fn duration(&self, key: &str) -> FieldResult<Option<Duration>> {
         let Some(value) = self.value(key) else { return Ok(None) };
         let parsed = match value {
             Value::String(text) => parse_duration(text),
@@ -142,7 +142,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-pub(crate) fn as_text(path: &str, value: &Value) -> Read<String> {
+pub(crate) fn as_text(path: &str, value: &Value) -> FieldResult<String> {
     match value {
         Value::String(text) => Ok(text.clone()),
         other => Err(FieldError::at(path, format!("expected a text, found {}", kind(other)))),

@@ -46,7 +46,7 @@ const FILTERS: [(&str, &str); 5] = [
 ];
 
 /// A row: a run, and what was asked about it.
-struct Row {
+struct RunRow {
     info: RunInfo,
     waits: Vec<RunWait>,
     spent: Option<u64>,
@@ -121,10 +121,10 @@ async fn filter(visitor: &Visitor, query: &str) -> Markup {
     }
 }
 
-async fn rows(visitor: &Visitor, runs: &[RunInfo]) -> Vec<Row> {
+async fn rows(visitor: &Visitor, runs: &[RunInfo]) -> Vec<RunRow> {
     let row = |info: RunInfo| async move {
         if !info.status.is_open() {
-            return Row { info, waits: Vec::new(), spent: None };
+            return RunRow { info, waits: Vec::new(), spent: None };
         }
         let target = target_of(&info);
         let waits = match visitor.backend.describe(target.clone()).await {
@@ -135,12 +135,12 @@ async fn rows(visitor: &Visitor, runs: &[RunInfo]) -> Vec<Row> {
             SUPERVISOR => ask(&visitor.backend, &target, "budget").await["spent"]["cost_micros"].as_u64(),
             _ => None,
         };
-        Row { info, waits, spent }
+        RunRow { info, waits, spent }
     };
     stream::iter(runs.to_vec()).map(row).buffered(ASKED_AT_ONCE).collect().await
 }
 
-fn table(rows: &[Row], acts: bool) -> Markup {
+fn table(rows: &[RunRow], acts: bool) -> Markup {
     let namespaces = rows.iter().any(|row| row.info.namespace.as_str() != DEFAULT_NAMESPACE);
     html! {
         div.scroll tabindex="0" role="region" aria-label="Runs" {
@@ -156,8 +156,8 @@ fn table(rows: &[Row], acts: bool) -> Markup {
     }
 }
 
-fn table_row(row: &Row, namespaces: bool, acts: bool) -> Markup {
-    let Row { info, waits, spent } = row;
+fn table_row(row: &RunRow, namespaces: bool, acts: bool) -> Markup {
+    let RunRow { info, waits, spent } = row;
     let first = waits.iter().find(|wait| wait.asks_a_person()).or(waits.first());
     html! {
         tr id={ "run-" (info.run_id) } {

@@ -71,33 +71,33 @@ pub(super) async fn save(api: State<Api>, form: Form) -> Result<Response, PageEr
     let saved = if changes { change(&visitor, &fields).await } else { create(&visitor, &fields).await };
     match saved {
         Ok(()) => Ok(go_to("/schedules")),
-        Err(Wrong::Field(why)) if changes => Ok(edit_page(&visitor, &fields, Some(&why))),
-        Err(Wrong::Field(why)) => Ok(new_page(&visitor, &api, &fields, Some(&why))),
-        Err(Wrong::Refused(why)) => Err(why.into()),
+        Err(FormProblem::Field(why)) if changes => Ok(edit_page(&visitor, &fields, Some(&why))),
+        Err(FormProblem::Field(why)) => Ok(new_page(&visitor, &api, &fields, Some(&why))),
+        Err(FormProblem::Refused(why)) => Err(why.into()),
     }
 }
 
 /// Why nothing was saved.
-enum Wrong {
+enum FormProblem {
     /// What stands in the form.
     Field(String),
     /// Whoever sent it, or the state of the worker.
     Refused(Problem),
 }
 
-impl From<CallError> for Wrong {
-    fn from(why: CallError) -> Wrong {
+impl From<CallError> for FormProblem {
+    fn from(why: CallError) -> FormProblem {
         match why {
             CallError::Rejected(why @ (Rejection::AlreadyOpen { .. } | Rejection::UpdateRefused { .. })) => {
-                Wrong::Field(why.to_string())
+                FormProblem::Field(why.to_string())
             }
-            why => Wrong::Refused(why.into()),
+            why => FormProblem::Refused(why.into()),
         }
     }
 }
 
-fn field(name: &str, why: impl std::fmt::Display) -> Wrong {
-    Wrong::Field(format!("{name}: {why}"))
+fn field(name: &str, why: impl std::fmt::Display) -> FormProblem {
+    FormProblem::Field(format!("{name}: {why}"))
 }
 
 fn target(namespace: &str, id: &str) -> Result<Target, Problem> {
@@ -106,15 +106,15 @@ fn target(namespace: &str, id: &str) -> Result<Target, Problem> {
     Ok(Target { namespace: Namespace::new(namespace).map_err(invalid)?, ..Target::workflow(workflow_id) })
 }
 
-fn checked(id: &str, schedule: Value) -> Result<Schedule, Wrong> {
+fn checked(id: &str, schedule: Value) -> Result<Schedule, FormProblem> {
     let schedule: Schedule = serde_path_to_error::deserialize(schedule)
-        .map_err(|why| Wrong::Field(format!("`{}`: {}", why.path(), why.inner())))?;
-    schedule.check(id).map_err(|why| Wrong::Field(why.to_string()))?;
+        .map_err(|why| FormProblem::Field(format!("`{}`: {}", why.path(), why.inner())))?;
+    schedule.check(id).map_err(|why| FormProblem::Field(why.to_string()))?;
     Ok(schedule)
 }
 
 /// The fields of a new schedule as a spec.
-fn spec_of(id: &str, fields: &Fields) -> Result<Value, Wrong> {
+fn spec_of(id: &str, fields: &Fields) -> Result<Value, FormProblem> {
     let lines = |name: &str| -> Vec<String> {
         let text = fields.text(name).unwrap_or_default();
         text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
@@ -143,7 +143,7 @@ fn spec_of(id: &str, fields: &Fields) -> Result<Value, Wrong> {
     Ok(json!({ "spec": spec, "action": action, "policies": { "overlap": overlap }, "state": state }))
 }
 
-async fn create(visitor: &Visitor, fields: &Fields) -> Result<(), Wrong> {
+async fn create(visitor: &Visitor, fields: &Fields) -> Result<(), FormProblem> {
     let id = fields.text("id").unwrap_or_default().trim();
     let schedule = checked(id, spec_of(id, fields)?)?;
     let namespace = fields.text("namespace").unwrap_or(DEFAULT_NAMESPACE).trim();
@@ -153,7 +153,7 @@ async fn create(visitor: &Visitor, fields: &Fields) -> Result<(), Wrong> {
     Ok(())
 }
 
-async fn change(visitor: &Visitor, fields: &Fields) -> Result<(), Wrong> {
+async fn change(visitor: &Visitor, fields: &Fields) -> Result<(), FormProblem> {
     let id = fields.text("id").unwrap_or_default();
     let namespace = fields.text("namespace").unwrap_or(DEFAULT_NAMESPACE);
     let schedule = serde_json::from_str(fields.text("schedule").unwrap_or_default());
@@ -166,8 +166,8 @@ async fn change(visitor: &Visitor, fields: &Fields) -> Result<(), Wrong> {
         identity: None,
         wait: UpdateWait::Completed,
     };
-    match visitor.backend.update(target(namespace, id).map_err(Wrong::Refused)?, request).await? {
-        UpdateOutcome::Completed(Err(why)) => Err(Wrong::Field(why.message)),
+    match visitor.backend.update(target(namespace, id).map_err(FormProblem::Refused)?, request).await? {
+        UpdateOutcome::Completed(Err(why)) => Err(FormProblem::Field(why.message)),
         UpdateOutcome::Completed(Ok(_)) | UpdateOutcome::Accepted => Ok(()),
     }
 }

@@ -9,16 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 /// One of several futures, or what it gave.
-enum Branch<F: Future> {
+enum JoinBranch<F: Future> {
     Running(Pin<Box<F>>),
     Done(Option<F::Output>),
 }
 
-impl<F: Future> Branch<F> {
+impl<F: Future> JoinBranch<F> {
     fn poll(&mut self, cx: &mut Context<'_>) -> bool {
-        if let Branch::Running(future) = self {
+        if let JoinBranch::Running(future) = self {
             match future.as_mut().poll(cx) {
-                Poll::Ready(output) => *self = Branch::Done(Some(output)),
+                Poll::Ready(output) => *self = JoinBranch::Done(Some(output)),
                 Poll::Pending => return false,
             }
         }
@@ -26,8 +26,8 @@ impl<F: Future> Branch<F> {
     }
     fn take(&mut self) -> Option<F::Output> {
         match self {
-            Branch::Running(_) => None,
-            Branch::Done(output) => output.take(),
+            JoinBranch::Running(_) => None,
+            JoinBranch::Done(output) => output.take(),
         }
     }
 }
@@ -38,7 +38,7 @@ impl<A: Future, B: Future> Unpin for Join<A, B> {}
 
 /// See [`join_all`].
 pub struct JoinAll<F: Future> {
-    branches: Vec<Branch<F>>,
+    branches: Vec<JoinBranch<F>>,
     wakers: Vec<Waker>,
     woken: Arc<Woken>,
     running: usize,
@@ -73,7 +73,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Waits for all futures and gives their outputs in the order of the futures.
 pub fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> JoinAll<F> {
-    let branches: Vec<_> = futures.into_iter().map(|future| Branch::Running(Box::pin(future))).collect();
+    let branches: Vec<_> = futures.into_iter().map(|future| JoinBranch::Running(Box::pin(future))).collect();
     let woken = Arc::new(Woken { branches: Mutex::new((0..branches.len()).collect()), parent: Mutex::default() });
     let waker = |index| Waker::from(Arc::new(BranchWaker { index, woken: woken.clone() }));
     JoinAll { running: branches.len(), wakers: (0..branches.len()).map(waker).collect(), branches, woken }
@@ -89,23 +89,23 @@ impl<F: Future> Future for JoinAll<F> {
         woken.dedup();
         for index in woken {
             let branch = &mut this.branches[index];
-            if matches!(branch, Branch::Running(_)) && branch.poll(&mut Context::from_waker(&this.wakers[index])) {
+            if matches!(branch, JoinBranch::Running(_)) && branch.poll(&mut Context::from_waker(&this.wakers[index])) {
                 this.running -= 1;
             }
         }
         if this.running > 0 {
             return Poll::Pending;
         }
-        Poll::Ready(this.branches.iter_mut().filter_map(Branch::take).collect())
+        Poll::Ready(this.branches.iter_mut().filter_map(JoinBranch::take).collect())
     }
 }
 
 /// See [`join`].
-pub struct Join<A: Future, B: Future>(Branch<A>, Branch<B>);
+pub struct Join<A: Future, B: Future>(JoinBranch<A>, JoinBranch<B>);
 
 /// Waits for two futures of different types.
 pub fn join<A: Future, B: Future>(a: A, b: B) -> Join<A, B> {
-    Join(Branch::Running(Box::pin(a)), Branch::Running(Box::pin(b)))
+    Join(JoinBranch::Running(Box::pin(a)), JoinBranch::Running(Box::pin(b)))
 }
 
 impl<A: Future, B: Future> Future for Join<A, B> {

@@ -14,16 +14,16 @@ use super::answers::{ClientReply, ClientRequest, SentRequest, is_passing};
 use super::found::FoundRequests;
 use super::world::{Checked, EngineWorld};
 
-type Histories = BTreeMap<RunId, Vec<Turn>>;
+type TurnsOfRuns = BTreeMap<RunId, Vec<Turn>>;
 
 impl EngineWorld<'_> {
-    fn read_all(&self) -> Checked<Histories> {
+    fn read_all(&self) -> Checked<TurnsOfRuns> {
         let mut runs = Vec::new();
         self.worker.journal().scan_runs(&mut |info| {
             runs.push(info.run_id);
             true
         });
-        let mut all = Histories::new();
+        let mut all = TurnsOfRuns::new();
         for run in runs {
             match self.worker.journal().turns(run, EventId(1)) {
                 Ok(turns) => drop(all.insert(run, turns)),
@@ -41,7 +41,7 @@ impl EngineWorld<'_> {
     }
 
     /// G4: no attempt runs that the log does not know.
-    fn attempts_are_recorded(&self, all: &Histories) -> Checked {
+    fn attempts_are_recorded(&self, all: &TurnsOfRuns) -> Checked {
         for token in self.tokens.keys() {
             let Some(turns) = all.get(&token.run_id) else {
                 if self.deleted.is_empty() {
@@ -62,7 +62,7 @@ impl EngineWorld<'_> {
     }
 
     /// G1, G13: what was acknowledged is in the log, once in a chain; what was refused is not.
-    fn answers_are_recorded(&self, all: &Histories) -> Checked {
+    fn answers_are_recorded(&self, all: &TurnsOfRuns) -> Checked {
         let found = FoundRequests::of(all);
         for (number, request) in self.requests.iter().enumerate() {
             if request.ask.workflow_id().is_some_and(|id| self.deleted.contains(id)) {
@@ -143,7 +143,7 @@ impl EngineWorld<'_> {
         self.index_fits_the_log(&after)
     }
 
-    fn check_histories(&self, all: &Histories) -> Checked {
+    fn check_histories(&self, all: &TurnsOfRuns) -> Checked {
         let code = &self.plan.code[self.version];
         let mut open = BTreeSet::new();
         for (run, turns) in all {
@@ -177,7 +177,7 @@ impl EngineWorld<'_> {
 
     /// G13, G18: in one chain no signal of a run arrives more often than it was sent. (A signal that is sent again after
     /// a crash may find another chain open under the workflow id, which has not seen it.)
-    fn signals_between_runs(&self, all: &Histories) -> Checked {
+    fn signals_between_runs(&self, all: &TurnsOfRuns) -> Checked {
         let mut sent: BTreeMap<&WorkflowId, u64> = BTreeMap::new();
         let mut arrived: BTreeMap<(&WorkflowId, RunId), u64> = BTreeMap::new();
         for turns in all.values() {
@@ -207,7 +207,7 @@ impl EngineWorld<'_> {
     }
 
     /// G18: a run that says that another follows is followed by it; a child of a closed parent was told.
-    fn chain_goes_on(&self, all: &Histories, turns: &[Turn]) -> Checked {
+    fn chain_goes_on(&self, all: &TurnsOfRuns, turns: &[Turn]) -> Checked {
         let next = turns.iter().flat_map(|turn| &turn.events).find_map(|event| match event {
             EventKind::WorkflowExecutionContinuedAsNew(next) => Some(next.new_run),
             EventKind::WorkflowExecutionFailed { new_run, .. }
@@ -222,7 +222,7 @@ impl EngineWorld<'_> {
 
     /// G13: of two signals of one sender to one workflow id, where the first was answered before the second was sent,
     /// the first comes first.
-    fn order_of_signals(&self, all: &Histories) -> Checked {
+    fn order_of_signals(&self, all: &TurnsOfRuns) -> Checked {
         let found = FoundRequests::of(all);
         let sent = || self.requests.iter().filter(|request| matches!(request.ask, ClientRequest::Signal { .. }));
         for first in sent().filter(|request| matches!(request.answer, Some(Ok(_)))) {
@@ -263,7 +263,7 @@ impl EngineWorld<'_> {
     }
 
     /// What is shown of every run.
-    fn descriptions(&mut self, all: &Histories) -> Checked<BTreeMap<RunId, String>> {
+    fn descriptions(&mut self, all: &TurnsOfRuns) -> Checked<BTreeMap<RunId, String>> {
         let mut shown = BTreeMap::new();
         for (run, turns) in all {
             let Some(started) = guarantees::start_of(turns) else { continue };
@@ -293,7 +293,7 @@ impl EngineWorld<'_> {
     }
 
     /// G2: the log is sound, and the index is what a rebuild from the log makes.
-    fn index_fits_the_log(&self, all: &Histories) -> Checked {
+    fn index_fits_the_log(&self, all: &TurnsOfRuns) -> Checked {
         let report = self.worker.journal().verify();
         if !report.is_sound() {
             return self.broken("G2", format!("the log is not sound: {report:?}"));
@@ -318,7 +318,7 @@ impl EngineWorld<'_> {
     }
 
     /// When every run is over.
-    pub(super) fn check_at_the_end(&mut self) -> Checked<Histories> {
+    pub(super) fn check_at_the_end(&mut self) -> Checked<TurnsOfRuns> {
         let all = self.read_all()?;
         self.check_histories(&all)?;
         self.answers_are_recorded(&all)?;
@@ -331,7 +331,7 @@ impl EngineWorld<'_> {
     }
 
     /// E33: a history that is read in pages is the history.
-    fn pages_are_the_history(&self, all: &Histories) -> Checked {
+    fn pages_are_the_history(&self, all: &TurnsOfRuns) -> Checked {
         for (run, turns) in all.iter().take(2) {
             let Some(started) = guarantees::start_of(turns) else { continue };
             let target = Target::run(started.workflow_id.clone(), *run);

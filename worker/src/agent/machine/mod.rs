@@ -66,7 +66,7 @@ pub struct AgentMachine {
     /// Why somebody paused it, as long as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     paused: Option<String>,
-    outcome: Option<Outcome>,
+    outcome: Option<TurnOutcome>,
     /// The cheaper model has taken over.
     degraded: bool,
     /// Calls without a known cost may go on.
@@ -120,7 +120,7 @@ enum Flight {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Outcome {
+struct TurnOutcome {
     stop: AgentStopReason,
     value: Option<Value>,
 }
@@ -268,7 +268,7 @@ impl AgentMachine {
             return;
         }
         self.note(json!({ "ended": stop }));
-        self.outcome = Some(Outcome { stop, value });
+        self.outcome = Some(TurnOutcome { stop, value });
         self.phase = AgentPhase::Over;
         (self.halt, self.paused) = (None, None);
         out.asks.extend(self.flights.keys().map(|key| AgentRequest::Cancel { key: *key }));

@@ -73,16 +73,21 @@ impl fmt::Debug for ModelConfig {
 }
 
 /// What a provider is called by custom.
-struct Known {
+struct KnownProvider {
     name: &'static str,
     wire: Wire,
     prefix: &'static str,
     base_url: &'static str,
 }
 
-const KNOWN: [Known; 2] = [
-    Known { name: "openai", wire: Wire::OpenAi, prefix: "OPENAI", base_url: "https://api.openai.com/v1" },
-    Known { name: "anthropic", wire: Wire::Anthropic, prefix: "ANTHROPIC", base_url: "https://api.anthropic.com" },
+const KNOWN: [KnownProvider; 2] = [
+    KnownProvider { name: "openai", wire: Wire::OpenAi, prefix: "OPENAI", base_url: "https://api.openai.com/v1" },
+    KnownProvider {
+        name: "anthropic",
+        wire: Wire::Anthropic,
+        prefix: "ANTHROPIC",
+        base_url: "https://api.anthropic.com",
+    },
 ];
 
 impl ModelConfig {
@@ -156,7 +161,10 @@ fn providers(path: &Path) -> Result<BTreeMap<String, ProviderConfig>, String> {
 }
 
 /// A provider is there if its key or its place is named.
-fn provider(known: &Known, variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<ProviderConfig>, String> {
+fn provider(
+    known: &KnownProvider,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<ProviderConfig>, String> {
     let named = |what: &str| format!("{}_{what}", known.prefix);
     let base_url = variable(&named("BASE_URL"));
     let key = match variable(&named("API_KEY_FROM")) {
@@ -225,7 +233,7 @@ impl Models {
         let there: Vec<&str> = self.models.keys().map(String::as_str).collect();
         let there = there.join(", ");
         let mut message = format!("this worker has no model provider `{name}`; it has: {there}");
-        if let Some(Known { prefix, .. }) = KNOWN.iter().find(|known| known.name == name) {
+        if let Some(KnownProvider { prefix, .. }) = KNOWN.iter().find(|known| known.name == name) {
             message = format!("{message}. Start it with {prefix}_API_KEY or {prefix}_BASE_URL set");
         }
         ModelError::needs_human(code::UNKNOWN_PROVIDER, message)

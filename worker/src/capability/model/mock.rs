@@ -107,10 +107,10 @@ pub struct ReceivedRequest {
     pub request: ChatRequest,
 }
 
-type Handler = dyn Fn(&ChatRequest) -> MockAnswer + Send + Sync;
+type MockHandler = dyn Fn(&ChatRequest) -> MockAnswer + Send + Sync;
 
 struct MockServer {
-    handler: Box<Handler>,
+    handler: Box<MockHandler>,
     asked: Mutex<Vec<ReceivedRequest>>,
 }
 
@@ -134,7 +134,7 @@ impl MockProvider {
     ) -> io::Result<MockProvider> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let handler: Box<Handler> = Box::new(move |request| handler(request).into());
+        let handler: Box<MockHandler> = Box::new(move |request| handler(request).into());
         let server = Arc::new(MockServer { handler, asked: Mutex::default() });
         let router = Router::new().fallback(answer).with_state(server.clone());
         let running = tokio::spawn(async move {

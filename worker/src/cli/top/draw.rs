@@ -11,7 +11,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Row, Table, TableState};
 
 use super::view::TopView;
-use super::{Snapshot, Urgency};
+use super::{ScreenData, Urgency};
 use crate::cli::error::one_line;
 use crate::cli::time_format::short;
 
@@ -22,7 +22,7 @@ const AGENTS_SHOWN: u16 = 8;
 
 pub(super) fn draw(
     frame: &mut Frame<'_>,
-    snapshot: &Snapshot,
+    snapshot: &ScreenData,
     view: &TopView,
     ascii: bool,
     problem: Option<&str>,
@@ -58,7 +58,7 @@ pub(super) fn draw(
 }
 
 /// Counts, slots and queues in a line.
-pub(super) fn head(snapshot: &Snapshot) -> String {
+pub(super) fn head(snapshot: &ScreenData) -> String {
     let asks = snapshot.rows.iter().filter(|row| row.urgency == Urgency::Asks).count();
     let mut text = format!("{} open, {asks} ask a person, {} held", snapshot.open, snapshot.held);
     match &snapshot.worker {
@@ -87,7 +87,7 @@ fn money(micros: u64) -> String {
     format!("${}.{:04}", micros / 1_000_000, micros % 1_000_000 / 100)
 }
 
-fn draw_runs(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot, view: &TopView, ascii: bool) {
+fn draw_runs(frame: &mut Frame<'_>, area: Rect, snapshot: &ScreenData, view: &TopView, ascii: bool) {
     let dim = Style::new().add_modifier(Modifier::DIM);
     let head = Row::new(["", "WORKFLOW ID", "TYPE", "STATUS", "AGE", "EVENTS", "WHY"]).style(dim);
     let rows = snapshot.rows.iter().map(|row| {
@@ -122,7 +122,7 @@ fn draw_runs(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot, view: &TopV
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-fn draw_agents(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
+fn draw_agents(frame: &mut Frame<'_>, area: Rect, snapshot: &ScreenData) {
     let dim = Style::new().add_modifier(Modifier::DIM);
     let head = Row::new(["AGENT", "BUSY", "DONE", "FAILED", "TOKENS", "COST"]).style(dim);
     let rows = snapshot.agents.iter().map(|agent| {

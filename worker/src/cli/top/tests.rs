@@ -19,7 +19,7 @@ fn row(id: &str, urgency: Urgency, why: &str) -> TopRow {
     }
 }
 
-fn snapshot() -> Snapshot {
+fn snapshot() -> ScreenData {
     let rows = vec![
         row("stuck", Urgency::Stuck, "activity a: no worker"),
         row("asks", Urgency::Asks, "waits for a person: publish?"),
@@ -27,10 +27,10 @@ fn snapshot() -> Snapshot {
     ];
     let agent = AgentRow { name: "writer".into(), busy: 1, done: 2, failed: 0, tokens: 1_200, cost_micros: 3_450_000 };
     let worker = WorkerNow { slots: 16, busy: 3, ..WorkerNow::default() };
-    Snapshot { at: Timestamp(1), worker: Some(worker), open: 3, held: 0, rows, agents: vec![agent] }
+    ScreenData { at: Timestamp(1), worker: Some(worker), open: 3, held: 0, rows, agents: vec![agent] }
 }
 
-fn picture(snapshot: &Snapshot, view: &TopView, problem: Option<&str>, age: u64) -> String {
+fn picture(snapshot: &ScreenData, view: &TopView, problem: Option<&str>, age: u64) -> String {
     let mut terminal = Terminal::new(TestBackend::new(100, 12)).unwrap();
     terminal.draw(|frame| draw(frame, snapshot, view, true, problem, Duration::from_secs(age))).unwrap();
     let buffer = terminal.backend().buffer().clone();
@@ -59,7 +59,7 @@ fn the_picture_has_the_runs_in_their_order_and_what_helps_the_marked_one() {
 fn a_worker_that_left_is_told_with_the_age_of_what_is_shown() {
     let shown = picture(&snapshot(), &TopView::default(), Some("no worker answers"), 12);
     assert!(shown.contains("no worker answers - as of 12s ago"), "{shown}");
-    let alone = Snapshot { worker: None, ..snapshot() };
+    let alone = ScreenData { worker: None, ..snapshot() };
     assert!(picture(&alone, &TopView::default(), None, 0).contains("no worker: nothing goes on"));
 }
 

@@ -45,7 +45,7 @@ pub enum NotTold {
 
 /// What a history tells of the world outside.
 #[derive(Debug, Default)]
-struct Recorded {
+struct RecordedAnswer {
     input: Option<Value>,
     answers: BTreeMap<String, Result<Payload, Failure>>,
     approvals: Vec<ApprovalRequest>,
@@ -57,8 +57,8 @@ pub fn approvals_as_expert(turns: &[Turn]) -> Result<Saved, NotTold> {
     as_expert(&recorded(turns.iter().flat_map(|turn| turn.events.iter())))
 }
 
-fn recorded<'e>(events: impl Iterator<Item = &'e EventKind>) -> Recorded {
-    let mut recorded = Recorded::default();
+fn recorded<'e>(events: impl Iterator<Item = &'e EventKind>) -> RecordedAnswer {
+    let mut recorded = RecordedAnswer::default();
     let mut keys: BTreeMap<Seq, String> = BTreeMap::new();
     for event in events {
         match event {
@@ -101,7 +101,7 @@ fn is_same(a: &ApprovalRequest, b: &ApprovalRequest) -> bool {
     a.task_id == b.task_id && a.scope == b.scope && a.action == b.action
 }
 
-fn as_expert(recorded: &Recorded) -> Result<Saved, NotTold> {
+fn as_expert(recorded: &RecordedAnswer) -> Result<Saved, NotTold> {
     let input = recorded.input.clone().ok_or(NotTold::NoBeginning)?;
     let mut input: SupervisorInput = serde_json::from_value(input).map_err(NotTold::NoSupervisor)?;
     let mut spec = input.clone().into_spec()?;
@@ -118,7 +118,7 @@ fn as_expert(recorded: &Recorded) -> Result<Saved, NotTold> {
 
 /// One run on recorded outcomes.
 struct Again<'r> {
-    recorded: &'r Recorded,
+    recorded: &'r RecordedAnswer,
     driver: Box<dyn Driver>,
     run_id: RunId,
     now: Timestamp,
@@ -130,7 +130,7 @@ struct Again<'r> {
 }
 
 impl<'r> Again<'r> {
-    fn new(input: &Value, recorded: &'r Recorded) -> Result<Self, NotTold> {
+    fn new(input: &Value, recorded: &'r RecordedAnswer) -> Result<Self, NotTold> {
         let (run_id, now) = (RunId([1; 16]), Timestamp(1_767_225_600_000_000));
         let input = Payload::encode(input).map_err(|why| NotTold::NotBegun(why.to_string()))?;
         let request = StartWorkflow::new(WorkflowType::of(SUPERVISOR), WorkflowId::of("again")).input(input);

@@ -25,7 +25,7 @@ mod planning;
 use planning::planning;
 pub(super) use planning::seed_plan;
 
-type Check = Result<(), FieldError>;
+type CheckResult = Result<(), FieldError>;
 
 /// Why the spec cannot be run, or what is odd about it.
 pub(super) fn check(spec: &SupervisorSpec) -> Result<Vec<String>, FieldError> {
@@ -37,7 +37,7 @@ pub(super) fn check(spec: &SupervisorSpec) -> Result<Vec<String>, FieldError> {
 
 /// Which machine carries the run is the preset's to say, and who hands over waits for nobody. It is looked at first: what
 /// else is wrong would be told of another kind of run.
-fn kind_of_run(spec: &SupervisorSpec) -> Check {
+fn kind_of_run(spec: &SupervisorSpec) -> CheckResult {
     let hands_over = spec.handoff_control().is_some();
     let usual = spec.preset.map(Preset::values);
     let another = |differs: &dyn Fn(&SupervisorSpec) -> bool| usual.as_ref().is_some_and(differs);
@@ -56,12 +56,12 @@ fn kind_of_run(spec: &SupervisorSpec) -> Check {
 }
 
 /// The same of what a request has made of a spec that was checked: keys that other requests need may stand in it.
-pub(super) fn of_request(spec: &SupervisorSpec) -> Check {
+pub(super) fn of_request(spec: &SupervisorSpec) -> CheckResult {
     all_of(spec)?;
     effect::of_request(spec)
 }
 
-fn all_of(spec: &SupervisorSpec) -> Check {
+fn all_of(spec: &SupervisorSpec) -> CheckResult {
     if spec.name.trim().is_empty() {
         return Err(FieldError::at("name", "the text is empty"));
     }
@@ -79,7 +79,7 @@ fn all_of(spec: &SupervisorSpec) -> Check {
 }
 
 /// LGS-04, CUG-36: names are there, are unique, and stay unique as names of tools.
-fn agents(spec: &SupervisorSpec) -> Check {
+fn agents(spec: &SupervisorSpec) -> CheckResult {
     let mut tools: BTreeMap<String, &str> = BTreeMap::new();
     for (i, agent) in spec.agents.iter().enumerate() {
         let at = format!("agents[{i}].name");
@@ -113,7 +113,7 @@ pub fn delegate_tool(agent: &str) -> String {
 }
 
 /// What a model may use and how far it may go are read here, so that a run does not find out.
-fn via_model(model: &ViaModel, at: &str) -> Check {
+fn via_model(model: &ViaModel, at: &str) -> CheckResult {
     let problem = |at: String, why: serde_path_to_error::Error<serde_json::Error>| {
         let path = why.path().to_string();
         let at = if path == "." { at } else { format!("{at}.{path}") };
@@ -134,7 +134,7 @@ fn via_model(model: &ViaModel, at: &str) -> Check {
     AgentSpec::bounded(tools, limits).check().map_err(|why| FieldError::at(format!("{at}.via.model"), why))
 }
 
-fn one_agent(agent: &Agent, at: &str) -> Check {
+fn one_agent(agent: &Agent, at: &str) -> CheckResult {
     let Some(via) = &agent.via else { return Ok(()) };
     match via {
         Via::Process(process) if process.argv.first().is_none_or(|program| program.is_empty()) => {
@@ -160,7 +160,7 @@ fn one_agent(agent: &Agent, at: &str) -> Check {
 }
 
 /// FSS-32, and whoever else is nothing without agents, or without a grader.
-fn workers(spec: &SupervisorSpec) -> Check {
+fn workers(spec: &SupervisorSpec) -> CheckResult {
     if spec.needs_grader() && spec.review.scope == ReviewScope::None {
         let why = "nobody grades (`reviewer: false` means this too), and a draft is no success before it is accepted";
         return Err(FieldError::at("review.scope", why));
@@ -180,7 +180,7 @@ fn workers(spec: &SupervisorSpec) -> Check {
 }
 
 /// CRW-01, CRW-02.
-fn crew(spec: &SupervisorSpec) -> Check {
+fn crew(spec: &SupervisorSpec) -> CheckResult {
     if !spec.is_crew() {
         return Ok(());
     }
@@ -206,7 +206,7 @@ fn crew(spec: &SupervisorSpec) -> Check {
 }
 
 /// AGC-05, AGC-09, AGC-15.
-fn chat(spec: &SupervisorSpec) -> Check {
+fn chat(spec: &SupervisorSpec) -> CheckResult {
     if spec.family() != Family::Chat {
         return Ok(());
     }
@@ -252,7 +252,7 @@ fn chat(spec: &SupervisorSpec) -> Check {
 }
 
 /// LGS-04: custom hand-off tools lead to all agents.
-fn handoff(spec: &SupervisorSpec) -> Check {
+fn handoff(spec: &SupervisorSpec) -> CheckResult {
     let Some(tools) = spec.handoff.tools.as_ref().map(HandoffTools::agents) else { return Ok(()) };
     if let Some(name) = tools.iter().find(|name| spec.agent(name).is_none()) {
         return Err(FieldError::at("handoff.tools", format!("`{name}` is not an agent")));
@@ -278,7 +278,7 @@ fn handoff(spec: &SupervisorSpec) -> Check {
 }
 
 /// Whoever is named does exist.
-fn roles(spec: &SupervisorSpec) -> Check {
+fn roles(spec: &SupervisorSpec) -> CheckResult {
     for (at, role) in spec.roles() {
         if let Some(name) = role.agent.as_deref().filter(|name| spec.agent(name).is_none()) {
             return Err(FieldError::at(format!("{at}.agent"), format!("`{name}` is not an agent")));
@@ -298,7 +298,7 @@ fn roles(spec: &SupervisorSpec) -> Check {
 }
 
 /// CUG-39: an id begins with its type, and a policy says what it is there for.
-fn policies(spec: &SupervisorSpec) -> Check {
+fn policies(spec: &SupervisorSpec) -> CheckResult {
     for (i, policy) in spec.policies.iter().enumerate() {
         let (at, kind) = (format!("policies[{i}]"), policy.kind.as_str());
         let prefix = format!("{kind}_");
@@ -313,7 +313,7 @@ fn policies(spec: &SupervisorSpec) -> Check {
 }
 
 /// FSS-36: a run that may return while somebody looks at a task has no other rule for being idle.
-fn park_exit(spec: &SupervisorSpec) -> Check {
+fn park_exit(spec: &SupervisorSpec) -> CheckResult {
     match (spec.review.park_exit, spec.run_loop.on_idle) {
         (true, Some(_)) => {
             Err(FieldError::at("review.park_exit", "cannot be combined with `loop.on_idle: wait` or `complete`"))
@@ -322,7 +322,7 @@ fn park_exit(spec: &SupervisorSpec) -> Check {
     }
 }
 
-fn scripts(spec: &SupervisorSpec) -> Check {
+fn scripts(spec: &SupervisorSpec) -> CheckResult {
     script(&spec.script, "script")?;
     for (at, agent) in spec.all_agents() {
         script(&agent.script, &format!("{at}.script"))?;
@@ -333,7 +333,7 @@ fn scripts(spec: &SupervisorSpec) -> Check {
     Ok(())
 }
 
-fn script(script: &Script, at: &str) -> Check {
+fn script(script: &Script, at: &str) -> CheckResult {
     for (i, rule) in script.0.iter().enumerate() {
         let at = format!("{at}[{i}]");
         if rule.say.is_some() == rule.fail.is_some() {

@@ -54,8 +54,8 @@ pub(super) async fn reach(http: &McpHttp, message_bytes: usize, secrets: &mut Se
 #[derive(Clone)]
 pub(super) struct PostOnlyClient(reqwest::Client);
 
-type Headers = HashMap<HeaderName, HeaderValue>;
-type Answer<T> = Result<T, StreamableHttpError<Error>>;
+type HeaderTable = HashMap<HeaderName, HeaderValue>;
+type HttpAnswer<T> = Result<T, StreamableHttpError<Error>>;
 
 impl StreamableHttpClient for PostOnlyClient {
     type Error = Error;
@@ -66,8 +66,8 @@ impl StreamableHttpClient for PostOnlyClient {
         message: ClientJsonRpcMessage,
         session: Option<Arc<str>>,
         auth: Option<String>,
-        headers: Headers,
-    ) -> Answer<StreamableHttpPostResponse> {
+        headers: HeaderTable,
+    ) -> HttpAnswer<StreamableHttpPostResponse> {
         self.0.post_message(uri, message, session, auth, headers).await
     }
 
@@ -77,9 +77,9 @@ impl StreamableHttpClient for PostOnlyClient {
         message: ClientJsonRpcMessage,
         session: Option<Arc<str>>,
         auth: Option<String>,
-        headers: Headers,
+        headers: HeaderTable,
         most: usize,
-    ) -> Answer<StreamableHttpPostResponse> {
+    ) -> HttpAnswer<StreamableHttpPostResponse> {
         let sent = self.0.post_message_with_max_sse_event_size(uri, message, session, auth, headers, most);
         Ok(match sent.await? {
             StreamableHttpPostResponse::Sse(events, id) => StreamableHttpPostResponse::Sse(bounded(events), id),
@@ -92,8 +92,8 @@ impl StreamableHttpClient for PostOnlyClient {
         uri: Arc<str>,
         session: Arc<str>,
         auth: Option<String>,
-        headers: Headers,
-    ) -> Answer<()> {
+        headers: HeaderTable,
+    ) -> HttpAnswer<()> {
         self.0.delete_session(uri, session, auth, headers).await
     }
 
@@ -103,8 +103,8 @@ impl StreamableHttpClient for PostOnlyClient {
         _: Option<Arc<str>>,
         _: Option<String>,
         _: Option<String>,
-        _: Headers,
-    ) -> Answer<BoxStream<'static, Result<Sse, SseError>>> {
+        _: HeaderTable,
+    ) -> HttpAnswer<BoxStream<'static, Result<Sse, SseError>>> {
         Err(StreamableHttpError::ServerDoesNotSupportSse)
     }
 }

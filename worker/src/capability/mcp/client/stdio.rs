@@ -245,10 +245,10 @@ impl AsyncRead for Watched {
 ///
 /// A connection may be found closed before a call was written, or after: the library says the same of both.
 #[derive(Default)]
-pub(super) struct ServerInput(Mutex<Gate>);
+pub(super) struct ServerInput(Mutex<InputGate>);
 
 #[derive(Default)]
-struct Gate {
+struct InputGate {
     taken: u64,
     is_shut: bool,
 }

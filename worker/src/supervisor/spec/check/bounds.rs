@@ -3,13 +3,13 @@
 //! Invariant: with these bounds every loop of a run ends and every wait has a deadline. It knows no texts of other
 //! systems.
 
-use super::Check;
+use super::CheckResult;
 use crate::supervisor::fields::FieldError;
 use crate::supervisor::spec::Span;
 use crate::supervisor::spec::preset::Family;
 use crate::supervisor::spec::whole::SupervisorSpec;
 
-pub(super) fn check(spec: &SupervisorSpec) -> Check {
+pub(super) fn check(spec: &SupervisorSpec) -> CheckResult {
     numbers(spec)?;
     spans(spec)?;
     ratios(spec)?;
@@ -19,7 +19,7 @@ pub(super) fn check(spec: &SupervisorSpec) -> Check {
     Ok(())
 }
 
-fn numbers(spec: &SupervisorSpec) -> Check {
+fn numbers(spec: &SupervisorSpec) -> CheckResult {
     let numbers = [
         ("loop.max_steps", Some(spec.run_loop.max_steps)),
         ("loop.max_iterations", Some(spec.run_loop.max_iterations)),
@@ -51,7 +51,7 @@ fn numbers(spec: &SupervisorSpec) -> Check {
     agent.map_or(Ok(()), |(at, _)| Err(zero(&format!("{at}.tries"))))
 }
 
-fn spans(spec: &SupervisorSpec) -> Check {
+fn spans(spec: &SupervisorSpec) -> CheckResult {
     let spans = [
         ("planning.approval.timeout", Some(spec.planning.approval.timeout)),
         ("hitl.approval.timeout", Some(spec.hitl.approval.timeout)),
@@ -80,7 +80,7 @@ fn spans(spec: &SupervisorSpec) -> Check {
     none.map_or(Ok(()), |(at, _)| Err(zero(&format!("{at}.timeout"))))
 }
 
-fn ratios(spec: &SupervisorSpec) -> Check {
+fn ratios(spec: &SupervisorSpec) -> CheckResult {
     if let Some(bp) = spec.failure.threshold_bp.filter(|bp| *bp > 10_000) {
         let why = format!("expected basis points from 0 to 10000, found {bp}");
         return Err(FieldError::at("failure.threshold_bp", why));

@@ -10,7 +10,7 @@ use super::super::agent::{Agent, Limits};
 use super::super::preset::{Family, Preset};
 use super::super::sections::{DelegationProtocol, HandoffControl, HitlMode, PlanningMode};
 use super::super::whole::SupervisorSpec;
-use super::{Check, idle};
+use super::{CheckResult, idle};
 use crate::supervisor::fields::FieldError;
 
 /// Read in every run.
@@ -156,7 +156,7 @@ fn of_others(spec: &SupervisorSpec) -> impl Iterator<Item = &'static &'static st
 }
 
 /// A section in a file that no key of has an effect here.
-pub(in super::super) fn sections(spec: &SupervisorSpec, file: &Map<String, Value>) -> Check {
+pub(in super::super) fn sections(spec: &SupervisorSpec, file: &Map<String, Value>) -> CheckResult {
     let keys = read_keys(spec);
     let read = |section: &String| keys.iter().any(|key| key.split('.').next() == Some(section));
     let usual = serde_json::to_value(spec.preset.map(Preset::values).unwrap_or_default()).unwrap_or_default();
@@ -169,7 +169,7 @@ pub(in super::super) fn sections(spec: &SupervisorSpec, file: &Map<String, Value
 }
 
 /// What is said of people while the same file says that nobody is asked.
-fn switched_off(file: &Map<String, Value>) -> Check {
+fn switched_off(file: &Map<String, Value>) -> CheckResult {
     let off = |section: &str| file.get(section).and_then(|of| of.get("enabled")) == Some(&Value::Bool(false));
     let says = |section: &str, key: &str| file.get(section).and_then(|of| of.get(key)).is_some_and(|v| !v.is_null());
     if let Some(key) = ASKING.into_iter().find(|key| off("hitl") && says("hitl", key)) {
@@ -213,7 +213,7 @@ pub(in super::super) fn switch_on(file: &mut Map<String, Value>) {
 }
 
 /// Values that differ from the preset's and that nothing reads.
-pub(super) fn check(spec: &SupervisorSpec) -> Check {
+pub(super) fn check(spec: &SupervisorSpec) -> CheckResult {
     people(spec)?;
     let keys = read_keys(spec);
     let preset = spec.preset.map(Preset::values).unwrap_or_default();
@@ -239,7 +239,7 @@ pub(super) fn check(spec: &SupervisorSpec) -> Check {
 }
 
 /// A loop of agents knows no planning but a list of todos.
-fn list_of_todos(spec: &SupervisorSpec) -> Check {
+fn list_of_todos(spec: &SupervisorSpec) -> CheckResult {
     let usual = spec.preset.map(Preset::values).unwrap_or_default().planning.mode;
     let known = [usual, PlanningMode::None, PlanningMode::Todos].contains(&spec.planning.mode);
     match spec.family() {
@@ -249,7 +249,7 @@ fn list_of_todos(spec: &SupervisorSpec) -> Check {
 }
 
 /// What a request has made of a spec.
-pub(super) fn of_request(spec: &SupervisorSpec) -> Check {
+pub(super) fn of_request(spec: &SupervisorSpec) -> CheckResult {
     people(spec)
 }
 
@@ -258,7 +258,7 @@ fn is_at_or_above(known: &str, path: &str) -> bool {
     known == path || known.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
 }
 
-fn of_agent(spec: &SupervisorSpec, at: &str, agent: &Agent) -> Check {
+fn of_agent(spec: &SupervisorSpec, at: &str, agent: &Agent) -> CheckResult {
     let graph = spec.family() == Family::Graph && !spec.chooses_planning();
     let chat = spec.family() == Family::Chat;
     let keys = [
@@ -273,7 +273,7 @@ fn of_agent(spec: &SupervisorSpec, at: &str, agent: &Agent) -> Check {
 }
 
 /// What a spec says of people holds.
-fn people(spec: &SupervisorSpec) -> Check {
+fn people(spec: &SupervisorSpec) -> CheckResult {
     let level = spec.trust.level.filter(|_| spec.trust.enabled);
     let usual = spec.preset.map(Preset::values).unwrap_or_default().hitl.mode;
     if let Some(level) = level

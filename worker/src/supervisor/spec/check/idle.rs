@@ -13,7 +13,7 @@ use super::super::sections::{
     ReviewScope, RoundCount, Selection, SynthesisMode,
 };
 use super::super::whole::{Authority, SupervisorSpec};
-use super::Check;
+use super::CheckResult;
 use crate::supervisor::fields::FieldError;
 
 /// A key, and why it changes nothing.
@@ -54,7 +54,7 @@ pub(super) const KIND_OF_RUN: &str = "the preset says what kind of run this is, 
 const CONTROLLING: [Authority; 2] = [Authority::Select, Authority::Finish];
 
 /// `base` and `given` are the preset's values and the spec's, as JSON.
-pub(super) fn check(spec: &SupervisorSpec, base: &SupervisorSpec, values: (&Value, &Value)) -> Check {
+pub(super) fn check(spec: &SupervisorSpec, base: &SupervisorSpec, values: (&Value, &Value)) -> CheckResult {
     let differs = |path: &str| {
         let at = format!("/{}", path.replace('.', "/"));
         values.0.pointer(&at).unwrap_or(&Value::Null) != values.1.pointer(&at).unwrap_or(&Value::Null)
@@ -213,7 +213,7 @@ fn decides(spec: &SupervisorSpec) -> bool {
 }
 
 /// Words that nobody could act on, or whose absence forbids nothing.
-fn authority(spec: &SupervisorSpec, base: &SupervisorSpec) -> Check {
+fn authority(spec: &SupervisorSpec, base: &SupervisorSpec) -> CheckResult {
     let words = |of: &SupervisorSpec| of.authority.iter().copied().collect::<BTreeSet<Authority>>();
     let (given, usual) = (words(spec), words(base));
     if given == usual || (spec.family() != Family::Graph && !spec.chooses_planning()) {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::Check;
+use super::CheckResult;
 use crate::supervisor::fields::FieldError;
 use crate::supervisor::graph::HUMAN;
 use crate::supervisor::plan::Plan;
@@ -24,7 +24,7 @@ pub(in crate::supervisor::spec) fn seed_plan(plan: &Value) -> Result<Plan, Field
 }
 
 /// PDT-28.
-pub(super) fn planning(spec: &SupervisorSpec) -> Check {
+pub(super) fn planning(spec: &SupervisorSpec) -> CheckResult {
     let needs_plan = matches!(spec.planning.mode, PlanningMode::Fixed | PlanningMode::Hybrid);
     if needs_plan && spec.seed_plan.is_none() {
         let why = "seed_plan must be provided when planning_mode is 'fixed' or 'hybrid'";
