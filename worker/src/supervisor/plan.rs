@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::model::{Condition, Risk};
+use super::model::{Condition, PlanMetadata, Risk};
 use super::task::{TaskNumber, TaskStatus};
 
 /// What a plan says when it does not say how it was made (PDT-39).
@@ -32,7 +32,7 @@ pub struct TaskItem {
     #[serde(default)]
     pub parameters: Map<String, Value>,
     #[serde(default)]
-    pub metadata: Map<String, Value>,
+    pub metadata: PlanMetadata,
     #[serde(default)]
     pub attempt_count: u32,
     #[serde(default = "max_attempts_default")]

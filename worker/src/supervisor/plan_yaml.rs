@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::fields::{FieldError, Fields, kind};
-use super::model::Condition;
+use super::model::{Condition, PlanMetadata};
 use super::plan::{MAX_ATTEMPTS_DEFAULT, Plan, PlanError, REASONING_DEFAULT, SeedPlan, TaskItem};
 use super::task::{TaskNumber, TaskStatus};
 use super::yaml::{self, TextPlace, YAML_BYTES_MAX};
@@ -154,7 +154,7 @@ fn task(path: &str, value: &Value, objective: &str) -> Result<TaskItem, FieldErr
         status,
         time_scope: fields.value("time_scope").cloned(),
         parameters: mapping("parameters")?,
-        metadata: mapping("metadata")?,
+        metadata: PlanMetadata::said(mapping("metadata")?).map_err(|why| fields.error("metadata", why.to_string()))?,
         attempt_count: number("attempt_count")?.unwrap_or(0),
         max_attempts,
         is_final: fields.boolean("is_final")?.unwrap_or(false),

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::refusal::{NotTaken, Unreadable};
-use crate::supervisor::model::{Condition, DependencyPolicy, Edge, Priority, Requires, Risk, Task, TaskId};
+use crate::supervisor::model::{
+    Condition, DependencyPolicy, Edge, PlanMetadata, Priority, Requires, Risk, Task, TaskId,
+};
 use crate::supervisor::outbox::Answer;
 
 /// Reads an answer; the error says where it does not conform.
@@ -135,7 +137,7 @@ pub struct PlannedTask {
     #[serde(default, alias = "parameters", alias = "tool_parameters")]
     pub params: Map<String, Value>,
     #[serde(default)]
-    pub metadata: Map<String, Value>,
+    pub metadata: PlanMetadata,
     #[serde(default)]
     pub compensation: Option<Value>,
     #[serde(default)]
@@ -169,7 +171,7 @@ impl PlannedTask {
         given(self.role, &mut task.role);
         given(self.action, &mut task.action);
         task.params.extend(self.params);
-        task.metadata.extend(self.metadata);
+        task.metadata.say(self.metadata);
         if !self.tools.is_empty() {
             task.tools = self.tools;
         }
@@ -199,7 +201,7 @@ impl PlannedTask {
             est_cost_micros: self.cost,
             compensation: self.compensation,
             params: self.params,
-            metadata: self.metadata,
+            metadata: self.metadata.into(),
             max_attempts: self.max_attempts.unwrap_or(max_attempts).max(1),
             is_final: self.is_final,
             ..Task::new(id, self.goal)

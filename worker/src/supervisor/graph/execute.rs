@@ -239,7 +239,7 @@ impl Graph {
         }
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         if !reply.variables.is_empty() {
-            task.metadata.insert("variables".to_owned(), Value::Object(reply.variables.clone()));
+            task.metadata.variables.clone_from(&reply.variables);
         }
         // Nothing is no result.
         task.result = Some(reply.result.clone()).filter(|result| reply.interrupt.is_none() && !result.is_null());

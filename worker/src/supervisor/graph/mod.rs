@@ -53,7 +53,6 @@ pub use policies::*;
 pub use refusal::{AgentForbidden, NotTaken, PlanRefusal, ToolRefusal, Unreadable};
 pub use reply::*;
 pub use rules::*;
-pub use standing::TOOL_APPROVAL;
 pub use told::prompt_hash;
 pub use tools::ToolAnswer;
 pub use upfront::{Delegated, PlanUpfront, read_plan_answer};

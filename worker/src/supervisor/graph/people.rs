@@ -30,7 +30,7 @@ impl Graph {
             TaskStatus::AwaitingApproval => {
                 task.approved = true;
                 if !action.is_empty() && task.action.as_deref() != Some(action) {
-                    task.metadata.insert("approved_action".into(), action.into());
+                    task.metadata.approved_action = Some(action.to_owned());
                 }
                 self.set(id, TaskStatus::Ready, Actor::Human, "approved", out);
                 // It was chosen already: nobody has to choose it again.
@@ -77,7 +77,7 @@ impl Graph {
                     return self.errored(id, attempt, reply.why(), gates, out);
                 }
                 if let Some(task) = self.plan.tasks.get_mut(id) {
-                    task.metadata.insert("action_result".into(), done);
+                    task.metadata.action_result = Some(done);
                 }
                 self.take(id, attempt, gates, out);
             }
@@ -102,7 +102,7 @@ impl Graph {
         }
         let mut text = feedback.to_owned();
         if let Some(action) = action.filter(|action| !action.is_empty()) {
-            task.metadata.insert("approved_action".into(), action.into());
+            task.metadata.approved_action = Some(action.to_owned());
             task.action = Some(action.to_owned());
             let gap = if text.is_empty() { "" } else { "\n" };
             text.push_str(&format!("{gap}The action to take instead: {action}"));

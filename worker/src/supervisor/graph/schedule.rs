@@ -3,8 +3,6 @@
 //! Invariant: tasks are visited in ascending id (PDT-04) and only those whose surroundings changed, so that a pass costs
 //! what has changed, not the size of the plan; a pass is repeated until it changes nothing. It starts nothing.
 
-use serde_json::json;
-
 use super::*;
 use crate::supervisor::model::{CancelReason, DependencyPolicy, Edge, Requires, SkipReason, TaskError};
 use crate::supervisor::spec::OnUnmet;
@@ -180,7 +178,7 @@ impl Graph {
                 };
                 if let Some(task) = self.plan.tasks.get_mut(id) {
                     task.error = None;
-                    task.metadata.remove("missing_required_parameters");
+                    task.metadata.missing_required_parameters.clear();
                 }
                 self.set(id, to, Actor::Scheduler, "inputs_healed", out);
             }
@@ -188,7 +186,7 @@ impl Graph {
         }
         let message = format!("Missing required parameters: {}", missing.join(", "));
         if let Some(task) = self.plan.tasks.get_mut(id) {
-            task.metadata.insert("missing_required_parameters".into(), json!(missing));
+            task.metadata.missing_required_parameters = missing;
         }
         if self.task(id).is_some_and(|task| task.status != TaskStatus::Errored) {
             self.errored_before_start(id, "missing_required_parameters", message, out);

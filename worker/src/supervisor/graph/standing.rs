@@ -11,11 +11,8 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::supervisor::agents::{json_text, policies};
-use crate::supervisor::model::SkipReason;
+use crate::supervisor::model::{SkipReason, ToolApprovalWanted};
 use crate::supervisor::spec::delegate_tool;
-
-/// Meta data of a task that a policy wants approved, as people are shown it.
-pub const TOOL_APPROVAL: &str = "tool_approval";
 
 impl GraphRules {
     /// Sub-tasks come in the order of the playbooks that fit the request, behind whatever order the plan has anyway.
@@ -90,9 +87,9 @@ impl Graph {
         // What a tool is given is known when it is called: until then there is what its agent is asked to do.
         let delegation = format!("{delegate}({})", json_text(&json!({ "task": task.goal })));
         let code = if *tool == delegate { delegation } else { format!("{delegation}, which has the tool {tool}") };
-        let asked = json!({ "policy_name": policy.name, "message": message, "code": code });
         task.requires_approval = true;
-        task.metadata.insert(TOOL_APPROVAL.to_owned(), asked);
+        task.metadata.tool_approval =
+            Some(ToolApprovalWanted { policy_name: policy.name.clone(), message: message.to_owned(), code });
         task
     }
 

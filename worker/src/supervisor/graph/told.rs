@@ -34,12 +34,11 @@ impl Graph {
         put("variables", self.variables_for(task).map(Value::Object));
         put("tools", (!task.tools.is_empty()).then(|| json!(task.tools)));
         put("tool_guides", self.tool_guides_for(task).map(Value::Object));
-        put("approved_action", task.metadata.get("approved_action").cloned());
+        put("approved_action", task.metadata.approved_action.clone().map(Value::from));
         // Only the newest is told: a context must not grow with what was thrown away.
-        put("doubted", task.metadata.get("reflections").and_then(Value::as_array).and_then(|all| all.last()).cloned());
-        put("notes", task.metadata.get("scratch_notes").cloned());
-        let overflows = task.metadata.get("overflows").and_then(Value::as_array).map_or(0, Vec::len);
-        if overflows > 0 {
+        put("doubted", task.metadata.reflections.last().map(|doubted| json!(doubted)));
+        put("notes", task.metadata.scratch_notes.clone().map(Value::from));
+        if !task.metadata.overflows.is_empty() {
             put("tool_call_limit", Some(TOOL_CALLS.1.into()));
         } else if self.rules.selection == Selection::Supervisor {
             put("tool_call_limit", Some(TOOL_CALLS.0.into()));
@@ -70,9 +69,10 @@ impl Graph {
     /// In plan order: what a later task says under a name counts.
     pub(super) fn variables(&self) -> Map<String, Value> {
         let done = self.plan.tasks.values().filter(|task| task.status == TaskStatus::Completed);
-        let of = |task: &Task| Some((task.position, task.metadata.get("variables")?.as_object()?.clone()));
+        let of = |task: &Task| (task.position, task.metadata.variables.clone());
         // Few tasks of a long plan have any: those alone are put in order.
-        let mut named: Vec<(u32, Map<String, Value>)> = done.filter_map(of).collect();
+        let mut named: Vec<(u32, Map<String, Value>)> =
+            done.filter(|task| !task.metadata.variables.is_empty()).map(of).collect();
         named.sort_by_key(|(position, _)| *position);
         named.into_iter().flat_map(|(_, variables)| variables).collect()
     }

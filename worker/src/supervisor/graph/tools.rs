@@ -6,7 +6,7 @@
 use serde_json::{Map, json};
 
 use super::*;
-use crate::supervisor::model::{CancelReason, Edge, TaskError};
+use crate::supervisor::model::{CancelReason, Edge, PlanMetadata, TaskError};
 
 /// What a tool answered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ struct AddTask {
     #[serde(default)]
     dependencies: Option<Vec<TaskId>>,
     #[serde(default)]
-    metadata: Option<Map<String, Value>>,
+    metadata: Option<PlanMetadata>,
     #[serde(default)]
     parameters: Option<Map<String, Value>>,
     #[serde(default)]
@@ -133,7 +133,7 @@ impl Graph {
         let mut task = Task::new(id.clone(), add.sub_task_objective.clone());
         task.capability = Some(add.capability.clone());
         task.edges = self.plain_edges(add.dependencies.as_deref().unwrap_or_default());
-        task.metadata = add.metadata.clone().unwrap_or_default();
+        task.metadata = add.metadata.clone().unwrap_or_default().into();
         task.params = add.parameters.clone().unwrap_or_default();
         task.max_attempts = add.max_attempts.unwrap_or(self.rules.max_attempts).max(1);
         task.status = TaskStatus::Ready;
@@ -261,7 +261,7 @@ impl Graph {
         let Some(task) = self.plan.tasks.get_mut(id) else { return format!("No task with id {id}.").into() };
         let Some(last) = task.feedback.last() else { return format!("No QA feedback found for task {id}.").into() };
         let report = json!(last).to_string();
-        task.metadata.insert("qa.report_viewed".into(), true.into());
+        task.metadata.report_viewed = true;
         report.into()
     }
 

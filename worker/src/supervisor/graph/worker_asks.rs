@@ -5,6 +5,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::supervisor::model::{Consultation, DoubtedResult, Overflow};
 
 /// Resumes of a worker that ran out of context (PDT-48).
 const OVERFLOWS_MAX: u32 = 2;
@@ -29,12 +30,10 @@ impl Graph {
         out: &mut Outbox,
     ) {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
-        let so_far = task.metadata.get("overflows").and_then(Value::as_array).cloned().unwrap_or_default();
-        let count = so_far.len() as u32;
+        let count = task.metadata.overflows.len() as u32;
         let notes: String = notes.chars().take(NOTES_MAX).collect();
-        let overflows: Vec<Value> = so_far.into_iter().chain([json!({ "attempt": attempt, "notes": notes })]).collect();
-        task.metadata.insert("overflows".into(), Value::Array(overflows));
-        task.metadata.insert("scratch_notes".into(), notes.into());
+        task.metadata.overflows.push(Overflow { attempt, notes: notes.clone() });
+        task.metadata.scratch_notes = Some(notes);
         if !Tries::of(OVERFLOWS_MAX).are_left(count) {
             return self.errored(id, attempt, "context overflow: the resumes are used up".to_owned(), gates, out);
         }
@@ -52,13 +51,12 @@ impl Graph {
     pub(super) fn reflects(&mut self, id: &TaskId, attempt: u32, reply: &Reply) -> bool {
         let (Some(rules), Some(confidence)) = (&self.rules.reflection, reply.confidence) else { return false };
         let Some(task) = self.plan.tasks.get_mut(id) else { return false };
-        let so_far = task.metadata.get("reflections").and_then(Value::as_array).cloned().unwrap_or_default();
         let asks = reply.interrupt.is_some() || confidence >= rules.confidence.as_bp();
-        if asks || !Tries::of(rules.retries).are_left(so_far.len() as u32) {
+        if asks || !Tries::of(rules.retries).are_left(task.metadata.reflections.len() as u32) {
             return false;
         }
-        let doubted = json!({ "attempt": attempt, "confidence_bp": confidence, "result": reply.result });
-        task.metadata.insert("reflections".into(), so_far.into_iter().chain([doubted]).collect());
+        let doubted = DoubtedResult { attempt, confidence_bp: confidence, result: reply.result.clone() };
+        task.metadata.reflections.push(doubted);
         true
     }
 
@@ -76,8 +74,7 @@ impl Graph {
         };
         let (capability, question) = (text("capability"), text("question"));
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
-        let list = task.metadata.entry("consultations").or_insert_with(|| json!([]));
-        let Value::Array(list) = list else { return };
+        let list = &mut task.metadata.consultations;
         if list.len() >= CONSULTS_MAX {
             let why = format!("the task has asked {CONSULTS_MAX} questions already; no more are answered");
             return self.errored(id, attempt, why, gates, out);
@@ -85,7 +82,7 @@ impl Graph {
         if out.budget().exhausted().is_some() {
             return self.errored(id, attempt, SPENT.to_owned(), gates, out);
         }
-        list.push(json!({ "capability": capability, "question": question }));
+        list.push(Consultation { capability: capability.clone(), question: question.clone(), answer: None });
         let n = list.len() as u32;
         let context = json!({
             "question": question, "capability": capability, "for_task": id, "tools": [],
@@ -118,13 +115,12 @@ impl Graph {
         };
         let text: String = text.chars().take(CONSULT_ANSWER_MAX).collect();
         let Some(task) = self.plan.tasks.get_mut(id).filter(|task| task.status == TaskStatus::Running) else { return };
-        let log = task.metadata.get_mut("consultations").and_then(Value::as_array_mut);
-        if let Some(Value::Object(last)) = log.and_then(|list| list.last_mut()) {
-            last.insert("answer".into(), text.into());
+        if let Some(last) = task.metadata.consultations.last_mut() {
+            last.answer = Some(text);
         }
         let Some(copy) = self.copy(id) else { return };
         let mut extra = gates.context(&copy, out);
-        extra.insert("consultations".into(), copy.metadata.get("consultations").cloned().unwrap_or_default());
+        extra.insert("consultations".into(), json!(copy.metadata.consultations));
         self.start_attempt(id, extra, gates, out);
     }
 }

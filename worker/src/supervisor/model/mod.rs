@@ -4,11 +4,15 @@
 
 mod condition;
 mod id;
+mod metadata;
 mod plan;
 mod task;
 
 pub use condition::{Condition, at};
 pub use id::{InvalidTaskId, TaskId};
+pub use metadata::{
+    Consultation, DoubtedResult, Overflow, PlanMetadata, ReservedName, TaskMetadata, ToolApprovalWanted,
+};
 pub use plan::{PlanChangeError, PlanOrigin, TaskPlan};
 pub use task::{
     Attempt, AttemptOutcome, CancelReason, DependencyPolicy, Edge, Feedback, FeedbackFrom, Priority, Requires, Risk,

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::condition::Condition;
 use super::id::TaskId;
+use super::metadata::TaskMetadata;
 use crate::supervisor::task::{Actor, IllegalTransition, TaskStatus};
 
 /// The status of a dependency that is good enough.
@@ -225,7 +226,7 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compensation: Option<Value>,
     pub params: Map<String, Value>,
-    pub metadata: Map<String, Value>,
+    pub metadata: TaskMetadata,
     pub status: TaskStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<SkipReason>,
@@ -281,7 +282,7 @@ impl Task {
             est_cost_micros: None,
             compensation: None,
             params: Map::new(),
-            metadata: Map::new(),
+            metadata: TaskMetadata::default(),
             status: TaskStatus::Pending,
             skipped: None,
             cancelled: None,

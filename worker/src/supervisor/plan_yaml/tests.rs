@@ -41,7 +41,7 @@ fn a_minimal_task_gets_every_default() {
         status: TaskStatus::Pending,
         time_scope: None,
         parameters: serde_json::Map::new(),
-        metadata: serde_json::Map::new(),
+        metadata: PlanMetadata::default(),
         attempt_count: 0,
         max_attempts: 3,
         is_final: true,
@@ -68,7 +68,10 @@ fn every_key_of_a_task_is_read() {
     assert_eq!((first.overall_objective.as_str(), first.status), ("mine", TaskStatus::Ready));
     assert_eq!((first.attempt_count, first.max_attempts, first.is_final), (1, 5, false));
     assert_eq!(first.time_scope, Some(serde_json::json!({ "from": 2020 })));
-    assert_eq!((&first.parameters["a"][0], &first.metadata["b"]), (&serde_json::json!(1), &serde_json::json!("x")));
+    assert_eq!(
+        (&first.parameters["a"][0], &first.metadata.as_map()["b"]),
+        (&serde_json::json!(1), &serde_json::json!("x"))
+    );
     assert_eq!(plan.task(TaskNumber(2)).unwrap().sub_task_dependencies, [TaskNumber(1)]);
 }
 

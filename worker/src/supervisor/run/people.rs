@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::SupervisorRun;
 use super::parts::RunGates;
 use crate::supervisor::core::key::Key;
-use crate::supervisor::graph::{Reply, Start, TOOL_APPROVAL, Take};
+use crate::supervisor::graph::{Reply, Start, Take};
 use crate::supervisor::model::{Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Call, Outbox, Purpose};
 use crate::supervisor::people::approval::{ApprovalScope, Clearance, Closed, Consequence, OnReject, Proposal};
@@ -89,9 +89,8 @@ impl RunGates {
             return Start::Go;
         }
         let mut reasons: Vec<String> = weighed.into_iter().flatten().map(|reason| reason.text).collect();
-        if let Some(wanted) = task.metadata.get(TOOL_APPROVAL) {
-            let text = |key: &str| wanted[key].as_str().unwrap_or_default();
-            reasons.insert(0, format!("{}: {}", text("policy_name"), text("message")));
+        if let Some(wanted) = &task.metadata.tool_approval {
+            reasons.insert(0, format!("{}: {}", wanted.policy_name, wanted.message));
         }
         if reasons.is_empty() && task.requires_approval {
             reasons.push("The plan requires an approval".to_owned());
@@ -104,15 +103,15 @@ impl RunGates {
     /// What a person is asked about a task: as it is declared, or as a person has changed it.
     pub(super) fn start_of(&self, task: &Task) -> Proposal {
         let declared = task.action.as_deref().unwrap_or_default();
-        let changed = task.metadata.get("approved_action").and_then(Value::as_str);
+        let changed = task.metadata.approved_action.as_deref();
         let mut context = json!({
             "attempt": task.tries + 1, "role": task.role, "agent": task.agent, "capability": task.capability,
             "parameters": task.params, "dependencies": task.dependencies(),
         });
         // CUG-39: approval goes on, denial cancels.
-        let by_policy = task.metadata.get(TOOL_APPROVAL).and_then(Value::as_object);
-        if let (Some(wanted), Value::Object(context)) = (by_policy, &mut context) {
-            context.extend(wanted.clone());
+        let by_policy = task.metadata.tool_approval.as_ref();
+        if let (Some(wanted), Value::Object(context)) = (by_policy.map(|wanted| json!(wanted)), &mut context) {
+            context.extend(wanted.as_object().cloned().unwrap_or_default());
         }
         let on_reject = match by_policy {
             Some(_) => OnReject::Cancel,

@@ -300,7 +300,7 @@ fn the_log_holds_what_checkpoints_hold() {
         assert!(!played.noted(kind).is_empty(), "{kind:?} is noted");
     }
     assert_eq!(played.outcome().final_result, Some(json!(long)));
-    assert_eq!(played.task("1").metadata["scratch_notes"], "scratch");
+    assert_eq!(played.task("1").metadata.scratch_notes.as_deref(), Some("scratch"));
 }
 
 /// FSS-18: an agent's own policy says how often it is tried.

@@ -51,10 +51,10 @@ fn the_questions_of_a_task_are_counted() {
     };
     let played = Stage::new(given(), one(json!({})), &script).play();
     let task = played.task("a");
-    assert_eq!(task.metadata["consultations"].as_array().unwrap().len(), 8);
+    assert_eq!(task.metadata.consultations.len(), 8);
     let error = task.error.as_ref().unwrap().message.clone();
     assert_eq!(error, "the task has asked 8 questions already; no more are answered");
-    assert_eq!(task.metadata["consultations"][0]["question"].as_str().unwrap().len(), 6_000);
+    assert_eq!(task.metadata.consultations[0].question.len(), 6_000);
     let workers = played.keys().iter().filter(|key| key.starts_with("execute/")).count() as u64;
     assert_eq!(paid(&played), 8 * 3 + workers * 2, "both sides of a consultation count");
 }
@@ -99,7 +99,10 @@ fn an_action_that_failed_fails_its_task() {
     assert_eq!((task.status, task.attempts[0].tokens), (TaskStatus::Failed, 5));
     let (graph, _) = waiting(&json!({ "result": "sent", "tokens": 6 }));
     let task = graph.plan.get(&TaskId::of("a")).unwrap();
-    assert_eq!((task.status, &task.metadata["action_result"]["result"]), (TaskStatus::Completed, &json!("sent")));
+    assert_eq!(
+        (task.status, &task.metadata.action_result.as_ref().unwrap()["result"]),
+        (TaskStatus::Completed, &json!("sent"))
+    );
     assert_eq!((task.attempts[0].tokens, &task.result), (6, &Some(json!("text"))));
 }
 
