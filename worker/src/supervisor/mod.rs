@@ -47,8 +47,10 @@
 //! | verdict by the rules a task was written with | `critic`, which `graph/review` asks |
 //! | pause, takeover, cancel | `core/control` |
 //! | authority: what whoever decides may do | `core/authority` |
-//! | approval of a plan, a task, a result, a recruit | `people/approval` |
-//! | question to a person; one of them is whether an agent may call a tool | `people/interrupts` |
+//! | what needs an approval: by its action, risk, cost, confidence | `people/escalation` |
+//! | how much may be done without asking, and how that grows | `people/trust`, kept by `people/autonomy` |
+//! | approval of a plan, a task, a result, a recruit; of a tool of a task's agent, before the task starts | `people/approval` |
+//! | question to a person; one of them is whether an agent that is no task's may call a tool | `people/interrupts` |
 //! | review of a plan by a person | `people/plan_review` |
 //! | what runs below wait for, and whom an answer is passed on to | `people/below` |
 //! | dependency policy | `graph/schedule` |

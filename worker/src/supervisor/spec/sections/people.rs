@@ -134,7 +134,7 @@ impl Default for PlanPolicy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Approval {
-    /// How long a person has to answer.
+    /// How long a person has to answer. A tool that an agent calls waits for its approval however long it takes.
     pub timeout: Span,
     /// What silence means.
     pub on_timeout: OnApprovalTimeout,
