@@ -225,9 +225,14 @@ fn forbidden(message: String) -> CallError {
     CallError::Refused { status, code: code.to_owned(), message }
 }
 
+/// Whether a message of this name answers what people are asked, or moves how they are asked.
+pub(crate) fn is_answer(name: &str) -> bool {
+    ANSWERS.contains(&name)
+}
+
 /// Who may send a message of this name.
 fn role_of(name: &str) -> TokenRole {
-    if ANSWERS.contains(&name) { TokenRole::Approver } else { TokenRole::Operator }
+    if is_answer(name) { TokenRole::Approver } else { TokenRole::Operator }
 }
 
 /// A list filter within namespaces.
