@@ -394,15 +394,20 @@ impl Backend for CallerBackend {
                 let own: BTreeSet<TaskQueue> = state.waiting_by_queue().into_keys().cloned().collect();
                 state.queues.retain(|queue, _| own.contains(queue));
                 state.task_queues.iter_mut().for_each(|served| served.retain(|queue| own.contains(queue)));
+                state.partial = true;
             }
             Ok(state)
         })
     }
-    fn queue_shares(&self, queue: TaskQueue) -> Reply<'_, Vec<WaitingShare>> {
+    fn queue_shares(&self, queue: TaskQueue, namespaces: Option<BTreeSet<Namespace>>) -> Reply<'_, Vec<WaitingShare>> {
         Box::pin(async move {
             self.needs(TokenRole::Viewer)?;
-            let shares = self.backend.queue_shares(queue).await?.into_iter();
-            Ok(shares.filter(|share| self.caller.sees(&share.namespace)).collect())
+            let seen = |mut only: BTreeSet<Namespace>| {
+                only.retain(|namespace| self.caller.sees(namespace));
+                only
+            };
+            let namespaces = namespaces.map(seen).or_else(|| self.caller.namespaces.clone());
+            self.backend.queue_shares(queue, namespaces).await
         })
     }
 }
