@@ -147,6 +147,13 @@ async fn models_of_the_environment_are_listed_asked_and_priced() {
     let none = ok(home, &["llm", "models"]);
     assert!(none.contains("schema") && !none.contains("openai"), "{none}");
 
+    // A model of the program itself is not asked for a list that it has not.
+    let own = run(home, &[], &["llm", "models", "schema", "-o", "json"]);
+    assert!(own.status.success(), "{}", said(&own));
+    let own: Value = serde_json::from_slice(&own.stdout).unwrap();
+    assert_eq!(own["models"], serde_json::json!([]), "{own}");
+    assert!(said(&run(home, &[], &["llm", "models", "schema"])).contains("is in this program"));
+
     let (base, asked) = lists(r#"{"object": "list", "data": [{"id": "tiny"}, {"id": "large"}]}"#);
     let variables = [("OPENAI_BASE_URL", base.as_str()), ("OPENAI_API_KEY", key)];
     let listed = run(home, &variables, &["llm", "models", "openai", "-o", "json"]);
