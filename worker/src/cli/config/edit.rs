@@ -58,8 +58,9 @@ pub struct UnsetArgs {
 #[derive(Debug, Args)]
 struct Place {
     /// Change the values of this profile, and not those of the whole file.
-    #[arg(long = "in-profile", value_name = "NAME")]
-    profile: Option<String>,
+    // An argument called `profile` would hide the one of all verbs.
+    #[arg(long, value_name = "NAME")]
+    in_profile: Option<String>,
     /// The file [default: the one that is in force, or else ./bosun.toml].
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -138,7 +139,7 @@ impl Place {
     }
 
     fn full(&self, key: &str) -> String {
-        match &self.profile {
+        match &self.in_profile {
             Some(profile) => format!("profiles.{profile}.{key}"),
             None => key.to_owned(),
         }
@@ -147,7 +148,7 @@ impl Place {
     /// What goes before a value here: where else it is set, and when.
     fn hidden(&self, loaded: &Loaded, file: &TomlFile, says: &FileText, key: &str) -> Vec<String> {
         let mut all = Vec::new();
-        if self.profile.is_none() {
+        if self.in_profile.is_none() {
             let others = says.profiles.iter().filter(|(_, values)| values.contains_key(key));
             all.extend(others.map(|(name, _)| match loaded.profile.as_ref() == Some(name) {
                 true => format!("[profiles.{name}]"),
