@@ -119,14 +119,14 @@ pub(crate) fn until_pending(data: &Path) -> String {
 #[test]
 fn an_agent_is_described_by_what_it_has_done_in_all_runs() {
     let dir = tempfile::tempdir().unwrap();
-    let (data, file) = (dir.path().join("data"), dir.path().join("two.json"));
+    let (data, file) = (dir.path().join("data"), dir.path().join("two.yaml"));
     let task = |id: &str, agent: &str| json!({ "id": id, "goal": id, "agent": agent, "required": false });
     let spec = |done: &str| {
         json!({
             "kind": "supervisor", "preset": "shannon-dag", "name": "two", "objective": "two tasks",
             "agents": [{ "name": "ann" }, { "name": "bob" }],
             "script": [{ "on": "plan", "say": { "tasks": [task("a", "ann"), task("b", "ann"), task("c", "bob")] } },
-                { "on": "execute_ann", "say": done }, { "on": "execute_bob", "say": done }, { "on": "synthesize", "say": "done" }],
+                { "on": "execute_worker", "say": done }, { "on": "synthesize", "say": "done" }],
         })
     };
     for id in ["first", "second"] {
