@@ -18,6 +18,7 @@ use super::caller::{Caller, TokenRole};
 use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::backend::*;
 use crate::batch::{BATCH, BatchOrder};
+use crate::filter_text::literal;
 use crate::notify::{self, NOTIFICATION};
 // The engine has a `EngineHealth` of its own.
 use crate::backend::EngineHealth;
@@ -241,7 +242,7 @@ fn role_of(name: &str) -> TokenRole {
 /// The filter cannot be read.
 pub fn within<'n>(query: &str, namespaces: impl Iterator<Item = &'n Namespace>) -> Result<String, CallError> {
     let invalid = |why: String| Rejection::Invalid { what: format!("list filter {query:?}"), why };
-    let names: Vec<String> = namespaces.map(|name| format!("'{}'", name.as_str().replace('\'', "''"))).collect();
+    let names: Vec<String> = namespaces.map(|name| literal(name.as_str())).collect();
     let only =
         Filter::parse(&format!("Namespace IN ({})", names.join(", "))).map_err(|why| invalid(why.to_string()))?;
     let query = Filter::parse(query).map_err(|why| invalid(why.to_string()))?;
