@@ -1,4 +1,4 @@
-//! Values that fit a JSON Schema of the API's document, and values that do not.
+//! Drawing that fit a JSON Schema of the API's document, and values that do not.
 //!
 //! Invariant: what is called fitting is so by a validator that is not ours, and what is called unfitting is not. It knows the
 //! keywords that the document uses, and fails on another one rather than to leave it out.
@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use proptest::strategy::Union;
 use serde_json::{Map, Value, json};
 
-pub(super) type Values = BoxedStrategy<Value>;
+pub(super) type Drawing = BoxedStrategy<Value>;
 
 /// Any JSON, small.
-pub(super) fn any_json() -> Values {
+pub(super) fn any_json() -> Drawing {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -39,8 +39,8 @@ pub(super) fn alone(schema: &Value, document: &Value) -> Value {
     }
 }
 
-/// Values that fit a schema without references.
-pub(super) fn fitting(schema: &Value) -> Values {
+/// Drawing that fit a schema without references.
+pub(super) fn fitting(schema: &Value) -> Drawing {
     if let Some(only) = schema.get("const") {
         return Just(only.clone()).boxed();
     }
@@ -60,7 +60,7 @@ pub(super) fn fitting(schema: &Value) -> Values {
     }
 }
 
-fn of_type(name: &str, schema: &Value) -> Values {
+fn of_type(name: &str, schema: &Value) -> Drawing {
     match name {
         "null" => Just(Value::Null).boxed(),
         "boolean" => any::<bool>().prop_map(Value::from).boxed(),
@@ -102,11 +102,11 @@ fn text(schema: &Value) -> BoxedStrategy<String> {
 }
 
 /// What is there always, or in some cases.
-pub(super) fn sometimes(always: bool, value: Values) -> BoxedStrategy<Option<Value>> {
+pub(super) fn sometimes(always: bool, value: Drawing) -> BoxedStrategy<Option<Value>> {
     if always { value.prop_map(Some).boxed() } else { proptest::option::of(value).boxed() }
 }
 
-fn object(schema: &Value) -> Values {
+fn object(schema: &Value) -> Drawing {
     let names = |list: &Value| -> Vec<String> {
         list.as_array().into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned)).collect()
     };
@@ -151,7 +151,7 @@ fn object(schema: &Value) -> Values {
 }
 
 /// A value that does not fit, close to one that does: a part of it is another thing, is missing, or is one too many.
-pub(super) fn unfitting(schema: &Value) -> Values {
+pub(super) fn unfitting(schema: &Value) -> Drawing {
     let validator = jsonschema::validator_for(schema).expect("a schema");
     let odd = proptest::sample::select(vec![
         json!({ "zz": [] }),

@@ -19,10 +19,10 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};
 
 use client::{Drawn, Said, send};
-use generate::{Values, alone, any_json, fitting, sometimes, unfitting};
+use generate::{Drawing, alone, any_json, fitting, sometimes, unfitting};
 
 /// One operation of the document.
-struct Operation {
+struct DocumentedOperation {
     method: String,
     path: String,
     told: Value,
@@ -32,7 +32,7 @@ struct Operation {
     answers: BTreeMap<String, BTreeMap<String, Validator>>,
 }
 
-impl Operation {
+impl DocumentedOperation {
     fn name(&self) -> &str {
         self.told["operationId"].as_str().unwrap()
     }
@@ -62,7 +62,7 @@ impl Operation {
     }
 }
 
-fn operations(document: &Value) -> Vec<Operation> {
+fn operations(document: &Value) -> Vec<DocumentedOperation> {
     let mut all = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, told) in methods.as_object().unwrap() {
@@ -76,7 +76,7 @@ fn operations(document: &Value) -> Vec<Operation> {
             let answers = answers.map(|(status, answer)| (status.clone(), media(&answer["content"]))).collect();
             let body = told.pointer("/requestBody/content/application~1json/schema");
             let body = body.map(|schema| alone(schema, document));
-            all.push(Operation {
+            all.push(DocumentedOperation {
                 method: method.to_uppercase(),
                 path: path.clone(),
                 told: told.clone(),
@@ -161,7 +161,7 @@ fn plain(value: &Value) -> String {
 }
 
 /// Parameters that name what is there more often than not, and cost no more than they must.
-fn parameter(operation: &Operation, name: &str, schema: &Value, known: &Known) -> BoxedStrategy<String> {
+fn parameter(operation: &DocumentedOperation, name: &str, schema: &Value, known: &Known) -> BoxedStrategy<String> {
     let of = |part: &str| operation.path.starts_with(&format!("/api/v1/{part}/"));
     let what = match name {
         "id" if of("standalone-activities") => "activity",
@@ -181,7 +181,7 @@ fn parameter(operation: &Operation, name: &str, schema: &Value, known: &Known) -
 }
 
 /// Bodies that fit, and name what is there.
-fn body(operation: &Operation, known: &Known) -> Option<Values> {
+fn body(operation: &DocumentedOperation, known: &Known) -> Option<Drawing> {
     let schema = operation.body.as_ref()?;
     let types = ["kitchen-sink", "order-saga", "supervisor", "agent", "bosun.batch", "bosun.schedule"].map(Value::from);
     let (name, folder) = (operation.name().to_owned(), known.folder.clone());
@@ -220,7 +220,7 @@ fn broken_parameter(name: &str, schema: &Value) -> Option<BoxedStrategy<String>>
 }
 
 /// A request that fits the document.
-fn request(operation: &Operation, known: &Known) -> BoxedStrategy<Drawn> {
+fn request(operation: &DocumentedOperation, known: &Known) -> BoxedStrategy<Drawn> {
     let path: Vec<BoxedStrategy<(String, String)>> = operation
         .parameters("path")
         .into_iter()
@@ -255,7 +255,7 @@ fn request(operation: &Operation, known: &Known) -> BoxedStrategy<Drawn> {
 }
 
 /// A request of which one thing does not fit.
-fn broken(operation: &Operation, known: &Known) -> BoxedStrategy<Drawn> {
+fn broken(operation: &DocumentedOperation, known: &Known) -> BoxedStrategy<Drawn> {
     let good = request(operation, known);
     let mut ways: Vec<BoxedStrategy<Drawn>> = Vec::new();
     let unknown = |mut drawn: Drawn| {
@@ -313,7 +313,7 @@ impl Rig {
     }
 
     /// A request that fits. Returns how it was answered, and whether it was refused for its shape.
-    fn fits(&mut self, operation: &Operation) -> (Drawn, Said) {
+    fn fits(&mut self, operation: &DocumentedOperation) -> (Drawn, Said) {
         let drawn = self.draw(&request(operation, &self.known.clone()));
         let said = self.say(&drawn, true, &[]);
         operation.check(&drawn, &said);
@@ -321,7 +321,7 @@ impl Rig {
     }
 
     /// A request that does not fit. Returns what was said to it, if it was taken.
-    fn misfits(&mut self, operation: &Operation) -> Option<String> {
+    fn misfits(&mut self, operation: &DocumentedOperation) -> Option<String> {
         let drawn = self.draw(&broken(operation, &self.known.clone()));
         let said = self.say(&drawn, true, &[]);
         operation.check(&drawn, &said);
@@ -329,7 +329,7 @@ impl Rig {
     }
 
     /// What other copies of Bosun say, in any words; who has no token; what the path is not for.
-    fn strangers(&mut self, operation: &Operation, methods: &[&str]) {
+    fn strangers(&mut self, operation: &DocumentedOperation, methods: &[&str]) {
         let known = self.known.clone();
         for _ in 0..3 {
             let body = any_json().prop_map(|body| Some(body.to_string()));
