@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::supervisor_cli::{Runner, command, run, said, until_pending};
+use crate::supervisor_cli::{PATIENCE, Runner, command, run, said, until_pending};
 
 /// The first run, the one below it that asks in the test, and one between them.
 fn spec() -> Value {
@@ -50,6 +50,7 @@ fn what_is_asked_two_levels_down_is_answered_at_the_first_run() {
     let _runner = start();
     assert_eq!(until_pending(&data), id, "the same is asked still");
     refusals(&data, &id);
+    moved(&data, &id);
 
     let answer = |approved: bool| {
         let input = json!({ "approval_id": id, "approved": approved }).to_string();
@@ -65,6 +66,36 @@ fn what_is_asked_two_levels_down_is_answered_at_the_first_run() {
     assert!(result.contains("letter is done") && result.contains("2 of 2 tasks are done"), "{result}");
     let late = run(&data, &["approval", "reject", &id]);
     assert!(!late.status.success() && said(&late).contains("has approved it"), "{}", said(&late));
+}
+
+/// More time, and another word to people, are asked for at the first run too, and given by the one that asks.
+fn moved(data: &Path, id: &str) {
+    let shown =
+        || -> Value { serde_json::from_slice(&run(data, &["approval", "show", id, "-o", "json"]).stdout).unwrap() };
+    let update = |name: &str, more: Value| {
+        let mut input = json!({ "approval_id": id, "reason": "she is away" });
+        more.as_object().unwrap().iter().for_each(|(key, value)| input[key] = value.clone());
+        run(data, &["update", "letter", name, "--input", &input.to_string()])
+    };
+    for (by, why) in [("0s", "not by 0s"), ("999ms", "not by 999ms"), ("8761h", "not by 8761h")] {
+        let refused = update("extend_approval", json!({ "by": by }));
+        assert!(!refused.status.success() && said(&refused).contains(why), "{}", said(&refused));
+    }
+    let before = shown();
+    for (name, more) in [("extend_approval", json!({ "by": "1h" })), ("escalate_approval", json!({}))] {
+        let passed = update(name, more);
+        assert!(passed.status.success() && said(&passed).contains("passed_to"), "{}", said(&passed));
+    }
+    let begin = std::time::Instant::now();
+    loop {
+        let now = shown();
+        if now["escalated"] == 1 {
+            assert_eq!(now["deadline"].as_i64(), before["deadline"].as_i64().map(|at| at + 3_600_000_000), "{now}");
+            return;
+        }
+        assert!(begin.elapsed() < PATIENCE, "it did not get there: {now}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
 }
 
 /// What is no answer changes nothing, and says what to do.

@@ -3,6 +3,7 @@
 // The engine's own checks are compiled into `seeded`, and find what they share where they expect it.
 use bosun_engine::{log, vocabulary};
 
+mod api_document;
 mod api_guard;
 mod asked_below;
 mod batches;

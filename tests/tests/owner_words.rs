@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -52,6 +53,21 @@ fn values_of_the_configuration_are_set_and_comments_stay() {
         serde_json::from_str(&ok(home, &["config", "get", "worker.slots", "--profile", "dev", "-o", "json"])).unwrap();
     assert!(told["origin"].as_str().unwrap().ends_with("bosun.toml [profiles.dev]"), "{told}");
     assert!(ok(home, &["config", "profiles", "--profile", "dev"]).contains("dev  (in force)"));
+    // What stands around a value stays, and what goes before it is told.
+    std::fs::write(&file, text.replace("slots = 4\n", "slots   =  4   # as many as cores\n")).unwrap();
+    let hidden = |words: &[&str]| -> Value {
+        let words = [words, &["-o", "json"]].concat();
+        serde_json::from_str::<Value>(&ok(home, &words)).unwrap()["hidden_by"].clone()
+    };
+    let set = ["config", "set", "worker.slots", "3"];
+    assert_eq!(hidden(&set), serde_json::json!(["[profiles.dev], with --profile dev,"]));
+    let changed = std::fs::read_to_string(&file).unwrap();
+    assert!(changed.contains("slots   =  3   # as many as cores\n"), "{changed}");
+    let asked = [&set[..], &["--profile", "dev"]].concat();
+    assert_eq!(hidden(&asked), serde_json::json!(["[profiles.dev]"]));
+    assert_eq!(hidden(&[&asked[..], &["--in-profile", "dev"]].concat()), serde_json::json!([]));
+    let variable = run(home, &[("BOSUN_WORKER_SLOTS", "9")], &set);
+    assert!(said(&variable).contains("BOSUN_WORKER_SLOTS sets it too, and goes before this"), "{}", said(&variable));
     ok(home, &["config", "unset", "worker.slots"]);
     assert!(!std::fs::read_to_string(&file).unwrap().contains("slots = 4"));
 
@@ -70,6 +86,37 @@ fn values_of_the_configuration_are_set_and_comments_stay() {
         assert!(said(&refused).contains(part), "{words:?}: {}", said(&refused));
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
+}
+
+/// The file lies behind a link, as those of dotfiles do, and others may read it: both stay so. Commands at the same time lose
+/// nothing of each other.
+#[test]
+fn a_configuration_behind_a_link_is_changed_where_it_lies_by_many_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let (home, kept) = (home.path(), home.path().join("dotfiles"));
+    std::fs::create_dir(&kept).unwrap();
+    let file = kept.join("ours.toml");
+    std::fs::write(&file, "namespace = \"shop\" # ours\n").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+    symlink("dotfiles/ours.toml", home.join("bosun.toml")).unwrap();
+    let keys = ["slots", "port", "queue", "bind", "memory", "drain_timeout"];
+    let values = ["4", "8080", "mail", "127.0.0.1", "64MiB", "5s"];
+    std::thread::scope(|scope| {
+        for (key, value) in keys.iter().zip(values) {
+            scope.spawn(move || ok(home, &["config", "set", &format!("worker.{key}"), value]));
+        }
+    });
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.starts_with("namespace = \"shop\" # ours\n"), "{text}");
+    for (key, value) in keys.iter().zip(values) {
+        assert_eq!(ok(home, &["config", "get", &format!("worker.{key}")]).trim(), value, "{text}");
+    }
+    assert!(home.join("bosun.toml").is_symlink(), "the link is still one");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 1, "nothing is left beside it");
+    std::fs::remove_file(&file).unwrap();
+    let refused = run(home, &[], &["config", "set", "worker.slots", "4"]);
+    assert!(!refused.status.success() && said(&refused).contains("leads nowhere"), "{}", said(&refused));
 }
 
 /// A provider that only lists: what it was asked with, and one answer.
@@ -99,6 +146,13 @@ async fn models_of_the_environment_are_listed_asked_and_priced() {
     let key = "sk-this-is-a-key-of-nobody-1234567890";
     let none = ok(home, &["llm", "models"]);
     assert!(none.contains("schema") && !none.contains("openai"), "{none}");
+
+    // A model of the program itself is not asked for a list that it has not.
+    let own = run(home, &[], &["llm", "models", "schema", "-o", "json"]);
+    assert!(own.status.success(), "{}", said(&own));
+    let own: Value = serde_json::from_slice(&own.stdout).unwrap();
+    assert_eq!(own["models"], serde_json::json!([]), "{own}");
+    assert!(said(&run(home, &[], &["llm", "models", "schema"])).contains("is in this program"));
 
     let (base, asked) = lists(r#"{"object": "list", "data": [{"id": "tiny"}, {"id": "large"}]}"#);
     let variables = [("OPENAI_BASE_URL", base.as_str()), ("OPENAI_API_KEY", key)];

@@ -131,3 +131,54 @@ fn an_activity_alone_is_canceled_over_the_api_and_what_is_wrong_with_one_is_said
     assert_eq!([&queue["waiting"], &queue["served"]], [&json!(1), &json!(false)], "{queue}");
     assert_eq!(queue["who_waits"][0]["priority_key"], 2, "{queue}");
 }
+
+/// A token for one namespace is told all that waits there, and of nothing else; also where a hundred others wait before.
+#[test]
+fn a_token_for_a_namespace_is_told_who_waits_there_however_many_wait_elsewhere() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let program =
+        Program::new(bosun().unwrap(), &["worker", "run", "--slots", "1", "--queue", "default", "--queue", "mail"]);
+    let (worker, http) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    let starts = |id: &str, namespace: &str| {
+        let input = json!({ "activity_type": "process", "activity_id": id, "namespace": namespace,
+            "input": { "argv": ["sleep", "600"] } });
+        let (status, started) = ask(&http, "POST", "/api/v1/standalone-activities", Some(&input));
+        assert_eq!(status, 201, "{started}");
+    };
+    starts("first", "default");
+    let busy = || ask(&http, "GET", "/api/v1/queues/default", None).1["running"] == 1;
+    until("the first has the slot", busy);
+    (0..120).for_each(|n| starts(&format!("other-{n}"), "default"));
+    starts("ours", "shop");
+    starts("theirs", "team");
+    let queue = || object(&run(&data, &["queue", "describe", "default", "-o", "json"]));
+    until("all wait", || queue()["waiting"] == 122);
+    let all = queue()["who_waits"].as_array().unwrap().clone();
+    let places: Vec<&Value> = all.iter().map(|one| &one["namespace"]).collect();
+    assert_eq!(places.len(), 100);
+    assert_eq!(places[..4], ["default", "shop", "team", "default"], "namespaces take turns");
+    let text = said(&run(&data, &["queue", "describe", "default"]));
+    assert!(text.contains("1 waiting: priority 3, activity:ours, in shop"), "{text}");
+
+    let token = home.path().join("token");
+    let made = run(&data, &["token", "create", "shop", "--role", "viewer", "--only-namespace", "shop", "-o", "json"]);
+    std::fs::write(&token, object(&made)["token"].as_str().unwrap()).unwrap();
+    std::fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let seen = |queue: &str, more: &[&str]| {
+        let words = [&["queue", "describe", queue, "--token-file", token.to_str().unwrap()], more].concat();
+        run(&data, &words)
+    };
+    let told = object(&seen("default", &["-o", "json"]));
+    let who = told["who_waits"].as_array().unwrap();
+    assert_eq!((who.len(), &who[0]["workflow_id"]), (1, &json!("activity:ours")), "{told}");
+    assert_eq!((&told["served"], &told["waiting"]), (&json!(true), &json!(1)), "{told}");
+    // Whether a queue is served in which nothing of it waits, it is not told wrongly.
+    for queue in ["mail", "none"] {
+        assert_eq!(object(&seen(queue, &["-o", "json"]))["served"], Value::Null);
+    }
+    let text = said(&seen("mail", &[]));
+    assert!(text.contains("not known"), "{text}");
+    assert_eq!(object(&run(&data, &["queue", "describe", "none", "-o", "json"]))["served"], false);
+    drop(worker);
+}

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 pub(crate) use bosun_tests::harness::binary::said;
 use bosun_tests::harness::process::bosun;
 use bosun_worker::supervisor::spec::Preset;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::tidy::workspace;
 
-const PATIENCE: Duration = Duration::from_secs(180);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 pub(crate) fn command(data: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(bosun().unwrap());
@@ -113,6 +113,38 @@ pub(crate) fn until_pending(data: &Path) -> String {
         assert!(begin.elapsed() < PATIENCE, "nobody was asked");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// How an agent has done is told over all runs in which it has worked; who has not worked is none.
+#[test]
+fn an_agent_is_described_by_what_it_has_done_in_all_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, file) = (dir.path().join("data"), dir.path().join("two.yaml"));
+    let task = |id: &str, agent: &str| json!({ "id": id, "goal": id, "agent": agent, "required": false });
+    let spec = |done: &str| {
+        json!({
+            "kind": "supervisor", "preset": "shannon-dag", "name": "two", "objective": "two tasks",
+            "agents": [{ "name": "ann" }, { "name": "bob" }],
+            "script": [{ "on": "plan", "say": { "tasks": [task("a", "ann"), task("b", "ann"), task("c", "bob")] } },
+                { "on": "execute_worker", "say": done }, { "on": "synthesize", "say": "done" }],
+        })
+    };
+    for id in ["first", "second"] {
+        std::fs::write(&file, spec(id).to_string()).unwrap();
+        let ran = run(&data, &["run", file.to_str().unwrap(), "-w", id, "--timeout", "120s"]);
+        assert!(ran.status.success(), "{}", said(&ran));
+    }
+    let told = |name: &str| -> Value {
+        let output = run(&data, &["agent", "describe", name, "-o", "json"]);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {}", said(&output)))
+    };
+    let counts = |told: &Value| ["runs", "attempts", "done", "failed", "busy"].map(|key| told[key].as_u64().unwrap());
+    assert_eq!((counts(&told("ann")), counts(&told("bob"))), ([2, 4, 4, 0, 0], [2, 2, 2, 0, 0]));
+    let text = said(&run(&data, &["agent", "describe", "ann"]));
+    assert!(text.contains("4 (4 done, 0 failed, 0 under way)") && text.contains("100 % of what has ended"), "{text}");
+    let nobody = run(&data, &["agent", "describe", "eve"]);
+    assert_eq!(nobody.status.code(), Some(30), "{}", said(&nobody));
+    assert!(said(&nobody).contains("there are: ann, bob"), "{}", said(&nobody));
 }
 
 /// SHH-07, SHH-11, SHN-60, SHN-66: people answer a run of another process: what is not pending is refused by name, a pause

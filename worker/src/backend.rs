@@ -112,8 +112,12 @@ pub trait Backend: Send + Sync {
     fn worker_state(&self) -> Reply<'_, WorkerState> {
         Box::pin(async { Ok(WorkerState::default()) })
     }
-    /// Who waits in a task queue, those whose turn is first, first; at most [`SHARES_MAX`] of them.
-    fn queue_shares(&self, _queue: TaskQueue) -> Reply<'_, Vec<WaitingShare>> {
+    /// Who waits in a task queue, of these namespaces or of all: those whose turn is first, first; at most [`SHARES_MAX`] of them.
+    fn queue_shares(
+        &self,
+        _queue: TaskQueue,
+        _namespaces: Option<BTreeSet<Namespace>>,
+    ) -> Reply<'_, Vec<WaitingShare>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 }
@@ -136,6 +140,9 @@ pub struct WorkerState {
     pub waiting: BTreeMap<Namespace, BTreeMap<TaskQueue, usize>>,
     /// The queues that are served; nothing: every one.
     pub task_queues: Option<BTreeSet<TaskQueue>>,
+    /// Whether queues in which nothing waits of what the caller may see are left out of it.
+    #[serde(default)]
+    pub partial: bool,
     /// The queues in which something runs, and those with limits.
     #[serde(default)]
     pub queues: BTreeMap<TaskQueue, QueueState>,

@@ -511,13 +511,24 @@ impl Backend for Embedded {
             let queues = queue_states(&running, &limits);
             let max_per_second = max_per_second.map(|rate| rate.to_string());
             let (lost_threads, memory) = (self.worker.lost_threads(), self.worker.memory());
-            Ok(WorkerState { lost_threads, memory, slots: all, busy, waiting, task_queues, queues, max_per_second })
+            Ok(WorkerState {
+                lost_threads,
+                memory,
+                slots: all,
+                busy,
+                waiting,
+                task_queues,
+                partial: false,
+                queues,
+                max_per_second,
+            })
         })
     }
-    fn queue_shares(&self, queue: TaskQueue) -> Reply<'_, Vec<WaitingShare>> {
+    fn queue_shares(&self, queue: TaskQueue, namespaces: Option<BTreeSet<Namespace>>) -> Reply<'_, Vec<WaitingShare>> {
         Box::pin(async move {
             self.looked_at().await;
-            Ok(self.worker.waiting_in(&queue, SHARES_MAX))
+            let seen = |namespace: &Namespace| namespaces.as_ref().is_none_or(|only| only.contains(namespace));
+            Ok(self.worker.waiting_in(&queue, seen, SHARES_MAX))
         })
     }
 }

@@ -40,6 +40,7 @@ pub mod embedded;
 pub mod examples;
 #[cfg(test)]
 mod fake;
+mod filter_text;
 pub mod guide;
 #[doc(hidden)]
 pub mod harvest;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use bosun_engine::{Priority, TaskQueue, WaitingShare};
+use bosun_engine::{DEFAULT_NAMESPACE, Priority, TaskQueue, WaitingShare};
 use serde_json::{Value, json};
 
 use crate::backend::WorkerState;
@@ -22,7 +22,13 @@ pub(crate) fn names(state: &WorkerState) -> BTreeSet<TaskQueue> {
 pub(crate) fn row(state: &WorkerState, queue: &TaskQueue) -> Value {
     let waiting = state.waiting_by_queue().get(queue).copied().unwrap_or_default();
     let of = state.queues.get(queue).cloned().unwrap_or_default();
-    let served = state.slots > 0 && state.task_queues.as_ref().is_none_or(|served| served.contains(queue));
+    let among = state.task_queues.as_ref().is_none_or(|served| served.contains(queue));
+    let served = match (state.slots > 0 && among, state.partial && state.slots > 0 && waiting == 0) {
+        (true, _) => Some(true),
+        // The names of queues in which others wait are not told: it may be one of those.
+        (false, true) => None,
+        (false, false) => Some(false),
+    };
     json!({
         "task_queue": queue,
         "served": served,
@@ -50,11 +56,15 @@ pub(crate) fn share(share: &WaitingShare) -> Value {
     })
 }
 
-/// Who waits, in one line: `priority 1, acme x 2`.
+/// Who waits, in one line: `priority 1, acme x 2`, and in which namespace, if it is another than the usual one.
 pub(crate) fn share_text(share: &WaitingShare) -> String {
     let fairness_weight = share.fairness_weight;
     let (priority_key, fairness_key) = (share.priority_key, share.fairness_key.clone());
     let priority = priority_text(&Priority { priority_key, fairness_key, fairness_weight });
     let of = share.workflow_id.as_ref().map(|id| format!(", {id}")).unwrap_or_default();
-    format!("priority {priority}{of}")
+    let place = match share.namespace.as_str() {
+        DEFAULT_NAMESPACE => String::new(),
+        other => format!(", in {other}"),
+    };
+    format!("priority {priority}{of}{place}")
 }

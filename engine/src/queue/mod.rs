@@ -212,10 +212,26 @@ impl TaskQueues {
     pub(crate) fn running_by_queue(&self) -> BTreeMap<TaskQueue, usize> {
         self.running.clone()
     }
-    /// Who waits in a queue: those whose turn is first, first.
-    pub(crate) fn waiting_in(&self, queue: &TaskQueue, most: usize) -> Vec<WaitingShare> {
-        let of_queue = self.queues.iter().filter(|((_, name), _)| name == queue);
-        of_queue.flat_map(|((namespace, _), queue)| queue.shown(namespace)).take(most).collect()
+    /// Who waits in a queue, of the namespaces that are `seen`: those whose turn is first, first. A namespace has a turn of its
+    /// own for each attempt, so that the second of one comes behind the first of the others.
+    pub(crate) fn waiting_in(
+        &self,
+        queue: &TaskQueue,
+        seen: impl Fn(&Namespace) -> bool,
+        most: usize,
+    ) -> Vec<WaitingShare> {
+        let mut all = Vec::new();
+        for (name, waiting) in self.queues.iter().filter(|((of, name), _)| name == queue && seen(of)) {
+            let Some((at, since)) = self.shares.place(name) else { continue };
+            // No more of one namespace can be among the first.
+            for (turns_before, arrival, share) in waiting.shown(&name.0, most) {
+                let turn = at.saturating_add(TURN.saturating_mul(turns_before));
+                // A queue waits since whoever came first, also where somebody more urgent has its first turn.
+                all.push(((turn, if turns_before == 0 { since } else { arrival }), share));
+            }
+        }
+        all.sort_by_key(|(turn, _)| *turn);
+        all.into_iter().map(|(_, share)| share).take(most).collect()
     }
     /// How many attempts of each namespace wait in each queue in which some do.
     pub(crate) fn waiting_by_queue(&self) -> BTreeMap<Namespace, BTreeMap<TaskQueue, usize>> {
@@ -244,25 +260,29 @@ impl WaitingQueue {
         self.waiting -= usize::from(next.is_some());
         next
     }
-    fn shown<'a>(&'a self, namespace: &'a Namespace) -> impl Iterator<Item = WaitingShare> + 'a {
-        self.levels.iter().flat_map(move |(priority_key, level)| {
-            level.shares.in_order().filter_map(move |key| {
-                let waiting = level.waiting.get(key)?;
+    /// Who waits, in order and no more than `most`, each with how many turns of the queue come before its first, and when that
+    /// one arrived.
+    fn shown(&self, namespace: &Namespace, most: usize) -> Vec<(u64, u64, WaitingShare)> {
+        let (mut all, mut more_urgent) = (Vec::new(), 0_u64);
+        for (priority_key, level) in &self.levels {
+            for (before, (arrival, weight, _), key) in level.first_turns(most.saturating_sub(all.len())) {
                 let (workflow_id, fairness_key) = match key {
                     FairnessKey::Workflow(id) => (Some(id.clone()), None),
                     FairnessKey::Named(name) => (None, Some(name.clone())),
                 };
-                let (_, weight, _) = waiting.front()?;
-                Some(WaitingShare {
+                let share = WaitingShare {
                     namespace: namespace.clone(),
                     priority_key: *priority_key,
                     fairness_key,
                     workflow_id,
                     fairness_weight: *weight,
-                    waiting: waiting.len(),
-                })
-            })
-        })
+                    waiting: level.waiting.get(key).map_or(0, VecDeque::len),
+                };
+                all.push((more_urgent + before, *arrival, share));
+            }
+            more_urgent += level.waiting.values().map(|waiting| waiting.len() as u64).sum::<u64>();
+        }
+        all
     }
     /// When the one that comes next arrived.
     fn first_arrival(&self) -> Option<u64> {
@@ -273,15 +293,47 @@ impl WaitingQueue {
 }
 
 impl Level {
+    /// The first keys in order, each with how many turns of the level come before its first, and who has that one.
+    fn first_turns(&self, most: usize) -> Vec<(u64, &(u64, FairnessWeight, WaitingAttempt), &FairnessKey)> {
+        let keys = self.shares.in_order().take(most);
+        let waiting = |key| Some((key, self.shares.place(key)?.0, self.waiting.get(key)?));
+        let keys: Vec<_> = keys.filter_map(waiting).collect();
+        let first = |nth: usize| {
+            let (key, at, waiting) = &keys[nth];
+            let next = waiting.front()?;
+            // Only who comes before may have had more than one turn by then.
+            let before: u64 =
+                keys[..nth].iter().map(|(_, from, others)| turns_until(*from, others, (*at, next.0))).sum();
+            Some((before, next, *key))
+        };
+        (0..keys.len()).filter_map(first).collect()
+    }
     fn pop(&mut self) -> Option<WaitingAttempt> {
         let key = self.shares.in_order().next()?.clone();
         let waiting = self.waiting.get_mut(&key)?;
         let (_, weight, next) = waiting.pop_front()?;
-        let cost = TURN * u64::from(FairnessWeight::ONE.0) / u64::from(weight.0.max(1));
-        self.shares.served(&key, cost, waiting.front().map(|(arrival, _, _)| *arrival));
+        self.shares.served(&key, cost_of(weight), waiting.front().map(|(arrival, _, _)| *arrival));
         if waiting.is_empty() {
             self.waiting.remove(&key);
         }
         Some(next)
     }
+}
+
+/// What a turn of this weight costs.
+fn cost_of(weight: FairnessWeight) -> u64 {
+    TURN * u64::from(FairnessWeight::ONE.0) / u64::from(weight.0.max(1))
+}
+
+/// How many turns those of a key have, the first of which costs `from`, before the one of another key at this place.
+fn turns_until(from: u64, waiting: &VecDeque<(u64, FairnessWeight, WaitingAttempt)>, place: (u64, u64)) -> u64 {
+    let (mut at, mut turns) = (from, 0);
+    for (arrival, weight, _) in waiting {
+        if (at, *arrival) >= place {
+            break;
+        }
+        turns += 1;
+        at = at.saturating_add(cost_of(*weight));
+    }
+    turns
 }

@@ -53,6 +53,10 @@ impl<K: Ord + Clone> Shares<K> {
     pub(super) fn in_order(&self) -> impl Iterator<Item = &K> {
         self.order.iter().map(|(_, _, key)| key)
     }
+    /// Where a key stands that waits: the cost until its turn, then the arrival.
+    pub(super) fn place(&self, key: &K) -> Option<(u64, u64)> {
+        self.places.get(key).copied()
+    }
     /// A key had its turn, which costs so much; `next` is when what it waits with now arrived.
     pub(super) fn served(&mut self, key: &K, cost: u64, next: Option<u64>) {
         let Some((at, arrival)) = self.places.remove(key) else { return };

@@ -250,6 +250,43 @@ proptest! {
         }
     }
 
+    /// What is shown is the order of the first turns, over the namespaces that share the queue.
+    #[test]
+    fn who_waits_is_shown_in_the_order_of_the_turns(
+        waiting in proptest::collection::vec((0..3_u8, 1..4_u8, 0..4_u8), 1..60),
+        served in 0..30_usize,
+    ) {
+        let mut queues = TaskQueues::new(slots(1));
+        queues.take(&"q".into(), NOW);
+        for (n, (namespace, priority, workflow)) in waiting.into_iter().enumerate() {
+            let one = WaitingAttempt {
+                namespace: Namespace::of(format!("n{namespace}")),
+                ..of(&format!("w{priority}-{workflow}"), "q", n as u64)
+            };
+            prop_assert_eq!(queues.enqueue(one, Some(Priority::of(priority)), NOW), []);
+        }
+        // Also in the midst of it.
+        (0..served).for_each(|_| drop(queues.release(&"q".into(), NOW)));
+        let name = |namespace: &Namespace, workflow: &WorkflowId| format!("{namespace} {workflow}");
+        let told = |shares: Vec<WaitingShare>| -> Vec<String> {
+            shares.iter().map(|one| name(&one.namespace, one.workflow_id.as_ref().unwrap())).collect()
+        };
+        let shown = told(queues.waiting_in(&"q".into(), |_| true, 100));
+        let few = told(queues.waiting_in(&"q".into(), |_| true, 5));
+        let of_one = told(queues.waiting_in(&"q".into(), |namespace| namespace.as_str() == "n1", 5));
+        let mut first = Vec::new();
+        for next in drain(&mut queues, "q") {
+            let next = name(&next.namespace, &next.workflow_id);
+            if !first.contains(&next) {
+                first.push(next);
+            }
+        }
+        prop_assert_eq!(&shown, &first);
+        prop_assert_eq!(few, shown.iter().take(5).cloned().collect::<Vec<_>>());
+        // No other namespace takes its room.
+        prop_assert_eq!(of_one, first.into_iter().filter(|one| one.starts_with("n1 ")).take(5).collect::<Vec<_>>());
+    }
+
     /// While two keys of one priority wait, what each was given, by its weight, differs by at most one turn of each.
     #[test]
     fn weights_hold_while_keys_wait(mut load in load()) {

@@ -1,5 +1,6 @@
 //! Each kind of occasion, from a run that gets there: what waits for people, what is stuck, held, or has spent its budget.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bosun_tests::harness::crash::READY_MAX;
@@ -122,13 +123,41 @@ fn a_held_run_is_told() {
     process.kill().unwrap();
 }
 
-/// What waits for a person is told again after the time that the owner sets, by ids of their own, over kill -9; who escalates it
-/// has people told at once, in quiet hours too; who extends it moves the deadline. Then nobody is told any more.
+/// Hours in which nothing is told: from an hour ago for half a day.
+fn quiet_now() -> String {
+    let minutes = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() / 60 % (24 * 60);
+    let at = |minutes: u64| format!("{:02}:{:02}", minutes / 60 % 24, minutes % 60);
+    format!("{}-{}", at(minutes + 23 * 60), at(minutes + 11 * 60))
+}
+
+/// Notifications of approvals that wait still.
+fn waiting(data: &Path) -> u64 {
+    let words = ["count", "--all", "--query", "NotificationKind = 'approval' AND ExecutionStatus = 'Running'"];
+    told(data, &words)["count"].as_u64().unwrap()
+}
+
+#[track_caller]
+fn until_waiting(data: &Path, wanted: u64) {
+    until(PATIENCE, || match waiting(data) {
+        count if count == wanted => Ok(()),
+        count => Err(format!("{count} notifications wait, and not {wanted}")),
+    });
+}
+
+/// The moment that a field names, in seconds.
+fn second(text: &Value) -> i64 {
+    text.as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_second()
+}
+
+/// What waits for a person is told again after the time that the owner sets, by ids of their own, over kill -9, with the deadline
+/// that it has by then and links that open; who escalates it has people told at once, in quiet hours too, and from then on by
+/// reminders of this word alone, which keep the quiet hours. What is answered reminds nobody.
 #[test]
 fn a_request_is_reminded_of_escalated_and_extended_until_it_is_answered() {
     let (dir, receiver) = (tempfile::tempdir().unwrap(), Receiver::start(0));
+    let notify = "[notify]\nremind = \"2s\"\npublic_url = \"http://127.0.0.1:9\"\nlinks_for = \"2s\"\n";
     let channel =
-        channel(&receiver).replace("[notify.channels.ops]", "[notify]\nremind = \"2s\"\n[notify.channels.ops]");
+        channel(&receiver).replace("[notify.channels.ops]", &format!("{notify}[notify.channels.ops]\nlinks = true"));
     let path = config(dir.path(), &channel);
     let data = dir.path().join("data");
     let (mut first, http) = WorkerProcess::start(&worker(&path, &[]), &data, READY_MAX).unwrap();
@@ -144,12 +173,35 @@ fn a_request_is_reminded_of_escalated_and_extended_until_it_is_answered() {
         });
     };
     reminded(1);
+    let shown = told(&data, &["approval", "show", &id]);
+    let extended = told(&data, &["approval", "extend", &id, "--by", "2h", "--reason", "she is away"]);
+    assert_eq!(extended["deadline"].as_i64(), shown["deadline"].as_i64().map(|at| at + 7_200_000_000), "{extended}");
+    assert_eq!(told(&data, &["approval", "show", &id])["deadline"], extended["deadline"]);
+    let by = extended["requested_by"].as_str().unwrap();
+    assert!(!by.is_empty(), "who did it is recorded");
+    until(PATIENCE, || {
+        let all = receiver.all();
+        let later = all.iter().any(|one| one.body["asked"]["request"]["deadline"] == extended["deadline"]);
+        if later { Ok(()) } else { Err(format!("no reminder names the new deadline: {all:#?}")) }
+    });
+    for one in receiver.all() {
+        let sent: i64 = one.headers["webhook-timestamp"].parse().unwrap();
+        assert!(second(&one.body["links"]["expires_at"]) >= sent, "a link that opens nothing: {one:#?}");
+    }
+    // What is answered reminds nobody any more.
+    assert_eq!(waiting(&data), 1);
+    start(&http, "supervisor", "answered", &json!({ "spec": gated("a letter", "send it") }));
+    let letter = told_of(&receiver, "approval", "answered")["asked"]["id"].as_str().unwrap().to_owned();
+    until_waiting(&data, 2);
+    let words = |words: &[&str]| crate::supervisor_cli::run(&data, words);
+    assert!(words(&["approval", "approve", &letter]).status.success());
+    until_waiting(&data, 1);
     first.kill().unwrap();
 
     // What the first worker began goes on as it began. From now on the hours are quiet: only what somebody escalates is told at once.
-    let quiet = channel.replace("secret =", "quiet = \"00:00-23:59\"\nsecret =");
+    let quiet = channel.replace("secret =", &format!("quiet = \"{}\"\nsecret =", quiet_now()));
     std::fs::write(&path, quiet).unwrap();
-    let (mut second, _) = WorkerProcess::start(&worker(&path, &[]), &data, READY_MAX).unwrap();
+    let (mut worker, http) = WorkerProcess::start(&worker(&path, &[]), &data, READY_MAX).unwrap();
     reminded(2);
     let escalated = told(&data, &["approval", "escalate", &id, "--reason", "it is urgent"]);
     assert_eq!(escalated["times"], 1, "{escalated}");
@@ -158,21 +210,31 @@ fn a_request_is_reminded_of_escalated_and_extended_until_it_is_answered() {
         let loud = all.iter().find(|one| one.body["asked"]["request"]["escalated"] == 1);
         loud.map(|one| assert_eq!(one.body["asked"]["id"], json!(id))).ok_or_else(|| format!("{all:#?}"))
     });
-    let shown = told(&data, &["approval", "show", &id]);
-    let extended = told(&data, &["approval", "extend", &id, "--by", "2h", "--reason", "she is away"]);
-    assert_eq!(extended["deadline"].as_i64(), shown["deadline"].as_i64().map(|at| at + 7_200_000_000), "{extended}");
-    assert_eq!(told(&data, &["approval", "show", &id])["deadline"], extended["deadline"]);
-    let by = extended["requested_by"].as_str().unwrap();
-    assert!(!by.is_empty(), "who did it is recorded");
-    let words = |words: &[&str]| crate::supervisor_cli::run(&data, words);
+    // The first word reminds nobody any more; the second waits for the morning.
+    until_waiting(&data, 1);
+    let described = told(&data, &["describe", "asks"]);
+    let notified = described["notified"].as_array().unwrap();
+    let next = notified.iter().find(|one| one["state"] == "waiting").unwrap_or_else(|| panic!("{described:#}"));
+    let moot = notified.iter().find(|one| one["state"] == "moot").unwrap_or_else(|| panic!("{described:#}"));
+    assert!(moot["last"].as_str().unwrap().contains("escalated"), "{described:#}");
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() as i64;
+    assert!(second(&next["next_attempt_at"]) > now + 3_600, "reminders keep the quiet hours: {described:#}");
+
+    // What is too large to be told is escalated all the same.
+    start(&http, "supervisor", "large", &json!({ "spec": gated("a book", &"publish it ".repeat(8_000)) }));
+    until_waiting(&data, 2);
+    let asked = told(&data, &["approval", "list", "large"]);
+    let large = asked["waiting"][0]["request"]["id"].as_str().unwrap_or_else(|| panic!("{asked:#}")).to_owned();
+    told(&data, &["approval", "escalate", &large]);
+    until(PATIENCE, || {
+        let all = receiver.all();
+        let one = all.iter().find(|one| one.body["workflow_id"] == "large").ok_or("nobody is told of what is large")?;
+        let request = &one.body["asked"]["request"];
+        assert_eq!((&request["too_large_to_tell"], &request["escalated"]), (&json!(true), &json!(1)), "{request}");
+        Ok(())
+    });
     assert!(words(&["approval", "approve", &id]).status.success());
     let late = words(&["approval", "extend", &id, "--by", "1h"]);
     assert_eq!(late.status.code(), Some(30), "{}", crate::supervisor_cli::said(&late));
-    // The notifications end: it has been answered.
-    let waiting = ["count", "--query", "NotificationKind = 'approval' AND ExecutionStatus = 'Running'"];
-    until(PATIENCE, || match told(&data, &waiting)["count"].as_u64() {
-        Some(0) => Ok(()),
-        other => Err(format!("{other:?} notifications wait still")),
-    });
-    second.kill().unwrap();
+    worker.kill().unwrap();
 }

@@ -18,6 +18,7 @@ use super::caller::{Caller, TokenRole};
 use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::backend::*;
 use crate::batch::{BATCH, BatchOrder};
+use crate::filter_text::literal;
 use crate::notify::{self, NOTIFICATION};
 // The engine has a `EngineHealth` of its own.
 use crate::backend::EngineHealth;
@@ -225,9 +226,14 @@ fn forbidden(message: String) -> CallError {
     CallError::Refused { status, code: code.to_owned(), message }
 }
 
+/// Whether a message of this name answers what people are asked, or moves how they are asked.
+pub(crate) fn is_answer(name: &str) -> bool {
+    ANSWERS.contains(&name)
+}
+
 /// Who may send a message of this name.
 fn role_of(name: &str) -> TokenRole {
-    if ANSWERS.contains(&name) { TokenRole::Approver } else { TokenRole::Operator }
+    if is_answer(name) { TokenRole::Approver } else { TokenRole::Operator }
 }
 
 /// A list filter within namespaces.
@@ -236,7 +242,7 @@ fn role_of(name: &str) -> TokenRole {
 /// The filter cannot be read.
 pub fn within<'n>(query: &str, namespaces: impl Iterator<Item = &'n Namespace>) -> Result<String, CallError> {
     let invalid = |why: String| Rejection::Invalid { what: format!("list filter {query:?}"), why };
-    let names: Vec<String> = namespaces.map(|name| format!("'{}'", name.as_str().replace('\'', "''"))).collect();
+    let names: Vec<String> = namespaces.map(|name| literal(name.as_str())).collect();
     let only =
         Filter::parse(&format!("Namespace IN ({})", names.join(", "))).map_err(|why| invalid(why.to_string()))?;
     let query = Filter::parse(query).map_err(|why| invalid(why.to_string()))?;
@@ -389,15 +395,20 @@ impl Backend for CallerBackend {
                 let own: BTreeSet<TaskQueue> = state.waiting_by_queue().into_keys().cloned().collect();
                 state.queues.retain(|queue, _| own.contains(queue));
                 state.task_queues.iter_mut().for_each(|served| served.retain(|queue| own.contains(queue)));
+                state.partial = true;
             }
             Ok(state)
         })
     }
-    fn queue_shares(&self, queue: TaskQueue) -> Reply<'_, Vec<WaitingShare>> {
+    fn queue_shares(&self, queue: TaskQueue, namespaces: Option<BTreeSet<Namespace>>) -> Reply<'_, Vec<WaitingShare>> {
         Box::pin(async move {
             self.needs(TokenRole::Viewer)?;
-            let shares = self.backend.queue_shares(queue).await?.into_iter();
-            Ok(shares.filter(|share| self.caller.sees(&share.namespace)).collect())
+            let seen = |mut only: BTreeSet<Namespace>| {
+                only.retain(|namespace| self.caller.sees(namespace));
+                only
+            };
+            let namespaces = namespaces.map(seen).or_else(|| self.caller.namespaces.clone());
+            self.backend.queue_shares(queue, namespaces).await
         })
     }
 }

@@ -6,6 +6,7 @@
 
 mod about;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -392,7 +393,8 @@ impl Backend for HttpClient {
     fn worker_state(&self) -> Reply<'_, WorkerState> {
         Box::pin(async move { self.0.get(&api("queues")).await })
     }
-    fn queue_shares(&self, queue: TaskQueue) -> Reply<'_, Vec<WaitingShare>> {
+    /// Of which namespaces, the token says.
+    fn queue_shares(&self, queue: TaskQueue, _: Option<BTreeSet<Namespace>>) -> Reply<'_, Vec<WaitingShare>> {
         Box::pin(async move { self.0.get(&format!("{}/{}", api("queues"), segment(queue.as_str())?)).await })
     }
 }

@@ -231,7 +231,7 @@ pub async fn worker_state(me: AuthorizedCaller) -> HandlerResult<WorkerState> {
 }
 
 pub async fn queue_shares(me: AuthorizedCaller, Path(name): Path<String>) -> HandlerResult<Vec<WaitingShare>> {
-    Ok(Json(me.backend.queue_shares(id_of(&name)?).await?))
+    Ok(Json(me.backend.queue_shares(id_of(&name)?, None).await?))
 }
 
 pub async fn watch(me: AuthorizedCaller, uri: Uri) -> Result<Response, Problem> {

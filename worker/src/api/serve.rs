@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::extract::Request;
+use axum::extract::{MatchedPath, Request};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::{Extension, Router};
@@ -258,7 +258,9 @@ impl Drop for InFlight {
 async fn count(Extension(busy): Extension<Arc<ConnectionActivity>>, request: Request, next: Next) -> Response {
     let in_flight = InFlight::begin(busy);
     // The counter lives as long as the body does: a stream that is being sent is not idle.
-    let span = tracing::debug_span!("request", method = %request.method(), path = request.uri().path());
+    // The route and not the path: that one holds ids, and tokens of activities, which let whoever reads them complete these.
+    let route = request.extensions().get::<MatchedPath>().map_or("(no route)", MatchedPath::as_str);
+    let span = tracing::debug_span!("request", method = %request.method(), route);
     next.run(request).instrument(span).await.map(|body| super::stream::hold(body, in_flight))
 }
 

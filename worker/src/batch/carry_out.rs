@@ -181,7 +181,7 @@ async fn touch(
         Ok(()) => Ok(Touched::Done),
         Err(CallError::Rejected(why)) if is_passing(&why) => Err(passing(why)),
         Err(CallError::Rejected(Rejection::NotFound { .. })) => Ok(match asked.order.action {
-            BatchAction::Delete if again => Touched::Done,
+            BatchAction::Delete {} if again => Touched::Done,
             _ => Touched::Skipped("it is not there any more".to_owned()),
         }),
         Err(CallError::Rejected(
@@ -210,11 +210,11 @@ fn because(asked: &CarryOut, run: RunId) -> Result<Attribution, ActivityError> {
 
 async fn act(caller: &CallerBackend, action: &BatchAction, to: Target, because: Attribution) -> Result<(), CallError> {
     match action {
-        BatchAction::Cancel => caller.cancel(to, because).await,
-        BatchAction::Terminate => caller.terminate(to, because).await,
-        BatchAction::Pause => pause_run(caller, to, because).await,
-        BatchAction::Resume => resume_run(caller, to, because).await,
-        BatchAction::Delete => caller.delete(to).await,
+        BatchAction::Cancel {} => caller.cancel(to, because).await,
+        BatchAction::Terminate {} => caller.terminate(to, because).await,
+        BatchAction::Pause {} => pause_run(caller, to, because).await,
+        BatchAction::Resume {} => resume_run(caller, to, because).await,
+        BatchAction::Delete {} => caller.delete(to).await,
         BatchAction::Signal { name, input } => {
             let invalid = |why: String| CallError::from(Rejection::Invalid { what: "signal".into(), why });
             let signal = SignalRequest {

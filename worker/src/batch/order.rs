@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::api::TokenRole;
+use crate::filter_text::literal;
 use crate::supervisor::people::signature::signature_of;
 
 /// Runs a second where nobody says otherwise, as Temporal's batches have it.
@@ -28,11 +29,11 @@ const REASONS_TOLD: usize = 50;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum BatchAction {
-    Cancel,
-    Terminate,
-    Pause,
-    Resume,
-    Delete,
+    Cancel {},
+    Terminate {},
+    Pause {},
+    Resume {},
+    Delete {},
     Signal {
         name: String,
         #[serde(default)]
@@ -64,11 +65,11 @@ impl BatchAction {
     /// The verb.
     pub fn word(&self) -> &'static str {
         match self {
-            BatchAction::Cancel => "cancel",
-            BatchAction::Terminate => "terminate",
-            BatchAction::Pause => "pause",
-            BatchAction::Resume => "resume",
-            BatchAction::Delete => "delete",
+            BatchAction::Cancel {} => "cancel",
+            BatchAction::Terminate {} => "terminate",
+            BatchAction::Pause {} => "pause",
+            BatchAction::Resume {} => "resume",
+            BatchAction::Delete {} => "delete",
             BatchAction::Signal { .. } => "signal",
             BatchAction::Reset { .. } => "reset",
         }
@@ -77,7 +78,7 @@ impl BatchAction {
     /// What its caller must be allowed.
     pub fn role(&self) -> TokenRole {
         match self {
-            BatchAction::Delete => TokenRole::Owner,
+            BatchAction::Delete {} => TokenRole::Owner,
             _ => TokenRole::Operator,
         }
     }
@@ -159,10 +160,10 @@ impl BatchOrder {
             Filter::parse(text)
                 .map_err(|why| Rejection::Invalid { what: format!("list filter {text:?}"), why: why.to_string() })
         };
-        let here = namespace.as_str().replace('\'', "''");
+        let here = literal(namespace.as_str());
         let asked = parse(&self.query)?;
         let own = asked.asks_for_types("bosun.");
-        let mut filter = asked.and(parse(&format!("Namespace = '{here}'"))?);
+        let mut filter = asked.and(parse(&format!("Namespace = {here}"))?);
         if let Some(began) = began {
             filter = filter.and(parse(&format!("StartTime <= '{began}'"))?);
         }
@@ -312,8 +313,8 @@ mod tests {
     fn an_order_that_cannot_be_carried_out_is_refused_by_name() {
         let signal = |name: &str| BatchAction::Signal { name: name.to_owned(), input: Value::Null };
         for (query, action, says) in [
-            ("Nonsense ~ 1", BatchAction::Cancel, "list filter"),
-            ("WorkflowType = 'a' ORDER BY CloseTime", BatchAction::Cancel, "ORDER BY"),
+            ("Nonsense ~ 1", BatchAction::Cancel {}, "list filter"),
+            ("WorkflowType = 'a' ORDER BY CloseTime", BatchAction::Cancel {}, "ORDER BY"),
             ("", signal(""), "signal"),
             ("", signal(crate::agent::workflow::SIGNAL_APPROVAL), "one run at a time"),
         ] {
@@ -344,7 +345,7 @@ mod tests {
     #[test]
     fn runs_of_its_own_are_meant_only_by_name() {
         let of = |query: &str| {
-            order(query, BatchAction::Terminate)
+            order(query, BatchAction::Terminate {})
                 .filter(&Namespace::of("default"), Some(Timestamp(1)))
                 .unwrap()
                 .to_string()

@@ -24,7 +24,7 @@ const MODE_KEPT: u32 = 0o777;
 ///
 /// # Errors
 /// What the system says. The old file is as it was then, unless syncing the directory failed.
-pub(super) fn write_whole(
+pub(crate) fn write_whole(
     directory: impl AsFd,
     name: impl Arg + Copy,
     temporary: impl Arg + Copy,

@@ -8,7 +8,7 @@ pub mod at_rest;
 pub mod compose;
 #[doc(hidden)]
 pub mod demo;
-mod durable;
+pub(crate) mod durable;
 pub(crate) mod environment;
 pub mod file;
 pub mod http;

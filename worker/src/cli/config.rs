@@ -217,6 +217,9 @@ pub struct Loaded {
     profiles: Vec<String>,
 }
 
+/// The origin of a value that the command line sets.
+const SET: &str = "--set";
+
 /// Values by their keys.
 type Values = BTreeMap<String, Value>;
 
@@ -258,7 +261,7 @@ impl Loaded {
             let (key, text) = set.split_once('=').ok_or_else(|| wrong("--set takes KEY=VALUE"))?;
             let kind = kind_of(key).ok_or_else(|| unknown(key, "--set"))?;
             let value = kind.read(text).ok_or_else(|| wrong(&format!("--set {key}={text}: {}", kind.wanted())))?;
-            origins.insert(key.to_owned(), (value, "--set".to_owned()));
+            origins.insert(key.to_owned(), (value, SET.to_owned()));
         }
         let values: Values = origins.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect();
         let config = put_together(&values)?;

@@ -74,10 +74,17 @@ async fn list(cx: &mut Context) -> Result<Exit, CliError> {
 async fn describe(cx: &mut Context, args: &QueueArgs) -> Result<Exit, CliError> {
     let queue = TaskQueue::new(&args.name)?;
     let state = cx.backend.worker_state().await?;
-    let shares = cx.backend.queue_shares(queue.clone()).await?;
+    let shares = cx.backend.queue_shares(queue.clone(), None).await?;
     let mut row = queues::row(&state, &queue);
     cx.screen.field("task queue", queue.as_str());
-    cx.screen.field("served", if row["served"] == json!(true) { "yes" } else { "no: what waits waits for a worker" });
+    cx.screen.field(
+        "served",
+        match row["served"].as_bool() {
+            Some(true) => "yes",
+            Some(false) => "no: what waits waits for a worker",
+            None => "not known: this token is for some namespaces, of which nothing waits here",
+        },
+    );
     cx.screen.field("waiting", text(&row["waiting"]));
     cx.screen.field("running", text(&row["running"]));
     cx.screen.field("allowed", allowed(&row));
@@ -86,8 +93,12 @@ async fn describe(cx: &mut Context, args: &QueueArgs) -> Result<Exit, CliError> 
     }
     row["who_waits"] = shares.iter().map(queues::share).collect();
     cx.screen.object("queue.describe", row);
-    if let Some(id) = shares.first().and_then(|share| share.workflow_id.as_ref()) {
-        cx.screen.next(&format!("bosun describe {}", shell_word(id.as_str())));
+    if let Some((share, id)) = shares.first().and_then(|share| Some((share, share.workflow_id.as_ref()?))) {
+        let place = match &share.namespace {
+            own if *own == cx.namespace => String::new(),
+            other => format!(" --namespace {}", shell_word(other.as_str())),
+        };
+        cx.screen.next(&format!("bosun describe {}{place}", shell_word(id.as_str())));
     }
     Ok(Exit::Ok)
 }

@@ -122,7 +122,7 @@ async fn begun_at(runs: &dyn Histories, info: &RunInfo) -> Result<Timestamp, Cli
 }
 
 async fn beginning(runs: &dyn Histories, text: &str, target: Target) -> Result<Target, CliError> {
-    let query = format!("WorkflowId STARTS_WITH '{}'", text.replace('\'', "''"));
+    let query = format!("WorkflowId STARTS_WITH {}", crate::filter_text::literal(text));
     // Several runs of one id are one candidate, so more than the shown ones are asked for.
     let mut ids: Vec<WorkflowId> = list(runs, query, 200).await?.into_iter().map(|info| info.workflow_id).collect();
     ids.sort();

@@ -1,8 +1,8 @@
 //! One attempt: a notification is sent to its channel, once.
 //!
-//! Invariant: how an attempt ends is data, which the run of the notification decides upon; what has been answered meanwhile is
-//! not told any more. Secrets are read, and links made, for one attempt, and are in no result. No redirect is followed: it
-//! would carry links elsewhere. What the worker knows to be secret is cut out of what comes from runs.
+//! Invariant: how an attempt ends is data, which the run of the notification decides upon; what has been answered meanwhile, or
+//! escalated, which is another notification, is not told any more; what is asked is told as it is now. Secrets are read, and
+//! links made, for one attempt, and are in no result. No redirect is followed: it would carry links elsewhere. What the worker knows to be secret is cut out of what comes from runs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
+use super::asked::{asked_of, text_of};
 use super::links::{LinkClaim, Links};
 use super::rules::channel::{Channel, ChannelKind, Notify, Place};
 use super::rules::occasion::Occasion;
@@ -70,19 +71,20 @@ impl Teller {
         if let Some(why) = self.is_made_up(ctx, backend).await? {
             return Ok(Delivery::Refused { why });
         }
-        let Notification { channel: name, occasion, .. } = &notification;
+        let name = &notification.channel;
         let Some(channel) = self.0.notify.channels.get(name) else {
             return Ok(Delivery::Refused { why: format!("no channel {name} is configured any more") });
         };
-        if let Some(moot) = moot(backend, occasion).await {
-            return Ok(moot);
-        }
-        let links = match self.links(name, channel, occasion) {
+        let occasion = match as_it_is(backend, &notification.occasion).await {
+            Ok(occasion) => occasion,
+            Err(over) => return Ok(over),
+        };
+        let links = match self.links(name, channel, &occasion) {
             Ok(links) => links,
             Err(why) => return Ok(Delivery::Failed { why, retry_after_ms: None }),
         };
         let id = notification.id();
-        let told = reminding(occasion, notification.reminder);
+        let told = reminding(&occasion, notification.reminder);
         tokio::select! {
             ended = self.send(&id, name, channel, &told, &links) => Ok(ended),
             () = ctx.canceled() => Err(ActivityError::Canceled(None)),
@@ -114,7 +116,7 @@ impl Teller {
         let mut links = TellLinks { page: Some(page), ..TellLinks::default() };
         let decided = occasion.asked.as_ref().filter(|asked| channel.links && asked.word != "question");
         if let Some(asked) = decided {
-            let expires_at = occasion.at.plus(self.0.notify.links_for);
+            let expires_at = expiry(occasion.at, self.0.notify.links_for, now());
             let link = |approve: bool| {
                 let claim = LinkClaim {
                     namespace: occasion.namespace.clone(),
@@ -231,24 +233,38 @@ fn chain(why: &reqwest::Error) -> String {
     text
 }
 
-/// Whether there is nothing to tell any more, or it cannot be known now.
-async fn moot(backend: &dyn Backend, occasion: &Occasion) -> Option<Delivery> {
-    let (Some(asked), Some(about)) = (&occasion.asked, &occasion.about) else { return None };
+/// Until when a link decides that is sent now. Attempts of one message hold the same links as long as these have half of their
+/// time left; what is told later, for example a reminder, holds newer ones.
+fn expiry(told_since: Timestamp, lasts: Duration, now: Timestamp) -> Timestamp {
+    let half = i64::try_from(lasts.as_micros() / 2).unwrap_or(i64::MAX).max(1);
+    let halves = (now.0.saturating_sub(told_since.0)).max(0) / half;
+    Timestamp(told_since.0.saturating_add(halves.saturating_mul(half))).plus(lasts)
+}
+
+/// An occasion with what is asked now; how the attempt ends, where there is nothing to tell any more, or it cannot be known now.
+async fn as_it_is(backend: &dyn Backend, occasion: &Occasion) -> Result<Occasion, Delivery> {
+    let (Some(asked), Some(about)) = (&occasion.asked, &occasion.about) else { return Ok(occasion.clone()) };
     let run = Target::run(about.workflow_id.clone(), about.run_id);
     let target = Target { namespace: occasion.namespace.clone(), ..run };
-    let gone = |why: &str| Some(Delivery::Moot { why: why.to_owned() });
+    let moot = |why: &str| Err(Delivery::Moot { why: why.to_owned() });
     match backend.describe(target.clone()).await {
-        Ok(found) if !found.info.status.is_open() => return gone("the run has ended"),
+        Ok(found) if !found.info.status.is_open() => return moot("the run has ended"),
         Ok(_) => {}
-        Err(CallError::Rejected(Rejection::NotFound { .. })) => return gone("the run is not there any more"),
-        Err(why) => return Some(later(why.to_string())),
+        Err(CallError::Rejected(Rejection::NotFound { .. })) => return moot("the run is not there any more"),
+        Err(why) => return Err(later(why.to_string())),
     }
-    match inbox::requests(backend, &target, &about.workflow_type).await {
-        Ok(all) if all.iter().any(|one| one.id() == asked.id && one.shown() == asked.shown) => None,
-        Ok(_) => gone("it has been answered"),
-        // A run that cannot be asked now still waits, as far as anybody knows.
-        Err(_) => None,
+    // A run that cannot be asked now still waits, as far as anybody knows.
+    let Ok(all) = inbox::requests(backend, &target, &about.workflow_type).await else { return Ok(occasion.clone()) };
+    let Some(one) = all.iter().find(|one| one.id() == asked.id && one.shown() == asked.shown) else {
+        return moot("it has been answered");
+    };
+    let current = asked_of(one);
+    if current.escalated() > asked.escalated() {
+        return moot("it was escalated, which another notification tells");
     }
+    let told = Occasion { asked: Some(current), ..occasion.clone() };
+    let title = told.title.clone();
+    Ok(told.says(title, &text_of(one)))
 }
 
 /// Runs a command with the notification on its standard input; its exit code 0 is delivery.
@@ -288,5 +304,22 @@ impl Drop for EndGroup {
         if let Some(pid) = pid {
             let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_has_half_of_its_time_left_whenever_it_is_sent() {
+        let (told, hour) = (Timestamp(1_000_000_000_000), Duration::from_secs(3_600));
+        let at = |minutes: u64| told.plus(Duration::from_secs(60 * minutes));
+        assert_eq!(expiry(told, hour, told), at(60));
+        assert_eq!(expiry(told, hour, at(29)), at(60), "another attempt sends the same");
+        assert_eq!(expiry(told, hour, at(30)), at(90));
+        assert_eq!(expiry(told, hour, at(7 * 24 * 60 + 10)), at(7 * 24 * 60 + 60));
+        assert_eq!(expiry(told, hour, Timestamp(0)), at(60), "a clock that was put back");
+        assert!(expiry(told, Duration::MAX, at(5)) > at(5) && expiry(told, Duration::ZERO, at(5)) >= at(5));
     }
 }

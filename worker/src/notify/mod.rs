@@ -21,11 +21,13 @@
 //! | when the next attempt is made | `rules::pace` |
 //! | the workflow | `rules::run` |
 //! | the cursor, and what follows the log | `cursor`, `watcher` |
+//! | what a run asks people | `asked` |
 //! | one attempt | `deliver` |
 //! | who was told of a run | `notified` |
 //!
 //! Invariant: `rules` is pure. No link and no secret is in a history: an attempt makes the links, and reads the secrets, itself.
 
+pub(crate) mod asked;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 pub(crate) mod cursor;
 pub(crate) mod deliver;

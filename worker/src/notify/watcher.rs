@@ -20,16 +20,16 @@ use bosun_engine::*;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
+use super::asked::{asked_of, is_told, text_of};
 use super::cursor::Cursor;
 use super::rules::channel::Notify;
-use super::rules::occasion::{AskedOf, Occasion, Told, told_by};
+use super::rules::occasion::{Occasion, Told, told_by};
 use super::rules::run::{DESCRIBE, NOTIFICATION, Notification, OF_KIND};
 use crate::agent::AGENT;
 use crate::api::guard::now;
-use crate::api::people::page_of;
+use crate::api::people::{Cursor as PageCursor, filter_of, page_of};
 use crate::backend::{Backend, CallError};
-use crate::cli::request_text::parts;
-use crate::inbox::{self, HumanRequest, HumanRequestKind, target_of};
+use crate::inbox::{self, target_of};
 
 /// How often it looks which runs are held, and saves the cursor.
 const LOOK: Duration = Duration::from_secs(1);
@@ -37,8 +37,6 @@ const LOOK: Duration = Duration::from_secs(1);
 const AGAIN: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_millis(500) };
 /// What cannot be read is tried so often: it may be damaged for good, and must not keep people from hearing of the rest.
 const READS_MAX: u32 = 20;
-/// A request of more bytes is told in a few words.
-const REQUEST_MAX: usize = 64 * 1024;
 /// Runs that are read at a time.
 const PAGE: usize = 500;
 
@@ -173,9 +171,7 @@ impl Watcher {
         }
         let requests = patiently(|| inbox::requests(backend, &target, workflow_type)).await?;
         for one in requests.unwrap_or_default().iter().filter(|one| is_told(one)) {
-            let text: Vec<String> =
-                parts(&one.request).into_iter().map(|(name, text)| format!("{name}: {text}")).collect();
-            let occasion = Occasion::asked(info, now(), asked_of(one), &text.join("\n"));
+            let occasion = Occasion::asked(info, now(), asked_of(one), &text_of(one));
             self.tell(&occasion).await?;
         }
         if workflow_type.as_str() != AGENT {
@@ -200,10 +196,10 @@ impl Watcher {
     async fn tell(&self, occasion: &Occasion) -> Result<(), Leaving> {
         for (name, channel) in self.notify.channels.iter().filter(|(_, channel)| channel.tells(occasion)) {
             // Who has people told again wants it told now.
-            let is_loud = occasion.asked.as_ref().is_some_and(|asked| asked.escalated() > 0);
-            let quiet = channel.quiet_for(occasion.kind).filter(|_| !is_loud).cloned();
+            let loud = occasion.asked.as_ref().is_some_and(|asked| asked.escalated() > 0);
+            let quiet = channel.quiet_for(occasion.kind).cloned();
             let (channel, remind) = (name.clone(), self.notify.remind);
-            let notification = Notification { channel, occasion: occasion.clone(), quiet, remind, reminder: 0 };
+            let notification = Notification { channel, occasion: occasion.clone(), quiet, loud, remind, reminder: 0 };
             let Ok(start) = notification.start() else { continue };
             let client = &self.client;
             let started = patiently(|| {
@@ -259,35 +255,55 @@ impl Watcher {
     /// What runs themselves tell, where the log does not any more: how they ended, and what they ask.
     async fn look_through(&mut self) -> Result<(), Leaving> {
         self.told_until = self.newest_told().await?;
-        let failed = "ExecutionStatus IN ('Failed', 'TimedOut')";
-        let asking = format!("ExecutionStatus = 'Running' AND WorkflowType IN ('{}')", inbox::ASKING.join("', '"));
-        for query in [failed, asking.as_str()] {
-            let Ok(filter) = crate::api::people::filter_of(query) else { continue };
-            let mut after = None;
-            loop {
-                let page = patiently(|| {
-                    let filter = filter.clone();
-                    async { page_of(&*self.backend, filter, PAGE, after).await }
-                });
-                let Some((runs, next)) = page.await? else { break };
-                for info in &runs {
-                    if !info.closed_at.is_some_and(|closed| self.is_old(closed)) {
-                        self.look_at(info).await?;
-                    }
-                }
-                after = next;
-                if after.is_none() {
-                    break;
-                }
+        // What fails meanwhile is met in the log.
+        let began = now();
+        let mut failed: Vec<(Timestamp, RunId)> = Vec::new();
+        let mut after = None;
+        loop {
+            let (runs, next) = self.page("ExecutionStatus IN ('Failed', 'TimedOut')", after).await?;
+            let closed = runs.iter().filter_map(|info| Some((info.closed_at?, info.run_id)));
+            failed.extend(closed.filter(|(closed, _)| *closed <= began && !self.is_old(*closed)));
+            after = next;
+            if after.is_none() {
+                break;
             }
         }
-        Ok(())
+        // The oldest first: whoever begins again after a crash takes all before the newest one that was told for told.
+        failed.sort_unstable();
+        for (_, run) in failed {
+            if let Some(info) = self.client.run_info(run) {
+                self.look_at(&info).await?;
+            }
+        }
+        let asking = format!("ExecutionStatus = 'Running' AND WorkflowType IN ('{}')", inbox::ASKING.join("', '"));
+        loop {
+            let (runs, next) = self.page(&asking, after).await?;
+            for info in &runs {
+                self.ask(info).await?;
+            }
+            after = next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
     }
 
+    /// Runs that fit a list filter, and where the next page begins; none where they cannot be read.
+    async fn page(
+        &self,
+        query: &str,
+        after: Option<PageCursor>,
+    ) -> Result<(Vec<RunInfo>, Option<PageCursor>), Leaving> {
+        let Ok(filter) = filter_of(query) else { return Ok((Vec::new(), None)) };
+        let page = patiently(|| {
+            let filter = filter.clone();
+            async { page_of(&*self.backend, filter, PAGE, after).await }
+        });
+        Ok(page.await?.unwrap_or_default())
+    }
+
+    /// Tells how a run ended.
     async fn look_at(&self, info: &RunInfo) -> Result<(), Leaving> {
-        if info.status.is_open() {
-            return self.ask(info).await;
-        }
         let last = EventId(info.history.events.max(1));
         let events = patiently(|| self.backend.history(target_of(info), last, 1)).await?.unwrap_or_default();
         for told in events.iter().flat_map(|event| told_by(info, event)) {
@@ -301,17 +317,6 @@ impl Watcher {
 
 fn before(group: GroupSeq) -> GroupSeq {
     GroupSeq(group.0.saturating_sub(1))
-}
-
-/// Whether a request is one that people are told of. Who has paused or taken over a run knows it.
-fn is_told(one: &HumanRequest) -> bool {
-    one.kind != HumanRequestKind::Elsewhere || one.request["kind"] == "plan"
-}
-
-fn asked_of(one: &HumanRequest) -> AskedOf {
-    let small = one.request.to_string().len() <= REQUEST_MAX;
-    let request = if small { one.request.clone() } else { json!({ "too_large_to_tell": true }) };
-    AskedOf { id: one.id().to_owned(), word: one.word().to_owned(), shown: one.shown().to_owned(), request }
 }
 
 /// Asks until there is an answer, or none will come: `None` is a refusal that stays one.
@@ -354,7 +359,66 @@ where
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use bosun_engine::workflow::WorkflowRegistry;
+
+    use super::super::rules::channel::NotifyConfig;
     use super::*;
+
+    /// A worker whose runs fail after a while, in another order than they were started; of one channel.
+    async fn failed(waits: &[u64]) -> (Arc<Worker>, Watcher, Vec<RunInfo>, tempfile::TempDir) {
+        let log = Arc::new(bosun_engine::log::MemoryLog::new([3; 16]));
+        let mut options = WorkerOptions::new(DataDirectory::Log(log));
+        let fails = WorkflowRegistry::default().workflow("fails", |cx, millis: u64| async move {
+            cx.timer(Duration::from_millis(millis)).await?;
+            Err::<(), _>(Failure::application("AsItShould", "it fails").non_retryable())
+        });
+        options.workflows = super::super::register(fails);
+        let worker = Arc::new(Worker::start(options).unwrap());
+        let backend = crate::embedded::backend_of(worker.clone());
+        let config = json!({ "channels": { "ops": { "command": ["true"] } } });
+        let config: NotifyConfig = serde_json::from_value(config).unwrap();
+        let notify = config.check(|_| Ok(Duration::ZERO)).unwrap();
+        let data = tempfile::tempdir().unwrap();
+        let watcher = Watcher::new(worker.client(), backend.clone(), notify, Cursor::open(data.path()));
+        let mut infos = Vec::new();
+        for (n, millis) in waits.iter().enumerate() {
+            let id = WorkflowId::of(format!("w{n}"));
+            let start = StartWorkflow::new("fails".into(), id).input(Payload::encode(millis).unwrap());
+            backend.start(start).await.unwrap();
+        }
+        for n in 0..waits.len() {
+            let target = Target::workflow(WorkflowId::of(format!("w{n}")));
+            let wait = ResultRequest { follow_runs: true, timeout: Some(Duration::from_secs(60)) };
+            assert!(backend.result(target.clone(), wait).await.unwrap().is_some());
+            infos.push(backend.describe(target).await.unwrap().info);
+        }
+        infos.sort_by_key(|info| info.closed_at);
+        (worker, watcher, infos, data)
+    }
+
+    /// Which runs were told of, in the order in which their notifications were started.
+    async fn told(watcher: &Watcher) -> Vec<String> {
+        let query = format!("WorkflowType = '{NOTIFICATION}'");
+        let mut all = watcher.backend.list(ListRequest { query, limit: 100 }).await.unwrap();
+        all.reverse();
+        all.into_iter().map(|info| info.summary.unwrap_or_default()).collect()
+    }
+
+    /// Whoever is cut off in the midst of it, and begins again, takes what happened before the newest one that was told for told.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_left_the_log_is_told_from_the_oldest_failure_on_so_that_a_crash_leaves_none_out() {
+        let (_worker, mut watcher, infos, _data) = failed(&[300, 0, 600, 100, 0]).await;
+        let words = |info: &RunInfo| format!("tells ops: {} has failed", info.workflow_id);
+        let all: Vec<String> = infos.iter().map(words).collect();
+        // As a worker that was killed after two of them has left it.
+        for info in &infos[..2] {
+            watcher.look_at(info).await.unwrap();
+        }
+        watcher.look_through().await.unwrap();
+        assert_eq!(told(&watcher).await, all);
+        watcher.look_through().await.unwrap();
+        assert_eq!(told(&watcher).await, all, "nobody is told twice");
+    }
 
     /// One run that is damaged for good keeps nobody from hearing of the others; what passes is waited for.
     #[tokio::test]

@@ -233,7 +233,7 @@ impl Open {
             "activity" => (format!("activity {}", text("activity_type")), SpanKind::Consumer),
             "workflow_turn" => (format!("turn {}", text("workflow_type")), SpanKind::Internal),
             "chat" => (format!("chat {}", text("gen_ai.request.model")), SpanKind::Client),
-            "request" => (format!("{} {}", text("method"), text("path")), SpanKind::Server),
+            "request" => (format!("{} {}", text("method"), text("route")), SpanKind::Server),
             other => (other.to_owned(), SpanKind::Internal),
         }
     }

@@ -135,7 +135,7 @@ fn agent_row(AgentRun { info, state, cost }: &AgentRun) -> Markup {
 async fn conversation(visitor: &Visitor, run: &str, namespace: Option<&str>) -> Result<Response, PageError> {
     let run: RunId = run.parse().map_err(|why: InvalidId| Problem::bad_request(format!("run_id: {why}")))?;
     let namespace = namespace.unwrap_or(DEFAULT_NAMESPACE);
-    let query = format!("RunId = '{run}' AND Namespace = '{}'", namespace.replace('\'', "''"));
+    let query = format!("RunId = '{run}' AND Namespace = {}", crate::filter_text::literal(namespace));
     let found = visitor.backend.list(ListRequest { query, limit: 1 }).await?.pop();
     let info = found.ok_or_else(|| {
         Problem::new(axum::http::StatusCode::NOT_FOUND, "not_found", format!("there is no run {run}"))

@@ -101,8 +101,8 @@ async fn asking(visitor: &Visitor, query: &InboxQuery) -> Result<InboxRuns, Prob
         return Ok(InboxRuns { runs, next, cut: None });
     };
     let run: RunId = run.parse().map_err(|why: InvalidId| Problem::bad_request(format!("run_id: {why}")))?;
-    let namespace = query.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE).replace('\'', "''");
-    let only = format!("RunId = '{run}' AND Namespace = '{namespace}'");
+    let namespace = crate::filter_text::literal(query.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE));
+    let only = format!("RunId = '{run}' AND Namespace = {namespace}");
     let top = backend.list(ListRequest { query: only, limit: 1 }).await?.pop();
     let top = top.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, "not_found", format!("there is no run {run}")))?;
     let below = below(backend, target_of(&top), |_| true).await?;

@@ -36,6 +36,13 @@ async fn call(client: &Connected, tool: &'static str, arguments: Value) -> CallT
     client.call_tool(request).await.unwrap()
 }
 
+/// Why a call was refused before anything was run.
+async fn refusal(client: &Connected, tool: &'static str, arguments: Value) -> String {
+    let mut request = CallToolRequestParams::new(tool);
+    request.arguments = arguments.as_object().cloned();
+    client.call_tool(request).await.unwrap_err().to_string()
+}
+
 fn answer(result: &CallToolResult) -> &Value {
     assert_ne!(result.is_error, Some(true), "{result:?}");
     result.structured_content.as_ref().unwrap()
@@ -64,12 +71,24 @@ async fn a_client_looks_starts_and_hears_refusals_by_their_codes() {
     assert!(child.wait().await.unwrap().success(), "it ends when its client leaves");
 
     // With it, on a directory that nobody holds: the run is started, and waits for a worker.
-    let (_child, client) = connected(&data, &["--changes"]).await;
+    let epoch = home.path().join("epoch");
+    let (_child, client) = connected(&data, &["--changes", "--epoch-file", &epoch.display().to_string()]).await;
     let given = json!({ "workflow_type": "order-saga", "workflow_id": "order-1", "input": order });
     let started = call(&client, "workflow_start", given).await;
     assert_eq!(answer(&started)["workflow_id"], "order-1");
+    assert!(epoch.exists(), "a verb notes how far the store reached where its server was told to");
     let listed = call(&client, "workflow_list", json!({ "query": "WorkflowType = 'order-saga'" })).await;
     assert_eq!(answer(&listed)["workflows"][0]["workflow_id"], "order-1", "{listed:?}");
+    // What people are asked is not decided in a roundabout way either.
+    let answer_to = |name: &str| json!({ "workflow_id": "order-1", "name": name, "input": { "approval_id": "a", "approved": true } });
+    for (tool, name) in [("workflow_update", "respond_approval"), ("workflow_signal", "approval_response_v1")] {
+        let why = refusal(&client, tool, answer_to(name)).await;
+        assert!(why.contains(name) && why.contains("serve with --approvals"), "{tool}: {why}");
+    }
+    let order_of_batch =
+        json!({ "query": "", "action": { "signal": { "name": "approval_response_v1", "input": {} } }, "by": "me" });
+    let batch = json!({ "workflow_type": "bosun.batch", "workflow_id": "batch:1", "input": order_of_batch });
+    assert!(refusal(&client, "workflow_start", batch).await.contains("bosun.batch"));
     let wrong = call(&client, "workflow_list", json!({ "query": "nonsense" })).await;
     assert_eq!(wrong.is_error, Some(true));
 

@@ -50,7 +50,8 @@ fn told(answers: Vec<Delivery>) -> Told {
 impl Told {
     async fn tell(&self, quiet: Option<QuietHours>) -> RunResult {
         let occasion = Occasion::worker_gone(7, "then", self.environment.now());
-        let notification = Notification { channel: "ops".into(), occasion, quiet, remind: None, reminder: 0 };
+        let notification =
+            Notification { channel: "ops".into(), occasion, quiet, loud: false, remind: None, reminder: 0 };
         let start = notification.start().unwrap();
         let target = Target::workflow(start.workflow_id.clone());
         self.environment.client().start(start.clone()).await.unwrap();
@@ -123,16 +124,16 @@ async fn after_some_days_it_has_failed_and_says_so() {
     assert_eq!(shown(&it.tell(None).await)["state"], "moot");
 }
 
-/// What waits for a person is told again, at the end of quiet hours too, until it does not wait any more.
-#[tokio::test(flavor = "multi_thread")]
-async fn people_are_reminded_until_it_is_answered() {
-    let it = told(vec![delivered(), later(None), delivered(), delivered(), Delivery::Moot { why: "answered".into() }]);
+/// Delivers what waits for a person, and reminds of it, in the night from three to seven, until it does not wait any more.
+async fn reminded(answers: Vec<Delivery>, begins: Duration, loud: bool) -> (Value, Vec<u64>) {
+    let it = told(answers);
+    it.environment.sleep(begins).await;
     let mut occasion = Occasion::worker_gone(7, "then", it.environment.now());
     occasion.asked =
         Some(AskedOf { id: "ap-1".into(), word: "approval".into(), shown: "hash".into(), request: Value::Null });
     let quiet = Some(QuietHours::read("03:00-07:00", None).unwrap());
     let remind = Some(Duration::from_secs(2 * HOUR));
-    let notification = Notification { channel: "ops".into(), occasion, quiet, remind, reminder: 0 };
+    let notification = Notification { channel: "ops".into(), occasion, quiet, loud, remind, reminder: 0 };
     let second = Notification { reminder: 1, ..notification.clone() };
     assert_ne!(notification.id(), second.id(), "a reminder is a message of its own");
     let start = notification.start().unwrap();
@@ -140,8 +141,20 @@ async fn people_are_reminded_until_it_is_answered() {
     it.environment.client().start(start).await.unwrap();
     let request = ResultRequest { follow_runs: true, timeout: None };
     let result = it.environment.client().result(&target, request).await.unwrap().unwrap();
-    let state = shown(&result);
+    (shown(&result), it.attempts())
+}
+
+/// What waits for a person is told again, at the end of quiet hours too, until it does not wait any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn people_are_reminded_until_it_is_answered() {
+    let moot = || Delivery::Moot { why: "answered".into() };
+    let answers = vec![delivered(), later(None), delivered(), delivered(), moot()];
+    let (state, attempts) = reminded(answers, Duration::ZERO, false).await;
     assert_eq!((state["state"].as_str(), state["reminder"].as_u64()), (Some("moot"), Some(3)), "{state}");
     // The first one failed once and was made again a second later; the next would have been in the night.
-    assert_eq!(it.attempts(), [0, 2 * HOUR, 2 * HOUR + 1, 7 * HOUR, 9 * HOUR]);
+    assert_eq!(attempts, [0, 2 * HOUR, 2 * HOUR + 1, 7 * HOUR, 9 * HOUR]);
+    // Whoever escalates it has the first word told in the night, and another attempt at it made; reminders wait for the morning.
+    let answers = vec![later(None), delivered(), delivered(), moot()];
+    let (_, attempts) = reminded(answers, Duration::from_secs(4 * HOUR), true).await;
+    assert_eq!(attempts, [4 * HOUR, 4 * HOUR + 1, 7 * HOUR, 9 * HOUR]);
 }

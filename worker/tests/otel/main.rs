@@ -125,7 +125,7 @@ async fn a_run_is_one_trace_over_a_crash_and_nothing_is_sent_of_what_is_replayed
     let mut second = worker(&data, &collector);
     ready(&data).await;
     std::fs::write(&go, "").unwrap();
-    let ended = bosun(&data, &["result", "traced"]).await;
+    let ended = bosun(&data, &["result", "traced", "--timeout", "120s"]).await;
     assert!(ended.status.success(), "{ended:?}");
     received.until("the second attempt was sent", |all| !all.named("activity process").is_empty()).await;
     // A worker that leaves sends what is left.
@@ -165,5 +165,10 @@ async fn a_run_is_one_trace_over_a_crash_and_nothing_is_sent_of_what_is_replayed
     assert!(turns.iter().all(|turn| turn.trace_id == model.trace_id));
     assert!(!received.named("commit").is_empty());
     let all = received.0.lock().unwrap();
+    // A request is called by its route: neither ids nor tokens make a name of their own.
+    let requests: Vec<&str> =
+        all.iter().map(|span| span.name.as_str()).filter(|name| name.contains(" /api/")).collect();
+    assert!(requests.iter().any(|name| name.contains('{')), "{requests:?}");
+    assert!(requests.iter().all(|name| !name.contains("traced")), "{requests:?}");
     assert!(all.iter().all(|span| !format!("{span:?}").contains("word of the day")), "what is said stands in no span");
 }

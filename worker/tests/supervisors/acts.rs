@@ -108,6 +108,8 @@ pub(crate) fn signals(tasks: &[&'static str], agents: &[&'static str]) -> Vec<(&
         ("human_input_v1", mostly(words)),
         ("approval_response_v1", mostly(approval())),
         ("interrupt_resume_v1", resume(tasks)),
+        ("extend_approval", mostly(later())),
+        ("escalate_approval", mostly(louder())),
         ("unheard_of_v1", nonsense()),
     ]
 }

@@ -27,8 +27,9 @@ impl Worker {
         self.shared.options.memory
     }
 
-    /// Who waits in a queue for a slot: those whose turn is first, first, and no more than `most` of them.
-    pub fn waiting_in(&self, queue: &TaskQueue, most: usize) -> Vec<WaitingShare> {
-        self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner).waiting_in(queue, most)
+    /// Who waits in a queue for a slot, of the namespaces that are `seen`: those whose turn is first, first, and no more than
+    /// `most` of them.
+    pub fn waiting_in(&self, queue: &TaskQueue, seen: impl Fn(&Namespace) -> bool, most: usize) -> Vec<WaitingShare> {
+        self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner).waiting_in(queue, seen, most)
     }
 }

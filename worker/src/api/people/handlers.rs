@@ -128,8 +128,16 @@ pub async fn describe(me: AuthorizedCaller, at: RequestTarget) -> Answer {
 }
 
 pub async fn delete(me: AuthorizedCaller, at: RequestTarget) -> Answer {
-    me.backend.delete(at.target).await?;
-    ok(json!({}))
+    match me.backend.delete(at.target).await {
+        // It may be asked for again, when the run has ended.
+        Err(CallError::Rejected(why @ Rejection::Invalid { .. })) => {
+            Err(Problem::new(StatusCode::CONFLICT, "still_open", why.to_string()))
+        }
+        deleted => {
+            deleted?;
+            ok(json!({}))
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -218,7 +226,12 @@ pub(super) fn update_id(key: Option<String>) -> Result<UpdateId, Problem> {
 /// What has become of an update; 202 while it is under way.
 pub async fn update_result(me: AuthorizedCaller, at: RequestTarget) -> Answer {
     let id: UpdateId = at.param("update_id")?;
-    let outcome = me.backend.update_result(at.target, id.clone()).await?;
+    let outcome = match me.backend.update_result(at.target, id.clone()).await {
+        Err(CallError::Rejected(why @ Rejection::Invalid { .. })) => {
+            return Err(Problem::new(StatusCode::NOT_FOUND, "unknown_update", why.to_string()));
+        }
+        outcome => outcome?,
+    };
     let status = if outcome == UpdateOutcome::Accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok((status, Json(update_view(&id, &outcome))).into_response())
 }

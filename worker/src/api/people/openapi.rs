@@ -286,7 +286,7 @@ fn activity_update_schema() -> Value {
     properties.insert("reset".into(), flag.clone());
     properties.insert("retry_now".into(), flag);
     properties.insert("reason".into(), json!({ "type": ["string", "null"] }));
-    json!({ "type": "object", "additionalProperties": false, "properties": properties })
+    json!({ "type": ["object", "null"], "additionalProperties": false, "properties": properties })
 }
 
 /// What is done to every run that fits a filter.
@@ -338,7 +338,7 @@ fn priority_schema() -> Value {
     json!({ "type": "object", "additionalProperties": false, "properties": {
         "priority_key": { "type": "integer", "description": "1, the most urgent, to 5", "minimum": 1, "maximum": 5, "default": 3 },
         "fairness_key": { "type": "string", "description": "Who shares the queue, for example a tenant", "pattern": "^[!-~]{1,64}$" },
-        "fairness_weight": { "type": "number", "description": "The share of the fairness key, to thousandths", "enum": [0.001, 0.5, 1, 2, 10, 1000] },
+        "fairness_weight": { "type": "number", "description": "The share of the fairness key, to thousandths", "minimum": 0.001, "maximum": 1000, "multipleOf": 0.001 },
     }, "dependentRequired": { "fairness_weight": ["fairness_key"] } })
 }
 
@@ -396,7 +396,7 @@ fn schemas() -> Value {
             "not": { "required": ["signal", "update"] } },
         "StartActivity": start_activity_schema(),
         "Input": { "description": "Any JSON; nothing is null" },
-        "Reason": { "type": "object", "additionalProperties": false, "properties": { "reason": text() } },
+        "Reason": { "type": ["object", "null"], "additionalProperties": false, "properties": { "reason": text() } },
         "Answer": {
             "type": "object", "required": ["id"], "additionalProperties": false,
             "description": "`approved` to an approval, `answer` to a question",
@@ -407,7 +407,7 @@ fn schemas() -> Value {
             "oneOf": [{ "required": ["approved"] }, { "required": ["answer"] }],
         },
         "Fork": {
-            "type": "object", "additionalProperties": false,
+            "type": ["object", "null"], "additionalProperties": false,
             "properties": {
                 "workflow_id": { "anyOf": [id_schema(), { "type": "null" }] }, "at": { "type": ["integer", "null"], "minimum": 1, "maximum": COUNT_MAX },
                 "reapply": { "enum": ["signals", "none", null] }, "dry_run": { "type": ["boolean", "null"] }, "reason": text(),

@@ -22,7 +22,7 @@ pub async fn queues(me: AuthorizedCaller) -> Answer {
 pub async fn queue(me: AuthorizedCaller, Path(name): Path<String>) -> Answer {
     let queue = TaskQueue::new(name).map_err(|why| Problem::bad_request(format!("name: {why}")))?;
     let state = me.backend.worker_state().await?;
-    let shares: Vec<Value> = me.backend.queue_shares(queue.clone()).await?.iter().map(shown::share).collect();
+    let shares: Vec<Value> = me.backend.queue_shares(queue.clone(), None).await?.iter().map(shown::share).collect();
     let mut row = shown::row(&state, &queue);
     row["who_waits"] = shares.into();
     ok(row)

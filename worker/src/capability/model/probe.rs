@@ -58,11 +58,14 @@ pub async fn ping(
     Ok(Pong { model: response.model, said: response.said.content, took, usage: response.usage, cost })
 }
 
-/// The models that a provider offers, by its own list of them.
+/// The models that a provider offers, by its own list of them; none of one in this program, which has no list and is not asked.
 ///
 /// # Errors
 /// There is no such provider, it may not be asked, it gives no list, or it cannot be reached.
 pub async fn offered(config: &ModelConfig, provider: &str, timeout: Duration) -> Result<Vec<String>, ModelError> {
+    if is_own(config, provider) {
+        return Ok(Vec::new());
+    }
     let models = Models::new(config.clone());
     let Some(found) = config.providers.get(provider).filter(|_| config.allow_requests && config.problem.is_none())
     else {
@@ -75,6 +78,11 @@ pub async fn offered(config: &ModelConfig, provider: &str, timeout: Duration) ->
     let listed = Provider::new(found)?.list(found, timeout).await?;
     let ids = listed["data"].as_array().into_iter().flatten();
     Ok(ids.filter_map(|one| one["id"].as_str().map(str::to_owned)).collect::<Vec<String>>())
+}
+
+/// Whether a model of this program is meant: a provider of the same name goes before it.
+pub fn is_own(config: &ModelConfig, name: &str) -> bool {
+    config.models.contains_key(name) && !config.providers.contains_key(name)
 }
 
 /// What a list of models has to be.

@@ -127,11 +127,11 @@ impl WorkflowVerb {
 pub(super) async fn control(cx: &mut Context, verb: ControlVerb, args: ManyArgs) -> Result<Exit, CliError> {
     if args.of.bulk.query.is_some() {
         let action = match verb {
-            ControlVerb::Cancel => BatchAction::Cancel,
-            ControlVerb::Terminate => BatchAction::Terminate,
-            ControlVerb::Pause => BatchAction::Pause,
-            ControlVerb::Unpause => BatchAction::Resume,
-            ControlVerb::Delete => BatchAction::Delete,
+            ControlVerb::Cancel => BatchAction::Cancel {},
+            ControlVerb::Terminate => BatchAction::Terminate {},
+            ControlVerb::Pause => BatchAction::Pause {},
+            ControlVerb::Unpause => BatchAction::Resume {},
+            ControlVerb::Delete => BatchAction::Delete {},
         };
         return many(cx, &args.of.bulk, action, args.reason).await;
     }

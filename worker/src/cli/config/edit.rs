@@ -2,14 +2,18 @@
 //! that holds them.
 //!
 //! Invariant: a file is changed only if what it says afterwards can be used, all of it; what it says besides, comments and order
-//! too, stays as it was. It is written whole beside the old one and put in its place.
+//! too, stays as it was: with a value that is taken out goes the comment that stands at it. It is written as a whole where it
+//! lies, also behind a link, and by one command at a time, so that a crash or another command loses nothing of it.
 
-use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
+use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 use toml_edit::{Array, DocumentMut, Item, Table};
 
@@ -17,7 +21,10 @@ use super::super::error::CliError;
 use super::super::exit::Exit;
 use super::super::explain::Code;
 use super::super::output::Screen;
-use super::{KeyKind, Loaded, kind_of, put_together, read_text, unknown, without_path, wrong};
+use super::{
+    FileText, KeyKind, Loaded, SET, kind_of, put_together, read_text, unknown, variable_of, without_path, wrong,
+};
+use crate::capability::durable::write_whole;
 
 #[derive(Debug, Args)]
 pub struct GetArgs {
@@ -51,8 +58,9 @@ pub struct UnsetArgs {
 #[derive(Debug, Args)]
 struct Place {
     /// Change the values of this profile, and not those of the whole file.
-    #[arg(long = "in-profile", value_name = "NAME")]
-    profile: Option<String>,
+    // An argument called `profile` would hide the one of all verbs.
+    #[arg(long, value_name = "NAME")]
+    in_profile: Option<String>,
     /// The file [default: the one that is in force, or else ./bosun.toml].
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -99,30 +107,28 @@ pub(super) fn set(screen: &mut Screen, loaded: &Loaded, args: &SetArgs) -> Resul
     let key = args.key.as_str();
     let kind = kind_of(key).ok_or_else(|| unknown(key, "config set"))?;
     let value = kind.read(&args.value).ok_or_else(|| wrong(&format!("{key}={}: {}", args.value, kind.wanted())))?;
-    let path = args.place.path(loaded);
-    let (before, mut document) = read(&path)?;
-    let item = item_of(kind, &value);
-    *slot(&mut document, &args.place.full(key))? = item;
-    write(&path, &before, &document)?;
-    say(screen, loaded, "config.set", &path, json!({ "key": key, "value": without_path(key, &value) }), key);
+    let mut file = TomlFile::open(args.place.path(loaded))?;
+    put_at(slot(&mut file.document, &args.place.full(key))?, item_of(kind, &value));
+    let says = file.write()?;
+    let told = json!({ "key": key, "value": without_path(key, &value) });
+    said(screen, "config.set", &file, told, args.place.hidden(loaded, &file, &says, key));
     Ok(Exit::Ok)
 }
 
 pub(super) fn unset(screen: &mut Screen, loaded: &Loaded, args: &UnsetArgs) -> Result<Exit, CliError> {
     let key = args.key.as_str();
     kind_of(key).ok_or_else(|| unknown(key, "config unset"))?;
-    let path = args.place.path(loaded);
-    let (before, mut document) = read(&path)?;
+    let mut file = TomlFile::open(args.place.path(loaded))?;
     let full = args.place.full(key);
     let (above, last) = full.rsplit_once('.').unwrap_or(("", &full));
     let mut names = above.split('.').filter(|name| !name.is_empty());
-    let table = names.try_fold(document.as_item_mut(), |at, name| at.get_mut(name));
+    let table = names.try_fold(file.document.as_item_mut(), |at, name| at.get_mut(name));
     let removed = table.and_then(Item::as_table_like_mut).and_then(|table| table.remove(last));
     if removed.is_none() {
-        return Err(CliError::new(Code::NotFound, format!("{} does not set {full}", path.display())));
+        return Err(CliError::new(Code::NotFound, format!("{} does not set {full}", file.path.display())));
     }
-    write(&path, &before, &document)?;
-    say(screen, loaded, "config.unset", &path, json!({ "key": key }), key);
+    let says = file.write()?;
+    said(screen, "config.unset", &file, json!({ "key": key }), args.place.hidden(loaded, &file, &says, key));
     Ok(Exit::Ok)
 }
 
@@ -133,34 +139,125 @@ impl Place {
     }
 
     fn full(&self, key: &str) -> String {
-        match &self.profile {
+        match &self.in_profile {
             Some(profile) => format!("profiles.{profile}.{key}"),
             None => key.to_owned(),
         }
     }
+
+    /// What goes before a value here: where else it is set, and when.
+    fn hidden(&self, loaded: &Loaded, file: &TomlFile, says: &FileText, key: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.in_profile.is_none() {
+            let others = says.profiles.iter().filter(|(_, values)| values.contains_key(key));
+            all.extend(others.map(|(name, _)| match loaded.profile.as_ref() == Some(name) {
+                true => format!("[profiles.{name}]"),
+                false => format!("[profiles.{name}], with --profile {name},"),
+            }));
+        }
+        let in_force = loaded.file.as_ref().and_then(|path| path.canonicalize().ok());
+        let elsewhere = in_force.is_some_and(|in_force| in_force != file.path);
+        let origin = loaded.origins.get(key).map(|(_, origin)| origin.as_str());
+        all.extend(
+            origin.filter(|origin| elsewhere || *origin == SET || *origin == variable_of(key)).map(str::to_owned),
+        );
+        all
+    }
 }
 
-/// What was done, and whether something else goes before it.
-fn say(screen: &mut Screen, loaded: &Loaded, schema: &str, path: &Path, mut told: Value, key: &str) {
-    told["file"] = json!(path);
+/// What was done, and what goes before it.
+fn said(screen: &mut Screen, schema: &str, file: &TomlFile, mut told: Value, hidden: Vec<String>) {
+    told["file"] = json!(file.path);
+    told["hidden_by"] = json!(hidden);
     screen.object(schema, told);
-    screen.line(format!("written to {}", path.display()));
-    if let Some((_, origin)) = loaded.origins.get(key)
-        && !origin.starts_with(&path.display().to_string())
-    {
-        screen.note(&format!("{origin} sets {key} too, and goes before the file"));
-    }
+    screen.line(format!("written to {}", file.path.display()));
+    hidden.iter().for_each(|by| screen.note(&format!("{by} sets it too, and goes before this")));
     screen.note("a worker reads it when it starts");
 }
 
-fn read(path: &Path) -> Result<(String, DocumentMut), CliError> {
-    let bad = |why: String| wrong(&format!("{}: {why}", path.display()));
-    let text = match fs::read_to_string(path) {
-        Err(why) if why.kind() == std::io::ErrorKind::NotFound => String::new(),
-        text => text.map_err(|why| bad(why.to_string()))?,
-    };
-    let document = text.parse::<DocumentMut>().map_err(|why| bad(why.to_string()))?;
-    Ok((text, document))
+/// A file that this command alone changes.
+struct TomlFile {
+    path: PathBuf,
+    /// Held until the end.
+    directory: File,
+    before: String,
+    document: DocumentMut,
+}
+
+impl TomlFile {
+    fn open(path: PathBuf) -> Result<TomlFile, CliError> {
+        let bad = |why: String| wrong(&format!("{}: {why}", path.display()));
+        // A link stays one: the file that it leads to is changed.
+        let there = match path.canonicalize() {
+            Err(why) if why.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
+                return Err(bad("it is a link, and leads nowhere".to_owned()));
+            }
+            Err(why) if why.kind() == io::ErrorKind::NotFound => path.clone(),
+            there => there.map_err(|why| bad(why.to_string()))?,
+        };
+        let parent = there.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = File::open(parent).and_then(locked).map_err(|why| bad(why.to_string()))?;
+        let before = match fs::read_to_string(&there) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => String::new(),
+            text => text.map_err(|why| bad(why.to_string()))?,
+        };
+        let document = before.parse::<DocumentMut>().map_err(|why| bad(why.to_string()))?;
+        Ok(TomlFile { path: there, directory, before, document })
+    }
+
+    /// Puts the new text in the place of the old one, if it can be used. Returns what it says.
+    fn write(&self) -> Result<FileText, CliError> {
+        let (path, text) = (&self.path, self.document.to_string());
+        let read = read_text(&text, path)?;
+        put_together(&read.values)?;
+        for profile in read.profiles.values() {
+            let mut whole = read.values.clone();
+            whole.extend(profile.clone());
+            put_together(&whole)?;
+        }
+        if text == self.before {
+            return Ok(read);
+        }
+        self.put(&text).map_err(|why| {
+            CliError::new(Code::Failed, format!("{} cannot be written", path.display())).cause(why.to_string())
+        })?;
+        Ok(read)
+    }
+
+    fn put(&self, text: &str) -> io::Result<()> {
+        let name = self.path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        if !self.path.exists() {
+            // It may come to hold the address of a channel, which is often a secret.
+            fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path)?;
+        }
+        let mut beside = OsString::from(".");
+        beside.push(name);
+        beside.push(".new");
+        write_whole(&self.directory, name, beside.as_os_str(), text.as_bytes())
+    }
+}
+
+/// Nobody else changes a file in this directory by such a command meanwhile.
+fn locked(directory: File) -> io::Result<File> {
+    for _ in 0..LOCK_TRIES {
+        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(LOCK_AGAIN),
+            locked => return locked.map(|()| directory).map_err(io::Error::from),
+        }
+    }
+    Err(io::Error::other("another command changes it"))
+}
+
+/// Another command is done sooner.
+const LOCK_TRIES: u32 = 100;
+const LOCK_AGAIN: Duration = Duration::from_millis(50);
+
+/// A value in the place of another one keeps what stands around it: the comment behind it.
+fn put_at(slot: &mut Item, mut item: Item) {
+    if let (Some(old), Some(new)) = (slot.as_value(), item.as_value_mut()) {
+        *new.decor_mut() = old.decor().clone();
+    }
+    *slot = item;
 }
 
 fn item_of(kind: KeyKind, value: &Value) -> Item {
@@ -191,30 +288,4 @@ fn slot<'a>(document: &'a mut DocumentMut, key: &str) -> Result<&'a mut Item, Cl
         });
     }
     Err(wrong("a key has a name"))
-}
-
-/// Puts the new text in the place of the old one, if it can be used.
-fn write(path: &Path, before: &str, document: &DocumentMut) -> Result<(), CliError> {
-    let text = document.to_string();
-    let read = read_text(&text, path)?;
-    put_together(&read.values)?;
-    for profile in read.profiles.values() {
-        let mut whole = read.values.clone();
-        whole.extend(profile.clone());
-        put_together(&whole)?;
-    }
-    if text == before {
-        return Ok(());
-    }
-    let bad = |why: std::io::Error| {
-        CliError::new(Code::Failed, format!("{} cannot be written", path.display())).cause(why.to_string())
-    };
-    let mode = fs::metadata(path).map_or(0o600, |found| found.permissions().mode() & 0o777);
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside).map_err(bad)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(bad)?;
-    fs::rename(&beside, path).map_err(bad)
 }

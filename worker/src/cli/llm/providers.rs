@@ -13,7 +13,7 @@ use super::super::exit::Exit;
 use super::super::explain::Code;
 use super::super::output::Screen;
 use super::super::time_format::parse_duration;
-use crate::capability::model::probe::{offered, ping};
+use crate::capability::model::probe::{is_own, offered, ping};
 use crate::capability::model::{Cost, ErrorClass, ModelConfig, ModelError, ModelPrice};
 
 #[derive(Debug, Args)]
@@ -94,6 +94,9 @@ pub(in super::super) async fn models_verb(screen: &mut Screen, args: &ModelsArgs
         let found = offered(&config, provider, args.timeout).await.map_err(|why| refused(provider, &why))?;
         for model in &found {
             screen.line(model.clone());
+        }
+        if is_own(&config, provider) {
+            screen.note(&format!("{provider} is in this program: it lists no models, and answers by any name"));
         }
         let rows = found.iter().map(|model| json!({ "provider": provider, "model": model })).collect();
         screen.objects("llm.models", "models", rows);

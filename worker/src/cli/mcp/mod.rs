@@ -2,7 +2,7 @@
 //!
 //! Invariant: a tool is a verb, and nothing beside: it is run as `bosun VERB -o json` with the data directory, address, token and
 //! namespace of the command that serves, so that a worker asks for the same role as ever. Without `--changes` no tool changes
-//! anything, and without `--approvals` none decides what people are asked.
+//! anything, and without `--approvals` none decides what people are asked, by no message and by no workflow of the worker's own.
 
 #[cfg(feature = "mcp")]
 mod serve;

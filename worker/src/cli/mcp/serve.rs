@@ -54,6 +54,8 @@ fn options_of(global: &Global) -> Vec<String> {
         "--yes".to_owned(),
     ];
     words.extend(global.address.as_ref().map(|address| format!("--address={address}")));
+    words.extend(global.temporal.as_ref().map(|address| format!("--temporal={address}")));
+    words.extend(global.epoch_file.as_ref().map(|path| format!("--epoch-file={}", path.display())));
     words.extend(global.token_file.as_ref().map(|path| format!("--token-file={}", path.display())));
     words.extend(global.config.as_ref().map(|path| format!("--config={}", path.display())));
     words.extend(global.profile.as_ref().map(|name| format!("--profile={name}")));
@@ -144,6 +146,38 @@ impl ServerHandler for Verbs {
         tokio::select! {
             answer = self.call(request) => answer.map(CallToolResponse::from),
             () = context.ct.cancelled() => Err(ErrorData::internal_error("the client gave the call up", None)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::super::args::Cli;
+    use super::*;
+
+    /// A verb reaches what its server was told to serve.
+    #[test]
+    fn a_verb_is_run_with_all_that_says_where_its_runs_are() {
+        let kept = |global: &Global| {
+            let Global { data, temporal, token_file, epoch_file, namespace, config, profile, set, .. } = global.clone();
+            (data, global.address.clone(), temporal, token_file, epoch_file, namespace, config, profile, set)
+        };
+        let more = [
+            "--token-file=/t",
+            "--epoch-file=/away/epoch",
+            "--namespace=shop",
+            "--config=/c",
+            "--profile=dev",
+            "--set=a=b",
+        ];
+        for place in ["--temporal=127.0.0.1:7233", "--address=http://127.0.0.1:1"] {
+            let words = ["bosun", "list", "--data=/data", place];
+            let given = Cli::try_parse_from(words.iter().chain(&more)).unwrap().global;
+            let options = options_of(&given);
+            let words = ["bosun".to_owned()].into_iter().chain(options).chain(["list".to_owned()]);
+            assert_eq!(kept(&Cli::try_parse_from(words).unwrap().global), kept(&given));
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Invariant: only what stands in the table is offered, option by option: none names a file, a program or another worker. A value
 //! goes behind its own option, or behind `--`, so that no text is taken for an option; an input is always JSON, so that none
-//! is taken for the name of a file. What an option means is said by the grammar of the command line itself.
+//! is taken for the name of a file. What an option means is said by the grammar of the command line itself. Only who is offered the
+//! decisions of people sends a message that is one, and nobody starts the worker's own workflows, which would send it for them.
 
 #![cfg_attr(not(feature = "mcp"), allow(dead_code, reason = "the server alone calls what is listed"))]
 
@@ -11,6 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::super::args::Cli;
 use super::ServeArgs;
+use crate::api::authority::is_answer;
+use crate::supervisor::people::signature::OF_RUNS;
 
 /// What a tool does to the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +67,8 @@ pub(super) struct Tool {
     pub(super) about: String,
     pub(super) schema: Map<String, Value>,
     pub(super) changes: bool,
+    /// Whether it may answer what people are asked.
+    decides: bool,
     verb: &'static [&'static str],
     options: Vec<ToolOption>,
 }
@@ -76,6 +81,12 @@ struct ToolOption {
     place: usize,
     is_switch: bool,
 }
+
+/// What the names of the worker's own workflows begin with: a batch, for example, sends signals to other runs.
+const INTERNAL: &str = "bosun.";
+
+/// Updates after which people are not asked, or something else is done when they do not answer in time.
+const WHO_IS_ASKED: [&str; 2] = ["set_hitl_mode", "set_policy"];
 
 /// Any JSON, which is handed on as JSON.
 fn is_json(option: &str) -> bool {
@@ -90,10 +101,10 @@ pub(super) fn offered(args: &ServeArgs) -> Vec<Tool> {
         Does::Changes => args.changes,
         Does::Decides => args.approvals,
     });
-    rows.filter_map(|row| tool(&grammar, row)).collect()
+    rows.filter_map(|row| tool(&grammar, row, args.approvals)).collect()
 }
 
-fn tool(grammar: &clap::Command, (name, verb, options, does): &Row) -> Option<Tool> {
+fn tool(grammar: &clap::Command, (name, verb, options, does): &Row, decides: bool) -> Option<Tool> {
     let command = verb.iter().try_fold(grammar, |command, word| command.find_subcommand(word))?;
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let (mut properties, mut required, mut found) = (Map::new(), Vec::new(), Vec::new());
@@ -122,10 +133,36 @@ fn tool(grammar: &clap::Command, (name, verb, options, does): &Row) -> Option<To
     let schema =
         json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false });
     let Value::Object(schema) = schema else { return None };
-    Some(Tool { name, about, schema, changes: *does != Does::Looks, verb, options: found })
+    Some(Tool { name, about, schema, changes: *does != Does::Looks, decides, verb, options: found })
 }
 
 impl Tool {
+    /// Refuses what this tool is not for, whatever the role of its token.
+    fn may(&self, given: &Map<String, Value>) -> Result<(), String> {
+        let text = |option: &str| given.get(option).and_then(Value::as_str).unwrap_or_default();
+        match self.verb {
+            ["workflow", "signal" | "update"] => {
+                let name = text("name");
+                if OF_RUNS.contains(&name) {
+                    return Err(format!("{name}: only runs send it, to each other"));
+                }
+                if !self.decides && (is_answer(name) || WHO_IS_ASKED.contains(&name)) {
+                    return Err(format!("{name}: it decides what people are asked: serve with --approvals"));
+                }
+            }
+            ["workflow", "start"] => {
+                let name = text("workflow_type");
+                if name.starts_with(INTERNAL) {
+                    return Err(format!(
+                        "{name}: workflows {INTERNAL}* are the worker's own, and are not started by a tool"
+                    ));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// The words of the verb for these arguments.
     ///
     /// # Errors
@@ -135,6 +172,7 @@ impl Tool {
         if let Some(missing) = needed.into_iter().find(|name| given.get(*name).is_none_or(Value::is_null)) {
             return Err(format!("{missing}: it is needed"));
         }
+        self.may(&given)?;
         let mut words: Vec<String> = self.verb.iter().map(|word| (*word).to_owned()).collect();
         let mut by_place = Vec::new();
         for option in &self.options {
@@ -191,6 +229,31 @@ mod tests {
             assert!(!tool.about.is_empty(), "{}", tool.name);
         }
         assert!(offered(&ServeArgs::default()).iter().all(|tool| !tool.changes));
+    }
+
+    #[test]
+    fn only_who_decides_sends_an_answer_and_nobody_starts_what_is_the_workers() {
+        let tools = offered(&ServeArgs { changes: true, approvals: false });
+        let refused = |tools: &[Tool], tool: &str, given: Value| {
+            let Value::Object(given) = given else { panic!("{given}") };
+            tools.iter().find(|one| one.name == tool).unwrap().words(given).err()
+        };
+        for tool in ["workflow_signal", "workflow_update"] {
+            for name in
+                ["respond_approval", "approve_plan", "respond_interrupt", "approval_response_v1", "set_hitl_mode"]
+            {
+                let given = || json!({ "workflow_id": "a", "name": name });
+                assert!(refused(&tools, tool, given()).unwrap().contains("serve with --approvals"), "{tool} {name}");
+                assert_eq!(refused(&all(), tool, given()), None, "{tool} {name}");
+            }
+            assert_eq!(refused(&tools, tool, json!({ "workflow_id": "a", "name": "pause_v1" })), None);
+            for name in OF_RUNS {
+                assert!(refused(&all(), tool, json!({ "workflow_id": "a", "name": name })).is_some(), "{tool} {name}");
+            }
+        }
+        for name in [crate::batch::BATCH, crate::schedule::SCHEDULE, "bosun.else"] {
+            assert!(refused(&all(), "workflow_start", json!({ "workflow_type": name })).unwrap().contains(name));
+        }
     }
 
     #[test]

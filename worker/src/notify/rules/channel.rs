@@ -20,7 +20,8 @@ use crate::capability::model::SecretRef;
 pub struct NotifyConfig {
     /// Where people reach the pages of this worker: `https://bosun.example`. Without it a notification holds no links.
     pub public_url: Option<String>,
-    /// How long a link decides, for example `24h`, which is the default.
+    /// How long a link decides, for example `24h`, which is the default; one that is sent later than the first word, with a
+    /// reminder, for at least half of it.
     pub links_for: Option<String>,
     /// After how long a person is told again of what still waits for them, for example `4h`; without it nobody is.
     pub remind: Option<String>,

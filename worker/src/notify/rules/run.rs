@@ -50,6 +50,9 @@ pub struct Notification {
     pub occasion: Occasion,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quiet: Option<QuietHours>,
+    /// The first word is told in quiet hours too: somebody has people told again. Reminders keep them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub loud: bool,
     /// After how long it is told again, while it waits for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remind: Option<Duration>,
@@ -73,6 +76,11 @@ impl Notification {
             0 => id_of(self.occasion.kind, &self.occasion.id, &self.channel),
             n => id_of(self.occasion.kind, &self.occasion.id, &format!("{} reminder {n}", self.channel)),
         }
+    }
+
+    /// The quiet hours that it keeps now.
+    fn quiet_now(&self) -> Option<&QuietHours> {
+        self.quiet.as_ref().filter(|_| !self.loud || self.reminder > 0)
     }
 
     /// What starts it, once.
@@ -150,7 +158,7 @@ impl StateMachine for NotificationRun {
     fn start(notification: Notification, cx: &mut Cx<'_>) -> Result<Self, Failure> {
         let now = cx.now();
         // Recorded, as every wait: what a zone says is another version's affair.
-        let first: Timestamp = cx.side_effect(|| first_attempt(now, notification.quiet.as_ref()));
+        let first: Timestamp = cx.side_effect(|| first_attempt(now, notification.quiet_now()));
         let over = TellStep::Over { state: String::new(), at: now };
         let mut run = NotificationRun { notification, step: over, attempts: 0, began: None, last: None };
         run.wait_until(first, "quiet hours", cx);
@@ -233,7 +241,7 @@ impl NotificationRun {
                 if let Some(remind) = due.filter(|_| self.notification.occasion.asked.is_some()) {
                     self.notification.reminder += 1;
                     (self.attempts, self.began) = (0, None);
-                    let quiet = self.notification.quiet.as_ref();
+                    let quiet = self.notification.quiet_now();
                     let next: Timestamp = cx.side_effect(|| first_attempt(now.plus(remind), quiet));
                     self.wait_until(next, "a reminder", cx);
                     return Ok(());
@@ -250,7 +258,7 @@ impl NotificationRun {
             Delivery::Failed { why, retry_after_ms } => {
                 let (failed, began) = (self.attempts, self.began.unwrap_or(now));
                 let asked = retry_after_ms.map(Duration::from_millis);
-                let quiet = self.notification.quiet.as_ref();
+                let quiet = self.notification.quiet_now();
                 let next: Option<Timestamp> =
                     cx.side_effect(|| match next_attempt(failed, asked, (began, now), quiet) {
                         NextAttempt::At(at) => Some(at),

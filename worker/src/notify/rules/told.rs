@@ -1,6 +1,7 @@
 //! What is told, in the words of each kind of channel.
 //!
-//! Invariant: the same notification has the same words in every attempt, so that its signature differs by the time alone; what
+//! Invariant: the same notification has the same words in every attempt, as long as the same is asked and its links are not old,
+//! so that its signature differs by the time alone; what
 //! comes from a run is text, and is escaped where text has signs of its own. Signatures are those of Standard Webhooks.
 
 use base64::Engine;

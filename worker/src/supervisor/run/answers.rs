@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use super::SupervisorRun;
 use super::call_context::of_its_kind;
 use super::refusal::{Refused, WishRefusal};
-use super::signals::{APPROVAL_RESPONSE, INTERRUPT_RESUME, PLAN_ANSWER, refuse};
+use super::signals::{APPROVAL_RESPONSE, ESCALATE_APPROVAL, EXTEND_APPROVAL, INTERRUPT_RESUME, PLAN_ANSWER, refuse};
 use super::updates::without_of;
 use crate::supervisor::core::control;
 use crate::supervisor::core::key::PeopleKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Ask, Outbox};
 use crate::supervisor::people::answer::{InvalidAnswer, decode};
-use crate::supervisor::people::approval::{ApprovalResponse, Ignored};
+use crate::supervisor::people::approval::{ApprovalResponse, Ignored, readable};
 use crate::supervisor::people::below::{How, NotBelow, WaitKind, Waiting};
 use crate::supervisor::people::interrupts::{ResumeInterrupt, ResumeRefusal};
 use crate::supervisor::people::plan_review::ReviewRefusal;
@@ -90,6 +90,27 @@ impl SupervisorRun {
             }
             Err(why) => Err(self.parts.approvals.ignore(&response.approval_id, why, out).into()),
         }
+    }
+
+    /// More time for an approval, or another word to people about it, here or below. Nobody is answered: it waits still.
+    pub(super) fn approval_moved(&mut self, name: &str, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {
+        let id = AnsweredIds::of(value).approval_id.unwrap_or_default();
+        let below = if self.is_own(&id) { None } else { self.below(&id) };
+        let (extends, name) = match name {
+            EXTEND_APPROVAL => (true, EXTEND_APPROVAL),
+            _ => (false, ESCALATE_APPROVAL),
+        };
+        let Some(below) = below else {
+            let approvals = &mut self.parts.approvals;
+            return Ok(if extends { approvals.extend(value, out)? } else { approvals.escalate(value, out)? });
+        };
+        readable(extends, value)?;
+        let (child, asked) = below.map_err(Ignored::over)?;
+        if asked.kind != WaitKind::Approval {
+            return Err(WishRefusal::NoDeadline(id).into());
+        }
+        self.send_down(&child, &asked, name, value.clone(), out);
+        Ok(json!({ "id": id, "passed_to": asked.run }))
     }
 
     /// The answer to a question, here or below.
@@ -225,12 +246,17 @@ impl SupervisorRun {
         }
     }
 
+    /// An answer: until the child says that it was none, it is the only one.
     fn pass_on(&mut self, child: &str, asked: &Waiting, signal: &'static str, input: Value, out: &mut Outbox) {
+        self.send_down(child, asked, signal, input, out);
+        self.parts.below.passed(&asked.id);
+    }
+
+    fn send_down(&mut self, child: &str, asked: &Waiting, signal: &'static str, input: Value, out: &mut Outbox) {
         out.note(
             NoteKind::ChildSignaled,
             json!({ "child": child, "signal": signal, "answers": asked.id, "run": asked.run }),
         );
-        self.parts.below.passed(&asked.id);
         let (key, workflow_id) = (PeopleKey::Answer(self.parts.below.next_signal()).into(), child.to_owned());
         out.ask(Ask::SignalExternal { key, workflow_id, signal: signal.to_owned(), input });
     }

@@ -31,6 +31,9 @@ pub(super) const RETIRE: &str = "retire_v1";
 pub(super) const HUMAN_INPUT: &str = "human_input_v1";
 pub(super) const APPROVAL_RESPONSE: &str = "approval_response_v1";
 pub(super) const INTERRUPT_RESUME: &str = "interrupt_resume_v1";
+/// More time for an approval, and another word to people about it: updates, which reach a run below as signals.
+pub(super) const EXTEND_APPROVAL: &str = "extend_approval";
+pub(super) const ESCALATE_APPROVAL: &str = "escalate_approval";
 /// What a person says of the plan of a run below: passed on by the run above (`approve_plan`, `plan_feedback`, `revise_plan`).
 pub(crate) const PLAN_ANSWER: &str = "plan_answer_v1";
 /// One task of a plan is not needed any more: `{"task_id": 3, "reason": "..."}`. What waits for it is cancelled by the policy.
@@ -56,13 +59,15 @@ enum HumanInput {
 }
 
 const OF_CONTROL: [&str; 5] = [control::PAUSE, control::RESUME, control::CANCEL, control::TAKEOVER, control::RELEASE];
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 13] = [
     MAILBOX,
     RECRUIT,
     RETIRE,
     HUMAN_INPUT,
     APPROVAL_RESPONSE,
     INTERRUPT_RESUME,
+    EXTEND_APPROVAL,
+    ESCALATE_APPROVAL,
     PLAN_ANSWER,
     CANCEL_TASK,
     WAITS_BELOW,
@@ -119,6 +124,7 @@ impl SupervisorRun {
         // Refusals of the team are noted by themselves.
         let refused = match name {
             APPROVAL_RESPONSE | INTERRUPT_RESUME => return self.answer_signaled(name, value, out),
+            EXTEND_APPROVAL | ESCALATE_APPROVAL => self.approval_moved(name, value, out).err(),
             PLAN_ANSWER => self.plan_answered(value, out).err(),
             CANCEL_TASK => self.cancel_task(value, out).err(),
             HUMAN_INPUT => self.human_input(value, out).err(),

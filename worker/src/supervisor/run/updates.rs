@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::parts::RunGates;
 use super::refusal::{Refused, WishRefusal};
-use super::signals::refusal;
+use super::signals::{ESCALATE_APPROVAL, EXTEND_APPROVAL, refusal};
 use super::{SupervisorRun, arguments, value_of};
 use crate::supervisor::graph::{Graph, PlannedTask, read};
 use crate::supervisor::model::TaskId;
@@ -24,8 +24,8 @@ pub(super) const UPDATES: [&str; 18] = [
     "cancel_task",
     "cleanup_agents",
     "complete_task_manually",
-    "escalate_approval",
-    "extend_approval",
+    ESCALATE_APPROVAL,
+    EXTEND_APPROVAL,
     "kill_process",
     "mark_final_task",
     "patch_task",
@@ -69,8 +69,7 @@ impl SupervisorRun {
                 Ok(below.unwrap_or_else(|| self.said_of_plan(name, &without_of(&value), out))?)
             }
             "respond_approval" => Ok(self.approval_answered(&value, out)?),
-            "extend_approval" => Ok(self.parts.approvals.extend(&value, out).map_err(Refused::from)?),
-            "escalate_approval" => Ok(self.parts.approvals.escalate(&value, out).map_err(Refused::from)?),
+            EXTEND_APPROVAL | ESCALATE_APPROVAL => Ok(self.approval_moved(name, &value, out)?),
             "respond_interrupt" => Ok(self.question_answered(&value, out)?),
             "set_hitl_mode" => {
                 self.parts.autonomy.set_mode(&value, out).map_err(|why| refused(why.to_string()))?;

@@ -26,6 +26,7 @@ use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::spec::{Approval, OnApprovalTimeout, Risk, told_nobody};
 
+pub use later::readable;
 pub use request::{
     ApprovalDecision, ApprovalId, ApprovalRequest, ApprovalResponse, ApprovalScope, ApprovalSource, Closed,
     Consequence, Ignored, OnReject, Proposal,
