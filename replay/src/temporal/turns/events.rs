@@ -30,11 +30,13 @@ pub(super) struct Numbering {
     last: u64,
     /// Numbers of side effects, which come later in the history than they were asked for.
     taken: BTreeSet<u64>,
+    /// Our numbers, by the events that asked; the only place that holds them, so that a number can change.
     of_event: BTreeMap<u64, Seq>,
-    timers: BTreeMap<String, Seq>,
-    children: BTreeMap<String, Seq>,
-    /// The attempt of an activity that has started, and why the one before failed.
-    attempts: BTreeMap<Seq, (u32, Option<Failure>)>,
+    /// The events that asked for the latest of each name.
+    timers: BTreeMap<String, u64>,
+    children: BTreeMap<String, u64>,
+    /// By the event that asked for it: the attempt of an activity that has started, and why the one before failed.
+    attempts: BTreeMap<u64, (u32, Option<Failure>)>,
     /// The time of the workflow task, which is the time of its commands as the code sees it.
     pub(super) at: Timestamp,
 }
@@ -67,14 +69,13 @@ impl Numbering {
         self.of_event.get(&event.number(field)).copied()
     }
 
+    fn timer(&self, fields: &Fields) -> Option<Seq> {
+        self.of_event.get(self.timers.get(text(fields, "timerId"))?).copied()
+    }
+
     /// The code knows something by another number than was counted.
     pub(super) fn renumber(&mut self, event_id: u64, seq: Seq) {
-        let Some(before) = self.of_event.insert(event_id, seq) else { return };
-        for known in self.timers.values_mut().chain(self.children.values_mut()) {
-            if *known == before {
-                *known = seq;
-            }
-        }
+        self.of_event.insert(event_id, seq);
         self.last = self.last.max(seq.0);
     }
 
@@ -106,15 +107,15 @@ impl Numbering {
                 })
             }
             "ActivityTaskStarted" => {
-                let seq = self.of_event(event, "scheduledEventId")?;
+                self.of_event(event, "scheduledEventId")?;
                 let attempt = u32::try_from(event.number("attempt")).unwrap_or(1).max(1);
-                self.attempts.insert(seq, (attempt, failure(fields, "lastFailure")));
+                self.attempts.insert(event.number("scheduledEventId"), (attempt, failure(fields, "lastFailure")));
                 Some(Imported::Nothing)
             }
             "ActivityTaskCompleted" | "ActivityTaskFailed" | "ActivityTaskTimedOut" | "ActivityTaskCanceled" => {
                 self.activity_ended(event).map(Imported::Told)
             }
-            "TimerFired" => ended(E::TimerFired { seq: *self.timers.get(text(fields, "timerId"))? }),
+            "TimerFired" => ended(E::TimerFired { seq: self.timer(fields)? }),
             name if name.starts_with("ChildWorkflowExecution") || name == "StartChildWorkflowExecutionFailed" => {
                 self.of_child(event).map(|told| Imported::Told(vec![told]))
             }
@@ -149,7 +150,8 @@ impl Numbering {
 
     fn activity_ended(&mut self, event: &TemporalEvent) -> Option<Vec<EventKind>> {
         let (fields, seq) = (&event.attributes, self.of_event(event, "scheduledEventId")?);
-        let attempts = self.attempts.remove(&seq).map(|(last, why)| attempts(seq, last, why)).unwrap_or_default();
+        let started = self.attempts.remove(&event.number("scheduledEventId"));
+        let attempts = started.map(|(last, why)| attempts(seq, last, why)).unwrap_or_default();
         let state = retry_state(fields, "retryState").unwrap_or(RetryState::RetryPolicyNotSet);
         let why = || failure(fields, "failure").unwrap_or_else(|| Failure::application("ServerFailure", ""));
         let ended = match event.event_type.as_str() {
@@ -214,11 +216,11 @@ impl Numbering {
             }
             "TimerStarted" => {
                 let seq = self.next(event);
-                self.timers.insert(text(fields, "timerId").to_owned(), seq);
+                self.timers.insert(text(fields, "timerId").to_owned(), event.id);
                 let fire_at = self.at.plus(period(fields, "startToFireTimeout").unwrap_or_default());
                 E::TimerStarted { seq, fire_at, summary: summary(fields) }
             }
-            "TimerCanceled" => E::TimerCanceled { seq: *self.timers.get(text(fields, "timerId"))? },
+            "TimerCanceled" => E::TimerCanceled { seq: self.timer(fields)? },
             "StartChildWorkflowExecutionInitiated" => {
                 E::StartChildWorkflowExecutionInitiated(Box::new(self.child(event)?))
             }
@@ -232,7 +234,8 @@ impl Numbering {
             "RequestCancelExternalWorkflowExecutionInitiated" => {
                 let (target, reason) = (target(fields)?, text(fields, "reason").to_owned());
                 let of_child = fields.get("childWorkflowOnly").and_then(serde_json::Value::as_bool) == Some(true);
-                match self.children.get(target.workflow_id.as_str()).copied().filter(|_| of_child) {
+                let child = self.children.get(target.workflow_id.as_str()).filter(|_| of_child);
+                match child.and_then(|asked| self.of_event.get(asked)).copied() {
                     Some(seq) => {
                         self.of_event.insert(event.id, seq);
                         E::ChildWorkflowExecutionCancelRequested { seq, reason }
@@ -305,7 +308,7 @@ impl Numbering {
     fn child(&mut self, event: &TemporalEvent) -> Option<ChildWorkflowInitiated> {
         let (fields, seq) = (&event.attributes, self.next(event));
         let workflow_id = WorkflowId::new(text(fields, "workflowId")).ok()?;
-        self.children.insert(workflow_id.to_string(), seq);
+        self.children.insert(workflow_id.to_string(), event.id);
         const CLOSE: [&str; 4] = ["UNSPECIFIED", "TERMINATE", "ABANDON", "REQUEST_CANCEL"];
         let parent_close_policy = match choice(fields, "parentClosePolicy", "PARENT_CLOSE_POLICY_", &CLOSE) {
             "ABANDON" => ParentClosePolicy::Abandon,

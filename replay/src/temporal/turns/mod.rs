@@ -13,6 +13,8 @@
 mod events;
 mod read;
 mod split;
+#[cfg(test)]
+mod tests;
 
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
@@ -54,6 +56,8 @@ pub(super) struct Task {
     /// With what goes before each in the history.
     told: Vec<Vec<EventKind>>,
     asked: Vec<(u64, EventKind)>,
+    /// Nothing comes to it any more, and it stands in the order of the code.
+    settled: bool,
 }
 
 /// The tasks of a run, as its events tell.
@@ -90,14 +94,28 @@ impl TemporalHistory {
         let began_at = first.at.unwrap_or_default();
         let mut splitter = code.and_then(|code| Splitter::new(code, &started, run_id));
         for event in rest {
-            tasks.event(event, splitter.as_mut())?;
+            if !is_of_a_task(&event.event_type) {
+                tasks.settle(splitter.as_mut());
+            }
+            tasks.event(event)?;
         }
-        Ok(tasks.turns(run_id, began_at, splitter.as_mut()))
+        tasks.settle(splitter.as_mut());
+        Ok(tasks.turns(run_id, began_at))
     }
 }
 
 impl Tasks {
-    fn event(&mut self, event: &TemporalEvent, splitter: Option<&mut Splitter>) -> Result<(), ImportError> {
+    /// The last task has all of its events: what comes next may refer to what it asked for, by the numbers of the code.
+    fn settle(&mut self, splitter: Option<&mut Splitter>) {
+        let Some(task) = self.tasks.last_mut().filter(|task| !task.settled) else { return };
+        task.settled = true;
+        in_order(&mut task.told);
+        if let Some(splitter) = splitter {
+            splitter.split(task, &mut self.numbering);
+        }
+    }
+
+    fn event(&mut self, event: &TemporalEvent) -> Result<(), ImportError> {
         match event.event_type.as_str() {
             "WorkflowTaskStarted" => self.started = event.at,
             "WorkflowTaskFailed" | "WorkflowTaskTimedOut" => {
@@ -107,17 +125,18 @@ impl Tasks {
                 }
             }
             "WorkflowTaskCompleted" => {
-                if let Some(splitter) = splitter
-                    && let Some(task) = self.tasks.last_mut()
-                {
-                    splitter.split(task, &mut self.numbering);
-                }
                 let version = object(&event.attributes, "workerVersion");
                 let build = version.and_then(|version| u64::from_str_radix(text(version, "buildId"), 16).ok());
                 let at = self.started.take().or(event.at).unwrap_or_default();
                 self.numbering.at = at;
                 let told = std::mem::take(&mut self.waiting);
-                self.tasks.push(Task { at, build: BuildId(build.unwrap_or(0)), told, asked: Vec::new() });
+                self.tasks.push(Task {
+                    at,
+                    build: BuildId(build.unwrap_or(0)),
+                    told,
+                    asked: Vec::new(),
+                    settled: false,
+                });
             }
             _ => self.other(event)?,
         }
@@ -147,10 +166,7 @@ impl Tasks {
         Ok(())
     }
 
-    fn turns(mut self, run: RunId, began_at: Timestamp, splitter: Option<&mut Splitter>) -> Vec<Turn> {
-        if let (Some(splitter), Some(task)) = (splitter, self.tasks.last_mut()) {
-            splitter.split(task, &mut self.numbering);
-        }
+    fn turns(mut self, run: RunId, began_at: Timestamp) -> Vec<Turn> {
         let mut turns: Vec<Turn> = Vec::new();
         let mut next = EventId(1);
         let mut push = |at: Timestamp, build: BuildId, events: Vec<EventKind>| {
@@ -166,8 +182,7 @@ impl Tasks {
             }
             push(began_at, BuildId(0), first);
         }
-        for mut task in self.tasks {
-            in_order(&mut task.told);
+        for task in self.tasks {
             let asked = by_number(task.asked.into_iter().map(|(_, asked)| asked).collect());
             let mut events: Vec<EventKind> = task.told.into_iter().flatten().chain(asked).collect();
             for event in &mut events {
@@ -183,6 +198,29 @@ impl Tasks {
         }
         turns
     }
+}
+
+/// Whether an event is written as a workflow task completes: a command, or an update that the code has accepted.
+fn is_of_a_task(event_type: &str) -> bool {
+    matches!(
+        event_type,
+        "ActivityTaskScheduled"
+            | "ActivityTaskCancelRequested"
+            | "TimerStarted"
+            | "TimerCanceled"
+            | "StartChildWorkflowExecutionInitiated"
+            | "SignalExternalWorkflowExecutionInitiated"
+            | "RequestCancelExternalWorkflowExecutionInitiated"
+            | "MarkerRecorded"
+            | "UpsertWorkflowSearchAttributes"
+            | "WorkflowPropertiesModified"
+            | "WorkflowExecutionUpdateAccepted"
+            | "WorkflowExecutionUpdateCompleted"
+            | "WorkflowExecutionCompleted"
+            | "WorkflowExecutionFailed"
+            | "WorkflowExecutionCanceled"
+            | "WorkflowExecutionContinuedAsNew"
+    )
 }
 
 /// Side effects come later in the history than they were asked for: what has a number stands in the order of the numbers.

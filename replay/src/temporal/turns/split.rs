@@ -10,8 +10,8 @@ use std::time::Duration;
 use bosun_engine::workflow::{JobTable, WorkflowRegistry, job_of, markers_of};
 use bosun_engine::*;
 
+use super::Task;
 use super::events::Numbering;
-use super::{Task, in_order};
 
 /// No timer of a cluster is shorter.
 const SHORTEST_TIMER: Duration = Duration::from_millis(1);
@@ -38,35 +38,30 @@ impl Splitter {
         if self.driver.is_none() {
             return;
         }
-        in_order(&mut task.told);
         let mut left: Vec<(u64, EventKind)> = std::mem::take(&mut task.asked);
-        let told = task.told.len();
-        for index in 0..told {
-            let Some(produced) = self.tell(&task.told[index], task.at, &left) else { break };
-            let undone = undone_at_once(&produced, &left, task.at);
-            for command in produced {
-                let found = left.iter().position(|(_, held)| is_of(&command, held, task.at));
-                match found {
-                    Some(at) => {
-                        let (id, held) = left.remove(at);
-                        if let Some(seq) = seq_of(&command) {
-                            numbering.renumber(id, seq);
-                        }
-                        let event = written(command, held, &self.own_type);
-                        self.apply(&event);
-                        task.told[index].push(event);
-                    }
-                    None if seq_of(&command).is_some_and(|seq| undone.contains(&seq)) => {
-                        let event = command.into_event(&self.own_type, self.visible);
-                        self.apply(&event);
-                        task.told[index].push(event);
-                    }
+        let mut produced: Vec<Vec<Command>> = Vec::new();
+        for told in &task.told {
+            let Some(commands) = self.tell(told, task.at, &left) else { break };
+            produced.push(commands);
+        }
+        let undone = undone_at_once(produced.iter().flatten(), &left);
+        'told: for (told, commands) in task.told.iter_mut().zip(produced) {
+            for command in commands {
+                let number = seq_of(&command);
+                if number.is_some_and(|seq| undone.contains(&seq)) {
+                    told.push(command.into_event(&self.own_type, self.visible));
+                    continue;
+                }
+                let Some(at) = left.iter().position(|(_, held)| is_of(&command, held, task.at)) else {
                     // History does not hold it: replay will say so.
-                    None => self.driver = None,
+                    self.driver = None;
+                    break 'told;
+                };
+                let (id, held) = left.remove(at);
+                if let Some(seq) = number {
+                    numbering.renumber(id, seq);
                 }
-                if self.driver.is_none() {
-                    break;
-                }
+                told.push(written(command, held, &self.own_type));
             }
         }
         if !left.is_empty() {
@@ -108,6 +103,9 @@ impl Splitter {
             return None;
         }
         self.table.apply(event);
+        for command in &commands {
+            self.apply(&command.clone().into_event(&self.own_type, self.visible));
+        }
         Some(commands)
     }
 }
@@ -127,23 +125,43 @@ fn seq_of(command: &Command) -> Option<Seq> {
     }
 }
 
-/// Timers and activities that are asked for and canceled in one answer: a cluster holds neither.
-fn undone_at_once(produced: &[Command], held: &[(u64, EventKind)], at: Timestamp) -> BTreeSet<Seq> {
-    let holds = |command: &Command| held.iter().any(|(_, event)| is_of(command, event, at));
-    let begun = produced.iter().filter(|command| {
-        matches!(
-            command,
-            Command::StartTimer { .. } | Command::ScheduleActivity { .. } | Command::StartChildWorkflow { .. }
-        ) && !holds(command)
+/// What is asked for and canceled in one task: a cluster holds neither. An export of ours holds both.
+fn undone_at_once<'a>(produced: impl Iterator<Item = &'a Command> + Clone, held: &[(u64, EventKind)]) -> BTreeSet<Seq> {
+    let held_begun: BTreeSet<Seq> = held.iter().filter_map(|(_, event)| begun_by(event)).collect();
+    let held_undone: BTreeSet<Seq> = held.iter().filter_map(|(_, event)| canceled_by(event)).collect();
+    let begun = produced.clone().filter_map(|command| match command {
+        Command::StartTimer { seq, .. }
+        | Command::ScheduleActivity { seq, .. }
+        | Command::StartChildWorkflow { seq, .. } => Some(*seq),
+        _ => None,
     });
-    let begun: Vec<Seq> = begun.filter_map(seq_of).collect();
-    let canceled = produced.iter().filter_map(|command| match command {
+    let begun: BTreeSet<Seq> = begun.collect();
+    let canceled = produced.filter_map(|command| match command {
         Command::CancelTimer { seq }
         | Command::RequestCancelActivity { seq }
         | Command::CancelChildWorkflow { seq, .. } => Some(*seq),
         _ => None,
     });
-    canceled.filter(|seq| begun.contains(seq)).collect()
+    let is_held = |seq: &Seq| held_begun.contains(seq) && held_undone.contains(seq);
+    canceled.filter(|seq| begun.contains(seq) && !is_held(seq)).collect()
+}
+
+fn begun_by(event: &EventKind) -> Option<Seq> {
+    match event {
+        EventKind::TimerStarted { seq, .. } => Some(*seq),
+        EventKind::ActivityTaskScheduled(task) => Some(task.seq),
+        EventKind::StartChildWorkflowExecutionInitiated(child) => Some(child.seq),
+        _ => None,
+    }
+}
+
+fn canceled_by(event: &EventKind) -> Option<Seq> {
+    match event {
+        EventKind::TimerCanceled { seq }
+        | EventKind::ActivityTaskCancelRequested { seq }
+        | EventKind::ChildWorkflowExecutionCancelRequested { seq, .. } => Some(*seq),
+        _ => None,
+    }
 }
 
 /// Whether an event holds what a command asks for.

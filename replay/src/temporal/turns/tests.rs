@@ -1,0 +1,100 @@
+//! Histories as clusters write them, event by event, and the turns that code fits.
+//!
+//! Invariant: each history here is one that a real server can hold; exports of ours are in the tests beside.
+
+use std::time::Duration;
+
+use bosun_engine::workflow::{ReplayError, WfContext, WorkflowRegistry, replay};
+use bosun_engine::*;
+use serde_json::{Value, json};
+
+use super::super::TemporalHistory;
+use crate::History;
+
+const RUN: &str = "01a2142d-b632-77d2-bc69-430b2e7e08a1";
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Writes events one after the other, a second apart.
+struct Events(Vec<Value>);
+
+impl Events {
+    fn of(workflow_type: &str) -> Self {
+        let mut events = Events(Vec::new());
+        events.add(
+            "WorkflowExecutionStarted",
+            json!({
+                "originalExecutionRunId": RUN, "workflowId": "w", "workflowType": { "name": workflow_type },
+                "taskQueue": { "name": "q" }, "input": payloads("null"),
+            }),
+        );
+        events
+    }
+    /// The number of the event.
+    fn add(&mut self, event_type: &str, attributes: Value) -> u64 {
+        let id = self.0.len() + 1;
+        self.0.push(json!({
+            "eventId": id.to_string(), "eventType": event_type, "eventTime": format!("2026-01-01T00:00:{id:02}Z"),
+            "attributes": attributes,
+        }));
+        id as u64
+    }
+    /// A workflow task that is completed: what comes next is what it asked for.
+    fn task(&mut self) {
+        for event_type in ["WorkflowTaskScheduled", "WorkflowTaskStarted", "WorkflowTaskCompleted"] {
+            self.add(event_type, json!({}));
+        }
+    }
+    fn timer(&mut self, id: &str, seconds: u64) {
+        self.add("TimerStarted", json!({ "timerId": id, "startToFireTimeout": format!("{seconds}s") }));
+    }
+    fn history(self) -> TemporalHistory {
+        TemporalHistory::from_events(self.0).unwrap()
+    }
+    fn turns(self, code: &WorkflowRegistry) -> Vec<Turn> {
+        self.history().turns(&Namespace::of(DEFAULT_NAMESPACE), Some(code)).unwrap()
+    }
+}
+
+fn payloads(json: &str) -> Value {
+    let data = crate::temporal::protojson::base64(json.as_bytes());
+    json!({ "payloads": [{ "metadata": { "encoding": "anNvbi9wbGFpbg==" }, "data": data }] })
+}
+
+/// That the code fits, and how many commands it asked for.
+fn fits(code: &WorkflowRegistry, turns: Vec<Turn>) -> Result<u64, ReplayError> {
+    let replayed = replay(code, &turns)?.commands;
+    History::new(turns).expect("it is a whole history");
+    Ok(replayed)
+}
+
+/// A cluster holds nothing of a timer that was canceled in the task that asked for it, so those behind it are counted too low.
+#[test]
+fn timers_keep_apart_when_they_are_renumbered() {
+    let code = WorkflowRegistry::new().workflow("pauses", |cx: WfContext, (): ()| async move {
+        let never = cx.timer(HOUR);
+        never.cancel();
+        let _ = never.await;
+        let (first, second) = (cx.timer(Duration::from_secs(3)), cx.timer(Duration::from_secs(5)));
+        second.await?;
+        first.await?;
+        Ok::<_, Failure>(())
+    });
+    let mut events = Events::of("pauses");
+    events.task();
+    events.timer("2", 3);
+    events.timer("3", 5);
+    events.add("TimerFired", json!({ "timerId": "2" }));
+    events.task();
+    events.add("TimerFired", json!({ "timerId": "3" }));
+    events.task();
+    events.add("WorkflowExecutionCompleted", json!({ "result": payloads("null") }));
+    let turns = events.turns(&code);
+    let fired = |turn: &Turn| {
+        turn.events.iter().find_map(|event| match event {
+            EventKind::TimerFired { seq } => Some(*seq),
+            _ => None,
+        })
+    };
+    assert_eq!(turns.iter().filter_map(fired).collect::<Vec<_>>(), [Seq(2), Seq(3)]);
+    assert_eq!(fits(&code, turns), Ok(5));
+}
