@@ -33,7 +33,8 @@ impl Splitter {
         Some(Splitter { driver: Some(driver), table, own_type, visible: run, history })
     }
 
-    /// Puts what the code asked for behind what made it ask.
+    /// Puts what the code asked for behind what made it ask. What a cluster told in the same task after the code had ended
+    /// the run is not told any more: signals of it are named where the run ends, as those that nobody has taken.
     pub(super) fn split(&mut self, task: &mut Task, numbering: &mut Numbering) {
         if self.driver.is_none() {
             return;
@@ -42,10 +43,15 @@ impl Splitter {
         let mut produced: Vec<Vec<Command>> = Vec::new();
         for told in &task.told {
             let Some(commands) = self.tell(told, task.at, &left) else { break };
+            let ends = commands.iter().any(Command::closes);
             produced.push(commands);
+            if ends {
+                break;
+            }
         }
         let undone = undone_at_once(produced.iter().flatten(), &left);
-        'told: for (told, commands) in task.told.iter_mut().zip(produced) {
+        let mut ended_in = None;
+        'told: for (index, (told, commands)) in task.told.iter_mut().zip(produced).enumerate() {
             for command in commands {
                 let number = seq_of(&command);
                 if number.is_some_and(|seq| undone.contains(&seq)) {
@@ -61,6 +67,7 @@ impl Splitter {
                 if let Some(seq) = number {
                     numbering.renumber(id, seq);
                 }
+                ended_in = ended_in.or(command.closes().then_some(index));
                 told.push(written(command, held, &self.own_type));
             }
         }
@@ -68,6 +75,9 @@ impl Splitter {
             self.driver = None;
         }
         task.asked = left;
+        if let Some(index) = ended_in {
+            untaken(task.told.drain(index + 1..).flatten().collect(), &mut task.told[index]);
+        }
     }
 
     fn apply(&mut self, event: &EventKind) {
@@ -108,6 +118,23 @@ impl Splitter {
         }
         Some(commands)
     }
+}
+
+/// Names signals that came after the end in the event that ends the run.
+fn untaken(told_late: Vec<EventKind>, told: &mut [EventKind]) {
+    use EventKind as E;
+    let Some(
+        E::WorkflowExecutionCompleted { unhandled_signals, .. }
+        | E::WorkflowExecutionFailed { unhandled_signals, .. }
+        | E::WorkflowExecutionCanceled { unhandled_signals, .. },
+    ) = told.iter_mut().find(|event| event.closes().is_some())
+    else {
+        return;
+    };
+    unhandled_signals.extend(told_late.into_iter().filter_map(|event| match event {
+        E::WorkflowExecutionSignaled(signal) => Some(signal.name),
+        _ => None,
+    }));
 }
 
 /// The number under which the code knows what a command is about.

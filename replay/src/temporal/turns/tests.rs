@@ -98,3 +98,22 @@ fn timers_keep_apart_when_they_are_renumbered() {
     assert_eq!(turns.iter().filter_map(fired).collect::<Vec<_>>(), [Seq(2), Seq(3)]);
     assert_eq!(fits(&code, turns), Ok(5));
 }
+
+/// A cluster tells of a second signal in the task in which the first one has made the code end the run.
+#[test]
+fn what_is_told_after_the_end_is_named_there() {
+    let code = WorkflowRegistry::new()
+        .workflow("waits", |cx: WfContext, (): ()| async move { cx.signal_channel::<u64>("go").recv().await });
+    let mut events = Events::of("waits");
+    events.task();
+    for (name, input) in [("go", "1"), ("late", "2")] {
+        events.add("WorkflowExecutionSignaled", json!({ "signalName": name, "input": payloads(input) }));
+    }
+    events.task();
+    events.add("WorkflowExecutionCompleted", json!({ "result": payloads("1") }));
+    let turns = events.turns(&code);
+    let last = turns.last().and_then(|turn| turn.events.last()).cloned();
+    let Some(EventKind::WorkflowExecutionCompleted { unhandled_signals, .. }) = last else { panic!("{last:?}") };
+    assert_eq!(unhandled_signals, [SignalName::of("late")]);
+    assert_eq!(fits(&code, turns), Ok(1));
+}
