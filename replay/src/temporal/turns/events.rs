@@ -35,6 +35,8 @@ pub(super) struct Numbering {
     /// The events that asked for the latest of each name.
     timers: BTreeMap<String, u64>,
     children: BTreeMap<String, u64>,
+    /// Requests of updates that a reset has brought along, by the ids of the updates, each with its event.
+    admitted: BTreeMap<String, (u64, Fields)>,
     /// By the event that asked for it: the attempt of an activity that has started, and why the one before failed.
     attempts: BTreeMap<u64, (u32, Option<Failure>)>,
     /// The time of the workflow task, which is the time of its commands as the code sees it.
@@ -79,6 +81,17 @@ impl Numbering {
         self.last = self.last.max(seq.0);
     }
 
+    /// The request of an update that was admitted before it was accepted: the acceptance does not repeat it.
+    fn admitted_of(&mut self, accepted: &TemporalEvent) -> Option<Fields> {
+        let (own, at) =
+            (text(&accepted.attributes, "protocolInstanceId"), accepted.number("acceptedRequestSequencingEventId"));
+        let by_event = |admitted: &BTreeMap<String, (u64, Fields)>| {
+            admitted.iter().find(|(_, (event, _))| *event == at).map(|(id, _)| id.clone())
+        };
+        let id = if self.admitted.contains_key(own) { Some(own.to_owned()) } else { by_event(&self.admitted) };
+        self.admitted.remove(&id?).map(|(_, request)| request)
+    }
+
     // long: one arm an event.
     pub(super) fn import(&mut self, event: &TemporalEvent) -> Option<Imported> {
         use EventKind as E;
@@ -96,8 +109,15 @@ impl Numbering {
                 identity: Identity::new(text(fields, "identity")).ok(),
                 request_id: None,
             }),
+            "WorkflowExecutionUpdateAdmitted" => {
+                let request = object(fields, "request")?;
+                let id = text(object(request, "meta")?, "updateId").to_owned();
+                self.admitted.insert(id, (event.id, request.clone()));
+                Some(Imported::Nothing)
+            }
             "WorkflowExecutionUpdateAccepted" => {
-                let request = object(fields, "acceptedRequest")?;
+                let admitted = self.admitted_of(event);
+                let request = object(fields, "acceptedRequest").or(admitted.as_ref())?;
                 let (meta, input) = (object(request, "meta")?, object(request, "input")?);
                 ended(E::WorkflowExecutionUpdateAccepted {
                     update_id: UpdateId::new(text(meta, "updateId")).ok()?,

@@ -120,21 +120,22 @@ impl Splitter {
     }
 }
 
-/// Names signals that came after the end in the event that ends the run.
+/// Names signals that came after the end in the event that ends the run; the next run gets those of one that continues.
 fn untaken(told_late: Vec<EventKind>, told: &mut [EventKind]) {
     use EventKind as E;
-    let Some(
-        E::WorkflowExecutionCompleted { unhandled_signals, .. }
-        | E::WorkflowExecutionFailed { unhandled_signals, .. }
-        | E::WorkflowExecutionCanceled { unhandled_signals, .. },
-    ) = told.iter_mut().find(|event| event.closes().is_some())
-    else {
-        return;
-    };
-    unhandled_signals.extend(told_late.into_iter().filter_map(|event| match event {
-        E::WorkflowExecutionSignaled(signal) => Some(signal.name),
+    let signals = told_late.into_iter().filter_map(|event| match event {
+        E::WorkflowExecutionSignaled(signal) => Some(signal),
         _ => None,
-    }));
+    });
+    match told.iter_mut().find(|event| event.closes().is_some()) {
+        Some(
+            E::WorkflowExecutionCompleted { unhandled_signals, .. }
+            | E::WorkflowExecutionFailed { unhandled_signals, .. }
+            | E::WorkflowExecutionCanceled { unhandled_signals, .. },
+        ) => unhandled_signals.extend(signals.map(|signal| signal.name)),
+        Some(E::WorkflowExecutionContinuedAsNew(next)) => next.unconsumed_signals.extend(signals),
+        _ => {}
+    }
 }
 
 /// The number under which the code knows what a command is about.

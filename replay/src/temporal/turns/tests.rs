@@ -117,3 +117,37 @@ fn what_is_told_after_the_end_is_named_there() {
     assert_eq!(unhandled_signals, [SignalName::of("late")]);
     assert_eq!(fits(&code, turns), Ok(1));
 }
+
+/// A reset makes an update again: its request stands in the event that admits it, and its acceptance repeats nothing.
+#[test]
+fn an_update_that_a_reset_has_admitted_is_read() {
+    let code = WorkflowRegistry::new().workflow("counts", |cx: WfContext, (): ()| async move {
+        let count = cx.state("count", 0u64);
+        let of_update = count.clone();
+        cx.on_update("add", |_: &u64| Ok(()), move |_, more: u64| {
+            let count = of_update.clone();
+            async move {
+                count.write(|count| *count += more);
+                Ok::<_, Failure>(count.get())
+            }
+        });
+        cx.wait_until(move || count.get() > 0).await?;
+        Ok::<_, Failure>(())
+    });
+    let mut events = Events::of("counts");
+    events.task();
+    let request = json!({ "meta": { "updateId": "u1" }, "input": { "name": "add", "args": payloads("3") } });
+    events.add("WorkflowExecutionUpdateAdmitted", json!({ "request": request }));
+    events.task();
+    events.add("WorkflowExecutionUpdateAccepted", json!({ "protocolInstanceId": "u1", "acceptedRequest": null }));
+    let outcome = json!({ "success": payloads("3") });
+    events.add("WorkflowExecutionUpdateCompleted", json!({ "meta": { "updateId": "u1" }, "outcome": outcome }));
+    events.add("WorkflowExecutionCompleted", json!({ "result": payloads("null") }));
+    let turns = events.turns(&code);
+    let accepted = turns.iter().flat_map(|turn| &turn.events).find_map(|event| match event {
+        EventKind::WorkflowExecutionUpdateAccepted { name, input, .. } => Some((name.to_string(), input.clone())),
+        _ => None,
+    });
+    assert_eq!(accepted, Some(("add".to_owned(), Payload::raw_json("3"))));
+    assert_eq!(fits(&code, turns), Ok(2));
+}
