@@ -124,13 +124,17 @@ fn an_update_that_a_reset_has_admitted_is_read() {
     let code = WorkflowRegistry::new().workflow("counts", |cx: WfContext, (): ()| async move {
         let count = cx.state("count", 0u64);
         let of_update = count.clone();
-        cx.on_update("add", |_: &u64| Ok(()), move |_, more: u64| {
-            let count = of_update.clone();
-            async move {
-                count.write(|count| *count += more);
-                Ok::<_, Failure>(count.get())
-            }
-        });
+        cx.on_update(
+            "add",
+            |_: &u64| Ok(()),
+            move |_, more: u64| {
+                let count = of_update.clone();
+                async move {
+                    count.write(|count| *count += more);
+                    Ok::<_, Failure>(count.get())
+                }
+            },
+        );
         cx.wait_until(move || count.get() > 0).await?;
         Ok::<_, Failure>(())
     });
