@@ -60,6 +60,16 @@ pub(super) struct Task {
     settled: bool,
 }
 
+/// Makes turns of a history event by event, for who follows a run.
+pub struct TurnReader {
+    run: RunId,
+    began_at: Timestamp,
+    started: WorkflowExecutionStarted,
+    next: EventId,
+    tasks: Tasks,
+    splitter: Option<Splitter>,
+}
+
 /// The tasks of a run, as its events tell.
 struct Tasks {
     numbering: Numbering,
@@ -76,31 +86,101 @@ impl TemporalHistory {
     /// # Errors
     /// It is not the history of a whole run, or an event of it cannot be read.
     pub fn turns(&self, namespace: &Namespace, code: Option<&WorkflowRegistry>) -> Result<Vec<Turn>, ImportError> {
-        let (first, rest) = match self.events() {
-            [first, rest @ ..] if first.event_type == "WorkflowExecutionStarted" && first.id == 1 => (first, rest),
-            events => {
-                let found = events.first().map_or_else(|| "nothing".to_owned(), |event| event.event_type.clone());
-                return Err(ImportError::NotStarted { found });
-            }
+        let Some((first, rest)) = self.events().split_first() else {
+            return Err(ImportError::NotStarted { found: "nothing".to_owned() });
         };
-        let (run_id, started) = started(first, namespace)?;
-        let mut tasks = Tasks {
-            numbering: Numbering::of(self.events()),
+        let mut reader = TurnReader::new(first, namespace, code)?;
+        reader.tasks.numbering = Numbering::of(self.events());
+        for event in rest {
+            reader.event(event)?;
+        }
+        let alone = reader.start_alone();
+        Ok(alone.into_iter().chain(reader.turns()).collect())
+    }
+}
+
+impl TurnReader {
+    /// A reader that knows the first event of a run. For `code` see [`TemporalHistory::turns`].
+    ///
+    /// # Errors
+    /// It is not the start of a run, or lacks what makes it one.
+    pub fn new(
+        first: &TemporalEvent,
+        namespace: &Namespace,
+        code: Option<&WorkflowRegistry>,
+    ) -> Result<Self, ImportError> {
+        if first.event_type != "WorkflowExecutionStarted" || first.id != 1 {
+            return Err(ImportError::NotStarted { found: first.event_type.clone() });
+        }
+        let (run, started) = started(first, namespace)?;
+        let splitter = code.and_then(|code| Splitter::new(code, &started, run));
+        let tasks = Tasks {
+            numbering: Numbering::default(),
             tasks: Vec::new(),
             waiting: vec![vec![EventKind::WorkflowExecutionStarted(Box::new(started.clone()))]],
             started: None,
             ended: None,
         };
         let began_at = first.at.unwrap_or_default();
-        let mut splitter = code.and_then(|code| Splitter::new(code, &started, run_id));
-        for event in rest {
-            if !is_of_a_task(&event.event_type) {
-                tasks.settle(splitter.as_mut());
-            }
-            tasks.event(event)?;
+        Ok(TurnReader { run, began_at, started, next: EventId(1), tasks, splitter })
+    }
+
+    /// Takes the next event.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn event(&mut self, event: &TemporalEvent) -> Result<(), ImportError> {
+        if !is_of_a_task(&event.event_type) {
+            self.tasks.settle(self.splitter.as_mut());
         }
-        tasks.settle(splitter.as_mut());
-        Ok(tasks.turns(run_id, began_at))
+        self.tasks.event(event)
+    }
+
+    /// The start, while nobody has worked on the run: the code has not been told it.
+    pub fn start_alone(&self) -> Option<Turn> {
+        let unworked = self.next == EventId(1) && self.tasks.tasks.is_empty();
+        unworked.then(|| {
+            let started = WorkflowExecutionStarted { start_at: Some(self.began_at), ..self.started.clone() };
+            let event = EventKind::WorkflowExecutionStarted(Box::new(started));
+            Turn::of(self.run, EventId(1), self.began_at, BuildId(0), vec![event])
+        })
+    }
+
+    /// The turns that have come since the last call. Call it where a workflow task has all of its events: a cluster writes
+    /// them at once.
+    pub fn turns(&mut self) -> Vec<Turn> {
+        self.tasks.settle(self.splitter.as_mut());
+        let mut turns = Vec::new();
+        let (run, unworked) = (self.run, self.start_alone().is_some());
+        let mut push = |at: Timestamp, build: BuildId, events: Vec<EventKind>| {
+            let turn = Turn::of(run, self.next, at, build, events);
+            self.next = turn.next_event();
+            turns.push(turn);
+        };
+        for task in self.tasks.tasks.drain(..) {
+            push(task.at, task.build, task.into_events());
+        }
+        if let Some((at, ended)) = self.tasks.ended.take() {
+            if unworked {
+                self.next = EventId(2);
+            }
+            turns.push(Turn::of(run, self.next, at, BuildId(0), vec![ended]));
+        }
+        turns
+    }
+}
+
+impl Task {
+    fn into_events(self) -> Vec<EventKind> {
+        let asked = by_number(self.asked.into_iter().map(|(_, asked)| asked).collect());
+        let mut events: Vec<EventKind> = self.told.into_iter().flatten().chain(asked).collect();
+        for event in &mut events {
+            // When the next attempt came is not kept.
+            if let EventKind::ActivityTaskAttemptFailed { next_attempt_at, .. } = event {
+                *next_attempt_at = self.at;
+            }
+        }
+        events
     }
 }
 
@@ -164,39 +244,6 @@ impl Tasks {
             Some(Imported::Told(told)) => self.waiting.push(told),
         }
         Ok(())
-    }
-
-    fn turns(mut self, run: RunId, began_at: Timestamp) -> Vec<Turn> {
-        let mut turns: Vec<Turn> = Vec::new();
-        let mut next = EventId(1);
-        let mut push = |at: Timestamp, build: BuildId, events: Vec<EventKind>| {
-            let turn = Turn::of(run, next, at, build, events);
-            next = turn.next_event();
-            turns.push(turn);
-        };
-        if self.tasks.is_empty() {
-            // Nobody has worked on it: its start alone, which the code has not been told.
-            let mut first: Vec<EventKind> = self.waiting.drain(..1).flatten().collect();
-            if let Some(EventKind::WorkflowExecutionStarted(started)) = first.first_mut() {
-                started.start_at = Some(began_at);
-            }
-            push(began_at, BuildId(0), first);
-        }
-        for task in self.tasks {
-            let asked = by_number(task.asked.into_iter().map(|(_, asked)| asked).collect());
-            let mut events: Vec<EventKind> = task.told.into_iter().flatten().chain(asked).collect();
-            for event in &mut events {
-                // When the next attempt came is not kept.
-                if let EventKind::ActivityTaskAttemptFailed { next_attempt_at, .. } = event {
-                    *next_attempt_at = task.at;
-                }
-            }
-            push(task.at, task.build, events);
-        }
-        if let Some((at, ended)) = self.ended {
-            push(at, BuildId(0), vec![ended]);
-        }
-        turns
     }
 }
 

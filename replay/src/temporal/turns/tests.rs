@@ -9,6 +9,7 @@ use bosun_engine::*;
 use serde_json::{Value, json};
 
 use super::super::TemporalHistory;
+use super::TurnReader;
 use crate::History;
 
 const RUN: &str = "01a2142d-b632-77d2-bc69-430b2e7e08a1";
@@ -154,4 +155,33 @@ fn an_update_that_a_reset_has_admitted_is_read() {
     });
     assert_eq!(accepted, Some(("add".to_owned(), Payload::raw_json("3"))));
     assert_eq!(fits(&code, turns), Ok(2));
+}
+
+/// Whoever follows a run gets each turn once, and the same ones as from the whole.
+#[test]
+fn turns_come_one_by_one_as_the_events_do() {
+    let code = WorkflowRegistry::new().workflow("sleeps", |cx: WfContext, (): ()| async move {
+        cx.timer(Duration::from_secs(3)).await?;
+        Ok::<_, Failure>(())
+    });
+    let mut events = Events::of("sleeps");
+    events.task();
+    events.timer("1", 3);
+    events.add("TimerFired", json!({ "timerId": "1" }));
+    events.task();
+    events.add("WorkflowExecutionCompleted", json!({ "result": payloads("null") }));
+    let history = events.history();
+    let namespace = Namespace::of(DEFAULT_NAMESPACE);
+    let whole = history.turns(&namespace, Some(&code)).unwrap();
+    let mut reader = TurnReader::new(&history.events()[0], &namespace, Some(&code)).unwrap();
+    assert_eq!(reader.start_alone().map(|turn| turn.events.len()), Some(1));
+    let mut turns = Vec::new();
+    // As the server gives them: with a workflow task comes what it asked for.
+    for batch in [&history.events()[1..5], &history.events()[5..9], &history.events()[9..]] {
+        batch.iter().for_each(|event| reader.event(event).unwrap());
+        turns.extend(reader.turns());
+    }
+    assert_eq!((reader.start_alone(), reader.turns()), (None, Vec::new()));
+    assert_eq!(turns, whole);
+    assert_eq!(turns.len(), 2);
 }
