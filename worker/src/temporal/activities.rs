@@ -21,7 +21,8 @@ use temporalio_sdk_core::Worker;
 use tokio::sync::{Notify, watch};
 
 use super::convert::*;
-use super::{PAYLOAD_MAX, SEQ, SIDE_EFFECT};
+use super::history::activity_number;
+use super::{PAYLOAD_MAX, SIDE_EFFECT};
 
 /// How long a function may ignore its cancellation.
 const CANCEL_GRACE: Duration = Duration::from_secs(10);
@@ -188,8 +189,7 @@ fn task_of(start: Start, queue: &TaskQueue) -> Result<ActivityTask, InvalidId> {
         ends(instant_in(start.started_time), period_in(start.start_to_close_timeout)),
         ends(Some(scheduled_at), period_in(start.schedule_to_close_timeout)),
     ];
-    let own_number = start.header_fields.get(SEQ).cloned().and_then(|seq| payload_in(seq).decode().ok());
-    let seq = Seq(own_number.unwrap_or_else(|| number_of(&start.activity_id)));
+    let seq = activity_number(Some(&start.header_fields), &start.activity_id);
     // An activity by itself has no workflow; it is its own.
     let workflow_id = if execution.workflow_id.is_empty() { &start.activity_id } else { &execution.workflow_id };
     let workflow_type = if start.workflow_type.is_empty() { "activity" } else { &start.workflow_type };
@@ -209,13 +209,6 @@ fn task_of(start: Start, queue: &TaskQueue) -> Result<ActivityTask, InvalidId> {
         heartbeat_timeout: period_in(start.heartbeat_timeout),
         activity_id: ActivityId::new(start.activity_id)?,
     })
-}
-
-/// Of an activity that another SDK's workflow asked for: its idempotency key depends on its id alone.
-fn number_of(activity_id: &str) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&blake3::hash(activity_id.as_bytes()).as_bytes()[..8]);
-    activity_id.parse().unwrap_or(u64::from_be_bytes(bytes))
 }
 
 /// Core throttles what goes through here.

@@ -25,7 +25,7 @@ use super::requests::execution_of;
 use crate::backend::{CallError, EventStream};
 use crate::temporal::QUERY_AWAITING;
 use crate::temporal::convert::*;
-use crate::temporal::history::{card_of, events_of_target, turns_of};
+use crate::temporal::history::{TurnsAlong, activities_of, card_of, events_of_target, turns_of};
 
 /// Where no worker answers, a description does not wait for one.
 const ASK_PATIENCE: Duration = Duration::from_millis(1_500);
@@ -38,7 +38,10 @@ impl ClusterBackend {
         Ok(self.described(target).await?.0)
     }
 
-    async fn described(&self, target: &Target) -> Result<(RunInfo, DescribeWorkflowExecutionResponse), CallError> {
+    pub(super) async fn described(
+        &self,
+        target: &Target,
+    ) -> Result<(RunInfo, DescribeWorkflowExecutionResponse), CallError> {
         let request = DescribeWorkflowExecutionRequest {
             namespace: target.namespace.to_string(),
             execution: Some(execution_of(target)),
@@ -75,8 +78,13 @@ impl ClusterBackend {
                 run_id: run_id_in(&child.run_id),
             })
         });
+        let numbers = activities_of(&events);
+        let pending_activities = answer.pending_activities.into_iter().filter_map(|row| {
+            let seq = numbers.get(&row.activity_id).copied().unwrap_or(Seq(0));
+            pending_activity(row, info.run_id, seq)
+        });
         Ok(Description {
-            pending_activities: answer.pending_activities.into_iter().filter_map(pending_activity).collect(),
+            pending_activities: pending_activities.collect(),
             pending_timers: if info.status.is_open() { pending_timers(&turns) } else { Vec::new() },
             pending_children: pending_children.collect(),
             pending_updates: Vec::new(),
@@ -212,28 +220,49 @@ impl ClusterBackend {
         Box::pin(async_stream::try_stream! {
             let run_id = self.info(&target).await?.run_id;
             let target = Target { run_id: Some(run_id), ..target };
-            let mut next = from;
-            loop {
-                let turns = self.turns_of(&target).await?;
-                let mut ended = false;
+            let along = TurnsAlong::start(&target.namespace, self.workflows.clone());
+            let mut along = along.map_err(|why| unreadable(why.to_string()))?;
+            let (mut next, mut page_token, mut ended) = (from, Vec::new(), false);
+            while !ended {
+                let page = self.more_history(&target, follow, page_token).await?;
+                page_token = page.next_page_token;
+                ended = page_token.is_empty();
+                let turns = along.next(page.history.unwrap_or_default().events).await.map_err(unreadable)?;
                 for event in turns.iter().flat_map(Turn::numbered) {
-                    ended = event.kind.closes().is_some();
+                    ended |= event.kind.closes().is_some();
                     if event.id >= next {
                         next = event.id.next();
                         yield event;
                     }
                 }
-                if ended || !follow {
-                    break;
-                }
-                tokio::time::sleep(FOLLOW_PAUSE).await;
             }
         })
     }
-}
 
-/// How often a history that is followed is read.
-const FOLLOW_PAUSE: Duration = Duration::from_millis(500);
+    /// The next page of a history; with `follow`, waits for it.
+    async fn more_history(
+        &self,
+        target: &Target,
+        follow: bool,
+        next_page_token: Vec<u8>,
+    ) -> Result<GetWorkflowExecutionHistoryResponse, CallError> {
+        loop {
+            let request = GetWorkflowExecutionHistoryRequest {
+                namespace: target.namespace.to_string(),
+                execution: Some(execution_of(target)),
+                wait_new_event: follow,
+                next_page_token: next_page_token.clone(),
+                ..Default::default()
+            };
+            match self.connection.clone().get_workflow_execution_history(Request::new(request)).await {
+                Ok(page) => return Ok(page.into_inner()),
+                // No request waits for ever.
+                Err(status) if follow && matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled) => {}
+                Err(status) => return Err(about(target, &status)),
+            }
+        }
+    }
+}
 
 fn unreadable(why: String) -> CallError {
     Rejection::Invalid { what: "the history of the cluster".to_owned(), why }.into()
