@@ -88,7 +88,8 @@ impl ClusterWorker {
             core.validate().await.map_err(|why| format!("the namespace {}: {why}", options.namespace))?;
             let home = Home { namespace: options.namespace.clone(), task_queue: queue.clone() };
             let told = tell_runs(core.clone(), threads.clone(), home, connection.clone(), say.clone());
-            let runner = ActivityRunner::new(core.clone(), activities.clone(), interceptors.clone(), queue.clone());
+            let (activities, interceptors) = (activities.clone(), interceptors.clone());
+            let runner = ActivityRunner::new(core.clone(), activities, interceptors, queue.clone(), say.clone());
             let loops = vec![tokio::spawn(told), tokio::spawn(runner.clone().run())];
             queues.push(ServedQueue { core, activities: runner, loops: loops.into() });
         }
