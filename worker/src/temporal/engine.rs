@@ -83,6 +83,7 @@ fn options_of(
         queues,
         slots,
         cached_runs: place.cached_runs,
+        turn_deadline: embedded.limits.turn_deadline,
         activities_per_second: per_second,
         workflows: registries.workflows,
         activities: registries.activities,

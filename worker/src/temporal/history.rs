@@ -77,7 +77,7 @@ pub(super) async fn events_of_target(connection: &Connection, target: &Target) -
 /// What the side effects of a run gave.
 pub(super) fn recorded(events: &[HistoryEvent]) -> Recorded {
     let side_effects: BTreeMap<_, _> = events.iter().filter_map(side_effect).collect();
-    Recorded { side_effects }
+    Recorded { side_effects: side_effects.into() }
 }
 
 /// The number and the value of a recorded side effect, if the event is one.

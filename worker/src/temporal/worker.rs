@@ -17,7 +17,7 @@ use temporalio_common::worker::WorkerTaskTypes;
 use temporalio_sdk_core::{
     CoreRuntime, PollError, RuntimeOptions, Worker, WorkerConfig, WorkerVersioningStrategy, init_worker,
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::activities::ActivityRunner;
@@ -40,6 +40,8 @@ pub struct ClusterWorkerOptions {
     pub slots: usize,
     /// How many runs stay in memory; 0: every workflow task is told from the beginning of its run.
     pub cached_runs: usize,
+    /// How long one turn of workflow code may take; a longer one fails its workflow task.
+    pub turn_deadline: Duration,
     /// Attempts that start in a second; `None`: no limit.
     pub activities_per_second: Option<f64>,
     /// The workflow code.
@@ -76,8 +78,10 @@ impl ClusterWorker {
         let runtime = RuntimeOptions::builder().heartbeat_interval(None).build()?;
         let runtime = CoreRuntime::new_assume_tokio(runtime).map_err(|why| why.to_string())?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        let threads = WorkflowThreads::start(&options.workflows, cores).map_err(|why| why.to_string())?;
-        let threads = Arc::new(threads);
+        let (forget, forgotten) = mpsc::unbounded_channel();
+        let forget = move |run_id: &str| _ = forget.send(run_id.to_owned());
+        let threads = WorkflowThreads::start(&options.workflows, cores, options.turn_deadline, forget);
+        let threads = Arc::new(threads.map_err(|why| why.to_string())?);
         let (activities, interceptors) = (Arc::new(options.activities.clone()), Arc::new(options.interceptors.clone()));
         let (say, ended) = watch::channel(None);
         let say = Arc::new(say);
@@ -93,6 +97,8 @@ impl ClusterWorker {
             let loops = vec![tokio::spawn(told), tokio::spawn(runner.clone().run())];
             queues.push(ServedQueue { core, activities: runner, loops: loops.into() });
         }
+        let cores = queues.iter().map(|queue| queue.core.clone()).collect();
+        tokio::spawn(forget_runs(cores, forgotten));
         Ok(ClusterWorker { queues, ended, _runtime: runtime })
     }
 
@@ -197,11 +203,9 @@ async fn tell(
         Err(why) => return complete(core, failed(run_id, why)).await,
     };
     let (done, answer) = oneshot::channel();
-    let completion = match threads.give(Work { home, activation, recorded, done }) {
-        Ok(()) => answer.await.map_err(|_| "the thread of the workflow code has ended".to_owned()),
-        Err(why) => Err(why),
-    };
-    let completion = completion.unwrap_or_else(|why| failed(run_id, TaskFailed::lost(why)));
+    threads.give(Work { home, activation, recorded, done });
+    let lost = |_| failed(run_id, TaskFailed::lost("the thread of the workflow code has ended".to_owned()));
+    let completion = answer.await.unwrap_or_else(lost);
     complete(core, completion).await;
 }
 
@@ -212,6 +216,14 @@ async fn complete(
     let run_id = completion.run_id.clone();
     if let Err(why) = core.complete_workflow_activation(completion).await {
         tracing::error!(run_id, %why, "a workflow task could not be completed");
+    }
+}
+
+/// Runs that went with the thread of other code are told from their beginning.
+async fn forget_runs(cores: Vec<Arc<Worker>>, mut forgotten: mpsc::UnboundedReceiver<String>) {
+    while let Some(run_id) = forgotten.recv().await {
+        // It is in the cache of one of them; the others have no such run.
+        cores.iter().for_each(|core| core.request_workflow_eviction(&run_id));
     }
 }
 
