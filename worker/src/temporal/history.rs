@@ -158,7 +158,8 @@ impl TurnsAlong {
     }
 }
 
-fn is_under_way(event: &HistoryEvent) -> bool {
+/// A workflow task that is not done: the cluster shows it behind the history.
+pub(super) fn is_under_way(event: &HistoryEvent) -> bool {
     use Attributes::{
         WorkflowTaskScheduledEventAttributes as Scheduled, WorkflowTaskStartedEventAttributes as Started,
     };

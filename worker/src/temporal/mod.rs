@@ -19,6 +19,7 @@ pub(crate) mod engine;
 mod history;
 mod run;
 mod threads;
+mod unfit;
 mod worker;
 
 pub use backend::ClusterBackend;

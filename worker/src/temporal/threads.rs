@@ -30,6 +30,7 @@ use temporalio_common::protos::coresdk::workflow_completion::{
     Failure as Failed, Success, WorkflowActivationCompletion, workflow_activation_completion::Status,
 };
 use temporalio_common::protos::temporal::api::enums::v1::WorkflowTaskFailedCause;
+use temporalio_common::protos::temporal::api::failure::v1 as temporal_failure;
 use tokio::sync::oneshot;
 
 use super::STACK;
@@ -315,7 +316,8 @@ impl CachedRuns {
     }
 }
 
-fn is_evicted(activation: &WorkflowActivation) -> bool {
+/// Whether Core forgets the run.
+pub(super) fn is_evicted(activation: &WorkflowActivation) -> bool {
     activation.jobs.iter().any(|job| matches!(job.variant, Some(Told::RemoveFromCache(_))))
 }
 
@@ -350,12 +352,18 @@ fn completion(run_id: String, told: Result<Vec<WorkflowCommand>, TaskFailed>) ->
     let status = match told {
         Ok(commands) => Status::Successful(Success::from(commands)),
         Err(why) => {
-            tracing::error!(run_id, "the workflow task failed, and is tried again: {}", why.failure.message);
+            tracing::error!(
+                run_id,
+                "the workflow task failed, and is tried again: {}\n{}",
+                why.failure.message,
+                why.stack
+            );
             let cause = match why.diverged {
                 true => WorkflowTaskFailedCause::NonDeterministicError,
                 false => WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure,
             };
-            Status::Failed(Failed { failure: Some(failure_out(&why.failure)), force_cause: cause.into() })
+            let failure = temporal_failure::Failure { stack_trace: why.stack, ..failure_out(&why.failure) };
+            Status::Failed(Failed { failure: Some(failure), force_cause: cause.into() })
         }
     };
     WorkflowActivationCompletion { run_id, status: Some(status), ..Default::default() }

@@ -24,6 +24,7 @@ use super::activities::ActivityRunner;
 use super::history::{card_of, events_of, recorded, workflow_of};
 use super::run::{Home, Recorded, TaskFailed};
 use super::threads::{Work, WorkflowThreads, failed, is_told_again};
+use super::unfit;
 
 /// Workflow tasks that are worked on at once, for each queue.
 const WORKFLOW_TASKS: usize = 100;
@@ -198,7 +199,7 @@ async fn tell(
     if diverged(&activation) {
         tokio::spawn(show_card(threads.registry(), home.clone(), connection.clone(), run_id.clone()));
     }
-    let recorded = match recorded_of(&home, connection, &activation).await {
+    let recorded = match before(threads, &home, connection, &activation).await {
         Ok(recorded) => recorded,
         Err(why) => return complete(core, failed(run_id, why)).await,
     };
@@ -228,7 +229,7 @@ async fn forget_runs(cores: Vec<Arc<Worker>>, mut forgotten: mpsc::UnboundedRece
 }
 
 /// Whether Core forgets a run because its code does not fit its history.
-fn diverged(activation: &WorkflowActivation) -> bool {
+pub(super) fn diverged(activation: &WorkflowActivation) -> bool {
     activation.jobs.iter().any(|job| match &job.variant {
         Some(Told::RemoveFromCache(evicted)) => evicted.reason() == EvictionReason::Nondeterminism,
         _ => false,
@@ -247,8 +248,9 @@ async fn show_card(registry: Arc<WorkflowRegistry>, home: Home, connection: Conn
     }
 }
 
-/// What the history holds already of a run that is told from its beginning.
-async fn recorded_of(
+/// What the history holds already of a run that is told from its beginning. Code that does not fit it is told nothing.
+async fn before(
+    threads: &WorkflowThreads,
     home: &Home,
     connection: &Connection,
     activation: &WorkflowActivation,
@@ -260,6 +262,11 @@ async fn recorded_of(
         Some(Told::InitializeWorkflow(init)) => Some(init.workflow_id.as_str()),
         _ => None,
     });
-    let events = events_of(connection, &home.namespace, workflow_id.unwrap_or_default(), &activation.run_id).await;
-    events.map(|events| recorded(&events)).map_err(|why| TaskFailed::unread_history(why.message()))
+    let workflow_id = workflow_id.unwrap_or_default();
+    let events = events_of(connection, &home.namespace, workflow_id, &activation.run_id).await;
+    let events = events.map_err(|why| TaskFailed::unread_history(why.message()))?;
+    match unfit::card(threads, home, workflow_id, &events).await {
+        Some(card) => Err(TaskFailed::diverged(&card)),
+        None => Ok(recorded(&events)),
+    }
 }

@@ -112,7 +112,11 @@ impl ClusterBackend {
         events: Vec<HistoryEvent>,
         failed: WorkflowTaskFailedEventAttributes,
     ) -> String {
-        let card = if failed.cause() == WorkflowTaskFailedCause::NonDeterministicError {
+        let stack = failed.failure.as_ref().map(|failure| failure.stack_trace.clone()).unwrap_or_default();
+        let card = if !stack.is_empty() {
+            // The worker has written it there.
+            Some(stack)
+        } else if failed.cause() == WorkflowTaskFailedCause::NonDeterministicError {
             let (namespace, workflows) = (namespace.clone(), self.workflows.clone());
             let card = tokio::task::spawn_blocking(move || card_of(&namespace, &events, &workflows));
             tokio::time::timeout(CARD_PATIENCE, card).await.ok().and_then(Result::ok).flatten()

@@ -40,13 +40,15 @@ use numbers::Numbers;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TaskFailed {
     pub(super) failure: Failure,
+    /// Where it is, for people; may be empty.
+    pub(super) stack: String,
     /// The code does not match history.
     pub(super) diverged: bool,
 }
 
 impl TaskFailed {
     fn of_the_code(message: String) -> Self {
-        TaskFailed { failure: Failure::application("WorkflowTask", message), diverged: false }
+        TaskFailed { failure: Failure::application("WorkflowTask", message), stack: String::new(), diverged: false }
     }
     pub(super) fn unusable_run(run_id: &str) -> Self {
         TaskFailed::of_the_code(format!("the run id {run_id:?} is no UUID"))
@@ -66,10 +68,14 @@ impl TaskFailed {
         TaskFailed::of_the_code(why.to_owned())
     }
     pub(super) fn panicked(why: &str) -> Self {
-        TaskFailed { failure: Failure::application(FAILURE_PANIC, format!("panic: {why}")), diverged: false }
+        let failure = Failure::application(FAILURE_PANIC, format!("panic: {why}"));
+        TaskFailed { failure, stack: String::new(), diverged: false }
     }
-    pub(super) fn diverged(card: String) -> Self {
-        TaskFailed { failure: Failure::application("NonDeterminism", card), diverged: true }
+    /// The first line of the card says what it is, the rest where.
+    pub(super) fn diverged(card: &str) -> Self {
+        let (title, stack) = card.split_once('\n').unwrap_or((card, ""));
+        let failure = Failure::application("NonDeterminism", title).non_retryable();
+        TaskFailed { failure, stack: stack.to_owned(), diverged: true }
     }
 }
 
@@ -228,7 +234,8 @@ impl ClusterRun {
         if let Some(defect) = self.driver.defect() {
             let message =
                 format!("error[{}]: {}: {defect}\nhelp: {}", WorkflowDefect::CODE, defect.title(), defect.help());
-            return Err(TaskFailed { failure: Failure::application(FAILURE_PANIC, message), diverged: false });
+            let failure = Failure::application(FAILURE_PANIC, message);
+            return Err(TaskFailed { failure, stack: String::new(), diverged: false });
         }
         if let Some(what) = self.driver.overrun() {
             return Err(TaskFailed::of_the_code(format!("the workflow code asked for {what} in one turn")));
@@ -238,7 +245,7 @@ impl ClusterRun {
                 && !self.recorded.side_effects.contains_key(seq)
             {
                 let what = format!("the workflow code asks for side effect {seq}, which the history does not hold");
-                return Err(TaskFailed::diverged(what));
+                return Err(TaskFailed::diverged(&what));
             }
             match command.closes() {
                 true => self.ending = Some((at, command)),
