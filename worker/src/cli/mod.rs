@@ -306,7 +306,9 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         reconnect: Reconnect::by(&global, program, &purpose, verb.is_of_a_namespace().then_some(namespace)),
         plans: program.plans,
     };
-    let ended = match used(&cx, &verb).await {
+    // A cluster knows its namespaces itself, used or not.
+    let known = if global.temporal.is_some() { Ok(()) } else { used(&cx, &verb).await };
+    let ended = match known {
         Ok(()) => beside_the_api(&global, &*program.opener, (&found, &purpose), verb, &mut cx).await,
         Err(why) => Err(why),
     };

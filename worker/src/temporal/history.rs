@@ -175,8 +175,8 @@ fn more_turns(
     let history = read(batch)?;
     let (reader, rest) = match (reader, history.events()) {
         (Some(reader), events) => (reader, events),
-        (none, [first, rest @ ..]) => {
-            let begun = TurnReader::new(first, namespace, Some(code)).map_err(|why| why.to_string())?;
+        (none, begin @ [_, rest @ ..]) => {
+            let begun = TurnReader::new(begin, namespace, Some(code)).map_err(|why| why.to_string())?;
             (none.insert(begun), rest)
         }
         (None, []) => return Ok(Vec::new()),

@@ -35,7 +35,7 @@ fn completed_by_token(cluster: &Cluster) {
     let steps = json!([echo, { "timer": "1ms" }, { "side_effect": { "value": 1, "as": "x" } }, sleeps("by itself"), { "return": "$s" }]);
     cluster.start_program(&queue, "tokens", &json!({ "steps": steps }));
     let one = pending(cluster, "tokens", "Started");
-    assert_eq!((&one["seq"], &one["activity_id"]), (&json!(4), &json!("4")), "{one}");
+    assert_eq!(one["activity_id"], "4", "{one}");
     let token = one["task_token"].as_str().unwrap().to_owned();
     let (run, attempt) = token.rsplit_once(":4:").unwrap();
     assert_eq!(attempt, "1", "{token}");
@@ -66,9 +66,19 @@ fn paused_by_its_number(cluster: &Cluster) {
     cluster.json(&["activity", "pause", "pauses", "3", "--reason", "look first"]);
     pending(cluster, "pauses", "Paused");
     cluster.json(&["activity", "unpause", "pauses", "3"]);
-    cluster.json(&["activity", "retry-now", "pauses", "3"]);
     let (exit, result) = cluster.result("pauses");
     assert_eq!((exit, &result["result"]), (0, &json!(7)), "{result}");
+    let late = cluster.run(&["activity", "unpause", "pauses", "3"]);
+    assert!(shown(&late).contains("already Completed"), "{}", shown(&late));
+    cluster.start_program(&queue, "again", &json!({ "steps": steps }));
+    let first = pending(cluster, "again", "BackingOff");
+    cluster.json(&["activity", "retry-now", "again", "3"]);
+    let again = cluster.until("it fails once more, and is counted anew", || {
+        let one = pending(cluster, "again", "BackingOff");
+        (one["next_attempt_at"] != first["next_attempt_at"]).then_some(one)
+    });
+    assert_eq!((&again["activity_id"], &again["attempt"]), (&json!("3"), &json!(2)), "{again}");
+    cluster.json(&["terminate", "-w", "again", "--yes"]);
     assert_eq!(worker.term(), 0);
 }
 

@@ -108,8 +108,13 @@ pub(super) fn what_was_deleted_is_gone(cluster: &Cluster) {
 fn a_reset_begins_anew(cluster: &Cluster) {
     let queue = cluster.name("resets");
     let worker = cluster.worker(&queue, &[]);
-    let steps = json!([{ "uuid": "u" }, { "wait_signal": { "name": "go", "as": "go" } }, { "return": "$go" }]);
+    let draws = |save: &str| json!({ "activity": { "type": "echo", "input": format!("${save}") } });
+    let (wait, end) = (json!({ "wait_signal": { "name": "go", "as": "go" } }), json!({ "return": "$go" }));
+    let ready = json!({ "wait_var": { "name": "ready", "equals": true } });
+    let steps = json!([{ "set": { "ready": false } }, { "uuid": "u" }, draws("u"), ready, wait, { "uuid": "v" }, draws("v"), end]);
     cluster.start_program(&queue, "resets", &json!({ "steps": steps }));
+    let set = "{\"name\": \"ready\", \"value\": true}";
+    cluster.json(&["update", "-w", "resets", "set_var", "--input", set]);
     cluster.json(&["signal", "-w", "resets", "go", "--input", "1"]);
     assert_eq!(cluster.result("resets").0, 0);
     let reset =
@@ -117,7 +122,13 @@ fn a_reset_begins_anew(cluster: &Cluster) {
     assert!(reset.status.success(), "{}", shown(&reset));
     assert_eq!(cluster.json(&["describe", "-w", "resets"])["held"], json!(null), "a reset is no failure");
     let (exit, result) = cluster.result("resets");
-    assert_eq!((exit, &result["result"]), (0, &json!(1)), "the signal reaches the new run: {result}");
+    assert_eq!((exit, &result["result"]), (0, &json!(1)), "the update and the signal reach the new run: {result}");
+    // What it draws before the reset is what the run before has drawn: replay knows.
+    let checked = cluster.until("the list has both", || {
+        let checked = cluster.run(&["replay", "check", "--query", "WorkflowId = 'resets'"]);
+        shown(&checked).contains("2 histories").then_some(checked)
+    });
+    assert!(checked.status.success() && shown(&checked).contains("2 fit"), "{}", shown(&checked));
     assert_eq!(worker.term(), 0);
 }
 

@@ -77,6 +77,7 @@ struct Tasks {
     waiting: Vec<Vec<EventKind>>,
     started: Option<Timestamp>,
     ended: Option<(Timestamp, EventKind)>,
+    workflow_id: WorkflowId,
 }
 
 impl TemporalHistory {
@@ -86,12 +87,9 @@ impl TemporalHistory {
     /// # Errors
     /// It is not the history of a whole run, or an event of it cannot be read.
     pub fn turns(&self, namespace: &Namespace, code: Option<&WorkflowRegistry>) -> Result<Vec<Turn>, ImportError> {
-        let Some((first, rest)) = self.events().split_first() else {
-            return Err(ImportError::NotStarted { found: "nothing".to_owned() });
-        };
-        let mut reader = TurnReader::new(first, namespace, code)?;
+        let mut reader = TurnReader::new(self.events(), namespace, code)?;
         reader.tasks.numbering = Numbering::of(self.events());
-        for event in rest {
+        for event in self.events().iter().skip(1) {
             reader.event(event)?;
         }
         let alone = reader.start_alone();
@@ -100,26 +98,39 @@ impl TemporalHistory {
 }
 
 impl TurnReader {
-    /// A reader that knows the first event of a run. For `code` see [`TemporalHistory::turns`].
+    /// A reader that has taken the first of these events, and knows of the others whether the run was reset. For `code` see
+    /// [`TemporalHistory::turns`].
     ///
     /// # Errors
     /// It is not the start of a run, or lacks what makes it one.
     pub fn new(
-        first: &TemporalEvent,
+        begin: &[TemporalEvent],
         namespace: &Namespace,
         code: Option<&WorkflowRegistry>,
     ) -> Result<Self, ImportError> {
-        if first.event_type != "WorkflowExecutionStarted" || first.id != 1 {
-            return Err(ImportError::NotStarted { found: first.event_type.clone() });
+        let first = match begin {
+            [first, ..] if first.event_type == "WorkflowExecutionStarted" && first.id == 1 => first,
+            other => {
+                let found = other.first().map_or_else(|| "nothing".to_owned(), |event| event.event_type.clone());
+                return Err(ImportError::NotStarted { found });
+            }
+        };
+        let (original, mut started) = started(first, namespace)?;
+        let mut run = original;
+        for event in begin {
+            if let Some((new_run, base)) = reset(event) {
+                let at = event.at.unwrap_or_default();
+                (run, started.forked_from) = (new_run, Some(Box::new(forked_from(base, at, &started))));
+            }
         }
-        let (run, started) = started(first, namespace)?;
-        let splitter = code.and_then(|code| Splitter::new(code, &started, run));
+        let splitter = code.and_then(|code| Splitter::new(code, &started, original));
         let tasks = Tasks {
             numbering: Numbering::default(),
             tasks: Vec::new(),
             waiting: vec![vec![EventKind::WorkflowExecutionStarted(Box::new(started.clone()))]],
             started: None,
             ended: None,
+            workflow_id: started.workflow_id.clone(),
         };
         let began_at = first.at.unwrap_or_default();
         Ok(TurnReader { run, began_at, started, next: EventId(1), tasks, splitter })
@@ -150,34 +161,33 @@ impl TurnReader {
     /// them at once.
     pub fn turns(&mut self) -> Vec<Turn> {
         self.tasks.settle(self.splitter.as_mut());
+        let unworked = self.start_alone().is_some();
         let mut turns = Vec::new();
-        let (run, unworked) = (self.run, self.start_alone().is_some());
-        let mut push = |at: Timestamp, build: BuildId, events: Vec<EventKind>| {
-            let turn = Turn::of(run, self.next, at, build, events);
+        for task in self.tasks.tasks.drain(..) {
+            let (at, build) = (task.at, task.build);
+            let turn = Turn::of(self.run, self.next, at, build, task.into_events(self.next));
             self.next = turn.next_event();
             turns.push(turn);
-        };
-        for task in self.tasks.tasks.drain(..) {
-            push(task.at, task.build, task.into_events());
         }
         if let Some((at, ended)) = self.tasks.ended.take() {
-            if unworked {
-                self.next = EventId(2);
-            }
-            turns.push(Turn::of(run, self.next, at, BuildId(0), vec![ended]));
+            let next = if unworked { EventId(2) } else { self.next };
+            turns.push(Turn::of(self.run, next, at, BuildId(0), vec![ended]));
         }
         turns
     }
 }
 
 impl Task {
-    fn into_events(self) -> Vec<EventKind> {
+    /// `first`: the number of its first event.
+    fn into_events(self, first: EventId) -> Vec<EventKind> {
         let asked = by_number(self.asked.into_iter().map(|(_, asked)| asked).collect());
         let mut events: Vec<EventKind> = self.told.into_iter().flatten().chain(asked).collect();
-        for event in &mut events {
-            // When the next attempt came is not kept.
-            if let EventKind::ActivityTaskAttemptFailed { next_attempt_at, .. } = event {
-                *next_attempt_at = self.at;
+        for (event, id) in events.iter_mut().zip(first.0..) {
+            match event {
+                // When the next attempt came is not kept.
+                EventKind::ActivityTaskAttemptFailed { next_attempt_at, .. } => *next_attempt_at = self.at,
+                EventKind::WorkflowExecutionForked { from, .. } => from.event = EventId(id - 1),
+                _ => {}
             }
         }
         events
@@ -200,8 +210,8 @@ impl Tasks {
             "WorkflowTaskStarted" => self.started = event.at,
             "WorkflowTaskFailed" | "WorkflowTaskTimedOut" => {
                 self.started = None;
-                if let Some(new_run) = run_id(text(&event.attributes, "newRunId")) {
-                    self.waiting.push(vec![reset_here(new_run, text(&event.attributes, "baseRunId"))]);
+                if let Some((new_run, base)) = reset(event) {
+                    self.waiting.push(vec![reset_here(new_run, base, &self.workflow_id)]);
                 }
             }
             "WorkflowTaskCompleted" => {
@@ -298,14 +308,32 @@ fn in_order(told: &mut [Vec<EventKind>]) {
     });
 }
 
+/// The new run and the one that it was made of, where this event is a reset.
+fn reset(event: &TemporalEvent) -> Option<(RunId, RunId)> {
+    let failed = matches!(event.event_type.as_str(), "WorkflowTaskFailed" | "WorkflowTaskTimedOut");
+    let new_run = run_id(text(&event.attributes, "newRunId")).filter(|_| failed)?;
+    Some((new_run, run_id(text(&event.attributes, "baseRunId")).unwrap_or(new_run)))
+}
+
+/// What a run that was reset says of the one before. How far that came, the event of the reset says.
+fn forked_from(base: RunId, at: Timestamp, started: &WorkflowExecutionStarted) -> ForkedFrom {
+    ForkedFrom {
+        point: ForkPoint { workflow_id: started.workflow_id.clone(), run_id: base, event: EventId(1), reset: true },
+        at,
+        namespace: started.namespace.clone(),
+        first_run: started.first_run,
+        continued_from: started.continued_from,
+        parent: started.parent.clone(),
+        request_id: started.request_id.clone(),
+        identity: started.identity.clone(),
+        forked_from: started.forked_from.clone(),
+    }
+}
+
 /// From here on a run that was reset is itself.
-fn reset_here(run_id: RunId, base: &str) -> EventKind {
-    let from = ForkPoint {
-        workflow_id: WorkflowId::of("reset"),
-        run_id: base.parse().unwrap_or(run_id),
-        event: EventId(0),
-        reset: true,
-    };
+fn reset_here(run_id: RunId, base: RunId, workflow_id: &WorkflowId) -> EventKind {
+    // Where it is becomes known with its turn.
+    let from = ForkPoint { workflow_id: workflow_id.clone(), run_id: base, event: EventId(0), reset: true };
     EventKind::WorkflowExecutionForked {
         run_id,
         from,

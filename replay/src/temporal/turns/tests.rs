@@ -2,6 +2,7 @@
 //!
 //! Invariant: each history here is one that a real server can hold; exports of ours are in the tests beside.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use bosun_engine::workflow::{ReplayError, WfContext, WorkflowRegistry, replay};
@@ -173,15 +174,73 @@ fn turns_come_one_by_one_as_the_events_do() {
     let history = events.history();
     let namespace = Namespace::of(DEFAULT_NAMESPACE);
     let whole = history.turns(&namespace, Some(&code)).unwrap();
-    let mut reader = TurnReader::new(&history.events()[0], &namespace, Some(&code)).unwrap();
+    let mut reader = TurnReader::new(&history.events()[..1], &namespace, Some(&code)).unwrap();
     assert_eq!(reader.start_alone().map(|turn| turn.events.len()), Some(1));
     let mut turns = Vec::new();
     // As the server gives them: with a workflow task comes what it asked for.
-    for batch in [&history.events()[1..5], &history.events()[5..9], &history.events()[9..]] {
+    for batch in [&history.events()[1..5], &history.events()[5..8], &history.events()[8..]] {
         batch.iter().for_each(|event| reader.event(event).unwrap());
         turns.extend(reader.turns());
     }
     assert_eq!((reader.start_alone(), reader.turns()), (None, Vec::new()));
     assert_eq!(turns, whole);
     assert_eq!(turns.len(), 2);
+}
+
+/// A run that was reset begins with another's history, whose ids the code sees until the reset.
+#[test]
+fn a_run_that_was_reset_is_a_whole_history() {
+    const RESET: &str = "658c53d6-b215-4f17-aba4-0cc25cc6ea83";
+    let code = WorkflowRegistry::new().workflow("draws", |cx: WfContext, (): ()| async move {
+        let options = || ActivityOptions::start_to_close(Duration::from_secs(5));
+        cx.activity::<()>("before", &cx.uuid().to_string(), options()).await?;
+        cx.activity::<()>("after", &cx.run_id().to_string(), options()).await?;
+        Ok::<_, Failure>(())
+    });
+    // What the code draws in the run before, told by itself.
+    let drawn = Cell::new(String::new());
+    let live = Events::of("draws").history().turns(&Namespace::of(DEFAULT_NAMESPACE), None).unwrap();
+    let mut driver = code.create(&started_of(&live), RUN.parse().unwrap()).unwrap();
+    let job = Job::InitializeWorkflow(Box::new(started_of(&live)));
+    let activation = Activation {
+        at: Timestamp(0),
+        run_id: RUN.parse().unwrap(),
+        history: HistorySize::default(),
+        job,
+        markers: Markers::Fresh,
+    };
+    for command in driver.activate(activation) {
+        if let Command::ScheduleActivity { input, .. } = command {
+            drawn.set(input.to_json().to_string());
+        }
+    }
+    let mut events = Events::of("draws");
+    let scheduled = |events: &mut Events, activity: &str, input: &str| {
+        let named = json!({ "name": activity });
+        events
+            .add("ActivityTaskScheduled", json!({ "activityId": "1", "activityType": named, "input": payloads(input) }))
+    };
+    events.task();
+    let before = scheduled(&mut events, "before", &drawn.take());
+    events.add("WorkflowTaskScheduled", json!({}));
+    events.add("WorkflowTaskStarted", json!({}));
+    events.add("WorkflowTaskFailed", json!({ "baseRunId": RUN, "newRunId": RESET }));
+    events.add("ActivityTaskCompleted", json!({ "scheduledEventId": before, "result": payloads("null") }));
+    events.task();
+    let after = scheduled(&mut events, "after", &format!("\"{RESET}\""));
+    events.add("ActivityTaskCompleted", json!({ "scheduledEventId": after, "result": payloads("null") }));
+    events.task();
+    events.add("WorkflowExecutionCompleted", json!({ "result": payloads("null") }));
+    let turns = events.turns(&code);
+    assert!(turns.iter().all(|turn| turn.run.to_string() == RESET), "all turns are its own");
+    assert_eq!(fits(&code, turns), Ok(3));
+}
+
+fn started_of(turns: &[Turn]) -> WorkflowExecutionStarted {
+    match turns.first().and_then(|turn| turn.events.first()) {
+        Some(EventKind::WorkflowExecutionStarted(started)) => {
+            WorkflowExecutionStarted { start_at: None, ..(**started).clone() }
+        }
+        other => panic!("{other:?}"),
+    }
 }

@@ -48,7 +48,7 @@ impl ClusterBackend {
             ..Default::default()
         };
         let done = self.connection.clone().pause_activity(Request::new(request)).await;
-        done.map(drop).map_err(|status| about(&target, &status))
+        self.done(&target, done.map(drop)).await
     }
 
     pub(super) async fn unpause_one(
@@ -65,7 +65,7 @@ impl ClusterBackend {
             ..Default::default()
         };
         let done = self.connection.clone().unpause_activity(Request::new(request)).await;
-        done.map(drop).map_err(|status| about(&target, &status))
+        self.done(&target, done.map(drop)).await
     }
 
     /// A reset of its attempts is what a cluster does; the rest is named.
@@ -88,7 +88,7 @@ impl ClusterBackend {
             ..Default::default()
         };
         let done = self.connection.clone().reset_activity(Request::new(request)).await;
-        done.map(drop).map_err(|status| about(&target, &status))
+        self.done(&target, done.map(drop)).await
     }
 
     /// By the run, the number and the attempt that the token names.

@@ -411,7 +411,7 @@ mod tests {
     fn a_filter_without_a_namespace_is_about_the_one_that_was_named() {
         let own = Namespace::of("boats");
         let asked = |query: &str| for_the_cluster(query, &own).unwrap().0;
-        assert_eq!(asked("WorkflowType = 'pay'"), [own.clone()]);
+        assert_eq!(asked("WorkflowType = 'pay'"), [Namespace::of("boats")]);
         assert_eq!(asked("Namespace = 'default'"), [Namespace::of("default")]);
     }
 }
