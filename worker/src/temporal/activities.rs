@@ -34,7 +34,7 @@ const LEAVING_GRACE: Duration = Duration::from_secs(1);
 
 /// Why an attempt is told to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
+enum AttemptStop {
     /// Somebody asked for it, or nobody waits for it any more.
     Asked,
     /// The worker leaves.
@@ -43,42 +43,42 @@ enum Stop {
     Reset,
 }
 
-impl Stop {
-    fn of(reason: ActivityCancelReason) -> Stop {
+impl AttemptStop {
+    fn of(reason: ActivityCancelReason) -> AttemptStop {
         match reason {
             ActivityCancelReason::NotFound | ActivityCancelReason::Cancelled | ActivityCancelReason::TimedOut => {
-                Stop::Asked
+                AttemptStop::Asked
             }
-            ActivityCancelReason::WorkerShutdown => Stop::Shutdown,
-            ActivityCancelReason::Paused => Stop::Paused,
-            ActivityCancelReason::Reset => Stop::Reset,
+            ActivityCancelReason::WorkerShutdown => AttemptStop::Shutdown,
+            ActivityCancelReason::Paused => AttemptStop::Paused,
+            ActivityCancelReason::Reset => AttemptStop::Reset,
         }
     }
 }
 
 /// An attempt that runs.
-struct RunningAttempt {
+struct ClusterAttempt {
     cancel: watch::Sender<bool>,
-    stop: Option<Stop>,
+    stop: Option<AttemptStop>,
 }
 
 /// The attempts that run, by their tokens.
 #[derive(Default)]
-struct Running(Mutex<BTreeMap<Vec<u8>, RunningAttempt>>);
+struct Running(Mutex<BTreeMap<Vec<u8>, ClusterAttempt>>);
 
 impl Running {
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Vec<u8>, RunningAttempt>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Vec<u8>, ClusterAttempt>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    fn why(&self, token: &[u8]) -> Option<Stop> {
+    fn why(&self, token: &[u8]) -> Option<AttemptStop> {
         self.lock().get(token)?.stop
     }
 }
 
-impl RunningAttempt {
+impl ClusterAttempt {
     /// What somebody asks for counts more than that the worker leaves.
-    fn stop(&mut self, why: Stop) {
-        if why == Stop::Asked || self.stop.is_none() {
+    fn stop(&mut self, why: AttemptStop) {
+        if why == AttemptStop::Asked || self.stop.is_none() {
             self.stop = Some(why);
         }
         self.cancel.send_replace(true);
@@ -117,7 +117,7 @@ impl ActivityRunner {
                 Ok(Told { task_token, variant: Some(Variant::Start(start)) }) => self.start(task_token, start),
                 Ok(Told { task_token, variant: Some(Variant::Cancel(cancel)) }) => {
                     if let Some(attempt) = self.running.lock().get_mut(&task_token) {
-                        attempt.stop(Stop::of(cancel.reason()));
+                        attempt.stop(AttemptStop::of(cancel.reason()));
                     }
                 }
                 Ok(Told { variant: None, .. }) => {}
@@ -139,7 +139,7 @@ impl ActivityRunner {
 
     /// Tells all attempts to stop: the worker is leaving.
     pub(super) fn cancel_all(&self) {
-        self.running.lock().values_mut().for_each(|attempt| attempt.stop(Stop::Shutdown));
+        self.running.lock().values_mut().for_each(|attempt| attempt.stop(AttemptStop::Shutdown));
     }
 
     /// Resolves when no attempt runs.
@@ -157,7 +157,7 @@ impl ActivityRunner {
             return;
         }
         let (cancel, canceled) = watch::channel(false);
-        self.running.lock().insert(token.clone(), RunningAttempt { cancel, stop: None });
+        self.running.lock().insert(token.clone(), ClusterAttempt { cancel, stop: None });
         tokio::spawn(async move {
             let status = match task_of(start, &this.queue) {
                 Ok(task) => this.attempt(token.clone(), task, canceled).await,
@@ -189,7 +189,7 @@ impl ActivityRunner {
             if heard.wait_for(|canceled| *canceled).await.is_err() {
                 std::future::pending::<()>().await;
             }
-            let leaving = self.running.why(&own) == Some(Stop::Shutdown);
+            let leaving = self.running.why(&own) == Some(AttemptStop::Shutdown);
             tokio::time::sleep(if leaving { LEAVING_GRACE } else { CANCEL_GRACE }).await;
         };
         let ended = tokio::select! {
@@ -209,16 +209,16 @@ impl ActivityRunner {
 
 /// What an attempt that has given up is to the cluster. A cancellation is only what somebody has asked for, because the cluster
 /// takes no other; all else is a failure, and the attempt is made again.
-fn gave_up(why: Option<Stop>, details: Option<Payload>) -> Status {
+fn gave_up(why: Option<AttemptStop>, details: Option<Payload>) -> Status {
     let (failure_type, message) = match why {
-        Some(Stop::Asked) => {
+        Some(AttemptStop::Asked) => {
             let kind = FailureKind::Canceled { details };
             let failure = Failure { message: "activity canceled".into(), kind, cause: None };
             return Status::Cancelled(Cancellation { failure: Some(failure_out(&failure)) });
         }
-        Some(Stop::Shutdown) => ("WorkerShutdown", "the worker left before the activity had ended"),
-        Some(Stop::Paused) => ("ActivityPause", "the activity was paused before it had ended"),
-        Some(Stop::Reset) => ("ActivityReset", "the activity was reset before it had ended"),
+        Some(AttemptStop::Shutdown) => ("WorkerShutdown", "the worker left before the activity had ended"),
+        Some(AttemptStop::Paused) => ("ActivityPause", "the activity was paused before it had ended"),
+        Some(AttemptStop::Reset) => ("ActivityReset", "the activity was reset before it had ended"),
         None => ("Canceled", "the activity gave up as canceled, and nobody had canceled it"),
     };
     failed(&Failure::application(failure_type, message))
@@ -301,19 +301,19 @@ mod tests {
 
     #[test]
     fn only_what_somebody_has_canceled_is_canceled() {
-        assert!(matches!(gave_up(Some(Stop::Asked), None), Status::Cancelled(_)));
-        assert_eq!(failure_type(gave_up(Some(Stop::Shutdown), None)), "WorkerShutdown");
-        assert_eq!(failure_type(gave_up(Some(Stop::of(ActivityCancelReason::Paused)), None)), "ActivityPause");
+        assert!(matches!(gave_up(Some(AttemptStop::Asked), None), Status::Cancelled(_)));
+        assert_eq!(failure_type(gave_up(Some(AttemptStop::Shutdown), None)), "WorkerShutdown");
+        assert_eq!(failure_type(gave_up(Some(AttemptStop::of(ActivityCancelReason::Paused)), None)), "ActivityPause");
         assert_eq!(failure_type(gave_up(None, None)), "Canceled");
     }
 
     #[test]
     fn a_request_counts_more_than_that_the_worker_leaves() {
-        let mut attempt = RunningAttempt { cancel: watch::channel(false).0, stop: None };
-        attempt.stop(Stop::Shutdown);
-        assert_eq!(attempt.stop, Some(Stop::Shutdown));
-        attempt.stop(Stop::Asked);
-        attempt.stop(Stop::Shutdown);
-        assert_eq!((attempt.stop, *attempt.cancel.borrow()), (Some(Stop::Asked), true));
+        let mut attempt = ClusterAttempt { cancel: watch::channel(false).0, stop: None };
+        attempt.stop(AttemptStop::Shutdown);
+        assert_eq!(attempt.stop, Some(AttemptStop::Shutdown));
+        attempt.stop(AttemptStop::Asked);
+        attempt.stop(AttemptStop::Shutdown);
+        assert_eq!((attempt.stop, *attempt.cancel.borrow()), (Some(AttemptStop::Asked), true));
     }
 }

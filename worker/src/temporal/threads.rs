@@ -49,10 +49,10 @@ pub(super) struct Work {
 /// The threads; they end when this is dropped and all work is done.
 pub(super) struct WorkflowThreads {
     registry: Arc<WorkflowRegistry>,
-    seats: Arc<Seats>,
+    seats: Arc<WorkflowSeats>,
 }
 
-struct Seats {
+struct WorkflowSeats {
     seats: Vec<Seat>,
     closed: Mutex<bool>,
     close: Condvar,
@@ -70,7 +70,7 @@ struct SeatState {
     waiting: VecDeque<Work>,
     /// Counts the threads that have sat here; one of before has nothing to say.
     generation: u64,
-    doing: Option<Doing>,
+    doing: Option<TaskInProgress>,
     /// Runs in the cache of the thread.
     cached: BTreeSet<String>,
     /// Runs whose code keeps a thread that was here.
@@ -84,7 +84,7 @@ struct SeatState {
     closed: bool,
 }
 
-struct Doing {
+struct TaskInProgress {
     run_id: String,
     since: Instant,
     queued_before: Duration,
@@ -100,7 +100,7 @@ impl WorkflowThreads {
         forgotten: impl Fn(&str) + Send + 'static,
     ) -> std::io::Result<Self> {
         let seats = (0..count.max(1)).map(|_| Seat::default()).collect();
-        let seats = Arc::new(Seats { seats, closed: Mutex::default(), close: Condvar::new() });
+        let seats = Arc::new(WorkflowSeats { seats, closed: Mutex::default(), close: Condvar::new() });
         (0..seats.seats.len()).try_for_each(|index| spawn(&seats, index, registry))?;
         let (watched, code) = (seats.clone(), registry.clone());
         let watchdog = std::thread::Builder::new().name("bosun-workflow-watch".to_owned());
@@ -138,7 +138,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Puts a new thread on a seat.
-fn spawn(seats: &Arc<Seats>, index: usize, registry: &WorkflowRegistry) -> std::io::Result<()> {
+fn spawn(seats: &Arc<WorkflowSeats>, index: usize, registry: &WorkflowRegistry) -> std::io::Result<()> {
     let mut state = lock(&seats.seats[index].state);
     state.generation += 1;
     state.abandoned = Arc::default();
@@ -154,7 +154,7 @@ fn spawn(seats: &Arc<Seats>, index: usize, registry: &WorkflowRegistry) -> std::
 }
 
 /// Looks twice within the time that code may take.
-fn watch(seats: &Arc<Seats>, registry: &WorkflowRegistry, allowed: Duration, forgotten: &dyn Fn(&str)) {
+fn watch(seats: &Arc<WorkflowSeats>, registry: &WorkflowRegistry, allowed: Duration, forgotten: &dyn Fn(&str)) {
     let mut closed = lock(&seats.closed);
     while !*closed {
         closed = seats.close.wait_timeout(closed, allowed / 2).unwrap_or_else(PoisonError::into_inner).0;
@@ -207,7 +207,7 @@ impl Seat {
             if let Some(Work { home, activation, recorded, done }) = state.waiting.pop_front() {
                 let (run_id, since) = (activation.run_id.clone(), Instant::now());
                 let queued_before = state.queued();
-                state.doing = Some(Doing { run_id, since, queued_before, done });
+                state.doing = Some(TaskInProgress { run_id, since, queued_before, done });
                 return Some((home, activation, recorded));
             }
             if state.closed {
@@ -246,10 +246,10 @@ impl Seat {
     fn take(&self, allowed: Duration) -> Option<Vec<String>> {
         let mut state = lock(&self.state);
         let queued = state.queued();
-        let overdue = |doing: &mut Doing| {
+        let overdue = |doing: &mut TaskInProgress| {
             doing.since.elapsed().saturating_sub(queued.saturating_sub(doing.queued_before)) > allowed
         };
-        let Doing { run_id, done, .. } = state.doing.take_if(overdue)?;
+        let TaskInProgress { run_id, done, .. } = state.doing.take_if(overdue)?;
         state.abandoned.store(true, Ordering::Release);
         state.generation += 1;
         tracing::error!(run_id, "a thread is lost to this run's code: it takes a core until the code comes back");
