@@ -6,6 +6,7 @@
 //! Long: one arm for each of Temporal's events.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bosun_engine::*;
 
@@ -28,8 +29,12 @@ pub(super) enum Imported {
 #[derive(Default)]
 pub(super) struct Numbering {
     last: u64,
-    /// Numbers of side effects, which come later in the history than they were asked for.
-    taken: BTreeSet<u64>,
+    /// Side effects with their events, which come later in the history than they were asked for, also in a later task.
+    later: BTreeMap<u64, (u64, EventKind)>,
+    /// What each gave.
+    pub(super) side_effects: Arc<BTreeMap<Seq, Payload>>,
+    /// Their events that stand where the code asked.
+    placed: BTreeSet<u64>,
     /// Our numbers, by the events that asked; the only place that holds them, so that a number can change.
     of_event: BTreeMap<u64, Seq>,
     /// The events that asked for the latest of each name.
@@ -46,11 +51,25 @@ pub(super) struct Numbering {
 impl Numbering {
     /// Knows where side effects stand.
     pub(super) fn of(events: &[TemporalEvent]) -> Self {
-        let taken = events.iter().filter_map(|event| match marker(event)? {
-            Marker::SideEffect { seq, .. } => Some(seq.0),
+        let side_effects = events.iter().filter_map(|event| match marker(event)? {
+            Marker::SideEffect { seq, value } => Some((event.id, seq, value)),
             Marker::Patch { .. } => None,
         });
-        Numbering { taken: taken.collect(), ..Numbering::default() }
+        let mut numbering = Numbering::default();
+        let mut values = BTreeMap::new();
+        for (id, seq, value) in side_effects {
+            values.insert(seq, value.clone());
+            let event = EventKind::MarkerRecorded(Marker::SideEffect { seq, value });
+            numbering.later.insert(seq.0, (id, event));
+        }
+        numbering.side_effects = values.into();
+        numbering
+    }
+
+    /// A side effect that the code asks for here, and whose event comes with a later task: it stands here, once.
+    pub(super) fn place(&mut self, seq: Seq) -> Option<(u64, EventKind)> {
+        let (id, event) = self.later.get(&seq.0)?.clone();
+        self.placed.insert(id).then_some((id, event))
     }
 
     fn next(&mut self, event: &TemporalEvent) -> Seq {
@@ -58,7 +77,7 @@ impl Numbering {
         let own = header.and_then(|fields| payload(fields.get("bosun-seq")?).decode::<u64>().ok());
         self.last = own.unwrap_or_else(|| {
             let mut next = self.last + 1;
-            while self.taken.contains(&next) {
+            while self.later.contains_key(&next) {
                 next += 1;
             }
             next
@@ -266,6 +285,7 @@ impl Numbering {
                     }
                 }
             }
+            "MarkerRecorded" if self.placed.contains(&event.id) => return Some(Imported::Nothing),
             "MarkerRecorded" => E::MarkerRecorded(marker(event)?),
             "UpsertWorkflowSearchAttributes" => {
                 let attributes = attributes(fields, "searchAttributes");

@@ -13,6 +13,7 @@
 mod events;
 mod read;
 mod split;
+mod start;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use super::{TemporalEvent, TemporalHistory};
 use events::{Imported, Numbering};
 use read::*;
 use split::Splitter;
+use start::{forked_from, reset, reset_here, started};
 
 /// Why a history of a cluster has no turns.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,6 +79,9 @@ struct Tasks {
     waiting: Vec<Vec<EventKind>>,
     started: Option<Timestamp>,
     ended: Option<(Timestamp, EventKind)>,
+    /// A task in which the code was told nothing yet: what it accepts is told in it. What else it asks for is of the task before,
+    /// by a worker that was slow to record a side effect.
+    untold: Option<(Timestamp, BuildId)>,
     workflow_id: WorkflowId,
 }
 
@@ -130,6 +135,7 @@ impl TurnReader {
             waiting: vec![vec![EventKind::WorkflowExecutionStarted(Box::new(started.clone()))]],
             started: None,
             ended: None,
+            untold: None,
             workflow_id: started.workflow_id.clone(),
         };
         let began_at = first.at.unwrap_or_default();
@@ -141,7 +147,8 @@ impl TurnReader {
     /// # Errors
     /// It cannot be read.
     pub fn event(&mut self, event: &TemporalEvent) -> Result<(), ImportError> {
-        if !is_of_a_task(&event.event_type) {
+        let accepts = self.tasks.untold.is_some() && event.event_type == "WorkflowExecutionUpdateAccepted";
+        if accepts || !is_of_a_task(&event.event_type) {
             self.tasks.settle(self.splitter.as_mut());
         }
         self.tasks.event(event)
@@ -163,7 +170,7 @@ impl TurnReader {
         self.tasks.settle(self.splitter.as_mut());
         let unworked = self.start_alone().is_some();
         let mut turns = Vec::new();
-        for task in self.tasks.tasks.drain(..) {
+        for task in self.tasks.tasks.drain(..).filter(|task| !(task.told.is_empty() && task.asked.is_empty())) {
             let (at, build) = (task.at, task.build);
             let turn = Turn::of(self.run, self.next, at, build, task.into_events(self.next));
             self.next = turn.next_event();
@@ -218,19 +225,20 @@ impl Tasks {
                 let version = object(&event.attributes, "workerVersion");
                 let build = version.and_then(|version| u64::from_str_radix(text(version, "buildId"), 16).ok());
                 let at = self.started.take().or(event.at).unwrap_or_default();
-                self.numbering.at = at;
                 let told = std::mem::take(&mut self.waiting);
-                self.tasks.push(Task {
-                    at,
-                    build: BuildId(build.unwrap_or(0)),
-                    told,
-                    asked: Vec::new(),
-                    settled: false,
-                });
+                match told.is_empty() && !self.tasks.is_empty() {
+                    true => self.untold = Some((at, BuildId(build.unwrap_or(0)))),
+                    false => self.begin(at, BuildId(build.unwrap_or(0)), told),
+                }
             }
             _ => self.other(event)?,
         }
         Ok(())
+    }
+
+    fn begin(&mut self, at: Timestamp, build: BuildId, told: Vec<Vec<EventKind>>) {
+        self.numbering.at = at;
+        self.tasks.push(Task { at, build, told, asked: Vec::new(), settled: false });
     }
 
     fn other(&mut self, event: &TemporalEvent) -> Result<(), ImportError> {
@@ -240,15 +248,17 @@ impl Tasks {
             None => return Err(unreadable()),
             Some(Imported::Nothing) => {}
             Some(Imported::Ended(ended)) => self.ended = Some((event.at.unwrap_or_default(), ended)),
-            Some(Imported::Asked(asked)) => match self.tasks.last_mut() {
-                Some(task) => task.asked.push((event.id, asked)),
-                None => return Err(unreadable()),
-            },
+            Some(Imported::Asked(asked)) => {
+                self.untold = None;
+                let task = self.tasks.last_mut().ok_or_else(unreadable)?;
+                task.asked.push((event.id, asked));
+            }
             // An update is accepted as the task completes, and was told in it.
             Some(Imported::Told(told)) if event.event_type == "WorkflowExecutionUpdateAccepted" => {
-                match self.tasks.last_mut() {
-                    Some(task) => task.told.push(told),
-                    None => return Err(unreadable()),
+                match (self.untold.take(), self.tasks.last_mut()) {
+                    (Some((at, build)), _) => self.begin(at, build, vec![told]),
+                    (None, Some(task)) => task.told.push(told),
+                    (None, None) => return Err(unreadable()),
                 }
             }
             Some(Imported::Told(told)) => self.waiting.push(told),
@@ -257,11 +267,16 @@ impl Tasks {
     }
 }
 
-/// Whether an event is written as a workflow task completes: a command, or an update that the code has accepted.
+/// Whether an event may come before a workflow task has all of its events: what is written as it completes (a command, or an
+/// update that the code has accepted), and what the code is not told.
 fn is_of_a_task(event_type: &str) -> bool {
     matches!(
         event_type,
-        "ActivityTaskScheduled"
+        "WorkflowTaskScheduled"
+            | "WorkflowTaskStarted"
+            | "WorkflowTaskCompleted"
+            | "ActivityTaskStarted"
+            | "ActivityTaskScheduled"
             | "ActivityTaskCancelRequested"
             | "TimerStarted"
             | "TimerCanceled"
@@ -306,83 +321,4 @@ fn in_order(told: &mut [Vec<EventKind>]) {
         Some(EventKind::WorkflowExecutionSignaled(_) | EventKind::WorkflowExecutionUpdateAccepted { .. }) => 3,
         _ => 4,
     });
-}
-
-/// The new run and the one that it was made of, where this event is a reset.
-fn reset(event: &TemporalEvent) -> Option<(RunId, RunId)> {
-    let failed = matches!(event.event_type.as_str(), "WorkflowTaskFailed" | "WorkflowTaskTimedOut");
-    let new_run = run_id(text(&event.attributes, "newRunId")).filter(|_| failed)?;
-    Some((new_run, run_id(text(&event.attributes, "baseRunId")).unwrap_or(new_run)))
-}
-
-/// What a run that was reset says of the one before. How far that came, the event of the reset says.
-fn forked_from(base: RunId, at: Timestamp, started: &WorkflowExecutionStarted) -> ForkedFrom {
-    ForkedFrom {
-        point: ForkPoint { workflow_id: started.workflow_id.clone(), run_id: base, event: EventId(1), reset: true },
-        at,
-        namespace: started.namespace.clone(),
-        first_run: started.first_run,
-        continued_from: started.continued_from,
-        parent: started.parent.clone(),
-        request_id: started.request_id.clone(),
-        identity: started.identity.clone(),
-        forked_from: started.forked_from.clone(),
-    }
-}
-
-/// From here on a run that was reset is itself.
-fn reset_here(run_id: RunId, base: RunId, workflow_id: &WorkflowId) -> EventKind {
-    // Where it is becomes known with its turn.
-    let from = ForkPoint { workflow_id: workflow_id.clone(), run_id: base, event: EventId(0), reset: true };
-    EventKind::WorkflowExecutionForked {
-        run_id,
-        from,
-        reason: "reset on the cluster".to_owned(),
-        identity: None,
-        children: Vec::new(),
-    }
-}
-
-fn started(event: &TemporalEvent, namespace: &Namespace) -> Result<(RunId, WorkflowExecutionStarted), ImportError> {
-    let fields = &event.attributes;
-    let bad = |field: &'static str| ImportError::BadStart { field };
-    let run = run_id(text(fields, "originalExecutionRunId")).ok_or(bad("run id"))?;
-    let header = object(fields, "header").and_then(|header| object(header, "fields"));
-    let carried = header.and_then(|fields| fields.get("bosun-carried-signals")).map(payload);
-    let seq = header.and_then(|fields| fields.get("bosun-seq")).and_then(|seq| payload(seq).decode().ok());
-    let parent = object(fields, "parentWorkflowExecution").and_then(|parent| {
-        Some(Parent {
-            workflow_id: WorkflowId::new(text(parent, "workflowId")).ok()?,
-            run_id: run_id(text(parent, "runId"))?,
-            seq: Seq(seq.unwrap_or_default()),
-            close_policy: ParentClosePolicy::default(),
-        })
-    });
-    let started = WorkflowExecutionStarted {
-        namespace: namespace.clone(),
-        workflow_id: WorkflowId::new(text(fields, "workflowId")).map_err(|_| bad("workflow id"))?,
-        workflow_type: WorkflowType::new(named(fields, "workflowType")).map_err(|_| bad("workflow type"))?,
-        task_queue: TaskQueue::new(named(fields, "taskQueue")).map_err(|_| bad("task queue"))?,
-        input: payloads(fields, "input").unwrap_or_default(),
-        execution_deadline: instant(fields, "workflowExecutionExpirationTime"),
-        run_timeout: period(fields, "workflowRunTimeout"),
-        retry_policy: retry_policy(fields, "retryPolicy"),
-        attempt: Attempt(u32::try_from(event.number("attempt")).unwrap_or(1).max(1)),
-        first_run: run_id(text(fields, "firstExecutionRunId")).unwrap_or(run),
-        continued_from: run_id(text(fields, "continuedExecutionRunId")),
-        last_failure: failure(fields, "continuedFailure"),
-        start_at: None,
-        parent,
-        memo: memo(fields, "memo"),
-        search_attributes: attributes(fields, "searchAttributes"),
-        request_id: None,
-        identity: Identity::new(text(fields, "identity")).ok(),
-        summary: summary(fields),
-        details: None,
-        carried_signals: carried.and_then(|carried| carried.decode().ok()).unwrap_or_default(),
-        carried_request_ids: Vec::new(),
-        forked_from: None,
-        priority: None,
-    };
-    Ok((run, started))
 }

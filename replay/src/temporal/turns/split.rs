@@ -4,7 +4,8 @@
 //! ask, under the number that the code knows; what the cluster dropped because it was undone in the same task is written down,
 //! since the code asks for it again. From the first task on that does not fit, nothing is split any more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bosun_engine::workflow::{JobTable, WorkflowRegistry, job_of, markers_of};
@@ -42,7 +43,7 @@ impl Splitter {
         let mut left: Vec<(u64, EventKind)> = std::mem::take(&mut task.asked);
         let mut produced: Vec<Vec<Command>> = Vec::new();
         for told in &task.told {
-            let Some(commands) = self.tell(told, task.at, &left) else { break };
+            let Some(commands) = self.tell(told, task.at, &left, &numbering.side_effects) else { break };
             let ends = commands.iter().any(Command::closes);
             produced.push(commands);
             if ends {
@@ -58,12 +59,13 @@ impl Splitter {
                     told.push(command.into_event(&self.own_type, self.visible));
                     continue;
                 }
-                let Some(at) = left.iter().position(|(_, held)| is_of(&command, held, task.at)) else {
+                let found = left.iter().position(|(_, held)| is_of(&command, held, task.at));
+                let found = found.map(|at| left.remove(at)).or_else(|| later(&command, numbering));
+                let Some((id, held)) = found else {
                     // History does not hold it: replay will say so.
                     self.driver = None;
                     break 'told;
                 };
-                let (id, held) = left.remove(at);
                 if let Some(seq) = number {
                     numbering.renumber(id, seq);
                 }
@@ -91,7 +93,13 @@ impl Splitter {
     }
 
     /// Tells the code one event, and gives what it asks for.
-    fn tell(&mut self, told: &[EventKind], at: Timestamp, held: &[(u64, EventKind)]) -> Option<Vec<Command>> {
+    fn tell(
+        &mut self,
+        told: &[EventKind],
+        at: Timestamp,
+        held: &[(u64, EventKind)],
+        known: &Arc<BTreeMap<Seq, Payload>>,
+    ) -> Option<Vec<Command>> {
         let (event, before) = told.split_last()?;
         before.iter().for_each(|event| self.apply(event));
         self.count(event);
@@ -104,7 +112,13 @@ impl Splitter {
             self.table.apply(event);
         }
         let job = job_of(event, &self.table)?;
-        let markers = markers_of(held.iter().map(|(_, event)| event));
+        let mut markers = markers_of(held.iter().map(|(_, event)| event));
+        // Who follows a run does not know what is still to come.
+        if let Markers::Recorded { side_effects, .. } = &mut markers
+            && side_effects.keys().all(|seq| known.contains_key(seq))
+        {
+            *side_effects = known.clone();
+        }
         let activation = Activation { at, run_id: self.visible, history: self.history, job, markers };
         let driver = self.driver.as_mut()?;
         let commands = driver.activate(activation);
@@ -118,6 +132,14 @@ impl Splitter {
         }
         Some(commands)
     }
+}
+
+/// The event of a side effect that a later task brought: the worker had the value, and the cluster not yet.
+fn later(command: &Command, numbering: &mut Numbering) -> Option<(u64, EventKind)> {
+    let Command::RecordMarker(Marker::SideEffect { seq, value }) = command else { return None };
+    let found = numbering.place(*seq)?;
+    matches!(&found.1, EventKind::MarkerRecorded(Marker::SideEffect { value: held, .. }) if held == value)
+        .then_some(found)
 }
 
 /// Names signals that came after the end in the event that ends the run; the next run gets those of one that continues.

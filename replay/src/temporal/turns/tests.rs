@@ -244,3 +244,31 @@ fn started_of(turns: &[Turn]) -> WorkflowExecutionStarted {
         other => panic!("{other:?}"),
     }
 }
+
+/// A worker that was slow gives the cluster the value of a side effect with the next workflow task, in which the code is told
+/// nothing.
+#[test]
+fn a_side_effect_that_comes_late_stands_where_the_code_asked() {
+    let code = WorkflowRegistry::new().workflow("looks", |cx: WfContext, (): ()| async move {
+        let seen = cx.side_effect(|| 9u64);
+        cx.timer(Duration::from_secs(3)).await?;
+        Ok::<_, Failure>(seen)
+    });
+    let events = || {
+        let mut events = Events::of("looks");
+        events.task();
+        events.timer("1", 3);
+        events.task();
+        let data = payloads("{\"activity_id\":\"bosun.side_effect-1\"}");
+        let details = json!({ "data": data, "result": payloads("7") });
+        events.add("MarkerRecorded", json!({ "markerName": "core_local_activity", "details": details }));
+        events.add("TimerFired", json!({ "timerId": "1" }));
+        events.task();
+        events.add("WorkflowExecutionCompleted", json!({ "result": payloads("7") }));
+        events
+    };
+    assert_eq!(fits(&code, events().turns(&code)), Ok(3));
+    let alone = events().history().turns(&Namespace::of(DEFAULT_NAMESPACE), None).unwrap();
+    assert_eq!(alone.len(), 2, "{alone:?}");
+    History::new(alone).expect("it is a whole history");
+}
