@@ -469,6 +469,7 @@ mod tests {
         let began = Instant::now();
         while tell(&threads, 2, "blocks", init()).is_err() {
             assert!(began.elapsed() < PATIENCE, "the run is never told again");
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 

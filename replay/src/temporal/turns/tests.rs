@@ -225,10 +225,14 @@ fn a_run_that_was_reset_is_a_whole_history() {
     events.add("WorkflowTaskScheduled", json!({}));
     events.add("WorkflowTaskStarted", json!({}));
     events.add("WorkflowTaskFailed", json!({ "baseRunId": RUN, "newRunId": RESET }));
-    events.add("ActivityTaskCompleted", json!({ "scheduledEventId": before, "result": payloads("null") }));
+    let completed = |events: &mut Events, scheduled: u64| {
+        events.add("ActivityTaskStarted", json!({ "scheduledEventId": scheduled, "attempt": 1 }));
+        events.add("ActivityTaskCompleted", json!({ "scheduledEventId": scheduled, "result": payloads("null") }));
+    };
+    completed(&mut events, before);
     events.task();
     let after = scheduled(&mut events, "after", &format!("\"{RESET}\""));
-    events.add("ActivityTaskCompleted", json!({ "scheduledEventId": after, "result": payloads("null") }));
+    completed(&mut events, after);
     events.task();
     events.add("WorkflowExecutionCompleted", json!({ "result": payloads("null") }));
     let turns = events.turns(&code);
