@@ -32,7 +32,7 @@ mod quarantine;
 mod release;
 mod reset;
 mod retention;
-mod run_queue;
+pub mod run_queue;
 mod runner;
 mod shadow;
 mod shard;

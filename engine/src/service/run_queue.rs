@@ -8,16 +8,17 @@ use std::time::Duration;
 
 /// Where the kernel counts for one thread.
 #[derive(Debug)]
-pub(super) struct RunQueue(PathBuf);
+pub struct RunQueue(PathBuf);
 
 impl RunQueue {
-    pub(super) fn of_this_thread() -> Option<RunQueue> {
+    /// Of the thread that calls; `None` where the kernel does not count.
+    pub fn of_this_thread() -> Option<RunQueue> {
         let thread = std::fs::read_link("/proc/thread-self").ok()?;
         Some(RunQueue(PathBuf::from("/proc").join(thread).join("schedstat")))
     }
 
     /// The time in which the thread could have run and had no core, since it began.
-    pub(super) fn waited(&self) -> Option<Duration> {
+    pub fn waited(&self) -> Option<Duration> {
         waited_in(&std::fs::read_to_string(&self.0).ok()?)
     }
 }

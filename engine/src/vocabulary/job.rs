@@ -5,6 +5,7 @@
 //! learns is in the [`Activation`]. A driver has no access to the log.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -149,8 +150,8 @@ pub enum Markers {
     Fresh,
     /// The activation is in history: side effects give the recorded values, and only recorded patches apply.
     Recorded {
-        /// What each gave, by its number.
-        side_effects: BTreeMap<Seq, Payload>,
+        /// What each gave, by its number; shared, because one map may serve all activations of a run.
+        side_effects: Arc<BTreeMap<Seq, Payload>>,
         /// The changes whose new branch was taken.
         patches: BTreeSet<PatchId>,
     },

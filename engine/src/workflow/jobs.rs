@@ -192,5 +192,5 @@ pub fn markers_of<'a>(recorded: impl IntoIterator<Item = &'a EventKind>) -> Mark
             _ => {}
         }
     }
-    Markers::Recorded { side_effects, patches }
+    Markers::Recorded { side_effects: side_effects.into(), patches }
 }

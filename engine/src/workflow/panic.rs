@@ -74,7 +74,7 @@ pub(crate) fn diverge() -> ! {
 }
 
 /// From here on, workflow code on this thread leaves at its next call once the flag is set.
-pub(crate) fn leave_when(abandoned: Arc<AtomicBool>) {
+pub fn leave_when(abandoned: Arc<AtomicBool>) {
     ABANDONED.with(|flag| *flag.borrow_mut() = Some(abandoned));
 }
 

@@ -8,6 +8,7 @@
 //! effects do not run, and the number of steps is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bosun_engine::workflow::{JobTable, Replayer, job_of};
 use bosun_engine::*;
@@ -114,7 +115,7 @@ impl CommandsAhead<'_> {
             table.apply(&event.kind);
         }
         // Side effects are not run here: code that reaches a new one stops.
-        self.markers = Markers::Recorded { side_effects: BTreeMap::new(), patches };
+        self.markers = Markers::Recorded { side_effects: Arc::default(), patches };
     }
 
     /// Notes what the code asked for, and which recorded requests these are.

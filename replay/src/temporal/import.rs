@@ -244,12 +244,13 @@ fn time(value: &Value) -> Option<Timestamp> {
     (rfc3339::EARLIEST..=rfc3339::LATEST).contains(&at).then_some(at)
 }
 
-/// `EVENT_TYPE_TIMER_FIRED`, `TimerFired` and 18 are the same type.
+/// `EVENT_TYPE_TIMER_FIRED`, `TimerFired` and 18 are the same type. A number that is newer than this code is `Unknown61`.
 fn type_name(value: &Value) -> Option<String> {
     match value {
         Value::Number(number) => {
-            let known = usize::try_from(number.as_u64()?.checked_sub(1)?).ok().and_then(|at| EVENT_TYPES.get(at))?;
-            Some((*known).to_owned())
+            let number = number.as_u64().filter(|number| i32::try_from(*number).is_ok())?;
+            let known = usize::try_from(number.checked_sub(1)?).ok().and_then(|at| EVENT_TYPES.get(at));
+            Some(known.map_or_else(|| format!("Unknown{number}"), |known| (*known).to_owned()))
         }
         Value::String(text) if text.is_empty() || text.len() > 100 => None,
         Value::String(text) => match text.strip_prefix("EVENT_TYPE_") {
@@ -329,8 +330,8 @@ fn decode_payloads(value: &mut Value) {
     }
 }
 
-/// Temporal's event types in the order of their numbers, from 1; only those that have kept their numbers since 1.0.
-const EVENT_TYPES: [&str; 40] = [
+/// Temporal's event types in the order of their numbers, from 1, which they keep.
+const EVENT_TYPES: [&str; 60] = [
     "WorkflowExecutionStarted",
     "WorkflowExecutionCompleted",
     "WorkflowExecutionFailed",
@@ -371,4 +372,24 @@ const EVENT_TYPES: [&str; 40] = [
     "SignalExternalWorkflowExecutionFailed",
     "ExternalWorkflowExecutionSignaled",
     "UpsertWorkflowSearchAttributes",
+    "WorkflowExecutionUpdateAccepted",
+    "WorkflowExecutionUpdateRejected",
+    "WorkflowExecutionUpdateCompleted",
+    "WorkflowPropertiesModifiedExternally",
+    "ActivityPropertiesModifiedExternally",
+    "WorkflowPropertiesModified",
+    "WorkflowExecutionUpdateAdmitted",
+    "NexusOperationScheduled",
+    "NexusOperationStarted",
+    "NexusOperationCompleted",
+    "NexusOperationFailed",
+    "NexusOperationCanceled",
+    "NexusOperationTimedOut",
+    "NexusOperationCancelRequested",
+    "WorkflowExecutionOptionsUpdated",
+    "NexusOperationCancelRequestCompleted",
+    "NexusOperationCancelRequestFailed",
+    "WorkflowExecutionPaused",
+    "WorkflowExecutionUnpaused",
+    "WorkflowExecutionTimeSkippingTransitioned",
 ];

@@ -17,4 +17,4 @@ mod turns;
 pub use export::to_temporal;
 pub use import::{TemporalError, TemporalEvent, TemporalHistory};
 pub use statistics::{ActivityStatistics, Statistics};
-pub use turns::ImportError;
+pub use turns::{ImportError, TurnReader};

@@ -156,6 +156,27 @@ fn every_spelling_of_a_history_reads_the_same() {
     assert_eq!(read(&long).events()[1].number("workflowTaskCompletedEventId"), 4);
 }
 
+/// A server that is newer than this code writes types of events that have only a number here.
+#[test]
+fn a_type_that_is_newer_than_this_code_has_its_number_for_a_name() {
+    let event = |id: u64, event_type: Value| json!({"eventId": id, "eventType": event_type});
+    let events = vec![event(1, json!(1)), event(2, json!(47)), event(3, json!(60)), event(4, json!(61))];
+    let read = TemporalHistory::from_events(events).unwrap();
+    let names: Vec<&str> = read.events().iter().map(|event| event.event_type.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "WorkflowExecutionStarted",
+            "WorkflowExecutionUpdateAdmitted",
+            "WorkflowExecutionTimeSkippingTransitioned",
+            "Unknown61"
+        ]
+    );
+    for none in [json!(0), json!(-1), json!(1.5), json!(u64::MAX)] {
+        assert!(TemporalHistory::from_events(vec![event(1, none.clone())]).is_err(), "{none}");
+    }
+}
+
 #[test]
 fn what_is_no_history_of_temporals_is_refused_by_name() {
     let event = |id: Value, event_type: &str| json!({"eventId": id, "eventType": event_type});

@@ -87,8 +87,8 @@ pub(crate) fn var(name: &str) -> Option<String> {
     var_os(name)?.into_string().ok()
 }
 
-/// All of it, for a program of the owner's that fetches keys.
-pub(super) fn all() -> BTreeMap<OsString, OsString> {
+/// All of it, for a program of the owner's that fetches keys, and for who looks for names that begin alike.
+pub(crate) fn all() -> BTreeMap<OsString, OsString> {
     TAKEN.get().cloned().unwrap_or_else(|| std::env::vars_os().collect())
 }
 
@@ -120,7 +120,7 @@ fn is_harmless(name: &str) -> bool {
     HARMLESS.contains(&name) || ["LC_", "MIMALLOC_", "_CLAP_"].iter().any(|start| name.starts_with(start)) || own
 }
 
-fn is_secret(name: &str) -> bool {
+pub(crate) fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     SECRET_WORDS.iter().any(|word| name.contains(word))
 }

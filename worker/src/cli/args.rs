@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, FromArgMatches, Parser, Subcommand};
 
 use super::output::{ColorChoice, Format};
 use super::time_format::TimeFormat;
@@ -49,6 +49,9 @@ pub struct Global {
     pub epoch_file: Option<PathBuf>,
     #[arg(long, global = true, env = "BOSUN_NAMESPACE", value_name = "NAME", default_value = "default")]
     pub namespace: String,
+    /// Whether somebody has named it: the command line or a variable, not the default.
+    #[arg(skip)]
+    pub namespace_named: bool,
     #[arg(short, long, global = true, env = "BOSUN_OUTPUT", value_name = "FORMAT", default_value = "text")]
     pub output: Format,
     #[arg(long, global = true, value_name = "FORMAT", default_value = "relative")]
@@ -79,6 +82,14 @@ pub struct Global {
     /// What to log, to stderr, for example `info` or `bosun_engine=debug`.
     #[arg(long, global = true, env = "BOSUN_LOG", value_name = "FILTER")]
     pub log: Option<String>,
+}
+
+/// What the words of a command line say.
+pub(super) fn of_matches(matches: &clap::ArgMatches) -> clap::error::Result<Cli> {
+    let mut cli = Cli::from_arg_matches(matches)?;
+    let source = matches.value_source("namespace");
+    cli.global.namespace_named = source.is_some_and(|source| source != clap::parser::ValueSource::DefaultValue);
+    Ok(cli)
 }
 
 #[derive(Debug, Subcommand)]

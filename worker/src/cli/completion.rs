@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bosun_engine::{ListRequest, RunInfo};
-use clap::{Args, Command, CommandFactory, FromArgMatches, ValueEnum};
+use clap::{Args, Command, CommandFactory, ValueEnum};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{Bash, CompleteEnv, Elvish, EnvCompleter, Fish, Powershell, Zsh};
 
@@ -134,7 +134,7 @@ fn global_of(line: &[std::ffi::OsString]) -> Option<Global> {
     let loaded = Loaded::of(line, &crate::capability::environment::var).ok()?;
     let command = loaded.defaults_of(Cli::command()).ignore_errors(true);
     let matches = command.try_get_matches_from([OsStr::new("bosun"), OsStr::new("version")]).ok()?;
-    let mut global = Cli::from_arg_matches(&matches).ok()?.global;
+    let mut global = super::args::of_matches(&matches).ok()?.global;
     let named = |option: &str| {
         let place = line.iter().rposition(|word| word == option);
         let joined = format!("{option}=");
@@ -146,7 +146,7 @@ fn global_of(line: &[std::ffi::OsString]) -> Option<Global> {
     }
     global.address = named("--address").or(global.address);
     if let Some(namespace) = named("--namespace") {
-        global.namespace = namespace;
+        (global.namespace, global.namespace_named) = (namespace, true);
     }
     Some(global)
 }

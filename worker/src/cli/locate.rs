@@ -140,9 +140,10 @@ pub(super) fn cluster_of(global: &Global) -> Result<Option<ClusterPlace>, CliErr
     Ok(Some(ClusterPlace { address, namespace, identity: identity(), cached_runs: CACHED_RUNS }))
 }
 
-/// Who names no namespace means that of the cluster's environment, if it names one.
+/// Who names no namespace means that of the cluster's environment, if it names one. Who names `default` means that.
 pub(super) fn in_namespace_of_cluster(global: &mut Global, opener: &dyn OpenEngine) -> Result<(), CliError> {
-    if global.namespace == DEFAULT_NAMESPACE
+    if !global.namespace_named
+        && global.namespace == DEFAULT_NAMESPACE
         && let Some(place) = cluster_of(global)?
         && let Some(named) = opener.namespace_of_cluster(&place)?
     {

@@ -74,7 +74,7 @@ use std::time::Duration;
 
 use bosun_engine::log::EpochFile;
 use bosun_engine::{DEFAULT_NAMESPACE, ListRequest, Namespace, TaskQueue};
-use clap::{CommandFactory, FromArgMatches};
+use clap::CommandFactory;
 use serde_json::json;
 
 pub use args::Cli;
@@ -165,7 +165,7 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
         Ok(loaded) => loaded.defaults_of(command),
         Err(_) => command,
     };
-    let cli = match command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let cli = match command.try_get_matches_from(args).and_then(|matches| args::of_matches(&matches)) {
         Ok(cli) => cli,
         Err(why) => {
             let _ = why.print();
@@ -206,6 +206,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
     if global.output == Format::Junit && !matches!(noun, Noun::Test(_) | Noun::Replay(replay::ReplayVerb::Check(_))) {
         return Err(CliError::usage("-o junit: only `test` and `replay check` give XML for build servers"));
     }
+    global.namespace_named |= loaded.config.namespace.is_some();
     locate::in_namespace_of_cluster(&mut global, &*program.opener)?;
     program.opener.set_keys(loaded.config.store.keys());
     let accept = matches!(&noun, Noun::Worker(worker::WorkerVerb::Run(args)) if args.accept_rollback);
@@ -305,7 +306,9 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         reconnect: Reconnect::by(&global, program, &purpose, verb.is_of_a_namespace().then_some(namespace)),
         plans: program.plans,
     };
-    let ended = match used(&cx, &verb).await {
+    // A cluster knows its namespaces itself, used or not.
+    let known = if global.temporal.is_some() { Ok(()) } else { used(&cx, &verb).await };
+    let ended = match known {
         Ok(()) => beside_the_api(&global, &*program.opener, (&found, &purpose), verb, &mut cx).await,
         Err(why) => Err(why),
     };

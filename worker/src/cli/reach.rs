@@ -43,12 +43,14 @@ impl Reach {
     /// What of the command line the environment does not say to every command.
     pub fn of(global: &Global, environment: impl Fn(&str) -> Option<String>) -> Reach {
         let path = |path: &std::path::Path| path.to_string_lossy().into_owned();
+        // Where the environment of a cluster may name another.
+        let own = global.namespace_named && global.temporal.is_some();
         let said = [
             ("--data", "BOSUN_STORE", Some(path(&global.data)).filter(|data| data != ".bosun")),
             ("--address", "BOSUN_ADDRESS", global.address.clone()),
             ("--temporal", "BOSUN_TEMPORAL", global.temporal.clone()),
             ("--token-file", "BOSUN_TOKEN_FILE", global.token_file.as_deref().map(path)),
-            ("--namespace", "BOSUN_NAMESPACE", Some(global.namespace.clone()).filter(|name| name != "default")),
+            ("--namespace", "BOSUN_NAMESPACE", Some(global.namespace.clone()).filter(|name| name != "default" || own)),
         ];
         let (mut options, mut of_worker) = (String::new(), String::new());
         for (option, variable, value) in said {

@@ -1,7 +1,7 @@
 //! Activity tasks: the functions of the App, run for a cluster.
 //!
 //! Invariant: an attempt is completed once, with what the function said; a panic is a failure, a result that no cluster takes
-//! is refused by name before it is sent. Retries and timeouts are the cluster's. A function hears of its cancellation, and one
+//! is refused by name before it is sent. Only what somebody has canceled is told as canceled. Retries and timeouts are the cluster's. A function hears of its cancellation, and one
 //! that ignores it is left behind after a grace, as in the embedded engine.
 
 use std::collections::BTreeMap;
@@ -15,24 +15,73 @@ use temporalio_common::protos::coresdk::activity_result::{
     ActivityExecutionResult, Cancellation, Failure as Failed, Success, WillCompleteAsync,
     activity_execution_result::Status,
 };
-use temporalio_common::protos::coresdk::activity_task::{ActivityTask as Told, Start, activity_task::Variant};
+use temporalio_common::protos::coresdk::activity_task::{
+    ActivityCancelReason, ActivityTask as Told, Start, activity_task::Variant,
+};
 use temporalio_common::protos::coresdk::{ActivityHeartbeat, ActivityTaskCompletion};
-use temporalio_sdk_core::Worker;
+use temporalio_sdk_core::{PollError, Worker};
 use tokio::sync::{Notify, watch};
 
 use super::convert::*;
-use super::{PAYLOAD_MAX, SEQ, SIDE_EFFECT};
+use super::history::activity_number;
+use super::{PAYLOAD_MAX, SIDE_EFFECT};
 
 /// How long a function may ignore its cancellation.
 const CANCEL_GRACE: Duration = Duration::from_secs(10);
 
+/// The same where the worker leaves.
+const LEAVING_GRACE: Duration = Duration::from_secs(1);
+
+/// Why an attempt is told to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AttemptStop {
+    /// Somebody asked for it, or nobody waits for it any more.
+    Asked,
+    /// The worker leaves.
+    Shutdown,
+    Paused,
+    Reset,
+}
+
+impl AttemptStop {
+    fn of(reason: ActivityCancelReason) -> AttemptStop {
+        match reason {
+            ActivityCancelReason::NotFound | ActivityCancelReason::Cancelled | ActivityCancelReason::TimedOut => {
+                AttemptStop::Asked
+            }
+            ActivityCancelReason::WorkerShutdown => AttemptStop::Shutdown,
+            ActivityCancelReason::Paused => AttemptStop::Paused,
+            ActivityCancelReason::Reset => AttemptStop::Reset,
+        }
+    }
+}
+
+/// An attempt that runs.
+struct ClusterAttempt {
+    cancel: watch::Sender<bool>,
+    stop: Option<AttemptStop>,
+}
+
 /// The attempts that run, by their tokens.
 #[derive(Default)]
-struct Running(Mutex<BTreeMap<Vec<u8>, watch::Sender<bool>>>);
+struct Running(Mutex<BTreeMap<Vec<u8>, ClusterAttempt>>);
 
 impl Running {
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Vec<u8>, watch::Sender<bool>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Vec<u8>, ClusterAttempt>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn why(&self, token: &[u8]) -> Option<AttemptStop> {
+        self.lock().get(token)?.stop
+    }
+}
+
+impl ClusterAttempt {
+    /// What somebody asks for counts more than that the worker leaves.
+    fn stop(&mut self, why: AttemptStop) {
+        if why == AttemptStop::Asked || self.stop.is_none() {
+            self.stop = Some(why);
+        }
+        self.cancel.send_replace(true);
     }
 }
 
@@ -43,6 +92,8 @@ pub(super) struct ActivityRunner {
     registry: Arc<ActivityRegistry>,
     interceptors: Arc<Vec<Arc<dyn Interceptor>>>,
     queue: TaskQueue,
+    /// Where it is told that the worker has stopped by itself.
+    say: Arc<watch::Sender<Option<String>>>,
     running: Arc<Running>,
     /// One permit is kept, so that an end between a look and a wait is not missed.
     ended: Arc<Notify>,
@@ -54,8 +105,9 @@ impl ActivityRunner {
         registry: Arc<ActivityRegistry>,
         interceptors: Arc<Vec<Arc<dyn Interceptor>>>,
         queue: TaskQueue,
+        say: Arc<watch::Sender<Option<String>>>,
     ) -> Self {
-        ActivityRunner { worker, registry, interceptors, queue, running: Arc::default(), ended: Arc::default() }
+        ActivityRunner { worker, registry, interceptors, queue, say, running: Arc::default(), ended: Arc::default() }
     }
 
     /// Runs what the cluster gives until Core has shut down.
@@ -63,14 +115,17 @@ impl ActivityRunner {
         loop {
             match self.worker.poll_activity_task().await {
                 Ok(Told { task_token, variant: Some(Variant::Start(start)) }) => self.start(task_token, start),
-                Ok(Told { task_token, variant: Some(Variant::Cancel(_)) }) => {
-                    if let Some(cancel) = self.running.lock().get(&task_token) {
-                        cancel.send_replace(true);
+                Ok(Told { task_token, variant: Some(Variant::Cancel(cancel)) }) => {
+                    if let Some(attempt) = self.running.lock().get_mut(&task_token) {
+                        attempt.stop(AttemptStop::of(cancel.reason()));
                     }
                 }
                 Ok(Told { variant: None, .. }) => {}
+                Err(PollError::ShutDown) => return,
                 Err(why) => {
-                    tracing::debug!(%why, "no more activity tasks");
+                    let why = format!("the cluster gives no more activities for the queue {}: {why}", self.queue);
+                    tracing::error!("{why}");
+                    self.say.send_replace(Some(why));
                     return;
                 }
             }
@@ -84,7 +139,7 @@ impl ActivityRunner {
 
     /// Tells all attempts to stop: the worker is leaving.
     pub(super) fn cancel_all(&self) {
-        self.running.lock().values().for_each(|cancel| _ = cancel.send_replace(true));
+        self.running.lock().values_mut().for_each(|attempt| attempt.stop(AttemptStop::Shutdown));
     }
 
     /// Resolves when no attempt runs.
@@ -102,7 +157,7 @@ impl ActivityRunner {
             return;
         }
         let (cancel, canceled) = watch::channel(false);
-        self.running.lock().insert(token.clone(), cancel);
+        self.running.lock().insert(token.clone(), ClusterAttempt { cancel, stop: None });
         tokio::spawn(async move {
             let status = match task_of(start, &this.queue) {
                 Ok(task) => this.attempt(token.clone(), task, canceled).await,
@@ -122,43 +177,51 @@ impl ActivityRunner {
         }
     }
 
-    async fn attempt(&self, token: Vec<u8>, task: ActivityTask, canceled: watch::Receiver<bool>) -> Status {
+    async fn attempt(&self, own: Vec<u8>, task: ActivityTask, canceled: watch::Receiver<bool>) -> Status {
         let task = Arc::new(task);
-        let sink = Arc::new(Sink { worker: self.worker.clone(), token });
+        let sink = Arc::new(Sink { worker: self.worker.clone(), token: own.clone() });
         let context = ActivityContext::new(task.clone(), canceled.clone(), sink).with_states_of(&self.registry);
         // Made inside: making it runs user code.
         let function =
             AssertUnwindSafe(async { self.registry.attempt(&task, context, &self.interceptors).await }).catch_unwind();
         let mut heard = canceled.clone();
-        let overdue = async move {
+        let overdue = async {
             if heard.wait_for(|canceled| *canceled).await.is_err() {
                 std::future::pending::<()>().await;
             }
-            tokio::time::sleep(CANCEL_GRACE).await;
+            let leaving = self.running.why(&own) == Some(AttemptStop::Shutdown);
+            tokio::time::sleep(if leaving { LEAVING_GRACE } else { CANCEL_GRACE }).await;
         };
         let ended = tokio::select! {
             biased;
             ended = function => ended.unwrap_or_else(|panic| Err(ActivityError::Failure(panicked(&*panic)))),
             () = overdue => Err(ActivityError::Canceled(None)),
         };
-        let was_canceled = *canceled.borrow();
         match ended {
             Ok(result) if result.len() > PAYLOAD_MAX => failed(&too_large(result.len())),
             Ok(result) => Status::Completed(Success { result: Some(payload_out(&result)) }),
             Err(ActivityError::WillCompleteLater) => Status::WillCompleteAsync(WillCompleteAsync {}),
-            // Nobody asked for it: a cluster takes no cancellation then.
-            Err(ActivityError::Canceled(_)) if !was_canceled => failed(&Failure::application(
-                "Canceled",
-                "the activity gave up as canceled, and nobody had canceled it",
-            )),
-            Err(ActivityError::Canceled(details)) => {
-                let kind = FailureKind::Canceled { details };
-                let failure = Failure { message: "activity canceled".into(), kind, cause: None };
-                Status::Cancelled(Cancellation { failure: Some(failure_out(&failure)) })
-            }
+            Err(ActivityError::Canceled(details)) => gave_up(self.running.why(&own), details),
             Err(ActivityError::Failure(failure)) => failed(&failure),
         }
     }
+}
+
+/// What an attempt that has given up is to the cluster. A cancellation is only what somebody has asked for, because the cluster
+/// takes no other; all else is a failure, and the attempt is made again.
+fn gave_up(why: Option<AttemptStop>, details: Option<Payload>) -> Status {
+    let (failure_type, message) = match why {
+        Some(AttemptStop::Asked) => {
+            let kind = FailureKind::Canceled { details };
+            let failure = Failure { message: "activity canceled".into(), kind, cause: None };
+            return Status::Cancelled(Cancellation { failure: Some(failure_out(&failure)) });
+        }
+        Some(AttemptStop::Shutdown) => ("WorkerShutdown", "the worker left before the activity had ended"),
+        Some(AttemptStop::Paused) => ("ActivityPause", "the activity was paused before it had ended"),
+        Some(AttemptStop::Reset) => ("ActivityReset", "the activity was reset before it had ended"),
+        None => ("Canceled", "the activity gave up as canceled, and nobody had canceled it"),
+    };
+    failed(&Failure::application(failure_type, message))
 }
 
 fn failed(failure: &Failure) -> Status {
@@ -188,8 +251,7 @@ fn task_of(start: Start, queue: &TaskQueue) -> Result<ActivityTask, InvalidId> {
         ends(instant_in(start.started_time), period_in(start.start_to_close_timeout)),
         ends(Some(scheduled_at), period_in(start.schedule_to_close_timeout)),
     ];
-    let own_number = start.header_fields.get(SEQ).cloned().and_then(|seq| payload_in(seq).decode().ok());
-    let seq = Seq(own_number.unwrap_or_else(|| number_of(&start.activity_id)));
+    let seq = activity_number(Some(&start.header_fields), &start.activity_id);
     // An activity by itself has no workflow; it is its own.
     let workflow_id = if execution.workflow_id.is_empty() { &start.activity_id } else { &execution.workflow_id };
     let workflow_type = if start.workflow_type.is_empty() { "activity" } else { &start.workflow_type };
@@ -211,13 +273,6 @@ fn task_of(start: Start, queue: &TaskQueue) -> Result<ActivityTask, InvalidId> {
     })
 }
 
-/// Of an activity that another SDK's workflow asked for: its idempotency key depends on its id alone.
-fn number_of(activity_id: &str) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&blake3::hash(activity_id.as_bytes()).as_bytes()[..8]);
-    activity_id.parse().unwrap_or(u64::from_be_bytes(bytes))
-}
-
 /// Core throttles what goes through here.
 struct Sink {
     worker: Arc<Worker>,
@@ -228,5 +283,37 @@ impl HeartbeatSink for Sink {
     fn heartbeat(&self, _: TaskToken, details: Option<Payload>) {
         let details = details.iter().map(payload_out).collect();
         self.worker.record_activity_heartbeat(ActivityHeartbeat { task_token: self.token.clone(), details });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure_type(status: Status) -> String {
+        let Status::Failed(failed) = status else { panic!("{status:?}") };
+        let failure = failure_in(failed.failure.unwrap());
+        match failure.kind {
+            FailureKind::Application { failure_type, non_retryable: false, .. } => failure_type,
+            kind => panic!("it is tried again: {kind:?}"),
+        }
+    }
+
+    #[test]
+    fn only_what_somebody_has_canceled_is_canceled() {
+        assert!(matches!(gave_up(Some(AttemptStop::Asked), None), Status::Cancelled(_)));
+        assert_eq!(failure_type(gave_up(Some(AttemptStop::Shutdown), None)), "WorkerShutdown");
+        assert_eq!(failure_type(gave_up(Some(AttemptStop::of(ActivityCancelReason::Paused)), None)), "ActivityPause");
+        assert_eq!(failure_type(gave_up(None, None)), "Canceled");
+    }
+
+    #[test]
+    fn a_request_counts_more_than_that_the_worker_leaves() {
+        let mut attempt = ClusterAttempt { cancel: watch::channel(false).0, stop: None };
+        attempt.stop(AttemptStop::Shutdown);
+        assert_eq!(attempt.stop, Some(AttemptStop::Shutdown));
+        attempt.stop(AttemptStop::Asked);
+        attempt.stop(AttemptStop::Shutdown);
+        assert_eq!((attempt.stop, *attempt.cancel.borrow()), (Some(AttemptStop::Asked), true));
     }
 }

@@ -48,14 +48,15 @@ pub(crate) async fn open(
     let connection = connect(place).await?;
     let (workflows, identity) = (registries.workflows.clone(), place.identity.clone());
     let Access::Work { slots, queues, guards } = purpose else {
-        let backend = ClusterBackend::new(connection, identity, None, workflows);
+        let backend = ClusterBackend::new(connection, place.namespace.clone(), identity, None, workflows);
         return Ok(Arc::new(ClusterEngine { backend: Arc::new(backend), worker: None, _lock: None }));
     };
     let lock = hold(data)?;
     let options = options_of(registries, place, data, (*slots, queues), guards)?;
     let worker = ClusterWorker::start(&connection, options).await.map_err(OpenError::Refused)?;
     let worker = Arc::new(worker);
-    let backend = ClusterBackend::new(connection, identity, Some((worker.clone(), *slots)), workflows);
+    let backend =
+        ClusterBackend::new(connection, place.namespace.clone(), identity, Some((worker.clone(), *slots)), workflows);
     Ok(Arc::new(ClusterEngine { backend: Arc::new(backend), worker: Some(worker), _lock: Some(lock) }))
 }
 
@@ -82,6 +83,7 @@ fn options_of(
         queues,
         slots,
         cached_runs: place.cached_runs,
+        turn_deadline: embedded.limits.turn_deadline,
         activities_per_second: per_second,
         workflows: registries.workflows,
         activities: registries.activities,

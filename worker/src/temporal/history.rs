@@ -3,25 +3,28 @@
 //! Invariant: a page that is missing is an error, never a shorter history. Turns are made by `bosun-replay` from Temporal's JSON,
 //! the same for a history that comes from a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::{Namespace, Seq, Target, Turn};
-use bosun_replay::{History, TemporalHistory, explain};
+use bosun_replay::{History, TemporalHistory, TurnReader, explain};
 use serde_json::{Value, json};
 use temporalio_client::Connection;
 use temporalio_client::grpc::WorkflowService;
 use temporalio_client::tonic::{Request, Status};
+use temporalio_common::protos::temporal::api::common::v1 as common;
 use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
 use temporalio_common::protos::temporal::api::history::v1::HistoryEvent;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
 use temporalio_common::protos::temporal::api::workflowservice::v1::{
     GetWorkflowExecutionHistoryRequest, ListWorkflowExecutionsRequest,
 };
+use tokio::sync::mpsc;
 
-use super::SIDE_EFFECT;
 use super::convert::payload_in;
 use super::run::Recorded;
+use super::{SEQ, SIDE_EFFECT, STACK};
 
 /// Where Core keeps what a local activity gave.
 const MARKER: &str = "core_local_activity";
@@ -74,7 +77,7 @@ pub(super) async fn events_of_target(connection: &Connection, target: &Target) -
 /// What the side effects of a run gave.
 pub(super) fn recorded(events: &[HistoryEvent]) -> Recorded {
     let side_effects: BTreeMap<_, _> = events.iter().filter_map(side_effect).collect();
-    Recorded { side_effects }
+    Recorded { side_effects: side_effects.into() }
 }
 
 /// The number and the value of a recorded side effect, if the event is one.
@@ -100,9 +103,111 @@ pub(super) fn turns_of(
     events: &[HistoryEvent],
     code: Option<&WorkflowRegistry>,
 ) -> Result<Vec<Turn>, String> {
+    read(events)?.turns(namespace, code).map_err(|why| why.to_string())
+}
+
+fn read(events: &[HistoryEvent]) -> Result<TemporalHistory, String> {
     let events = events.iter().map(json_of).collect::<Result<Vec<_>, _>>().map_err(|why| why.to_string())?;
-    let history = TemporalHistory::from_events(events).map_err(|why| why.to_string())?;
-    history.turns(namespace, code).map_err(|why| why.to_string())
+    TemporalHistory::from_events(events).map_err(|why| why.to_string())
+}
+
+/// Reads the turns of a run as its events come. It runs workflow code, and that on a thread of its own; what has been read is
+/// not read again.
+pub(super) struct TurnsAlong {
+    events: mpsc::Sender<Vec<HistoryEvent>>,
+    turns: mpsc::Receiver<Result<Vec<Turn>, String>>,
+    /// A cluster shows a workflow task that is under way behind its history, where other events may come instead.
+    under_way: Vec<HistoryEvent>,
+}
+
+impl TurnsAlong {
+    pub(super) fn start(namespace: &Namespace, code: Arc<WorkflowRegistry>) -> std::io::Result<Self> {
+        let (events, mut batches) = mpsc::channel::<Vec<HistoryEvent>>(1);
+        let (answers, turns) = mpsc::channel(1);
+        let namespace = namespace.clone();
+        let thread = std::thread::Builder::new().name("bosun-history".to_owned()).stack_size(STACK);
+        thread.spawn(move || {
+            let mut reader = None;
+            while let Some(batch) = batches.blocking_recv() {
+                let turns = more_turns(&mut reader, &batch, &namespace, &code);
+                if answers.blocking_send(turns).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(TurnsAlong { events, turns, under_way: Vec::new() })
+    }
+
+    /// The turns that these events, which follow those before, make. The start of a run that nobody has worked on is told
+    /// alone, and again with its first turn.
+    ///
+    /// # Errors
+    /// They cannot be read: a text for people.
+    pub(super) async fn next(&mut self, more: Vec<HistoryEvent>) -> Result<Vec<Turn>, String> {
+        let mut batch = std::mem::take(&mut self.under_way);
+        batch.retain(|event| more.first().is_none_or(|next| event.event_id < next.event_id));
+        batch.extend(more);
+        let under_way = batch.iter().rposition(|event| !is_under_way(event)).map_or(0, |last| last + 1);
+        self.under_way = batch.split_off(under_way);
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        let lost = || "the workflow code has ended the thread that reads its history".to_owned();
+        self.events.send(batch).await.map_err(|_| lost())?;
+        self.turns.recv().await.ok_or_else(lost)?
+    }
+}
+
+/// A workflow task that is not done: the cluster shows it behind the history.
+pub(super) fn is_under_way(event: &HistoryEvent) -> bool {
+    use Attributes::{
+        WorkflowTaskScheduledEventAttributes as Scheduled, WorkflowTaskStartedEventAttributes as Started,
+    };
+    matches!(&event.attributes, Some(Scheduled(_) | Started(_)))
+}
+
+fn more_turns(
+    reader: &mut Option<TurnReader>,
+    batch: &[HistoryEvent],
+    namespace: &Namespace,
+    code: &WorkflowRegistry,
+) -> Result<Vec<Turn>, String> {
+    let history = read(batch)?;
+    let (reader, rest) = match (reader, history.events()) {
+        (Some(reader), events) => (reader, events),
+        (none, begin @ [_, rest @ ..]) => {
+            let begun = TurnReader::new(begin, namespace, Some(code)).map_err(|why| why.to_string())?;
+            (none.insert(begun), rest)
+        }
+        (None, []) => return Ok(Vec::new()),
+    };
+    rest.iter().try_for_each(|event| reader.event(event)).map_err(|why| why.to_string())?;
+    let alone = reader.start_alone();
+    Ok(alone.into_iter().chain(reader.turns()).collect())
+}
+
+/// The numbers under which ours know the activities of a run, by their ids there: what the worker wrote along, or what an activity
+/// of another SDK's workflow is known by. Of several with one id it is the last that may be pending.
+pub(super) fn activities_of(events: &[HistoryEvent]) -> BTreeMap<String, Seq> {
+    let scheduled = events.iter().filter_map(|event| match &event.attributes {
+        Some(Attributes::ActivityTaskScheduledEventAttributes(scheduled)) => Some(scheduled),
+        _ => None,
+    });
+    let fields = scheduled.map(|scheduled| {
+        let header = scheduled.header.as_ref().map(|header| &header.fields);
+        (scheduled.activity_id.clone(), activity_number(header, &scheduled.activity_id))
+    });
+    fields.collect()
+}
+
+/// See [`activities_of`].
+pub(super) fn activity_number(header: Option<&HashMap<String, common::Payload>>, activity_id: &str) -> Seq {
+    let own = header.and_then(|header| header.get(SEQ)).and_then(|seq| payload_in(seq.clone()).decode().ok());
+    Seq(own.unwrap_or_else(|| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&blake3::hash(activity_id.as_bytes()).as_bytes()[..8]);
+        activity_id.parse().unwrap_or(u64::from_be_bytes(bytes))
+    }))
 }
 
 /// The card of the first difference between a history and this program's code; nothing where replay finds none.
@@ -119,7 +224,8 @@ fn json_of(event: &HistoryEvent) -> Result<Value, serde_json::Error> {
     };
     let mut json = json!({
         "eventId": event.event_id,
-        "eventType": event.event_type().as_str_name(),
+        // The number: a server may be newer than the names that are known here.
+        "eventType": event.event_type,
         "eventTime": event.event_time,
         "userMetadata": event.user_metadata,
     });

@@ -19,6 +19,7 @@ pub(crate) mod engine;
 mod history;
 mod run;
 mod threads;
+mod unfit;
 mod worker;
 
 pub use backend::ClusterBackend;
@@ -39,5 +40,7 @@ const QUERY_AWAITING: &str = "__bosun_awaiting";
 const QUERY_STACK: &str = "__stack_trace";
 /// The source of the failure of an update that its validator has refused.
 const REFUSED_BY_VALIDATOR: &str = "Bosun: refused by the validator";
+/// Of a thread of workflow code, which may nest deeply; only what it uses of this is taken of the machine.
+const STACK: usize = 64 * 1024 * 1024;
 /// The largest payload that a cluster takes.
 const PAYLOAD_MAX: usize = 2 * 1024 * 1024;

@@ -17,13 +17,14 @@ use temporalio_common::worker::WorkerTaskTypes;
 use temporalio_sdk_core::{
     CoreRuntime, PollError, RuntimeOptions, Worker, WorkerConfig, WorkerVersioningStrategy, init_worker,
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::activities::ActivityRunner;
 use super::history::{card_of, events_of, recorded, workflow_of};
 use super::run::{Home, Recorded, TaskFailed};
 use super::threads::{Work, WorkflowThreads, failed, is_told_again};
+use super::unfit;
 
 /// Workflow tasks that are worked on at once, for each queue.
 const WORKFLOW_TASKS: usize = 100;
@@ -40,6 +41,8 @@ pub struct ClusterWorkerOptions {
     pub slots: usize,
     /// How many runs stay in memory; 0: every workflow task is told from the beginning of its run.
     pub cached_runs: usize,
+    /// How long one turn of workflow code may take; a longer one fails its workflow task.
+    pub turn_deadline: Duration,
     /// Attempts that start in a second; `None`: no limit.
     pub activities_per_second: Option<f64>,
     /// The workflow code.
@@ -76,8 +79,10 @@ impl ClusterWorker {
         let runtime = RuntimeOptions::builder().heartbeat_interval(None).build()?;
         let runtime = CoreRuntime::new_assume_tokio(runtime).map_err(|why| why.to_string())?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        let threads = WorkflowThreads::start(&options.workflows, cores).map_err(|why| why.to_string())?;
-        let threads = Arc::new(threads);
+        let (forget, forgotten) = mpsc::unbounded_channel();
+        let forget = move |run_id: &str| _ = forget.send(run_id.to_owned());
+        let threads = WorkflowThreads::start(&options.workflows, cores, options.turn_deadline, forget);
+        let threads = Arc::new(threads.map_err(|why| why.to_string())?);
         let (activities, interceptors) = (Arc::new(options.activities.clone()), Arc::new(options.interceptors.clone()));
         let (say, ended) = watch::channel(None);
         let say = Arc::new(say);
@@ -88,10 +93,13 @@ impl ClusterWorker {
             core.validate().await.map_err(|why| format!("the namespace {}: {why}", options.namespace))?;
             let home = Home { namespace: options.namespace.clone(), task_queue: queue.clone() };
             let told = tell_runs(core.clone(), threads.clone(), home, connection.clone(), say.clone());
-            let runner = ActivityRunner::new(core.clone(), activities.clone(), interceptors.clone(), queue.clone());
+            let (activities, interceptors) = (activities.clone(), interceptors.clone());
+            let runner = ActivityRunner::new(core.clone(), activities, interceptors, queue.clone(), say.clone());
             let loops = vec![tokio::spawn(told), tokio::spawn(runner.clone().run())];
             queues.push(ServedQueue { core, activities: runner, loops: loops.into() });
         }
+        let cores = queues.iter().map(|queue| queue.core.clone()).collect();
+        tokio::spawn(forget_runs(cores, forgotten));
         Ok(ClusterWorker { queues, ended, _runtime: runtime })
     }
 
@@ -191,16 +199,14 @@ async fn tell(
     if diverged(&activation) {
         tokio::spawn(show_card(threads.registry(), home.clone(), connection.clone(), run_id.clone()));
     }
-    let recorded = match recorded_of(&home, connection, &activation).await {
+    let recorded = match before(threads, &home, connection, &activation).await {
         Ok(recorded) => recorded,
         Err(why) => return complete(core, failed(run_id, why)).await,
     };
     let (done, answer) = oneshot::channel();
-    let completion = match threads.give(Work { home, activation, recorded, done }) {
-        Ok(()) => answer.await.map_err(|_| "the thread of the workflow code has ended".to_owned()),
-        Err(why) => Err(why),
-    };
-    let completion = completion.unwrap_or_else(|why| failed(run_id, TaskFailed::lost(why)));
+    threads.give(Work { home, activation, recorded, done });
+    let lost = |_| failed(run_id, TaskFailed::lost("the thread of the workflow code has ended".to_owned()));
+    let completion = answer.await.unwrap_or_else(lost);
     complete(core, completion).await;
 }
 
@@ -214,8 +220,16 @@ async fn complete(
     }
 }
 
+/// Runs that went with the thread of other code are told from their beginning.
+async fn forget_runs(cores: Vec<Arc<Worker>>, mut forgotten: mpsc::UnboundedReceiver<String>) {
+    while let Some(run_id) = forgotten.recv().await {
+        // It is in the cache of one of them; the others have no such run.
+        cores.iter().for_each(|core| core.request_workflow_eviction(&run_id));
+    }
+}
+
 /// Whether Core forgets a run because its code does not fit its history.
-fn diverged(activation: &WorkflowActivation) -> bool {
+pub(super) fn diverged(activation: &WorkflowActivation) -> bool {
     activation.jobs.iter().any(|job| match &job.variant {
         Some(Told::RemoveFromCache(evicted)) => evicted.reason() == EvictionReason::Nondeterminism,
         _ => false,
@@ -234,8 +248,9 @@ async fn show_card(registry: Arc<WorkflowRegistry>, home: Home, connection: Conn
     }
 }
 
-/// What the history holds already of a run that is told from its beginning.
-async fn recorded_of(
+/// What the history holds already of a run that is told from its beginning. Code that does not fit it is told nothing.
+async fn before(
+    threads: &WorkflowThreads,
     home: &Home,
     connection: &Connection,
     activation: &WorkflowActivation,
@@ -247,6 +262,11 @@ async fn recorded_of(
         Some(Told::InitializeWorkflow(init)) => Some(init.workflow_id.as_str()),
         _ => None,
     });
-    let events = events_of(connection, &home.namespace, workflow_id.unwrap_or_default(), &activation.run_id).await;
-    events.map(|events| recorded(&events)).map_err(|why| TaskFailed::unread_history(why.message()))
+    let workflow_id = workflow_id.unwrap_or_default();
+    let events = events_of(connection, &home.namespace, workflow_id, &activation.run_id).await;
+    let events = events.map_err(|why| TaskFailed::unread_history(why.message()))?;
+    match unfit::card(threads, home, workflow_id, &events).await {
+        Some(card) => Err(TaskFailed::diverged(&card)),
+        None => Ok(recorded(&events)),
+    }
 }

@@ -9,6 +9,8 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a program of its own, around what is shipped")]
 
+mod activities;
+mod code;
 mod evictions;
 mod interop;
 mod kills;
@@ -30,6 +32,8 @@ fn scenes() -> Vec<Scene> {
     [
         programs::SCENES,
         requests::SCENES,
+        activities::SCENES,
+        code::SCENES,
         evictions::SCENES,
         replay::SCENES,
         supervisors::SCENES,
@@ -40,6 +44,9 @@ fn scenes() -> Vec<Scene> {
 }
 
 fn main() -> ExitCode {
+    if let Some(build) = std::env::var_os(code::CODE) {
+        return code::main(&build.to_string_lossy());
+    }
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let wanted: Vec<Scene> = scenes()
         .into_iter()

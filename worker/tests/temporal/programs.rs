@@ -45,6 +45,10 @@ fn programs() -> Vec<(&'static str, Value)> {
             json!([{ "side_effect": { "value": { "n": 1 }, "as": "x" } }, { "side_effect": { "value": "$x", "as": "y" } }, echo(json!("$y"), "z")]),
         ),
         (
+            "many_side_effects",
+            json!([{ "loop": { "times": 600, "as": "i", "steps": [{ "side_effect": { "value": "$i", "as": "x" } }] } }, echo(json!("$x"), "a"), { "return": "$x" }]),
+        ),
+        (
             "side_effect_last",
             json!([echo(json!(1), "a"), { "side_effect": { "value": 5, "as": "x" } }, { "return": "$x" }]),
         ),

@@ -12,7 +12,7 @@ pub(super) const SCENES: &[Scene] = &[("histories_of_a_cluster_replay", historie
 
 fn histories_replay(cluster: &Cluster) {
     // The programs of the other scenes have ended on this server.
-    let query = "WorkflowType = 'kitchen-sink' AND ExecutionStatus != 'Running' AND WorkflowId != 'resets'";
+    let query = "WorkflowType = 'kitchen-sink' AND ExecutionStatus != 'Running'";
     let checked = cluster.run(&["replay", "check", "--query", query]);
     assert!(checked.status.success(), "{}", shown(&checked));
 

@@ -11,6 +11,7 @@ pub(super) const SCENES: &[Scene] = &[
     ("signals_queries_and_updates", signals_queries_and_updates),
     ("runs_are_described_listed_and_ended", runs_are_described_listed_and_ended),
     ("a_reset_begins_anew", a_reset_begins_anew),
+    ("a_namespace_that_is_named_counts", a_namespace_that_is_named_counts),
     ("what_cannot_be_is_refused_by_name", what_cannot_be_is_refused_by_name),
     ("a_panic_fails_the_task_and_not_the_run", a_broken_input_fails_the_task_and_not_the_run),
 ];
@@ -107,15 +108,63 @@ pub(super) fn what_was_deleted_is_gone(cluster: &Cluster) {
 fn a_reset_begins_anew(cluster: &Cluster) {
     let queue = cluster.name("resets");
     let worker = cluster.worker(&queue, &[]);
-    let steps = json!([{ "uuid": "u" }, { "wait_signal": { "name": "go", "as": "go" } }, { "return": "$go" }]);
+    let draws = |save: &str| json!({ "activity": { "type": "echo", "input": format!("${save}") } });
+    let (wait, end) = (json!({ "wait_signal": { "name": "go", "as": "go" } }), json!({ "return": "$go" }));
+    let ready = json!({ "wait_var": { "name": "ready", "equals": true } });
+    let steps = json!([{ "set": { "ready": false } }, { "uuid": "u" }, draws("u"), ready, wait, { "uuid": "v" }, draws("v"), end]);
     cluster.start_program(&queue, "resets", &json!({ "steps": steps }));
+    let set = "{\"name\": \"ready\", \"value\": true}";
+    cluster.json(&["update", "-w", "resets", "set_var", "--input", set]);
     cluster.json(&["signal", "-w", "resets", "go", "--input", "1"]);
     assert_eq!(cluster.result("resets").0, 0);
     let reset =
         cluster.run(&["reset", "-w", "resets", "--to", "first-turn", "--reason", "again", "-o", "json", "--yes"]);
     assert!(reset.status.success(), "{}", shown(&reset));
+    assert_eq!(cluster.json(&["describe", "-w", "resets"])["held"], json!(null), "a reset is no failure");
     let (exit, result) = cluster.result("resets");
-    assert_eq!((exit, &result["result"]), (0, &json!(1)), "the signal reaches the new run: {result}");
+    assert_eq!((exit, &result["result"]), (0, &json!(1)), "the update and the signal reach the new run: {result}");
+    // What it draws before the reset is what the run before has drawn: replay knows.
+    let checked = cluster.until("the list has both", || {
+        let checked = cluster.run(&["replay", "check", "--query", "WorkflowId = 'resets'"]);
+        shown(&checked).contains("2 histories").then_some(checked)
+    });
+    assert!(checked.status.success() && shown(&checked).contains("2 fit"), "{}", shown(&checked));
+    assert_eq!(worker.term(), 0);
+}
+
+/// The environment names another one: it counts for who names none.
+fn a_namespace_that_is_named_counts(cluster: &Cluster) {
+    let queue = cluster.name("places");
+    let made = cluster.temporal(&["operator", "namespace", "create", "--namespace", "boats"]);
+    assert!(made.status.success(), "{}", shown(&made));
+    let worker = cluster.until("the namespace is known", || {
+        let known = cluster.run_where("boats", &["list"]);
+        known.status.success().then(|| cluster.worker(&queue, &["--namespace", "boats"]))
+    });
+    let sleep =
+        json!({ "activity": { "type": "sleep", "input": { "ms": 3_600_000 }, "as": "s", "start_to_close": "2h" } });
+    let program = json!({ "steps": [{ "timer": "1ms" }, sleep, { "return": "$s" }] }).to_string();
+    let start = ["start", "kitchen-sink", "-w", "places", "--task-queue", &queue, "--input", &program];
+    let started = cluster.until("its workers are known", || {
+        let started = cluster.run_where("boats", &start);
+        started.status.success().then_some(started)
+    });
+    let named = |args: &[&str]| cluster.run_where("boats", &[args, &["--namespace", "default"]].concat());
+    assert!(shown(&started).contains("started places"), "{}", shown(&started));
+    let there = cluster.run_where("boats", &["describe", "places"]);
+    assert!(there.status.success(), "{}", shown(&there));
+    let elsewhere = named(&["describe", "places"]);
+    assert!(shown(&elsewhere).contains("no workflow execution places"), "{}", shown(&elsewhere));
+    // A token names no namespace: its run is looked for where the command is.
+    let token = cluster.until("the activity runs", || {
+        let listed = cluster.run_where("boats", &["activity", "list", "places", "-o", "json"]);
+        let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).ok()?;
+        listed["activities"][0]["task_token"].as_str().map(str::to_owned)
+    });
+    let done = cluster.run_where("boats", &["activity", "complete", &token, "--input", "5"]);
+    assert!(done.status.success(), "{}", shown(&done));
+    let result = cluster.run_where("boats", &["result", "places", "--timeout", "100s"]);
+    assert!(shown(&result).contains('5'), "{}", shown(&result));
     assert_eq!(worker.term(), 0);
 }
 

@@ -93,12 +93,17 @@ impl Cluster {
     }
 
     fn bosun(&self, data: &Path) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_bosun"));
+        self.program(Path::new(env!("CARGO_BIN_EXE_bosun")), data)
+    }
+
+    fn program(&self, file: &Path, data: &Path) -> Command {
+        let mut command = Command::new(file);
         command
             .current_dir(self.folder.path())
             .arg("--data")
             .arg(data)
             .env_remove("BOSUN_TEMPORAL")
+            .env_remove("TEMPORAL_NAMESPACE")
             .stdin(Stdio::null());
         command
     }
@@ -107,6 +112,14 @@ impl Cluster {
     pub(super) fn run(&self, args: &[&str]) -> Output {
         let data = self.folder.path().join("client");
         self.bosun(&data).args(["--temporal", &self.address]).args(args).output().unwrap()
+    }
+
+    /// A command on the cluster, where the environment of Temporal's tools names this namespace.
+    pub(super) fn run_where(&self, namespace: &str, args: &[&str]) -> Output {
+        let data = self.folder.path().join("client");
+        let mut command = self.bosun(&data);
+        command.env("TEMPORAL_NAMESPACE", namespace).args(["--temporal", &self.address]).args(args);
+        command.output().unwrap()
     }
 
     /// A command on the cluster that succeeds, and its JSON.
@@ -126,11 +139,26 @@ impl Cluster {
 
     /// A worker of a queue, once it is ready.
     pub(super) fn worker(&self, queue: &str, more: &[&str]) -> Worker {
+        self.worker_by(|data| self.bosun(data), queue, more)
+    }
+
+    /// A worker that is a user's own program, in one of its builds.
+    pub(super) fn worker_of(&self, build: &str, queue: &str) -> Worker {
+        let own = std::env::current_exe().unwrap();
+        let program = |data: &Path| {
+            let mut program = self.program(&own, data);
+            program.env(super::code::CODE, build);
+            program
+        };
+        self.worker_by(program, queue, &[])
+    }
+
+    fn worker_by(&self, program: impl Fn(&Path) -> Command, queue: &str, more: &[&str]) -> Worker {
         let name = self.name("worker");
         let data = self.folder.path().join(&name);
         let log = self.folder.path().join(format!("{name}.log"));
         let file = File::create(&log).unwrap();
-        let mut command = self.bosun(&data);
+        let mut command = program(&data);
         command.args(["worker", "run", "--temporal", &self.address, "--task-queue", queue]).args(more);
         let child = command.stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
         let mut worker = Worker { child, log };

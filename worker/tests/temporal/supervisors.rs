@@ -120,6 +120,7 @@ fn an_approval(cluster: &Cluster) {
     assert!(cost.status.success(), "{}", shown(&cost));
     // What the supervisor noted is in the history of the cluster, and its code still fits it.
     let checked = cluster.run(&["replay", "check", "--query", "WorkflowId = 'approval'"]);
-    assert!(checked.status.success(), "{}", shown(&checked));
+    let history = || shown(&cluster.temporal(&["workflow", "show", "-w", "approval"]));
+    assert!(checked.status.success(), "{}\n{}", shown(&checked), history());
     assert_eq!(worker.term(), 0);
 }

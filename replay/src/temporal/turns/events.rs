@@ -6,6 +6,7 @@
 //! Long: one arm for each of Temporal's events.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bosun_engine::*;
 
@@ -28,13 +29,21 @@ pub(super) enum Imported {
 #[derive(Default)]
 pub(super) struct Numbering {
     last: u64,
-    /// Numbers of side effects, which come later in the history than they were asked for.
-    taken: BTreeSet<u64>,
+    /// Side effects with their events, which come later in the history than they were asked for, also in a later task.
+    later: BTreeMap<u64, (u64, EventKind)>,
+    /// What each gave.
+    pub(super) side_effects: Arc<BTreeMap<Seq, Payload>>,
+    /// Their events that stand where the code asked.
+    placed: BTreeSet<u64>,
+    /// Our numbers, by the events that asked; the only place that holds them, so that a number can change.
     of_event: BTreeMap<u64, Seq>,
-    timers: BTreeMap<String, Seq>,
-    children: BTreeMap<String, Seq>,
-    /// The attempt of an activity that has started, and why the one before failed.
-    attempts: BTreeMap<Seq, (u32, Option<Failure>)>,
+    /// The events that asked for the latest of each name.
+    timers: BTreeMap<String, u64>,
+    children: BTreeMap<String, u64>,
+    /// Requests of updates that a reset has brought along, by the ids of the updates, each with its event.
+    admitted: BTreeMap<String, (u64, Fields)>,
+    /// By the event that asked for it: the attempt of an activity that has started, and why the one before failed.
+    attempts: BTreeMap<u64, (u32, Option<Failure>)>,
     /// The time of the workflow task, which is the time of its commands as the code sees it.
     pub(super) at: Timestamp,
 }
@@ -42,11 +51,25 @@ pub(super) struct Numbering {
 impl Numbering {
     /// Knows where side effects stand.
     pub(super) fn of(events: &[TemporalEvent]) -> Self {
-        let taken = events.iter().filter_map(|event| match marker(event)? {
-            Marker::SideEffect { seq, .. } => Some(seq.0),
+        let side_effects = events.iter().filter_map(|event| match marker(event)? {
+            Marker::SideEffect { seq, value } => Some((event.id, seq, value)),
             Marker::Patch { .. } => None,
         });
-        Numbering { taken: taken.collect(), ..Numbering::default() }
+        let mut numbering = Numbering::default();
+        let mut values = BTreeMap::new();
+        for (id, seq, value) in side_effects {
+            values.insert(seq, value.clone());
+            let event = EventKind::MarkerRecorded(Marker::SideEffect { seq, value });
+            numbering.later.insert(seq.0, (id, event));
+        }
+        numbering.side_effects = values.into();
+        numbering
+    }
+
+    /// A side effect that the code asks for here, and whose event comes with a later task: it stands here, once.
+    pub(super) fn place(&mut self, seq: Seq) -> Option<(u64, EventKind)> {
+        let (id, event) = self.later.get(&seq.0)?.clone();
+        self.placed.insert(id).then_some((id, event))
     }
 
     fn next(&mut self, event: &TemporalEvent) -> Seq {
@@ -54,7 +77,7 @@ impl Numbering {
         let own = header.and_then(|fields| payload(fields.get("bosun-seq")?).decode::<u64>().ok());
         self.last = own.unwrap_or_else(|| {
             let mut next = self.last + 1;
-            while self.taken.contains(&next) {
+            while self.later.contains_key(&next) {
                 next += 1;
             }
             next
@@ -67,15 +90,25 @@ impl Numbering {
         self.of_event.get(&event.number(field)).copied()
     }
 
+    fn timer(&self, fields: &Fields) -> Option<Seq> {
+        self.of_event.get(self.timers.get(text(fields, "timerId"))?).copied()
+    }
+
     /// The code knows something by another number than was counted.
     pub(super) fn renumber(&mut self, event_id: u64, seq: Seq) {
-        let Some(before) = self.of_event.insert(event_id, seq) else { return };
-        for known in self.timers.values_mut().chain(self.children.values_mut()) {
-            if *known == before {
-                *known = seq;
-            }
-        }
+        self.of_event.insert(event_id, seq);
         self.last = self.last.max(seq.0);
+    }
+
+    /// The request of an update that was admitted before it was accepted: the acceptance does not repeat it.
+    fn admitted_of(&mut self, accepted: &TemporalEvent) -> Option<Fields> {
+        let (own, at) =
+            (text(&accepted.attributes, "protocolInstanceId"), accepted.number("acceptedRequestSequencingEventId"));
+        let by_event = |admitted: &BTreeMap<String, (u64, Fields)>| {
+            admitted.iter().find(|(_, (event, _))| *event == at).map(|(id, _)| id.clone())
+        };
+        let id = if self.admitted.contains_key(own) { Some(own.to_owned()) } else { by_event(&self.admitted) };
+        self.admitted.remove(&id?).map(|(_, request)| request)
     }
 
     // long: one arm an event.
@@ -95,8 +128,15 @@ impl Numbering {
                 identity: Identity::new(text(fields, "identity")).ok(),
                 request_id: None,
             }),
+            "WorkflowExecutionUpdateAdmitted" => {
+                let request = object(fields, "request")?;
+                let id = text(object(request, "meta")?, "updateId").to_owned();
+                self.admitted.insert(id, (event.id, request.clone()));
+                Some(Imported::Nothing)
+            }
             "WorkflowExecutionUpdateAccepted" => {
-                let request = object(fields, "acceptedRequest")?;
+                let admitted = self.admitted_of(event);
+                let request = object(fields, "acceptedRequest").or(admitted.as_ref())?;
                 let (meta, input) = (object(request, "meta")?, object(request, "input")?);
                 ended(E::WorkflowExecutionUpdateAccepted {
                     update_id: UpdateId::new(text(meta, "updateId")).ok()?,
@@ -106,15 +146,15 @@ impl Numbering {
                 })
             }
             "ActivityTaskStarted" => {
-                let seq = self.of_event(event, "scheduledEventId")?;
+                self.of_event(event, "scheduledEventId")?;
                 let attempt = u32::try_from(event.number("attempt")).unwrap_or(1).max(1);
-                self.attempts.insert(seq, (attempt, failure(fields, "lastFailure")));
+                self.attempts.insert(event.number("scheduledEventId"), (attempt, failure(fields, "lastFailure")));
                 Some(Imported::Nothing)
             }
             "ActivityTaskCompleted" | "ActivityTaskFailed" | "ActivityTaskTimedOut" | "ActivityTaskCanceled" => {
                 self.activity_ended(event).map(Imported::Told)
             }
-            "TimerFired" => ended(E::TimerFired { seq: *self.timers.get(text(fields, "timerId"))? }),
+            "TimerFired" => ended(E::TimerFired { seq: self.timer(fields)? }),
             name if name.starts_with("ChildWorkflowExecution") || name == "StartChildWorkflowExecutionFailed" => {
                 self.of_child(event).map(|told| Imported::Told(vec![told]))
             }
@@ -149,7 +189,8 @@ impl Numbering {
 
     fn activity_ended(&mut self, event: &TemporalEvent) -> Option<Vec<EventKind>> {
         let (fields, seq) = (&event.attributes, self.of_event(event, "scheduledEventId")?);
-        let attempts = self.attempts.remove(&seq).map(|(last, why)| attempts(seq, last, why)).unwrap_or_default();
+        let started = self.attempts.remove(&event.number("scheduledEventId"));
+        let attempts = started.map(|(last, why)| attempts(seq, last, why)).unwrap_or_default();
         let state = retry_state(fields, "retryState").unwrap_or(RetryState::RetryPolicyNotSet);
         let why = || failure(fields, "failure").unwrap_or_else(|| Failure::application("ServerFailure", ""));
         let ended = match event.event_type.as_str() {
@@ -214,11 +255,11 @@ impl Numbering {
             }
             "TimerStarted" => {
                 let seq = self.next(event);
-                self.timers.insert(text(fields, "timerId").to_owned(), seq);
+                self.timers.insert(text(fields, "timerId").to_owned(), event.id);
                 let fire_at = self.at.plus(period(fields, "startToFireTimeout").unwrap_or_default());
                 E::TimerStarted { seq, fire_at, summary: summary(fields) }
             }
-            "TimerCanceled" => E::TimerCanceled { seq: *self.timers.get(text(fields, "timerId"))? },
+            "TimerCanceled" => E::TimerCanceled { seq: self.timer(fields)? },
             "StartChildWorkflowExecutionInitiated" => {
                 E::StartChildWorkflowExecutionInitiated(Box::new(self.child(event)?))
             }
@@ -232,7 +273,8 @@ impl Numbering {
             "RequestCancelExternalWorkflowExecutionInitiated" => {
                 let (target, reason) = (target(fields)?, text(fields, "reason").to_owned());
                 let of_child = fields.get("childWorkflowOnly").and_then(serde_json::Value::as_bool) == Some(true);
-                match self.children.get(target.workflow_id.as_str()).copied().filter(|_| of_child) {
+                let child = self.children.get(target.workflow_id.as_str()).filter(|_| of_child);
+                match child.and_then(|asked| self.of_event.get(asked)).copied() {
                     Some(seq) => {
                         self.of_event.insert(event.id, seq);
                         E::ChildWorkflowExecutionCancelRequested { seq, reason }
@@ -243,6 +285,7 @@ impl Numbering {
                     }
                 }
             }
+            "MarkerRecorded" if self.placed.contains(&event.id) => return Some(Imported::Nothing),
             "MarkerRecorded" => E::MarkerRecorded(marker(event)?),
             "UpsertWorkflowSearchAttributes" => {
                 let attributes = attributes(fields, "searchAttributes");
@@ -305,7 +348,7 @@ impl Numbering {
     fn child(&mut self, event: &TemporalEvent) -> Option<ChildWorkflowInitiated> {
         let (fields, seq) = (&event.attributes, self.next(event));
         let workflow_id = WorkflowId::new(text(fields, "workflowId")).ok()?;
-        self.children.insert(workflow_id.to_string(), seq);
+        self.children.insert(workflow_id.to_string(), event.id);
         const CLOSE: [&str; 4] = ["UNSPECIFIED", "TERMINATE", "ABANDON", "REQUEST_CANCEL"];
         let parent_close_policy = match choice(fields, "parentClosePolicy", "PARENT_CLOSE_POLICY_", &CLOSE) {
             "ABANDON" => ParentClosePolicy::Abandon,

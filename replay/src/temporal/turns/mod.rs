@@ -13,6 +13,9 @@
 mod events;
 mod read;
 mod split;
+mod start;
+#[cfg(test)]
+mod tests;
 
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
@@ -21,6 +24,7 @@ use super::{TemporalEvent, TemporalHistory};
 use events::{Imported, Numbering};
 use read::*;
 use split::Splitter;
+use start::{forked_from, reset, reset_here, started};
 
 /// Why a history of a cluster has no turns.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +58,18 @@ pub(super) struct Task {
     /// With what goes before each in the history.
     told: Vec<Vec<EventKind>>,
     asked: Vec<(u64, EventKind)>,
+    /// Nothing comes to it any more, and it stands in the order of the code.
+    settled: bool,
+}
+
+/// Makes turns of a history event by event, for who follows a run.
+pub struct TurnReader {
+    run: RunId,
+    began_at: Timestamp,
+    started: WorkflowExecutionStarted,
+    next: EventId,
+    tasks: Tasks,
+    splitter: Option<Splitter>,
 }
 
 /// The tasks of a run, as its events tell.
@@ -63,6 +79,10 @@ struct Tasks {
     waiting: Vec<Vec<EventKind>>,
     started: Option<Timestamp>,
     ended: Option<(Timestamp, EventKind)>,
+    /// A task in which the code was told nothing yet: what it accepts is told in it. What else it asks for is of the task before,
+    /// by a worker that was slow to record a side effect.
+    untold: Option<(Timestamp, BuildId)>,
+    workflow_id: WorkflowId,
 }
 
 impl TemporalHistory {
@@ -72,56 +92,153 @@ impl TemporalHistory {
     /// # Errors
     /// It is not the history of a whole run, or an event of it cannot be read.
     pub fn turns(&self, namespace: &Namespace, code: Option<&WorkflowRegistry>) -> Result<Vec<Turn>, ImportError> {
-        let (first, rest) = match self.events() {
-            [first, rest @ ..] if first.event_type == "WorkflowExecutionStarted" && first.id == 1 => (first, rest),
-            events => {
-                let found = events.first().map_or_else(|| "nothing".to_owned(), |event| event.event_type.clone());
+        let mut reader = TurnReader::new(self.events(), namespace, code)?;
+        reader.tasks.numbering = Numbering::of(self.events());
+        for event in self.events().iter().skip(1) {
+            reader.event(event)?;
+        }
+        let alone = reader.start_alone();
+        Ok(alone.into_iter().chain(reader.turns()).collect())
+    }
+}
+
+impl TurnReader {
+    /// A reader that has taken the first of these events, and knows of the others whether the run was reset. For `code` see
+    /// [`TemporalHistory::turns`].
+    ///
+    /// # Errors
+    /// It is not the start of a run, or lacks what makes it one.
+    pub fn new(
+        begin: &[TemporalEvent],
+        namespace: &Namespace,
+        code: Option<&WorkflowRegistry>,
+    ) -> Result<Self, ImportError> {
+        let first = match begin {
+            [first, ..] if first.event_type == "WorkflowExecutionStarted" && first.id == 1 => first,
+            other => {
+                let found = other.first().map_or_else(|| "nothing".to_owned(), |event| event.event_type.clone());
                 return Err(ImportError::NotStarted { found });
             }
         };
-        let (run_id, started) = started(first, namespace)?;
-        let mut tasks = Tasks {
-            numbering: Numbering::of(self.events()),
+        let (original, mut started) = started(first, namespace)?;
+        let mut run = original;
+        for event in begin {
+            if let Some((new_run, base)) = reset(event) {
+                let at = event.at.unwrap_or_default();
+                (run, started.forked_from) = (new_run, Some(Box::new(forked_from(base, at, &started))));
+            }
+        }
+        let splitter = code.and_then(|code| Splitter::new(code, &started, original));
+        let tasks = Tasks {
+            numbering: Numbering::default(),
             tasks: Vec::new(),
             waiting: vec![vec![EventKind::WorkflowExecutionStarted(Box::new(started.clone()))]],
             started: None,
             ended: None,
+            untold: None,
+            workflow_id: started.workflow_id.clone(),
         };
         let began_at = first.at.unwrap_or_default();
-        let mut splitter = code.and_then(|code| Splitter::new(code, &started, run_id));
-        for event in rest {
-            tasks.event(event, splitter.as_mut())?;
+        Ok(TurnReader { run, began_at, started, next: EventId(1), tasks, splitter })
+    }
+
+    /// Takes the next event.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn event(&mut self, event: &TemporalEvent) -> Result<(), ImportError> {
+        let accepts = self.tasks.untold.is_some() && event.event_type == "WorkflowExecutionUpdateAccepted";
+        if accepts || !is_of_a_task(&event.event_type) {
+            self.tasks.settle(self.splitter.as_mut());
         }
-        Ok(tasks.turns(run_id, began_at, splitter.as_mut()))
+        self.tasks.event(event)
+    }
+
+    /// The start, while nobody has worked on the run: the code has not been told it.
+    pub fn start_alone(&self) -> Option<Turn> {
+        let unworked = self.next == EventId(1) && self.tasks.tasks.is_empty();
+        unworked.then(|| {
+            let started = WorkflowExecutionStarted { start_at: Some(self.began_at), ..self.started.clone() };
+            let event = EventKind::WorkflowExecutionStarted(Box::new(started));
+            Turn::of(self.run, EventId(1), self.began_at, BuildId(0), vec![event])
+        })
+    }
+
+    /// The turns that have come since the last call. Call it where a workflow task has all of its events: a cluster writes
+    /// them at once.
+    pub fn turns(&mut self) -> Vec<Turn> {
+        self.tasks.settle(self.splitter.as_mut());
+        let unworked = self.start_alone().is_some();
+        let mut turns = Vec::new();
+        for task in self.tasks.tasks.drain(..).filter(|task| !(task.told.is_empty() && task.asked.is_empty())) {
+            let (at, build) = (task.at, task.build);
+            let turn = Turn::of(self.run, self.next, at, build, task.into_events(self.next));
+            self.next = turn.next_event();
+            turns.push(turn);
+        }
+        if let Some((at, ended)) = self.tasks.ended.take() {
+            let next = if unworked { EventId(2) } else { self.next };
+            turns.push(Turn::of(self.run, next, at, BuildId(0), vec![ended]));
+        }
+        turns
+    }
+}
+
+impl Task {
+    /// `first`: the number of its first event.
+    fn into_events(self, first: EventId) -> Vec<EventKind> {
+        let asked = by_number(self.asked.into_iter().map(|(_, asked)| asked).collect());
+        let mut events: Vec<EventKind> = self.told.into_iter().flatten().chain(asked).collect();
+        for (event, id) in events.iter_mut().zip(first.0..) {
+            match event {
+                // When the next attempt came is not kept.
+                EventKind::ActivityTaskAttemptFailed { next_attempt_at, .. } => *next_attempt_at = self.at,
+                EventKind::WorkflowExecutionForked { from, .. } => from.event = EventId(id - 1),
+                _ => {}
+            }
+        }
+        events
     }
 }
 
 impl Tasks {
-    fn event(&mut self, event: &TemporalEvent, splitter: Option<&mut Splitter>) -> Result<(), ImportError> {
+    /// The last task has all of its events: what comes next may refer to what it asked for, by the numbers of the code.
+    fn settle(&mut self, splitter: Option<&mut Splitter>) {
+        let Some(task) = self.tasks.last_mut().filter(|task| !task.settled) else { return };
+        task.settled = true;
+        in_order(&mut task.told);
+        if let Some(splitter) = splitter {
+            splitter.split(task, &mut self.numbering);
+        }
+    }
+
+    fn event(&mut self, event: &TemporalEvent) -> Result<(), ImportError> {
         match event.event_type.as_str() {
             "WorkflowTaskStarted" => self.started = event.at,
             "WorkflowTaskFailed" | "WorkflowTaskTimedOut" => {
                 self.started = None;
-                if let Some(new_run) = run_id(text(&event.attributes, "newRunId")) {
-                    self.waiting.push(vec![reset_here(new_run, text(&event.attributes, "baseRunId"))]);
+                if let Some((new_run, base)) = reset(event) {
+                    self.waiting.push(vec![reset_here(new_run, base, &self.workflow_id)]);
                 }
             }
             "WorkflowTaskCompleted" => {
-                if let Some(splitter) = splitter
-                    && let Some(task) = self.tasks.last_mut()
-                {
-                    splitter.split(task, &mut self.numbering);
-                }
                 let version = object(&event.attributes, "workerVersion");
                 let build = version.and_then(|version| u64::from_str_radix(text(version, "buildId"), 16).ok());
                 let at = self.started.take().or(event.at).unwrap_or_default();
-                self.numbering.at = at;
                 let told = std::mem::take(&mut self.waiting);
-                self.tasks.push(Task { at, build: BuildId(build.unwrap_or(0)), told, asked: Vec::new() });
+                match told.is_empty() && !self.tasks.is_empty() {
+                    true => self.untold = Some((at, BuildId(build.unwrap_or(0)))),
+                    false => self.begin(at, BuildId(build.unwrap_or(0)), told),
+                }
             }
             _ => self.other(event)?,
         }
         Ok(())
+    }
+
+    fn begin(&mut self, at: Timestamp, build: BuildId, told: Vec<Vec<EventKind>>) {
+        self.numbering.at = at;
+        self.tasks.push(Task { at, build, told, asked: Vec::new(), settled: false });
     }
 
     fn other(&mut self, event: &TemporalEvent) -> Result<(), ImportError> {
@@ -131,58 +248,51 @@ impl Tasks {
             None => return Err(unreadable()),
             Some(Imported::Nothing) => {}
             Some(Imported::Ended(ended)) => self.ended = Some((event.at.unwrap_or_default(), ended)),
-            Some(Imported::Asked(asked)) => match self.tasks.last_mut() {
-                Some(task) => task.asked.push((event.id, asked)),
-                None => return Err(unreadable()),
-            },
+            Some(Imported::Asked(asked)) => {
+                self.untold = None;
+                let task = self.tasks.last_mut().ok_or_else(unreadable)?;
+                task.asked.push((event.id, asked));
+            }
             // An update is accepted as the task completes, and was told in it.
             Some(Imported::Told(told)) if event.event_type == "WorkflowExecutionUpdateAccepted" => {
-                match self.tasks.last_mut() {
-                    Some(task) => task.told.push(told),
-                    None => return Err(unreadable()),
+                match (self.untold.take(), self.tasks.last_mut()) {
+                    (Some((at, build)), _) => self.begin(at, build, vec![told]),
+                    (None, Some(task)) => task.told.push(told),
+                    (None, None) => return Err(unreadable()),
                 }
             }
             Some(Imported::Told(told)) => self.waiting.push(told),
         }
         Ok(())
     }
+}
 
-    fn turns(mut self, run: RunId, began_at: Timestamp, splitter: Option<&mut Splitter>) -> Vec<Turn> {
-        if let (Some(splitter), Some(task)) = (splitter, self.tasks.last_mut()) {
-            splitter.split(task, &mut self.numbering);
-        }
-        let mut turns: Vec<Turn> = Vec::new();
-        let mut next = EventId(1);
-        let mut push = |at: Timestamp, build: BuildId, events: Vec<EventKind>| {
-            let turn = Turn::of(run, next, at, build, events);
-            next = turn.next_event();
-            turns.push(turn);
-        };
-        if self.tasks.is_empty() {
-            // Nobody has worked on it: its start alone, which the code has not been told.
-            let mut first: Vec<EventKind> = self.waiting.drain(..1).flatten().collect();
-            if let Some(EventKind::WorkflowExecutionStarted(started)) = first.first_mut() {
-                started.start_at = Some(began_at);
-            }
-            push(began_at, BuildId(0), first);
-        }
-        for mut task in self.tasks {
-            in_order(&mut task.told);
-            let asked = by_number(task.asked.into_iter().map(|(_, asked)| asked).collect());
-            let mut events: Vec<EventKind> = task.told.into_iter().flatten().chain(asked).collect();
-            for event in &mut events {
-                // When the next attempt came is not kept.
-                if let EventKind::ActivityTaskAttemptFailed { next_attempt_at, .. } = event {
-                    *next_attempt_at = task.at;
-                }
-            }
-            push(task.at, task.build, events);
-        }
-        if let Some((at, ended)) = self.ended {
-            push(at, BuildId(0), vec![ended]);
-        }
-        turns
-    }
+/// Whether an event may come before a workflow task has all of its events: what is written as it completes (a command, or an
+/// update that the code has accepted), and what the code is not told.
+fn is_of_a_task(event_type: &str) -> bool {
+    matches!(
+        event_type,
+        "WorkflowTaskScheduled"
+            | "WorkflowTaskStarted"
+            | "WorkflowTaskCompleted"
+            | "ActivityTaskStarted"
+            | "ActivityTaskScheduled"
+            | "ActivityTaskCancelRequested"
+            | "TimerStarted"
+            | "TimerCanceled"
+            | "StartChildWorkflowExecutionInitiated"
+            | "SignalExternalWorkflowExecutionInitiated"
+            | "RequestCancelExternalWorkflowExecutionInitiated"
+            | "MarkerRecorded"
+            | "UpsertWorkflowSearchAttributes"
+            | "WorkflowPropertiesModified"
+            | "WorkflowExecutionUpdateAccepted"
+            | "WorkflowExecutionUpdateCompleted"
+            | "WorkflowExecutionCompleted"
+            | "WorkflowExecutionFailed"
+            | "WorkflowExecutionCanceled"
+            | "WorkflowExecutionContinuedAsNew"
+    )
 }
 
 /// Side effects come later in the history than they were asked for: what has a number stands in the order of the numbers.
@@ -211,65 +321,4 @@ fn in_order(told: &mut [Vec<EventKind>]) {
         Some(EventKind::WorkflowExecutionSignaled(_) | EventKind::WorkflowExecutionUpdateAccepted { .. }) => 3,
         _ => 4,
     });
-}
-
-/// From here on a run that was reset is itself.
-fn reset_here(run_id: RunId, base: &str) -> EventKind {
-    let from = ForkPoint {
-        workflow_id: WorkflowId::of("reset"),
-        run_id: base.parse().unwrap_or(run_id),
-        event: EventId(0),
-        reset: true,
-    };
-    EventKind::WorkflowExecutionForked {
-        run_id,
-        from,
-        reason: "reset on the cluster".to_owned(),
-        identity: None,
-        children: Vec::new(),
-    }
-}
-
-fn started(event: &TemporalEvent, namespace: &Namespace) -> Result<(RunId, WorkflowExecutionStarted), ImportError> {
-    let fields = &event.attributes;
-    let bad = |field: &'static str| ImportError::BadStart { field };
-    let run = run_id(text(fields, "originalExecutionRunId")).ok_or(bad("run id"))?;
-    let header = object(fields, "header").and_then(|header| object(header, "fields"));
-    let carried = header.and_then(|fields| fields.get("bosun-carried-signals")).map(payload);
-    let seq = header.and_then(|fields| fields.get("bosun-seq")).and_then(|seq| payload(seq).decode().ok());
-    let parent = object(fields, "parentWorkflowExecution").and_then(|parent| {
-        Some(Parent {
-            workflow_id: WorkflowId::new(text(parent, "workflowId")).ok()?,
-            run_id: run_id(text(parent, "runId"))?,
-            seq: Seq(seq.unwrap_or_default()),
-            close_policy: ParentClosePolicy::default(),
-        })
-    });
-    let started = WorkflowExecutionStarted {
-        namespace: namespace.clone(),
-        workflow_id: WorkflowId::new(text(fields, "workflowId")).map_err(|_| bad("workflow id"))?,
-        workflow_type: WorkflowType::new(named(fields, "workflowType")).map_err(|_| bad("workflow type"))?,
-        task_queue: TaskQueue::new(named(fields, "taskQueue")).map_err(|_| bad("task queue"))?,
-        input: payloads(fields, "input").unwrap_or_default(),
-        execution_deadline: instant(fields, "workflowExecutionExpirationTime"),
-        run_timeout: period(fields, "workflowRunTimeout"),
-        retry_policy: retry_policy(fields, "retryPolicy"),
-        attempt: Attempt(u32::try_from(event.number("attempt")).unwrap_or(1).max(1)),
-        first_run: run_id(text(fields, "firstExecutionRunId")).unwrap_or(run),
-        continued_from: run_id(text(fields, "continuedExecutionRunId")),
-        last_failure: failure(fields, "continuedFailure"),
-        start_at: None,
-        parent,
-        memo: memo(fields, "memo"),
-        search_attributes: attributes(fields, "searchAttributes"),
-        request_id: None,
-        identity: Identity::new(text(fields, "identity")).ok(),
-        summary: summary(fields),
-        details: None,
-        carried_signals: carried.and_then(|carried| carried.decode().ok()).unwrap_or_default(),
-        carried_request_ids: Vec::new(),
-        forked_from: None,
-        priority: None,
-    };
-    Ok((run, started))
 }

@@ -4,14 +4,15 @@
 //! ask, under the number that the code knows; what the cluster dropped because it was undone in the same task is written down,
 //! since the code asks for it again. From the first task on that does not fit, nothing is split any more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bosun_engine::workflow::{JobTable, WorkflowRegistry, job_of, markers_of};
 use bosun_engine::*;
 
+use super::Task;
 use super::events::Numbering;
-use super::{Task, in_order};
 
 /// No timer of a cluster is shorter.
 const SHORTEST_TIMER: Duration = Duration::from_millis(1);
@@ -33,46 +34,52 @@ impl Splitter {
         Some(Splitter { driver: Some(driver), table, own_type, visible: run, history })
     }
 
-    /// Puts what the code asked for behind what made it ask.
+    /// Puts what the code asked for behind what made it ask. What a cluster told in the same task after the code had ended
+    /// the run is not told any more: signals of it are named where the run ends, as those that nobody has taken.
     pub(super) fn split(&mut self, task: &mut Task, numbering: &mut Numbering) {
         if self.driver.is_none() {
             return;
         }
-        in_order(&mut task.told);
         let mut left: Vec<(u64, EventKind)> = std::mem::take(&mut task.asked);
-        let told = task.told.len();
-        for index in 0..told {
-            let Some(produced) = self.tell(&task.told[index], task.at, &left) else { break };
-            let undone = undone_at_once(&produced, &left, task.at);
-            for command in produced {
+        let mut produced: Vec<Vec<Command>> = Vec::new();
+        for told in &task.told {
+            let Some(commands) = self.tell(told, task.at, &left, &numbering.side_effects) else { break };
+            let ends = commands.iter().any(Command::closes);
+            produced.push(commands);
+            if ends {
+                break;
+            }
+        }
+        let undone = undone_at_once(produced.iter().flatten(), &left);
+        let mut ended_in = None;
+        'told: for (index, (told, commands)) in task.told.iter_mut().zip(produced).enumerate() {
+            for command in commands {
+                let number = seq_of(&command);
+                if number.is_some_and(|seq| undone.contains(&seq)) {
+                    told.push(command.into_event(&self.own_type, self.visible));
+                    continue;
+                }
                 let found = left.iter().position(|(_, held)| is_of(&command, held, task.at));
-                match found {
-                    Some(at) => {
-                        let (id, held) = left.remove(at);
-                        if let Some(seq) = seq_of(&command) {
-                            numbering.renumber(id, seq);
-                        }
-                        let event = written(command, held, &self.own_type);
-                        self.apply(&event);
-                        task.told[index].push(event);
-                    }
-                    None if seq_of(&command).is_some_and(|seq| undone.contains(&seq)) => {
-                        let event = command.into_event(&self.own_type, self.visible);
-                        self.apply(&event);
-                        task.told[index].push(event);
-                    }
+                let found = found.map(|at| left.remove(at)).or_else(|| later(&command, numbering));
+                let Some((id, held)) = found else {
                     // History does not hold it: replay will say so.
-                    None => self.driver = None,
+                    self.driver = None;
+                    break 'told;
+                };
+                if let Some(seq) = number {
+                    numbering.renumber(id, seq);
                 }
-                if self.driver.is_none() {
-                    break;
-                }
+                ended_in = ended_in.or(command.closes().then_some(index));
+                told.push(written(command, held, &self.own_type));
             }
         }
         if !left.is_empty() {
             self.driver = None;
         }
         task.asked = left;
+        if let Some(index) = ended_in {
+            untaken(task.told.drain(index + 1..).flatten().collect(), &mut task.told[index]);
+        }
     }
 
     fn apply(&mut self, event: &EventKind) {
@@ -86,7 +93,13 @@ impl Splitter {
     }
 
     /// Tells the code one event, and gives what it asks for.
-    fn tell(&mut self, told: &[EventKind], at: Timestamp, held: &[(u64, EventKind)]) -> Option<Vec<Command>> {
+    fn tell(
+        &mut self,
+        told: &[EventKind],
+        at: Timestamp,
+        held: &[(u64, EventKind)],
+        known: &Arc<BTreeMap<Seq, Payload>>,
+    ) -> Option<Vec<Command>> {
         let (event, before) = told.split_last()?;
         before.iter().for_each(|event| self.apply(event));
         self.count(event);
@@ -99,7 +112,13 @@ impl Splitter {
             self.table.apply(event);
         }
         let job = job_of(event, &self.table)?;
-        let markers = markers_of(held.iter().map(|(_, event)| event));
+        let mut markers = markers_of(held.iter().map(|(_, event)| event));
+        // Who follows a run does not know what is still to come.
+        if let Markers::Recorded { side_effects, .. } = &mut markers
+            && side_effects.keys().all(|seq| known.contains_key(seq))
+        {
+            *side_effects = known.clone();
+        }
         let activation = Activation { at, run_id: self.visible, history: self.history, job, markers };
         let driver = self.driver.as_mut()?;
         let commands = driver.activate(activation);
@@ -108,7 +127,36 @@ impl Splitter {
             return None;
         }
         self.table.apply(event);
+        for command in &commands {
+            self.apply(&command.clone().into_event(&self.own_type, self.visible));
+        }
         Some(commands)
+    }
+}
+
+/// The event of a side effect that a later task brought: the worker had the value, and the cluster not yet.
+fn later(command: &Command, numbering: &mut Numbering) -> Option<(u64, EventKind)> {
+    let Command::RecordMarker(Marker::SideEffect { seq, value }) = command else { return None };
+    let found = numbering.place(*seq)?;
+    matches!(&found.1, EventKind::MarkerRecorded(Marker::SideEffect { value: held, .. }) if held == value)
+        .then_some(found)
+}
+
+/// Names signals that came after the end in the event that ends the run; the next run gets those of one that continues.
+fn untaken(told_late: Vec<EventKind>, told: &mut [EventKind]) {
+    use EventKind as E;
+    let signals = told_late.into_iter().filter_map(|event| match event {
+        E::WorkflowExecutionSignaled(signal) => Some(signal),
+        _ => None,
+    });
+    match told.iter_mut().find(|event| event.closes().is_some()) {
+        Some(
+            E::WorkflowExecutionCompleted { unhandled_signals, .. }
+            | E::WorkflowExecutionFailed { unhandled_signals, .. }
+            | E::WorkflowExecutionCanceled { unhandled_signals, .. },
+        ) => unhandled_signals.extend(signals.map(|signal| signal.name)),
+        Some(E::WorkflowExecutionContinuedAsNew(next)) => next.unconsumed_signals.extend(signals),
+        _ => {}
     }
 }
 
@@ -127,23 +175,43 @@ fn seq_of(command: &Command) -> Option<Seq> {
     }
 }
 
-/// Timers and activities that are asked for and canceled in one answer: a cluster holds neither.
-fn undone_at_once(produced: &[Command], held: &[(u64, EventKind)], at: Timestamp) -> BTreeSet<Seq> {
-    let holds = |command: &Command| held.iter().any(|(_, event)| is_of(command, event, at));
-    let begun = produced.iter().filter(|command| {
-        matches!(
-            command,
-            Command::StartTimer { .. } | Command::ScheduleActivity { .. } | Command::StartChildWorkflow { .. }
-        ) && !holds(command)
+/// What is asked for and canceled in one task: a cluster holds neither. An export of ours holds both.
+fn undone_at_once<'a>(produced: impl Iterator<Item = &'a Command> + Clone, held: &[(u64, EventKind)]) -> BTreeSet<Seq> {
+    let held_begun: BTreeSet<Seq> = held.iter().filter_map(|(_, event)| begun_by(event)).collect();
+    let held_undone: BTreeSet<Seq> = held.iter().filter_map(|(_, event)| canceled_by(event)).collect();
+    let begun = produced.clone().filter_map(|command| match command {
+        Command::StartTimer { seq, .. }
+        | Command::ScheduleActivity { seq, .. }
+        | Command::StartChildWorkflow { seq, .. } => Some(*seq),
+        _ => None,
     });
-    let begun: Vec<Seq> = begun.filter_map(seq_of).collect();
-    let canceled = produced.iter().filter_map(|command| match command {
+    let begun: BTreeSet<Seq> = begun.collect();
+    let canceled = produced.filter_map(|command| match command {
         Command::CancelTimer { seq }
         | Command::RequestCancelActivity { seq }
         | Command::CancelChildWorkflow { seq, .. } => Some(*seq),
         _ => None,
     });
-    canceled.filter(|seq| begun.contains(seq)).collect()
+    let is_held = |seq: &Seq| held_begun.contains(seq) && held_undone.contains(seq);
+    canceled.filter(|seq| begun.contains(seq) && !is_held(seq)).collect()
+}
+
+fn begun_by(event: &EventKind) -> Option<Seq> {
+    match event {
+        EventKind::TimerStarted { seq, .. } => Some(*seq),
+        EventKind::ActivityTaskScheduled(task) => Some(task.seq),
+        EventKind::StartChildWorkflowExecutionInitiated(child) => Some(child.seq),
+        _ => None,
+    }
+}
+
+fn canceled_by(event: &EventKind) -> Option<Seq> {
+    match event {
+        EventKind::TimerCanceled { seq }
+        | EventKind::ActivityTaskCancelRequested { seq }
+        | EventKind::ChildWorkflowExecutionCancelRequested { seq, .. } => Some(*seq),
+        _ => None,
+    }
 }
 
 /// Whether an event holds what a command asks for.

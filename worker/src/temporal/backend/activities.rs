@@ -1,12 +1,18 @@
 //! Requests about single activities, and resets.
 //!
-//! Invariant: as in `requests`. An activity is named by its id in its run; what is changed of it is what the cluster can change.
+//! Invariant: as in `requests`. An activity is named as ours name it: a number is what the code knows it by, not what the cluster
+//! counts. An attempt is completed while it is the one that runs; an older one completes nothing. What is changed of an activity
+//! is what the cluster can change.
+
+use std::time::Duration;
 
 use bosun_engine::*;
 use temporalio_client::grpc::WorkflowService;
 use temporalio_client::tonic::Request;
 use temporalio_common::protos::temporal::api::common::v1::Payloads;
+use temporalio_common::protos::temporal::api::enums::v1::PendingActivityState;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
+use temporalio_common::protos::temporal::api::workflow::v1 as proto;
 use temporalio_common::protos::temporal::api::workflowservice::v1::*;
 
 use super::ClusterBackend;
@@ -14,7 +20,17 @@ use super::refusal::{about, call_error, fits, refused};
 use super::requests::execution_of;
 use crate::backend::{ActivityAsked, Attribution, CallError};
 use crate::temporal::convert::*;
-use crate::temporal::history::events_of_target;
+use crate::temporal::history::{activities_of, events_of_target};
+
+/// Pauses between looks for a run that has just begun.
+const VISIBLE_WITHIN: [Duration; 6] = [
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(3),
+    Duration::ZERO,
+];
 
 impl ClusterBackend {
     pub(super) async fn pause_one(
@@ -27,12 +43,12 @@ impl ClusterBackend {
             namespace: target.namespace.to_string(),
             execution: Some(execution_of(&target)),
             identity: self.who(because.identity.as_ref()),
-            activity: Some(pause_activity_request::Activity::Id(id.to_string())),
+            activity: Some(pause_activity_request::Activity::Id(self.id_there(&target, &id).await?)),
             reason: because.reason,
             ..Default::default()
         };
         let done = self.connection.clone().pause_activity(Request::new(request)).await;
-        done.map(drop).map_err(|status| about(&target, &status))
+        self.done(&target, done.map(drop)).await
     }
 
     pub(super) async fn unpause_one(
@@ -45,11 +61,11 @@ impl ClusterBackend {
             namespace: target.namespace.to_string(),
             execution: Some(execution_of(&target)),
             identity: self.who(because.identity.as_ref()),
-            activity: Some(unpause_activity_request::Activity::Id(id.to_string())),
+            activity: Some(unpause_activity_request::Activity::Id(self.id_there(&target, &id).await?)),
             ..Default::default()
         };
         let done = self.connection.clone().unpause_activity(Request::new(request)).await;
-        done.map(drop).map_err(|status| about(&target, &status))
+        self.done(&target, done.map(drop)).await
     }
 
     /// A reset of its attempts is what a cluster does; the rest is named.
@@ -68,25 +84,19 @@ impl ClusterBackend {
             namespace: target.namespace.to_string(),
             execution: Some(execution_of(&target)),
             identity: self.who(asked.because.identity.as_ref()),
-            activity: Some(reset_activity_request::Activity::Id(id.to_string())),
+            activity: Some(reset_activity_request::Activity::Id(self.id_there(&target, &id).await?)),
             ..Default::default()
         };
         let done = self.connection.clone().reset_activity(Request::new(request)).await;
-        done.map(drop).map_err(|status| about(&target, &status))
+        self.done(&target, done.map(drop)).await
     }
 
-    /// By the run and the id that the token names.
+    /// By the run, the number and the attempt that the token names.
     // long: one request a kind of completion.
     pub(super) async fn complete_one(&self, token: TaskToken, completion: ActivityCompletion) -> Result<(), CallError> {
-        let query = format!("RunId = '{}'", token.run_id);
-        let found = self.list_runs(ListRequest { query, limit: 1 }).await?;
-        let Some(info) = found.into_iter().next() else {
-            return Err(Rejection::UnknownActivity { activity: token.to_string() }.into());
-        };
-        let target = Target::run(info.workflow_id.clone(), info.run_id);
-        let id = self.activity_of(&Target { namespace: info.namespace.clone(), ..target }, token.seq).await?;
+        let (info, activity_id) = self.attempt_of(token).await?;
         let (namespace, workflow_id) = (info.namespace.to_string(), info.workflow_id.to_string());
-        let (run_id, identity, activity_id) = (token.run_id.to_string(), self.identity.to_string(), id.to_string());
+        let (run_id, identity) = (token.run_id.to_string(), self.identity.to_string());
         let mut service = self.connection.clone();
         let done = match completion {
             ActivityCompletion::Complete(result) => {
@@ -146,17 +156,44 @@ impl ClusterBackend {
         done.map_err(|status| call_error(&status))
     }
 
-    /// The id of a pending activity by our number of it, or by its own.
-    async fn activity_of(&self, target: &Target, seq: Seq) -> Result<ActivityId, CallError> {
-        let events = events_of_target(&self.connection, target).await.map_err(|status| about(target, &status))?;
-        let turns = crate::temporal::history::turns_of(&target.namespace, &events, None)
-            .map_err(|why| Rejection::Invalid { what: "the history of the cluster".to_owned(), why })?;
-        let of = |event: &EventKind| match event {
-            EventKind::ActivityTaskScheduled(task) if task.seq == seq => Some(task.activity_id.clone()),
-            _ => None,
+    /// The run of a token, and the id there of its activity, if that attempt is the one that runs.
+    async fn attempt_of(&self, token: TaskToken) -> Result<(RunInfo, String), CallError> {
+        let unknown = || CallError::from(Rejection::UnknownActivity { activity: token.to_string() });
+        let info = self.run_by_id(token.run_id).await?.ok_or_else(unknown)?;
+        let target = Target { namespace: info.namespace.clone(), ..Target::run(info.workflow_id.clone(), info.run_id) };
+        let (_, answer) = self.described(&target).await?;
+        let events = events_of_target(&self.connection, &target).await.map_err(|status| about(&target, &status))?;
+        let numbers = activities_of(&events);
+        let is_it = |row: &proto::PendingActivityInfo| {
+            numbers.get(&row.activity_id) == Some(&token.seq) && u32::try_from(row.attempt) == Ok(token.attempt.0)
         };
-        let found = turns.iter().flat_map(|turn| &turn.events).find_map(of);
-        found.ok_or_else(|| Rejection::UnknownActivity { activity: seq.to_string() }.into())
+        let runs = |row: &proto::PendingActivityInfo| !matches!(row.state(), PendingActivityState::Scheduled);
+        let row = answer.pending_activities.into_iter().find(|row| is_it(row) && runs(row)).ok_or_else(unknown)?;
+        Ok((info, row.activity_id))
+    }
+
+    /// A run by its id alone, which only the cluster's visibility can find; that hears of a run a moment later.
+    async fn run_by_id(&self, run_id: RunId) -> Result<Option<RunInfo>, CallError> {
+        let query = format!("RunId = '{run_id}'");
+        for pause in VISIBLE_WITHIN {
+            let found = self.list_runs(ListRequest { query: query.clone(), limit: 1 }).await?;
+            if let Some(info) = found.into_iter().next() {
+                return Ok(Some(info));
+            }
+            tokio::time::sleep(pause).await;
+        }
+        Ok(None)
+    }
+
+    /// The id there of an activity that has only a number here.
+    async fn id_there(&self, target: &Target, id: &ActivityId) -> Result<String, CallError> {
+        if !id.as_str().bytes().all(|byte| byte.is_ascii_digit()) {
+            return Ok(id.to_string());
+        }
+        let events = events_of_target(&self.connection, target).await.map_err(|status| about(target, &status))?;
+        let mut ids = activities_of(&events).into_iter();
+        let found = ids.find(|(there, seq)| own_id(there.clone(), *seq) == id.as_str());
+        found.map(|(there, _)| there).ok_or_else(|| Rejection::UnknownActivity { activity: id.to_string() }.into())
     }
 
     /// To the first or the last workflow task; other points have other numbers in a cluster's history than here.

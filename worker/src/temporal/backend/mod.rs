@@ -26,6 +26,8 @@ use refusal::cannot;
 #[derive(Clone)]
 pub struct ClusterBackend {
     connection: Connection,
+    /// Where runs are looked for that are named by no namespace.
+    namespace: Namespace,
     identity: Identity,
     /// Of a worker: it tells what it has.
     worker: Option<Arc<ClusterWorker>>,
@@ -35,15 +37,16 @@ pub struct ClusterBackend {
 }
 
 impl ClusterBackend {
-    /// The backend of a connection, for a client or a worker of it.
+    /// The backend of a connection, for a client or a worker of it, that looks in `namespace` where a request names none.
     pub fn new(
         connection: Connection,
+        namespace: Namespace,
         identity: Identity,
         worker: Option<(Arc<ClusterWorker>, usize)>,
         workflows: WorkflowRegistry,
     ) -> Self {
         let (worker, slots) = worker.map_or((None, 0), |(worker, slots)| (Some(worker), slots));
-        ClusterBackend { connection, identity, worker, slots, workflows: Arc::new(workflows) }
+        ClusterBackend { connection, namespace, identity, worker, slots, workflows: Arc::new(workflows) }
     }
 
     fn who(&self, identity: Option<&Identity>) -> String {

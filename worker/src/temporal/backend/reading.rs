@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use bosun_engine::filter::Filter;
-use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use temporalio_client::grpc::WorkflowService;
 use temporalio_client::tonic::{Code, Request};
@@ -15,7 +14,7 @@ use temporalio_common::protos::temporal::api::enums::v1 as enums;
 use temporalio_common::protos::temporal::api::enums::v1::WorkflowTaskFailedCause;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
 use temporalio_common::protos::temporal::api::history::v1::{
-    HistoryEvent, WorkflowExecutionContinuedAsNewEventAttributes,
+    HistoryEvent, WorkflowExecutionContinuedAsNewEventAttributes, WorkflowTaskFailedEventAttributes,
 };
 use temporalio_common::protos::temporal::api::workflowservice::v1::*;
 
@@ -25,10 +24,12 @@ use super::requests::execution_of;
 use crate::backend::{CallError, EventStream};
 use crate::temporal::QUERY_AWAITING;
 use crate::temporal::convert::*;
-use crate::temporal::history::{card_of, events_of_target, turns_of};
+use crate::temporal::history::{TurnsAlong, activities_of, card_of, events_of_target, turns_of};
 
 /// Where no worker answers, a description does not wait for one.
 const ASK_PATIENCE: Duration = Duration::from_millis(1_500);
+/// Code that does not come back has no card.
+const CARD_PATIENCE: Duration = Duration::from_secs(10);
 /// Runs of a page.
 pub(super) const PAGE: usize = 1_000;
 
@@ -38,7 +39,10 @@ impl ClusterBackend {
         Ok(self.described(target).await?.0)
     }
 
-    async fn described(&self, target: &Target) -> Result<(RunInfo, DescribeWorkflowExecutionResponse), CallError> {
+    pub(super) async fn described(
+        &self,
+        target: &Target,
+    ) -> Result<(RunInfo, DescribeWorkflowExecutionResponse), CallError> {
         let request = DescribeWorkflowExecutionRequest {
             namespace: target.namespace.to_string(),
             execution: Some(execution_of(target)),
@@ -61,8 +65,13 @@ impl ClusterBackend {
         let target = Target { run_id: Some(info.run_id), ..target };
         let events = events_of_target(&self.connection, &target).await.map_err(|status| about(&target, &status))?;
         let turns = turns_of(&target.namespace, &events, None).map_err(unreadable)?;
-        let failing = answer.pending_workflow_task.as_ref().is_some_and(|task| task.attempt > 1);
-        let asked = info.status.is_open() && !failing;
+        let again = answer.pending_workflow_task.as_ref().is_some_and(|task| task.attempt > 1);
+        let failed = if again { last_failure(&events) } else { None };
+        let asked = info.status.is_open() && failed.is_none();
+        let held = match failed {
+            Some(failed) => Some(self.why_held(&target.namespace, events.clone(), failed).await),
+            None => None,
+        };
         let awaiting = match asked {
             true => self.awaiting(&target).await,
             false => Vec::new(),
@@ -75,19 +84,49 @@ impl ClusterBackend {
                 run_id: run_id_in(&child.run_id),
             })
         });
+        let numbers = activities_of(&events);
+        let pending_activities = answer.pending_activities.into_iter().filter_map(|row| {
+            let seq = numbers.get(&row.activity_id).copied().unwrap_or(Seq(0));
+            pending_activity(row, info.run_id, seq)
+        });
         Ok(Description {
-            pending_activities: answer.pending_activities.into_iter().filter_map(pending_activity).collect(),
+            pending_activities: pending_activities.collect(),
             pending_timers: if info.status.is_open() { pending_timers(&turns) } else { Vec::new() },
             pending_children: pending_children.collect(),
             pending_updates: Vec::new(),
             inbox: 0,
-            held: failing.then(|| why_held(&target.namespace, &events, &self.workflows)),
+            held,
             awaiting,
             cancel_requested: turns.iter().flat_map(|turn| &turn.events).any(asks_to_cancel),
             warnings: Vec::new(),
             result: events.last().and_then(outcome_in).map(|(outcome, _)| outcome),
             info,
         })
+    }
+
+    /// Why the workflow task of a run is tried again and again. The card comes from the code of this program, which runs away from
+    /// this thread, and not for ever.
+    async fn why_held(
+        &self,
+        namespace: &Namespace,
+        events: Vec<HistoryEvent>,
+        failed: WorkflowTaskFailedEventAttributes,
+    ) -> String {
+        let stack = failed.failure.as_ref().map(|failure| failure.stack_trace.clone()).unwrap_or_default();
+        let card = if !stack.is_empty() {
+            // The worker has written it there.
+            Some(stack)
+        } else if failed.cause() == WorkflowTaskFailedCause::NonDeterministicError {
+            let (namespace, workflows) = (namespace.clone(), self.workflows.clone());
+            let card = tokio::task::spawn_blocking(move || card_of(&namespace, &events, &workflows));
+            tokio::time::timeout(CARD_PATIENCE, card).await.ok().and_then(Result::ok).flatten()
+        } else {
+            None
+        };
+        let card = card.map_or_else(String::new, |card| format!("\n{card}"));
+        let why = failed.failure.map(|failure| failure_in(failure).message);
+        let why = why.unwrap_or_else(|| "the cluster does not say why".to_owned());
+        format!("its workflow task fails, and is tried again: {why}{card}")
     }
 
     /// What the code waits for, if a worker says so in time.
@@ -99,7 +138,7 @@ impl ClusterBackend {
 
     pub(super) async fn list_runs(&self, request: ListRequest) -> Result<Vec<RunInfo>, CallError> {
         let limit = request.limit.clamp(1, PAGE);
-        let (namespaces, query) = for_the_cluster(&request.query)?;
+        let (namespaces, query) = for_the_cluster(&request.query, &self.namespace)?;
         let mut found = Vec::new();
         for namespace in namespaces {
             let mut next_page_token = Vec::new();
@@ -123,7 +162,7 @@ impl ClusterBackend {
     }
 
     pub(super) async fn count_runs(&self, query: String) -> Result<u64, CallError> {
-        let (namespaces, query) = for_the_cluster(&query)?;
+        let (namespaces, query) = for_the_cluster(&query, &self.namespace)?;
         let mut all = 0;
         for namespace in namespaces {
             let request = CountWorkflowExecutionsRequest { namespace: namespace.to_string(), query: query.clone() };
@@ -212,39 +251,60 @@ impl ClusterBackend {
         Box::pin(async_stream::try_stream! {
             let run_id = self.info(&target).await?.run_id;
             let target = Target { run_id: Some(run_id), ..target };
-            let mut next = from;
-            loop {
-                let turns = self.turns_of(&target).await?;
-                let mut ended = false;
+            let along = TurnsAlong::start(&target.namespace, self.workflows.clone());
+            let mut along = along.map_err(|why| unreadable(why.to_string()))?;
+            let (mut next, mut page_token, mut ended) = (from, Vec::new(), false);
+            while !ended {
+                let page = self.more_history(&target, follow, page_token).await?;
+                page_token = page.next_page_token;
+                ended = page_token.is_empty();
+                let turns = along.next(page.history.unwrap_or_default().events).await.map_err(unreadable)?;
                 for event in turns.iter().flat_map(Turn::numbered) {
-                    ended = event.kind.closes().is_some();
+                    ended |= event.kind.closes().is_some();
                     if event.id >= next {
                         next = event.id.next();
                         yield event;
                     }
                 }
-                if ended || !follow {
-                    break;
-                }
-                tokio::time::sleep(FOLLOW_PAUSE).await;
             }
         })
     }
-}
 
-/// How often a history that is followed is read.
-const FOLLOW_PAUSE: Duration = Duration::from_millis(500);
+    /// The next page of a history; with `follow`, waits for it.
+    async fn more_history(
+        &self,
+        target: &Target,
+        follow: bool,
+        next_page_token: Vec<u8>,
+    ) -> Result<GetWorkflowExecutionHistoryResponse, CallError> {
+        loop {
+            let request = GetWorkflowExecutionHistoryRequest {
+                namespace: target.namespace.to_string(),
+                execution: Some(execution_of(target)),
+                wait_new_event: follow,
+                next_page_token: next_page_token.clone(),
+                ..Default::default()
+            };
+            match self.connection.clone().get_workflow_execution_history(Request::new(request)).await {
+                Ok(page) => return Ok(page.into_inner()),
+                // No request waits for ever.
+                Err(status) if follow && matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled) => {}
+                Err(status) => return Err(about(target, &status)),
+            }
+        }
+    }
+}
 
 fn unreadable(why: String) -> CallError {
     Rejection::Invalid { what: "the history of the cluster".to_owned(), why }.into()
 }
 
-/// The namespaces that a filter is about, and what of it a cluster is asked.
-fn for_the_cluster(query: &str) -> Result<(Vec<Namespace>, String), CallError> {
+/// The namespaces that a filter is about, `own` where it names none, and what of it a cluster is asked.
+fn for_the_cluster(query: &str, own: &Namespace) -> Result<(Vec<Namespace>, String), CallError> {
     let filter = Filter::parse(query)
         .map_err(|why| Rejection::Invalid { what: format!("list filter {query:?}"), why: why.to_string() })?;
     let (names, filter) = filter.split_namespaces();
-    let names = if names.is_empty() { vec![DEFAULT_NAMESPACE.to_owned()] } else { names };
+    let names = if names.is_empty() { vec![own.to_string()] } else { names };
     let namespaces = names.into_iter().map(Namespace::new).collect::<Result<_, _>>();
     let namespaces = namespaces.map_err(|why| Rejection::Invalid { what: "namespace".into(), why: why.to_string() })?;
     Ok((namespaces, filter.to_string()))
@@ -268,19 +328,20 @@ fn asks_to_cancel(event: &EventKind) -> bool {
     matches!(event, EventKind::WorkflowExecutionCancelRequested { .. })
 }
 
-/// Why the workflow task of a run is tried again and again.
-fn why_held(namespace: &Namespace, events: &[HistoryEvent], code: &WorkflowRegistry) -> String {
-    let failed = events.iter().rev().find_map(|event| match &event.attributes {
-        Some(Attributes::WorkflowTaskFailedEventAttributes(failed)) => Some(failed.clone()),
+/// How the last workflow task of a run has failed, if that is how it ended. A reset is written as a failure and is none; a task
+/// whose worker was killed has timed out; one that came too late for new events is given out again.
+fn last_failure(events: &[HistoryEvent]) -> Option<WorkflowTaskFailedEventAttributes> {
+    use WorkflowTaskFailedCause as Cause;
+    let ended = events.iter().rev().find_map(|event| match &event.attributes {
+        Some(Attributes::WorkflowTaskFailedEventAttributes(failed)) => Some(Some(failed.clone())),
+        Some(
+            Attributes::WorkflowTaskCompletedEventAttributes(_) | Attributes::WorkflowTaskTimedOutEventAttributes(_),
+        ) => Some(None),
         _ => None,
     });
-    let diverged =
-        failed.as_ref().is_some_and(|failed| failed.cause() == WorkflowTaskFailedCause::NonDeterministicError);
-    let card = diverged.then(|| card_of(namespace, events, code)).flatten();
-    let card = card.map_or_else(String::new, |card| format!("\n{card}"));
-    let why = failed.and_then(|failed| failed.failure).map(|failure| failure_in(failure).message);
-    let why = why.unwrap_or_else(|| "the cluster does not say why".to_owned());
-    format!("its workflow task fails, and is tried again: {why}{card}")
+    let of_the_server =
+        [Cause::ResetWorkflow, Cause::UnhandledCommand, Cause::ResetStickyTaskQueue, Cause::ForceCloseCommand];
+    ended.flatten().filter(|failed| !of_the_server.contains(&failed.cause()))
 }
 
 /// How an event ends a run, and the run that goes on for it.
@@ -311,4 +372,46 @@ pub(super) fn outcome_in(event: &HistoryEvent) -> Option<(CloseOutcome, Option<R
         }
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use temporalio_common::protos::temporal::api::history::v1::{
+        WorkflowTaskCompletedEventAttributes, WorkflowTaskTimedOutEventAttributes,
+    };
+
+    use super::*;
+
+    fn failed(cause: WorkflowTaskFailedCause) -> HistoryEvent {
+        let failed = WorkflowTaskFailedEventAttributes { cause: cause.into(), ..Default::default() };
+        event(Attributes::WorkflowTaskFailedEventAttributes(failed))
+    }
+    fn event(attributes: Attributes) -> HistoryEvent {
+        HistoryEvent { attributes: Some(attributes), ..Default::default() }
+    }
+
+    #[test]
+    fn a_run_is_held_by_its_code_alone() {
+        use WorkflowTaskFailedCause as Cause;
+        let completed =
+            || event(Attributes::WorkflowTaskCompletedEventAttributes(WorkflowTaskCompletedEventAttributes::default()));
+        let killed =
+            || event(Attributes::WorkflowTaskTimedOutEventAttributes(WorkflowTaskTimedOutEventAttributes::default()));
+        let held = |events: &[HistoryEvent]| last_failure(events).map(|failed| failed.cause());
+        let (unfit, panicked) = (Cause::NonDeterministicError, Cause::WorkflowWorkerUnhandledFailure);
+        assert_eq!(held(&[completed(), failed(unfit)]), Some(unfit));
+        assert_eq!(held(&[failed(panicked)]), Some(panicked));
+        assert_eq!(held(&[failed(unfit), killed()]), None, "its worker was killed");
+        assert_eq!(held(&[failed(unfit), completed()]), None, "other code has gone on");
+        assert_eq!(held(&[completed(), failed(Cause::ResetWorkflow)]), None, "it was reset");
+        assert_eq!(held(&[]), None);
+    }
+
+    #[test]
+    fn a_filter_without_a_namespace_is_about_the_one_that_was_named() {
+        let own = Namespace::of("boats");
+        let asked = |query: &str| for_the_cluster(query, &own).unwrap().0;
+        assert_eq!(asked("WorkflowType = 'pay'"), [Namespace::of("boats")]);
+        assert_eq!(asked("Namespace = 'default'"), [Namespace::of("default")]);
+    }
 }

@@ -150,7 +150,7 @@ impl ClusterBackend {
     }
 
     /// A run that has ended is told from one that is not there.
-    async fn done(&self, target: &Target, answer: Result<(), Status>) -> Result<(), CallError> {
+    pub(super) async fn done(&self, target: &Target, answer: Result<(), Status>) -> Result<(), CallError> {
         match answer {
             Ok(()) => Ok(()),
             Err(status) => Err(self.gone(target, &status).await),

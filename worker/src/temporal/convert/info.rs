@@ -67,7 +67,12 @@ pub(in crate::temporal) fn info_of(namespace: &Namespace, row: proto::WorkflowEx
     })
 }
 
-pub(in crate::temporal) fn pending_activity(row: proto::PendingActivityInfo) -> Option<PendingActivity> {
+/// `seq` is our number of it.
+pub(in crate::temporal) fn pending_activity(
+    row: proto::PendingActivityInfo,
+    run_id: RunId,
+    seq: Seq,
+) -> Option<PendingActivity> {
     use enums::PendingActivityState as S;
     let (attempt, paused) = (u32::try_from(row.attempt).unwrap_or(1), row.paused);
     let state = match row.state() {
@@ -79,9 +84,10 @@ pub(in crate::temporal) fn pending_activity(row: proto::PendingActivityInfo) -> 
         S::Scheduled | S::Unspecified => PendingActivityState::Scheduled,
     };
     let next_attempt_at = instant_in(row.next_attempt_schedule_time).or_else(|| instant_in(row.scheduled_time));
+    let runs = matches!(row.state(), S::Started | S::CancelRequested | S::PauseRequested);
     Some(PendingActivity {
-        seq: Seq(row.activity_id.parse().unwrap_or(0)),
-        activity_id: ActivityId::new(row.activity_id).ok()?,
+        seq,
+        activity_id: ActivityId::new(own_id(row.activity_id, seq)).ok()?,
         activity_type: ActivityType::new(row.activity_type?.name).ok()?,
         state,
         attempt: Attempt(attempt),
@@ -89,7 +95,12 @@ pub(in crate::temporal) fn pending_activity(row: proto::PendingActivityInfo) -> 
         next_attempt_at: next_attempt_at.filter(|_| state == PendingActivityState::BackingOff),
         last_failure: row.last_failure.map(failure_in),
         heartbeat_details: row.heartbeat_details.map(|details| payloads_in(details.payloads)),
-        task_token: None,
+        task_token: runs.then(|| TaskToken { run_id, seq, attempt: Attempt(attempt) }.to_string()),
         summary: None,
     })
+}
+
+/// An id that is only a number counts activities there, and all that the code asks for here.
+pub(in crate::temporal) fn own_id(activity_id: String, seq: Seq) -> String {
+    if activity_id.bytes().all(|byte| byte.is_ascii_digit()) { seq.to_string() } else { activity_id }
 }

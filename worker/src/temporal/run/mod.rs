@@ -7,14 +7,18 @@
 //!
 //! Invariant: what is told to the driver depends on the activations alone, so a run that was dropped from the cache and told
 //! again from its beginning is where it was. Values of side effects that are in history are given before the code asks. A run
-//! is closed only when all of its side effects are recorded, because a cluster forgets local activities of closed runs. Pure:
+//! is closed only when all of its side effects are recorded, because a cluster forgets local activities of closed runs; a signal
+//! that comes with its last workflow task goes along to the run that continues it. Pure:
 //! no clock, socket or thread; who feeds it is the worker.
 
 mod commands;
 mod jobs;
 mod numbers;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
@@ -32,20 +36,19 @@ use jobs::signal_in;
 pub(super) use jobs::started_of;
 use numbers::Numbers;
 
-/// Recorded side effects that are held ready for one job; more than any code asks for at once.
-const READY_AT_ONCE: usize = 512;
-
 /// Why a workflow task cannot be completed. The run is not harmed: the cluster tries the task again.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TaskFailed {
     pub(super) failure: Failure,
+    /// Where it is, for people; may be empty.
+    pub(super) stack: String,
     /// The code does not match history.
     pub(super) diverged: bool,
 }
 
 impl TaskFailed {
     fn of_the_code(message: String) -> Self {
-        TaskFailed { failure: Failure::application("WorkflowTask", message), diverged: false }
+        TaskFailed { failure: Failure::application("WorkflowTask", message), stack: String::new(), diverged: false }
     }
     pub(super) fn unusable_run(run_id: &str) -> Self {
         TaskFailed::of_the_code(format!("the run id {run_id:?} is no UUID"))
@@ -59,8 +62,20 @@ impl TaskFailed {
     pub(super) fn lost(why: String) -> Self {
         TaskFailed::of_the_code(why)
     }
-    pub(super) fn diverged(card: String) -> Self {
-        TaskFailed { failure: Failure::application("NonDeterminism", card), diverged: true }
+    pub(super) fn still_busy() -> Self {
+        let why =
+            "the workflow code has not come back yet from an earlier workflow task; a busy loop or a blocking call?";
+        TaskFailed::of_the_code(why.to_owned())
+    }
+    pub(super) fn panicked(why: &str) -> Self {
+        let failure = Failure::application(FAILURE_PANIC, format!("panic: {why}"));
+        TaskFailed { failure, stack: String::new(), diverged: false }
+    }
+    /// The first line of the card says what it is, the rest where.
+    pub(super) fn diverged(card: &str) -> Self {
+        let (title, stack) = card.split_once('\n').unwrap_or((card, ""));
+        let failure = Failure::application("NonDeterminism", title).non_retryable();
+        TaskFailed { failure, stack: stack.to_owned(), diverged: true }
     }
 }
 
@@ -75,7 +90,7 @@ pub(super) struct Home {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Recorded {
     /// What side effects gave, by the numbers of their commands.
-    pub(super) side_effects: BTreeMap<Seq, Payload>,
+    pub(super) side_effects: Arc<BTreeMap<Seq, Payload>>,
 }
 
 pub(super) struct ClusterRun {
@@ -93,8 +108,8 @@ pub(super) struct ClusterRun {
     recorded: Recorded,
     /// Local activities that bring side effects into history.
     recording: BTreeSet<u32>,
-    /// The closing command, while side effects are being recorded.
-    held_back: Option<asked::WorkflowCommand>,
+    /// What ends the run, until all jobs are told and all side effects recorded.
+    ending: Option<(Timestamp, Command)>,
 }
 
 /// What is the same for all jobs of an activation.
@@ -129,7 +144,7 @@ impl ClusterRun {
             patches: BTreeSet::new(),
             recorded,
             recording: BTreeSet::new(),
-            held_back: None,
+            ending: None,
         };
         Ok((run, started))
     }
@@ -181,20 +196,37 @@ impl ClusterRun {
                 | Told::ResolveNexusOperationStart(_)
                 | Told::ResolveNexusOperation(_) => None,
             };
-            if let Some(job) = job {
+            if let Some(job) = job.and_then(|job| self.too_late(job)) {
                 self.tell(job, &moment, &mut commands)?;
             }
         }
-        if self.recording.is_empty() {
-            commands.extend(self.held_back.take());
+        if self.recording.is_empty()
+            && let Some((at, ending)) = self.ending.take()
+        {
+            commands.extend(self.command(at, ending));
         }
         Ok(commands)
+    }
+
+    /// The code has ended the run and hears nothing more. A run that continues takes a signal along.
+    fn too_late(&mut self, job: Job) -> Option<Job> {
+        match (&mut self.ending, job) {
+            (None, job) => Some(job),
+            (Some((_, Command::ContinueAsNew { unconsumed_signals, .. })), Job::SignalWorkflow(signal)) => {
+                unconsumed_signals.push(signal);
+                None
+            }
+            (Some(_), _) => None,
+        }
     }
 
     fn tell(&mut self, job: Job, moment: &Moment, asked: &mut Vec<asked::WorkflowCommand>) -> Result<(), TaskFailed> {
         let markers = match moment.replaying {
             false => Markers::Fresh,
-            true => Markers::Recorded { side_effects: self.ready(), patches: self.patches.clone() },
+            true => {
+                let side_effects = self.recorded.side_effects.clone();
+                Markers::Recorded { side_effects, patches: self.patches.clone() }
+            }
         };
         let Moment { at, history, .. } = *moment;
         let activation = Activation { at, run_id: self.visible, history, job, markers };
@@ -202,32 +234,25 @@ impl ClusterRun {
         if let Some(defect) = self.driver.defect() {
             let message =
                 format!("error[{}]: {}: {defect}\nhelp: {}", WorkflowDefect::CODE, defect.title(), defect.help());
-            return Err(TaskFailed { failure: Failure::application(FAILURE_PANIC, message), diverged: false });
+            let failure = Failure::application(FAILURE_PANIC, message);
+            return Err(TaskFailed { failure, stack: String::new(), diverged: false });
         }
         if let Some(what) = self.driver.overrun() {
             return Err(TaskFailed::of_the_code(format!("the workflow code asked for {what} in one turn")));
         }
         for command in commands {
             if let (true, Command::RecordMarker(Marker::SideEffect { seq, .. })) = (moment.replaying, &command)
-                && self.recorded.side_effects.remove(seq).is_none()
+                && !self.recorded.side_effects.contains_key(seq)
             {
                 let what = format!("the workflow code asks for side effect {seq}, which the history does not hold");
-                return Err(TaskFailed::diverged(what));
+                return Err(TaskFailed::diverged(&what));
             }
-            let closes = command.closes();
-            let Some(command) = self.command(at, command) else { continue };
-            match closes && !self.recording.is_empty() {
-                true => self.held_back = Some(command),
-                false => asked.push(command),
+            match command.closes() {
+                true => self.ending = Some((at, command)),
+                false => asked.extend(self.command(at, command)),
             }
         }
         Ok(())
-    }
-
-    /// The recorded side effects that this job may ask for.
-    fn ready(&self) -> BTreeMap<Seq, Payload> {
-        let next = self.recorded.side_effects.iter().take(READY_AT_ONCE);
-        next.map(|(seq, value)| (*seq, value.clone())).collect()
     }
 
     /// Asks the validator where that is still to be done; a refused update leaves no trace.
@@ -243,6 +268,9 @@ impl ClusterRun {
             .and_then(|id| Ok((id, UpdateName::new(update.name)?)))
             .map_err(wrong)
             .and_then(|(id, name)| {
+                if self.ending.is_some() {
+                    return Err(Failure::application("WorkflowClosed", "the run ends in this workflow task"));
+                }
                 if update.run_validator {
                     self.driver.validate_update(&name, &input)?;
                 }
