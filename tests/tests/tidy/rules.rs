@@ -205,8 +205,10 @@ pub(super) fn one_meaning(tree: &Tree, problems: &mut Vec<Problem>) {
 /// Few names of types mean different things in different files.
 pub(super) fn shared_names(tree: &Tree, most: usize, problems: &mut Vec<Problem>) {
     let mut files: BTreeMap<&str, BTreeSet<&Path>> = BTreeMap::new();
-    let product =
-        |file: &&File| !file.is_test && file.path.components().nth(1).is_some_and(|at| at.as_os_str() == "src");
+    let product = |file: &&File| {
+        let mut parts = file.path.components().map(|part| part.as_os_str());
+        !file.is_test && parts.next().is_some_and(|of| of != "tests") && parts.next().is_some_and(|of| of == "src")
+    };
     for file in tree.files.iter().filter(product) {
         for line in file.lines().filter(|line| !line.is_test) {
             if let Some(name) = defined_type(line.code) {

@@ -5,7 +5,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::supervisor::model::{Consultation, DoubtedResult, Overflow};
+use crate::supervisor::model::{AskedOfAnother, DoubtedResult, Overflow};
 
 /// Resumes of a worker that ran out of context (PDT-48).
 const OVERFLOWS_MAX: u32 = 2;
@@ -82,7 +82,7 @@ impl Graph {
         if out.budget().exhausted().is_some() {
             return self.errored(id, attempt, SPENT.to_owned(), gates, out);
         }
-        list.push(Consultation { capability: capability.clone(), question: question.clone(), answer: None });
+        list.push(AskedOfAnother { capability: capability.clone(), question: question.clone(), answer: None });
         let n = list.len() as u32;
         let context = json!({
             "question": question, "capability": capability, "for_task": id, "tools": [],

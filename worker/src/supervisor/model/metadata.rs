@@ -83,7 +83,7 @@ pub struct TaskMetadata {
     pub reflections: Vec<DoubtedResult>,
     /// What its worker has asked others (PDT-49).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub consultations: Vec<Consultation>,
+    pub consultations: Vec<AskedOfAnother>,
     /// What its worker has named for later tasks (CUG-37).
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub variables: Map<String, Value>,
@@ -134,7 +134,7 @@ pub struct DoubtedResult {
 
 /// A question to another capability, and its answer once it is there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Consultation {
+pub struct AskedOfAnother {
     pub capability: String,
     pub question: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -162,7 +162,7 @@ mod tests {
             overflows: vec![Overflow { attempt: 1, notes: "n".into() }],
             scratch_notes: Some("n".into()),
             reflections: vec![DoubtedResult { attempt: 1, confidence_bp: 1, result: json!(1) }],
-            consultations: vec![Consultation { capability: "c".into(), question: "q".into(), answer: None }],
+            consultations: vec![AskedOfAnother { capability: "c".into(), question: "q".into(), answer: None }],
             variables: map(json!({ "v": 1 })),
             missing_required_parameters: vec!["url".into()],
             report_viewed: true,
