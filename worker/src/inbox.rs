@@ -12,6 +12,7 @@ use crate::agent::AGENT;
 use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::api::people::{Cursor, filter_of, page_of};
 use crate::backend::{Backend, CallError};
+use crate::cli::spent;
 use crate::supervisor::run::SUPERVISOR;
 
 /// The signal that answers a question.
@@ -220,6 +221,7 @@ async fn elsewhere(
         return Ok(Vec::new());
     }
     let mut all = entries(backend, target, "waiting").await?;
+    spent::as_it_stands(backend, &target.namespace, &mut all).await;
     // Approvals and questions have queries of their own, which say more; and so has the run below that a run above tells of.
     all.retain(|one| !matches!(one["kind"].as_str(), Some("approval" | "question")) && !one["run"].is_string());
     let request = |request| HumanRequest { kind: HumanRequestKind::Elsewhere, target: target.clone(), request };

@@ -67,6 +67,9 @@ pub(super) struct Row {
     pub since: Option<Timestamp>,
 }
 
+/// Characters of what is asked that are shown: the reason matters more than room.
+const ASKED_MAX: usize = 300;
+
 /// Everything under way or done, in the order it began.
 #[derive(Debug, Default)]
 pub(super) struct Board {
@@ -170,7 +173,7 @@ impl Board {
             .collect();
         let list = |key: &str| progress.get(key).and_then(Value::as_array).into_iter().flatten();
         self.rows.extend(list("undone").map(undone));
-        self.rows.extend(list("waiting").map(asked));
+        self.rows.extend(list("waiting").map(|one| asked_row(&WaitingRow::of(one))));
     }
 }
 
@@ -183,8 +186,9 @@ fn undone(value: &Value) -> Row {
 }
 
 /// What a person is asked, with the command that answers.
-fn asked(value: &Value) -> Row {
-    let WaitingRow { id, whom, what, answer } = WaitingRow::of(value);
-    let title = format!("waits for {whom}: {}", cut(&what));
+pub(super) fn asked_row(one: &WaitingRow) -> Row {
+    let WaitingRow { id, whom, what, answer } = one;
+    let what: String = what.chars().take(ASKED_MAX).collect();
+    let title = format!("waits for {whom}: {what}");
     Row { key: format!("waiting {id}"), title, detail: format!("`{answer}`"), state: RowState::Asking, since: None }
 }

@@ -18,7 +18,9 @@ use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
+use super::list::shell_word;
 use super::resolve::run_of;
+use super::spent;
 use super::supervise::{ask, send};
 use super::time_format::parse_duration;
 use crate::agent::AGENT;
@@ -33,7 +35,8 @@ pub enum BudgetVerb {
         #[command(flatten)]
         run: RunOf,
     },
-    /// Give a supervisor or an agent more budget. A run that stopped for lack of it goes on after `bosun resume`.
+    /// Give a supervisor or an agent more budget. A run that was paused for lack of it goes on; one that an agent's own budget
+    /// paused goes on after `bosun resume`.
     TopUp(TopUpArgs),
 }
 
@@ -284,13 +287,24 @@ async fn top_up(cx: &mut Context, args: TopUpArgs) -> Result<Exit, CliError> {
     }
     let more = json!({ "tokens": args.tokens, "cost_micros": args.cost, "calls": args.calls, "wall_ms": wall_ms,
         "allow_unpriced": args.allow_unpriced });
+    // Whoever gives it more wants it to go on; what somebody else paused stays paused.
+    let waits = if is_run { ask(cx, &target, "waiting", &Value::Null).await.unwrap_or_default() } else { Value::Null };
+    let goes_on = spent::pauses(&waits);
     send(cx, &target, SIGNAL_TOP_UP, &more).await?;
-    cx.screen.object("budget.top_up", json!({ "workflow_id": target.workflow_id, "more": more }));
-    cx.screen.line(format!("{} has more", target.workflow_id));
-    if is_run {
-        cx.screen.next(&format!("bosun resume {}", target.workflow_id));
-    } else if let Some(parent) = described.info.parent {
-        cx.screen.next(&format!("bosun resume {}", parent.workflow_id));
+    if goes_on {
+        send(cx, &target, "resume_v1", &json!({ "reason": "its budget was raised", "requested_by": cx.identity })).await?;
+    }
+    cx.screen.object(
+        "budget.top_up",
+        json!({ "workflow_id": target.workflow_id, "more": more, "resumed": goes_on }),
+    );
+    let and = if goes_on { ", and goes on" } else { "" };
+    cx.screen.line(format!("{} has more{and}", target.workflow_id));
+    match described.info.parent {
+        Some(parent) if !is_run => {
+            cx.screen.next(&format!("bosun resume {}", shell_word(parent.workflow_id.as_str())));
+        }
+        _ => cx.screen.next(&format!("bosun result {}", shell_word(target.workflow_id.as_str()))),
     }
     Ok(Exit::Ok)
 }

@@ -170,6 +170,9 @@ codes! {
     NoFile 48 Usage "a file cannot be read"
         "The file that was named is not there, is a directory, or may not be read by this user; the cause says which. Look at \
          the spelling and at the working directory.";
+    BudgetSpent 49 BudgetExhausted "the budget is spent, and the run is paused"
+        "The spec says `on_exhausted: ask`, or an agent has reached its own limit. `bosun budget show ID` tells what was spent; \
+         `bosun budget top-up ID` with --calls, --tokens or --cost gives more. The run stays open meanwhile.";
 }
 
 /// What cards of the engine are called: no errors of a command, but what holds a run, fails a check or is an alarm.

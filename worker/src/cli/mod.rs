@@ -52,6 +52,7 @@ mod schedule;
 mod schema;
 mod service_manager;
 mod show;
+pub(crate) mod spent;
 mod start;
 mod store;
 pub(crate) mod stuck;

@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 
 use bosun_engine::*;
 
-use super::board::{Board, Row, RowState};
+use super::board::{Board, Row, RowState, asked_row};
 use super::error::printable;
 use super::output::{Screen, one_line};
+use super::spent;
 use super::stuck::{Lookout, Obstacle};
 use super::time_format::short;
+use super::waiting::waiting;
 use crate::backend::Backend;
 
 /// Where the board comes from.
@@ -37,6 +39,33 @@ impl ShownLine {
     }
 }
 
+/// A text in lines of at most so many characters, between words where one fits.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split(' ') {
+        let word: Vec<char> = word.chars().collect();
+        if used > 0 && used + 1 + word.len() > width {
+            lines.push(String::new());
+            used = 0;
+        }
+        for (nth, part) in word.chunks(width).enumerate() {
+            if nth > 0 {
+                lines.push(String::new());
+                used = 0;
+            }
+            let Some(line) = lines.last_mut() else { continue };
+            if used > 0 {
+                line.push(' ');
+                used += 1;
+            }
+            line.extend(part);
+            used += part.len();
+        }
+    }
+    lines
+}
+
 /// The board on the screen.
 pub(super) struct ProgressBoard {
     watch: Watch,
@@ -47,6 +76,8 @@ pub(super) struct ProgressBoard {
     /// How many lines the last drawing has, on a terminal.
     drawn: usize,
     now: Timestamp,
+    /// What is waited for with people, where the board is folded from events.
+    asked: Vec<Row>,
     /// What keeps the run and those below it from going on.
     stuck: Vec<Obstacle>,
     /// How often each of them has been tried when it was last said, off a terminal.
@@ -68,6 +99,7 @@ impl ProgressBoard {
             said: Vec::new(),
             drawn: 0,
             now,
+            asked: Vec::new(),
             stuck: Vec::new(),
             told: BTreeMap::new(),
         }
@@ -84,18 +116,41 @@ impl ProgressBoard {
     async fn ask(&mut self, backend: &dyn Backend) {
         let name = QueryName::of("progress");
         if let Ok(progress) = backend.query(self.target.clone(), name, Payload::null()).await {
-            self.board.replace(&progress.to_json());
+            let mut progress = progress.to_json();
+            if let Some(waiting) = progress.get_mut("waiting").and_then(serde_json::Value::as_array_mut) {
+                spent::as_it_stands(backend, &self.target.namespace, waiting).await;
+            }
+            self.board.replace(&progress);
         }
     }
 
     /// Looks again for what keeps the run from going on, and shows it and the time.
     pub(super) async fn look(&mut self, screen: &mut Screen, backend: &dyn Backend) {
         self.now = super::time_format::now();
-        self.stuck = Lookout::new(backend, self.now).below(self.target.clone()).await;
+        self.look_again(backend).await;
         if screen.live {
             self.draw(screen);
         } else {
+            self.say(screen);
             self.say_stuck(screen);
+        }
+    }
+
+    /// The same as lines only, whatever the terminal: something else is shown on it.
+    pub(super) async fn tell(&mut self, screen: &mut Screen, backend: &dyn Backend) {
+        self.now = super::time_format::now();
+        self.look_again(backend).await;
+        self.say(screen);
+        self.say_stuck(screen);
+    }
+
+    async fn look_again(&mut self, backend: &dyn Backend) {
+        // The newest run of a chain is the one that waits.
+        let newest = Target { run_id: None, ..self.target.clone() };
+        let Ok(found) = backend.describe(newest).await else { return };
+        self.stuck = Lookout::new(backend, self.now).below_described(&found).await;
+        if self.watch == Watch::Events {
+            self.asked = waiting(backend, &found.info).await.iter().map(asked_row).collect();
         }
     }
 
@@ -117,6 +172,7 @@ impl ProgressBoard {
     /// The last state, which stays on the screen.
     pub(super) async fn finish(&mut self, screen: &mut Screen, backend: &dyn Backend) {
         self.stuck.clear();
+        self.asked.clear();
         if self.watch == Watch::ProgressQuery {
             self.ask(backend).await;
         }
@@ -136,7 +192,8 @@ impl ProgressBoard {
         let (width, height) = screen.size();
         let skip = self.board.rows.len().saturating_sub(ROWS_MAX);
         let mut lines: Vec<ShownLine> = Vec::new();
-        self.board.rows[skip..].iter().for_each(|row| lines.extend(self.lines(screen, row, width)));
+        let rows = self.board.rows[skip..].iter().chain(&self.asked);
+        rows.for_each(|row| lines.extend(self.lines(screen, row, width)));
         self.stuck.iter().take(STUCK_MAX).for_each(|one| lines.extend(self.stuck_lines(screen, one, width)));
         let mut drawn: usize = lines.iter().map(|line| line.height).sum();
         let mut first = 0;
@@ -178,6 +235,15 @@ impl ProgressBoard {
         let room = width.saturating_sub(icon.chars().count() + 1);
         let text: String = one_line(&format!("{}{running}  {beside}", row.title)).chars().take(room).collect();
         let icon = if screen.error_color { format!("{}{icon}\x1b[0m", paint.escape()) } else { icon.to_owned() };
+        if row.state == RowState::Asking {
+            // The reason is why somebody looks: it is broken, and never cut.
+            let mut parts = wrapped(&one_line(&row.title), room.max(1)).into_iter();
+            let first = format!("{icon} {}", parts.next().unwrap_or_default());
+            let mut lines = vec![ShownLine { text: first, height: 1 }];
+            lines.extend(parts.map(|part| ShownLine { text: format!("{:gap$}{part}", "", gap = width - room), height: 1 }));
+            lines.push(ShownLine::wrapped(&one_line(&screen.reach.complete(&row.detail)), width));
+            return lines;
+        }
         let mut lines = vec![ShownLine { text: format!("\x1b[?7l{icon} {}\x1b[?7h", text.trim_end()), height: 1 }];
         if row.state.has_command() {
             lines.push(ShownLine::wrapped(&one_line(&screen.reach.complete(&row.detail)), width));
@@ -186,7 +252,7 @@ impl ProgressBoard {
     }
 
     fn say(&mut self, screen: &mut Screen) {
-        for row in &self.board.rows {
+        for row in self.board.rows.iter().chain(&self.asked) {
             let known = self.said.iter_mut().find(|said| said.key == row.key);
             let changed = known.as_ref().is_none_or(|said| said.state != row.state || said.detail != row.detail);
             if !changed {

@@ -18,7 +18,9 @@ use super::list::shell_word;
 use super::output::{Format, Screen};
 use super::progress::{ProgressBoard, Watch};
 use super::resolve::run_of;
+use super::spent::TOP_UP;
 use super::time_format::parse_duration;
+use super::waiting::{WaitingRow, waiting};
 use crate::backend::{Backend, CallError};
 use crate::run_json;
 use crate::supervisor::run::SupervisorOutput;
@@ -186,8 +188,8 @@ async fn wait_on(
                 unseen = waits.is_err();
                 if let Ok(Some(waits)) = waits {
                     shown.progress.finish(&mut cx.screen, &*backend).await;
-                    let answer = the_one_answer(&*backend, target).await;
-                    return Err(left_parked(target, &waits, answer));
+                    let asked = what_is_asked(&*backend, target).await;
+                    return Err(left_parked(target, &waits, &asked));
                 }
             }
         }
@@ -198,22 +200,27 @@ async fn wait_on(
     Ok(found)
 }
 
-/// The command that answers, if the run waits for one thing only.
-async fn the_one_answer(backend: &dyn Backend, target: &Target) -> Option<String> {
-    let waiting = backend.query(target.clone(), QueryName::of("waiting"), Payload::null()).await.ok()?.to_json();
-    match waiting.as_array()?.as_slice() {
-        [one] => one["answer"].as_str().map(str::to_owned),
-        _ => None,
+/// What the run waits for, with the commands that help.
+async fn what_is_asked(backend: &dyn Backend, target: &Target) -> Vec<WaitingRow> {
+    match backend.describe(target.clone()).await {
+        Ok(found) => waiting(backend, &found.info).await,
+        Err(_) => Vec::new(),
     }
 }
 
-fn left_parked(target: &Target, waits: &[String], answer: Option<String>) -> CliError {
-    let id = &target.workflow_id;
+fn left_parked(target: &Target, waits: &[String], asked: &[WaitingRow]) -> CliError {
+    let id = shell_word(target.workflow_id.as_str());
+    if let Some(more) = asked.iter().find(|one| one.answer.starts_with(TOP_UP)) {
+        let error = CliError::new(Code::BudgetSpent, format!("{id} is paused: it waits for {}", more.what));
+        // The pause that an agent's own limit has led to is ended by itself.
+        let then = if more.id == target.workflow_id.as_str() { String::new() } else { format!(", then `bosun resume {id}`") };
+        return error.help(format!("`{}` gives it more{then}; the same command goes on then", more.answer));
+    }
     // What holds a run back comes before what else it waits for.
-    let how = match (waits.iter().any(|wait| wait.contains("`bosun resume`")), answer) {
+    let how = match (waits.iter().any(|wait| wait.contains("`bosun resume`")), asked) {
         (true, _) => format!("see to the reason, then `bosun resume {id}`"),
-        (false, Some(answer)) => format!("answer with `{answer}`"),
-        (false, None) => format!("`bosun approval list {id}` shows what is asked and how to answer"),
+        (false, [one]) => format!("answer with `{}`", one.answer),
+        (false, _) => format!("`bosun approval list {id}` shows what is asked and how to answer"),
     };
     CliError::new(Code::Parked, format!("{id} is parked for review: it waits for {}", waits.join(", ")))
         .help(format!("{how}; the same command goes on then"))

@@ -1,5 +1,7 @@
 //! `show`: the history of a run, page by page or as it grows.
 
+use std::time::Duration;
+
 use bosun_engine::*;
 use clap::Args;
 use futures_util::StreamExt;
@@ -13,6 +15,7 @@ use super::exit::Exit;
 use super::explain::Code;
 use super::list::shell_word;
 use super::output::{Cell, Format, TextStyle, one_line};
+use super::progress::{ProgressBoard, Watch};
 use super::resolve::run_of;
 
 #[derive(Debug, Args)]
@@ -101,8 +104,9 @@ async fn follow(cx: &mut Context, target: Target, args: &ShowArgs) -> Result<Exi
         cx.screen.note("no worker carries runs on: showing what is there");
     }
     let (mut next, mut left) = (EventId(args.from.max(1)), args.limit.unwrap_or(usize::MAX));
+    let mut waits = ProgressBoard::new(Watch::Events, target.clone());
     loop {
-        match follow_on(cx, &target, args, &mut next, &mut left).await {
+        match follow_on(cx, &target, args, &mut next, &mut left, &mut waits).await {
             Err(why) if cx.lost_the_worker(&why) => cx.find_again(&target, false, &why).await?,
             ended => return ended.map(|()| Exit::Ok),
         }
@@ -116,11 +120,22 @@ async fn follow_on(
     args: &ShowArgs,
     next: &mut EventId,
     left: &mut usize,
+    waits: &mut ProgressBoard,
 ) -> Result<(), CliError> {
     let mut closed = false;
+    let backend = cx.backend.clone();
+    let mut quiet = tokio::time::interval(Duration::from_secs(1));
     let mut events = cx.backend.events(target.clone(), *next, cx.carried_on);
     while *left > 0 {
-        let Some(event) = events.next().await else { break };
+        let event = tokio::select! {
+            biased;
+            event = events.next() => event,
+            _ = quiet.tick() => {
+                waits.tell(&mut cx.screen, &*backend).await;
+                continue;
+            }
+        };
+        let Some(event) = event else { break };
         let event = event?;
         *next = event.id.next();
         closed = event.kind.closes().is_some();

@@ -1,5 +1,5 @@
 //! What keeps a run and those below it from going on, where no person is asked: an attempt that fails and is made again,
-//! a hold, a pause, a budget that is used up, work that nobody takes; with the command that helps.
+//! a hold, a pause, work that nobody takes; with the command that helps.
 //!
 //! Invariant: it is what the engine says of each run, a run before those below it; at most [`RUNS_MAX`] runs are asked, and
 //! a run that cannot be asked says nothing. Texts of failures are one line. It changes nothing.
@@ -14,10 +14,7 @@ use super::error::one_line;
 use super::list::shell_word;
 use super::output::Screen;
 use super::time_format::short;
-use crate::agent::AGENT;
 use crate::backend::Backend;
-use crate::inbox::target_of;
-use crate::schedule;
 
 /// Runs that are asked.
 const RUNS_MAX: usize = 50;
@@ -108,33 +105,12 @@ impl<'b> Lookout<'b> {
             return;
         }
         found.extend(of_run(description, self.now));
-        // A schedule starts a run and answers for nothing of it.
-        let by_schedule = |parent: &Parent| parent.workflow_id.as_str().starts_with(schedule::ID_PREFIX);
-        if info.workflow_type.as_str() == AGENT && info.parent.as_ref().is_none_or(by_schedule) {
-            found.extend(self.halt(info).await);
-        }
         let below = description.pending_children.iter().filter(|child| child.run_id.is_some());
         next.extend(below.map(|child| Target {
             namespace: info.namespace.clone(),
             run_id: child.run_id,
             ..Target::workflow(child.workflow_id.clone())
         }));
-    }
-
-    /// What an agent with nobody above has halted for; others tell the run above.
-    async fn halt(&self, info: &RunInfo) -> Option<Obstacle> {
-        let state = self.backend.query(target_of(info), QueryName::of("state"), Payload::null()).await.ok()?.to_json();
-        let id = shell_word(info.workflow_id.as_str());
-        let (what, why, help) = match (&state["halted"]["budget"], &state["halted"]["needs_human"]["why"]) {
-            (Value::Object(of), _) => {
-                let of = of.get("resource").and_then(Value::as_str).unwrap_or("all");
-                let why = format!("{of}: `bosun budget show {id}` tells what was spent");
-                ("budget used up", why, format!("bosun budget top-up {id}"))
-            }
-            (_, Value::String(why)) => ("halt", why.clone(), format!("bosun resume {id}")),
-            _ => return None,
-        };
-        Some(Obstacle::of(info, what, &why, help))
     }
 }
 

@@ -1,13 +1,17 @@
 //! Whom and what runs wait for, as `describe`, `list` and the live tree show it.
 //!
-//! Invariant: it is what the run itself answers to `waiting` (supervisors) or `approvals` (agents); a run that cannot
-//! answer now says nothing, and nothing else of it is hidden for that. It answers nothing.
+//! Invariant: it is what the run itself answers to `waiting` (supervisors) or `approvals` and `state` (agents), with the command
+//! that helps as the budget stands now (`spent`); a run that cannot answer now says nothing, and nothing else of it is hidden
+//! for that. It answers nothing.
 
 use bosun_engine::*;
 use serde_json::Value;
 
+use super::error::one_line;
+use super::list::shell_word;
 use super::reach::Reach;
 use super::result::value_text;
+use super::spent;
 use crate::agent::AGENT;
 use crate::backend::Backend;
 use crate::inbox::{target_of, tool_call_id};
@@ -44,16 +48,47 @@ impl WaitingRow {
 
 /// What an open run waits for.
 pub(crate) async fn waiting(backend: &dyn Backend, info: &RunInfo) -> Vec<WaitingRow> {
-    let query = match info.workflow_type.as_str() {
-        SUPERVISOR | PLAN_RUN if info.status.is_open() => "waiting",
-        AGENT if info.status.is_open() => "approvals",
-        _ => return Vec::new(),
+    match info.workflow_type.as_str() {
+        SUPERVISOR | PLAN_RUN if info.status.is_open() => of_supervisor(backend, &target_of(info)).await,
+        AGENT if info.status.is_open() => of_agent(backend, info).await,
+        _ => Vec::new(),
+    }
+}
+
+async fn answer(backend: &dyn Backend, target: &Target, query: &str) -> Value {
+    let answer = backend.query(target.clone(), QueryName::of(query), Payload::null()).await;
+    answer.map(|payload| payload.to_json()).unwrap_or_default()
+}
+
+async fn of_supervisor(backend: &dyn Backend, target: &Target) -> Vec<WaitingRow> {
+    let mut told = match answer(backend, target, "waiting").await {
+        Value::Array(told) => told,
+        _ => Vec::new(),
     };
-    let answer = backend.query(target_of(info), QueryName::of(query), Payload::null()).await;
-    let answer = answer.map(|payload| payload.to_json()).unwrap_or_default();
-    let row = |one: &Value| match query {
-        "approvals" => WaitingRow::of_tool_call(&info.run_id, one),
-        _ => WaitingRow::of(one),
-    };
-    answer.as_array().into_iter().flatten().map(row).collect()
+    spent::as_it_stands(backend, &target.namespace, &mut told).await;
+    told.iter().map(WaitingRow::of).collect()
+}
+
+/// The calls that it asks to be allowed, and why it has halted or is paused.
+async fn of_agent(backend: &dyn Backend, info: &RunInfo) -> Vec<WaitingRow> {
+    let target = target_of(info);
+    let state = answer(backend, &target, "state").await;
+    let asked = state["approvals"].as_array().into_iter().flatten();
+    let mut all: Vec<WaitingRow> = asked.map(|one| WaitingRow::of_tool_call(&info.run_id, one)).collect();
+    let id = info.workflow_id.as_str();
+    let resume = format!("bosun resume {}", shell_word(id));
+    let row = |what: String, answer: String| WaitingRow { id: id.to_owned(), whom: "a person".into(), what, answer };
+    let halted = &state["halted"];
+    if halted["budget"].is_object() {
+        let (what, answer) = spent::of_agent(id, &answer(backend, &target, "budget").await).unwrap_or_else(|| {
+            ("more budget".to_owned(), format!("bosun budget show {}", shell_word(id)))
+        });
+        all.push(row(what, answer));
+    } else if let Some(why) = halted["needs_human"]["why"].as_str() {
+        all.push(row(format!("it has halted: {}", one_line(why)), resume));
+    } else if let Some(why) = state["paused"].as_str() {
+        let why = if why.is_empty() { String::new() } else { format!(": {}", one_line(why)) };
+        all.push(row(format!("to be resumed: it is paused{why}"), resume));
+    }
+    all
 }

@@ -1,0 +1,88 @@
+//! A wait for more budget, in words and with the command that gives it: what the run told when it paused is not what stands
+//! now, and a placeholder cannot be pasted.
+//!
+//! Invariant: only entries of a pause for want of budget are changed, and by what the run says of its budget now; one that
+//! cannot be asked stays as it was told. The command gives as much again as was allowed.
+
+use bosun_engine::*;
+use serde_json::{Value, json};
+
+use super::budget::dollars;
+use super::list::shell_word;
+use crate::backend::Backend;
+
+/// The command that gives more; whoever reads it reads the kind of the wait off it.
+pub(crate) const TOP_UP: &str = "bosun budget top-up ";
+
+/// The entries of a query `waiting` (or of `progress`), as the budgets of the runs that they are about stand now.
+pub(crate) async fn as_it_stands(backend: &dyn Backend, namespace: &Namespace, entries: &mut [Value]) {
+    for entry in entries {
+        let told_command = entry["answer"].as_str().is_some_and(|answer| answer.starts_with(TOP_UP));
+        if entry["kind"] != "pause" || !(entry["whom"] == "budget" || told_command) {
+            continue;
+        }
+        let Some(id) = entry["run"].as_str().or(entry["id"].as_str()).map(str::to_owned) else { continue };
+        let Ok(workflow_id) = WorkflowId::new(&id) else { continue };
+        let target = Target { namespace: namespace.clone(), ..Target::workflow(workflow_id) };
+        let Ok(budget) = backend.query(target, QueryName::of("budget"), Payload::null()).await else { continue };
+        let budget = budget.to_json();
+        let now = if told_command { of_agent(&id, &budget) } else { of_supervisor(&id, &budget) };
+        if let Some((what, answer)) = now {
+            (entry["whom"], entry["what"], entry["answer"]) = ("a person".into(), what.into(), answer.into());
+        }
+    }
+}
+
+/// What a supervisor that its budget has paused waits for, and the command.
+fn of_supervisor(id: &str, budget: &Value) -> Option<(String, String)> {
+    let Some(used_up) = budget["used_up"].as_str() else {
+        let what = "to be resumed: its budget was spent, and has been raised since".to_owned();
+        return Some((what, format!("bosun resume {}", shell_word(id))));
+    };
+    let of = |key: &str| (budget["allowed"][key].as_u64(), budget["spent"][key].as_u64().unwrap_or_default());
+    let (what, flag) = match used_up {
+        "calls" => counted(of("calls"), "calls"),
+        "tokens" => counted(of("tokens"), "tokens"),
+        "cost" => cost(of("cost_micros")),
+        _ => return None,
+    }?;
+    Some((what, format!("{TOP_UP}{} {flag}", shell_word(id))))
+}
+
+/// What an agent that has halted for its own budget waits for, and the command.
+pub(crate) fn of_agent(id: &str, budget: &Value) -> Option<(String, String)> {
+    let of = |cap: &str| (budget["caps"][cap].as_u64(), budget["spent"][cap].as_u64().unwrap_or_default());
+    let (what, flag) = match budget["halted"]["budget"]["resource"].as_str()? {
+        "steps" => counted(of("steps"), "calls"),
+        "tool_calls" => counted(of("tool_calls"), "calls"),
+        "tokens" => counted(of("tokens"), "tokens"),
+        "cost" => cost(of("cost_micros")),
+        "wall" => Some(("more time: its wall time is used up".to_owned(), "--wall 10m".to_owned())),
+        "unpriced" => {
+            let what = "a model whose price is not known to be allowed: its budget is one of money".to_owned();
+            Some((what, "--allow-unpriced".to_owned()))
+        }
+        _ => None,
+    }?;
+    Some((what, format!("{TOP_UP}{} {flag}", shell_word(id))))
+}
+
+type Told = Option<(String, String)>;
+
+fn counted((allowed, spent): (Option<u64>, u64), of: &str) -> Told {
+    let allowed = allowed?;
+    let what = format!("more budget: {spent} of {allowed} {of} are spent, and what comes next needs more");
+    Some((what, format!("--{of} {}", allowed.max(1))))
+}
+
+fn cost((allowed, spent): (Option<u64>, u64)) -> Told {
+    let allowed = allowed?;
+    let what = format!("more budget: {} of {} are spent, and what comes next needs more", dollars(spent), dollars(allowed));
+    Some((what, format!("--cost {}", dollars(allowed.max(1)).trim_start_matches('$'))))
+}
+
+/// Whether its own budget is what pauses a supervisor, by what it answers to `waiting`.
+pub(super) fn pauses(entries: &Value) -> bool {
+    let own = |one: &Value| one["kind"] == json!("pause") && one["whom"] == json!("budget") && one["run"].is_null();
+    entries.as_array().into_iter().flatten().any(own)
+}
