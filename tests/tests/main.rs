@@ -53,3 +53,4 @@ mod tokens;
 mod tools;
 mod tutorials;
 mod waiting;
+mod waits_told;

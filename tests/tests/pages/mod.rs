@@ -11,6 +11,7 @@ mod many;
 mod moments;
 mod roles;
 mod sign_in;
+mod waits;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

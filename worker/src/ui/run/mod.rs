@@ -31,6 +31,7 @@ use crate::api::handlers::RequestTarget;
 use crate::api::problem::Problem;
 use crate::backend::Backend;
 use crate::cli::stuck::{Lookout, Obstacle};
+use crate::cli::waiting::waiting;
 use crate::inbox::target_of;
 use crate::notify::notified;
 use crate::past::past;
@@ -251,6 +252,7 @@ async fn replay(visitor: &Visitor, info: &RunInfo) -> Result<Markup, Problem> {
     let events: Vec<Event> = events(&visitor.backend, info).await?;
     let past = past(turns, None, false).await;
     let answers: Vec<&Event> = events.iter().filter(|event| is_answer(&event.kind)).collect();
+    let asked = if answers.is_empty() { waiting(&visitor.backend, info).await } else { Vec::new() };
     let fork = format!(
         "/runs/{}/fork?run_id={}&namespace={}",
         path_segment(info.workflow_id.as_str()),
@@ -261,7 +263,11 @@ async fn replay(visitor: &Visitor, info: &RunInfo) -> Result<Markup, Problem> {
         h2 { "Does the code still fit?" }
         @match &past { Ok(past) => (moment::verdict(visitor, info, past)), Err(why) => p.problem { (why.message) } }
         h2 { "What if somebody had answered otherwise?" }
-        @if answers.is_empty() { p.empty { "Nobody was asked in this run." } }
+        @match (answers.is_empty(), asked.first()) {
+            (true, Some(asked)) => p.empty { "What is asked is not answered yet: " (asked.whom) ": " (asked.what) "." },
+            (true, None) => p.empty { "Nobody was asked in this run." },
+            (false, _) => {},
+        }
         ul { @for (nth, event) in answers.iter().enumerate() {
             @if let EventKind::WorkflowExecutionSignaled(signal) = &event.kind {
                 @let (approved, other) = otherwise(&signal.input.to_json());

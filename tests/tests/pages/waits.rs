@@ -1,0 +1,44 @@
+//! What pages say of a wait that only a person ends.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::door::{Door, RUN};
+
+/// A question that is open was asked.
+#[test]
+fn the_replay_of_a_run_that_asks_does_not_say_that_nobody_was_asked() {
+    let door = Door::open();
+    let replay = door.get(&format!("/runs/{RUN}?tab=replay"), &[door.cookie_line()]);
+    assert_eq!(replay.status, 200);
+    assert!(replay.body.contains("is not answered yet") && !replay.body.contains("Nobody was asked"), "{}", replay.body);
+}
+
+/// The own run of an agent that has given up: its page and its row say why, with what helps.
+#[test]
+fn an_agent_that_has_halted_says_why_on_its_page_and_in_its_row() {
+    let door = Door::open();
+    let agents = json!([{ "name": "writer", "via": { "model": { "name": "nobody/tiny" } } }]);
+    let spec = json!({ "kind": "supervisor", "preset": "shannon-simple", "objective": "write", "agents": agents });
+    door.pages.supervisor("above", &spec);
+    let agent = || {
+        let path = "/api/v1/workflows?query=WorkflowType%20%3D%20%27agent%27";
+        let found: serde_json::Value = door.pages.http.request("GET", path, None).unwrap().json().unwrap();
+        found["workflows"][0]["workflow_id"].as_str().map(str::to_owned)
+    };
+    let begin = Instant::now();
+    loop {
+        let page = |path: &str| door.get(path, &[door.cookie_line()]).body;
+        if let Some(agent) = agent() {
+            let (own, row) = (page(&format!("/runs/{agent}")), page("/?query=WorkflowType%20%3D%20%27agent%27"));
+            let why = "it has halted: nobody: this worker has no model provider";
+            if [&own, &row].iter().all(|page| page.contains(why)) {
+                assert!(own.contains(&format!("resume {agent}")), "{own}");
+                return;
+            }
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "{:?} does not say it", agent());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
