@@ -236,6 +236,7 @@ pub async fn queue_shares(me: AuthorizedCaller, Path(name): Path<String>) -> Han
 
 pub async fn watch(me: AuthorizedCaller, uri: Uri) -> Result<Response, Problem> {
     let query: ProtocolListQuery = query_of(&uri)?;
+    super::people::filter_of(&query.query)?;
     Ok(run_event_lines(me.backend.watch(query.query, query.after.map(GroupSeq))))
 }
 

@@ -14,8 +14,9 @@ use axum::routing::{MethodRouter, delete, get, post};
 use super::handlers as h;
 use super::handlers::Api;
 use super::people as p;
-use super::problem::Problem;
+use super::problem::{InvalidField, Problem};
 use super::watch as w;
+use crate::supervisor::fields::similar;
 
 /// One method of one path.
 pub struct ApiRoute {
@@ -170,13 +171,34 @@ pub fn router(exact: bool) -> Router<Api> {
 /// Lets nothing through that nobody would look at: a parameter that is misspelt changes what is asked for.
 async fn known(names: &'static [&'static str], request: Request, next: Next) -> Response {
     let given = Query::<Vec<(String, String)>>::try_from_uri(request.uri());
-    let unknown = match &given {
-        Ok(Query(given)) => given.iter().map(|(name, _)| name).find(|name| !names.contains(&name.as_str())),
+    let wrong: Vec<InvalidField> = match &given {
+        Ok(Query(given)) => given.iter().filter_map(|(name, value)| wrong_parameter(name, value, names)).collect(),
         // The handler says what is wrong with it.
-        Err(_) => None,
+        Err(_) => Vec::new(),
     };
-    match unknown {
-        None => next.run(request).await,
-        Some(name) => Problem::bad_request(format!("there is no query parameter {name:?} here")).into_response(),
+    if wrong.is_empty() {
+        return next.run(request).await;
     }
+    let told: Vec<String> = wrong.iter().map(|one| format!("{}: {}", one.at, one.why)).collect();
+    let problem = Problem::bad_request(told.join("; "));
+    Problem { errors: wrong, ..problem }.into_response()
+}
+
+/// What is wrong with a parameter, as far as its name tells: so that all that is wrong is told at once.
+fn wrong_parameter(name: &str, value: &str, names: &[&str]) -> Option<InvalidField> {
+    let why = if !names.contains(&name) {
+        let near = similar(name, names).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        format!("there is no query parameter {name:?} here{near}")
+    } else {
+        match name {
+            "limit" | "from" | "at" | "after" | "timeout_ms" if value.parse::<u64>().is_err() => {
+                format!("{value:?} is not a whole number")
+            }
+            "all" | "follow" | "follow_runs" if value.parse::<bool>().is_err() => {
+                format!("{value:?} is neither true nor false")
+            }
+            _ => return None,
+        }
+    };
+    Some(InvalidField { at: name.to_owned(), why })
 }

@@ -1,7 +1,6 @@
 //! `list` and `count`: runs by a list filter.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use bosun_engine::*;
 use clap::Args;
@@ -14,7 +13,7 @@ use super::explain::Code;
 use super::output::{Cell, Screen, TextStyle, one_line};
 use super::stuck::{Lookout, Obstacle};
 use super::waiting::{WaitingRow, waiting};
-use crate::api::people::{Cursor, filter_of, page_of, without_notifications};
+use crate::api::people::{Cursor, filter_of, page_of, unknown_field, without_notifications};
 use crate::backend::Backend;
 use crate::inbox::target_of;
 use crate::run_json;
@@ -47,15 +46,13 @@ pub struct CountArgs {
 
 /// Rows of who asks for no number.
 const LIMIT: u32 = 50;
-/// The newest runs, whose search attributes are named to who asks for an unknown one.
-const NAMED_BY: usize = 1_000;
 /// Open runs that `list` asks what they wait for.
 const ASKED_MAX: usize = 50;
 const COLUMNS: &[&str] = &["workflow_id", "workflow_type", "status", "started_at", "closed_at", "run_id", "summary"];
 
 pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliError> {
     let limit = usize::try_from(args.limit).unwrap_or(1_000);
-    known_attributes(&cx.backend, &args.query).await?;
+    known_attributes(&*cx.backend, &args.query).await?;
     let (runs, next) = page(cx, &args, limit).await?;
     let waits = waits(cx, &runs).await;
     let stuck = stuck(cx, &runs).await;
@@ -159,48 +156,19 @@ fn told_once<'w>(runs: &'w [RunInfo], waits: &'w [Vec<WaitingRow>]) -> Vec<(&'w 
 }
 
 pub(super) async fn count(cx: &mut Context, args: CountArgs) -> Result<Exit, CliError> {
-    known_attributes(&cx.backend, &args.query).await?;
+    known_attributes(&*cx.backend, &args.query).await?;
     let count = cx.backend.count(shown(&args.query, args.all)?.to_string()).await?;
     cx.screen.object("workflow.count", json!({ "count": count }));
     cx.screen.line(count.to_string());
     Ok(Exit::Ok)
 }
 
-/// A name that is no field, and that no run has as a search attribute, is a slip: nothing would be found, or everything.
-/// Where there is no run yet, nobody can know.
-pub(super) async fn known_attributes(backend: &Arc<dyn Backend>, query: &str) -> Result<(), CliError> {
-    // What cannot be read is refused by whoever looks for the runs.
-    let Ok(filter) = Filter::parse(query) else { return Ok(()) };
-    for name in filter.attributes() {
-        let having = format!("`{}` IS NOT NULL", name.as_str().replace('`', "``"));
-        let has = |query: String, limit| backend.list(ListRequest { query, limit });
-        if !has(having, 1).await?.is_empty() {
-            continue;
-        }
-        let runs = has(String::new(), NAMED_BY).await?;
-        let known: BTreeSet<&str> =
-            runs.iter().flat_map(|run| run.search_attributes.keys()).map(FieldName::as_str).collect();
-        if runs.is_empty() {
-            return Ok(());
-        }
-        return Err(unknown_attribute(query, name.as_str(), &known));
+/// The same for the command line.
+pub(super) async fn known_attributes(backend: &dyn Backend, query: &str) -> Result<(), CliError> {
+    match unknown_field(backend, query).await? {
+        Some(unknown) => Err(CliError::new(Code::Invalid, unknown.why()).help(unknown.known())),
+        None => Ok(()),
     }
-    Ok(())
-}
-
-fn unknown_attribute(query: &str, name: &str, known: &BTreeSet<&str>) -> CliError {
-    let fields: Vec<&str> = Filter::builtin_fields().collect();
-    let mut all: Vec<&str> = fields.clone();
-    all.extend(known);
-    let near = crate::supervisor::fields::similar(name, &all);
-    let near = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
-    let attributes = match known.is_empty() {
-        true => "no run has search attributes".to_owned(),
-        false => format!("search attributes here: {}", known.iter().copied().collect::<Vec<_>>().join(", ")),
-    };
-    let why =
-        format!("list filter {query:?} is invalid: `{name}` is no field, and no run has such a search attribute{near}");
-    CliError::new(Code::Invalid, why).help(format!("fields: {}; {attributes}", fields.join(", ")))
 }
 
 fn row(screen: &Screen, run: &RunInfo) -> Vec<Cell> {

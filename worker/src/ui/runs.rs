@@ -18,7 +18,7 @@ use super::layout::{Page, PageError, Place, go_to};
 use super::waits::{RunWait, waits};
 use crate::api::TokenRole;
 use crate::api::people::ask;
-use crate::api::people::{Cursor, filter_of, page_of_runs, without_notifications};
+use crate::api::people::{Cursor, filter_of, page_of_runs, unknown_field, without_notifications};
 use crate::api::problem::Problem;
 use crate::api::token::random_hex;
 use crate::backend::Backend;
@@ -56,7 +56,10 @@ pub(super) async fn page(visitor: Visitor, Query(asked): Query<RunsQuery>) -> Re
     let RunsQuery { query, cursor } = asked;
     let after = cursor.as_deref().map(Cursor::read).transpose();
     let found = match after {
-        Ok(after) => page_of_runs(&visitor.backend, &query, false, PAGE, after).await,
+        Ok(after) => match unknown_field(&visitor.backend, &query).await? {
+            Some(unknown) => Err(unknown.into()),
+            None => page_of_runs(&visitor.backend, &query, false, PAGE, after).await,
+        },
         Err(why) => Err(why),
     };
     let found = match found {

@@ -37,7 +37,7 @@ pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) 
     let mut members = Members::read(&body)?;
     let query = members.text("query");
     members.needs("query", query.is_some());
-    let action: Option<BatchAction> = members.typed("action");
+    let action = action(&mut members);
     members.needs("action", action.is_some());
     let reason = members.text("reason").unwrap_or_default();
     let rps = members.typed("rps").and_then(|WholeNumber(number)| number).unwrap_or(DEFAULT_RPS);
@@ -80,6 +80,30 @@ pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) 
         "newly_started": started.newly_started,
     });
     Ok((status, Json(answer)).into_response())
+}
+
+/// What is to be done. A key that the action has no use for is refused: serde lets it pass beside `do`.
+fn action(members: &mut Members) -> Option<BatchAction> {
+    let given = members.value("action")?;
+    let whole = given.clone();
+    members.within("action", given, |action| {
+        let verb = action.text("do");
+        action.needs("do", verb.is_some());
+        let takes: &[&'static str] = match verb.as_deref() {
+            Some("signal") => &["name", "input"],
+            Some("reset") => &["to", "reapply"],
+            _ => &[],
+        };
+        for name in takes {
+            action.any(name);
+        }
+        verb.and_then(|_| {
+            let known = whole.as_object().into_iter().flatten();
+            let known = known.filter(|(name, _)| *name == "do" || takes.contains(&name.as_str()));
+            let known: serde_json::Map<String, Value> = known.map(|(name, value)| (name.clone(), value.clone())).collect();
+            serde_json::from_value(Value::Object(known)).map_err(|why| action.wrong("", why.to_string())).ok()
+        })
+    })?
 }
 
 fn fresh_id(order: &BatchOrder) -> Result<String, Problem> {

@@ -96,13 +96,51 @@ impl Members {
         serde_json::from_value(value).map_err(|why| self.wrong(name, why.to_string())).ok()
     }
 
-    /// All is read: what is wrong, if anything is.
-    pub(super) fn done(mut self) -> Result<(), Problem> {
+    /// A member that is an object: its own members are read like those of the body, and what is wrong is told with its path.
+    pub(super) fn object<T>(&mut self, name: &'static str, read: impl FnOnce(&mut Members) -> T) -> Option<T> {
+        let value = self.value(name)?;
+        self.within(name, value, read)
+    }
+
+    /// The same of a value that was taken out already.
+    pub(super) fn within<T>(&mut self, at: &str, value: Value, read: impl FnOnce(&mut Members) -> T) -> Option<T> {
+        let Value::Object(left) = value else {
+            self.wrong(at, format!("it must be an object, not {}", kind(&value)));
+            return None;
+        };
+        let mut members = Members { left, known: Vec::new(), errors: Vec::new() };
+        let found = read(&mut members);
+        members.name_unknown();
+        let is_well = members.errors.is_empty();
+        self.errors.extend(members.errors.into_iter().map(|InvalidField { at: inner, why }| InvalidField {
+            // What is wrong with all of it has no name of its own.
+            at: if inner.is_empty() { at.to_owned() } else { format!("{at}.{inner}") },
+            why,
+        }));
+        is_well.then_some(found)
+    }
+
+    /// A member that is not null where it is there, by the rules of its type.
+    pub(super) fn not_null<T: DeserializeOwned>(&mut self, name: &'static str) -> Option<T> {
+        let value = self.any(name)?;
+        if value.is_null() {
+            self.wrong(name, "it must not be null: leave it out");
+            return None;
+        }
+        serde_json::from_value(value).map_err(|why| self.wrong(name, why.to_string())).ok()
+    }
+
+    fn name_unknown(&mut self) {
         for name in self.left.keys() {
             let near = similar(name, &self.known).map(|near| format!("; did you mean `{near}`?"));
             let why = format!("nobody knows this field{}", near.unwrap_or_default());
             self.errors.push(InvalidField { at: name.clone(), why });
         }
+    }
+
+    /// All is read: what is wrong, if anything is.
+    pub(super) fn done(mut self) -> Result<(), Problem> {
+        self.name_unknown();
         if self.errors.is_empty() {
             return Ok(());
         }
@@ -152,6 +190,20 @@ mod tests {
         let places: Vec<&str> = told.iter().map(|(at, _)| at.as_str()).collect();
         assert_eq!(places, ["a", "b", "workflow_type", "workflow_typ"]);
         assert!(told[3].1.ends_with("did you mean `workflow_type`?"), "{told:?}");
+    }
+
+    /// What is wrong below the top level has its whole path.
+    #[test]
+    fn everything_that_is_wrong_below_is_told_with_its_path() {
+        let mut members = Members::read(&Bytes::from(r#"{"a": {"b": 1, "c": 2, "d": null}, "e": 1}"#)).unwrap();
+        let read = members.object("a", |a| {
+            a.text("b");
+            a.not_null::<u8>("d");
+            a.wrong("", "something is missing");
+        });
+        assert_eq!((read, members.object("e", |_| ())), (None, None));
+        let places: Vec<String> = problems(members).into_iter().map(|(at, _)| at).collect();
+        assert_eq!(places, ["a.b", "a.d", "a", "a.c", "e"]);
     }
 
     #[test]

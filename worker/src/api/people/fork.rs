@@ -72,12 +72,47 @@ impl ChangeBody {
     }
 }
 
+/// A change, member by member, so that all that is wrong with it is told; what it means is [`ChangeBody`]'s.
+fn read_change(members: &mut Members, whole: &Value) -> Option<ForkChange> {
+    let set = members.text("set");
+    members.needs("set", set.is_some());
+    let (needs, takes): (&[&'static str], &[&'static str]) = match set.as_deref()? {
+        "result" => (&["of", "value"], &[]),
+        "failure" => (&["of", "message"], &["failure_type"]),
+        "signal" => (&["name", "value"], &["nth"]),
+        "input" => (&["value"], &[]),
+        other => {
+            members.wrong("set", format!("{other:?} is none of `result`, `failure`, `signal`, `input`"));
+            return None;
+        }
+    };
+    let mut is_well = true;
+    for name in needs {
+        let is_there = members.any(name).is_some();
+        members.needs(name, is_there);
+        is_well &= is_there;
+    }
+    for name in takes {
+        members.any(name);
+    }
+    if let Some(Err(why)) = needs.contains(&"of").then(|| whole["of"].as_str().map(subject)).flatten() {
+        members.wrong("of", why.to_string());
+        return None;
+    }
+    // A key too many is told with its path, and would hide the rest here.
+    let known = |name: &str| name == "set" || needs.contains(&name) || takes.contains(&name);
+    let kept: serde_json::Map<String, Value> =
+        whole.as_object()?.iter().filter(|(name, _)| known(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
+    let body = is_well.then(|| serde_json::from_value::<ChangeBody>(Value::Object(kept)).map_err(|why| why.to_string()))?;
+    body.and_then(ChangeBody::change).map_err(|why| members.wrong("", why)).ok()
+}
+
 /// A new run that begins with the history of the one that the path names.
 pub async fn fork(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
     let mut members = Members::read(&body)?;
     let workflow_id: Option<WorkflowId> = members.parsed("workflow_id");
     let event = members.typed("at").and_then(|WholeNumber(number)| number);
-    let given: Vec<ChangeBody> = members.typed("changes").unwrap_or_default();
+    let given: Vec<Value> = members.typed("changes").unwrap_or_default();
     let reapply = match members.text("reapply").as_deref() {
         None | Some("signals") => ForkReapply::Signals,
         Some("none") => ForkReapply::None,
@@ -90,10 +125,8 @@ pub async fn fork(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, b
     let reason = members.text("reason").unwrap_or_default();
     let mut changes = Vec::new();
     for (nth, change) in given.into_iter().enumerate() {
-        match change.change() {
-            Ok(change) => changes.push(change),
-            Err(why) => members.wrong(&format!("changes.{nth}"), why),
-        }
+        let read = members.within(&format!("changes[{nth}]"), change.clone(), |members| read_change(members, &change));
+        changes.extend(read.flatten());
     }
     members.done()?;
     let workflow_id = match workflow_id {

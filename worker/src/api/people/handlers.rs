@@ -17,6 +17,7 @@ use super::super::handlers::{AuthorizedCaller, RequestTarget, WAIT_MAX, query_of
 use super::super::problem::Problem;
 use super::super::token::random_hex;
 use super::body::{Members, json as json_of};
+use super::known::unknown_field;
 use super::pages::{Cursor, RUNS_MAX, page, parse, without_notifications};
 use super::start::{StartBody, StartMessage};
 use super::{start as start_body, view};
@@ -98,6 +99,9 @@ pub async fn list(me: AuthorizedCaller, uri: Uri) -> Answer {
         return Err(Problem::bad_request(format!("limit: a page has 1 to {RUNS_MAX} runs")));
     }
     let after = cursor.as_deref().map(Cursor::read).transpose()?;
+    if let Some(unknown) = unknown_field(&me.backend, &query).await? {
+        return Err(unknown.into());
+    }
     let (found, next) = page(&me.backend, &query, all, limit, after).await?;
     let runs: Vec<Value> = found.iter().map(view::run).collect();
     ok(json!({ "workflows": runs, "next_cursor": next.map(|next| next.to_string()) }))
@@ -113,6 +117,9 @@ struct CountQuery {
 
 pub async fn count(me: AuthorizedCaller, uri: Uri) -> Answer {
     let CountQuery { query, all } = query_of(&uri)?;
+    if let Some(unknown) = unknown_field(&me.backend, &query).await? {
+        return Err(unknown.into());
+    }
     let query = if all { query } else { without_notifications(parse(&query)?)?.to_string() };
     ok(json!({ "count": me.backend.count(query).await? }))
 }

@@ -17,6 +17,7 @@ mod body;
 pub(crate) mod fork;
 mod handlers;
 mod history;
+mod known;
 mod openapi;
 pub(crate) mod pages;
 pub(crate) mod queries;
@@ -41,6 +42,7 @@ pub use handlers::{
 pub(crate) use handlers::{pause_run, resume_run};
 pub(crate) use history::file as history_file;
 pub use history::{export, history, state};
+pub(crate) use known::unknown_field;
 pub use openapi::openapi;
 pub(crate) use pages::{Cursor, page as page_of_runs, page_of, parse as filter_of, without_notifications};
 pub(crate) use queries::ask;

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use super::super::handlers::{AuthorizedCaller, RequestTarget, query_of};
 use super::super::problem::Problem;
 use super::handlers::Answer;
+use super::pages::parse;
 use super::view;
 use crate::backend::{Backend, CallError};
 
@@ -96,6 +97,8 @@ struct StreamQuery {
 /// The events of all runs that fit, from now on, or from where the client was.
 pub async fn events(me: AuthorizedCaller, headers: HeaderMap, uri: Uri) -> Answer {
     let StreamQuery { query } = query_of(&uri)?;
+    // Once the stream has begun it is too late for a status.
+    parse(&query)?;
     let last: Option<StreamPlace> = last_id(&headers)?;
     // The rest of the commit that the client has seen a part of comes first.
     let after = last.map(|last| GroupSeq(last.group.0.saturating_sub(1)));

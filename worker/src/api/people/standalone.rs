@@ -16,9 +16,8 @@ use super::super::problem::Problem;
 use super::activities::span;
 use super::body::Members;
 use super::handlers::{self, Answer, request_id};
-use super::start::{RetryBody, fresh_id};
+use super::start::{fresh_id, priority, retry_policy};
 use crate::backend::Backend;
-use crate::priority::PrioritySaid;
 use crate::standalone::{ActivityOrder, DEFAULT_START_TO_CLOSE, ID_PREFIX};
 
 /// Every member that a start may have, for the document of the API.
@@ -46,9 +45,9 @@ fn options(members: &mut Members) -> ActivityOptions {
         schedule_to_start: span(members, "schedule_to_start"),
         start_to_close: span(members, "start_to_close").or(default),
         heartbeat: span(members, "heartbeat"),
-        retry_policy: members.typed::<RetryBody>("retry_policy").map(RetryPolicy::from),
+        retry_policy: retry_policy(members),
         summary: members.text("summary"),
-        priority: members.typed::<PrioritySaid>("priority").map(|said| said.0),
+        priority: priority(members),
         ..ActivityOptions::default()
     }
 }

@@ -12,7 +12,7 @@ use super::super::problem::Problem;
 use super::super::token::random_hex;
 use super::body::{Members, whole};
 use super::handlers::update_id;
-use crate::priority::PrioritySaid;
+use crate::priority::{PriorityBody, PrioritySaid};
 use crate::supervisor::spec::Span;
 
 /// Every member that a start may have, for the document of the API.
@@ -49,18 +49,25 @@ pub(super) enum StartMessage {
 }
 
 /// A message by its name.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct NamedInput {
     name: String,
-    #[serde(default)]
     input: Value,
+}
+
+impl NamedInput {
+    fn read(members: &mut Members, at: &'static str) -> Option<NamedInput> {
+        members.object(at, |message| {
+            let name = message.text("name");
+            message.needs("name", name.is_some());
+            NamedInput { name: name.unwrap_or_default(), input: message.any("input").unwrap_or_default() }
+        })
+    }
 }
 
 impl StartMessage {
     /// The message of a body; two of them are one too many.
     fn read(members: &mut Members, key: Option<&str>) -> Result<Option<StartMessage>, Problem> {
-        let (signal, update) = (members.typed::<NamedInput>("signal"), members.typed::<NamedInput>("update"));
+        let (signal, update) = (NamedInput::read(members, "signal"), NamedInput::read(members, "update"));
         if signal.is_some() && update.is_some() {
             members.wrong("update", "a start has a signal or an update, not both");
         }
@@ -101,14 +108,14 @@ pub(super) fn read(body: &Bytes, key: Option<&str>) -> Result<StartBody, Problem
     let (namespace, task_queue) = (members.parsed("namespace"), members.parsed("task_queue"));
     let execution_timeout = members.parsed("execution_timeout").map(span);
     let run_timeout = members.parsed("run_timeout").map(span);
-    let retry_policy = members.typed::<RetryBody>("retry_policy").map(RetryPolicy::from);
+    let retry_policy = retry_policy(&mut members);
     let (reuse, conflict) = (members.typed("id_reuse_policy"), members.typed("id_conflict_policy"));
     let memo = members.typed::<serde_json::Map<String, Value>>("memo").unwrap_or_default();
     let memo = memo_of(memo, &mut members);
     let attributes = members.typed::<serde_json::Map<String, Value>>("search_attributes").unwrap_or_default();
     let search_attributes = attributes_of(attributes, &mut members);
     let (summary, details) = (members.text("summary"), members.text("details"));
-    let priority = members.typed::<PrioritySaid>("priority").map(|said| said.0);
+    let priority = priority(&mut members);
     let then = StartMessage::read(&mut members, key)?;
     members.done()?;
     // `done` refuses a body without one.
@@ -138,34 +145,53 @@ pub(super) fn read(body: &Bytes, key: Option<&str>) -> Result<StartBody, Problem
     Ok(StartBody { start, then })
 }
 
-/// A retry policy; what is left out has Temporal's default.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RetryBody {
-    initial_interval: Option<Span>,
-    backoff_coefficient: Option<f64>,
-    maximum_interval: Option<Span>,
-    #[serde(default, deserialize_with = "whole")]
-    maximum_attempts: Option<u32>,
-    #[serde(default)]
-    non_retryable_error_types: Vec<String>,
-}
+struct WholeNumber(#[serde(deserialize_with = "whole")] Option<u32>);
 
-impl From<RetryBody> for RetryPolicy {
-    fn from(body: RetryBody) -> Self {
+/// A retry policy; what is left out has Temporal's default.
+pub(super) fn retry_policy(members: &mut Members) -> Option<RetryPolicy> {
+    members.object("retry_policy", |policy| {
         let default = RetryPolicy::default();
         // A factor of so many thousandths; what is no number of a sensible size keeps the default.
-        let permille = body.backoff_coefficient.filter(|factor| (1.0..=1_000.0).contains(factor));
+        let permille = policy.typed::<f64>("backoff_coefficient").filter(|factor| (1.0..=1_000.0).contains(factor));
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let permille = permille.map(|factor| (factor * 1_000.0).round() as u32);
+        let maximum_attempts = policy.typed("maximum_attempts").and_then(|WholeNumber(number)| number);
         RetryPolicy {
-            initial_interval: body.initial_interval.map_or(default.initial_interval, Into::into),
+            initial_interval: policy
+                .typed::<Span>("initial_interval")
+                .map_or(default.initial_interval, Into::into),
             backoff_coefficient_permille: permille.unwrap_or(default.backoff_coefficient_permille),
-            maximum_interval: body.maximum_interval.map(Into::into).or(default.maximum_interval),
-            maximum_attempts: body.maximum_attempts.unwrap_or(default.maximum_attempts),
-            non_retryable_error_types: body.non_retryable_error_types,
+            maximum_interval: policy.typed::<Span>("maximum_interval").map(Into::into).or(default.maximum_interval),
+            maximum_attempts: maximum_attempts.unwrap_or(default.maximum_attempts),
+            non_retryable_error_types: policy.typed("non_retryable_error_types").unwrap_or_default(),
         }
-    }
+    })
+}
+
+/// A priority, by the rules of `crate::priority`.
+pub(super) fn priority(members: &mut Members) -> Option<Priority> {
+    let said = members.object("priority", |priority| {
+        let key = priority.not_null::<u8>("priority_key");
+        if let Some(key) = key.filter(|key| !(1..=5).contains(key)) {
+            priority.wrong("priority_key", format!("{key} is not one of 1, the most urgent, to 5"));
+        }
+        let body = PriorityBody {
+            priority_key: key,
+            fairness_key: priority.not_null("fairness_key"),
+            fairness_weight: priority.not_null("fairness_weight"),
+        };
+        let is_well = key.is_none_or(|key| (1..=5).contains(&key));
+        match is_well.then(|| PrioritySaid::try_from(body)) {
+            Some(Ok(PrioritySaid(priority))) => Some(priority),
+            Some(Err(why)) => {
+                priority.wrong("", why);
+                None
+            }
+            None => None,
+        }
+    });
+    said.flatten()
 }
 
 /// Search attributes have the kind of what is given: a text is a keyword.

@@ -57,6 +57,9 @@ pub async fn backup(me: AuthorizedCaller, body: Bytes) -> Answer {
     if to.as_ref().is_some_and(|to| !to.is_absolute()) {
         members.wrong("to", "an absolute path is needed: the worker's working directory is not yours");
     }
+    if to.as_ref().is_some_and(|to| to.as_os_str().as_encoded_bytes().contains(&0)) {
+        members.wrong("to", "a path has no NUL character");
+    }
     members.done()?;
     let to = to.ok_or_else(|| Problem::bad_request("to: it is needed"))?;
     let done = me.backend.backup(to).await.map_err(|why| match why {
