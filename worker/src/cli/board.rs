@@ -125,7 +125,8 @@ impl Board {
             | EventKind::ChildWorkflowExecutionCanceled { seq, .. } => self.set(*seq, RowState::Canceled, "", at),
             EventKind::ChildWorkflowExecutionTimedOut { seq } => self.set(*seq, RowState::Failed, "timed out", at),
             EventKind::ChildWorkflowExecutionTerminated { seq, reason } => {
-                self.set(*seq, RowState::Failed, format!("terminated: {reason}"), at);
+                let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+                self.set(*seq, RowState::Failed, format!("terminated{why}"), at);
             }
             EventKind::TimerStarted { seq, fire_at, summary } => {
                 let name = summary.as_deref().unwrap_or("timer");

@@ -182,6 +182,7 @@ pub(crate) fn outcome_text(outcome: &CloseOutcome) -> String {
         CloseOutcome::TimedOut(WorkflowTimeout::Run) => "the run timeout ran out".into(),
         CloseOutcome::Canceled(None) => "canceled".into(),
         CloseOutcome::Canceled(Some(details)) => format!("canceled: {}", brief(details)),
+        CloseOutcome::Terminated { reason } if reason.is_empty() => "terminated".into(),
         CloseOutcome::Terminated { reason } => format!("terminated: {reason}"),
         CloseOutcome::ContinuedAsNew { new_run } => format!("continued as new in {new_run}"),
     }

@@ -150,6 +150,24 @@ fn hide(command: clap::Command, verb: &str) -> clap::Command {
     }
 }
 
+/// Verbs that no slip of the pen should lead to: they are never suggested for a name that is none.
+const DESTRUCTIVE: [&str; 7] = ["cancel", "terminate", "delete", "reset", "takeover", "restore", "salvage"];
+
+fn suggest_nothing_destructive(why: &mut clap::Error) {
+    use clap::error::{ContextKind, ContextValue};
+    let harmless = |verb: &String| !DESTRUCTIVE.contains(&verb.as_str());
+    let kept = match why.get(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::String(verb)) if harmless(verb) => return,
+        Some(ContextValue::Strings(verbs)) => verbs.iter().filter(|verb| harmless(verb)).cloned().collect(),
+        Some(_) => Vec::new(),
+        None => return,
+    };
+    why.remove(ContextKind::SuggestedSubcommand);
+    if !kept.is_empty() {
+        why.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(kept));
+    }
+}
+
 /// Runs a command line to its end. clap prints help and usage errors itself.
 pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit {
     let args: Vec<OsString> = args.into_iter().collect();
@@ -168,7 +186,8 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
     };
     let cli = match command.try_get_matches_from(args).and_then(|matches| args::of_matches(&matches)) {
         Ok(cli) => cli,
-        Err(why) => {
+        Err(mut why) => {
+            suggest_nothing_destructive(&mut why);
             let _ = why.print();
             return if why.use_stderr() { Exit::Usage } else { Exit::Ok };
         }
@@ -184,6 +203,7 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
         Ok(loaded) => match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
             Ok(runtime) => {
                 let ended = runtime.block_on(run(program, cli, &loaded, &mut screen));
+                let ended = ended.and_then(|exit| screen.refused().map_or(Ok(exit), Err));
                 // A blocking thread that hangs must not hold up the exit: everything durable is durable.
                 runtime.shutdown_timeout(Duration::from_secs(1));
                 ended

@@ -4,6 +4,7 @@
 //! exactly one object, with `jsonl` one line per row or event, with `none` nothing. No escape sequence reaches a stream
 //! that is not a terminal (unless colour is forced), nor does one from a workflow's own text.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 
 use bosun_engine::Timestamp;
@@ -50,6 +51,9 @@ impl ColorChoice {
 /// All escapes that we write ourselves.
 const PAINTS: [&str; 7] = ["\x1b[0m", "\x1b[2m", "\x1b[1m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[34m"];
 
+/// Keys that only some rows have: none of them has to be there.
+const OPTIONAL_KEYS: [&str; 4] = ["waiting", "stuck", "held", "problem"];
+
 /// Where a command prints, and how.
 pub struct Screen {
     pub format: Format,
@@ -59,6 +63,8 @@ pub struct Screen {
     pub time: TimeFormat,
     /// Columns or keys to show; empty: the usual ones.
     pub fields: Vec<String>,
+    /// Why an answer was not written; the verb ends with it.
+    refused: Option<CliError>,
     /// Stderr is a terminal that can be redrawn.
     pub live: bool,
     /// For tests: columns and rows of the terminal.
@@ -83,6 +89,7 @@ impl Screen {
             ascii,
             time,
             fields,
+            refused: None,
             #[cfg(test)]
             fixed_size: None,
             live: err.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),
@@ -103,6 +110,7 @@ impl Screen {
             ascii: false,
             time: TimeFormat::Iso,
             fields: Vec::new(),
+            refused: None,
             live: false,
             #[cfg(test)]
             fixed_size: None,
@@ -188,9 +196,9 @@ impl Screen {
 
     /// The same with more in the object of `json`.
     pub(super) fn objects_and(&mut self, schema: &str, key: &str, rows: Vec<Value>, more: Map<String, Value>) {
-        let unknown = self.fields.iter().find(|field| rows.iter().all(|row| row.get(field.as_str()).is_none()));
-        if let Some(unknown) = unknown.filter(|_| !rows.is_empty()).cloned() {
-            self.note(&format!("nothing here has the key `{unknown}`"));
+        if let Some(why) = self.unknown_key(&rows) {
+            self.refused = Some(why);
+            return;
         }
         let rows = rows.into_iter().map(|row| self.only_fields(row));
         match self.format {
@@ -206,6 +214,25 @@ impl Screen {
             }
             Format::Text | Format::None | Format::Junit => {}
         }
+    }
+
+    /// A key of `--fields` that no row has, where there are rows to tell.
+    fn unknown_key(&self, rows: &[Value]) -> Option<CliError> {
+        if rows.is_empty() || !matches!(self.format, Format::Json | Format::Jsonl) {
+            return None;
+        }
+        let has = |field: &str| rows.iter().any(|row| row.get(field).is_some());
+        let unknown = self.fields.iter().find(|field| !has(field) && !OPTIONAL_KEYS.contains(&field.as_str()))?;
+        let keys: BTreeSet<&str> = rows.iter().filter_map(Value::as_object).flatten().map(|(key, _)| key.as_str()).collect();
+        let keys: Vec<&str> = keys.into_iter().collect();
+        let near = crate::supervisor::fields::similar(unknown, &keys);
+        let near = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
+        Some(CliError::usage(format!("nothing here has the key `{unknown}`{near}; there are {}", keys.join(", "))))
+    }
+
+    /// Why the answer was not written, if it was not.
+    pub(super) fn refused(&mut self) -> Option<CliError> {
+        self.refused.take()
     }
 
     /// One row of a stream; only in `jsonl`.
@@ -416,6 +443,7 @@ pub(crate) mod captured {
                 ascii: false,
                 time: TimeFormat::Relative,
                 fields: Vec::new(),
+                refused: None,
                 live: false,
                 #[cfg(test)]
                 fixed_size: None,

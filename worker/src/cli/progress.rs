@@ -12,6 +12,7 @@ use super::error::printable;
 use super::output::{Screen, one_line};
 use super::spent;
 use super::stuck::{Lookout, Obstacle};
+use super::table;
 use super::time_format::short;
 use super::waiting::waiting;
 use crate::backend::Backend;
@@ -37,33 +38,6 @@ impl ShownLine {
         let text = format!("    {text}");
         ShownLine { height: text.chars().count().div_ceil(width.max(1)), text }
     }
-}
-
-/// A text in lines of at most so many characters, between words where one fits.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let mut used = 0;
-    for word in text.split(' ') {
-        let word: Vec<char> = word.chars().collect();
-        if used > 0 && used + 1 + word.len() > width {
-            lines.push(String::new());
-            used = 0;
-        }
-        for (nth, part) in word.chunks(width).enumerate() {
-            if nth > 0 {
-                lines.push(String::new());
-                used = 0;
-            }
-            let Some(line) = lines.last_mut() else { continue };
-            if used > 0 {
-                line.push(' ');
-                used += 1;
-            }
-            line.extend(part);
-            used += part.len();
-        }
-    }
-    lines
 }
 
 /// The board on the screen.
@@ -237,7 +211,8 @@ impl ProgressBoard {
         let icon = if screen.error_color { format!("{}{icon}\x1b[0m", paint.escape()) } else { icon.to_owned() };
         if row.state == RowState::Asking {
             // The reason is why somebody looks: it is broken, and never cut.
-            let mut parts = wrapped(&one_line(&row.title), room.max(1)).into_iter();
+            let title = one_line(&row.title);
+            let mut parts = table::wrapped(&title, room.max(1)).into_iter();
             let first = format!("{icon} {}", parts.next().unwrap_or_default());
             let mut lines = vec![ShownLine { text: first, height: 1 }];
             lines.extend(parts.map(|part| ShownLine { text: format!("{:gap$}{part}", "", gap = width - room), height: 1 }));
@@ -343,6 +318,22 @@ mod tests {
         assert!(drawn.contains(command) && drawn.lines().filter(|line| line.contains("title")).count() > 3, "{drawn}");
         progress.show(&mut screen);
         assert!(output.stderr().contains(&format!("\x1b[{height}A")), "{drawn}");
+    }
+
+    /// What is asked is the reason to look: it is broken into lines, never cut.
+    #[test]
+    fn a_reason_is_shown_whole_on_a_narrow_terminal() {
+        let mut progress = ProgressBoard::new(Watch::ProgressQuery, Target::workflow("w".into()));
+        let (mut screen, output) = Screen::captured();
+        (screen.live, screen.fixed_size) = (true, Some((40, 24)));
+        let why = "its budget is spent: 1 of 1 calls, and what comes next in this very long plan needs one more call";
+        let asks = json!({ "id": "a", "whom": "a person", "what": why, "answer": "bosun budget top-up w --calls 1" });
+        progress.board.replace(&json!({ "tasks": [], "waiting": [asks] }));
+        progress.show(&mut screen);
+        let drawn = output.stderr();
+        let words: Vec<&str> = drawn.split_whitespace().collect();
+        assert!(words.join(" ").contains(why), "{drawn}");
+        assert!(drawn.lines().all(|line| line.chars().count() <= 40), "{drawn}");
     }
 
     #[test]

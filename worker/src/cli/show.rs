@@ -41,7 +41,69 @@ pub struct ShowArgs {
 
 const PAGE: usize = 1_000;
 
+/// The types that events have.
+const EVENT_TYPES: &[&str] = &[
+    "WorkflowExecutionStarted",
+    "FirstWorkflowTaskScheduled",
+    "WorkflowExecutionSignaled",
+    "WorkflowExecutionCancelRequested",
+    "WorkflowExecutionUpdateAccepted",
+    "WorkflowExecutionUpdateCompleted",
+    "WorkflowExecutionPaused",
+    "WorkflowExecutionUnpaused",
+    "ActivityTaskScheduled",
+    "ActivityTaskStarted",
+    "ActivityTaskAttemptFailed",
+    "ActivityTaskCompleted",
+    "ActivityTaskFailed",
+    "ActivityTaskTimedOut",
+    "ActivityTaskCancelRequested",
+    "ActivityTaskCanceled",
+    "ActivityTaskPaused",
+    "ActivityTaskUnpaused",
+    "ActivityPropertiesModifiedExternally",
+    "ActivityTaskAwaitingCompletion",
+    "TimerStarted",
+    "TimerFired",
+    "TimerCanceled",
+    "StartChildWorkflowExecutionInitiated",
+    "StartChildWorkflowExecutionFailed",
+    "ChildWorkflowExecutionStarted",
+    "ChildWorkflowExecutionCancelRequested",
+    "ChildWorkflowExecutionCompleted",
+    "ChildWorkflowExecutionFailed",
+    "ChildWorkflowExecutionCanceled",
+    "ChildWorkflowExecutionTimedOut",
+    "ChildWorkflowExecutionTerminated",
+    "SignalExternalWorkflowExecutionInitiated",
+    "ExternalWorkflowExecutionSignaled",
+    "SignalExternalWorkflowExecutionFailed",
+    "RequestCancelExternalWorkflowExecutionInitiated",
+    "ExternalWorkflowExecutionCancelRequested",
+    "RequestCancelExternalWorkflowExecutionFailed",
+    "MarkerRecorded",
+    "UpsertWorkflowSearchAttributes",
+    "WorkflowPropertiesModified",
+    "WorkflowExecutionCompleted",
+    "WorkflowExecutionFailed",
+    "WorkflowExecutionTimedOut",
+    "WorkflowExecutionCanceled",
+    "WorkflowExecutionTerminated",
+    "WorkflowExecutionContinuedAsNew",
+    "WorkflowExecutionForked",
+];
+
+/// A type that no event has is a slip: nothing would be shown.
+fn known_types(types: &[String]) -> Result<(), CliError> {
+    let is_known = |name: &String| EVENT_TYPES.iter().any(|known| known.eq_ignore_ascii_case(name));
+    let Some(unknown) = types.iter().find(|name| !is_known(name)) else { return Ok(()) };
+    let near = crate::supervisor::fields::similar(unknown, EVENT_TYPES);
+    let near = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
+    Err(CliError::usage(format!("no event has the type `{unknown}`{near}")).help(format!("there are {}", EVENT_TYPES.join(", "))))
+}
+
 pub(super) async fn show(cx: &mut Context, args: ShowArgs) -> Result<Exit, CliError> {
+    known_types(&args.types)?;
     let target = run_of(cx, &args.run).await?;
     if args.follow && cx.screen.format == Format::Json {
         return Err(CliError::usage("--follow has no end to put into one object").help("use -o jsonl"));
@@ -158,4 +220,21 @@ async fn follow_on(
         return Err(CliError::new(Code::ShuttingDown, "the worker ended the stream of an open run"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names stand in the engine, one an arm.
+    #[test]
+    fn every_type_of_event_is_known() {
+        let source = include_str!("../../../engine/src/vocabulary/origin.rs");
+        let begin = source.find("pub fn name(&self)").unwrap();
+        let body = &source[begin..begin + source[begin..].find("\n    }\n").unwrap()];
+        let named: Vec<&str> = body.split('"').skip(1).step_by(2).collect();
+        assert_eq!(named, EVENT_TYPES);
+        assert!(known_types(&["timerfired".to_owned()]).is_ok());
+        assert!(known_types(&["Nope".to_owned()]).is_err());
+    }
 }

@@ -228,6 +228,27 @@ fn progress_lines(progress: &Value) -> Vec<Value> {
     progress["tasks"].as_array().into_iter().flatten().map(line).collect()
 }
 
+/// What a run says of itself that nothing stops: a resume of it does nothing. Where nobody carries runs on, a pause may
+/// still be on its way to it.
+async fn going(cx: &Context, target: &Target, agent: bool, supervisor: bool) -> Option<String> {
+    if !cx.carried_on || !(agent || supervisor) {
+        return None;
+    }
+    let (query, key) = if agent { ("state", "phase") } else { ("progress", "control") };
+    let said = ask(cx, target, query, &Value::Null).await.ok()?;
+    let word = said[key].as_str()?;
+    let goes = if agent { !matches!(word, "halted" | "paused") } else { word == "RUNNING" };
+    goes.then(|| word.to_owned())
+}
+
+fn steered(target: &Target, before: Option<&str>, now: &Value) -> String {
+    let id = &target.workflow_id;
+    match before {
+        Some(word) => format!("{id} is not paused: it is {word}"),
+        None => format!("{id} is {}", super::result::value_text(now)),
+    }
+}
+
 /// `pause`, `resume`, `takeover` and `release` of a supervisor are its own signals; any other run is paused by the engine.
 pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
@@ -242,6 +263,10 @@ pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> 
     if signal == "resume_v1" && held && (is(SUPERVISOR) || is(AGENT)) {
         cx.backend.unpause(target.clone(), cx.because(args.reason.as_deref())).await?;
     }
+    let before = match signal {
+        "resume_v1" if !held => going(cx, &target, is(AGENT), is(SUPERVISOR)).await,
+        _ => None,
+    };
     if is(AGENT) && matches!(signal, "pause_v1" | "resume_v1") {
         // Its own signals: a halt for people ends with a resume too, and both reach the agents below.
         let reason = args.reason.clone().unwrap_or_default();
@@ -251,7 +276,7 @@ pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> 
             "workflow.control",
             json!({ "workflow_id": target.workflow_id, "signal": signal, "control": state["phase"] }),
         );
-        cx.screen.line(format!("{} is {}", target.workflow_id, super::result::value_text(&state["phase"])));
+        cx.screen.line(steered(&target, before.as_deref(), &state["phase"]));
         return Ok(Exit::Ok);
     }
     if !is(SUPERVISOR) {
@@ -271,7 +296,7 @@ pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> 
         "workflow.control",
         json!({ "workflow_id": target.workflow_id, "signal": signal, "control": state["control"] }),
     );
-    cx.screen.line(format!("{} is {}", target.workflow_id, super::result::value_text(&state["control"])));
+    cx.screen.line(steered(&target, before.as_deref(), &state["control"]));
     if signal == "human_takeover_v1" {
         let context = ask(cx, &target, "takeover_context", &Value::Null).await?;
         cx.screen.block(&super::result::value_text(&context));

@@ -44,6 +44,7 @@ pub mod shown;
 pub mod spec;
 #[doc(hidden)]
 pub mod standing;
+pub(crate) mod startable;
 mod starts;
 #[doc(hidden)]
 pub mod text;

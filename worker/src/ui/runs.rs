@@ -127,7 +127,8 @@ async fn filter(visitor: &Visitor, query: &str) -> Markup {
 async fn rows(visitor: &Visitor, runs: &[RunInfo]) -> Vec<RunRow> {
     let row = |info: RunInfo| async move {
         if !info.status.is_open() {
-            return RunRow { info, waits: Vec::new(), spent: None };
+            let spent = spent_in_all(&visitor.backend, &info).await;
+            return RunRow { info, waits: Vec::new(), spent };
         }
         let target = target_of(&info);
         let waits = match visitor.backend.describe(target.clone()).await {
@@ -141,6 +142,23 @@ async fn rows(visitor: &Visitor, runs: &[RunInfo]) -> Vec<RunRow> {
         RunRow { info, waits, spent }
     };
     stream::iter(runs.to_vec()).map(row).buffered(ASKED_AT_ONCE).collect().await
+}
+
+/// What a closed supervisor has spent: its result says so; one that gave none is asked.
+async fn spent_in_all(backend: &dyn Backend, info: &RunInfo) -> Option<u64> {
+    if info.workflow_type.as_str() != SUPERVISOR {
+        return None;
+    }
+    let target = target_of(info);
+    let result = backend.describe(target.clone()).await.ok().and_then(|found| found.result);
+    let told = match result {
+        Some(CloseOutcome::Completed(result)) => result.to_json()["cost_micros"].as_u64(),
+        _ => None,
+    };
+    match told {
+        Some(told) => Some(told),
+        None => ask(backend, &target, "budget").await["spent"]["cost_micros"].as_u64(),
+    }
 }
 
 fn table(rows: &[RunRow], acts: bool) -> Markup {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: it changes nothing. Times are those of the schedule's zone for people, and UTC for programs.
 
-use bosun_engine::{ListRequest, Target, Timestamp, WorkflowStatus};
+use bosun_engine::{ListRequest, Target, Timestamp, WorkflowId, WorkflowStatus};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -15,6 +15,7 @@ use crate::cli::list::shell_word;
 use crate::cli::output::{Cell, Screen, TextStyle};
 use crate::cli::result::value_text;
 use crate::cli::supervise::ask;
+use crate::schedule::action::ATTRIBUTE_ID;
 use crate::schedule::shown::{ScheduleMood, when};
 use crate::schedule::spec::ScheduleSpec;
 use crate::schedule::text::{self, parse_moment};
@@ -133,8 +134,18 @@ async fn look(cx: &Context, target: &Target, status: WorkflowStatus) -> Result<V
     let mut shown = ask(cx, target, "describe", &Value::Null).await?;
     if status == WorkflowStatus::Paused {
         shown["problem"] = json!(format!("its run is paused: `bosun resume {}`", target.workflow_id));
+    } else if let Some(held) = held_run(cx, &shown).await {
+        shown["problem"] = json!(format!("the run {held} is held: `bosun describe {}` says why", shell_word(held.as_str())));
     }
     Ok(shown)
+}
+
+/// A run of the schedule that cannot go on.
+async fn held_run(cx: &Context, shown: &Value) -> Option<WorkflowId> {
+    let id = shown["schedule_id"].as_str()?.replace('\'', "''");
+    let query = format!("{ATTRIBUTE_ID} = '{id}' AND Held = true");
+    let found = cx.backend.list(ListRequest { query, limit: 1 }).await.ok()?;
+    Some(found.into_iter().next()?.workflow_id)
 }
 
 /// Whether it starts anything by itself.

@@ -16,7 +16,10 @@ const WHOLE: &str = "answer";
 
 /// The schema that a question says its answer has.
 pub(super) fn schema_of(payload: &Value) -> Option<&Value> {
-    ["schema", "answer_schema", "response_schema"].iter().map(|key| &payload[*key]).find(|schema| schema.is_object())
+    // A task for a person has what belongs to it in its parameters.
+    let places = [payload, &payload["context"]].into_iter();
+    let mut schemas = places.flat_map(|place| ["schema", "answer_schema", "response_schema"].map(|key| &place[key]));
+    schemas.find(|schema| schema.is_object())
 }
 
 /// The properties of an object all of whose properties are simple.

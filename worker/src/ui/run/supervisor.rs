@@ -44,7 +44,8 @@ impl SupervisorView {
                 h2 { "What it does" }
                 p.objective { (text(&self.progress["objective"])) }
                 (self.standing())
-                @if self.plan["tasks"].is_object() { (graph(&self.plan)) (tasks(&self.plan)) }
+                @if self.plan["tasks"].as_object().is_some_and(serde_json::Map::is_empty) { p.empty { "There is no plan." } }
+                @else if self.plan["tasks"].is_object() { (graph(&self.plan)) (tasks(&self.plan)) }
                 @else if beside["chat"].is_object() { (chat(beside)) }
                 @else if beside["agents"].is_object() { (delegation(beside)) }
                 @else if let Some(tasks) = self.progress["tasks"].as_array() { (rows(tasks)) }
@@ -235,7 +236,7 @@ fn tasks(plan: &Value) -> Markup {
     tasks.sort_by_key(|(_, task)| task["position"].as_u64().unwrap_or(u64::MAX));
     html! {
         div.scroll tabindex="0" role="region" aria-label="Tasks" {
-            table.rows {
+            table.rows.tasks {
                 thead { tr { th scope="col" { "Task" } th scope="col" { "State" } th scope="col" { "Attempts" } th scope="col" { "Cost" } th scope="col" { "Outcome" } } }
                 tbody { @for (id, task) in tasks { (task_row(id, task)) } }
             }
