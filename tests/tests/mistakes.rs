@@ -56,6 +56,13 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     // Schedules.
     (&["schedule", "create", "s", "order-saga"], 2, &["it names no time", "--cron"]),
     (&["schedule", "create", "s", "order-saga", "--cron", "61 * * * *"], 2, &["minute", "0 to 59"]),
+    (&["schedule", "create", "s", "order-sagas", "--every", "1h"], 1, &["no workflow type order-sagas", "order-saga"]),
+    (&["schedule", "create", "s", "order-saga", "--every", "1h", "--input", r#"{"x": 1}"#], 2, &["the input of the workflow order-saga", "unknown field `x`"]),
+    // Keys and types.
+    (&["list", "--fields", "workflow_id,bogus", "-o", "json"], 2, &["nothing here has the key `bogus`", "workflow_id"]),
+    (&["list", "--fields", "workflw_id", "-o", "jsonl"], 2, &["did you mean `workflow_id`?"]),
+    (&["show", "waits", "--type", "TimerFire"], 2, &["no event has the type `TimerFire`", "did you mean `TimerFired`?"]),
+    (&["show", "waits", "--follow", "--type", "Nope"], 2, &["no event has the type `Nope`", "WorkflowExecutionSignaled"]),
     (&["explain", "9999"], 2, &["BOSUN0001"]),
 ];
 
@@ -94,4 +101,41 @@ fn the_message_of_a_mistake_names_its_fix() {
     }
     assert!(wrong.is_empty(), "{} of {} mistakes:\n{}", wrong.len(), MISTAKES.len(), wrong.join("\n"));
     assert_eq!(said(folder, &["list", "-o", "json"]), before, "a mistake changes nothing");
+}
+
+/// Whoever types a name that is none is never led to a verb that destroys something.
+#[test]
+fn no_destructive_verb_is_suggested() {
+    let dir = tempfile::tempdir().unwrap();
+    for typed in [
+        &["trace", "x"][..],
+        &["cance", "x"],
+        &["delte", "x"],
+        &["terminat", "x"],
+        &["rest", "x"],
+        &["store", "restor"],
+    ] {
+        let (code, text) = said(dir.path(), typed);
+        assert!(code == 2 && text.contains("unrecognized subcommand"), "{typed:?}: {code} {text}");
+        for verb in ["cancel", "delete", "terminate", "reset", "restore"] {
+            assert!(!text.contains(&format!("'{verb}'")), "{typed:?}: {text}");
+        }
+    }
+    let (_, text) = said(dir.path(), &["lst"]);
+    assert!(text.contains("'list'"), "a harmless one is: {text}");
+}
+
+/// A spec that is printed for people to copy is one: every YAML block of the README that begins with its kind.
+#[test]
+fn every_spec_of_the_readme_is_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let readme = std::fs::read_to_string(crate::tidy::workspace().join("README.md")).unwrap();
+    let blocks = readme.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let specs: Vec<&str> = blocks.filter(|block| block.starts_with("kind:")).collect();
+    assert!(!specs.is_empty(), "the README shows one");
+    for spec in specs {
+        std::fs::write(dir.path().join("printed.yaml"), spec).unwrap();
+        let (code, text) = said(dir.path(), &["schedule", "create", "--dry-run", "s", "printed.yaml", "--every", "1h"]);
+        assert_eq!(code, 0, "{text}\n{spec}");
+    }
 }

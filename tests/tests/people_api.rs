@@ -130,6 +130,64 @@ fn everything_that_is_wrong_with_a_start_is_told_at_once() {
     assert_eq!(api.get("workflows/nobody").0, 404);
 }
 
+/// Below the top level too, each with its path; and several parameters of a query.
+#[test]
+fn everything_that_is_wrong_below_is_told_with_its_path() {
+    let api = Api::serve();
+    let (status, kept) = api.post("workflows", gated("there"));
+    assert_eq!(status, 201, "{kept}");
+    let places = |(status, told): (u16, Value)| {
+        let places: Vec<String> =
+            told["errors"].as_array().into_iter().flatten().map(|one| one["at"].as_str().unwrap().to_owned()).collect();
+        (status, places)
+    };
+    let expect = |at: &[&str]| at.iter().map(|&at| at.to_owned()).collect::<Vec<_>>();
+    let start = json!({ "workflow_type": "order-saga", "priority": { "priority_key": 9, "foo": 1 },
+        "retry_policy": { "maximum_attempts": "x" }, "signal": { "nam": 1 } });
+    let wrong = ["retry_policy.maximum_attempts", "priority.priority_key", "priority.foo", "signal.name", "signal.nam"];
+    assert_eq!(places(api.post("workflows", start)), (422, expect(&wrong)));
+    let weight = json!({ "activity_type": "x", "priority": { "fairness_weight": null } });
+    assert_eq!(places(api.post("standalone-activities", weight)), (422, expect(&["priority.fairness_weight"])));
+    let batch = json!({ "query": "WorkflowId = 'there'", "action": { "do": "cancel", "now": true } });
+    assert_eq!(places(api.post("batches", batch)), (422, expect(&["action.now"])));
+    let fork = json!({ "at": "y", "changes": [{ "set": "input", "value": 1 }, { "set": "failure", "of": "event:x", "mesage": "m" }] });
+    let wrong = ["at", "changes[1].message", "changes[1].of", "changes[1].mesage"];
+    assert_eq!(places(api.post("workflows/there/forks", fork)), (422, expect(&wrong)));
+    assert_eq!(places(api.get("workflows?limit=x&al=1&all=maybe")), (400, expect(&["limit", "al", "all"])));
+    assert_eq!(places(api.post("store/backup", json!({ "to": "/tmp/a\u{0}b" }))), (422, expect(&["to"])));
+    let (status, told) = api.get("events?query=%C2%84");
+    assert_eq!((status, &told["code"]), (400, &json!("invalid")), "{told}");
+}
+
+/// A name that is no field finds nothing, or everything: it is refused with those that there are.
+#[test]
+fn a_field_that_nobody_knows_is_refused() {
+    let api = Api::serve();
+    api.post("workflows", gated("there"));
+    for path in ["workflows?query=", "workflow-count?query="] {
+        for (query, status) in [("Foo%20%3D%201", 400), ("WorkflowId%20%3D%20%27there%27", 200)] {
+            let (told_status, told) = api.get(&format!("{path}{query}"));
+            assert_eq!(told_status, status, "{path}{query}: {told}");
+            let why = told["message"].as_str().unwrap_or_default();
+            assert!(status == 200 || why.contains("`Foo` is no field") && why.contains("ExecutionStatus"), "{told}");
+        }
+    }
+}
+
+/// The first line of the guide to the API starts a run that does what it says.
+#[test]
+fn the_curl_of_the_guide_starts_a_run_that_completes() {
+    let api = Api::serve();
+    let guide = include_str!("../../worker/guide/api.md");
+    let (_, rest) = guide.split_once("-d '").unwrap();
+    let body: Value = serde_json::from_str(rest.split_once('\'').unwrap().0).unwrap();
+    let (status, started) = api.post("workflows", body);
+    assert_eq!(status, 201, "{started}");
+    let id = started["workflow_id"].as_str().unwrap();
+    let ended = api.until(&format!("workflows/{id}/result?wait=5s"), |seen| seen["status"] != "Running");
+    assert_eq!(ended["status"], "Completed", "{ended}");
+}
+
 #[test]
 fn runs_are_listed_page_by_page_and_steered() {
     let api = Api::serve();

@@ -132,3 +132,17 @@ fn an_agent_that_has_halted_says_what_helps() {
     assert!(described.contains(&format!("bosun --data {} resume {agent}", data.display())), "{described}");
     assert!(listed["workflows"][0]["waiting"].to_string().contains(why), "{listed}");
 }
+
+/// A resume of what nobody has paused says so.
+#[test]
+fn a_run_that_is_not_paused_is_not_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, spec) = (dir.path().join("data"), dir.path().join("gated.yaml"));
+    std::fs::write(&spec, GATED).unwrap();
+    run(&data, &["run", spec.to_str().unwrap(), "-w", "gated", "--no-wait"]);
+    let _worker = worker(&data);
+    until_pending(&data);
+    assert!(said(&run(&data, &["resume", "gated"])).contains("gated is not paused: it is RUNNING"));
+    assert!(said(&run(&data, &["pause", "gated"])).contains("gated is PAUSED"));
+    assert!(said(&run(&data, &["resume", "gated"])).contains("gated is RUNNING"));
+}

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::door::{Door, RUN};
+use crate::supervisor_cli::{run, said};
 
 /// A question that is open was asked.
 #[test]
@@ -12,7 +13,40 @@ fn the_replay_of_a_run_that_asks_does_not_say_that_nobody_was_asked() {
     let door = Door::open();
     let replay = door.get(&format!("/runs/{RUN}?tab=replay"), &[door.cookie_line()]);
     assert_eq!(replay.status, 200);
-    assert!(replay.body.contains("is not answered yet") && !replay.body.contains("Nobody was asked"), "{}", replay.body);
+    assert!(
+        replay.body.contains("is not answered yet") && !replay.body.contains("Nobody was asked"),
+        "{}",
+        replay.body
+    );
+}
+
+/// The question of `bosun dev` is a form with two choices, and its end says what was booked.
+#[test]
+fn the_question_of_the_demonstration_is_a_form_and_ends_truthfully() {
+    let door = Door::open();
+    let data = door.pages.dir.path().join("data");
+    let spec = crate::tidy::workspace().join("worker/src/cli/dev/trip.yaml");
+    let parked = run(&data, &["run", spec.to_str().unwrap(), "-w", "trip", "--no-wait"]);
+    assert_eq!(parked.status.code(), Some(15), "{}", said(&parked));
+    let inbox = door.get("/inbox", &[door.cookie_line()]).body;
+    assert!(inbox.contains("By train or by ferry?"), "{inbox}");
+    for choice in ["train", "ferry"] {
+        assert!(inbox.contains(&format!(">{choice}</option>")), "{choice}: {inbox}");
+    }
+    let asked = door.pages.asked("trip");
+    let id = asked["request"]["id"].as_str().unwrap_or_else(|| panic!("{asked}"));
+    let answered = run(&data, &["approval", "answer", id, r#"{"by": "ferry"}"#]);
+    assert!(answered.status.success(), "{}", said(&answered));
+    let end = said(&run(&data, &["result", "trip", "--timeout", "60s"]));
+    assert!(end.contains("The ferry is booked.") && !end.contains("train is booked"), "{end}");
+}
+
+/// A filter with a name that is no field is told beside the list, with those that there are.
+#[test]
+fn the_list_refuses_a_field_that_nobody_knows() {
+    let door = Door::open();
+    let page = door.get("/?query=Foo%20%3D%201", &[door.cookie_line()]).body;
+    assert!(page.contains("is no field") && page.contains("ExecutionStatus"), "{page}");
 }
 
 /// The own run of an agent that has given up: its page and its row say why, with what helps.

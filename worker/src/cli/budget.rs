@@ -292,12 +292,10 @@ async fn top_up(cx: &mut Context, args: TopUpArgs) -> Result<Exit, CliError> {
     let goes_on = spent::pauses(&waits);
     send(cx, &target, SIGNAL_TOP_UP, &more).await?;
     if goes_on {
-        send(cx, &target, "resume_v1", &json!({ "reason": "its budget was raised", "requested_by": cx.identity })).await?;
+        send(cx, &target, "resume_v1", &json!({ "reason": "its budget was raised", "requested_by": cx.identity }))
+            .await?;
     }
-    cx.screen.object(
-        "budget.top_up",
-        json!({ "workflow_id": target.workflow_id, "more": more, "resumed": goes_on }),
-    );
+    cx.screen.object("budget.top_up", json!({ "workflow_id": target.workflow_id, "more": more, "resumed": goes_on }));
     let and = if goes_on { ", and goes on" } else { "" };
     cx.screen.line(format!("{} has more{and}", target.workflow_id));
     match described.info.parent {

@@ -215,7 +215,9 @@ impl ProgressBoard {
             let mut parts = table::wrapped(&title, room.max(1)).into_iter();
             let first = format!("{icon} {}", parts.next().unwrap_or_default());
             let mut lines = vec![ShownLine { text: first, height: 1 }];
-            lines.extend(parts.map(|part| ShownLine { text: format!("{:gap$}{part}", "", gap = width - room), height: 1 }));
+            lines.extend(
+                parts.map(|part| ShownLine { text: format!("{:gap$}{part}", "", gap = width - room), height: 1 }),
+            );
             lines.push(ShownLine::wrapped(&one_line(&screen.reach.complete(&row.detail)), width));
             return lines;
         }

@@ -213,7 +213,8 @@ fn left_parked(target: &Target, waits: &[String], asked: &[WaitingRow]) -> CliEr
     if let Some(more) = asked.iter().find(|one| one.answer.starts_with(TOP_UP)) {
         let error = CliError::new(Code::BudgetSpent, format!("{id} is paused: it waits for {}", more.what));
         // The pause that an agent's own limit has led to is ended by itself.
-        let then = if more.id == target.workflow_id.as_str() { String::new() } else { format!(", then `bosun resume {id}`") };
+        let then =
+            if more.id == target.workflow_id.as_str() { String::new() } else { format!(", then `bosun resume {id}`") };
         return error.help(format!("`{}` gives it more{then}; the same command goes on then", more.answer));
     }
     // What holds a run back comes before what else it waits for.

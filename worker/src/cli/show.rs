@@ -99,7 +99,8 @@ fn known_types(types: &[String]) -> Result<(), CliError> {
     let Some(unknown) = types.iter().find(|name| !is_known(name)) else { return Ok(()) };
     let near = crate::supervisor::fields::similar(unknown, EVENT_TYPES);
     let near = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
-    Err(CliError::usage(format!("no event has the type `{unknown}`{near}")).help(format!("there are {}", EVENT_TYPES.join(", "))))
+    Err(CliError::usage(format!("no event has the type `{unknown}`{near}"))
+        .help(format!("there are {}", EVENT_TYPES.join(", "))))
 }
 
 pub(super) async fn show(cx: &mut Context, args: ShowArgs) -> Result<Exit, CliError> {

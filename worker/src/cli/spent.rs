@@ -77,7 +77,8 @@ fn counted((allowed, spent): (Option<u64>, u64), of: &str) -> Told {
 
 fn cost((allowed, spent): (Option<u64>, u64)) -> Told {
     let allowed = allowed?;
-    let what = format!("more budget: {} of {} are spent, and what comes next needs more", dollars(spent), dollars(allowed));
+    let what =
+        format!("more budget: {} of {} are spent, and what comes next needs more", dollars(spent), dollars(allowed));
     Some((what, format!("--cost {}", dollars(allowed.max(1)).trim_start_matches('$'))))
 }
 

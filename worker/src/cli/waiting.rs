@@ -80,9 +80,8 @@ async fn of_agent(backend: &dyn Backend, info: &RunInfo) -> Vec<WaitingRow> {
     let row = |what: String, answer: String| WaitingRow { id: id.to_owned(), whom: "a person".into(), what, answer };
     let halted = &state["halted"];
     if halted["budget"].is_object() {
-        let (what, answer) = spent::of_agent(id, &answer(backend, &target, "budget").await).unwrap_or_else(|| {
-            ("more budget".to_owned(), format!("bosun budget show {}", shell_word(id)))
-        });
+        let (what, answer) = spent::of_agent(id, &answer(backend, &target, "budget").await)
+            .unwrap_or_else(|| ("more budget".to_owned(), format!("bosun budget show {}", shell_word(id))));
         all.push(row(what, answer));
     } else if let Some(why) = halted["needs_human"]["why"].as_str() {
         all.push(row(format!("it has halted: {}", one_line(why)), resume));

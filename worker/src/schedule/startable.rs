@@ -18,7 +18,8 @@ pub(crate) fn check(workflows: &WorkflowRegistry, start: &StartWorkflow) -> Resu
     let Ok(input) = start.input.decode::<ScheduleInput>() else { return Ok(()) };
     let action = input.schedule.action;
     let invalid = |what: &str, why: String| Rejection::Invalid { what: what.to_owned(), why };
-    let workflow_type = WorkflowType::new(&action.workflow_type).map_err(|why| invalid("workflow type", why.to_string()))?;
+    let workflow_type =
+        WorkflowType::new(&action.workflow_type).map_err(|why| invalid("workflow type", why.to_string()))?;
     let payload = Payload::encode(&action.input).map_err(|why| invalid("input", why.to_string()))?;
     let (run_id, at) = (RunId([0; 16]), Timestamp(0));
     let first = StartWorkflow::new(workflow_type, start.workflow_id.clone()).input(payload).first_event(run_id, at);

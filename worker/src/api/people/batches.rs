@@ -100,7 +100,8 @@ fn action(members: &mut Members) -> Option<BatchAction> {
         verb.and_then(|_| {
             let known = whole.as_object().into_iter().flatten();
             let known = known.filter(|(name, _)| *name == "do" || takes.contains(&name.as_str()));
-            let known: serde_json::Map<String, Value> = known.map(|(name, value)| (name.clone(), value.clone())).collect();
+            let known: serde_json::Map<String, Value> =
+                known.map(|(name, value)| (name.clone(), value.clone())).collect();
             serde_json::from_value(Value::Object(known)).map_err(|why| action.wrong("", why.to_string())).ok()
         })
     })?

@@ -69,7 +69,8 @@ impl Members {
 
     /// Says that it is needed, unless something is said of it already.
     pub(super) fn needs(&mut self, name: &str, is_there: bool) {
-        if !is_there && self.errors.iter().all(|error| error.at != name) {
+        let is_of = |at: &str| at.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        if !is_there && self.errors.iter().all(|error| !is_of(&error.at)) {
             self.wrong(name, "it is needed");
         }
     }

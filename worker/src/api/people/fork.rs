@@ -101,9 +101,14 @@ fn read_change(members: &mut Members, whole: &Value) -> Option<ForkChange> {
     }
     // A key too many is told with its path, and would hide the rest here.
     let known = |name: &str| name == "set" || needs.contains(&name) || takes.contains(&name);
-    let kept: serde_json::Map<String, Value> =
-        whole.as_object()?.iter().filter(|(name, _)| known(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
-    let body = is_well.then(|| serde_json::from_value::<ChangeBody>(Value::Object(kept)).map_err(|why| why.to_string()))?;
+    let kept: serde_json::Map<String, Value> = whole
+        .as_object()?
+        .iter()
+        .filter(|(name, _)| known(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    let body =
+        is_well.then(|| serde_json::from_value::<ChangeBody>(Value::Object(kept)).map_err(|why| why.to_string()))?;
     body.and_then(ChangeBody::change).map_err(|why| members.wrong("", why)).ok()
 }
 

@@ -158,9 +158,7 @@ pub(super) fn retry_policy(members: &mut Members) -> Option<RetryPolicy> {
         let permille = permille.map(|factor| (factor * 1_000.0).round() as u32);
         let maximum_attempts = policy.typed("maximum_attempts").and_then(|WholeNumber(number)| number);
         RetryPolicy {
-            initial_interval: policy
-                .typed::<Span>("initial_interval")
-                .map_or(default.initial_interval, Into::into),
+            initial_interval: policy.typed::<Span>("initial_interval").map_or(default.initial_interval, Into::into),
             backoff_coefficient_permille: permille.unwrap_or(default.backoff_coefficient_permille),
             maximum_interval: policy.typed::<Span>("maximum_interval").map(Into::into).or(default.maximum_interval),
             maximum_attempts: maximum_attempts.unwrap_or(default.maximum_attempts),

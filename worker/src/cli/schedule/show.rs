@@ -135,7 +135,8 @@ async fn look(cx: &Context, target: &Target, status: WorkflowStatus) -> Result<V
     if status == WorkflowStatus::Paused {
         shown["problem"] = json!(format!("its run is paused: `bosun resume {}`", target.workflow_id));
     } else if let Some(held) = held_run(cx, &shown).await {
-        shown["problem"] = json!(format!("the run {held} is held: `bosun describe {}` says why", shell_word(held.as_str())));
+        shown["problem"] =
+            json!(format!("the run {held} is held: `bosun describe {}` says why", shell_word(held.as_str())));
     }
     Ok(shown)
 }
