@@ -98,6 +98,28 @@ fn until_quiet(data: &Path) -> Value {
     }
 }
 
+/// A run of a schedule that cannot go on is told in the list of schedules.
+#[test]
+fn the_list_of_schedules_shows_a_held_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let (_worker, _) = WorkerProcess::start(&Program::bosun_worker().unwrap(), &data, READY_MAX).unwrap();
+    let good = r#"{"order_id": "o", "items": [{"sku": "tea", "quantity": 1}], "cents": 5}"#;
+    ok(&data, &["schedule", "create", "s", "order-saga", "--every", "24h", "--input", good]);
+    // As after a deploy whose code reads something else.
+    ok(&data, &["schedule", "update", "s", "--input", r#"{"x": 1}"#]);
+    ok(&data, &["schedule", "trigger", "s"]);
+    let begin = Instant::now();
+    loop {
+        let listed = said(&ok(&data, &["schedule", "list"]));
+        if listed.contains("problem") && listed.contains(" is held: `bosun --data ") {
+            return;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "{listed}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 /// All verbs, on a directory that nobody holds: a schedule of a supervisor's spec is made, seen, changed and removed.
 #[test]
 fn a_schedule_is_made_seen_changed_and_removed() {

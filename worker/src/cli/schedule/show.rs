@@ -178,7 +178,10 @@ fn row(cx: &Context, shown: &Value) -> Vec<Cell> {
         at(&shown["next"]["due"]).into(),
         last.into(),
         what.into(),
-        shown["problem"].as_str().map_or_else(|| when(&shown["schedule"]["spec"]), str::to_owned).into(),
+        match shown["problem"].as_str() {
+            Some(problem) => cx.screen.reach.complete(problem).into(),
+            None => when(&shown["schedule"]["spec"]).into(),
+        },
     ]
 }
 
@@ -193,6 +196,7 @@ pub(super) async fn describe(cx: &mut Context, id: &str) -> Result<Exit, CliErro
     cx.screen.field("schedule", value_text(&shown["schedule_id"]));
     cx.screen.field("state", note.map_or_else(|| state.clone(), |note| format!("{state}: {note}")));
     if let Some(problem) = shown["problem"].as_str() {
+        let problem = cx.screen.reach.complete(problem);
         cx.screen.field("problem", problem);
     }
     spec_lines(cx, schedule);
