@@ -186,8 +186,7 @@ impl Registries {
             }
         }
         options.journal.codec = at_rest.codec.clone();
-        let workflows = self.workflows.clone();
-        options.workflows = self.workflows;
+        options.workflows = self.workflows.clone();
         options.activities = self.activities;
         options.identity = self.identity;
         match Worker::start(options) {
@@ -199,7 +198,7 @@ impl Registries {
                 if let Some((cursor, notify)) = watches {
                     watch(&worker, notify, cursor);
                 }
-                Ok(Arc::new(Embedded { client: worker.client(), worker, store, metrics, workflows }))
+                Ok(Arc::new(Embedded { client: worker.client(), worker, store, metrics, workflows: self.workflows }))
             }
             Err(StartError::Storage(why)) => Err(open_error(&data, why)),
             Err(why @ (StartError::NoRuntime(_) | StartError::Marks(_) | StartError::Thread(_))) => {

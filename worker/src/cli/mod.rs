@@ -203,7 +203,6 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
         Ok(loaded) => match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
             Ok(runtime) => {
                 let ended = runtime.block_on(run(program, cli, &loaded, &mut screen));
-                let ended = ended.and_then(|exit| screen.refused().map_or(Ok(exit), Err));
                 // A blocking thread that hangs must not hold up the exit: everything durable is durable.
                 runtime.shutdown_timeout(Duration::from_secs(1));
                 ended
@@ -212,7 +211,7 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
         },
     };
     log::leave();
-    match ended {
+    match ended.and_then(|exit| screen.refused().map_or(Ok(exit), Err)) {
         Ok(exit) => exit,
         Err(error) => {
             screen.error(&error);

@@ -263,14 +263,12 @@ pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> 
     if signal == "resume_v1" && held && (is(SUPERVISOR) || is(AGENT)) {
         cx.backend.unpause(target.clone(), cx.because(args.reason.as_deref())).await?;
     }
-    let before = match signal {
-        "resume_v1" if !held => going(cx, &target, is(AGENT), is(SUPERVISOR)).await,
-        _ => None,
-    };
+    let before =
+        if signal == "resume_v1" && !held { going(cx, &target, is(AGENT), is(SUPERVISOR)).await } else { None };
+    let input = json!({ "reason": args.reason.clone().unwrap_or_default(), "requested_by": cx.identity });
     if is(AGENT) && matches!(signal, "pause_v1" | "resume_v1") {
         // Its own signals: a halt for people ends with a resume too, and both reach the agents below.
-        let reason = args.reason.clone().unwrap_or_default();
-        send(cx, &target, signal, &json!({ "reason": reason, "requested_by": cx.identity })).await?;
+        send(cx, &target, signal, &input).await?;
         let state = ask(cx, &target, "state", &Value::Null).await.unwrap_or_default();
         cx.screen.object(
             "workflow.control",
@@ -289,7 +287,6 @@ pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> 
             ))),
         };
     }
-    let input = json!({ "reason": args.reason.clone().unwrap_or_default(), "requested_by": cx.identity });
     send(cx, &target, signal, &input).await?;
     let state = ask(cx, &target, "progress", &Value::Null).await.unwrap_or_default();
     cx.screen.object(
