@@ -133,6 +133,36 @@ fn no_page_scrolls_sideways_or_complains() {
     assert!(wrong.is_empty(), "{} faults:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// A name of one word stands on one line, where there is room; a plan's task is a card with all that its row has, where there
+/// is none.
+#[test]
+fn words_are_whole_and_a_plan_is_readable_on_a_telephone() {
+    let Some(browser) = Browser::available_or_explain() else { return };
+    let pages = Pages::serve();
+    pages.supervisor("asks", &gated("a publication", "publish it"));
+    pages.asked("asks");
+    let page = pages.signed_in(&browser);
+    let broken = "[...document.querySelectorAll('table.rows td')].flatMap(cell => {
+        const walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT); const found = [];
+        while (walk.nextNode()) for (const word of walk.currentNode.data.matchAll(/[A-Za-z]{4,36}/g)) {
+            const range = document.createRange();
+            range.setStart(walk.currentNode, word.index); range.setEnd(walk.currentNode, word.index + word[0].length);
+            if (new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1) found.push(word[0]);
+        } return found; })";
+    for place in ["/", "/runs/asks", "/runs/asks?tab=history", "/runs/asks?tab=history&view=raw", "/system"] {
+        page.go_to(&pages.at(place));
+        page.width(1400);
+        assert_eq!(page.js(broken), json!([]), "{place} at 1400");
+    }
+    page.go_to(&pages.at("/runs/asks"));
+    page.width(390);
+    let cells = page
+        .js("[...document.querySelectorAll('table.tasks tbody td')].filter(cell => cell.textContent.trim())
+            .map(cell => cell.checkVisibility() && cell.getBoundingClientRect().right <= innerWidth)");
+    let cells = cells.as_array().unwrap();
+    assert!(cells.len() >= 2 && cells.iter().all(|seen| *seen == true), "{cells:?}");
+}
+
 #[test]
 fn axe_finds_nothing_in_light_or_dark() {
     let Some(browser) = Browser::available_or_explain() else { return };
