@@ -118,7 +118,7 @@ fn an_agent_that_has_halted_says_what_helps() {
     let dir = tempfile::tempdir().unwrap();
     let (data, spec) = (dir.path().join("data"), dir.path().join("halts.yaml"));
     let text = "kind: supervisor\npreset: shannon-simple\nobjective: write a note\n\
-                agents: [{ name: writer, via: { model: { name: nobody/tiny } } }]\n";
+                agents: [{ name: writer, via: { model: { name: anthropic/claude } } }]\n";
     std::fs::write(&spec, text).unwrap();
     let parked = run(&data, &["run", spec.to_str().unwrap(), "-w", "above", "--no-wait"]);
     assert_eq!(parked.status.code(), Some(15), "{}", said(&parked));
@@ -126,10 +126,10 @@ fn an_agent_that_has_halted_says_what_helps() {
     let listed = run(&data, &["list", "--query", "WorkflowType = 'agent'", "-o", "json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     let agent = listed["workflows"][0]["workflow_id"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned();
-    let why = "it has halted: nobody: this worker has no model provider `nobody`";
+    let why = "it has halted: anthropic: this worker has no model provider `anthropic`";
     let described = said(&run(&data, &["describe", &agent]));
     assert!(described.contains(why), "{described}");
-    assert!(described.contains(&format!("bosun --data {} resume {agent}", data.display())), "{described}");
+    assert!(described.contains(&format!("bosun --data {} resume above", data.display())), "{described}");
     assert!(listed["workflows"][0]["waiting"].to_string().contains(why), "{listed}");
 }
 

@@ -223,9 +223,8 @@ impl Screen {
         }
         let has = |field: &str| rows.iter().any(|row| row.get(field).is_some());
         let unknown = self.fields.iter().find(|field| !has(field) && !OPTIONAL_KEYS.contains(&field.as_str()))?;
-        let keys: BTreeSet<&str> =
-            rows.iter().filter_map(Value::as_object).flatten().map(|(key, _)| key.as_str()).collect();
-        let keys: Vec<&str> = keys.into_iter().collect();
+        let keys = rows.iter().filter_map(Value::as_object).flat_map(Map::keys).collect::<BTreeSet<_>>();
+        let keys: Vec<&str> = keys.into_iter().map(String::as_str).collect();
         let near = crate::supervisor::fields::similar(unknown, &keys);
         let near = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
         Some(CliError::usage(format!("nothing here has the key `{unknown}`{near}; there are {}", keys.join(", "))))

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::budget::dollars;
 use super::list::shell_word;
 use crate::backend::Backend;
+use crate::supervisor::spec::Money;
 
 /// The command that gives more; whoever reads it reads the kind of the wait off it.
 pub(crate) const TOP_UP: &str = "bosun budget top-up ";
@@ -35,10 +36,14 @@ pub(crate) async fn as_it_stands(backend: &dyn Backend, namespace: &Namespace, e
 
 /// What a supervisor that its budget has paused waits for, and the command.
 fn of_supervisor(id: &str, budget: &Value) -> Option<(String, String)> {
-    let Some(used_up) = budget["used_up"].as_str() else {
+    if budget["used_up"].is_null() && was_raised(budget) {
         let what = "to be resumed: its budget was spent, and has been raised since".to_owned();
         return Some((what, format!("bosun resume {}", shell_word(id))));
-    };
+    }
+    // Nothing has to be used up: what is left may be too little for what comes next.
+    let limited = [("tokens", "tokens"), ("cost_micros", "cost"), ("calls", "calls")];
+    let scarce = limited.into_iter().find(|(key, _)| budget["allowed"][key].is_u64()).map(|(_, word)| word);
+    let used_up = budget["used_up"].as_str().or(scarce)?;
     let of = |key: &str| (budget["allowed"][key].as_u64(), budget["spent"][key].as_u64().unwrap_or_default());
     let (what, flag) = match used_up {
         "calls" => counted(of("calls"), "calls"),
@@ -47,6 +52,16 @@ fn of_supervisor(id: &str, budget: &Value) -> Option<(String, String)> {
         _ => return None,
     }?;
     Some((what, format!("{TOP_UP}{} {flag}", shell_word(id))))
+}
+
+/// Whether people have given it more than its spec says.
+fn was_raised(budget: &Value) -> bool {
+    let cost = serde_json::from_value::<Money>(budget["limits"]["cost"].clone()).ok().map(Money::as_micros);
+    let more = |key: &str, limit: Option<u64>| budget["allowed"][key].as_u64() > limit;
+    let limits = &budget["limits"];
+    more("tokens", limits["tokens"].as_u64())
+        || more("calls", limits["llm_calls"].as_u64())
+        || more("cost_micros", cost)
 }
 
 /// What an agent that has halted for its own budget waits for, and the command.

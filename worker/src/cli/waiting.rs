@@ -75,7 +75,9 @@ async fn of_agent(backend: &dyn Backend, info: &RunInfo) -> Vec<WaitingRow> {
     let state = answer(backend, &target, "state").await;
     let asked = state["approvals"].as_array().into_iter().flatten();
     let mut all: Vec<WaitingRow> = asked.map(|one| WaitingRow::of_tool_call(&info.run_id, one)).collect();
-    let id = info.workflow_id.as_str();
+    // A pause that a supervisor has handed down is lifted where it was made.
+    let above = info.parent.as_ref().filter(|_| state["paused"].is_string() && !state["halted"]["budget"].is_object());
+    let id = above.map_or(&info.workflow_id, |parent| &parent.workflow_id).as_str();
     let resume = format!("bosun resume {}", shell_word(id));
     let row = |what: String, answer: String| WaitingRow { id: id.to_owned(), whom: "a person".into(), what, answer };
     let halted = &state["halted"];
