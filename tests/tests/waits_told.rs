@@ -126,7 +126,7 @@ fn an_agent_that_has_halted_says_what_helps() {
     let listed = run(&data, &["list", "--query", "WorkflowType = 'agent'", "-o", "json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     let agent = listed["workflows"][0]["workflow_id"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned();
-    let why = "it has halted: anthropic: this worker has no model provider `anthropic`";
+    let why = "it has halted: openai: this worker has no model provider `openai`";
     let described = said(&run(&data, &["describe", &agent]));
     assert!(described.contains(why), "{described}");
     assert!(described.contains(&format!("bosun --data {} resume above", data.display())), "{described}");

@@ -66,7 +66,7 @@ fn an_agent_that_has_halted_says_why_on_its_page_and_in_its_row() {
         let page = |path: &str| door.get(path, &[door.cookie_line()]).body;
         if let Some(agent) = agent() {
             let (own, row) = (page(&format!("/runs/{agent}")), page("/?query=WorkflowType%20%3D%20%27agent%27"));
-            let why = "it has halted: anthropic: this worker has no model provider";
+            let why = "it has halted: openai: this worker has no model provider";
             if [&own, &row].iter().all(|page| page.contains(why)) {
                 assert!(own.contains("resume above"), "{own}");
                 return;
