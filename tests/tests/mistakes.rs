@@ -56,8 +56,6 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     // Schedules.
     (&["schedule", "create", "s", "order-saga"], 2, &["it names no time", "--cron"]),
     (&["schedule", "create", "s", "order-saga", "--cron", "61 * * * *"], 2, &["minute", "0 to 59"]),
-    (&["schedule", "create", "s", "order-sagas", "--every", "1h"], 1, &["no workflow type order-sagas", "order-saga"]),
-    (&["schedule", "create", "s", "order-saga", "--every", "1h", "--input", r#"{"x": 1}"#], 2, &["the input of the workflow order-saga", "unknown field `x`"]),
     // Keys and types.
     (&["list", "--fields", "workflow_id,bogus", "-o", "json"], 2, &["nothing here has the key `bogus`", "workflow_id"]),
     (&["list", "--fields", "workflw_id", "-o", "jsonl"], 2, &["did you mean `workflow_id`?"]),

@@ -377,7 +377,7 @@ fn a_program_forks_a_run_after_its_dry_run() {
     let bad = json!({ "at": "x", "reapply": "all", "changes": [{ "set": "nothing" }], "more": 1 });
     let (status, why) = api.post("workflows/order/forks", bad);
     let places: Vec<&str> = why["errors"].as_array().unwrap().iter().filter_map(|one| one["at"].as_str()).collect();
-    assert_eq!((status, places), (422, vec!["at", "changes", "reapply", "more"]), "{why}");
+    assert_eq!((status, places), (422, vec!["at", "reapply", "changes[0].set", "more"]), "{why}");
 }
 
 /// What a page shows of a run, a program gets too: its state at any event, its file, and how many there are.

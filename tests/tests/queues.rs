@@ -105,7 +105,7 @@ fn an_activity_alone_is_canceled_over_the_api_and_what_is_wrong_with_one_is_said
     let (status, refused) = ask(&http, "POST", "/api/v1/standalone-activities", Some(&wrong));
     let places: Vec<&str> =
         refused["errors"].as_array().unwrap().iter().filter_map(|error| error["at"].as_str()).collect();
-    assert_eq!((status, places), (422, vec!["heartbeat", "priority", "idd"]), "{refused}");
+    assert_eq!((status, places), (422, vec!["heartbeat", "priority.priority_key", "idd"]), "{refused}");
     let own = json!({ "activity_type": "bosun.batch.page" });
     let (status, refused) = ask(&http, "POST", "/api/v1/standalone-activities", Some(&own));
     assert_eq!(status / 100, 4, "{refused}");

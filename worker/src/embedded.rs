@@ -32,7 +32,6 @@ use crate::notify::cursor::{Cursor, GoneWorker};
 use crate::notify::deliver::Teller;
 use crate::notify::rules::channel::Notify;
 use crate::notify::watcher::Watcher;
-use crate::schedule::{SCHEDULE, startable};
 use crate::store_reports::{StoreLocation, info_json, judge_epoch, open_error, verify_json};
 use crate::store_work::{self, StoreWork};
 use crate::telemetry::metrics::{Metrics, Standing};
@@ -186,7 +185,7 @@ impl Registries {
             }
         }
         options.journal.codec = at_rest.codec.clone();
-        options.workflows = self.workflows.clone();
+        options.workflows = self.workflows;
         options.activities = self.activities;
         options.identity = self.identity;
         match Worker::start(options) {
@@ -198,7 +197,7 @@ impl Registries {
                 if let Some((cursor, notify)) = watches {
                     watch(&worker, notify, cursor);
                 }
-                Ok(Arc::new(Embedded { client: worker.client(), worker, store, metrics, workflows: self.workflows }))
+                Ok(Arc::new(Embedded { client: worker.client(), worker, store, metrics }))
             }
             Err(StartError::Storage(why)) => Err(open_error(&data, why)),
             Err(why @ (StartError::NoRuntime(_) | StartError::Marks(_) | StartError::Thread(_))) => {
@@ -302,14 +301,11 @@ struct Embedded {
     store: Option<Arc<StoreLocation>>,
     /// Of a worker; a visit measures nothing.
     metrics: Option<Arc<Metrics>>,
-    /// What a schedule may start; empty where no schedule is made.
-    workflows: WorkflowRegistry,
 }
 
 /// The backend of a worker that was started in another way.
 pub(crate) fn backend_of(worker: Arc<Worker>) -> Arc<dyn Backend> {
-    let workflows = WorkflowRegistry::default();
-    Arc::new(Embedded { client: worker.client(), worker, store: None, metrics: None, workflows })
+    Arc::new(Embedded { client: worker.client(), worker, store: None, metrics: None })
 }
 
 impl Engine for Embedded {
@@ -368,17 +364,7 @@ impl Embedded {
 
 impl Backend for Embedded {
     fn start(&self, request: StartWorkflow) -> Reply<'_, Started> {
-        let client = &self.client;
-        let workflows = (request.workflow_type.as_str() == SCHEDULE).then(|| self.workflows.clone());
-        Box::pin(async move {
-            if let Some(workflows) = workflows.filter(|workflows| workflows.types().next().is_some()) {
-                let schedule = request.clone();
-                // It is the code of a workflow that runs.
-                let checked = tokio::task::spawn_blocking(move || startable::check(&workflows, &schedule)).await;
-                checked.unwrap_or(Ok(()))?;
-            }
-            client.start(request).await.map_err(CallError::from)
-        })
+        ask!(self, client => client.start(request))
     }
     fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
         ask!(self, client => client.fork(request))

@@ -44,7 +44,6 @@ pub mod shown;
 pub mod spec;
 #[doc(hidden)]
 pub mod standing;
-pub(crate) mod startable;
 mod starts;
 #[doc(hidden)]
 pub mod text;
