@@ -13,7 +13,7 @@ use bosun_worker::supervisor::spec::read_spec;
 use super::unanswered::{Ended, ended};
 
 /// Presets that need no agent, and what each needs beside its objective; a spec without a preset is one of them.
-const WITHOUT: [(&str, &str); 10] = [
+const WITHOUT: [(&str, &str); 9] = [
     ("", ""),
     ("preset: shannon-supervisor", "routing: { enabled: false }"),
     ("preset: shannon-dag", ""),
@@ -23,10 +23,9 @@ const WITHOUT: [(&str, &str); 10] = [
     ("preset: pydantask-llm", ""),
     ("preset: pydantask-fixed", "seed"),
     ("preset: pydantask-hybrid", "seed"),
-    ("preset: plan-run", "seed"),
 ];
 /// Those that need some: how many.
-const WITH: [(&str, usize); 10] = [
+const WITH: [(&str, usize); 11] = [
     ("flow-supervisor", 1),
     ("flow-supervisor-per-task", 1),
     ("flow-plan-and-execute", 1),
@@ -37,6 +36,8 @@ const WITH: [(&str, usize); 10] = [
     ("supyagent-delegation", 1),
     ("langgraph-supervisor", 2),
     ("crewai-hierarchical", 1),
+    // A task that nobody can do is refused before anything runs.
+    ("plan-run", 1),
 ];
 const SEED: &str = "seed_plan: { plan: { objective: o, tasks: [{ task_id: 1, sub_task_objective: look, capability: look }, { task_id: 2, sub_task_objective: tell, capability: look, sub_task_dependencies: [1] }] } }";
 const CREW: &str = "manager_agent: { name: manager }\nseed_plan: { plan: { objective: o, tasks: [{ task_id: 1, sub_task_objective: look, capability: any }] } }";
@@ -67,8 +68,7 @@ fn heads() -> impl Strategy<Value = (String, &'static str)> {
     let some = prop_oneof![
         2 => select(&WITHOUT[..]).prop_map(|(preset, more)| (preset.to_owned(), more.to_owned(), 0)),
         1 => select(&WITH[..]).prop_map(|(preset, least)| {
-            let manager = if preset.starts_with("crewai") { CREW.to_owned() } else { String::new() };
-            (format!("preset: {preset}"), manager, least)
+            (format!("preset: {preset}"), of_preset(preset), least)
         }),
     ];
     (some, 0..2usize, errors).prop_map(|((preset, more, least), extra, on_error)| {
@@ -78,6 +78,15 @@ fn heads() -> impl Strategy<Value = (String, &'static str)> {
             if on_error.is_empty() { String::new() } else { format!("failure: {{ on_subtask_error: {on_error} }}\n") };
         (head(&preset, &more, least + extra) + &failure, on_error)
     })
+}
+
+/// What a preset needs beside agents.
+fn of_preset(preset: &str) -> String {
+    match preset {
+        "crewai-hierarchical" => CREW.to_owned(),
+        "plan-run" => SEED.replace("capability: look", "capability: w0"),
+        _ => String::new(),
+    }
 }
 
 fn head(preset: &str, more: &str, agents: usize) -> String {
@@ -185,11 +194,10 @@ proptest! {
 /// None of them is left out for being no spec.
 #[test]
 fn every_beginning_is_one_of_a_spec() {
+    let nobody = Life { head: head("preset: plan-run", SEED, 0), rules: Vec::new(), on_error: "" };
+    assert!(!is_spec(&nobody), "nobody can do its tasks");
     let none = |(preset, more): (&str, &str)| head(preset, more, 0);
-    let some = |(preset, least): (&str, usize)| {
-        let more = if preset.starts_with("crewai") { CREW } else { "" };
-        head(&format!("preset: {preset}"), more, least)
-    };
+    let some = |(preset, least): (&str, usize)| head(&format!("preset: {preset}"), &of_preset(preset), least);
     for head in WITHOUT.into_iter().map(none).chain(WITH.into_iter().map(some)) {
         let life = Life { head, rules: Vec::new(), on_error: "" };
         let read = read_spec("spec.yaml", &life.spec());
