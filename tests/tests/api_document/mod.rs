@@ -350,9 +350,15 @@ impl Rig {
     }
 }
 
+const USUAL_SEED: u64 = 17;
+
 #[test]
 fn every_operation_answers_as_its_document_says() {
-    let seed = Chance::from_env("every_operation_answers_as_its_document_says").below(u64::MAX);
+    // The same requests each time, so that what is red is sure; BOSUN_SEED draws others.
+    let seed = match std::env::var_os("BOSUN_SEED") {
+        Some(_) => Chance::from_env("every_operation_answers_as_its_document_says").below(u64::MAX),
+        None => USUAL_SEED,
+    };
     let cases = count_from_env("BOSUN_API_CASES", 10);
     let dir = tempfile::tempdir().unwrap();
     let program = Program::new(bosun().unwrap(), &["worker", "run", "--queue", "default"]);

@@ -152,8 +152,12 @@ struct WholeNumber(#[serde(deserialize_with = "whole")] Option<u32>);
 pub(super) fn retry_policy(members: &mut Members) -> Option<RetryPolicy> {
     members.object("retry_policy", |policy| {
         let default = RetryPolicy::default();
-        // A factor of so many thousandths; what is no number of a sensible size keeps the default.
-        let permille = policy.typed::<f64>("backoff_coefficient").filter(|factor| (1.0..=1_000.0).contains(factor));
+        let factor = policy.typed::<f64>("backoff_coefficient");
+        let permille = factor.filter(|factor| (1.0..=1_000.0).contains(factor));
+        if let (Some(factor), None) = (factor, permille) {
+            policy.wrong("backoff_coefficient", format!("{factor} is not from 1 to 1000"));
+        }
+        // In thousandths.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let permille = permille.map(|factor| (factor * 1_000.0).round() as u32);
         let maximum_attempts = policy.typed("maximum_attempts").and_then(|WholeNumber(number)| number);
