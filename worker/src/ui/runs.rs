@@ -144,20 +144,15 @@ async fn rows(visitor: &Visitor, runs: &[RunInfo]) -> Vec<RunRow> {
     stream::iter(runs.to_vec()).map(row).buffered(ASKED_AT_ONCE).collect().await
 }
 
-/// What a closed supervisor has spent: its result says so; one that gave none is asked.
+/// What a closed supervisor has spent, where its result says so. One that gave none is not asked: each answer of a closed run
+/// replays it, and a page has many.
 async fn spent_in_all(backend: &dyn Backend, info: &RunInfo) -> Option<u64> {
     if info.workflow_type.as_str() != SUPERVISOR {
         return None;
     }
-    let target = target_of(info);
-    let result = backend.describe(target.clone()).await.ok().and_then(|found| found.result);
-    let told = match result {
-        Some(CloseOutcome::Completed(result)) => result.to_json()["cost_micros"].as_u64(),
+    match backend.describe(target_of(info)).await.ok()?.result? {
+        CloseOutcome::Completed(result) => result.to_json()["cost_micros"].as_u64(),
         _ => None,
-    };
-    match told {
-        Some(told) => Some(told),
-        None => ask(backend, &target, "budget").await["spent"]["cost_micros"].as_u64(),
     }
 }
 

@@ -5,11 +5,10 @@
 
 use bosun_engine::workflow::Cx;
 use bosun_engine::{Failure, Payload, Seq};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json, to_value};
 
 use super::child_end::{self, ChildEnd};
+use super::inherited::keep_what_was_said;
 use super::input::MoreContext;
 use super::lease::lower;
 use super::refusal::CarryRefusal;
@@ -67,40 +66,8 @@ pub(super) fn spec_of(
         ..RunContext::default()
     };
     bound(&mut spec, part);
-    let resolved = spec.resolve()?;
+    let resolved = spec.without_idle()?.resolve()?;
     Ok(to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) })?)
-}
-
-/// What a spec says of how tasks are done holds for the children that do them (issue 15): whatever differs from the values
-/// of the parent's preset stands in place of the values of the child's. Who plans, who is in the team and what is told on
-/// the way is the parent's own.
-fn keep_what_was_said(parent: &SupervisorSpec, child: &mut SupervisorSpec) -> Result<(), serde_json::Error> {
-    let usual = parent.preset.map(Preset::values).unwrap_or_default();
-    (child.reviewer, child.policies) = (parent.reviewer.clone(), parent.policies.clone());
-    said(&usual.dispatch, &parent.dispatch, &mut child.dispatch)?;
-    said(&usual.dependencies, &parent.dependencies, &mut child.dependencies)?;
-    said(&usual.review, &parent.review, &mut child.review)?;
-    said(&usual.failure, &parent.failure, &mut child.failure)?;
-    said(&usual.synthesis, &parent.synthesis, &mut child.synthesis)?;
-    said(&usual.compensation, &parent.compensation, &mut child.compensation)?;
-    said(&usual.budget.on_exhausted, &parent.budget.on_exhausted, &mut child.budget.on_exhausted)?;
-    said(&usual.budget.tool_calls, &parent.budget.tool_calls, &mut child.budget.tool_calls)
-}
-
-/// Takes over each value of a section that differs from the usual one; what is not written there has its own default.
-fn said<T: Serialize + DeserializeOwned>(usual: &T, parent: &T, child: &mut T) -> Result<(), serde_json::Error> {
-    let [usual, parent, own] = [to_value(usual)?, to_value(parent)?, to_value(&*child)?];
-    let merged = match (usual, parent, own) {
-        (usual, parent, own) if parent == usual => own,
-        (Value::Object(usual), Value::Object(parent), Value::Object(mut own)) => {
-            own.retain(|key, _| parent.contains_key(key) || !usual.contains_key(key));
-            own.extend(parent.into_iter().filter(|(key, value)| usual.get(key) != Some(value)));
-            Value::Object(own)
-        }
-        (_, parent, _) => parent,
-    };
-    *child = serde_json::from_value(merged)?;
-    Ok(())
 }
 
 /// The input of a supervisor that is an agent of another one: the task is its objective. `above` is told what it waits for.

@@ -16,6 +16,7 @@ mod asks;
 mod call_context;
 mod child_end;
 mod children;
+mod inherited;
 mod input;
 mod lease;
 mod model;

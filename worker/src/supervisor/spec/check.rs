@@ -35,6 +35,34 @@ pub(super) fn check(spec: &SupervisorSpec) -> Result<Vec<String>, FieldError> {
     Ok(warnings(spec))
 }
 
+impl SupervisorSpec {
+    /// The same spec without what another value of it leaves without effect: there it has the values of its preset again.
+    ///
+    /// # Errors
+    /// None but those of values that cannot be written as JSON.
+    pub(in crate::supervisor) fn without_idle(self) -> Result<Self, serde_json::Error> {
+        let base = self.preset.map(Preset::values).unwrap_or_default();
+        let usual = serde_json::to_value(&base)?;
+        let (mut spec, mut own) = (self.clone(), serde_json::to_value(&self)?);
+        // A value that is put back may leave another one without effect; each goes back once at the most.
+        loop {
+            let mut changed = false;
+            for (path, _) in idle::of(&spec, &base) {
+                let at = format!("/{}", path.replace('.', "/"));
+                let usual = usual.pointer(&at).unwrap_or(&Value::Null);
+                if let Some(value) = own.pointer_mut(&at).filter(|value| *value != usual) {
+                    value.clone_from(usual);
+                    changed = true;
+                }
+            }
+            if !changed {
+                return Ok(spec);
+            }
+            spec = serde_json::from_value(own.clone())?;
+        }
+    }
+}
+
 /// Which machine carries the run is the preset's to say, and who hands over waits for nobody. It is looked at first: what
 /// else is wrong would be told of another kind of run.
 fn kind_of_run(spec: &SupervisorSpec) -> CheckResult {

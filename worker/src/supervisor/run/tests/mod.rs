@@ -3,6 +3,7 @@
 mod agents;
 mod budgets;
 mod claims;
+mod inherited;
 mod market;
 mod pauses;
 mod people;

@@ -59,16 +59,21 @@ pub(super) fn check(spec: &SupervisorSpec, base: &SupervisorSpec, values: (&Valu
         let at = format!("/{}", path.replace('.', "/"));
         values.0.pointer(&at).unwrap_or(&Value::Null) != values.1.pointer(&at).unwrap_or(&Value::Null)
     };
+    match of(spec, base).into_iter().find(|(path, _)| differs(path)) {
+        Some((path, why)) => Err(FieldError::at(path, format!("has no effect here: {why}"))),
+        None => authority(spec, base),
+    }
+}
+
+/// All keys that change nothing here, whatever they say.
+pub(super) fn of(spec: &SupervisorSpec, base: &SupervisorSpec) -> Vec<Idle> {
     let mut idle = match spec.family() {
         Family::Chat => of_chat(spec),
         Family::Graph => of_graph(spec),
         Family::Agents => of_agents(spec, base),
     };
     idle.extend(of_preset(spec));
-    match idle.into_iter().find(|(path, _)| differs(path)) {
-        Some((path, why)) => Err(FieldError::at(path, format!("has no effect here: {why}"))),
-        None => authority(spec, base),
-    }
+    idle
 }
 
 /// What a preset has decided.
