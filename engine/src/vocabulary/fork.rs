@@ -63,6 +63,23 @@ pub struct ForkedFrom {
     pub forked_from: Option<Box<ForkedFrom>>,
 }
 
+impl ForkedFrom {
+    /// A run that was made of the one that started so, up to this point of it.
+    pub fn of(started: &WorkflowExecutionStarted, point: ForkPoint, at: Timestamp) -> Self {
+        ForkedFrom {
+            point,
+            at,
+            namespace: started.namespace.clone(),
+            first_run: started.first_run,
+            continued_from: started.continued_from,
+            parent: started.parent.clone(),
+            request_id: started.request_id.clone(),
+            identity: started.identity.clone(),
+            forked_from: started.forked_from.clone(),
+        }
+    }
+}
+
 impl WorkflowExecutionStarted {
     /// The start event of the run that this one was forked from, as its code saw it.
     fn before_fork(&self) -> Option<(RunId, WorkflowExecutionStarted)> {

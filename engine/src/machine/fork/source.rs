@@ -100,18 +100,7 @@ impl<'a> ForkHistory<'a> {
     }
     /// What the start event of a run that begins here says of this one.
     pub(super) fn forked_from(&self, point: &ForkPoint, now: Timestamp) -> ForkedFrom {
-        let started = self.started;
-        ForkedFrom {
-            point: point.clone(),
-            at: now.max(self.time_of(point.event)),
-            namespace: started.namespace.clone(),
-            first_run: started.first_run,
-            continued_from: started.continued_from,
-            parent: started.parent.clone(),
-            request_id: started.request_id.clone(),
-            identity: started.identity.clone(),
-            forked_from: started.forked_from.clone(),
-        }
+        ForkedFrom::of(self.started, point.clone(), now.max(self.time_of(point.event)))
     }
     pub(super) fn count(&self) -> usize {
         self.events.len()

@@ -17,17 +17,8 @@ pub(super) fn reset(event: &TemporalEvent) -> Option<(RunId, RunId)> {
 
 /// What a run that was reset says of the one before. How far that came, the event of the reset says.
 pub(super) fn forked_from(base: RunId, at: Timestamp, started: &WorkflowExecutionStarted) -> ForkedFrom {
-    ForkedFrom {
-        point: ForkPoint { workflow_id: started.workflow_id.clone(), run_id: base, event: EventId(1), reset: true },
-        at,
-        namespace: started.namespace.clone(),
-        first_run: started.first_run,
-        continued_from: started.continued_from,
-        parent: started.parent.clone(),
-        request_id: started.request_id.clone(),
-        identity: started.identity.clone(),
-        forked_from: started.forked_from.clone(),
-    }
+    let point = ForkPoint { workflow_id: started.workflow_id.clone(), run_id: base, event: EventId(1), reset: true };
+    ForkedFrom::of(started, point, at)
 }
 
 /// From here on a run that was reset is itself.
