@@ -3,9 +3,10 @@
 //! Invariant: every problem names file, line and rule, and all are listed at once. The checker reads text, not types: it
 //! finds what people write by accident, not what somebody hides. Its own tests are small bad trees.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 mod rules;
 pub(crate) mod source;
@@ -55,6 +56,30 @@ pub(crate) fn workspace() -> &'static Path {
 fn the_tree_is_tidy() {
     let problems: Vec<String> = problems(workspace()).iter().map(ToString::to_string).collect();
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+}
+
+/// A package with the features that it is built with, as cargo chooses them for `what`.
+fn crates(what: &[&str]) -> BTreeSet<String> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["tree", "--edges", "features,normal,build,dev", "--prefix", "none", "--format", "{p} {f}"]).args(what);
+    let output = cargo.current_dir(workspace()).output().unwrap();
+    assert!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let package = |line: &&str| line.split(' ').nth(1).is_some_and(|word| word.starts_with('v'));
+    lines.lines().filter(package).map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+}
+
+/// Cargo looks in each run whether the programs of the tests are those of the tree (`harness::process`). Where a
+/// dependency had other features for the tests alone, it would build every crate above it a second time.
+#[test]
+fn the_programs_of_the_tests_are_built_from_the_same_crates_as_the_tests() {
+    let (all, tests) = (crates(&["--workspace"]), crates(&["--package", "bosun-tests"]));
+    assert!(tests.len() > 200, "cargo tree told of {} crates", tests.len());
+    let other: Vec<&String> = tests.difference(&all).collect();
+    assert!(
+        other.is_empty(),
+        "built a second time, and all that uses them; name what asks for more in tests/Cargo.toml: {other:#?}"
+    );
 }
 
 /// A small tree that keeps every rule, changed by `files` (an empty text removes a file).
