@@ -5,7 +5,7 @@
 //! and whether it is repeated, is decided by the run machine, not here.
 
 use std::any::{Any, TypeId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
@@ -254,6 +254,7 @@ pub struct ActivityRegistry {
     functions: BTreeMap<ActivityType, ActivityFunction>,
     /// For the types that have no function of their own; a stage has one.
     others: Option<ActivityFunction>,
+    external: BTreeSet<ActivityType>,
     states: SharedStates,
 }
 
@@ -285,6 +286,17 @@ impl ActivityRegistry {
         });
         self.insert(activity_type.into_activity_type(), erased);
         self
+    }
+    /// Says that activities of this type leave the process: they start another program, or wait for one over the network.
+    /// Of these no more run at once than [`WorkerOptions::external_slots`](crate::WorkerOptions::external_slots) allows,
+    /// and the functions of this process do not wait for them.
+    pub fn external(&mut self, activity_type: impl Into<ActivityType>) -> &mut Self {
+        self.external.insert(activity_type.into());
+        self
+    }
+    /// Whether [`external`](Self::external) said so of this type.
+    pub fn is_external(&self, activity_type: &ActivityType) -> bool {
+        self.external.contains(activity_type)
     }
     /// Registers what all activities share under its type, a connection pool for example: they get it with
     /// [`ActivityContext::state`]. A second one of the same type replaces the first.

@@ -136,6 +136,12 @@ pub struct WorkerState {
     pub slots: usize,
     /// How many do.
     pub busy: usize,
+    /// How many of them may leave the process: programs, models, MCP servers, HTTP.
+    #[serde(default)]
+    pub external_slots: usize,
+    /// How many do.
+    #[serde(default)]
+    pub external_busy: usize,
     /// How many of each queue wait for a slot, or for a worker that serves it, by the namespace of their run.
     pub waiting: BTreeMap<Namespace, BTreeMap<TaskQueue, usize>>,
     /// The queues that are served; nothing: every one.
@@ -218,12 +224,34 @@ pub struct ClusterPlace {
     pub cached_runs: usize,
 }
 
+/// How many attempts of activities run at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotCounts {
+    pub all: usize,
+    /// Of activities that leave the process: programs, models, MCP servers, HTTP.
+    pub external: usize,
+}
+
+impl SlotCounts {
+    /// Functions of this process cost little while they wait.
+    pub const ALL: usize = 1_000;
+
+    /// What the owner said, or what this machine can do: four programs a core, and no fewer than 16. Whoever names one number
+    /// means all attempts.
+    pub fn of(all: Option<usize>, external: Option<usize>) -> SlotCounts {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let fits = all.unwrap_or_else(|| (4 * cores).max(16));
+        let all = all.unwrap_or(SlotCounts::ALL);
+        SlotCounts { all, external: external.unwrap_or(fits).min(all) }
+    }
+}
+
 /// What an opened engine is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
     /// Run workflows and activities: this many attempts at once, from these queues (none named: all), within what the
     /// owner allows.
-    Work { slots: usize, queues: Vec<TaskQueue>, guards: Guards },
+    Work { slots: SlotCounts, queues: Vec<TaskQueue>, guards: Guards },
     /// Do one durable thing, or read, and close: no activity is started. Only some visits may create a directory.
     Visit { create: bool },
     /// Only read, and change no file. What would be decided meanwhile is forgotten.

@@ -173,7 +173,7 @@ impl Registries {
         let here = EngineHere::default();
         match purpose {
             Access::Work { slots, queues, guards } => {
-                options.slots = slots;
+                (options.slots, options.external_slots) = (slots.all, slots.external);
                 options.task_queues = (!queues.is_empty()).then(|| queues.into_iter().collect());
                 metrics = Some(self.prepare_work(&mut options, &data, &guards, &here)?);
                 watches = prepare_to_tell(&data, &guards.notify).map(|cursor| (cursor, guards.notify.clone()));
@@ -232,7 +232,7 @@ impl Registries {
         let tells = TaskQueue::of(notify::rules::run::QUEUE);
         if !guards.notify.channels.is_empty() {
             // A receiver that hangs keeps no more than this from the work itself.
-            let most = Some((options.slots / 4).max(1));
+            let most = Some((options.external_slots / 4).max(1));
             let limit = QueueLimits { max_concurrent_activities: most, ..QueueLimits::default() };
             options.queue_limits.entry(tells.clone()).or_insert(limit);
         }
@@ -507,7 +507,8 @@ impl Backend for Embedded {
     fn worker_state(&self) -> Reply<'_, WorkerState> {
         Box::pin(async move {
             self.looked_at().await;
-            let WorkerSlots { all, busy, waiting, task_queues, running, limits, max_per_second } = self.worker.slots();
+            let seen = self.worker.slots();
+            let WorkerSlots { all, busy, waiting, task_queues, running, limits, max_per_second, .. } = seen;
             let queues = queue_states(&running, &limits);
             let max_per_second = max_per_second.map(|rate| rate.to_string());
             let (lost_threads, memory) = (self.worker.lost_threads(), self.worker.memory());
@@ -516,6 +517,8 @@ impl Backend for Embedded {
                 memory,
                 slots: all,
                 busy,
+                external_slots: seen.external,
+                external_busy: seen.external_busy,
                 waiting,
                 task_queues,
                 partial: false,
@@ -548,7 +551,11 @@ mod tests {
     }
 
     fn work() -> Access {
-        Access::Work { slots: 2, queues: Vec::new(), guards: Guards::default() }
+        Access::Work {
+            slots: crate::backend::SlotCounts::of(Some(2), None),
+            queues: Vec::new(),
+            guards: Guards::default(),
+        }
     }
 
     /// What one process leaves behind, the next one carries on: a visit starts the run, a worker runs its activity.

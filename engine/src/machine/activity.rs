@@ -59,11 +59,12 @@ impl Run {
             return;
         }
         let (attempt, queue) = (activity.attempt, self.queue_of(activity));
-        if draft.take_slot(&queue) {
+        if draft.take_slot(&activity.scheduled.activity_type, &queue) {
             self.start_attempt(draft, seq, attempt);
         } else {
             let priority = self.priority_of(activity.options().priority.as_ref());
-            draft.effect(Effect::QueueActivity { seq, attempt, queue, priority });
+            let activity_type = activity.scheduled.activity_type.clone();
+            draft.effect(Effect::QueueActivity { seq, attempt, activity_type, queue, priority });
         }
     }
 

@@ -22,6 +22,8 @@ pub enum Effect {
         seq: Seq,
         /// The attempt that waits.
         attempt: Attempt,
+        /// Its type: some leave the process, for which there are fewer slots.
+        activity_type: ActivityType,
         /// Where it waits.
         queue: TaskQueue,
         /// Its place there; `None`: the default one.
@@ -136,8 +138,9 @@ pub struct Environment<'a> {
     pub build: BuildId,
     /// What is refused for its size.
     pub limits: &'a Limits,
-    /// Takes a slot of a task queue, if one is free. The attempt that takes it runs after the commit.
-    pub take_slot: &'a mut dyn FnMut(&TaskQueue) -> bool,
+    /// Takes a slot of a task queue for an activity of this type, if one is free. The attempt that takes it runs after the
+    /// commit.
+    pub take_slot: &'a mut dyn FnMut(&ActivityType, &TaskQueue) -> bool,
 }
 
 /// Limits of a run (engine.md E31, G34). All can be configured.
@@ -295,8 +298,8 @@ impl<'a, 'b> TurnDraft<'a, 'b> {
     pub(super) fn has_room(&self) -> bool {
         self.events.len() < TURN_EVENTS
     }
-    pub(super) fn take_slot(&mut self, queue: &TaskQueue) -> bool {
-        (self.environment.take_slot)(queue)
+    pub(super) fn take_slot(&mut self, activity_type: &ActivityType, queue: &TaskQueue) -> bool {
+        (self.environment.take_slot)(activity_type, queue)
     }
     /// Adds an event and lets the run remember it; the code hears it when the turn comes to that.
     pub(super) fn push(&mut self, run: &mut Run, event: EventKind) {

@@ -7,7 +7,8 @@
 //!
 //! Invariant: a slot is either free or held by exactly one attempt; never do more attempts of a queue hold one, or start in
 //! a second, than its limits allow. Nobody overtakes those who wait and may start. Queues share the slots in equal parts,
-//! keys of one priority share a queue by their weights, and a less urgent priority has what the more urgent leave. This
+//! keys of one priority share a queue by their weights, and a less urgent priority has what the more urgent leave.
+//! Attempts that leave the process have fewer slots than there are, and wait apart: they keep nobody else waiting. This
 //! module runs nothing and knows no clock: whoever asks says what time it is.
 
 mod rate;
@@ -21,6 +22,14 @@ use self::rate::Rate;
 use self::shares::{Shares, TURN};
 use crate::vocabulary::*;
 
+/// What an attempt needs a slot for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SlotUse {
+    pub(crate) queue: TaskQueue,
+    /// It leaves the process, and so needs one of the slots that are for this.
+    pub(crate) external: bool,
+}
+
 /// An attempt that waits for a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WaitingAttempt {
@@ -29,13 +38,15 @@ pub(crate) struct WaitingAttempt {
     pub(crate) run_id: RunId,
     pub(crate) seq: Seq,
     pub(crate) attempt: Attempt,
-    pub(crate) task_queue: TaskQueue,
+    pub(crate) slot: SlotUse,
 }
 
 /// What the owner sets: how many slots, for which queues, and how fast.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QueueSettings {
     pub(crate) slots: usize,
+    /// How many of them may leave the process.
+    pub(crate) external: usize,
     /// `None`: every queue is served.
     pub(crate) served: Option<BTreeSet<TaskQueue>>,
     pub(crate) limits: BTreeMap<TaskQueue, QueueLimits>,
@@ -43,8 +54,8 @@ pub(crate) struct QueueSettings {
     pub(crate) per_second: Option<PerSecond>,
 }
 
-/// Queues of one name in two namespaces have nothing in common but their limits.
-type QueueName = (Namespace, TaskQueue);
+/// Queues of one name in two namespaces have nothing in common but their limits, and those who leave the process wait apart.
+type QueueName = (Namespace, SlotUse);
 
 /// Who shares a queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,6 +89,7 @@ struct Limited {
 #[derive(Debug)]
 pub(crate) struct TaskQueues {
     free: usize,
+    free_external: usize,
     served: Option<BTreeSet<TaskQueue>>,
     rate: Option<Rate>,
     limited: BTreeMap<TaskQueue, Limited>,
@@ -95,6 +107,7 @@ impl TaskQueues {
         });
         TaskQueues {
             free: settings.slots,
+            free_external: settings.external,
             served: settings.served,
             rate: settings.per_second.map(Rate::new),
             limited: limited.collect(),
@@ -105,28 +118,32 @@ impl TaskQueues {
         }
     }
     /// When an attempt of this queue may start, by the rates; `None`: not before one that runs has ended, or never.
-    fn may_start_at(&self, queue: &TaskQueue, now: Timestamp) -> Option<Timestamp> {
+    fn may_start_at(&self, slot: &SlotUse, now: Timestamp) -> Option<Timestamp> {
+        let SlotUse { queue, external } = slot;
         let served = self.served.as_ref().is_none_or(|served| served.contains(queue));
         let limited = self.limited.get(queue);
         let running = self.running.get(queue).copied().unwrap_or(0);
-        if self.free == 0 || !served || limited.is_some_and(|limited| running >= limited.max) {
+        let free = self.free > 0 && (!external || self.free_external > 0);
+        if !free || !served || limited.is_some_and(|limited| running >= limited.max) {
             return None;
         }
         let rates = [self.rate.as_ref(), limited.and_then(|limited| limited.rate.as_ref())];
         Some(rates.into_iter().flatten().map(|rate| rate.at(now)).max().unwrap_or(now))
     }
-    fn may_start(&self, queue: &TaskQueue, now: Timestamp) -> bool {
-        self.may_start_at(queue, now).is_some_and(|at| at <= now)
+    fn may_start(&self, slot: &SlotUse, now: Timestamp) -> bool {
+        self.may_start_at(slot, now).is_some_and(|at| at <= now)
     }
-    fn occupy(&mut self, queue: &TaskQueue, now: Timestamp) {
+    fn occupy(&mut self, SlotUse { queue, external }: &SlotUse, now: Timestamp) {
         self.free -= 1;
+        self.free_external -= usize::from(*external);
         *self.running.entry(queue.clone()).or_default() += 1;
         self.rate.iter_mut().for_each(|rate| rate.take(now));
         let limited = self.limited.get_mut(queue).and_then(|limited| limited.rate.as_mut());
         limited.into_iter().for_each(|rate| rate.take(now));
     }
-    fn vacate(&mut self, queue: &TaskQueue) {
+    fn vacate(&mut self, SlotUse { queue, external }: &SlotUse) {
         self.free += 1;
+        self.free_external += usize::from(*external);
         if let Some(running) = self.running.get_mut(queue) {
             *running -= 1;
             if *running == 0 {
@@ -135,10 +152,10 @@ impl TaskQueues {
         }
     }
     /// Takes a slot for an attempt that has not waited, unless others wait that may start.
-    pub(crate) fn take(&mut self, queue: &TaskQueue, now: Timestamp) -> bool {
-        let can = self.may_start(queue, now) && self.next_queue(now).is_none();
+    pub(crate) fn take(&mut self, slot: &SlotUse, now: Timestamp) -> bool {
+        let can = self.may_start(slot, now) && self.next_queue(now).is_none();
         if can {
-            self.occupy(queue, now);
+            self.occupy(slot, now);
         }
         can
     }
@@ -152,22 +169,22 @@ impl TaskQueues {
         self.arrivals += 1;
         let Priority { priority_key, fairness_key, fairness_weight } = priority.unwrap_or_default();
         let key = fairness_key.map_or_else(|| FairnessKey::Workflow(waiting.workflow_id.clone()), FairnessKey::Named);
-        let name = (waiting.namespace.clone(), waiting.task_queue.clone());
+        let name = (waiting.namespace.clone(), waiting.slot.clone());
         self.shares.join(&name, self.arrivals);
         self.queues.entry(name).or_default().push(priority_key, key, (self.arrivals, fairness_weight, waiting));
         self.ready(now)
     }
     /// Gives a slot back. Returns who can start now, with the slots taken for them.
-    pub(crate) fn release(&mut self, queue: &TaskQueue, now: Timestamp) -> Vec<WaitingAttempt> {
-        self.vacate(queue);
+    pub(crate) fn release(&mut self, slot: &SlotUse, now: Timestamp) -> Vec<WaitingAttempt> {
+        self.vacate(slot);
         self.ready(now)
     }
     /// As [`TaskQueues::release`], of a slot with which nothing was started: it counts for no rate.
-    pub(crate) fn give_back(&mut self, queue: &TaskQueue, now: Timestamp) -> Vec<WaitingAttempt> {
+    pub(crate) fn give_back(&mut self, slot: &SlotUse, now: Timestamp) -> Vec<WaitingAttempt> {
         self.rate.iter_mut().for_each(Rate::give_back);
-        let limited = self.limited.get_mut(queue).and_then(|limited| limited.rate.as_mut());
+        let limited = self.limited.get_mut(&slot.queue).and_then(|limited| limited.rate.as_mut());
         limited.into_iter().for_each(Rate::give_back);
-        self.release(queue, now)
+        self.release(slot, now)
     }
     /// Who can start now, with the slots taken for them.
     pub(crate) fn ready(&mut self, now: Timestamp) -> Vec<WaitingAttempt> {
@@ -180,7 +197,7 @@ impl TaskQueues {
                 self.queues.remove(&name);
             }
             let Some(next) = next else { break };
-            self.occupy(&next.task_queue, now);
+            self.occupy(&next.slot, now);
             ready.push(next);
         }
         ready
@@ -190,7 +207,7 @@ impl TaskQueues {
         if self.free == 0 || (self.rate.is_none() && self.limited.is_empty()) {
             return None;
         }
-        self.queues.keys().filter_map(|(_, queue)| self.may_start_at(queue, now)).min()
+        self.queues.keys().filter_map(|(_, slot)| self.may_start_at(slot, now)).min()
     }
     /// No attempt starts any more: the worker is leaving.
     pub(crate) fn close(&mut self) {
@@ -200,10 +217,14 @@ impl TaskQueues {
         if self.free == 0 || self.shares.is_empty() {
             return None;
         }
-        self.shares.in_order().find(|(_, queue)| self.may_start(queue, now))
+        self.shares.in_order().find(|(_, slot)| self.may_start(slot, now))
     }
     pub(crate) fn free(&self) -> usize {
         self.free
+    }
+    /// Of the free ones, those for who leaves the process.
+    pub(crate) fn free_external(&self) -> usize {
+        self.free_external
     }
     pub(crate) fn waiting(&self) -> usize {
         self.queues.values().map(|queue| queue.waiting).sum()
@@ -221,7 +242,7 @@ impl TaskQueues {
         most: usize,
     ) -> Vec<WaitingShare> {
         let mut all = Vec::new();
-        for (name, waiting) in self.queues.iter().filter(|((of, name), _)| name == queue && seen(of)) {
+        for (name, waiting) in self.queues.iter().filter(|((of, slot), _)| slot.queue == *queue && seen(of)) {
             let Some((at, since)) = self.shares.place(name) else { continue };
             // No more of one namespace can be among the first.
             for (turns_before, arrival, share) in waiting.shown(&name.0, most) {
@@ -231,13 +252,22 @@ impl TaskQueues {
             }
         }
         all.sort_by_key(|(turn, _)| *turn);
-        all.into_iter().map(|(_, share)| share).take(most).collect()
+        let mut shares: Vec<WaitingShare> = Vec::new();
+        for (_, share) in all {
+            // A key of which some leave the process and others do not is one all the same.
+            match shares.iter_mut().find(|shown| key_of(shown) == key_of(&share)) {
+                Some(shown) => shown.waiting += share.waiting,
+                None => shares.push(share),
+            }
+        }
+        shares.truncate(most);
+        shares
     }
     /// How many attempts of each namespace wait in each queue in which some do.
     pub(crate) fn waiting_by_queue(&self) -> BTreeMap<Namespace, BTreeMap<TaskQueue, usize>> {
         let mut found: BTreeMap<Namespace, BTreeMap<TaskQueue, usize>> = BTreeMap::new();
-        for ((namespace, task_queue), queue) in &self.queues {
-            found.entry(namespace.clone()).or_default().insert(task_queue.clone(), queue.waiting);
+        for ((namespace, slot), queue) in &self.queues {
+            *found.entry(namespace.clone()).or_default().entry(slot.queue.clone()).or_default() += queue.waiting;
         }
         found
     }
@@ -318,6 +348,11 @@ impl Level {
         }
         Some(next)
     }
+}
+
+/// Whose share it is.
+fn key_of(share: &WaitingShare) -> (&Namespace, u8, Option<&String>, Option<&WorkflowId>) {
+    (&share.namespace, share.priority_key, share.fairness_key.as_ref(), share.workflow_id.as_ref())
 }
 
 /// What a turn of this weight costs.

@@ -9,7 +9,17 @@ use super::*;
 const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
 
 fn slots(slots: usize) -> QueueSettings {
-    QueueSettings { slots, ..QueueSettings::default() }
+    QueueSettings { slots, external: slots, ..QueueSettings::default() }
+}
+
+/// A slot for a function of this process.
+fn slot(queue: &str) -> SlotUse {
+    SlotUse { queue: queue.into(), external: false }
+}
+
+/// A slot for what leaves the process.
+fn external(queue: &str) -> SlotUse {
+    SlotUse { external: true, ..slot(queue) }
 }
 
 fn of(workflow: &str, queue: &str, n: u64) -> WaitingAttempt {
@@ -19,7 +29,7 @@ fn of(workflow: &str, queue: &str, n: u64) -> WaitingAttempt {
         run_id: RunId([0; 16]),
         seq: Seq(n),
         attempt: Attempt(1),
-        task_queue: queue.into(),
+        slot: slot(queue),
     }
 }
 
@@ -35,9 +45,9 @@ fn wait(
 
 /// Ends the attempt that runs and says who follows, until nobody does. There is one slot, taken from queue `first`.
 fn drain(queues: &mut TaskQueues, first: &str) -> Vec<WaitingAttempt> {
-    let (mut queue, mut served) = (TaskQueue::of(first), Vec::new());
-    while let Some(next) = queues.release(&queue, NOW).pop() {
-        queue = next.task_queue.clone();
+    let (mut taken, mut served) = (slot(first), Vec::new());
+    while let Some(next) = queues.release(&taken, NOW).pop() {
+        taken = next.slot.clone();
         served.push(next);
     }
     served
@@ -46,22 +56,42 @@ fn drain(queues: &mut TaskQueues, first: &str) -> Vec<WaitingAttempt> {
 #[test]
 fn slots_are_given_in_the_order_of_arrival_over_all_queues() {
     let mut queues = TaskQueues::new(slots(1));
-    assert!(queues.take(&"a".into(), NOW));
+    assert!(queues.take(&slot("a"), NOW));
     assert_eq!(wait(&mut queues, "w", "b", 1, None), []);
     assert_eq!(wait(&mut queues, "w", "a", 2, None), []);
-    assert!(!queues.take(&"a".into(), NOW), "nobody overtakes");
-    assert_eq!(queues.release(&"a".into(), NOW), [of("w", "b", 1)]);
-    assert_eq!(queues.release(&"b".into(), NOW), [of("w", "a", 2)]);
-    assert_eq!(queues.release(&"a".into(), NOW), []);
+    assert!(!queues.take(&slot("a"), NOW), "nobody overtakes");
+    assert_eq!(queues.release(&slot("a"), NOW), [of("w", "b", 1)]);
+    assert_eq!(queues.release(&slot("b"), NOW), [of("w", "a", 2)]);
+    assert_eq!(queues.release(&slot("a"), NOW), []);
     assert_eq!((queues.free(), queues.running_by_queue().len()), (1, 0));
+}
+
+/// Functions of the process do not wait for programs, also not behind them in their queue.
+#[test]
+fn who_leaves_the_process_has_fewer_slots_and_keeps_nobody_waiting() {
+    let mut queues = TaskQueues::new(QueueSettings { external: 1, ..slots(3) });
+    assert!(queues.take(&external("q"), NOW));
+    assert!(!queues.take(&external("q"), NOW), "one may leave");
+    let program = |n| WaitingAttempt { slot: external("q"), ..of("programs", "q", n) };
+    assert_eq!(queues.enqueue(program(1), None, NOW), []);
+    assert!(queues.take(&slot("q"), NOW) && queues.take(&slot("q"), NOW), "the others do not wait for it");
+    assert_eq!(wait(&mut queues, "functions", "q", 2, None), []);
+    assert_eq!(queues.waiting_by_queue().into_values().next().unwrap(), [("q".into(), 2)].into());
+    let all = queues.waiting_in(&"q".into(), |_| true, 10);
+    assert_eq!(all.iter().map(|share| share.waiting).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(queues.release(&slot("q"), NOW), [of("functions", "q", 2)]);
+    assert_eq!(queues.release(&slot("q"), NOW), [], "a slot alone is not enough");
+    assert_eq!(queues.release(&external("q"), NOW), [program(1)]);
+    assert_eq!((queues.free(), queues.free_external()), (1, 0));
+    assert_eq!(queues.running_by_queue(), [("q".into(), 2)].into(), "the limits of a queue count both");
 }
 
 #[test]
 fn queues_that_are_not_served_wait_and_block_nobody() {
     let mut queues = TaskQueues::new(QueueSettings { served: Some([TaskQueue::of("mine")].into()), ..slots(1) });
-    assert!(!queues.take(&"other".into(), NOW));
+    assert!(!queues.take(&slot("other"), NOW));
     assert_eq!(wait(&mut queues, "w", "other", 1, None), []);
-    assert!(queues.take(&"mine".into(), NOW));
+    assert!(queues.take(&slot("mine"), NOW));
     assert_eq!(queues.waiting(), 1);
     let in_other = [(TaskQueue::of("other"), 1)].into();
     assert_eq!(queues.waiting_by_queue(), [(Namespace::of("default"), in_other)].into());
@@ -70,7 +100,7 @@ fn queues_that_are_not_served_wait_and_block_nobody() {
 #[test]
 fn ten_of_one_queue_are_done_after_twenty_beside_a_hundred_thousand_of_another() {
     let mut queues = TaskQueues::new(slots(1));
-    assert!(queues.take(&"many".into(), NOW));
+    assert!(queues.take(&slot("many"), NOW));
     for n in 0..100_000 {
         assert_eq!(wait(&mut queues, &format!("w{}", n % 7), "many", n, None), []);
     }
@@ -79,14 +109,14 @@ fn ten_of_one_queue_are_done_after_twenty_beside_a_hundred_thousand_of_another()
     }
     let served = drain(&mut queues, "many");
     assert_eq!(served.len(), 100_010);
-    let last = served.iter().rposition(|next| next.task_queue == "few".into()).unwrap();
+    let last = served.iter().rposition(|next| next.slot == slot("few")).unwrap();
     assert!(last <= 20, "the last of ten was number {last}");
 }
 
 #[test]
 fn ten_of_one_workflow_are_done_after_twenty_beside_a_hundred_thousand_of_another() {
     let mut queues = TaskQueues::new(slots(1));
-    assert!(queues.take(&"q".into(), NOW));
+    assert!(queues.take(&slot("q"), NOW));
     for n in 0..100_000 {
         assert_eq!(wait(&mut queues, "large", "q", n, None), []);
     }
@@ -104,10 +134,10 @@ fn a_queue_runs_no_more_than_its_limit_and_others_pass_it() {
     let mut queues = TaskQueues::new(QueueSettings { limits: [("mail".into(), limits)].into(), ..slots(10) });
     let started: usize = (0..5).map(|n| wait(&mut queues, "w", "mail", n, None).len()).sum();
     assert_eq!(started, 2);
-    assert!(!queues.take(&"mail".into(), NOW), "the limit is reached");
-    assert!(queues.take(&"other".into(), NOW), "whoever waits for the limit of a queue is in nobody's way");
-    assert_eq!(queues.release(&"other".into(), NOW), []);
-    assert_eq!(queues.release(&"mail".into(), NOW), [of("w", "mail", 2)]);
+    assert!(!queues.take(&slot("mail"), NOW), "the limit is reached");
+    assert!(queues.take(&slot("other"), NOW), "whoever waits for the limit of a queue is in nobody's way");
+    assert_eq!(queues.release(&slot("other"), NOW), []);
+    assert_eq!(queues.release(&slot("mail"), NOW), [of("w", "mail", 2)]);
     assert_eq!(queues.next_at(NOW), None, "time alone lets nobody start");
 }
 
@@ -115,18 +145,18 @@ fn a_queue_runs_no_more_than_its_limit_and_others_pass_it() {
 fn a_slot_with_which_nothing_was_started_counts_for_no_rate() {
     let limits = QueueLimits { max_activities_per_second: Some("1".parse().unwrap()), ..QueueLimits::default() };
     let mut queues = TaskQueues::new(QueueSettings { limits: [("mail".into(), limits)].into(), ..slots(10) });
-    assert!(queues.take(&"mail".into(), NOW));
-    assert!(!queues.take(&"mail".into(), NOW));
+    assert!(queues.take(&slot("mail"), NOW));
+    assert!(!queues.take(&slot("mail"), NOW));
     assert_eq!(wait(&mut queues, "w", "mail", 1, None), []);
     assert_eq!(queues.next_at(NOW), Some(NOW.plus(std::time::Duration::from_secs(1))));
-    assert_eq!(queues.give_back(&"mail".into(), NOW), [of("w", "mail", 1)]);
+    assert_eq!(queues.give_back(&slot("mail"), NOW), [of("w", "mail", 1)]);
 }
 
 #[test]
 fn a_clock_that_steps_back_holds_a_rate_for_no_longer_than_one_step() {
     let limits = QueueLimits { max_activities_per_second: Some("2".parse().unwrap()), ..QueueLimits::default() };
     let mut queues = TaskQueues::new(QueueSettings { limits: [("mail".into(), limits)].into(), ..slots(10) });
-    assert!(queues.take(&"mail".into(), NOW));
+    assert!(queues.take(&slot("mail"), NOW));
     let before = Timestamp(NOW.0 - 86_400_000_000);
     assert_eq!(queues.enqueue(of("w", "mail", 1), None, before), []);
     assert_eq!(queues.next_at(before), Some(before.plus(std::time::Duration::from_millis(500))));
@@ -146,7 +176,7 @@ impl Load {
     }
     fn into_queue(self) -> TaskQueues {
         let mut queues = TaskQueues::new(slots(1));
-        assert!(queues.take(&"q".into(), NOW));
+        assert!(queues.take(&slot("q"), NOW));
         for (key, (priority, weight, n)) in self.0.iter().enumerate() {
             let priority = Priority::of(*priority).fair(Load::key(key)).with_weight(FairnessWeight(*weight));
             for seq in 0..*n {
@@ -186,6 +216,7 @@ fn limited() -> QueueSettings {
     QueueSettings {
         limits: limits.into_iter().map(|(queue, limits)| (queue.into(), limits)).collect(),
         per_second: Some("30".parse().unwrap()),
+        external: 3,
         ..slots(6)
     }
 }
@@ -194,22 +225,28 @@ fn limited() -> QueueSettings {
 #[derive(Default)]
 struct Holders {
     running: BTreeMap<TaskQueue, usize>,
+    external: BTreeMap<TaskQueue, usize>,
     starts: Vec<(Timestamp, TaskQueue)>,
     arrived: usize,
     begun: usize,
 }
 
 impl Holders {
-    fn begin(&mut self, queue: &TaskQueue, at: Timestamp) {
+    fn begin(&mut self, SlotUse { queue, external }: &SlotUse, at: Timestamp) {
         *self.running.entry(queue.clone()).or_default() += 1;
+        *self.external.entry(queue.clone()).or_default() += usize::from(*external);
         self.starts.push((at, queue.clone()));
     }
     fn all(&self) -> usize {
         self.running.values().sum()
     }
-    fn take_one(&mut self, queue: &TaskQueue) -> bool {
-        let held = self.running.get_mut(queue).filter(|held| **held > 0);
-        held.map(|held| *held -= 1).is_some()
+    /// One that runs in the queue ends: first those that left the process.
+    fn take_one(&mut self, queue: &TaskQueue) -> Option<SlotUse> {
+        let held = self.running.get_mut(queue).filter(|held| **held > 0)?;
+        *held -= 1;
+        let external = self.external.get_mut(queue).filter(|held| **held > 0);
+        let external = external.map(|held| *held -= 1).is_some();
+        Some(SlotUse { queue: queue.clone(), external })
     }
     /// In each window that ends with a start there are no more than the rate allows.
     fn keeps(&self, queue: Option<&str>, per_second: f64, at_once: f64) {
@@ -257,7 +294,7 @@ proptest! {
         served in 0..30_usize,
     ) {
         let mut queues = TaskQueues::new(slots(1));
-        queues.take(&"q".into(), NOW);
+        queues.take(&slot("q"), NOW);
         for (n, (namespace, priority, workflow)) in waiting.into_iter().enumerate() {
             let one = WaitingAttempt {
                 namespace: Namespace::of(format!("n{namespace}")),
@@ -266,7 +303,7 @@ proptest! {
             prop_assert_eq!(queues.enqueue(one, Some(Priority::of(priority)), NOW), []);
         }
         // Also in the midst of it.
-        (0..served).for_each(|_| drop(queues.release(&"q".into(), NOW)));
+        (0..served).for_each(|_| drop(queues.release(&slot("q"), NOW)));
         let name = |namespace: &Namespace, workflow: &WorkflowId| format!("{namespace} {workflow}");
         let told = |shares: Vec<WaitingShare>| -> Vec<String> {
             shares.iter().map(|one| name(&one.namespace, one.workflow_id.as_ref().unwrap())).collect()
@@ -321,25 +358,28 @@ proptest! {
             _ => Step::Later { millis: 200 },
         });
         for (number, step) in steps.into_iter().chain(ends).enumerate() {
+            // One of three leaves the process.
+            let to = |queue: u8| SlotUse { queue: name(queue), external: number % 3 == 0 };
             let ready = match step {
                 Step::Arrive { queue, workflow, priority, weight } => {
                     holders.arrived += 1;
                     let priority = Priority::of(priority).with_weight(FairnessWeight(weight));
-                    queues.enqueue(of(&workflow.to_string(), name(queue).as_str(), number as u64), Some(priority), now)
+                    let one = of(&workflow.to_string(), name(queue).as_str(), number as u64);
+                    queues.enqueue(WaitingAttempt { slot: to(queue), ..one }, Some(priority), now)
                 }
                 Step::TakeAtOnce { queue } => {
-                    if queues.take(&name(queue), now) {
-                        holders.begin(&name(queue), now);
+                    if queues.take(&to(queue), now) {
+                        holders.begin(&to(queue), now);
                     }
                     Vec::new()
                 }
                 Step::End { queue, unused } => match holders.take_one(&name(queue)) {
-                    true if unused && holders.starts.last().is_some_and(|(at, of)| *of == name(queue) && *at == now) => {
+                    Some(slot) if unused && holders.starts.last().is_some_and(|(at, of)| *of == name(queue) && *at == now) => {
                         holders.starts.pop();
-                        queues.give_back(&name(queue), now)
+                        queues.give_back(&slot, now)
                     }
-                    true => queues.release(&name(queue), now),
-                    false => Vec::new(),
+                    Some(slot) => queues.release(&slot, now),
+                    None => Vec::new(),
                 },
                 Step::Later { millis } => {
                     now = now.plus(std::time::Duration::from_millis(u64::from(millis)));
@@ -348,9 +388,10 @@ proptest! {
             };
             for next in ready {
                 holders.begun += 1;
-                holders.begin(&next.task_queue, now);
+                holders.begin(&next.slot, now);
             }
             prop_assert_eq!(queues.free() + holders.all(), 6);
+            prop_assert_eq!(queues.free_external() + holders.external.values().sum::<usize>(), 3);
             prop_assert!(holders.running.get(&name(1)).is_none_or(|running| *running <= 2));
             prop_assert!(holders.running.get(&name(3)).is_none_or(|running| *running <= 3));
             prop_assert_eq!(queues.waiting(), holders.arrived - holders.begun);

@@ -15,6 +15,7 @@ use super::mailbox::ReplySender;
 use super::marks::{Mark, MarkSlot};
 use super::quarantine::Quarantine;
 use super::run_queue::RunQueue;
+use crate::queue::SlotUse;
 use crate::vocabulary::*;
 
 /// A caller's reply that the thread and the watchdog can both reach. The first one to answer does.
@@ -80,7 +81,7 @@ pub(crate) struct DecisionInProgress {
 pub(crate) struct Taken {
     pub(crate) doing: Option<DecisionInProgress>,
     /// Slots that were taken for a decision that will never be submitted.
-    pub(crate) slots: Vec<TaskQueue>,
+    pub(crate) slots: Vec<SlotUse>,
     /// A message counts as under way and will not be ended by its thread.
     pub(crate) message: bool,
 }
@@ -88,7 +89,7 @@ pub(crate) struct Taken {
 #[derive(Default)]
 struct CurrentTurnState {
     doing: Option<DecisionInProgress>,
-    slots: Vec<TaskQueue>,
+    slots: Vec<SlotUse>,
     message: bool,
     replaced: bool,
     left: bool,
@@ -162,12 +163,12 @@ impl CurrentTurn {
         self.lock().replaced
     }
 
-    pub(crate) fn took_slot(&self, queue: TaskQueue) {
-        self.lock().slots.push(queue);
+    pub(crate) fn took_slot(&self, slot: SlotUse) {
+        self.lock().slots.push(slot);
     }
     /// Of up to `wanted` slots, the latest that were taken, those that the thread has to give back; the others were taken
     /// from it.
-    pub(crate) fn give_back(&self, wanted: usize) -> Vec<TaskQueue> {
+    pub(crate) fn give_back(&self, wanted: usize) -> Vec<SlotUse> {
         let mut state = self.lock();
         let kept = state.slots.len().saturating_sub(wanted);
         state.slots.split_off(kept)

@@ -37,6 +37,9 @@ pub struct WorkerOptions {
     pub activities: ActivityRegistry,
     /// How many attempts run at once. Default 200.
     pub slots: usize,
+    /// How many of them may be attempts of activities that leave the process, see
+    /// [`ActivityRegistry::external`](crate::ActivityRegistry::external). Default 200.
+    pub external_slots: usize,
     /// The task queues this worker serves; `None`: all.
     pub task_queues: Option<BTreeSet<TaskQueue>>,
     /// What is allowed of single queues, over all namespaces.
@@ -93,6 +96,7 @@ impl WorkerOptions {
             workflows: WorkflowRegistry::new(),
             activities: ActivityRegistry::new(),
             slots: 200,
+            external_slots: 200,
             task_queues: None,
             queue_limits: BTreeMap::new(),
             max_activities_per_second: None,
@@ -121,6 +125,7 @@ impl WorkerOptions {
     pub(super) fn queue_settings(&self) -> QueueSettings {
         QueueSettings {
             slots: self.slots,
+            external: self.external_slots,
             served: self.task_queues.clone(),
             limits: self.queue_limits.clone(),
             per_second: self.max_activities_per_second,

@@ -17,9 +17,10 @@ use crate::vocabulary::*;
 pub(crate) fn release(shared: &Arc<WorkerShared>, name: &RunName, effect: Effect) {
     match effect {
         Effect::RunActivity(task) => shared.runner.run(shared, *task),
-        Effect::QueueActivity { seq, attempt, queue, priority } => {
+        Effect::QueueActivity { seq, attempt, activity_type, queue, priority } => {
             let RunName { namespace, workflow_id, run_id } = name.clone();
-            let waiting = WaitingAttempt { namespace, workflow_id, run_id, seq, attempt, task_queue: queue };
+            let slot = shared.slot_use(&activity_type, &queue);
+            let waiting = WaitingAttempt { namespace, workflow_id, run_id, seq, attempt, slot };
             shared.enqueue(waiting, priority);
         }
         Effect::CancelActivity { seq, attempt } => {

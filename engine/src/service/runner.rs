@@ -22,6 +22,7 @@ use super::pace::AttemptClock;
 use super::quarantine::{Quarantine, Suspect};
 use super::shared::WorkerShared;
 use crate::activity::*;
+use crate::queue::SlotUse;
 use crate::vocabulary::*;
 
 /// Heartbeats are written at most this often when the activity has no heartbeat timeout.
@@ -126,7 +127,8 @@ impl Runner {
             let outcome = limited(outcome, shared.options.limits.payload_max);
             let who = Suspect::Activity(token.run_id, token.seq);
             shared.quarantine.iter().for_each(|quarantine| quarantine.ended(who, true));
-            shared.runner.end(&shared, token, (&name, &task.task_queue), outcome);
+            let slot = shared.slot_use(&task.activity_type, &task.task_queue);
+            shared.runner.end(&shared, token, (&name, &slot), outcome);
             shared.time.end_attempt();
         };
         self.handle.spawn(attempt.instrument(span));
@@ -136,7 +138,7 @@ impl Runner {
         &self,
         shared: &Arc<WorkerShared>,
         token: TaskToken,
-        (name, queue): (&RunName, &TaskQueue),
+        (name, slot): (&RunName, &SlotUse),
         outcome: ActivityOutcome,
     ) {
         let pending = self.lock().remove(&token).and_then(|running| running.pending);
@@ -146,7 +148,7 @@ impl Runner {
         }
         let identity = shared.options.identity.clone();
         shared.deliver_input(name, Input::ActivityOutcome { seq, attempt, outcome, identity });
-        shared.release_slot(queue);
+        shared.release_slot(slot);
         // Only a drain listens; it looks at `running` after it has subscribed.
         if self.finished.receiver_count() > 0 {
             self.finished.send_modify(|count| *count += 1);

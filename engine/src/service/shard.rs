@@ -217,11 +217,12 @@ pub(super) fn decide_with<T>(
     decide: impl FnOnce(&mut Environment<'_>) -> Result<T, Rejection>,
 ) -> Result<T, Rejection> {
     let mut taken = 0;
-    let mut take_slot = |queue: &TaskQueue| {
-        let took = shared.take_slot(queue);
+    let mut take_slot = |activity_type: &ActivityType, queue: &TaskQueue| {
+        let slot = shared.slot_use(activity_type, queue);
+        let took = shared.take_slot(&slot);
         if took {
             taken += 1;
-            current_turn.took_slot(queue.clone());
+            current_turn.took_slot(slot);
         }
         took
     };

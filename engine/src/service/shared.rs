@@ -24,7 +24,7 @@ use super::time_skipping::TimeSkipping;
 use super::waiters::Waiters;
 use crate::clock::Clock;
 use crate::log::Journal;
-use crate::queue::{TaskQueues, WaitingAttempt};
+use crate::queue::{SlotUse, TaskQueues, WaitingAttempt};
 use crate::request::Target;
 use crate::vocabulary::*;
 
@@ -137,17 +137,21 @@ impl WorkerShared {
         self.looks_open.fetch_add(1, Ordering::AcqRel);
         self.deliver_to(shard, ShardMessage::Recover { target: Target { namespace, workflow_id, run_id: Some(run) } });
     }
-    pub(crate) fn take_slot(&self, queue: &TaskQueue) -> bool {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner).take(queue, self.clock.now())
+    /// What an attempt of this type in this queue needs.
+    pub(crate) fn slot_use(&self, activity_type: &ActivityType, queue: &TaskQueue) -> SlotUse {
+        SlotUse { queue: queue.clone(), external: self.options.activities.is_external(activity_type) }
+    }
+    pub(crate) fn take_slot(&self, slot: &SlotUse) -> bool {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner).take(slot, self.clock.now())
     }
     /// An attempt has ended.
-    pub(crate) fn release_slot(&self, queue: &TaskQueue) {
-        self.grant(|queues, now| queues.release(queue, now));
+    pub(crate) fn release_slot(&self, slot: &SlotUse) {
+        self.grant(|queues, now| queues.release(slot, now));
     }
     /// Nothing was started with these slots.
-    pub(crate) fn give_back_slots(&self, slots: Vec<TaskQueue>) {
-        for queue in slots {
-            self.grant(|queues, now| queues.give_back(&queue, now));
+    pub(crate) fn give_back_slots(&self, slots: Vec<SlotUse>) {
+        for slot in slots {
+            self.grant(|queues, now| queues.give_back(&slot, now));
         }
     }
     pub(crate) fn enqueue(&self, waiting: WaitingAttempt, priority: Option<Priority>) {

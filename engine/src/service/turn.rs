@@ -264,11 +264,11 @@ impl TurnThread {
     fn slot_granted(&mut self, waiting: crate::queue::WaitingAttempt) {
         if *self.shared.health.peek() != Health::Ready {
             // Whoever leaves starts nothing; the next start of the worker queues the attempt again.
-            return self.shared.give_back_slots(vec![waiting.task_queue]);
+            return self.shared.give_back_slots(vec![waiting.slot]);
         }
         let name = RunName { namespace: waiting.namespace, workflow_id: waiting.workflow_id, run_id: waiting.run_id };
         let token = crate::activity::TaskToken { run_id: name.run_id, seq: waiting.seq, attempt: waiting.attempt };
-        self.current_turn.took_slot(waiting.task_queue.clone());
+        self.current_turn.took_slot(waiting.slot.clone());
         let before =
             self.look(&name, TurnCaller::Nobody, |execution| execution.run().is_under_way(token)).unwrap_or(true);
         if !before {
@@ -279,7 +279,7 @@ impl TurnThread {
         if (before || !after) && !self.current_turn.is_replaced() {
             // The attempt is not wanted any more; the slot goes to somebody else.
             self.current_turn.give_back(1);
-            self.shared.give_back_slots(vec![waiting.task_queue]);
+            self.shared.give_back_slots(vec![waiting.slot]);
         }
     }
 

@@ -58,6 +58,10 @@ pub struct WorkerSlots {
     pub all: usize,
     /// How many run.
     pub busy: usize,
+    /// How many of them may leave the process, see [`ActivityRegistry::external`](crate::ActivityRegistry::external).
+    pub external: usize,
+    /// How many do.
+    pub external_busy: usize,
     /// How many attempts of a namespace wait in a queue for a slot, or for a worker that serves it; queues in which none waits
     /// are left out.
     pub waiting: BTreeMap<Namespace, BTreeMap<TaskQueue, usize>>,
@@ -123,11 +127,14 @@ impl Worker {
     }
     /// What its slots do, and which queues it serves.
     pub fn slots(&self) -> WorkerSlots {
-        let WorkerOptions { slots, task_queues, queue_limits, max_activities_per_second, .. } = &self.shared.options;
+        let WorkerOptions { slots, external_slots, task_queues, queue_limits, max_activities_per_second, .. } =
+            &self.shared.options;
         let queues = self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner);
         WorkerSlots {
             all: *slots,
             busy: slots.saturating_sub(queues.free()),
+            external: *external_slots,
+            external_busy: external_slots.saturating_sub(queues.free_external()),
             waiting: queues.waiting_by_queue(),
             task_queues: task_queues.clone(),
             running: queues.running_by_queue(),

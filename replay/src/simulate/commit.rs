@@ -59,7 +59,7 @@ impl World<'_> {
     fn within<T>(&mut self, decide: impl FnOnce(&mut machine::Environment<'_>) -> T) -> T {
         let slots = usize::from(self.plan.slots);
         let (mut running, unlimited) = (self.running, slots == 0 || self.healing);
-        let mut take_slot = |_: &TaskQueue| {
+        let mut take_slot = |_: &ActivityType, _: &TaskQueue| {
             let takes = unlimited || running < slots;
             running += usize::from(takes);
             takes

@@ -11,7 +11,7 @@ use bosun_engine::*;
 pub(crate) fn step_cost(workflow_type: &str, steps: u64) -> (f64, f64) {
     let registry = super::flows::workflows();
     let limits = Limits::default();
-    let mut take_slot = |_: &TaskQueue| true;
+    let mut take_slot = |_: &ActivityType, _: &TaskQueue| true;
     let mut now = Timestamp(1);
     let input = Payload::encode(&steps).expect("json");
     let started = StartWorkflow::new(workflow_type.into(), "decided".into()).input(input);

@@ -216,6 +216,7 @@ pub fn register_activities(registry: &mut ActivityRegistry, conversations: Conve
             }
         });
     }
+    registry.external(AGENT_MODEL);
     registry.register(AGENT_MODEL, move |context: ActivityContext, _: ModelCall| {
         let (model, conversations) = (model.clone(), conversations.clone());
         async move {

@@ -30,8 +30,8 @@ use compose::COMPOSE;
 use demo::DemoConfig;
 use file::{FILE, FileConfig};
 use http::{GuardedClient, HTTP, HttpConfig};
-use mcp::McpConfig;
-use model::ModelConfig;
+use mcp::{MCP, MCP_TOOLS, McpConfig};
+use model::{MODEL, ModelConfig};
 use process::{PROCESS, ProcessConfig};
 
 /// What the worker's owner allows its capabilities.
@@ -64,5 +64,8 @@ pub fn register(registry: &mut ActivityRegistry, config: &CapabilityConfig) -> R
     scripted::register(registry);
     model::register(registry, &config.model);
     mcp::register(registry, &config.mcp, &config.process);
+    for leaves_the_process in [PROCESS, HTTP, MODEL, MCP, MCP_TOOLS] {
+        registry.external(leaves_the_process);
+    }
     Ok(())
 }

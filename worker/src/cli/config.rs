@@ -105,6 +105,8 @@ pub struct WorkerConfig {
     pub bind: Option<String>,
     pub allow_host: Vec<String>,
     pub slots: Option<u64>,
+    /// Of them, those for programs, models, MCP servers and HTTP.
+    pub external_slots: Option<u64>,
     /// What loaded runs and waiting requests may take together: `320MiB`.
     pub memory: Option<String>,
     pub queue: Vec<String>,
@@ -152,6 +154,7 @@ const KEYS: &[(&str, KeyKind)] = &[
     ("worker.bind", KeyKind::Text),
     ("worker.allow_host", KeyKind::Texts),
     ("worker.slots", KeyKind::Number),
+    ("worker.external_slots", KeyKind::Number),
     ("worker.memory", KeyKind::Text),
     ("worker.queue", KeyKind::Texts),
     ("worker.queue_limit", KeyKind::Texts),
@@ -285,6 +288,7 @@ impl Loaded {
             ("port", number(worker.port.map(u64::from))),
             ("bind", worker.bind.clone()),
             ("slots", number(worker.slots)),
+            ("external_slots", number(worker.external_slots)),
             ("memory", worker.memory.clone()),
             ("activities_per_second", worker.activities_per_second.clone()),
             ("drain_timeout", worker.drain_timeout.clone()),

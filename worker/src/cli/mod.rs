@@ -98,8 +98,6 @@ pub(crate) use replay::past::{PastFit, PastMoment, PastView};
 use crate::backend::{Access, OpenEngine};
 use crate::capability::owner::Guards;
 
-/// Attempts at once where nobody says otherwise.
-pub const DEFAULT_SLOTS: usize = 16;
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// An embedded engine gets this long to close after its verb.
@@ -480,15 +478,15 @@ impl Verb {
     fn purpose(&self, guards: Guards) -> Access {
         match self {
             Verb::Workflow(WorkflowVerb::Run(args)) => {
-                Access::Work { slots: args.execute.slots, queues: Vec::new(), guards }
+                Access::Work { slots: args.execute.slots.counts(), queues: Vec::new(), guards }
             }
             Verb::Workflow(WorkflowVerb::Execute(args)) => {
-                Access::Work { slots: args.slots, queues: Vec::new(), guards }
+                Access::Work { slots: args.slots.counts(), queues: Vec::new(), guards }
             }
             Verb::Workflow(WorkflowVerb::Start(_) | WorkflowVerb::SignalWithStart(_)) => Access::Visit { create: true },
             Verb::Activity(activity::ActivityVerb::Start(_)) => Access::Visit { create: true },
             Verb::Activity(activity::ActivityVerb::Execute(args)) => {
-                Access::Work { slots: args.slots, queues: Vec::new(), guards }
+                Access::Work { slots: args.slots.counts(), queues: Vec::new(), guards }
             }
             Verb::Workflow(verb) if verb.is_dry_run() => Access::Look,
             Verb::Batch(verb) if verb.only_looks() => Access::Look,

@@ -96,9 +96,8 @@ pub struct StartArgs {
 pub struct ExecuteArgs {
     #[command(flatten)]
     pub start: StartArgs,
-    /// How many attempts run at once when this process does the work.
-    #[arg(long, value_name = "N", default_value_t = super::DEFAULT_SLOTS)]
-    pub slots: usize,
+    #[command(flatten)]
+    pub slots: super::worker::SlotArgs,
     /// How long to wait; the run goes on afterwards.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub timeout: Option<Duration>,

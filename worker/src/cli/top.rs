@@ -75,6 +75,8 @@ struct ScreenData {
 struct WorkerNow {
     slots: u64,
     busy: u64,
+    external_slots: u64,
+    external_busy: u64,
     waiting: BTreeMap<String, u64>,
     lost_threads: u64,
 }
@@ -87,6 +89,8 @@ impl WorkerNow {
         WorkerNow {
             slots: number(&facts["slots"]["all"]),
             busy: number(&facts["slots"]["busy"]),
+            external_slots: number(&facts["slots"]["external"]["all"]),
+            external_busy: number(&facts["slots"]["external"]["busy"]),
             waiting: waiting.map(|(queue, count)| (queue.clone(), number(count))).collect(),
             lost_threads: number(&facts["lost_threads"]),
         }

@@ -32,7 +32,7 @@ use super::service_manager::ServiceManager;
 use super::time_format::{now, parse_duration};
 use crate::api::handlers::Api;
 use crate::api::{Server, ServerLimits, Token, Tokens, WorkerFile};
-use crate::backend::{Access, ClusterPlace, Engine, OpenEngine, OpenError, Stopped};
+use crate::backend::{Access, ClusterPlace, Engine, OpenEngine, OpenError, SlotCounts, Stopped};
 use crate::capability::owner::{Guards, QueuePolicy, StorePolicy};
 use crate::notify::cursor::{Cursor, GoneWorker};
 use crate::notify::links::Links;
@@ -62,9 +62,8 @@ pub struct WorkerArgs {
     /// A host name clients may use, beside loopback and the bound address; with its port where that is not the worker's.
     #[arg(long, value_name = "NAME")]
     pub allow_host: Vec<String>,
-    /// How many activity attempts run at once.
-    #[arg(long, value_name = "N", default_value_t = super::DEFAULT_SLOTS)]
-    pub slots: usize,
+    #[command(flatten)]
+    pub slots: SlotArgs,
     /// Only this task queue; may be given several times [default: all; of a cluster: default].
     #[arg(long, visible_alias = "task-queue", value_name = "QUEUE")]
     pub queue: Vec<String>,
@@ -101,6 +100,24 @@ pub struct WorkerArgs {
     pub trust_clock: bool,
 }
 
+/// How much a process does at once.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct SlotArgs {
+    /// How many activity attempts run at once when this process does the work [default: 1000].
+    #[arg(long, value_name = "N")]
+    pub slots: Option<usize>,
+    /// How many of them may leave the process: programs, models, MCP servers, HTTP [default: as --slots; without it four a
+    /// core, at least 16].
+    #[arg(long, value_name = "N")]
+    pub external_slots: Option<usize>,
+}
+
+impl SlotArgs {
+    pub(super) fn counts(self) -> SlotCounts {
+        SlotCounts::of(self.slots, self.external_slots)
+    }
+}
+
 impl WorkerArgs {
     /// On loopback, with the default of everything else.
     pub(super) fn of_port(port: u16) -> WorkerArgs {
@@ -108,7 +125,7 @@ impl WorkerArgs {
             port,
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
             allow_host: Vec::new(),
-            slots: super::DEFAULT_SLOTS,
+            slots: SlotArgs::default(),
             queue: Vec::new(),
             max_cached_workflows: super::locate::CACHED_RUNS,
             queue_limit: Vec::new(),
@@ -173,7 +190,7 @@ pub(super) async fn run(
     let (memory, store) = (args.memory.or(guards.memory), policy(&args)?);
     let guards = Guards { memory, store, queues: limits, ..guards };
     tracing::debug!(handles = crate::api::take_file_handles(), "file handles");
-    let purpose = Access::Work { slots: args.slots, queues, guards };
+    let purpose = Access::Work { slots: args.slots.counts(), queues, guards };
     let engine = match super::locate::cluster_of(global)? {
         Some(place) => {
             let place = ClusterPlace { cached_runs: args.max_cached_workflows, ..place };

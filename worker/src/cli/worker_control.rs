@@ -60,7 +60,9 @@ pub(super) async fn describe(screen: &mut Screen, global: &Global) -> Result<Exi
         screen.field("", why);
     }
     screen.field("build", text(&facts["build_id"]));
-    screen.field("slots", format!("{} of {} busy", text(&facts["slots"]["busy"]), text(&facts["slots"]["all"])));
+    let busy = |slots: &Value| format!("{} of {}", text(&slots["busy"]), text(&slots["all"]));
+    let (all, external) = (busy(&facts["slots"]), busy(&facts["slots"]["external"]));
+    screen.field("slots", format!("{all} busy; for programs, models, MCP and HTTP {external}"));
     let queues: Vec<String> = facts["task_queues"].as_array().into_iter().flatten().map(text).collect();
     screen.field("task queues", if queues.is_empty() { "all".to_owned() } else { queues.join(", ") });
     for (queue, waiting) in facts["waiting_by_queue"].as_object().into_iter().flatten() {

@@ -56,6 +56,7 @@ impl Teller {
     /// Adds the activity, which asks this engine.
     pub(crate) fn register(&self, activities: &mut ActivityRegistry, here: &EngineHere) {
         let (teller, here) = (self.clone(), here.clone());
+        activities.external(DELIVER);
         activities.register(DELIVER, move |ctx: ActivityContext, asked: Notification| {
             let (teller, here) = (teller.clone(), here.clone());
             async move { teller.deliver(&ctx, &*here.backend()?, asked).await }

@@ -266,10 +266,13 @@ impl Standing<'_> {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
             registry.register(name, about, gauge);
         };
-        let WorkerState { lost_threads, memory, slots, busy, .. } = self.worker;
+        let WorkerState { lost_threads, memory, slots, busy, external_slots, external_busy, .. } = self.worker;
         gauge(registry, "ready", "1 while new work is taken", u64::from(*self.health == EngineHealth::Ready));
         gauge(registry, "slots", "Attempts of activities that may run at once", *slots as u64);
         gauge(registry, "slots_busy", "Attempts of activities that run", *busy as u64);
+        let what = "Attempts of programs, models, MCP servers and HTTP";
+        gauge(registry, "external_slots", &format!("{what} that may run at once"), *external_slots as u64);
+        gauge(registry, "external_slots_busy", &format!("{what} that run"), *external_busy as u64);
         let about = "Bytes that loaded runs and waiting requests may take together";
         gauge(registry, "memory_budget_bytes", about, *memory as u64);
         let about = "Threads that workflow code keeps and does not come back from";

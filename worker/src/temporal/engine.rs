@@ -14,7 +14,7 @@ use bosun_engine::*;
 use super::backend::ClusterBackend;
 use super::connect::{ConnectError, connect};
 use super::worker::{ClusterWorker, ClusterWorkerOptions};
-use crate::backend::{Access, Backend, BoxFuture, ClusterPlace, Engine, OpenError, Stopped};
+use crate::backend::{Access, Backend, BoxFuture, ClusterPlace, Engine, OpenError, SlotCounts, Stopped};
 use crate::capability::leaks::Leaks;
 use crate::capability::owner::Guards;
 use crate::closed_directory::is_store;
@@ -47,7 +47,8 @@ pub(crate) async fn open(
 ) -> Result<Arc<dyn Engine>, OpenError> {
     let connection = connect(place).await?;
     let (workflows, identity) = (registries.workflows.clone(), place.identity.clone());
-    let Access::Work { slots, queues, guards } = purpose else {
+    // There all activities share one count, so it is the one for those that leave the process.
+    let Access::Work { slots: SlotCounts { external: slots, .. }, queues, guards } = purpose else {
         let backend = ClusterBackend::new(connection, place.namespace.clone(), identity, None, workflows);
         return Ok(Arc::new(ClusterEngine { backend: Arc::new(backend), worker: None, _lock: None }));
     };

@@ -40,6 +40,11 @@ pub(super) async fn page(visitor: Visitor, State(api): State<Api>) -> Result<Res
             dt { "Build" } dd { code { (build) } @if older > 0 { " " a href=(with("/", &[("query", &skew)])) { (older) " open runs began with another build" } } }
             dt { "Runs" } dd { (open) " open, " (all) " in all" }
             dt { "Slots" } dd { (state.busy) " of " (state.slots) " busy " meter min="0" max=(state.slots.max(1)) value=(state.busy) { } }
+            dt { "For programs, models, MCP and HTTP" }
+            dd {
+                (state.external_busy) " of " (state.external_slots) " busy "
+                meter min="0" max=(state.external_slots.max(1)) value=(state.external_busy) { }
+            }
             dt { "Task queues" } dd { @match &state.task_queues { None => "all", Some(served) => (served.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")) } }
             dt { "Memory for runs" } dd { (bytes(state.memory as u64)) }
             dt { "Process trees" } dd { (crate::capability::process::guard::strategy()) }

@@ -21,14 +21,15 @@ pub async fn worker(me: AuthorizedCaller, State(api): State<Api>) -> Answer {
     let health = me.backend.health().await?;
     let state = me.backend.worker_state().await?;
     let waiting = state.waiting_by_queue();
-    let WorkerState { lost_threads, memory, slots, busy, task_queues, queues, max_per_second, .. } = &state;
+    let WorkerState { lost_threads, memory, slots, busy, external_slots, external_busy, .. } = &state;
+    let WorkerState { task_queues, queues, max_per_second, .. } = &state;
     let types: Vec<String> = api.workflows.types().map(ToString::to_string).collect();
     ok(json!({
         "pid": std::process::id(),
         "version": api.version,
         "build_id": api.workflows.build_id().to_string(),
         "health": health,
-        "slots": { "all": slots, "busy": busy },
+        "slots": { "all": slots, "busy": busy, "external": { "all": external_slots, "busy": external_busy } },
         "waiting_by_queue": waiting,
         "task_queues": task_queues,
         "queues": queues,

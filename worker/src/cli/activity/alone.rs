@@ -44,9 +44,8 @@ pub struct StartAloneArgs {
 pub struct ExecuteAloneArgs {
     #[command(flatten)]
     pub start: StartAloneArgs,
-    /// How many attempts run at once when this process does the work.
-    #[arg(long, value_name = "N", default_value_t = crate::cli::DEFAULT_SLOTS)]
-    pub slots: usize,
+    #[command(flatten)]
+    pub slots: crate::cli::worker::SlotArgs,
     /// How long to wait; the activity goes on afterwards.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub timeout: Option<Duration>,

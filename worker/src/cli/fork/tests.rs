@@ -131,7 +131,14 @@ async fn attached_and_embedded_forks_are_the_same_and_their_diff_names_the_repla
 async fn a_visit_forks_a_file_and_a_worker_carries_it_on() {
     let data = tempfile::tempdir().unwrap();
     let worker = registries()
-        .open(data.path(), &Access::Work { slots: 2, queues: Vec::new(), guards: Default::default() })
+        .open(
+            data.path(),
+            &Access::Work {
+                slots: crate::backend::SlotCounts::of(Some(2), None),
+                queues: Vec::new(),
+                guards: Default::default(),
+            },
+        )
         .await
         .unwrap();
     let start = StartWorkflow::new("review".into(), "source".into()).input(Payload::raw_json("\"tea\""));
@@ -151,7 +158,14 @@ async fn a_visit_forks_a_file_and_a_worker_carries_it_on() {
     drop(visit);
 
     let worker = registries()
-        .open(data.path(), &Access::Work { slots: 2, queues: Vec::new(), guards: Default::default() })
+        .open(
+            data.path(),
+            &Access::Work {
+                slots: crate::backend::SlotCounts::of(Some(2), None),
+                queues: Vec::new(),
+                guards: Default::default(),
+            },
+        )
         .await
         .unwrap();
     let result = worker.backend().result(Target::workflow("fork".into()), wait()).await.unwrap().unwrap();

@@ -65,6 +65,9 @@ pub(super) fn head(snapshot: &ScreenData) -> String {
         None => text.push_str("  no worker: nothing goes on"),
         Some(worker) => {
             text.push_str(&format!("  slots {}/{}", worker.busy, worker.slots));
+            if worker.external_slots < worker.slots {
+                text.push_str(&format!(" ({}/{} external)", worker.external_busy, worker.external_slots));
+            }
             for (queue, waiting) in &worker.waiting {
                 text.push_str(&format!("  {queue}: {waiting} wait"));
             }

@@ -26,7 +26,7 @@ fn snapshot() -> ScreenData {
         row("goes\u{1b}[2J-on", Urgency::GoesOn, ""),
     ];
     let agent = AgentRow { name: "writer".into(), busy: 1, done: 2, failed: 0, tokens: 1_200, cost_micros: 3_450_000 };
-    let worker = WorkerNow { slots: 16, busy: 3, ..WorkerNow::default() };
+    let worker = WorkerNow { slots: 1_000, busy: 3, external_slots: 16, external_busy: 2, ..WorkerNow::default() };
     ScreenData { at: Timestamp(1), worker: Some(worker), open: 3, held: 0, rows, agents: vec![agent] }
 }
 
@@ -43,7 +43,10 @@ fn picture(snapshot: &ScreenData, view: &TopView, problem: Option<&str>, age: u6
 fn the_picture_has_the_runs_in_their_order_and_what_helps_the_marked_one() {
     let shown = picture(&snapshot(), &TopView::default(), None, 0);
     let lines: Vec<&str> = shown.lines().collect();
-    assert_eq!(lines[0], "3 open, 1 ask a person, 0 held  slots 3/16  1200 tokens, $3.4500", "{shown}");
+    assert_eq!(
+        lines[0], "3 open, 1 ask a person, 0 held  slots 3/1000 (2/16 external)  1200 tokens, $3.4500",
+        "{shown}"
+    );
     assert!(
         lines[2].starts_with("! stuck") && lines[3].starts_with("? asks") && lines[4].starts_with(". goes"),
         "{shown}"

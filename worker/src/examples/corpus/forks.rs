@@ -20,7 +20,7 @@ fn code() -> WorkflowRegistry {
 fn begun(fork: PlannedFork, slots: bool, now: Timestamp) -> Result<Vec<Turn>, Rejection> {
     let limits = MachineLimits::default();
     let registry = code();
-    let mut take_slot = |_: &TaskQueue| slots;
+    let mut take_slot = |_: &ActivityType, _: &TaskQueue| slots;
     let mut environment = Environment { now, build: registry.build_id(), limits: &limits, take_slot: &mut take_slot };
     let (_, mut turns, decision) = fork.begin(&registry, &mut environment)?;
     let (turn, _) = decision.seal();
