@@ -25,7 +25,8 @@ use crate::vocabulary::{BuildId, EventId, EventKind, GroupSeq, Outlook, RunId, R
 pub struct JournalOptions {
     /// What happens to payloads on their way to the disk.
     pub codec: CodecChain,
-    /// Payloads longer than this (after the codecs) become blobs.
+    /// Payloads longer than this (after the codecs) become blobs: files of their own, each synced. Below it they lie in their
+    /// group, and one sync does for all of it; but who reads one turn reads its group. Default 64 KiB.
     pub blob_above: usize,
     /// `housekeep` moves groups to the archive when the log holds more bytes than this.
     pub log_keep_bytes: u64,
@@ -37,7 +38,7 @@ impl Default for JournalOptions {
     fn default() -> Self {
         JournalOptions {
             codec: CodecChain::default(),
-            blob_above: 16 * 1024,
+            blob_above: 64 * 1024,
             log_keep_bytes: 16 * 1024 * 1024,
             trim_bytes: 4 * 1024 * 1024,
         }

@@ -14,6 +14,8 @@ pub(crate) const LONG_RECORD: usize = 512;
 pub(crate) const WHOLE: usize = 12 * 1024;
 /// A longer archive segment lies beside the database: it stays as it is, often for years.
 pub(crate) const LONG_SEGMENT: usize = 512;
+/// A longer group is not packed where a commit waits for it: deflate takes several times as long as the disk.
+pub(crate) const PACKED_AT_ONCE: usize = 256 * 1024;
 /// The first byte of the keys of further parts.
 pub(crate) const PARTS_OF: u8 = 0xff;
 const BESIDE: [u8; 2] = [0xff, 0xff];

@@ -4,7 +4,7 @@
 //! durable before the entry that names it, but for copies, which count only when they are whole. No file is removed here.
 
 use super::{IVec, SledLog, Tree};
-use crate::log::parts::{beside, end_of, further_parts, is_beside, part_key, place_in, whole};
+use crate::log::parts::{PACKED_AT_ONCE, beside, end_of, further_parts, is_beside, part_key, place_in, whole};
 use crate::log::values::ValueFiles;
 use crate::log::{Log, ScanFrom, Shelf, StorageError};
 use crate::vocabulary::{GroupSeq, RunId};
@@ -100,7 +100,8 @@ impl SledLog {
         let entry = match long {
             true => beside(self.file_work(|| {
                 self.upgrade()?;
-                let place = self.groups.write(Some(seq.0), &seq.0.to_be_bytes(), value)?;
+                let pack = value.len() <= PACKED_AT_ONCE;
+                let place = self.groups.write_as(pack, Some(seq.0), &seq.0.to_be_bytes(), value)?;
                 settle().map(|()| place)
             })?),
             false => whole(value),

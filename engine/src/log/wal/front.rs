@@ -67,7 +67,7 @@ struct FrontShared {
     segments: Mutex<WriteAhead>,
     state: Mutex<FrontState>,
     wake: Condvar,
-    /// A commit waits for the feeder.
+    /// Time counts more than space: a commit waits for the feeder, or segments fill fast.
     urgent: AtomicBool,
     /// Files may change.
     begun: AtomicBool,
@@ -261,9 +261,7 @@ impl FrontShared {
         }
         if held(&self.state).fed < segments.needs_fed(length) {
             self.urgent.store(true, Ordering::Relaxed);
-            let fed = self.feed();
-            self.urgent.store(false, Ordering::Relaxed);
-            fed?;
+            self.feed()?;
         }
         Ok(Some(segments))
     }
@@ -292,6 +290,7 @@ impl FrontShared {
         let mut state = held(&self.state);
         state.pending.insert(seq.0, Arc::new(PendingGroup { value: value.to_vec(), longest }));
         if turns_over {
+            self.urgent.store(segments.fill_fast(), Ordering::Relaxed);
             state.wanted = seq.0;
             self.wake.notify_one();
         }
