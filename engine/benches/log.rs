@@ -1,6 +1,6 @@
 //! What a durable turn costs beside a plain file append + fdatasync of the same bytes (engine.md F03), and what parked
 //! runs cost to recover (F06), and what an open costs that reads all of a large log. `cargo bench -p bosun-engine --bench
-//! log [-- parked 100000 | open 512]`
+//! log [-- payloads | parked 100000 | open 512]`
 //!
 //! Medians of rounds in which both are measured in turn, so that a slow moment of the disk hits both.
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench measures real time")]
@@ -21,6 +21,7 @@ fn main() {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["recover", dir] => recover(Path::new(dir)),
         ["open", mib] => opening(mib.parse().expect("open takes a number of MiB")),
+        ["payloads"] => payloads(),
         ["parked", count] => parked(count.parse().expect("parked takes a number of runs")),
         _ => {
             for turns in [1, 8, 64, 256] {
@@ -104,6 +105,80 @@ fn append(turns: u64) {
         bytes / turns,
         100.0 * ours / plain
     );
+}
+
+/// Text as models write it: words, none of them drawn twice the same way, so that it shrinks by a half at most.
+fn words(state: &mut u64, bytes: usize) -> String {
+    const WORDS: [&str; 8] = ["plan", "agent", "because", "review", "budget", "person", "answer", "signal"];
+    let mut text = String::with_capacity(bytes + 24);
+    while text.len() < bytes {
+        // xorshift64
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        text.push_str(WORDS[(*state % 8) as usize]);
+        text.push_str(&format!(" {:x} ", *state >> 40));
+    }
+    text.truncate(bytes);
+    text
+}
+
+/// Turns a second by the length of a result, beside appends of groups of as many bytes. Where payloads become blobs is
+/// varied, so that the default can be chosen.
+fn payloads() {
+    const TURNS: u64 = 64;
+    println!("{TURNS} turns a group; turns/s, and the share of raw");
+    for bytes in [100usize, 1_024, 4_096, 16_000, 20_000, 65_536, 262_144, 1_048_576] {
+        let turns = if bytes > 100_000 { 8 } else { TURNS };
+        let commits = (64 * 1_024 * 1_024 / (bytes * turns as usize)).clamp(8, 100);
+        let settings = [4_096, 16 * 1_024, 128 * 1_024, 2 * 1_024 * 1_024];
+        let homes = settings.map(|_| tempfile::tempdir_in(".").expect("a directory on the disk to be measured"));
+        let journals: Vec<Journal> = settings
+            .iter()
+            .zip(&homes)
+            .map(|(blob_above, home)| {
+                let medium = DiskLog::open(&home.path().join("data"), SledOptions::default()).expect("the log opens");
+                let options = JournalOptions { blob_above: *blob_above, ..JournalOptions::default() };
+                let journal = Journal::open(Arc::new(medium), options).expect("the journal opens");
+                journal.commit(&(0..turns).map(start).collect::<Vec<Turn>>()).expect("starts");
+                journal
+            })
+            .collect();
+        let mut raw = File::create(homes[0].path().join("raw")).expect("a file");
+        let (mut state, mut next) = (0x9e37_79b9_7f4a_7c15u64, 3);
+        let mut spent: Vec<Vec<Duration>> = vec![Vec::new(); settings.len() + 1];
+        for _ in 0..5 {
+            let groups: Vec<Vec<Turn>> = (0..commits as u64)
+                .map(|n| {
+                    let one = |run| {
+                        let result = Payload::raw_json(format!("\"{}\"", words(&mut state, bytes)));
+                        let done = EventKind::ActivityTaskCompleted { seq: Seq(1), result, identity: None };
+                        turn(run, next + n, vec![done])
+                    };
+                    (0..turns).map(one).collect()
+                })
+                .collect();
+            next += commits as u64;
+            for (journal, spent) in journals.iter().zip(&mut spent) {
+                let begun = Instant::now();
+                groups.iter().for_each(|group| _ = journal.commit(group).expect("a commit"));
+                spent.push(begun.elapsed());
+            }
+            let content = vec![0x5a; (bytes + 60) * turns as usize];
+            let begun = Instant::now();
+            for _ in 0..commits {
+                raw.write_all(&content).and_then(|()| raw.sync_data()).expect("an append");
+            }
+            spent[settings.len()].push(begun.elapsed());
+        }
+        let rates: Vec<f64> =
+            spent.into_iter().map(|times| (turns as usize * commits) as f64 / median(times).as_secs_f64()).collect();
+        let raw = rates[settings.len()];
+        let ours = settings.iter().zip(&rates);
+        let ours: Vec<String> =
+            ours.map(|(above, rate)| format!("blobs above {above}: {rate:.0} ({:.2})", rate / raw)).collect();
+        println!("{bytes:>8} B  raw {raw:>8.0}  {}", ours.join("  "));
+    }
 }
 
 fn resident() -> u64 {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bosun_engine::machine::Execution;
 use bosun_engine::workflow::{Cx, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry, join_all};
 use bosun_engine::*;
+use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 
 /// Directories for benches: on the disk of the build, never in memory.
@@ -47,8 +48,48 @@ impl StateMachine for Steps {
     }
 }
 
+/// `steps` calls in a row whose results have so many bytes each: what agents say is long, and is kept.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Long {
+    pub(crate) steps: u64,
+    pub(crate) bytes: usize,
+}
+
+/// Text as models write it: words, none of them drawn twice the same way, so that it shrinks by a half at most.
+fn words(seed: u64, bytes: usize) -> String {
+    const WORDS: [&str; 16] = [
+        "plan", "agent", "result", "because", "review", "step", "error", "budget", "person", "answer", "index",
+        "table", "signal", "model", "reason", "report",
+    ];
+    let mut text = String::with_capacity(bytes + 24);
+    let mut state = seed | 1;
+    while text.len() < bytes {
+        // xorshift64
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        text.push_str(WORDS[(state % 16) as usize]);
+        text.push_str(&format!(" {:x} ", state >> 40));
+    }
+    text.truncate(bytes);
+    text
+}
+
+pub(crate) fn activities(registry: &mut ActivityRegistry) {
+    registry.register("step", |_, input: String| async move { Ok(format!("{input}{}", "y".repeat(100))) });
+    registry.register("long", |_, (seed, bytes): (u64, usize)| async move { Ok(words(seed, bytes)) });
+}
+
 pub(crate) fn workflows() -> WorkflowRegistry {
     WorkflowRegistry::new()
+        .workflow("long", |ctx: WfContext, long: Long| async move {
+            let mut seen = 0;
+            for step in 0..long.steps {
+                let seed = ctx.random_u64() ^ step;
+                seen += ctx.activity::<String>("long", &(seed, long.bytes), options()).await?.len();
+            }
+            Ok(seen)
+        })
         .state_machine::<Steps>()
         .workflow("steps", |ctx: WfContext, steps: u64| async move {
             for _ in 0..steps {
@@ -71,7 +112,7 @@ pub(crate) fn worker_at(runtime: &tokio::runtime::Runtime, directory: &std::path
     let mut options = WorkerOptions::at(directory);
     options.workflows = workflows();
     options.slots = 2_000;
-    options.activities.register("step", |_, input: String| async move { Ok(format!("{input}{}", "y".repeat(100))) });
+    activities(&mut options.activities);
     let _inside = runtime.enter();
     Worker::start(options).expect("a worker")
 }
@@ -99,7 +140,7 @@ impl<'a> Bench<'a> {
         self.runs.set(self.runs.get() + 1);
         WorkflowId::of(format!("bench-{}", self.runs.get()))
     }
-    async fn one(client: &Client, workflow_type: &str, id: WorkflowId, input: u64) {
+    async fn one(client: &Client, workflow_type: &str, id: WorkflowId, input: impl Serialize) {
         let start = StartWorkflow::new(workflow_type.into(), id.clone()).input(Payload::encode(&input).expect("json"));
         client.start(start).await.expect("a start");
         let wait = ResultRequest { follow_runs: true, timeout: None };
@@ -110,13 +151,16 @@ impl<'a> Bench<'a> {
         let client = self.worker.client();
         self.runtime.block_on(Self::one(&client, workflow_type, self.next_id(), input));
     }
-    pub(crate) fn run_many(&self, workflow_type: &'static str, runs: usize, input: u64) {
+    pub(crate) fn run_many<I>(&self, workflow_type: &'static str, runs: usize, input: I)
+    where
+        I: Serialize + Clone + Send + Sync + 'static,
+    {
         let ids: Vec<WorkflowId> = (0..runs).map(|_| self.next_id()).collect();
         self.runtime.block_on(async {
             let tasks: Vec<_> = ids
                 .into_iter()
                 .map(|id| {
-                    let client = self.worker.client();
+                    let (client, input) = (self.worker.client(), input.clone());
                     tokio::spawn(async move { Self::one(&client, workflow_type, id, input).await })
                 })
                 .collect();
@@ -125,7 +169,8 @@ impl<'a> Bench<'a> {
             }
         });
     }
-    pub(crate) fn signal_to_completion(&self, times: usize) -> Vec<Duration> {
+    /// After `rest` has passed since the start, so that everything sleeps that may.
+    pub(crate) fn signal_to_completion(&self, times: usize, rest: Duration) -> Vec<Duration> {
         let client = self.worker.client();
         (0..times)
             .map(|_| {
@@ -133,6 +178,7 @@ impl<'a> Bench<'a> {
                 self.runtime.block_on(async {
                     let start = StartWorkflow::new("wait".into(), id.clone()).input(Payload::raw_json("0"));
                     client.start(start).await.expect("a start");
+                    std::thread::sleep(rest);
                     let target = Target::workflow(id);
                     let begun = Instant::now();
                     let signal = SignalRequest {
@@ -148,6 +194,24 @@ impl<'a> Bench<'a> {
                 })
             })
             .collect()
+    }
+}
+
+impl Bench<'_> {
+    /// Runs that wait for ever are started, `at_once` at a time; starts a second.
+    pub(crate) fn starts(&self, count: usize, at_once: usize) -> f64 {
+        let ids: Vec<WorkflowId> = (0..count).map(|_| self.next_id()).collect();
+        let client = self.worker.client();
+        let time = super::timed(|| {
+            self.runtime.block_on(async {
+                let starts = ids.into_iter().map(|id| {
+                    let (client, start) = (client.clone(), StartWorkflow::new("wait".into(), id));
+                    async move { client.start(start.input(Payload::raw_json("0"))).await.expect("a start") }
+                });
+                futures_util::stream::iter(starts).buffer_unordered(at_once).for_each(|_| async {}).await;
+            });
+        });
+        count as f64 / time.as_secs_f64()
     }
 }
 

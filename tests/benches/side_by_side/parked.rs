@@ -63,7 +63,7 @@ fn resident_kib(pid: u32) -> f64 {
 }
 
 /// Clock ticks of CPU a process has used.
-fn cpu_ticks(pid: u32) -> u64 {
+pub(super) fn cpu_ticks(pid: u32) -> u64 {
     let stat = proc_field(pid, "stat");
     let after = stat.rsplit(')').next().unwrap_or_default();
     // proc_pid_stat(5): utime and stime are fields 14 and 15; behind the name in parentheses the third comes first. Fields
