@@ -52,5 +52,6 @@ mod timers;
 mod tokens;
 mod tools;
 mod tutorials;
+mod verbs;
 mod waiting;
 mod waits_told;

@@ -81,6 +81,13 @@ impl HumanRequest {
         self.request["id"].as_str().unwrap_or_default()
     }
 
+    /// As lists tell it, those of the command line and of the API alike.
+    pub(crate) fn told(&self) -> Value {
+        let Target { workflow_id, run_id, namespace } = &self.target;
+        json!({ "id": self.id(), "kind": self.word(), "workflow_id": workflow_id, "run_id": run_id,
+            "namespace": namespace, "request": self.request })
+    }
+
     /// The hash of what is asked; empty where its id says which version is meant.
     pub(crate) fn shown(&self) -> &str {
         self.request["shown"].as_str().or(self.request["hash"].as_str()).unwrap_or_default()
@@ -155,6 +162,13 @@ pub(crate) struct AskingRuns {
     pub next: Option<Cursor>,
 }
 
+/// The list filter of supervisors and agents, open or not, that fit a filter; of all where it is empty.
+pub(crate) fn of_asking(query: &str) -> String {
+    let types: Vec<String> = ASKING.iter().map(|name| format!("'{name}'")).collect();
+    let all = format!("WorkflowType IN ({})", types.join(", "));
+    if query.trim().is_empty() { all } else { format!("({query}) AND {all}") }
+}
+
 /// Open supervisors and agents that fit a list filter, all of them where it is empty: the newest [`RUNS_MAX`], or those behind
 /// a page.
 pub(crate) async fn asking_runs(
@@ -162,9 +176,7 @@ pub(crate) async fn asking_runs(
     query: &str,
     after: Option<Cursor>,
 ) -> Result<AskingRuns, CallError> {
-    let types: Vec<String> = ASKING.iter().map(|name| format!("'{name}'")).collect();
-    let open = format!("WorkflowType IN ({}) AND ExecutionStatus = 'Running'", types.join(", "));
-    let query = if query.trim().is_empty() { open } else { format!("({query}) AND {open}") };
+    let query = format!("{} AND ExecutionStatus = 'Running'", of_asking(query));
     let (runs, next) = page_of(backend, filter_of(&query)?, RUNS_MAX, after).await?;
     let runs = runs.iter().map(|info| (target_of(info), info.workflow_type.clone())).collect();
     Ok(AskingRuns { runs, next })

@@ -67,6 +67,7 @@ mod telemetry;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 #[doc(hidden)]
 pub mod temporal;
+mod top_up;
 #[cfg(test)]
 pub(crate) mod transitions;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]

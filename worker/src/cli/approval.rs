@@ -238,7 +238,11 @@ async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
             Err(why) => return Err(why.into()),
         }
     }
-    let view = |one: &HumanRequest| json!({ "kind": one.word(), "answer": one.answer(), "workflow_id": one.target.workflow_id, "request": one.request });
+    let view = |one: &HumanRequest| {
+        let mut told = one.told();
+        told["answer"] = one.answer().into();
+        told
+    };
     cx.screen.object("approval.list", json!({ "waiting": all.iter().map(view).collect::<Vec<Value>>() }));
     if all.is_empty() {
         cx.screen.line("nobody is asked anything".to_owned());

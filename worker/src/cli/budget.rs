@@ -8,25 +8,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bosun_engine::*;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use super::args::RunOf;
 use super::below::below;
+use super::budget_text;
 use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::list::shell_word;
 use super::resolve::run_of;
-use super::spent;
-use super::supervise::{ask, send};
+use super::supervise::ask;
 use super::time_format::parse_duration;
 use crate::agent::AGENT;
-use crate::agent::workflow::SIGNAL_TOP_UP;
 use crate::capability::model::{MODEL, ModelOutput};
 use crate::supervisor::run::SUPERVISOR;
+use crate::top_up::{MoreBudget, NoTopUp, ToppedUp};
 
 #[derive(Debug, Subcommand)]
 pub enum BudgetVerb {
@@ -44,6 +44,18 @@ pub enum BudgetVerb {
 pub struct CostArgs {
     #[command(flatten)]
     pub run: RunOf,
+    /// What the lines are of.
+    #[arg(long, value_name = "WHAT", default_value = "model")]
+    pub group_by: CostGroup,
+}
+
+/// What costs are added up by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CostGroup {
+    /// The models that were asked.
+    Model,
+    /// The runs that asked them: the run itself, and those below it.
+    Run,
 }
 
 #[derive(Debug, Args)]
@@ -93,6 +105,8 @@ struct ModelTotal {
 #[derive(Debug, Default)]
 struct RunBill {
     models: BTreeMap<String, ModelTotal>,
+    /// In the order in which the runs were looked at: a run before those below it.
+    runs: Vec<(WorkflowId, ModelTotal)>,
     /// What the account of a supervisor says that it spent, with all below it: what `budget show` shows.
     account: Option<ModelTotal>,
     unpriced: u64,
@@ -152,17 +166,20 @@ pub(super) async fn cost(cx: &mut Context, args: CostArgs) -> Result<Exit, CliEr
     let runs = below(&*cx.backend, target.clone(), |workflow_type| workflow_type.as_str() != AGENT).await?;
     let mut bill = RunBill { cut: runs.cut, ..RunBill::default() };
     for run in &runs.runs {
+        let (before, _) = bill.totals();
         match run.workflow_type.as_str() {
             AGENT => bill.agent(cx, &run.target).await?,
             _ => bill.steps(cx, &run.target).await?,
         }
+        let more = bill.totals().0.less(&before);
+        bill.runs.push((run.target.workflow_id.clone(), more));
     }
     if runs.runs.first().is_some_and(|run| run.workflow_type.as_str() == SUPERVISOR) {
         let spent = ask(cx, &target, "budget", &Value::Null).await?["spent"].take();
         let of = |key: &str| spent[key].as_u64().unwrap_or_default();
         bill.account = Some(ModelTotal { calls: of("calls"), tokens: of("tokens"), cost_micros: of("cost_micros") });
     }
-    show_cost(cx, &target, &bill);
+    show_cost(cx, &target, &bill, args.group_by);
     Ok(Exit::Ok)
 }
 
@@ -203,25 +220,35 @@ impl ModelTotal {
     }
 }
 
-fn show_cost(cx: &mut Context, target: &Target, bill: &RunBill) {
+fn show_cost(cx: &mut Context, target: &Target, bill: &RunBill, by: CostGroup) {
     let RunBill { models, unpriced, cut, .. } = bill;
     let (by_models, all) = bill.totals();
     let others = all.less(&by_models);
     let by_model: serde_json::Map<String, Value> =
         models.iter().map(|(model, sum)| (model.clone(), sum.json())).collect();
+    let of_run = |(id, sum): &(WorkflowId, ModelTotal)| {
+        let mut told = sum.json();
+        told["workflow_id"] = id.as_str().into();
+        told
+    };
+    let by_run: Vec<Value> = bill.runs.iter().map(of_run).collect();
     let ModelTotal { calls, tokens, cost_micros } = &all;
     cx.screen.object(
         "workflow.cost",
         json!({ "workflow_id": target.workflow_id, "calls": calls, "tokens": tokens, "cost_micros": cost_micros,
-            "unpriced_calls": unpriced, "by_model": by_model, "others": others.json(), "incomplete": cut }),
+            "unpriced_calls": unpriced, "by_model": by_model, "by_run": by_run, "others": others.json(), "incomplete": cut }),
     );
     if *calls == 0 {
         let what = if bill.account.is_some() { "nothing" } else { "no model" };
         cx.screen.line(format!("{what} was called: 0 calls, 0 tokens, {}", dollars(*cost_micros)));
         return;
     }
-    for (model, sum) in models {
-        cx.screen.line(sum.line(model));
+    match by {
+        CostGroup::Model => models.iter().for_each(|(model, sum)| cx.screen.line(sum.line(model))),
+        CostGroup::Run => {
+            let asked = bill.runs.iter().filter(|(_, sum)| sum.calls > 0);
+            asked.for_each(|(id, sum)| cx.screen.line(sum.line(id.as_str())));
+        }
     }
     if others.calls + others.tokens + others.cost_micros > 0 {
         cx.screen.line(others.line("no model (scripts, programs)"));
@@ -239,67 +266,41 @@ pub(super) async fn budget(cx: &mut Context, verb: BudgetVerb) -> Result<Exit, C
             let target = run_of(cx, &run).await?;
             let budget = ask(cx, &target, "budget", &Value::Null).await?;
             cx.screen.object("budget.show", json!({ "workflow_id": target.workflow_id, "budget": budget }));
-            cx.screen.block(&super::result::value_text(&budget));
+            budget_text::show(&mut cx.screen, &budget)?;
             Ok(Exit::Ok)
         }
         BudgetVerb::TopUp(args) => top_up(cx, args).await,
     }
 }
 
-/// What is not limited cannot be raised.
-async fn has_budgets(cx: &Context, target: &Target, args: &TopUpArgs) -> Result<(), CliError> {
-    let limits = ask(cx, target, "budget", &Value::Null).await?["limits"].take();
-    let asked = [
-        ("tokens", args.tokens.is_some(), &limits["tokens"]),
-        ("cost", args.cost.is_some(), &limits["cost"]),
-        ("calls", args.calls.is_some(), &limits["llm_calls"]),
-    ];
-    match asked.into_iter().find(|(_, asked, limit)| *asked && limit.is_null()) {
-        Some((what, ..)) => {
-            let why = format!("{} has no budget of {what}: nothing to add to", target.workflow_id);
-            Err(CliError::usage(why).help("`bosun list` shows the agents below a supervisor, by its run id"))
+/// Why nothing was given, in the words of the command line.
+fn refused(why: NoTopUp) -> CliError {
+    const BELOW: &str = "`bosun list` shows the agents below a supervisor, by its run id";
+    match why {
+        NoTopUp::Nothing => {
+            CliError::usage("say what there is more of: --tokens, --cost, --calls, --wall or --allow-unpriced")
         }
-        None => Ok(()),
+        NoTopUp::ForAgents => CliError::usage(
+            "a supervisor is given --tokens, --cost and --calls; --wall and --allow-unpriced are for agents",
+        ),
+        why @ (NoTopUp::HasNone(_) | NoTopUp::NotLimited(..)) => CliError::usage(why.to_string()).help(BELOW),
+        NoTopUp::Call(why) => why.into(),
     }
 }
 
 async fn top_up(cx: &mut Context, args: TopUpArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
     let wall_ms = args.wall.map(|wall| u64::try_from(wall.as_millis()).unwrap_or(u64::MAX));
-    if args.tokens.or(args.cost).or(args.calls).or(wall_ms).is_none() && !args.allow_unpriced {
-        return Err(CliError::usage(
-            "say what there is more of: --tokens, --cost, --calls, --wall or --allow-unpriced",
-        ));
-    }
-    let described = cx.backend.describe(target.clone()).await?;
-    let is_run = described.info.workflow_type.as_str() == SUPERVISOR;
-    if described.info.workflow_type.as_str() != AGENT && !is_run {
-        let why = format!("{} is no supervisor and no agent: it has no budget", target.workflow_id);
-        return Err(CliError::usage(why).help("`bosun list` shows the agents below a supervisor, by its run id"));
-    }
-    if is_run && (wall_ms.is_some() || args.allow_unpriced) {
-        return Err(CliError::usage(
-            "a supervisor is given --tokens, --cost and --calls; --wall and --allow-unpriced are for agents",
-        ));
-    }
-    if is_run {
-        has_budgets(cx, &target, &args).await?;
-    }
-    let more = json!({ "tokens": args.tokens, "cost_micros": args.cost, "calls": args.calls, "wall_ms": wall_ms,
-        "allow_unpriced": args.allow_unpriced });
-    // Whoever gives it more wants it to go on; what somebody else paused stays paused.
-    let waits = if is_run { ask(cx, &target, "waiting", &Value::Null).await.unwrap_or_default() } else { Value::Null };
-    let goes_on = spent::pauses(&waits);
-    send(cx, &target, SIGNAL_TOP_UP, &more).await?;
-    if goes_on {
-        send(cx, &target, "resume_v1", &json!({ "reason": "its budget was raised", "requested_by": cx.identity }))
-            .await?;
-    }
-    cx.screen.object("budget.top_up", json!({ "workflow_id": target.workflow_id, "more": more, "resumed": goes_on }));
-    let and = if goes_on { ", and goes on" } else { "" };
+    let TopUpArgs { tokens, cost: cost_micros, calls, allow_unpriced, .. } = args;
+    let more = MoreBudget { tokens, cost_micros, calls, wall_ms, allow_unpriced };
+    let done = crate::top_up::top_up(&*cx.backend, &target, &more, (Some(&cx.identity), None)).await;
+    let ToppedUp { info, resumed } = done.map_err(refused)?;
+    let told = json!({ "workflow_id": target.workflow_id, "more": more.told(), "resumed": resumed });
+    cx.screen.object("budget.top_up", told);
+    let and = if resumed { ", and goes on" } else { "" };
     cx.screen.line(format!("{} has more{and}", target.workflow_id));
-    match described.info.parent {
-        Some(parent) if !is_run => {
+    match info.parent {
+        Some(parent) if info.workflow_type.as_str() == AGENT => {
             cx.screen.next(&format!("bosun resume {}", shell_word(parent.workflow_id.as_str())));
         }
         _ => cx.screen.next(&format!("bosun result {}", shell_word(target.workflow_id.as_str()))),

@@ -8,6 +8,7 @@
 //! Long: each key stands here in its structure and in the list of keys, which a test holds together.
 
 mod edit;
+mod validate;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -510,6 +511,8 @@ pub enum ConfigVerb {
     Unset(edit::UnsetArgs),
     /// The profiles of bosun.toml: values that hold where `--profile NAME` asks for them.
     Profiles,
+    /// Check a configuration file with all of its profiles; put nothing in force.
+    Validate(validate::ValidateArgs),
     /// Print the JSON Schema of `bosun.toml`, for editors.
     Schema,
 }
@@ -522,6 +525,7 @@ pub(super) fn config(screen: &mut Screen, loaded: &Loaded, verb: ConfigVerb) -> 
         ConfigVerb::Set(args) => return edit::set(screen, loaded, &args),
         ConfigVerb::Unset(args) => return edit::unset(screen, loaded, &args),
         ConfigVerb::Profiles => return edit::profiles(screen, loaded),
+        ConfigVerb::Validate(args) => return validate::validate(screen, loaded, &args),
     }
     Ok(Exit::Ok)
 }

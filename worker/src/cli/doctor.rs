@@ -49,12 +49,12 @@ enum Gravity {
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Diagnosis {
-    what: &'static str,
+pub(crate) struct Diagnosis {
+    pub what: &'static str,
     severity: Gravity,
-    text: String,
+    pub text: String,
     /// What to do about it.
-    fix: Option<String>,
+    pub fix: Option<String>,
 }
 
 impl Diagnosis {
@@ -67,7 +67,8 @@ impl Diagnosis {
     fn bad(what: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Diagnosis {
         Diagnosis { what, severity: Gravity::Bad, text: text.into(), fix: Some(fix.into()) }
     }
-    fn word(&self) -> &'static str {
+    /// `ok`, `warning` or `problem`.
+    pub(crate) fn word(&self) -> &'static str {
         match self.severity {
             Gravity::Good => "ok",
             Gravity::Warning => "warning",
@@ -122,6 +123,15 @@ pub(super) async fn doctor(
         return Ok(Exit::Error);
     }
     Ok(Exit::Ok)
+}
+
+/// What a worker can say of itself from within: of its runs and store, its limits, and the models that it asks.
+pub(crate) async fn of_worker(backend: &dyn Backend, build: &str) -> Vec<Diagnosis> {
+    let found = runs(backend, build, now()).await;
+    let mut all = found.unwrap_or_else(|why| vec![Diagnosis::bad("runs", why.message, why.help.unwrap_or_default())]);
+    all.push(handles(getrlimit(Resource::Nofile).maximum));
+    all.extend(models(&ModelConfig::from_environment(&environment::var)).await);
+    all
 }
 
 /// Who owns it, and who else may read it.

@@ -1,6 +1,7 @@
 //! `list` and `count`: runs by a list filter.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use bosun_engine::*;
 use clap::Args;
@@ -10,8 +11,9 @@ use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
-use super::output::{Cell, Screen, TextStyle, one_line};
+use super::output::{Cell, Format, Screen, TextStyle, one_line};
 use super::stuck::{Lookout, Obstacle};
+use super::time_format::{now, parse_duration};
 use super::waiting::{WaitingRow, waiting};
 use crate::api::people::{Cursor, filter_of, page_of, unknown_field, without_notifications};
 use crate::backend::Backend;
@@ -32,6 +34,10 @@ pub struct ListArgs {
     /// List also the runs that a worker started to notify people (`bosun.notification`).
     #[arg(short, long)]
     pub all: bool,
+    /// List again whenever it has changed, looked at every second or as often as you say, until interrupted.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s",
+        value_parser = parse_duration)]
+    pub watch: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -48,14 +54,52 @@ pub struct CountArgs {
 const LIMIT: u32 = 50;
 /// Open runs that `list` asks what they wait for.
 const ASKED_MAX: usize = 50;
+/// A list is not looked at more often.
+const WATCH_MIN: Duration = Duration::from_millis(100);
 const COLUMNS: &[&str] = &["workflow_id", "workflow_type", "status", "started_at", "closed_at", "run_id", "summary"];
 
+/// What a list shows.
+#[derive(PartialEq)]
+struct Listed {
+    runs: Vec<RunInfo>,
+    next: Option<Cursor>,
+    waits: Vec<Vec<WaitingRow>>,
+    stuck: Vec<Vec<Obstacle>>,
+}
+
 pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliError> {
-    let limit = usize::try_from(args.limit).unwrap_or(1_000);
     known_attributes(&*cx.backend, &args.query).await?;
-    let (runs, next) = page(cx, &args, limit).await?;
-    let waits = waits(cx, &runs).await;
-    let stuck = stuck(cx, &runs).await;
+    let Some(every) = args.watch else {
+        let listed = look(cx, &args).await?;
+        return show(cx, &args, &listed);
+    };
+    if cx.screen.format == Format::Json {
+        return Err(CliError::usage("--watch lists again and again, and -o json is one object").help("use -o jsonl"));
+    }
+    let mut before = None;
+    while !cx.screen.closed() {
+        cx.screen.now = now();
+        let listed = look(cx, &args).await?;
+        if before.as_ref() != Some(&listed) {
+            cx.screen.begin_anew(before.is_none());
+            show(cx, &args, &listed)?;
+            before = Some(listed);
+        }
+        tokio::time::sleep(every.max(WATCH_MIN)).await;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn look(cx: &Context, args: &ListArgs) -> Result<Listed, CliError> {
+    let limit = usize::try_from(args.limit).unwrap_or(1_000);
+    let (runs, next) = page(cx, args, limit).await?;
+    let (waits, stuck) = (waits(cx, &runs).await, stuck(cx, &runs).await);
+    Ok(Listed { runs, next, waits, stuck })
+}
+
+fn show(cx: &mut Context, args: &ListArgs, listed: &Listed) -> Result<Exit, CliError> {
+    let Listed { runs, next, waits, stuck } = listed;
+    let limit = usize::try_from(args.limit).unwrap_or(1_000);
     let object = |((run, waits), stuck): ((&RunInfo, &Vec<WaitingRow>), &Vec<Obstacle>)| {
         let mut object = run_json(&cx.screen, run);
         if !waits.is_empty() {
@@ -66,8 +110,8 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
         }
         object
     };
-    let rows = runs.iter().zip(&waits).zip(&stuck).map(object).collect();
-    let more = next.map(|next| ("next_cursor".to_owned(), json!(next.to_string())));
+    let rows = runs.iter().zip(waits).zip(stuck).map(object).collect();
+    let more = next.as_ref().map(|next| ("next_cursor".to_owned(), json!(next.to_string())));
     cx.screen.objects_and("workflow.list", "workflows", rows, more.into_iter().collect());
     if runs.is_empty() {
         // A column that nobody knows is one also where there is no row.
@@ -77,7 +121,7 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
     }
     let rows = runs.iter().map(|run| row(&cx.screen, run)).collect();
     cx.screen.table(COLUMNS, rows)?;
-    for (run, one) in told_once(&runs, &waits) {
+    for (run, one) in told_once(runs, waits) {
         cx.screen.line(format!("{} {}", run.workflow_id, one_line(&one.text(&cx.screen.reach))));
     }
     for one in stuck.iter().flatten() {
@@ -90,7 +134,7 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
     if let Some(next) = next {
         cx.screen.note(&format!(
             "there are more: `{}`",
-            cx.screen.reach.complete(&format!("bosun list{} --cursor {next}", repeated(&args)))
+            cx.screen.reach.complete(&format!("bosun list{} --cursor {next}", repeated(args)))
         ));
     } else if runs.len() == limit {
         cx.screen.note(&format!("the first {limit}; say --limit for more"));

@@ -127,7 +127,7 @@ impl Screen {
         self.closed
     }
 
-    fn write(&mut self, text: &str) {
+    pub(super) fn write(&mut self, text: &str) {
         if self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).is_err() {
             self.closed = true;
         }

@@ -20,7 +20,7 @@ use super::progress::{ProgressBoard, Watch};
 use super::resolve::run_of;
 use super::spent::TOP_UP;
 use super::time_format::parse_duration;
-use super::waiting::{WaitingRow, waiting};
+use super::waiting::{ABOVE, WaitingRow, waiting};
 use crate::backend::{Backend, CallError};
 use crate::run_json;
 use crate::supervisor::run::SupervisorOutput;
@@ -32,6 +32,9 @@ pub struct ResultArgs {
     /// How long to wait; the run goes on afterwards.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
+    /// Do not wait: print the result, or end with 15 if the run waits for people, and with 1 if it goes on.
+    #[arg(long, conflicts_with = "timeout")]
+    pub no_wait: bool,
     /// Stop at the end of this run, even if it continued as new or is tried again.
     #[arg(long)]
     pub no_follow_runs: bool,
@@ -39,7 +42,9 @@ pub struct ResultArgs {
 
 pub(super) async fn result(cx: &mut Context, args: ResultArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
-    let result = if args.no_follow_runs {
+    let result = if args.no_wait {
+        now(cx, target, !args.no_follow_runs).await?
+    } else if args.no_follow_runs {
         let timeout = args.timeout.or((!cx.carried_on).then_some(Duration::ZERO));
         let request = ResultRequest { follow_runs: false, timeout };
         let found = cx.backend.result(target.clone(), request).await?;
@@ -51,6 +56,23 @@ pub(super) async fn result(cx: &mut Context, args: ResultArgs) -> Result<Exit, C
         wait_for(cx, target, args.timeout, Watch::Events, ParkPolicy::Stay).await?
     };
     print_result(cx, &result)
+}
+
+/// How it has ended; where it has not, what it waits for.
+async fn now(cx: &mut Context, target: Target, follow_runs: bool) -> Result<RunResult, CliError> {
+    let request = ResultRequest { follow_runs, timeout: Some(Duration::ZERO) };
+    if let Some(found) = cx.backend.result(target.clone(), request).await? {
+        return Ok(found);
+    }
+    let asked: Vec<WaitingRow> = what_is_asked(&*cx.backend, &target).await;
+    // Only a supervisor says whether people are all that it waits for; what asks them waits for them.
+    let parked = parked(&*cx.backend, &target, ParkPolicy::Leave).await.ok().flatten();
+    let of_people =
+        || asked.iter().filter(|one| one.whom != ABOVE).map(|one| one.what.clone()).collect::<Vec<String>>();
+    match parked.unwrap_or_else(of_people) {
+        waits if waits.is_empty() => Err(still_open(cx, &target).await),
+        waits => Err(left_parked(&target, &waits, &asked)),
+    }
 }
 
 /// What somebody who waits does when the run waits for people only.

@@ -82,6 +82,18 @@ pub(crate) fn of_agent(id: &str, budget: &Value) -> Option<(String, String)> {
     Some((what, format!("{TOP_UP}{} {flag}", shell_word(id))))
 }
 
+/// What an agent waits for whose supervisor has no share of the run's budget free for it now.
+pub(crate) fn share(halted: &Value) -> Option<String> {
+    let share = &halted["share"];
+    let wanted = share["wanted"].as_u64()?;
+    let what = match share["resource"].as_str()? {
+        "cost" => dollars(wanted),
+        "tokens" => format!("{wanted} tokens"),
+        other => format!("{wanted} {}", other.replace('_', " ")),
+    };
+    Some(format!("its share of the run's budget: {what}, when others give back what they do not need"))
+}
+
 type Told = Option<(String, String)>;
 
 fn counted((allowed, spent): (Option<u64>, u64), of: &str) -> Told {
@@ -98,7 +110,7 @@ fn cost((allowed, spent): (Option<u64>, u64)) -> Told {
 }
 
 /// Whether its own budget is what pauses a supervisor, by what it answers to `waiting`.
-pub(super) fn pauses(entries: &Value) -> bool {
+pub(crate) fn pauses(entries: &Value) -> bool {
     let own = |one: &Value| one["kind"] == json!("pause") && one["whom"] == json!("budget") && one["run"].is_null();
     entries.as_array().into_iter().flatten().any(own)
 }

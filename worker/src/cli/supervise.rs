@@ -14,6 +14,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::list::shell_word;
+use super::output::{Cell, TextStyle};
 use super::resolve::run_of;
 use super::review::{self, ReviewArgs, Revision, RevisionArgs};
 use crate::agent::AGENT;
@@ -99,11 +100,23 @@ pub(super) async fn agent(cx: &mut Context, verb: AgentVerb) -> Result<Exit, Cli
     let team = ask(cx, &target, "listTeamAgents", &Value::Null).await?;
     let registry = ask(cx, &target, "registry_stats", &Value::Null).await?;
     cx.screen.object("agent.list", json!({ "team": team, "registry": registry }));
-    for member in team.as_array().into_iter().flatten() {
-        let text = |key: &str| super::result::value_text(&member[key]);
-        cx.screen.line(format!("{:<24} {:<20} {}", text("AgentID"), text("Role"), text("Status")));
+    let text = |value: &Value| super::result::value_text(value);
+    let row = |member: &Value| {
+        vec![
+            Cell::of(text(&member["AgentID"]), TextStyle::Bold),
+            text(&member["Role"]).into(),
+            text(&member["Status"]).into(),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = team.as_array().into_iter().flatten().map(row).collect();
+    match rows.is_empty() {
+        true => cx.screen.line(format!("{} has no team", target.workflow_id)),
+        false => cx.screen.table(&["agent", "role", "status"], rows)?,
     }
-    cx.screen.line(format!("instances: {}", super::result::value_text(&registry)));
+    let of = |key: &str| registry[key].as_u64().unwrap_or_default();
+    let (active, completed, failed) = (of("active"), of("completed"), of("failed"));
+    cx.screen
+        .line(format!("agents started: {} ({active} active, {completed} completed, {failed} failed)", of("total")));
     Ok(Exit::Ok)
 }
 

@@ -1,7 +1,7 @@
 //! The cells of a table, and how they find their place in the width of a terminal.
 //!
 //! Invariant: no row is wider than the room there is, down to a few columns; the text of the last column goes on below itself
-//! and loses nothing; ids are shown whole or left out, since half an id is of no use; what is left out is said. Without a
+//! and loses nothing; ids are shown whole or left out, since half an id is of no use; the status goes last of all; what is left out is said. Without a
 //! terminal everything is as wide as it is. Widths are those that a terminal gives to characters.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -11,6 +11,8 @@ pub(super) const GAP: usize = 2;
 /// A text is cut down to this before a column is left out; the last one goes on below itself and needs more.
 const TEXT_MIN: usize = 12;
 const LAST_MIN: usize = 20;
+/// The last column to be left out, but for the first.
+const STATUS: &str = "status";
 /// What is left of any column where there is no other way.
 const CELL_MIN: usize = 4;
 
@@ -83,9 +85,12 @@ pub(super) fn layout(names: &[&str], widths: &[usize], room: Option<usize>, may_
         if total(&tried) <= room {
             return TableLayout { shown: tried, left_out };
         }
-        // The id that takes most, then whatever stands at the end; the first column says what a row is about.
+        // The id that takes most, then whatever stands at the end; the first column says what a row is about, and how it
+        // stands is what lists are looked at for.
         let ids = shown.iter().skip(1).filter(|(column, _)| is_id(names[*column]));
-        let leaves = ids.max_by_key(|(_, width)| *width).or(shown.iter().skip(1).last()).map(|(column, _)| *column);
+        let others = shown.iter().skip(1).rfind(|(column, _)| names[*column] != STATUS);
+        let leaves = ids.max_by_key(|(_, width)| *width).or(others).or(shown.iter().skip(1).last());
+        let leaves = leaves.map(|(column, _)| *column);
         let Some(leaves) = leaves.filter(|_| may_leave_out) else {
             shrink(&mut tried, room, |_| CELL_MIN);
             return TableLayout { shown: tried, left_out };
@@ -180,6 +185,10 @@ mod tests {
         assert_eq!(widths(80, true), (vec![(0, 20), (1, 9), (2, 12), (4, 33)], vec![3]));
         assert_eq!(widths(46, true), (vec![(0, 20), (1, 9), (2, 12)], vec![3, 4]));
         assert_eq!(widths(10, true), (vec![(0, 10)], vec![3, 4, 2, 1]));
+        // A list on a narrow terminal says how a run stands, whatever else has no room.
+        let list = ["workflow_id", "workflow_type", "status", "started_at", "run_id"];
+        let narrow = layout(&list, &[36, 12, 9, 12, 36], Some(60), true);
+        assert_eq!(narrow, TableLayout { shown: vec![(0, 36), (2, 9)], left_out: vec![4, 3, 1] });
         // Who names columns has them all.
         assert_eq!(widths(80, false).0.len(), 5);
     }

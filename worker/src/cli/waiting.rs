@@ -18,6 +18,9 @@ use crate::inbox::{target_of, tool_call_id};
 use crate::supervisor::PLAN_RUN;
 use crate::supervisor::run::SUPERVISOR;
 
+/// Who gives an agent its share of a budget: no person.
+pub(crate) const ABOVE: &str = "the run above it";
+
 /// One thing that a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct WaitingRow {
@@ -81,7 +84,11 @@ async fn of_agent(backend: &dyn Backend, info: &RunInfo) -> Vec<WaitingRow> {
     let resume = format!("bosun resume {}", shell_word(id));
     let row = |what: String, answer: String| WaitingRow { id: id.to_owned(), whom: "a person".into(), what, answer };
     let halted = &state["halted"];
-    if halted["budget"].is_object() {
+    if let Some(what) = spent::share(halted) {
+        let above = info.parent.as_ref().map_or(info.workflow_id.as_str(), |parent| parent.workflow_id.as_str());
+        let answer = format!("bosun budget show {}", shell_word(above));
+        all.push(WaitingRow { id: above.to_owned(), whom: ABOVE.into(), what, answer });
+    } else if halted["budget"].is_object() {
         let (what, answer) = spent::of_agent(id, &answer(backend, &target, "budget").await)
             .unwrap_or_else(|| ("more budget".to_owned(), format!("bosun budget show {}", shell_word(id))));
         all.push(row(what, answer));

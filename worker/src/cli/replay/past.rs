@@ -7,7 +7,7 @@
 use std::io::Read;
 
 use bosun_engine::{EventId, Failure, Timestamp};
-use bosun_replay::{CodeFit, History, HistoryLimits, Moment, Timeline};
+use bosun_replay::{CodeFit, History, HistoryLimits, Moment, PathChange, PathStep, Timeline};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -56,10 +56,34 @@ pub(crate) struct PastMoment {
     pub details: String,
     pub location: Option<String>,
     pub changes: Vec<String>,
+    /// The same changes, part by part.
+    pub changed: Vec<ChangedPlace>,
     /// What was pending, and what the code waited for: names and texts.
     pub pending: Vec<(String, String)>,
     pub last_failure: Option<(u64, Failure)>,
     pub state: Option<Value>,
+}
+
+/// A place of the state that an event has changed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ChangedPlace {
+    /// The names on the way to it; empty: all of the state.
+    pub place: Vec<String>,
+    /// Nothing where there was nothing.
+    pub before: Option<Value>,
+    /// Nothing where there is nothing any more.
+    pub after: Option<Value>,
+}
+
+impl ChangedPlace {
+    fn of(change: &PathChange) -> ChangedPlace {
+        let name = |step: &PathStep| match step {
+            PathStep::Key(key) => key.clone(),
+            PathStep::Index(index) => format!("#{}", index + 1),
+        };
+        let PathChange { path, before, after } = change;
+        ChangedPlace { place: path.0.iter().map(name).collect(), before: before.clone(), after: after.clone() }
+    }
 }
 
 pub(super) fn past(bench: &mut Bench<'_>, args: &PastArgs) -> Result<Exit, CliError> {
@@ -94,6 +118,7 @@ fn of(moment: Moment) -> PastMoment {
         details: details(&moment.event.kind),
         pending: pending(&moment).into_iter().map(|(name, text)| (name.to_owned(), text)).collect(),
         changes: moment.changes.iter().map(ToString::to_string).collect(),
+        changed: moment.changes.iter().map(ChangedPlace::of).collect(),
         last_failure: moment.last_failure.map(|(event, why)| (event.0, why)),
         location: moment.location,
         state: moment.state,
