@@ -5,6 +5,7 @@ use bosun_engine::{log, vocabulary};
 
 mod api_document;
 mod api_guard;
+mod api_verbs;
 mod asked_below;
 mod batches;
 mod cassettes;

@@ -10,21 +10,32 @@ use bosun_tests::harness::process::{Program, WorkerProcess};
 use bosun_tests::harness::{all_required, say};
 use serde_json::{Value, json};
 
-struct Api {
-    _worker: WorkerProcess,
-    http: Http,
+pub(crate) struct Api {
+    worker: WorkerProcess,
+    pub(crate) http: Http,
     dir: tempfile::TempDir,
 }
 
 impl Api {
-    fn serve() -> Api {
+    pub(crate) fn serve() -> Api {
         let dir = tempfile::tempdir().unwrap();
         let program = Program::bosun_worker().unwrap();
         let (worker, http) = WorkerProcess::start(&program, &dir.path().join("data"), READY_MAX).unwrap();
-        Api { _worker: worker, http, dir }
+        Api { worker, http, dir }
     }
 
-    fn ask(&self, method: &str, path: &str, body: Option<&Value>, headers: &[&str]) -> (u16, Value) {
+    pub(crate) fn data(&self) -> std::path::PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// Ends the worker without a warning, and starts it again.
+    pub(crate) fn start_again(&mut self) {
+        self.worker.kill().unwrap();
+        let program = Program::bosun_worker().unwrap();
+        (self.worker, self.http) = WorkerProcess::start(&program, &self.data(), READY_MAX).unwrap();
+    }
+
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>, headers: &[&str]) -> (u16, Value) {
         let body = body.map(|body| body.to_string().into_bytes());
         let path = format!("/api/v1/{path}");
         let answer: Answer = self.http.request_with(method, &path, body.as_deref(), headers).unwrap();
@@ -34,16 +45,16 @@ impl Api {
             value.unwrap_or_else(|_| panic!("{method} {path}: {:?}", String::from_utf8_lossy(&answer.body))),
         )
     }
-    fn get(&self, path: &str) -> (u16, Value) {
+    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
         self.ask("GET", path, None, &[])
     }
-    fn post(&self, path: &str, body: Value) -> (u16, Value) {
+    pub(crate) fn post(&self, path: &str, body: Value) -> (u16, Value) {
         self.ask("POST", path, Some(&body), &[])
     }
 
     /// Asks until the answer is as wanted.
     #[track_caller]
-    fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         for _ in 0..600 {
             let (_, seen) = self.get(path);
             if wanted(&seen) {
@@ -56,7 +67,7 @@ impl Api {
 }
 
 /// A supervisor that asks a person before it begins.
-fn gated(id: &str) -> Value {
+pub(crate) fn gated(id: &str) -> Value {
     let spec = json!({
         "kind": "supervisor", "preset": "shannon-supervisor", "objective": "a publication",
         "planner": { "script": [{ "on": "plan", "say": { "subtasks": [

@@ -81,7 +81,10 @@ fn of_type(name: &str, schema: &Value) -> Drawing {
             }
         }
         "string" => text(schema).prop_map(Value::from).boxed(),
-        "array" => proptest::collection::vec(fitting(&schema["items"]), 0..4).prop_map(Value::from).boxed(),
+        "array" => {
+            let least = schema["minItems"].as_u64().unwrap_or(0) as usize;
+            proptest::collection::vec(fitting(&schema["items"]), least..least + 4).prop_map(Value::from).boxed()
+        }
         "object" => object(schema),
         other => panic!("the document has a type that is not known here: {other}"),
     }
@@ -111,9 +114,11 @@ fn object(schema: &Value) -> Drawing {
         list.as_array().into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned)).collect()
     };
     let required = names(&schema["required"]);
-    // One of several sets of members is wanted, and none of the others.
-    let forms: Vec<Vec<String>> =
-        schema["oneOf"].as_array().into_iter().flatten().map(|form| names(&form["required"])).collect();
+    // One of several sets of members is wanted, and none of the others, or some of them.
+    let one_of = |key: &str| -> Vec<Vec<String>> {
+        schema[key].as_array().into_iter().flatten().map(|form| names(&form["required"])).collect()
+    };
+    let (forms, any_of) = (one_of("oneOf"), one_of("anyOf"));
     let members = schema["properties"].as_object().cloned().unwrap_or_default();
     let (needs, not) = (schema["dependentRequired"].clone(), names(&schema["not"]["required"]));
     let others = match &schema["additionalProperties"] {
@@ -125,8 +130,9 @@ fn object(schema: &Value) -> Drawing {
         Some(others) => proptest::collection::vec((text(&schema["propertyNames"]), fitting(&others)), 0..3).boxed(),
         None => Just(Vec::new()).boxed(),
     };
-    let made = (0..forms.len().max(1)).prop_flat_map(move |chosen| {
-        let wanted: Vec<String> = required.iter().chain(forms.get(chosen).into_iter().flatten()).cloned().collect();
+    let made = (0..forms.len().max(1), 0..any_of.len().max(1)).prop_flat_map(move |(chosen, any)| {
+        let chosen = forms.get(chosen).into_iter().chain(any_of.get(any)).flatten();
+        let wanted: Vec<String> = required.iter().chain(chosen).cloned().collect();
         let unwanted = |name: &String| forms.iter().flatten().any(|other| other == name) && !wanted.contains(name);
         let one = |(name, schema): (&String, &Value)| {
             let (name, value) = (name.clone(), sometimes(wanted.contains(name), fitting(schema)));

@@ -104,8 +104,8 @@ struct Rig {
 }
 
 impl Rig {
-    /// A run that waits, one that has ended and one that asks, an activity that waits and a batch, so that the next requests find
-    /// some.
+    /// A run that waits, one that has ended and one that asks, an activity that waits, a batch and a schedule, so that the next
+    /// requests find some.
     fn refill(&mut self) {
         self.runs += 1;
         let ids: Vec<String> = ["open", "ended", "asks"].iter().map(|what| format!("{what}-{}", self.runs)).collect();
@@ -132,6 +132,11 @@ impl Rig {
         let nobody = json!({ "query": "WorkflowId = 'nobody'", "action": { "do": "pause" }, "batch_id": batch });
         self.start("batches", &nobody);
         self.put("batch", batch);
+        let schedule = format!("nightly-{}", self.runs);
+        let nightly = json!({ "schedule_id": schedule, "schedule": { "spec": { "cron": ["0 2 * * *"] },
+            "action": { "workflow_type": "kitchen-sink", "workflow_id": schedule, "input": { "steps": [] } } } });
+        self.start("schedules", &nightly);
+        self.put("schedule", schedule);
     }
 
     fn start(&self, what: &str, body: &Value) -> Value {
@@ -166,6 +171,7 @@ fn parameter(operation: &DocumentedOperation, name: &str, schema: &Value, known:
     let what = match name {
         "id" if of("standalone-activities") => "activity",
         "id" if of("batches") => "batch",
+        "id" if of("schedules") => "schedule",
         other => other,
     };
     let there = known.by_name.get(what).cloned().unwrap_or_default();
@@ -194,6 +200,11 @@ fn body(operation: &DocumentedOperation, known: &Known) -> Option<Drawing> {
                     "startWorkflow" if is_known => body["workflow_type"] = of_type,
                     "startActivity" if is_known => body["activity_type"] = "echo".into(),
                     "answer" if is_known => body["id"] = asked.into(),
+                    // A few days: each of its times is a run.
+                    "backfillSchedule" => {
+                        let day = |n: u32| format!("2026-03-{:02}T00:00:00Z", 1 + n % 9);
+                        (body["start_time"], body["end_time"]) = (day(number).into(), day(number / 9).into());
+                    }
                     // Nowhere else on this machine.
                     "backupStore" => body["to"] = format!("{folder}/backup-{number}").into(),
                     _ => {}
@@ -304,7 +315,12 @@ fn may_be_refused(said: &Said) -> bool {
     // What a workflow takes, and what its history holds, no document can say.
     let by_history =
         ["the input of ", "batch: cannot read", "fork: ", "reset"].iter().any(|start| message.starts_with(start));
-    matches!(code, "unknown_query" | "query_failed" | "update_refused") || (code == "invalid" && by_history)
+    // Nor which times are left of a schedule, nor what of a range comes first.
+    let by_times =
+        ["it has no time: no date fits", "it is before start_time"].iter().any(|part| message.contains(part));
+    matches!(code, "unknown_query" | "query_failed" | "update_refused")
+        || (code == "invalid" && by_history)
+        || (code == "invalid_body" && by_times)
 }
 
 impl Rig {

@@ -53,6 +53,21 @@ impl CallerBackend {
         CallerBackend { backend, caller }
     }
 
+    /// A start as it reaches the engine: what the history says that this caller has asked for.
+    pub(crate) fn start_as_sent(&self, request: StartWorkflow) -> Result<StartWorkflow, CallError> {
+        CallerBackend::start(self, request)
+    }
+
+    /// A signal as it reaches the engine.
+    pub(crate) fn signal_as_sent(&self, signal: SignalRequest) -> Result<SignalRequest, CallError> {
+        CallerBackend::signal(self, signal)
+    }
+
+    /// An update as it reaches the engine.
+    pub(crate) fn update_as_sent(&self, update: UpdateRequest) -> Result<UpdateRequest, CallError> {
+        CallerBackend::update(self, update)
+    }
+
     fn needs(&self, role: TokenRole) -> Result<(), CallError> {
         if self.caller.role >= role {
             return Ok(());

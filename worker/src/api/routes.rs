@@ -98,6 +98,7 @@ const fn both(
 
 /// The parameters of routes that name a run, and of those that take none.
 const RUN: &[&str] = &["run_id", "namespace"];
+const NAMESPACE: &[&str] = &["namespace"];
 const NONE: &[&str] = &[];
 
 /// Every route there is.
@@ -130,6 +131,7 @@ pub const ROUTES: &[ApiRoute] = &[
     route(Method::POST, "/api/v1/workflows/{id}/resume", RUN, "let a paused run go on", || post(p::resume)),
     both(Method::POST, "/api/v1/workflows/{id}/execution/pause", RUN, "give the code of a run nothing, whatever workflow it is", || post(p::pause_execution), RUN, || post(h::pause)),
     both(Method::POST, "/api/v1/workflows/{id}/execution/resume", RUN, "end that pause", || post(p::resume_execution), RUN, || post(h::unpause)),
+    route(Method::POST, "/api/v1/workflows/{id}/budget/top-up", RUN, "give a supervisor or an agent more budget; one that its own budget has paused goes on", || post(p::top_up)),
     both(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/pause", RUN, "start no further attempt of an activity", || post(p::pause_activity), RUN, || post(h::pause_activity)),
     both(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/resume", RUN, "let a paused activity go on", || post(p::resume_activity), RUN, || post(h::unpause_activity)),
     both(Method::POST, "/api/v1/workflows/{id}/activities/{activity_id}/update", RUN, "change a pending activity: its timeouts and policy, what its attempts count from, when it is tried next", || post(p::update_activity), RUN, || post(h::update_activity)),
@@ -139,10 +141,18 @@ pub const ROUTES: &[ApiRoute] = &[
     route(Method::GET, "/api/v1/standalone-activities/{id}/result", &["run_id", "namespace", "wait"], "its result; 202 while it runs", || get(p::standalone_result)),
     route(Method::POST, "/api/v1/standalone-activities/{id}/cancel", RUN, "request its cancellation", || post(p::cancel_standalone)),
     both(Method::GET, "/api/v1/events", &["query"], "the events of all runs that fit, from now on, as server-sent events", || get(p::events), &["query", "after"], || get(h::watch)),
-    route(Method::GET, "/api/v1/approvals", &["query", "cursor"], "what open runs ask people", || get(p::approvals)),
+    route(Method::GET, "/api/v1/approvals", &["query", "cursor", "wait", "seen"], "what open runs ask people; it waits for it as long as is asked for", || get(p::approvals)),
     route(Method::POST, "/api/v1/workflows/{id}/answers", RUN, "answer what the run asks a person", || post(p::answer)),
     route(Method::GET, "/api/v1/agents", NONE, "who works in the runs, how it goes, what it costs, what keeps it", || get(p::agents)),
     route(Method::GET, "/api/v1/schedules", NONE, "all schedules, with what each says of itself", || get(p::schedules)),
+    route(Method::POST, "/api/v1/schedules", NONE, "start a workflow at set times", || post(p::create_schedule)),
+    route(Method::GET, "/api/v1/schedules/{id}", NAMESPACE, "one schedule, with what it says of itself", || get(p::schedule)),
+    route(Method::DELETE, "/api/v1/schedules/{id}", NAMESPACE, "remove a schedule; what it has started goes on", || delete(p::delete_schedule)),
+    route(Method::POST, "/api/v1/schedules/{id}/update", NAMESPACE, "another schedule in its place, unless it was changed since the version that was looked at", || post(p::update_schedule)),
+    route(Method::POST, "/api/v1/schedules/{id}/pause", NAMESPACE, "start nothing by itself", || post(p::pause_schedule)),
+    route(Method::POST, "/api/v1/schedules/{id}/unpause", NAMESPACE, "let a paused schedule go on", || post(p::unpause_schedule)),
+    route(Method::POST, "/api/v1/schedules/{id}/trigger", NAMESPACE, "start once now, also while it is paused", || post(p::trigger_schedule)),
+    route(Method::POST, "/api/v1/schedules/{id}/backfill", NAMESPACE, "start the times of a range in the past, also while it is paused", || post(p::backfill_schedule)),
     route(Method::POST, "/api/v1/batches", NONE, "do one thing to every run that fits a filter, durably", || post(p::start_batch)),
     route(Method::GET, "/api/v1/batches", NONE, "the newest batches, with what each has counted", || get(p::batches)),
     route(Method::GET, "/api/v1/batches/{id}", RUN, "what a batch does, and what it has counted", || get(p::batch)),

@@ -94,11 +94,14 @@ pub(crate) async fn seen(backend: &dyn Backend) -> Result<AgentsSeen, CallError>
         let target = target_of(&info);
         let of = |query| ask(backend, &target, query);
         let (plan, roster, trust) = tokio::join!(of("get_plan"), of("team_roster"), of("trust_level"));
-        (info, plan, roster, trust)
+        // A chat and a delegation have no plan, and say who works beside their rows.
+        let beside = if plan["tasks"].is_object() { Value::Null } else { of("progress").await["beside_rows"].take() };
+        (info, (plan, beside), roster, trust)
     };
     let told: Vec<_> = stream::iter(supervisors.clone()).map(of_supervisor).buffered(ASKED_AT_ONCE).collect().await;
-    for (info, plan, roster, trust) in told {
+    for (info, (plan, beside), roster, trust) in told {
         count(&plan, &mut seen.tallies);
+        count_beside(&beside, info.status.is_open(), &mut seen.tallies);
         let recruits = roster.as_array().into_iter().flatten().filter(|one| one["origin"] == "recruit");
         seen.recruits.extend(recruits.cloned());
         if info.status.is_open() && trust["level"].is_string() {
@@ -145,6 +148,33 @@ fn count(plan: &Value, tallies: &mut BTreeMap<String, AgentTally>) {
     }
 }
 
+/// What a chat says of its speakers, each message one attempt, and a delegation of its agents, each session one.
+fn count_beside(beside: &Value, is_open: bool, tallies: &mut BTreeMap<String, AgentTally>) {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let chat = &beside["chat"];
+    let speaks = chat["waiting"]["speaker"]["agent"].as_str().filter(|_| is_open);
+    for name in list(&chat["agents"]).iter().filter_map(Value::as_str) {
+        let said = list(&beside["messages"]).iter().filter(|message| message["from"] == name).count() as u64;
+        let busy = u64::from(speaks == Some(name));
+        let tally = tallies.entry(name.to_owned()).or_default();
+        (tally.runs, tally.attempts, tally.done) = (tally.runs + 1, tally.attempts + said + busy, tally.done + said);
+        tally.busy += busy;
+    }
+    let mut seen = BTreeSet::new();
+    for session in list(&beside["agents"]["sessions"]) {
+        let Some(name) = session["agent"].as_str().filter(|name| !name.is_empty()) else { continue };
+        let tally = tallies.entry(name.to_owned()).or_default();
+        tally.attempts += 1;
+        match session["status"].as_str() {
+            Some("completed") => tally.done += 1,
+            Some("failed") => tally.failed += 1,
+            // Of a run that has ended, one that never came to an end.
+            _ => tally.busy += u64::from(is_open),
+        }
+        tally.runs += u64::from(seen.insert(name.to_owned()));
+    }
+}
+
 fn of_attempt(attempt: &Value, tally: &mut AgentTally) {
     tally.attempts += 1;
     tally.tokens += attempt["tokens"].as_u64().unwrap_or_default();
@@ -184,6 +214,24 @@ pub async fn agents(me: AuthorizedCaller) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn speakers_and_sessions_are_counted_by_what_they_have_done() {
+        let chat = json!({ "chat": { "agents": ["ann", "bob"], "waiting": { "speaker": { "agent": "bob" } } },
+            "messages": [{ "from": "user" }, { "from": "ann" }, { "from": "bob" }, { "from": "ann" }] });
+        let session = |agent: &str, status: &str| json!({ "agent": agent, "status": status });
+        let tree = json!({ "agents": { "sessions": [session("ann", "active"), session("cyd", "failed"), session("cyd", "completed")] } });
+        let mut tallies = BTreeMap::new();
+        count_beside(&chat, true, &mut tallies);
+        count_beside(&tree, false, &mut tallies);
+        count_beside(&Value::Null, true, &mut tallies);
+        let of = |name: &str| {
+            let AgentTally { runs, attempts, done, failed, busy, .. } = &tallies[name];
+            [*runs, *attempts, *done, *failed, *busy]
+        };
+        assert_eq!((of("ann"), of("bob"), of("cyd")), ([2, 3, 2, 0, 0], [1, 2, 1, 0, 1], [1, 2, 1, 1, 0]));
+        assert!(!tallies.contains_key("user"), "nobody of the team");
+    }
 
     #[test]
     fn an_agent_is_counted_by_what_the_plan_says_of_it() {

@@ -2,23 +2,34 @@
 //!
 //! Invariant: an answer names the very content that was shown, so that nobody approves what has changed since; it is
 //! checked against what waits now and sent as a signal, which is kept also where the run is busy. Supervisors and agents
-//! are asked alike. Whether it counts is decided by the run.
+//! are asked alike. Whoever waits for something to be asked is told of it by the events of runs, and by the end of the wait.
+//! Whether an answer counts is decided by the run.
+
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::IntoResponse;
 use bosun_engine::*;
+use futures_util::{FutureExt, StreamExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::handlers::{AuthorizedCaller, PAGE_MAX, RequestTarget, query_of};
+use super::super::authority::CallerBackend;
+use super::super::handlers::{AuthorizedCaller, RequestTarget, query_of};
 use super::super::problem::Problem;
 use super::body::Members;
-use super::handlers::{Answer, request_id};
+use super::handlers::{Answer, request_id, wait_of};
+use super::once;
 use super::pages::Cursor;
-use crate::backend::{Backend, CallError};
-use crate::inbox::{self, AnswerMisfit, HumanDecision, HumanRequest};
+use crate::backend::{Backend, CallError, RunEventStream};
+use crate::inbox::{self, AnswerMisfit, HumanDecision, HumanMessage, HumanRequest};
+
+/// Events that come together are one reason to look.
+const SETTLE: Duration = Duration::from_millis(50);
+/// Where events are not heard.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
 struct InboxQuery {
@@ -27,27 +38,68 @@ struct InboxQuery {
     query: String,
     /// `next_cursor` of the page before.
     cursor: Option<String>,
+    /// How long to wait until something is asked.
+    wait: Option<String>,
+    /// `seen` of an answer before: then until something else is asked.
+    seen: Option<String>,
 }
 
-/// What the open supervisors and agents ask: those of a page of runs, of which the next one may ask more.
+/// What the open supervisors and agents ask: those of a page of runs, of which the next one may ask more. With `wait` it is
+/// answered when something is asked, and with `seen` when something else is than then; at the end of the wait in any case.
 pub async fn approvals(me: AuthorizedCaller, uri: Uri) -> Answer {
-    let InboxQuery { query, cursor } = query_of(&uri)?;
+    let InboxQuery { query, cursor, wait, seen } = query_of(&uri)?;
     let after = cursor.as_deref().map(Cursor::read).transpose()?;
-    let found = inbox::asking_runs(&me.backend, &query, after).await?;
-    let (asked, silent) = inbox::asked_by(&me.backend, &found.runs).await;
-    let asked: Vec<Value> = asked.iter().map(view).collect();
+    let until = wait_of(wait)?.map(|wait| Instant::now() + wait);
+    // Watched from before the first look, so that nothing is missed in between.
+    let mut events = until.map(|_| me.backend.watch(inbox::of_asking(&query), None));
+    let mut heard = events.as_mut().and_then(|events| events.next().now_or_never());
+    loop {
+        let page = page(&me.backend, &query, after).await?;
+        let is_new = match &seen {
+            Some(seen) => page["seen"] != seen.as_str(),
+            None => page["approvals"].as_array().is_some_and(|all| !all.is_empty()),
+        };
+        let left = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
+        let (false, false, Some(watched)) = (is_new, left.is_zero(), &mut events) else {
+            return Ok(Json(page).into_response());
+        };
+        if heard.take().is_none_or(|event| !matches!(event, Some(Ok(_)))) {
+            tokio::time::timeout(left, something(watched)).await.ok();
+        }
+    }
+}
+
+/// Waits for the next event, and for those that come with it.
+async fn something(events: &mut RunEventStream) {
+    let Some(Ok(_)) = events.next().await else {
+        // Nothing more is heard: it is looked at now and then.
+        return tokio::time::sleep(LOOK_EVERY).await;
+    };
+    let settle = tokio::time::sleep(SETTLE);
+    tokio::pin!(settle);
+    loop {
+        tokio::select! {
+            () = &mut settle => return,
+            more = events.next() => if !matches!(more, Some(Ok(_))) { return settle.await },
+        }
+    }
+}
+
+/// What a page of runs asks, and a word by which it is known again.
+async fn page(backend: &dyn Backend, query: &str, after: Option<Cursor>) -> Result<Value, CallError> {
+    let found = inbox::asking_runs(backend, query, after).await?;
+    let (asked, silent) = inbox::asked_by(backend, &found.runs).await;
+    let mut seen = blake3::Hasher::new();
+    for one in &asked {
+        for part in [one.id(), one.shown()] {
+            seen.update(&(part.len() as u64).to_be_bytes()).update(part.as_bytes());
+        }
+    }
+    let asked: Vec<Value> = asked.iter().map(HumanRequest::told).collect();
     let silent: Vec<Value> = silent.iter().map(|(id, why)| json!({ "workflow_id": id, "why": why })).collect();
     let next = found.next.map(|next| next.to_string());
-    let answer = json!({ "approvals": asked, "not_asked": silent, "incomplete": next.is_some(), "next_cursor": next });
-    Ok(Json(answer).into_response())
-}
-
-fn view(one: &HumanRequest) -> Value {
-    let Target { workflow_id, run_id, namespace } = &one.target;
-    json!({
-        "id": one.id(), "kind": one.word(), "workflow_id": workflow_id, "run_id": run_id, "namespace": namespace,
-        "request": one.request,
-    })
+    Ok(json!({ "approvals": asked, "not_asked": silent, "incomplete": next.is_some(), "next_cursor": next,
+        "seen": &seen.finalize().to_hex()[..16] }))
 }
 
 /// `{"approved": true, …}` to an approval, `{"answer": …}` to a question; of the run that the path names. One that was given
@@ -69,6 +121,14 @@ pub async fn answer(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
     }
     members.done()?;
     let id = id.unwrap_or_default();
+    let said = Said {
+        id: &id,
+        approved,
+        answer: answer.as_ref(),
+        comment: comment.as_deref(),
+        feedback: feedback.as_deref(),
+        modified_action: modified_action.as_deref(),
+    };
     let accepted = || Ok((StatusCode::ACCEPTED, Json(json!({ "id": id }))).into_response());
     let info = me.backend.describe(at.target).await?.info;
     let target = inbox::target_of(&info);
@@ -79,24 +139,14 @@ pub async fn answer(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
     };
     let Some(found) = all.into_iter().find(|one| one.id() == id) else {
         return match &request_id {
-            Some(key) if was_heard(&me.backend, &target, key).await? => accepted(),
+            Some(key) if was_heard(&me.backend, &target, key, &said).await? => accepted(),
             _ => Err(nothing_waits(&target, &id)),
         };
     };
-    let message = match (approved, &answer) {
-        (Some(approved), _) => found.decided(&HumanDecision {
-            approved,
-            by: None,
-            comment: comment.as_deref(),
-            modified_action: modified_action.as_deref(),
-            feedback: feedback.as_deref(),
-        }),
-        (None, answer) => found.answered(answer.as_ref().unwrap_or(&Value::Null)),
-    };
-    let message = message.map_err(misfit)?;
+    let message = said.message(&found).map_err(misfit)?;
     let input = Payload::encode(&message.input).map_err(|why| Problem::bad_request(why.to_string()))?;
     let signal = SignalRequest { name: SignalName::of(message.signal), input, identity: None, request_id };
-    me.backend.signal(found.target, signal).await?;
+    once::signal(&me.backend, found.target, signal).await?;
     accepted()
 }
 
@@ -119,18 +169,63 @@ fn nothing_waits(target: &Target, id: &str) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "nothing_waits", message)
 }
 
-/// Whether the run has a signal that was sent under this key.
-async fn was_heard(backend: &dyn Backend, run: &Target, key: &RequestId) -> Result<bool, CallError> {
-    let mut from = EventId(1);
-    loop {
-        let events = backend.history(run.clone(), from, PAGE_MAX).await?;
-        let of_key = |event: &Event| matches!(&event.kind, EventKind::WorkflowExecutionSignaled(signal) if signal.request_id.as_ref() == Some(key));
-        if events.iter().any(of_key) {
-            return Ok(true);
+/// Whether the same answer was given to this run under this key; another one under it is refused.
+async fn was_heard(backend: &CallerBackend, run: &Target, key: &RequestId, said: &Said<'_>) -> Result<bool, Problem> {
+    let Some(EventKind::WorkflowExecutionSignaled(signal)) = once::left_by(backend, run, key).await? else {
+        return Ok(false);
+    };
+    once::refused_if(said.other_than(&signal.input.to_json()), key.as_str(), "an answer")?;
+    Ok(true)
+}
+
+/// What somebody says to what waits.
+struct Said<'a> {
+    id: &'a str,
+    approved: Option<bool>,
+    answer: Option<&'a Value>,
+    comment: Option<&'a str>,
+    feedback: Option<&'a str>,
+    modified_action: Option<&'a str>,
+}
+
+impl Said<'_> {
+    /// The signal that says it to what waits.
+    fn message(&self, to: &HumanRequest) -> Result<HumanMessage, AnswerMisfit> {
+        match self.approved {
+            Some(approved) => to.decided(&HumanDecision {
+                approved,
+                by: None,
+                comment: self.comment,
+                modified_action: self.modified_action,
+                feedback: self.feedback,
+            }),
+            None => to.answered(self.answer.unwrap_or(&Value::Null)),
         }
-        match events.last() {
-            Some(last) if events.len() == PAGE_MAX => from = last.id.next(),
-            _ => return Ok(false),
-        }
+    }
+
+    /// The members that are not what the signal of an earlier answer says.
+    fn other_than(&self, was: &Value) -> Vec<&'static str> {
+        let text = |key: &str| was[key].as_str();
+        let answer = self.answer.filter(|answer| !answer.is_null()).unwrap_or(&Value::Null);
+        // An agent knows its calls by ids of its own, and is told one reason.
+        let same = match was["id"].as_str() {
+            Some(own) => [
+                ("id", self.id.split_once('/').map_or(self.id, |(_, own)| own) == own),
+                ("approved", self.approved == was["approved"].as_bool()),
+                ("comment", text("reason").unwrap_or_default() == self.feedback.or(self.comment).unwrap_or_default()),
+                ("answer", answer.is_null()),
+                ("modified_action", self.modified_action.is_none()),
+                ("feedback", true),
+            ],
+            None => [
+                ("id", text("approval_id").or(text("interrupt_id")) == Some(self.id)),
+                ("approved", self.approved == was["approved"].as_bool()),
+                ("comment", text("comment") == self.comment),
+                ("answer", *answer == was["resume"]),
+                ("modified_action", text("modified_action") == self.modified_action),
+                ("feedback", text("feedback") == self.feedback),
+            ],
+        };
+        same.into_iter().filter(|(_, same)| !same).map(|(name, _)| name).collect()
     }
 }

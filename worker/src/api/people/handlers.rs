@@ -20,7 +20,7 @@ use super::body::{Members, json as json_of};
 use super::known::unknown_field;
 use super::pages::{Cursor, RUNS_MAX, page, parse, without_notifications};
 use super::start::{StartBody, StartMessage};
-use super::{start as start_body, view};
+use super::{once, start as start_body, view};
 use crate::agent::AGENT;
 use crate::backend::{Attribution, Backend, CallError};
 use crate::notify::notified;
@@ -35,7 +35,7 @@ pub(super) fn ok(value: Value) -> Answer {
 }
 
 /// What makes a request that is sent twice one request.
-fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     match key.to_str().map(str::trim) {
         Ok(key) if !key.is_empty() => Ok(Some(key.to_owned())),
@@ -51,7 +51,10 @@ pub(super) fn request_id(headers: &HeaderMap) -> Result<Option<RequestId>, Probl
 pub async fn start(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) -> Answer {
     let StartBody { start, then } = start_body::read(&body, key(&headers)?.as_deref())?;
     let (workflow_type, namespace) = (start.workflow_type.clone(), start.namespace.clone());
-    let workflow_id = start.workflow_id.clone();
+    let (workflow_id, asked) = (start.workflow_id.clone(), start.clone());
+    if let Some(message) = &then {
+        once::same_start_with(&me.backend, &asked, message).await?;
+    }
     let started = match then {
         None => me.backend.start(start).await.map(|started| (started, None)),
         Some(StartMessage::Signal(signal)) => {
@@ -70,6 +73,7 @@ pub async fn start(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) -> Ans
         }
         why => why.into(),
     })?;
+    once::same_start(&me.backend, &asked, &started).await?;
     let status = if started.newly_started { StatusCode::CREATED } else { StatusCode::OK };
     let mut answer = json!({
         "workflow_id": workflow_id, "run_id": started.run_id, "workflow_type": workflow_type, "namespace": namespace,
@@ -147,6 +151,12 @@ pub async fn delete(me: AuthorizedCaller, at: RequestTarget) -> Answer {
     }
 }
 
+/// How long somebody waits: no longer than [`WAIT_MAX`].
+pub(super) fn wait_of(said: Option<String>) -> Result<Option<Duration>, Problem> {
+    let read = said.map(|text| text.parse::<Span>().map_err(|why| Problem::bad_request(format!("wait: {why}"))));
+    Ok(read.transpose()?.map(|span| Duration::from(span).min(WAIT_MAX)))
+}
+
 #[derive(Deserialize)]
 struct ResultQuery {
     wait: Option<String>,
@@ -155,8 +165,7 @@ struct ResultQuery {
 /// The result; 202 while the run is open. It waits as long as is asked for, but no longer than [`WAIT_MAX`].
 pub async fn result(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> Answer {
     let ResultQuery { wait } = query_of(&uri)?;
-    let wait = wait.map(|text| text.parse::<Span>().map_err(|why| Problem::bad_request(format!("wait: {why}"))));
-    let wait = wait.transpose()?.map_or(Duration::ZERO, Duration::from).min(WAIT_MAX);
+    let wait = wait_of(wait)?.unwrap_or_default();
     let request = ResultRequest { follow_runs: at.target.run_id.is_none(), timeout: Some(wait) };
     let Some(found) = me.backend.result(at.target, request).await? else {
         let answer = json!({ "status": WorkflowStatus::Running });
@@ -180,7 +189,7 @@ pub async fn signal(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
         identity: None,
         request_id: request_id(&headers)?,
     };
-    me.backend.signal(at.target, signal).await?;
+    once::signal(&me.backend, at.target, signal).await?;
     Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response())
 }
 
@@ -209,7 +218,7 @@ pub async fn update(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
         identity: None,
         wait: UpdateWait::Completed,
     };
-    let outcome = me.backend.update(at.target, request).await?;
+    let outcome = once::update(&me.backend, at.target, request, key(&headers)?.is_some()).await?;
     let mut told = update_view(&update_id, &outcome);
     Ok(match outcome {
         UpdateOutcome::Completed(Ok(_)) => Json(told).into_response(),
@@ -252,7 +261,7 @@ pub(super) fn because(headers: &HeaderMap, body: &Bytes) -> Result<Attribution, 
 }
 
 pub async fn cancel(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
-    me.backend.cancel(at.target, because(&headers, &body)?).await?;
+    once::cancel(&me.backend, at.target, because(&headers, &body)?).await?;
     Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response())
 }
 

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::handlers::PAGE_MAX;
 use super::pages::RUNS_MAX;
+use super::schedule_schema;
 use super::standalone::MEMBERS as ACTIVITY_MEMBERS;
 use super::start::MEMBERS;
 use crate::ui::export::FORMS;
@@ -31,6 +32,38 @@ enum Body {
     ActivityUpdate,
     Completion,
     Backup,
+    TopUp,
+    NewSchedule,
+    ScheduleUpdate,
+    ScheduleNote,
+    ScheduleTrigger,
+    ScheduleBackfill,
+}
+
+impl Body {
+    /// The name of its schema, and whether there must be one.
+    fn schema(self) -> Option<(&'static str, bool)> {
+        Some(match self {
+            Body::Nothing => return None,
+            Body::Start => ("Start", true),
+            Body::StartActivity => ("StartActivity", true),
+            Body::Input => ("Input", false),
+            Body::Reason => ("Reason", false),
+            Body::Answer => ("Answer", true),
+            Body::Fork => ("Fork", false),
+            Body::Reset => ("Reset", true),
+            Body::Batch => ("Batch", true),
+            Body::ActivityUpdate => ("ActivityUpdate", false),
+            Body::Completion => ("Completion", true),
+            Body::Backup => ("Backup", true),
+            Body::TopUp => ("TopUp", true),
+            Body::NewSchedule => ("NewSchedule", true),
+            Body::ScheduleUpdate => ("ScheduleUpdate", true),
+            Body::ScheduleNote => ("ScheduleNote", false),
+            Body::ScheduleTrigger => ("ScheduleTrigger", false),
+            Body::ScheduleBackfill => ("ScheduleBackfill", true),
+        })
+    }
 }
 
 /// A route as the document tells it: method, path, operation, what it brings, the statuses of its answers.
@@ -62,6 +95,7 @@ const PEOPLE: &[Told] = &[
     ("POST", "/api/v1/workflows/{id}/resume", "resumeWorkflow", Body::Reason, &[200]),
     ("POST", "/api/v1/workflows/{id}/execution/pause", "pauseExecution", Body::Reason, &[200]),
     ("POST", "/api/v1/workflows/{id}/execution/resume", "resumeExecution", Body::Reason, &[200]),
+    ("POST", "/api/v1/workflows/{id}/budget/top-up", "topUpBudget", Body::TopUp, &[200]),
     ("POST", "/api/v1/workflows/{id}/activities/{activity_id}/pause", "pauseActivity", Body::Reason, &[200]),
     ("POST", "/api/v1/workflows/{id}/activities/{activity_id}/resume", "resumeActivity", Body::Reason, &[200]),
     ("POST", "/api/v1/workflows/{id}/activities/{activity_id}/update", "updateActivity", Body::ActivityUpdate, &[200]),
@@ -75,6 +109,14 @@ const PEOPLE: &[Told] = &[
     ("POST", "/api/v1/workflows/{id}/answers", "answer", Body::Answer, &[202]),
     ("GET", "/api/v1/agents", "listAgents", Body::Nothing, &[200]),
     ("GET", "/api/v1/schedules", "listSchedules", Body::Nothing, &[200]),
+    ("POST", "/api/v1/schedules", "createSchedule", Body::NewSchedule, &[201, 200]),
+    ("GET", "/api/v1/schedules/{id}", "describeSchedule", Body::Nothing, &[200]),
+    ("DELETE", "/api/v1/schedules/{id}", "deleteSchedule", Body::Nothing, &[200, 202]),
+    ("POST", "/api/v1/schedules/{id}/update", "updateSchedule", Body::ScheduleUpdate, &[200, 202]),
+    ("POST", "/api/v1/schedules/{id}/pause", "pauseSchedule", Body::ScheduleNote, &[200, 202]),
+    ("POST", "/api/v1/schedules/{id}/unpause", "unpauseSchedule", Body::ScheduleNote, &[200, 202]),
+    ("POST", "/api/v1/schedules/{id}/trigger", "triggerSchedule", Body::ScheduleTrigger, &[200, 202]),
+    ("POST", "/api/v1/schedules/{id}/backfill", "backfillSchedule", Body::ScheduleBackfill, &[200, 202]),
     ("POST", "/api/v1/batches", "startBatch", Body::Batch, &[201, 200]),
     ("GET", "/api/v1/batches", "listBatches", Body::Nothing, &[200]),
     ("GET", "/api/v1/batches/{id}", "describeBatch", Body::Nothing, &[200]),
@@ -141,21 +183,7 @@ fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[
         "operationId": operation, "summary": about.map(|route| route.about), "parameters": parameters,
         "responses": responses,
     });
-    let name = match body {
-        Body::Nothing => return told,
-        Body::Start => "Start",
-        Body::StartActivity => "StartActivity",
-        Body::Input => "Input",
-        Body::Reason => "Reason",
-        Body::Answer => "Answer",
-        Body::Fork => "Fork",
-        Body::Reset => "Reset",
-        Body::Batch => "Batch",
-        Body::ActivityUpdate => "ActivityUpdate",
-        Body::Completion => "Completion",
-        Body::Backup => "Backup",
-    };
-    let required = !matches!(body, Body::Nothing | Body::Input | Body::Reason | Body::Fork | Body::ActivityUpdate);
+    let Some((name, required)) = body.schema() else { return told };
     told["requestBody"] = json!({ "required": required, "content": answer(name) });
     told
 }
@@ -164,8 +192,12 @@ fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[
 fn about_key(operation: &str) -> Option<&'static str> {
     match operation {
         "startWorkflow" | "startActivity" | "cancelActivity" | "forkWorkflow" | "resetWorkflow" | "signalWorkflow"
-        | "updateWorkflow" | "cancelWorkflow" | "answer" => {
-            Some("The same request with the same key is carried out once")
+        | "updateWorkflow" | "cancelWorkflow" | "answer" | "topUpBudget" | "createSchedule" => {
+            Some("The same request with the same key is carried out once; another one with it is refused (422)")
+        }
+        "deleteSchedule" | "updateSchedule" | "pauseSchedule" | "unpauseSchedule" | "triggerSchedule"
+        | "backfillSchedule" => {
+            Some("The same request with the same key is carried out once; another one with it is refused (422)")
         }
         "pauseWorkflow" | "resumeWorkflow" => Some(
             "A supervisor or an agent carries the same request with the same key out once; other workflows do not look at it",
@@ -179,6 +211,11 @@ const SPAN: &str = "^[0-9]{1,9}(ms|s|m|h)$";
 
 /// Whole numbers that every client can write.
 const COUNT_MAX: u64 = 1 << 53;
+
+/// What may be left out may be null, too.
+fn or_null(schema: Value) -> Value {
+    json!({ "anyOf": [schema, { "type": "null" }] })
+}
 
 /// An id: the server takes others too, of at most 255 bytes and without control characters.
 fn id_schema() -> Value {
@@ -232,6 +269,12 @@ fn query(operation: &str, name: &str) -> Value {
         }
         "as" => ("The form of the file", json!({ "enum": FORMS, "default": "json" })),
         "from" => ("The first event", json!({ "type": "integer", "minimum": 1, "maximum": COUNT_MAX, "default": 1 })),
+        "wait" if operation == "listApprovals" => {
+            let about = "How long to wait until something is asked (with `seen`: something else than then), for example \
+                         `20s`; it waits for no more than 20 s";
+            (about, json!({ "type": "string", "pattern": SPAN }))
+        }
+        "seen" => ("`seen` of an answer before", json!({ "type": "string", "pattern": "^[0-9a-f]{16}$" })),
         "wait" => {
             let about = "How long to wait for the end, for example `20s`; it waits for no more than 20 s";
             (about, json!({ "type": "string", "pattern": SPAN }))
@@ -324,13 +367,22 @@ fn batch_schema() -> Value {
 }
 
 fn retry_schema() -> Value {
-    json!({ "type": "object", "additionalProperties": false, "properties": {
-        "initial_interval": { "type": "string", "description": "Before the second attempt", "pattern": "^[1-9][0-9]{0,2}(ms|s)$" },
-        "maximum_interval": { "type": "string", "description": "No delay is longer", "pattern": "^[1-9][0-9]{0,5}h$" },
-        "backoff_coefficient": { "type": "number", "minimum": 1, "maximum": 1000 },
-        "maximum_attempts": { "type": "integer", "minimum": 0, "maximum": 4_294_967_295_u32 },
-        "non_retryable_error_types": { "type": "array", "items": { "type": "string" } },
-    } })
+    let members = [
+        (
+            "initial_interval",
+            json!({ "type": "string", "description": "Before the second attempt", "pattern": "^[1-9][0-9]{0,2}(ms|s)$" }),
+        ),
+        (
+            "maximum_interval",
+            json!({ "type": "string", "description": "No delay is longer", "pattern": "^[1-9][0-9]{0,5}h$" }),
+        ),
+        ("backoff_coefficient", json!({ "type": "number", "minimum": 1, "maximum": 1000 })),
+        ("maximum_attempts", json!({ "type": "integer", "minimum": 0, "maximum": 4_294_967_295_u32 })),
+        ("non_retryable_error_types", json!({ "type": "array", "items": { "type": "string" } })),
+    ];
+    let members: Map<String, Value> =
+        members.into_iter().map(|(name, schema)| (name.to_owned(), or_null(schema))).collect();
+    json!({ "type": "object", "additionalProperties": false, "properties": members })
 }
 
 /// The place of activities among those that wait for a slot.
@@ -361,6 +413,9 @@ fn start_activity_schema() -> Value {
     members["heartbeat"] = span("How long an attempt may go without a heartbeat");
     members["retry_policy"] = retry_schema();
     members["priority"] = priority_schema();
+    for name in ACTIVITY_MEMBERS.iter().filter(|name| !matches!(**name, "activity_type" | "activity_id" | "input")) {
+        members[*name] = or_null(members[*name].take());
+    }
     json!({ "type": "object", "required": ["activity_type"], "additionalProperties": false, "properties": members })
 }
 
@@ -391,7 +446,16 @@ fn schemas() -> Value {
     start["update"] = message("Update the open run of this id, or the one that is started for it; not beside a signal");
     start["retry_policy"] = retry_schema();
     start["priority"] = priority_schema();
-    json!({
+    for name in MEMBERS.iter().filter(|name| !matches!(**name, "workflow_type" | "input")) {
+        start[*name] = or_null(start[*name].take());
+    }
+    let more = || json!({ "type": "integer", "minimum": 0, "maximum": COUNT_MAX });
+    let any_of = ["tokens", "cost_micros", "calls", "wall", "allow_unpriced"].map(|name| json!({ "required": [name] }));
+    let mut schemas = json!({
+        "TopUp": { "type": "object", "additionalProperties": false, "description": "What there is more of, at least one of these",
+            "properties": { "tokens": more(), "cost_micros": more(), "calls": more(), "wall": span("Time, for an agent"),
+                "allow_unpriced": { "const": true, "description": "Calls of unknown price, for an agent" } },
+            "anyOf": any_of },
         "Start": { "type": "object", "required": ["workflow_type"], "additionalProperties": false, "properties": start,
             "not": { "required": ["signal", "update"] } },
         "StartActivity": start_activity_schema(),
@@ -445,7 +509,11 @@ fn schemas() -> Value {
                     "at": { "type": "string" }, "why": { "type": "string" } } } },
             },
         },
-    })
+    });
+    for (name, schema) in schedule_schema::schemas(&id_schema()) {
+        schemas[name] = schema;
+    }
+    schemas
 }
 
 #[cfg(test)]

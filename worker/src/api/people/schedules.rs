@@ -1,20 +1,35 @@
-//! All schedules with what each says of itself.
+//! Schedules: all of them with what each says of itself, and what people do with one, by the words of the command line.
 //!
 //! Invariant: what is told is what schedules answer to their query `describe`; one that cannot answer is told with what the
-//! engine knows. They are changed by the updates of their runs (`workflows/schedule:ID/updates/pause`).
+//! engine knows. A new schedule is checked before anything is started; a change is an update of the schedule's own run
+//! (`crate::schedule::messages`), which checks it there, and goes by the version that was looked at, where one is named.
+//! Nothing here decides when something starts.
 
+use axum::Json;
+use axum::body::Bytes;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
 use bosun_engine::*;
 use futures_util::{StreamExt, stream};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::handlers::AuthorizedCaller;
-use super::handlers::{Answer, ok};
+use super::super::handlers::{AuthorizedCaller, RequestTarget};
+use super::super::problem::Problem;
+use super::body::{Members, whole};
+use super::handlers::{Answer, key, ok, request_id, update_id};
 use super::queries::ask;
-use super::view;
+use super::{once, view};
 use crate::backend::{Backend, CallError};
 use crate::inbox::target_of;
+use crate::schedule::run::ScheduleInput;
 use crate::schedule::shown::ScheduleMood;
-use crate::schedule::{ID_PREFIX, SCHEDULE};
+use crate::schedule::spec::InvalidSchedule;
+use crate::schedule::text;
+use crate::schedule::{ID_PREFIX, Overlap, SCHEDULE, Schedule};
+
+#[derive(Deserialize)]
+struct WholeNumber(#[serde(deserialize_with = "whole")] Option<u64>);
 
 /// Schedules that are shown, and asked at once.
 const SHOWN: usize = 200;
@@ -37,10 +52,157 @@ pub(crate) fn name_of(info: &RunInfo) -> &str {
     id.strip_prefix(ID_PREFIX).unwrap_or(id)
 }
 
+fn shown(info: &RunInfo, described: &Value) -> Value {
+    json!({ "schedule_id": name_of(info), "state": ScheduleMood::of(described).word(), "workflow": view::run(info),
+        "description": described })
+}
+
 pub async fn schedules(me: AuthorizedCaller) -> Answer {
-    let shown = |(info, described): &(RunInfo, Value)| {
-        json!({ "schedule_id": name_of(info), "state": ScheduleMood::of(described).word(), "workflow": view::run(info),
-            "description": described })
-    };
-    ok(json!({ "schedules": all(&me.backend).await?.iter().map(shown).collect::<Vec<Value>>() }))
+    let all = all(&me.backend).await?;
+    ok(json!({ "schedules": all.iter().map(|(info, told)| shown(info, told)).collect::<Vec<Value>>() }))
+}
+
+/// The open run of the schedule that a path names by its id alone.
+async fn named(me: &AuthorizedCaller, at: RequestTarget) -> Result<RunInfo, Problem> {
+    let id = at.target.workflow_id.as_str();
+    let id = id.strip_prefix(ID_PREFIX).unwrap_or(id).to_owned();
+    let none = || Problem::new(StatusCode::NOT_FOUND, "not_found", format!("there is no schedule {id}"));
+    // Too long for a workflow id is no schedule either.
+    let workflow_id = WorkflowId::new(format!("{ID_PREFIX}{id}")).map_err(|_| none())?;
+    let target = Target { namespace: at.target.namespace, ..Target::workflow(workflow_id) };
+    match me.backend.describe(target).await {
+        Ok(found) if found.info.workflow_type.as_str() == SCHEDULE && found.info.status.is_open() => Ok(found.info),
+        Ok(_) | Err(CallError::Rejected(Rejection::NotFound { .. })) => Err(none()),
+        Err(why) => Err(why.into()),
+    }
+}
+
+pub async fn schedule(me: AuthorizedCaller, at: RequestTarget) -> Answer {
+    let info = named(&me, at).await?;
+    ok(shown(&info, &ask(&me.backend, &target_of(&info), "describe").await))
+}
+
+/// The schedule of a body, checked as far as a program can check it.
+fn schedule_in(members: &mut Members, id: &str) -> Option<Schedule> {
+    let given = members.value("schedule");
+    members.needs("schedule", given.is_some());
+    let read: Result<Schedule, _> = serde_path_to_error::deserialize(given?);
+    let schedule =
+        read.map_err(|why| members.wrong(&format!("schedule.{}", why.path()), why.inner().to_string())).ok()?;
+    match schedule.check(id) {
+        Ok(()) => Some(schedule),
+        // The id stands beside the schedule in a body.
+        Err(InvalidSchedule { path, problem }) if path == "schedule_id" => {
+            members.wrong(&path, problem);
+            None
+        }
+        Err(InvalidSchedule { path, problem }) => {
+            members.wrong(&format!("schedule.{path}"), problem);
+            None
+        }
+    }
+}
+
+/// `{"schedule_id": …, "schedule": {…}}`: a new schedule; the same again with the same `Idempotency-Key` is one.
+pub async fn create_schedule(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) -> Answer {
+    let request_id = request_id(&headers)?;
+    let mut members = Members::read(&body)?;
+    let id = members.text("schedule_id");
+    members.needs("schedule_id", id.is_some());
+    let id = id.map(|id| id.strip_prefix(ID_PREFIX).unwrap_or(&id).to_owned()).unwrap_or_default();
+    let namespace: Option<Namespace> = members.parsed("namespace");
+    let schedule = schedule_in(&mut members, &id);
+    members.done()?;
+    let schedule = schedule.ok_or_else(|| Problem::bad_request("schedule: it is needed"))?;
+    let workflow_id = WorkflowId::new(format!("{ID_PREFIX}{id}"));
+    let mut target = Target::workflow(workflow_id.map_err(|why| Problem::bad_request(format!("schedule_id: {why}")))?);
+    target.namespace = namespace.unwrap_or(target.namespace);
+    let start = ScheduleInput::start(schedule, target);
+    let start = start.map_err(|why| Problem::bad_request(format!("schedule.action.input: {why}")))?;
+    let started = once::start(&me.backend, StartWorkflow { request_id, ..start }).await?;
+    let status = if started.newly_started { StatusCode::CREATED } else { StatusCode::OK };
+    let answer = json!({ "schedule_id": id, "workflow_id": started.workflow_id, "run_id": started.run_id,
+        "newly_started": started.newly_started });
+    Ok((status, Json(answer)).into_response())
+}
+
+/// An update of the schedule's run: what it answers, beside the id.
+async fn change(me: AuthorizedCaller, at: RequestTarget, headers: &HeaderMap, (verb, input): (&str, Value)) -> Answer {
+    let info = named(&me, at).await?;
+    let update_id = update_id(key(headers)?)?;
+    let input = Payload::encode(&input).map_err(|why| Problem::bad_request(format!("the body: {why}")))?;
+    let name = UpdateName::of(verb);
+    let request = UpdateRequest { update_id, name, input, identity: None, wait: UpdateWait::Completed };
+    let mut told = json!({ "schedule_id": name_of(&info) });
+    match once::update(&me.backend, target_of(&info), request, key(headers)?.is_some()).await? {
+        UpdateOutcome::Completed(Ok(answer)) => {
+            for (name, value) in answer.to_json().as_object().into_iter().flatten() {
+                told[name] = value.clone();
+            }
+            ok(told)
+        }
+        UpdateOutcome::Completed(Err(why)) => {
+            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "update_failed", why.to_string()))
+        }
+        UpdateOutcome::Accepted => Ok((StatusCode::ACCEPTED, Json(told)).into_response()),
+    }
+}
+
+/// `{"schedule": {…}, "version": 3}`: another schedule in its place, unless somebody has changed it since that version.
+pub async fn update_schedule(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
+    let mut members = Members::read(&body)?;
+    let id = at.target.workflow_id.as_str();
+    let schedule = schedule_in(&mut members, id.strip_prefix(ID_PREFIX).unwrap_or(id));
+    let version: Option<u64> = members.typed("version").and_then(|WholeNumber(version)| version);
+    members.done()?;
+    change(me, at, &headers, ("update", json!({ "schedule": schedule, "version": version }))).await
+}
+
+/// `{"note": …}`, or nothing.
+async fn noted(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes, verb: &str) -> Answer {
+    let mut members = Members::read(&body)?;
+    let note = members.text("note").unwrap_or_default();
+    members.done()?;
+    change(me, at, &headers, (verb, json!({ "note": note }))).await
+}
+
+pub async fn pause_schedule(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
+    noted(me, at, headers, body, "pause").await
+}
+
+pub async fn unpause_schedule(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
+    noted(me, at, headers, body, "unpause").await
+}
+
+/// One start now; `{"overlap": …}` where it is to be another than the schedule's.
+pub async fn trigger_schedule(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
+    let mut members = Members::read(&body)?;
+    let overlap: Option<Overlap> = members.typed("overlap");
+    members.done()?;
+    change(me, at, &headers, ("trigger", json!({ "overlap": overlap }))).await
+}
+
+/// The times from `start_time` to `end_time`, both included.
+pub async fn backfill_schedule(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
+    let mut members = Members::read(&body)?;
+    let (start, end) = (moment(&mut members, "start_time"), moment(&mut members, "end_time"));
+    let overlap: Option<Overlap> = members.typed("overlap");
+    if start.zip(end).is_some_and(|(start, end)| end < start) {
+        members.wrong("end_time", "it is before start_time");
+    }
+    members.done()?;
+    let told = |at: Option<Timestamp>| at.map(text::moment);
+    let range = json!({ "start_time": told(start), "end_time": told(end), "overlap": overlap });
+    change(me, at, &headers, ("backfill", range)).await
+}
+
+fn moment(members: &mut Members, name: &'static str) -> Option<Timestamp> {
+    let said = members.text(name);
+    members.needs(name, said.is_some());
+    text::parse_moment(&said?).map_err(|why| members.wrong(name, why)).ok()
+}
+
+/// The schedule goes; what it has started goes on.
+pub async fn delete_schedule(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap) -> Answer {
+    change(me, at, &headers, ("delete", Value::Null)).await
 }

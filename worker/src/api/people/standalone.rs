@@ -16,8 +16,8 @@ use super::super::problem::Problem;
 use super::activities::span;
 use super::body::Members;
 use super::handlers::{self, Answer, request_id};
+use super::once;
 use super::start::{fresh_id, priority, retry_policy};
-use crate::backend::Backend;
 use crate::standalone::{ActivityOrder, DEFAULT_START_TO_CLOSE, ID_PREFIX};
 
 /// Every member that a start may have, for the document of the API.
@@ -71,16 +71,14 @@ pub async fn start_activity(me: AuthorizedCaller, headers: HeaderMap, body: Byte
     let task_queue = options.task_queue.clone();
     let order = ActivityOrder { activity_type, input, options };
     let start = order.start(&id)?;
-    let started = me
-        .backend
-        .start(StartWorkflow {
-            namespace: namespace.unwrap_or(start.namespace),
-            task_queue: task_queue.unwrap_or(start.task_queue),
-            id_conflict_policy: IdConflictPolicy::UseExisting,
-            request_id: key,
-            ..start
-        })
-        .await?;
+    let start = StartWorkflow {
+        namespace: namespace.unwrap_or(start.namespace),
+        task_queue: task_queue.unwrap_or(start.task_queue),
+        id_conflict_policy: IdConflictPolicy::UseExisting,
+        request_id: key,
+        ..start
+    };
+    let started = once::start(&me.backend, start).await?;
     let status = if started.newly_started { StatusCode::CREATED } else { StatusCode::OK };
     let answer = json!({
         "activity_id": id, "workflow_id": started.workflow_id, "run_id": started.run_id,
