@@ -14,13 +14,14 @@ use super::{Pages, gated};
 pub(super) const RUN: &str = "story";
 
 /// The pages that are looked at.
-pub(super) const LOOKED_AT: [&str; 14] = [
+pub(super) const LOOKED_AT: [&str; 15] = [
     "/",
     "/inbox",
     "/agents",
     "/schedules",
     "/schedule",
     "/system",
+    "/system?doctor=look",
     "/start",
     "/live?query=",
     "/runs/story",

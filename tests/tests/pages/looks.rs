@@ -65,6 +65,7 @@ impl Gallery {
             "/schedules",
             "/schedule",
             "/system",
+            "/system?doctor=look",
             "/start",
         ]
         .map(str::to_owned)

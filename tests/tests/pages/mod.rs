@@ -1,5 +1,6 @@
 //! The pages as people meet them: a real worker, a real browser, and for the guard requests written by hand.
 
+mod agents;
 mod door;
 mod forms;
 mod guard;
@@ -11,6 +12,8 @@ mod many;
 mod moments;
 mod roles;
 mod sign_in;
+mod start;
+mod system;
 mod waits;
 
 use std::sync::Arc;

@@ -36,14 +36,14 @@ pub(super) async fn page(visitor: Visitor, Query(query): Query<AgentsQuery>) -> 
     let AgentsSeen { tallies, trust, recruits, agents, obstacles } = seen(&visitor.backend).await?;
     let body = html! {
         h1 { "Agents" }
-        p.muted { "Of the newest " (RUNS) " supervisors, and the newest " (RUNS) " agents with a run of their own." }
+        p.muted { "Of the newest " (RUNS) " supervisors, and the newest " (RUNS) " agents with a run of their own. An attempt is a task of a plan, a turn in a conversation, or a task that was delegated." }
         @if !obstacles.is_empty() { (in_the_way(&visitor, &obstacles)) }
-        h2 { "Who works in plans" }
+        h2 { "Who works" }
         @if tallies.is_empty() { p.empty { "No agent has worked on a task yet." } } @else { (roster(&tallies)) }
         h2 { "Agents with a conversation of their own" }
         @if agents.is_empty() { p.empty { "There are none." } } @else {
             div.scroll tabindex="0" role="region" aria-label="Agents" { table.rows {
-                thead { tr { th scope="col" { "Status" } th scope="col" { "Agent" } th scope="col" { "Model" } th scope="col" { "State" } th scope="col" { "Spent" } th scope="col" { "" } } }
+                thead { tr { th scope="col" { "Status" } th scope="col" { "Agent" } th scope="col" { "Model" } th scope="col" { "State" } th scope="col" { "Spent" } th scope="col" { "What it said" } } }
                 tbody { @for agent in &agents { (agent_row(agent)) } }
             } }
         }
@@ -77,7 +77,7 @@ fn in_the_way(visitor: &Visitor, obstacles: &[(Namespace, Obstacle)]) -> Markup 
 
 fn roster(tallies: &BTreeMap<String, AgentTally>) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Who works in plans" { table.rows {
+        div.scroll tabindex="0" role="region" aria-label="Who works" { table.rows {
             thead { tr {
                 th scope="col" { "Agent" } th scope="col" { "Now" } th scope="col" { "Runs" } th scope="col" { "Attempts" } th scope="col" { "Done" }
                 th scope="col" { "Failed" } th scope="col" { "Sent back" } th scope="col" { "Median time" } th scope="col" { "Spent" }

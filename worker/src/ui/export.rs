@@ -15,6 +15,7 @@ use super::assets::STYLES;
 use super::elements::{exact, failure, status, value};
 use super::forms::Visitor;
 use super::layout::PageError;
+use super::run::fork_here::ForkHere;
 use super::run::history::span_row;
 use super::run::spans::{Span, SpanKind, SpanState, spans};
 use super::run::timeline::timeline;
@@ -84,7 +85,7 @@ pub(crate) fn html_file(history: &History) -> String {
                 }
                 h2 { "Input" } (value(&started.input.to_json()))
                 (ending(&events))
-                h2 { "Timeline" } (timeline(&spans, last))
+                h2 { "Timeline" } (timeline(&spans, last, &ForkHere::nowhere()))
                 h2 { "History" }
                 div.scroll { (rows(&info, &spans)) }
             } }
@@ -114,7 +115,7 @@ fn rows(info: &RunInfo, spans: &[Span]) -> Markup {
     html! {
         table.rows.events {
             thead { tr { th scope="col" { "Events" } th scope="col" { "What" } th scope="col" { "State" } th scope="col" { "Took" } th scope="col" { "Details" } } }
-            tbody { @for span in spans { (span_row("", info, span)) } }
+            tbody { @for span in spans { (span_row("", info, span, &ForkHere::nowhere())) } }
         }
     }
 }

@@ -25,6 +25,11 @@ pub(super) struct Visitor {
 }
 
 impl Visitor {
+    /// A text in which commands stand, each so that it reaches this worker from any folder.
+    pub(super) fn complete(&self, text: &str) -> String {
+        self.reach.complete(text)
+    }
+
     /// A command of the command line that reaches this worker from any folder, to be copied.
     pub(super) fn command(&self, text: &str) -> Markup {
         let text = self.reach.complete(text);

@@ -82,11 +82,7 @@ fn head(visitor: &Visitor, place: Place) -> Markup {
     html! {
         header.top {
             a.brand href="/" { "Bosun" }
-            nav aria-label="Pages" {
-                @for (of, href, name) in PLACES {
-                    a href=(href) aria-current=[(of == place).then_some("page")] { (name) }
-                }
-            }
+            (navigation(Some(place)))
             div.who {
                 span.live-state id="live-state" role="status" { }
                 button.theme type="button" hidden aria-label="Light or dark" title="Light or dark (t)" { "◐" }
@@ -105,6 +101,14 @@ fn head(visitor: &Visitor, place: Place) -> Markup {
             form method="dialog" { button { "Close" } }
         }
     }
+}
+
+fn navigation(here: Option<Place>) -> Markup {
+    html! { nav aria-label="Pages" {
+        @for (of, href, name) in PLACES {
+            a href=(href) aria-current=[(Some(of) == here).then_some("page")] { (name) }
+        }
+    } }
 }
 
 const KEYS: [(&str, &str); 11] = [
@@ -141,7 +145,9 @@ impl IntoResponse for PageError {
     fn into_response(self) -> Response {
         let Problem { code, message, errors, status, .. } = self.0;
         let title = status.canonical_reason().unwrap_or("This cannot be shown");
+        // Who asks may be nobody, so the way on is all that stands here: no name, and no form.
         let body = html! {
+            header.top { a.brand href="/" { "Bosun" } (navigation(None)) }
             main id="main" tabindex="-1" {
                 div.problem role="alert" {
                     h1 { (title) }

@@ -24,6 +24,7 @@ mod runs;
 mod schedule_form;
 mod schedules;
 mod sign_in;
+mod start;
 mod state_tree;
 mod system;
 mod waits;
@@ -46,7 +47,7 @@ pub(crate) fn pages() -> Router<Api> {
         .route("/assets/{file}", get(assets::asset))
         .route("/batch", post(batch::batch))
         .route("/live", get(live::live))
-        .route("/start", get(runs::start_page).post(runs::start))
+        .route("/start", get(start::page).post(start::start))
         .route("/runs/{id}", get(run::page))
         .route("/runs/{id}/act", post(run::actions::act))
         .route("/runs/{id}/answer", post(inbox::answer))

@@ -1,4 +1,4 @@
-//! All runs: a table with a list filter, and the form that starts one.
+//! All runs: a table with a list filter.
 //!
 //! Invariant: the filter stands in the address, so that a view can be kept and sent; a page reaches every run, however many
 //! there are, and shows the newest first.
@@ -9,18 +9,15 @@ use bosun_engine::*;
 use futures_util::{StreamExt, stream};
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::batch;
 use super::elements::{ago, dollars, lasted, run_link, status, with};
-use super::forms::{Form, Visitor};
-use super::layout::{Page, PageError, Place, go_to};
+use super::forms::Visitor;
+use super::layout::{Page, PageError, Place};
 use super::waits::{RunWait, waits};
 use crate::api::TokenRole;
 use crate::api::people::ask;
 use crate::api::people::{Cursor, filter_of, page_of_runs, unknown_field, without_notifications};
-use crate::api::problem::Problem;
-use crate::api::token::random_hex;
 use crate::backend::Backend;
 use crate::inbox::target_of;
 use crate::notify::NOTIFICATION;
@@ -194,104 +191,4 @@ fn table_row(row: &RunRow, namespaces: bool, acts: bool) -> Markup {
             td.waits { @if let Some(first) = first { (first.brief()) @if waits.len() > 1 { span.muted { " and " (waits.len() - 1) " more" } } } }
         }
     }
-}
-
-// ---- starting one
-
-/// A run that another one is to be like.
-#[derive(Deserialize)]
-pub(super) struct StartQuery {
-    like: Option<String>,
-    run_id: Option<String>,
-    namespace: Option<String>,
-}
-
-/// What the form begins with.
-#[derive(Default)]
-struct Draft {
-    workflow_type: String,
-    namespace: String,
-    task_queue: String,
-    input: String,
-}
-
-/// The start of a run, as it stands in its first event.
-async fn draft(visitor: &Visitor, like: &StartQuery) -> Result<Draft, Problem> {
-    let Some(id) = &like.like else { return Ok(Draft::default()) };
-    let invalid = |why: InvalidId| Problem::bad_request(why.to_string());
-    let mut target = Target::workflow(WorkflowId::new(id).map_err(invalid)?);
-    target.run_id = like.run_id.as_deref().map(str::parse).transpose().map_err(invalid)?;
-    if let Some(namespace) = &like.namespace {
-        target.namespace = Namespace::new(namespace).map_err(invalid)?;
-    }
-    let first = visitor.backend.history(target, EventId(1), 1).await?.pop();
-    let Some(EventKind::WorkflowExecutionStarted(started)) = first.map(|event| event.kind) else {
-        return Ok(Draft::default());
-    };
-    Ok(Draft {
-        workflow_type: started.workflow_type.to_string(),
-        namespace: started.namespace.to_string(),
-        task_queue: started.task_queue.to_string(),
-        input: format!("{:#}", started.input.to_json()),
-    })
-}
-
-pub(super) async fn start_page(
-    visitor: Visitor,
-    api: axum::extract::State<crate::api::handlers::Api>,
-    Query(like): Query<StartQuery>,
-) -> Result<Response, PageError> {
-    let types: Vec<String> = api.workflows.types().map(ToString::to_string).collect();
-    let draft = draft(&visitor, &like).await?;
-    let body = html! {
-        h1 { "Start a run" }
-        @if let Some(id) = &like.like { p { "As " a href=(run_link(&draft.namespace, id, None)) { (id) } " was started; change what is to be different." } }
-        @if !visitor.may(TokenRole::Operator) { (visitor.may_not(TokenRole::Operator)) } @else { form.stack method="post" action="/start" {
-            (visitor.seal())
-            label for="type" { "Workflow type" }
-            input #type name="type" list="types" required spellcheck="false" value=(draft.workflow_type) autofocus[like.like.is_none()];
-            datalist #types { @for name in &types { option value=(name) {} } }
-            label for="id" { "Workflow id " span.muted { "(left empty: a new one)" } }
-            input #id name="id" spellcheck="false";
-            label for="input" { "Input " span.muted { "(JSON)" } }
-            textarea #input name="input" rows="10" spellcheck="false" { (draft.input) }
-            details {
-                summary { "Where it runs" }
-                label for="namespace" { "Namespace " span.muted { "(left empty: " (DEFAULT_NAMESPACE) ")" } }
-                input #namespace name="namespace" spellcheck="false" value=(draft.namespace);
-                label for="task-queue" { "Task queue " span.muted { "(left empty: default)" } }
-                input #task-queue name="task_queue" spellcheck="false" value=(draft.task_queue);
-            }
-            button.primary type="submit" { "Start" }
-        } }
-        p.muted { "A plan or a supervisor's spec is a file, and starts with " code { "bosun run SPEC.yaml" } "." }
-    };
-    Ok(Page { title: "Start a run", place: Place::Runs, live: None, body }.response(&visitor))
-}
-
-pub(super) async fn start(form: Form) -> Result<Response, PageError> {
-    let Form { visitor, fields } = form;
-    let bad = |at: &str, why: String| Problem::bad_request(format!("{at}: {why}"));
-    let workflow_type = WorkflowType::new(fields.text("type").unwrap_or_default());
-    let workflow_type = workflow_type.map_err(|why| bad("workflow type", why.to_string()))?;
-    let id = match fields.text("id") {
-        Some(id) => id.trim().to_owned(),
-        None => format!("{workflow_type}-{}", random_hex(8).map_err(|why| bad("workflow id", why.to_string()))?),
-    };
-    let id = WorkflowId::new(id).map_err(|why| bad("workflow id", why.to_string()))?;
-    let input: Value = match fields.text("input") {
-        Some(text) => serde_json::from_str(text).map_err(|why| bad("input", format!("it is not JSON: {why}")))?,
-        None => Value::Null,
-    };
-    let input = Payload::encode(&input).map_err(|why| bad("input", why.to_string()))?;
-    let mut start = StartWorkflow::new(workflow_type, id).input(input);
-    if let Some(namespace) = fields.text("namespace") {
-        start.namespace = Namespace::new(namespace.trim()).map_err(|why| bad("namespace", why.to_string()))?;
-    }
-    if let Some(queue) = fields.text("task_queue") {
-        start.task_queue = TaskQueue::new(queue.trim()).map_err(|why| bad("task queue", why.to_string()))?;
-    }
-    let namespace = start.namespace.clone();
-    let started = visitor.backend.start(start).await?;
-    Ok(go_to(&run_link(namespace.as_str(), started.workflow_id.as_str(), Some(started.run_id))))
 }

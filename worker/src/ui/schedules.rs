@@ -36,7 +36,7 @@ pub(super) async fn page(visitor: Visitor) -> Result<Response, PageError> {
             div.scroll tabindex="0" role="region" aria-label="Schedules" { table.rows {
                 thead { tr {
                     th scope="col" { "State" } th scope="col" { "Schedule" } th scope="col" { "When" } th scope="col" { "Next" }
-                    th scope="col" { "Runs" } th scope="col" { "So far" } th scope="col" { "" }
+                    th scope="col" { "Runs" } th scope="col" { "So far" } th scope="col" { "What to do" }
                 } }
                 tbody { @for row in rows { (row) } }
             } }

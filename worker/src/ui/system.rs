@@ -3,9 +3,10 @@
 //! Invariant: what is shown is what the worker and the store say of themselves; a token that may not see the store sees the
 //! rest.
 
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::elements::{badge, with};
@@ -13,8 +14,20 @@ use super::forms::Visitor;
 use super::layout::{Page, PageError, Place};
 use crate::api::handlers::Api;
 use crate::backend::{Backend, EngineHealth, WorkerState};
+use crate::cli::doctor::{Diagnosis, of_worker};
 
-pub(super) async fn page(visitor: Visitor, State(api): State<Api>) -> Result<Response, PageError> {
+#[derive(Deserialize)]
+pub(super) struct SystemQuery {
+    /// Whether the doctor looks, who asks every model server for a connection.
+    #[serde(default)]
+    doctor: String,
+}
+
+pub(super) async fn page(
+    visitor: Visitor,
+    State(api): State<Api>,
+    Query(asked): Query<SystemQuery>,
+) -> Result<Response, PageError> {
     let health = visitor.backend.health().await?;
     let state = visitor.backend.worker_state().await?;
     let store = visitor.backend.store_info().await;
@@ -50,6 +63,7 @@ pub(super) async fn page(visitor: Visitor, State(api): State<Api>) -> Result<Res
             dt { "Process trees" } dd { (crate::capability::process::guard::strategy()) }
             dt { "You are" } dd { (visitor.session.caller.name) ", " (visitor.session.caller.role) }
         }
+        (doctor(&visitor, &build, asked.doctor == "look").await)
         @if !state.waiting.is_empty() { (queues(&state)) }
         @if !state.queues.is_empty() { (limits(&state)) }
         h2 { "Store" }
@@ -62,6 +76,34 @@ pub(super) async fn page(visitor: Visitor, State(api): State<Api>) -> Result<Res
         ul.columns-list { @for name in &types { li { code { (name) } } } }
     };
     Ok(Page { title: "Worker", place: Place::System, live: None, body }.response(&visitor))
+}
+
+/// What the doctor finds, where somebody asks for it.
+async fn doctor(visitor: &Visitor, build: &str, looks: bool) -> Markup {
+    let found = if looks { of_worker(&visitor.backend, build).await } else { Vec::new() };
+    html! {
+        h2 id="doctor" { "Doctor" }
+        @if looks { (findings(visitor, &found)) }
+        @else { p { a.button href="/system?doctor=look#doctor" { "Look for what is wrong" } } }
+        p { "The data directory and its disk too: " (visitor.command("bosun doctor")) }
+    }
+}
+
+/// What was looked at, what is wrong with it, and what mends it.
+fn findings(visitor: &Visitor, found: &[Diagnosis]) -> Markup {
+    let class = |one: &Diagnosis| match one.word() {
+        "ok" => "ok",
+        "warning" => "wait",
+        _ => "bad",
+    };
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="What the doctor finds" { table.rows {
+            thead { tr { th scope="col" { "State" } th scope="col" { "Check" } th scope="col" { "Finding" } th scope="col" { "What mends it" } } }
+            tbody { @for one in found { tr {
+                td { (badge(class(one), one.word())) } td { (one.what) } td.wide { (one.text) } td.wide { (one.fix.as_deref().map_or_else(|| "-".to_owned(), |fix| visitor.complete(fix))) }
+            } } }
+        } }
+    }
 }
 
 /// What runs of each queue, and what may.

@@ -10,7 +10,7 @@ use super::elements::{ago, failure};
 use super::forms::Visitor;
 use super::run::actions::of_activity;
 use crate::backend::Backend;
-use crate::cli::waiting::{WaitingRow, waiting};
+use crate::cli::waiting::{ABOVE, WaitingRow, waiting};
 
 /// One thing that a run waits for.
 #[derive(Debug, Clone)]
@@ -154,6 +154,9 @@ impl RunWait {
             },
             RunWait::Activity { id, what, attempt, state, token } => {
                 (what) " " span.muted { (word(*state)) ", attempt " (attempt) }
+                @if *state == PendingActivityState::Scheduled {
+                    div { "Who else waits, and what takes a slot: " (visitor.command("bosun queue list")) }
+                }
                 (of_activity(visitor, info, id, *state == PendingActivityState::Paused, token.as_deref()))
             },
             RunWait::Timer { what, at } => { (what) ", fires " (ago(*at)) },
@@ -165,6 +168,6 @@ impl RunWait {
     }
 
     pub(super) fn asks_a_person(&self) -> bool {
-        matches!(self, RunWait::Person { .. })
+        matches!(self, RunWait::Person { whom, .. } if whom != ABOVE)
     }
 }

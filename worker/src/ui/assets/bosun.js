@@ -120,7 +120,7 @@
   // ---- comforts
 
   function comforts() {
-    for (const button of all(".copy[hidden]")) button.hidden = false;
+    for (const button of all(".copy[hidden], .from-file[hidden]")) button.hidden = false;
   }
   document.addEventListener("click", async (event) => {
     const copy = event.target.closest(".copy");
@@ -158,6 +158,10 @@
 
   // A page that the browser has kept and shows again may be of somebody who has signed out, and hears nothing.
   addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+  document.addEventListener("change", async ({ target }) => {
+    const into = target.dataset?.into;
+    if (into && target.files?.[0]) $("#" + into).value = await target.files[0].text();
+  });
   for (const button of all(".theme[hidden]")) button.hidden = false;
   comforts();
   listen();

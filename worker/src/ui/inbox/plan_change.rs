@@ -94,7 +94,7 @@ fn tasks(plan: &Value, before: Option<&Value>) -> Markup {
     let rows = changed(plan, before);
     html! { @if !rows.is_empty() {
         div.scroll tabindex="0" role="region" aria-label="The plan" { table.rows {
-            thead { tr { th scope="col" { "Task" } th scope="col" { "Goal" } th scope="col" { "Who" } th scope="col" { "After" } th scope="col" { "Risk" } th scope="col" { "" } } }
+            thead { tr { th scope="col" { "Task" } th scope="col" { "Goal" } th scope="col" { "Who" } th scope="col" { "After" } th scope="col" { "Risk" } th scope="col" { "Change" } } }
             tbody { @for (change, task) in rows { tr class=(change.class()) {
                 td { strong { (text(&task["id"])) } }
                 td.wide { (text(&task["goal"])) }

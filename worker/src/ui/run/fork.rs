@@ -16,9 +16,11 @@ use crate::api::problem::Problem;
 use crate::api::token::random_hex;
 use crate::backend::Backend;
 use crate::cli::fork::{numbered, plan_lines};
-use crate::ui::elements::{path_segment, query_value, run_link};
+use crate::inbox::target_of;
+use crate::ui::elements::run_link;
 use crate::ui::forms::{Fields, Form, Visitor};
 use crate::ui::layout::{Page, PageError, Place, go_to};
+use crate::ui::run::fork_here::{filled, form_of};
 
 const KINDS: [(&str, &str); 5] = [
     ("none", "nothing: run again from there"),
@@ -31,12 +33,7 @@ const KINDS: [(&str, &str); 5] = [
 /// The form with what is filled in.
 pub(crate) fn form(visitor: &Visitor, info: &RunInfo, fields: &Fields, wrong: Option<&str>) -> Markup {
     let text = |name: &str| fields.text(name).unwrap_or_default();
-    let action = format!(
-        "/runs/{}/fork?run_id={}&namespace={}",
-        path_segment(info.workflow_id.as_str()),
-        info.run_id,
-        query_value(info.namespace.as_str())
-    );
+    let action = form_of(info);
     if !visitor.may(TokenRole::Operator) {
         return visitor.may_not(TokenRole::Operator);
     }
@@ -69,8 +66,16 @@ pub(in crate::ui) async fn page(
     uri: axum::http::Uri,
 ) -> Result<Response, PageError> {
     let info = visitor.backend.describe(at?.target).await?.info;
-    let fields = Fields::read(uri.query().unwrap_or_default().as_bytes());
-    Ok(shown(&visitor, &info, form(&visitor, &info, &fields, None)))
+    let asked = Fields::read(uri.query().unwrap_or_default().as_bytes());
+    let Some(event) = asked.text("event") else {
+        return Ok(shown(&visitor, &info, form(&visitor, &info, &asked, None)));
+    };
+    let turns = visitor.backend.turns(target_of(&info)).await?;
+    let body = match filled(&turns, event) {
+        Ok(fields) => form(&visitor, &info, &fields, None),
+        Err(why) => form(&visitor, &info, &Fields::default(), Some(&why)),
+    };
+    Ok(shown(&visitor, &info, body))
 }
 
 fn shown(visitor: &Visitor, info: &RunInfo, body: Markup) -> Response {
@@ -112,7 +117,7 @@ pub(in crate::ui) async fn fork(at: Result<RequestTarget, Problem>, form: Form) 
 
 fn confirm(visitor: &Visitor, info: &RunInfo, fields: &Fields, id: &str) -> Markup {
     html! {
-        form method="post" action={ "/runs/" (path_segment(info.workflow_id.as_str())) "/fork?run_id=" (info.run_id) "&namespace=" (query_value(info.namespace.as_str())) } {
+        form method="post" action=(form_of(info)) {
             (visitor.seal())
             input type="hidden" name="do" value="fork";
             input type="hidden" name="id" value=(id);

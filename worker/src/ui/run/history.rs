@@ -7,6 +7,7 @@ use bosun_engine::{Event, RunInfo};
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::fork_here::ForkHere;
 use super::spans::{Span, SpanState};
 use crate::api::people::plain;
 use crate::cli::event_text::{attributes, details};
@@ -45,8 +46,8 @@ pub(crate) fn history(
     view: HistoryView,
     page: usize,
     info: &RunInfo,
-    events: &[Event],
-    spans: &[Span],
+    (events, spans): (&[Event], &[Span]),
+    forks: &ForkHere,
 ) -> Markup {
     let rows = if view == HistoryView::Compact { spans.len() } else { events.len() };
     let last = rows.saturating_sub(1) / ROWS;
@@ -62,9 +63,9 @@ pub(crate) fn history(
         (pages(here, page, last, &number))
         div.scroll tabindex="0" role="region" aria-label="History" {
             @match view {
-                HistoryView::Compact => (compact(here, info, &spans[from..to])),
-                HistoryView::Feed => (feed(here, &events[from..to])),
-                HistoryView::Raw => (raw(&events[from..to])),
+                HistoryView::Compact => (compact(here, info, &spans[from..to], forks)),
+                HistoryView::Feed => (feed(here, &events[from..to], forks)),
+                HistoryView::Raw => (raw(&events[from..to], forks)),
             }
         }
         (pages(here, page, last, &number))
@@ -81,16 +82,16 @@ fn pages(here: &str, page: usize, last: usize, number: &dyn Fn(usize) -> String)
     } }
 }
 
-fn compact(here: &str, info: &RunInfo, spans: &[Span]) -> Markup {
+fn compact(here: &str, info: &RunInfo, spans: &[Span], forks: &ForkHere) -> Markup {
     html! {
         table.rows.events {
             thead { tr { th scope="col" { "Events" } th scope="col" { "What" } th scope="col" { "State" } th scope="col" { "Took" } th scope="col" { "Details" } } }
-            tbody { @for span in spans { (span_row(here, info, span)) } }
+            tbody { @for span in spans { (span_row(here, info, span, forks)) } }
         }
     }
 }
 
-pub(crate) fn span_row(here: &str, info: &RunInfo, span: &Span) -> Markup {
+pub(crate) fn span_row(here: &str, info: &RunInfo, span: &Span, forks: &ForkHere) -> Markup {
     let took = span.to.map(|to| lasted(to.since(span.from))).unwrap_or_default();
     html! {
         tr id={ "e" (span.first) } {
@@ -107,6 +108,7 @@ pub(crate) fn span_row(here: &str, info: &RunInfo, span: &Span) -> Markup {
                 @for why in &span.failures { (failure(why)) }
                 @if let Some(input) = span.input.as_ref().filter(|input| !input.is_null()) { (folded("input", input)) }
                 @if let Some(output) = span.output.as_ref().filter(|output| !output.is_null()) { (folded("output", output)) }
+                @if let Some(event) = forks.of_either(span.first, span.last) { (forks.link(event)) }
             }
         }
     }
@@ -125,7 +127,7 @@ fn at_link(here: &str, at: u64) -> Markup {
     } }
 }
 
-fn feed(here: &str, events: &[Event]) -> Markup {
+fn feed(here: &str, events: &[Event], forks: &ForkHere) -> Markup {
     html! {
         table.rows.events {
             thead { tr { th scope="col" { "Event" } th scope="col" { "At" } th scope="col" { "Type" } th scope="col" { "Details" } } }
@@ -133,18 +135,19 @@ fn feed(here: &str, events: &[Event]) -> Markup {
                 td.num { (at_link(here, event.id.0)) }
                 td { (exact(event.at)) }
                 td { (event.kind.name()) }
-                td.wide { (cut(&details(&event.kind), 300)) }
+                td.wide { (cut(&details(&event.kind), 300)) " " (forks.link(event.id)) }
             } } }
         }
     }
 }
 
-fn raw(events: &[Event]) -> Markup {
+fn raw(events: &[Event], forks: &ForkHere) -> Markup {
     html! {
         @for event in events {
             details.folded id={ "e" (event.id) } {
                 summary { span.num { (event.id) } " " (event.kind.name()) " " span.muted { (exact(event.at)) } }
                 (value(&plain(attributes(&event.kind))))
+                (forks.link(event.id))
             }
         }
     }

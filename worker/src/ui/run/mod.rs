@@ -4,6 +4,7 @@
 
 pub(super) mod actions;
 pub(super) mod fork;
+pub(crate) mod fork_here;
 pub(crate) mod history;
 mod moment;
 pub(crate) mod spans;
@@ -16,12 +17,11 @@ use bosun_engine::*;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use self::fork_here::ForkHere;
 use self::history::{HistoryView, history};
 use self::spans::{SpanKind, spans};
 use self::supervisor::SupervisorView;
-use super::elements::{
-    ago, command_of, exact, failure, lasted, path_segment, query_value, run_link, status, value, with,
-};
+use super::elements::{ago, command_of, exact, failure, lasted, query_value, run_link, status, value, with};
 use super::forms::{Fields, Visitor};
 use super::layout::{Page, PageError, Place};
 use super::waits::{RunWait, waits};
@@ -74,12 +74,13 @@ pub(super) async fn page(
                 @let events = events(&visitor.backend, info).await?;
                 (cut_short(info, events.len()))
                 (history(&with(&here, &[("tab", "history"), ("view", asked.view.as_deref().unwrap_or_default())]), HistoryView::named(asked.view.as_deref()),
-                    asked.page.unwrap_or(1).saturating_sub(1), info, &events, &spans(&events)))
+                    asked.page.unwrap_or(1).saturating_sub(1), info, (&events, &spans(&events)), &ForkHere::of(&visitor, info).await))
             },
             "moment" => {
                 @let turns = visitor.backend.turns(target_of(info)).await?;
+                @let forks = ForkHere::among(&visitor, info, &turns);
                 @match past(turns, asked.at, false).await {
-                    Ok(past) => (moment::moment(&visitor, info, &with(&here, &[("tab", "moment")]), &past)),
+                    Ok(past) => (moment::moment(&visitor, info, &with(&here, &[("tab", "moment")]), &past, &forks)),
                     Err(why) => p.problem { (why.message) },
                 }
             },
@@ -158,6 +159,7 @@ async fn overview(visitor: &Visitor, description: &Description) -> Result<Markup
     let told = notified::of_run(backend, info.run_id).await;
     let events = events(backend, info).await?;
     let spans = spans(&events);
+    let forks = ForkHere::of(visitor, info).await;
     let query = format!("ParentRunId = '{}'", info.run_id);
     let children = backend.list(ListRequest { query, limit: CHILDREN_MAX }).await?;
     Ok(html! {
@@ -168,12 +170,12 @@ async fn overview(visitor: &Visitor, description: &Description) -> Result<Markup
         @if let Some(view) = &view { (view.markup()) }
         @if info.workflow_type.as_str() == AGENT { p { a href={ "/agents?run_id=" (info.run_id) "&namespace=" (query_value(info.namespace.as_str())) } { "The conversation of this agent" } } }
         @if !children.is_empty() { (children_section(&children)) }
-        section { h2 { "Timeline" } (timeline::timeline(&spans, now())) }
+        section { h2 { "Timeline" } (timeline::timeline(&spans, info.closed_at.unwrap_or_else(now), &forks)) }
         section {
             h2 { "Last events" }
             div.scroll tabindex="0" role="region" aria-label="Last events" { table.rows.events { tbody {
                 @let latest: Vec<_> = spans.iter().filter(|span| span.kind != SpanKind::Marker).collect();
-                @for span in &latest[latest.len().saturating_sub(12)..] { (history::span_row(&with(&run_link(info.namespace.as_str(), info.workflow_id.as_str(), Some(info.run_id)), &[("tab", "history")]), info, span)) }
+                @for span in &latest[latest.len().saturating_sub(12)..] { (history::span_row(&with(&run_link(info.namespace.as_str(), info.workflow_id.as_str(), Some(info.run_id)), &[("tab", "history")]), info, span, &forks)) }
             } } }
         }
     })
@@ -253,12 +255,7 @@ async fn replay(visitor: &Visitor, info: &RunInfo) -> Result<Markup, Problem> {
     let past = past(turns, None, false).await;
     let answers: Vec<&Event> = events.iter().filter(|event| is_answer(&event.kind)).collect();
     let asked = if answers.is_empty() { waiting(&visitor.backend, info).await } else { Vec::new() };
-    let fork = format!(
-        "/runs/{}/fork?run_id={}&namespace={}",
-        path_segment(info.workflow_id.as_str()),
-        info.run_id,
-        query_value(info.namespace.as_str())
-    );
+    let fork = fork_here::form_of(info);
     Ok(html! {
         h2 { "Does the code still fit?" }
         @match &past { Ok(past) => (moment::verdict(visitor, info, past)), Err(why) => p.problem { (why.message) } }

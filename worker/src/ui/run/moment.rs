@@ -3,17 +3,20 @@
 //! Invariant: what is shown at event N is what a live run shows after N; it is made by replay, from the history and the code of
 //! this program, and calls nothing.
 
-use bosun_engine::RunInfo;
+use bosun_engine::{EventId, RunInfo};
 use maud::{Markup, html};
+use serde_json::Value;
 
-use crate::cli::{PastFit, PastMoment, PastView};
+use crate::api::people::plain;
+use crate::cli::{ChangedPlace, PastFit, PastMoment, PastView};
 use crate::ui::elements::{ago, command_of, cut, exact, failure, with};
 use crate::ui::forms::Visitor;
+use crate::ui::run::fork_here::ForkHere;
 use crate::ui::run::supervisor::plan_in;
-use crate::ui::state_tree::tree;
+use crate::ui::state_tree::{leaf, tree};
 
 /// The scrubber, and the moment that it stands at.
-pub(crate) fn moment(visitor: &Visitor, info: &RunInfo, here: &str, past: &PastView) -> Markup {
+pub(crate) fn moment(visitor: &Visitor, info: &RunInfo, here: &str, past: &PastView, forks: &ForkHere) -> Markup {
     let (at, last) = (past.moment.event, past.last);
     let place = |at: u64| with(here, &[("at", &at.to_string())]);
     html! {
@@ -27,37 +30,57 @@ pub(crate) fn moment(visitor: &Visitor, info: &RunInfo, here: &str, past: &PastV
             button type="submit" { "Go" }
             output { (at) " of " (last) }
         }
-        div #moment { (shown(past, &past.moment)) }
+        div #moment { (shown(past, &past.moment, forks)) }
         p { "The same in a terminal: " (visitor.command(&command_of("replay debug", info, &format!(" --at {at}")))) }
     }
 }
 
-fn shown(past: &PastView, moment: &PastMoment) -> Markup {
+fn shown(past: &PastView, moment: &PastMoment, forks: &ForkHere) -> Markup {
     html! {
         div.columns {
             section {
-                h3 { "Event " (moment.event) ": " (moment.kind) }
+                h2 { "Event " (moment.event) ": " (moment.kind) }
                 p.muted { (exact(moment.at)) " (" (ago(moment.at)) ")"
                     @if let Some(place) = &moment.location { ", asked for at " code { (place) } } }
                 p.wrap { (cut(&moment.details, 2_000)) }
-                h3 { "What it changed" }
+                @if let Some(address) = forks.address(EventId(moment.event)) { p { a.button.fork-here href=(address) { "Fork from here" } } }
+                h2 { "What it changed" }
                 @if moment.changes.is_empty() { p.empty { "Nothing in the state." } }
-                ul.changes { @for change in &moment.changes { li { code { (cut(change, 2_000)) } } } }
-                h3 { "Pending then" }
+                ul.changes { @for change in &moment.changed { li { (changed(change)) } } }
+                h2 { "Pending then" }
                 @if moment.pending.is_empty() { p.empty { "Nothing." } }
                 ul { @for (name, text) in &moment.pending { li { span.muted { (name) } " " (text) } } }
-                @if let Some((event, why)) = &moment.last_failure { h3 { "Last failure (event " (event) ")" } (failure(why)) }
+                @if let Some((event, why)) = &moment.last_failure { h2 { "Last failure (event " (event) ")" } (failure(why)) }
             }
             section {
-                h3 { "State then" }
+                h2 { "State then" }
                 @match &moment.state {
                     Some(state) => {
                         @if let Some(plan) = plan_in(state) { (plan) }
-                        (tree(state))
+                        (tree(&plain(state.clone())))
                     },
                     None => p.empty { (no_state(past)) },
                 }
             }
+        }
+    }
+}
+
+/// Where the state has changed, what was there and what is.
+fn changed(ChangedPlace { place, before, after }: &ChangedPlace) -> Markup {
+    let name = place.last().map_or("", String::as_str);
+    let shown = |value: &Value| leaf(name, &plain(value.clone()));
+    html! {
+        span.place {
+            @if place.is_empty() { "all of it" }
+            @for (at, step) in place.iter().enumerate() { @if at > 0 { " › " } span.name { (step) } }
+        }
+        " "
+        @match (before, after) {
+            (None, Some(after)) => { span.muted { "is new: " } (shown(after)) },
+            (Some(before), None) => { span.muted { "is gone; it was " } (shown(before)) },
+            (Some(before), Some(after)) => { span.muted { "was " } (shown(before)) span.muted { ", is now " } (shown(after)) },
+            (None, None) => {},
         }
     }
 }
