@@ -33,22 +33,27 @@ impl Axe {
 
     /// What it finds on a page by all of its rules, those of good practice too: a line a place.
     pub fn violations(&self, page: &Page) -> Vec<String> {
-        self.found(page, "")
+        self.found(page, "", &["color-contrast", "empty-table-header", "heading-order", "region"])
     }
 
     /// The same of what colours alone decide.
     pub fn violations_of_contrast(&self, page: &Page) -> Vec<String> {
-        self.found(page, "runOnly: { type: 'rule', values: ['color-contrast'] },")
+        self.found(page, "runOnly: { type: 'rule', values: ['color-contrast'] },", &["color-contrast"])
     }
 
-    fn found(&self, page: &Page, only: &str) -> Vec<String> {
+    /// `wanted`: rules that it must have looked for, so that silence is no oversight.
+    fn found(&self, page: &Page, only: &str, wanted: &[&str]) -> Vec<String> {
         if page.js("typeof axe") != "object" {
             page.js(&format!("{}; 0", self.0));
         }
         let found = page.js(&format!(
             "axe.run(document, {{ {only} resultTypes: ['violations'], elementRef: false }})
-                .then(({{ violations }}) => violations.flatMap(({{ id, help, nodes }}) => nodes.map(({{ html, any }}) =>
-                    `${{id}} (${{help}}): ${{html.slice(0, 200)}} ${{any[0]?.message ?? ''}}`)))"
+                .then(({{ violations, passes, incomplete, inapplicable }}) => {{
+                    const known = [violations, passes, incomplete, inapplicable].flat().map(({{ id }}) => id);
+                    const missed = {wanted:?}.filter((id) => !known.includes(id)).map((id) => `${{id}} was not looked for`);
+                    return missed.concat(violations.flatMap(({{ id, help, nodes }}) => nodes.map(({{ html, any }}) =>
+                        `${{id}} (${{help}}): ${{html.slice(0, 200)}} ${{any[0]?.message ?? ''}}`)));
+                }})"
         ));
         found.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
     }

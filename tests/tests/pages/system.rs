@@ -62,6 +62,24 @@ fn a_wait_for_a_slot_says_what_shows_the_queue() {
     assert!(page.contains(&command), "{command}: {page}");
 }
 
+/// What was under way when a run ended has not gone on since.
+#[test]
+fn the_timeline_of_a_closed_run_stands_still() {
+    let door = Door::open();
+    let steps = json!([{ "parallel": [[{ "timer": "1h" }], [{ "wait_signal": { "name": "never" } }]] }]);
+    door.pages.program("ended", steps);
+    door.pages.post("/api/v1/workflows/ended/terminate", &json!({ "reason": "enough" }));
+    door.pages.ended("ended");
+    let timeline = || {
+        let page = door.get("/runs/ended", &[door.cookie_line()]).body;
+        page.split("class=\"timeline\"").nth(1).unwrap().split("</svg>").next().unwrap().to_owned()
+    };
+    let before = timeline();
+    // Longer than anything that is told of it by the second.
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    assert_eq!(timeline(), before);
+}
+
 /// What an event has changed is told in words: where, what was there, and what is; a moment as one reads it.
 #[test]
 fn a_moment_of_the_past_is_told_in_words() {

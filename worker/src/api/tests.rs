@@ -132,9 +132,12 @@ async fn every_route_but_healthz_needs_the_token() {
 
 #[tokio::test]
 async fn with_the_token_every_route_exists() {
-    // Routes of activities alone name their run by the activity's id.
+    // Routes of activities alone and of schedules name their run by an id of their own.
     let mut fake = Fake::new();
     fake.runs.push(run_info("activity:order-7", WorkflowStatus::Running));
+    let mut schedule = run_info("schedule:order-7", WorkflowStatus::Running);
+    schedule.workflow_type = WorkflowType::of(crate::schedule::SCHEDULE);
+    fake.runs.push(schedule);
     let served = serve(fake, ServerLimits::default()).await;
     for route in ROUTES {
         let line = format!("{} {}", route.method, path_of(route.path));

@@ -100,3 +100,32 @@ async fn of_agent(backend: &dyn Backend, info: &RunInfo) -> Vec<WaitingRow> {
     }
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fake::{Fake, run_info};
+
+    /// No person is asked: others give back what they do not need.
+    #[tokio::test]
+    async fn an_agent_that_waits_for_its_share_of_a_budget_says_so() {
+        let mut fake = Fake::new();
+        let halted = json!({ "share": { "resource": "tokens", "wanted": 700 } });
+        fake.query = Payload::encode(&json!({ "approvals": [], "halted": halted })).unwrap();
+        let mut info = run_info("order-7-writer-1", WorkflowStatus::Running);
+        info.workflow_type = WorkflowType::of(AGENT);
+        let above = WorkflowId::of("order-7");
+        info.parent = Some(Parent {
+            workflow_id: above,
+            run_id: info.run_id,
+            seq: Seq(1),
+            close_policy: ParentClosePolicy::Terminate,
+        });
+        let told = waiting(&fake, &info).await;
+        let [row] = told.as_slice() else { panic!("{told:?}") };
+        assert_eq!((row.whom.as_str(), row.answer.as_str()), (ABOVE, "bosun budget show order-7"));
+        assert!(row.what.starts_with("its share of the run's budget: 700 tokens"), "{row:?}");
+    }
+}

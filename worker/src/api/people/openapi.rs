@@ -190,20 +190,18 @@ fn described(method: &str, path: &str, operation: &str, body: Body, statuses: &[
 
 /// What an `Idempotency-Key` does for an operation; nothing where it is not looked at.
 fn about_key(operation: &str) -> Option<&'static str> {
-    match operation {
-        "startWorkflow" | "startActivity" | "cancelActivity" | "forkWorkflow" | "resetWorkflow" | "signalWorkflow"
-        | "updateWorkflow" | "cancelWorkflow" | "answer" | "topUpBudget" | "createSchedule" => {
-            Some("The same request with the same key is carried out once; another one with it is refused (422)")
+    Some(match operation {
+        "startWorkflow" | "startActivity" | "cancelActivity" | "signalWorkflow" | "updateWorkflow"
+        | "cancelWorkflow" | "answer" | "topUpBudget" | "createSchedule" | "deleteSchedule" | "updateSchedule"
+        | "pauseSchedule" | "unpauseSchedule" | "triggerSchedule" | "backfillSchedule" => {
+            "The same request with the same key is carried out once; another one with it is refused (422)"
         }
-        "deleteSchedule" | "updateSchedule" | "pauseSchedule" | "unpauseSchedule" | "triggerSchedule"
-        | "backfillSchedule" => {
-            Some("The same request with the same key is carried out once; another one with it is refused (422)")
+        "forkWorkflow" | "resetWorkflow" => "The same request with the same key is carried out once",
+        "pauseWorkflow" | "resumeWorkflow" => {
+            "A supervisor or an agent carries the same request with the same key out once; other workflows do not look at it"
         }
-        "pauseWorkflow" | "resumeWorkflow" => Some(
-            "A supervisor or an agent carries the same request with the same key out once; other workflows do not look at it",
-        ),
-        _ => None,
-    }
+        _ => return None,
+    })
 }
 
 /// A span of time, for example `90s`.
