@@ -47,10 +47,11 @@
 //! | verdict by the rules a task was written with | `critic`, which `graph/review` asks |
 //! | pause, takeover, cancel | `core/control` |
 //! | authority: what whoever decides may do | `core/authority` |
+//! | people before work that is no task of a plan: a turn, a delegation, a hand-off, a tool | `core/gate`, which `run/asks` asks before every call |
 //! | what needs an approval: by its action, risk, cost, confidence | `people/escalation` |
 //! | how much may be done without asking, and how that grows | `people/trust`, kept by `people/autonomy` |
 //! | approval of a plan, a task, a result, a recruit; of a tool of a task's agent, before the task starts | `people/approval` |
-//! | question to a person; one of them is whether an agent that is no task's may call a tool | `people/interrupts` |
+//! | question to a person; one of them is whether a tool may be called that a policy holds back | `people/interrupts` |
 //! | review of a plan by a person | `people/plan_review` |
 //! | what runs below wait for, and whom an answer is passed on to | `people/below` |
 //! | dependency policy | `graph/schedule` |

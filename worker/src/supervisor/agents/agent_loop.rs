@@ -171,10 +171,14 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Nobody answered the question of an agent in time: its session fails. `false`: no agent asked under this key.
+    /// Nobody answered the question of an agent, or about an output, in time: the session fails, or the task. `false`: nobody
+    /// asked so under this key.
     pub fn unanswered(&mut self, key: &str, why: &str, out: &mut Outbox) -> bool {
         match self.asked(key) {
-            Ok(key @ AgentsKey::Session { ask: SessionAsk::Question { .. }, .. }) => {
+            Ok(
+                key @ (AgentsKey::Session { ask: SessionAsk::Question { .. }, .. }
+                | AgentsKey::Crew { ask: CrewAsk::Feedback(_), .. }),
+            ) => {
                 self.heard(&key, Err(SessionFailure::Unanswered(why.to_owned())), out);
                 true
             }
@@ -214,6 +218,9 @@ impl AgentLoop {
             (AgentsKey::Session { ask: SessionAsk::Question { .. }, .. }, Err(why)) => self.ended(asker, Err(why), out),
             (AgentsKey::Crew { ask: CrewAsk::Feedback(_), .. }, Ok(answer)) => {
                 self.feedback_given(asker as usize, &answer, out);
+            }
+            (AgentsKey::Crew { ask: CrewAsk::Feedback(_), .. }, Err(why)) => {
+                self.not_looked_at(asker as usize, &why, out);
             }
             // Nothing else is asked of people.
             _ => {}

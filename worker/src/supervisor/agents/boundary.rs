@@ -3,11 +3,13 @@
 //! Invariant: these are data; a refusal says what does not fit before anything has started.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::memory::Thread;
 use super::message::{Message, MessageRole, Variables, text_of};
 use super::refusal::AnswerRefusal;
+use crate::supervisor::core::strategy::Silence;
+use crate::supervisor::people::interrupts::OnExpiry;
 
 /// What a loop is started with.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -103,6 +105,21 @@ pub enum HumanKind {
     Question {
         payload: Value,
     },
+}
+
+impl HumanKind {
+    /// Nobody who is silent has looked at an output: the task has failed, unless that is a yes.
+    pub(super) fn silence(&self) -> Silence {
+        let yes = OnExpiry::Answer(Value::Bool(true));
+        match self {
+            HumanKind::TaskFeedback { .. } => Silence { no: OnExpiry::Fail, yes },
+            HumanKind::ToolApproval { .. } => {
+                let no = json!({"approved": false, "feedback": "nobody answered in time"});
+                Silence { no: OnExpiry::Answer(no), yes }
+            }
+            HumanKind::Question { .. } => Silence::default(),
+        }
+    }
 }
 
 /// What they said.

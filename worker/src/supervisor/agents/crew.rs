@@ -233,6 +233,9 @@ pub(super) struct CrewRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) failed: Option<(usize, String)>,
     pub(super) validation_tries: u32,
+    /// The tasks that a person did not let begin, and what they said.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) denied: BTreeMap<usize, String>,
 }
 
 impl CrewRun {
@@ -284,6 +287,7 @@ impl CrewRun {
             attempts: BTreeMap::new(),
             failed: None,
             validation_tries: crew.validation_tries,
+            denied: BTreeMap::new(),
         })
     }
 

@@ -47,7 +47,7 @@ impl AgentLoop {
                 attempts: running.map_or_else(|| run.attempts.get(&at).copied().unwrap_or(0), |of| of.attempt),
                 error: failed.map(|(_, why)| why.clone()).or_else(|| {
                     let left = running.is_some_and(|task| task.left);
-                    left.then(|| SPENT.to_owned())
+                    left.then(|| SPENT.to_owned()).or_else(|| run.denied.get(&at).cloned())
                 }),
                 output: output.map(|output| output.text.clone()),
             }

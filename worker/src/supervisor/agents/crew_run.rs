@@ -64,7 +64,7 @@ impl AgentLoop {
     }
 
     /// Starts every task that may start, and ends when there is none left.
-    fn go_on_with_crew(&mut self, out: &mut Outbox) {
+    pub(super) fn go_on_with_crew(&mut self, out: &mut Outbox) {
         loop {
             if self.outcome.is_some() {
                 return;
@@ -121,6 +121,7 @@ impl AgentLoop {
         let text = match result {
             Ok(text) => text,
             Err(_) if out.budget().exhausted().is_some() => return self.leave_task(Some(at), out),
+            Err(SessionFailure::NotApproved(why)) => return self.leave_out(at, why, out),
             Err(why) => {
                 self.stop_crew(at, format!("Task '{}' failed: {why}", task.id), out);
                 return;
@@ -240,7 +241,13 @@ impl AgentLoop {
         self.start_task(at, Some(&correction), out);
     }
 
-    fn accept(&mut self, at: usize, text: String, skipped: bool, out: &mut Outbox) {
+    /// Nobody has looked at an output in time.
+    pub(super) fn not_looked_at(&mut self, at: usize, why: &SessionFailure, out: &mut Outbox) {
+        let Some(task) = self.crew_run().and_then(|run| run.tasks.get(at)).map(|task| task.id.clone()) else { return };
+        self.stop_crew(at, format!("Task '{task}' failed: {why}"), out);
+    }
+
+    pub(super) fn accept(&mut self, at: usize, text: String, skipped: bool, out: &mut Outbox) {
         let Some(run) = self.crew_run() else { return };
         let attempts = run.running.remove(&at).map_or(0, |under_way| under_way.attempt);
         run.attempts.insert(at, attempts);

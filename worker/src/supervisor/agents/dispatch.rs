@@ -20,7 +20,7 @@ use super::todos;
 use super::toolbox::ToolTarget;
 use crate::supervisor::core::key::SessionAsk;
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+use crate::supervisor::outbox::{Answer, Call, CallFailureKind, Outbox, Purpose};
 use crate::supervisor::spec::{Limits, Span};
 
 const INVALID_JSON: &str = "Invalid JSON in tool arguments";
@@ -193,7 +193,7 @@ impl AgentLoop {
 
     pub(super) fn function_answered(&mut self, seq: u32, index: usize, answer: Answer, out: &mut Outbox) {
         let answer = match answer {
-            Err(failure) => self.failure(failure.message),
+            Err(why) => ToolOutcome { refused: why.kind == CallFailureKind::Denied, ..self.failure(why.message) },
             Ok(value) => {
                 let result = FunctionResult::decode(value, |name| self.def(name).is_some());
                 match result.agent {
@@ -309,7 +309,7 @@ impl AgentLoop {
         session.messages.extend(outputs);
         if let Some(to) = handoff.filter(|to| *to != session.agent) {
             out.note(NoteKind::HandedOff, json!({"session": session.id, "from": session.agent, "to": to}));
-            session.agent = to;
+            session.handed_by = Some(std::mem::replace(&mut session.agent, to));
         }
         self.steps = self.steps.saturating_add(u32::from(round));
         self.go_on(seq, ends, out);

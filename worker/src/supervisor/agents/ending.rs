@@ -33,7 +33,10 @@ impl AgentLoop {
                 self.root_ended(seq, result, out);
             }
             Home::Call { session: caller, index } => {
-                let answer = self.child_answer(caller, index, seq, result.clone());
+                let answer = match &result {
+                    Err(SessionFailure::NotApproved(why)) => self.not_begun(caller, index, seq, why),
+                    _ => self.child_answer(caller, index, seq, result.clone()),
+                };
                 self.closed(seq, result.is_ok(), out);
                 self.complete(caller, index, answer, out);
             }
@@ -86,10 +89,12 @@ impl AgentLoop {
             Home::Call { .. } | Home::Process { .. } => Some(std::mem::take(&mut session.messages)),
         };
         let (status, key) = (session.status(), session.key(SessionAsk::Deadline));
-        out.note(
-            NoteKind::AgentClosed,
-            json!({"instance_id": session.id, "name": session.agent, "status": status, "steps": session.steps_total}),
-        );
+        let mut told =
+            json!({"instance_id": session.id, "name": session.agent, "status": status, "steps": session.steps_total});
+        if session.denied {
+            told["denied"] = true.into();
+        }
+        out.note(NoteKind::AgentClosed, told);
         if deadline.is_some() {
             self.take_back(&key, out);
         }

@@ -22,6 +22,7 @@ mod crew;
 mod crew_report;
 mod crew_run;
 mod delegation;
+mod denied;
 mod dispatch;
 mod ending;
 mod from_spec;

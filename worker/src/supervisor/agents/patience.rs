@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::agent_loop::AgentLoop;
 use super::session::Session;
-use crate::supervisor::core::key::{AgentsKey, SessionAsk};
+use crate::supervisor::core::key::{AgentsKey, Key, SessionAsk};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::{OnDelegationTimeout, Span};
 
@@ -25,7 +25,7 @@ impl AgentLoop {
     pub(super) fn keep_time(&mut self, out: &mut Outbox) {
         let asking = match self.rules.delegation.on_timeout {
             OnDelegationTimeout::Background => BTreeSet::new(),
-            OnDelegationTimeout::Kill | OnDelegationTimeout::Wait | OnDelegationTimeout::Fail => self.above_people(),
+            OnDelegationTimeout::Kill | OnDelegationTimeout::Wait | OnDelegationTimeout::Fail => self.above_people(out),
         };
         for (seq, session) in self.sessions.iter().filter(|(_, session)| session.deadline.is_some()) {
             let passes = !out.is_held() && !asking.contains(seq);
@@ -34,9 +34,13 @@ impl AgentLoop {
     }
 
     /// The sessions that wait for a person, and those that wait for them.
-    fn above_people(&self) -> BTreeSet<u32> {
+    fn above_people(&self, out: &Outbox) -> BTreeSet<u32> {
         let mut above = BTreeSet::new();
-        let of_sessions = self.humans.keys().filter(|key| matches!(key, AgentsKey::Session { .. }));
+        let before = out.awaited().before_people().filter_map(|key| match key {
+            Key::Agents(key) => Some(key),
+            _ => None,
+        });
+        let of_sessions = self.humans.keys().chain(before).filter(|key| matches!(key, AgentsKey::Session { .. }));
         for session in of_sessions.filter_map(|key| self.asker(key)) {
             let mut next = Some(session);
             while let Some(seq) = next.filter(|seq| above.insert(*seq)) {

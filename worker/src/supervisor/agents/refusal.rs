@@ -27,6 +27,9 @@ pub(super) enum SessionFailure {
     /// A person said no to a tool.
     #[error("{0}")]
     Denied(String),
+    /// A person did not let it begin.
+    #[error("{0}")]
+    NotApproved(String),
     /// Nobody answered its question.
     #[error("{0}")]
     Unanswered(String),

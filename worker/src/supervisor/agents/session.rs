@@ -52,6 +52,12 @@ pub(crate) struct Session {
     pub(crate) order: Vec<String>,
     pub(crate) guidance: Vec<String>,
     pub(crate) doing: Doing,
+    /// Who handed over to the active agent, where a hand-off changes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) handed_by: Option<String>,
+    /// A person did not let it begin.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) denied: bool,
 }
 
 /// Where the result of a session goes.
@@ -222,6 +228,8 @@ impl Session {
             order: Vec::new(),
             guidance: Vec::new(),
             doing: Doing::Waiting,
+            handed_by: None,
+            denied: false,
         }
     }
     pub(crate) fn key(&self, ask: SessionAsk) -> AgentsKey {

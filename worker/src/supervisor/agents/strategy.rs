@@ -1,7 +1,7 @@
 //! Agents that call tools as the strategy of a run.
 //!
-//! Invariant: it only hands on. Agents begin when they are made and are held by no gates; a background process outlives the
-//! answer of its parent, and the run waits for it.
+//! Invariant: it only hands on. Agents begin when they are made, and a person lets their calls through (`core::gate`); a
+//! background process outlives the answer of its parent, and the run waits for it.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::supervisor::core::key::{AgentsKey, Key};
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::strategy::{Findings, NotDone, OpenQuestion, Strategy, StrategyRefusal, TaskReport};
 use crate::supervisor::model::TaskId;
-use crate::supervisor::outbox::{Answer, Outbox};
+use crate::supervisor::outbox::{Answer, Call, Outbox};
 use crate::supervisor::success;
 
 /// Lines of a process' output that are shown if nobody says how many.
@@ -37,6 +37,16 @@ impl<G> Strategy<G> for AgentLoop {
     }
     fn held_or_not(&mut self, out: &mut Outbox) {
         AgentLoop::held_or_not(self, out);
+    }
+
+    fn before_people(&mut self, out: &mut Outbox) {
+        self.keep_time(out);
+    }
+    fn instructed(&mut self, key: &Key, words: &str, out: &mut Outbox) -> Option<Call> {
+        match key {
+            Key::Agents(key) => AgentLoop::instructed(self, key, words, out),
+            _ => None,
+        }
     }
 
     fn exhausted(&mut self, out: &mut Outbox) {
@@ -98,7 +108,7 @@ impl<G> Strategy<G> for AgentLoop {
                 HumanKind::Question { payload } => payload.clone(),
                 HumanKind::TaskFeedback { .. } | HumanKind::ToolApproval { .. } => Value::Null,
             };
-            OpenQuestion { key: key.clone().into(), shown: json!(asked), payload }
+            OpenQuestion { key: key.clone().into(), shown: json!(asked), payload, silence: asked.kind.silence() }
         };
         self.humans.iter().map(open).collect()
     }

@@ -17,9 +17,9 @@ use super::session::{Batch, Doing, Home, Session, SessionPlace};
 use super::step_context::StepContext;
 use super::steps::filled_in;
 use super::todos;
-use crate::supervisor::core::key::SessionAsk;
+use crate::supervisor::core::key::{AgentsKey, SessionAsk};
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+use crate::supervisor::outbox::{Answer, Call, CallFailureKind, Outbox, Purpose};
 
 impl AgentLoop {
     /// A new session, noted; it does not think yet.
@@ -151,7 +151,16 @@ impl AgentLoop {
     }
 
     fn ask_model(&mut self, seq: u32, out: &mut Outbox) {
-        let Some(session) = self.sessions.get(&seq) else { return };
+        let Some((key, call)) = self.step_of(seq, out) else { return };
+        out.call(call);
+        if let Some(session) = self.sessions.get_mut(&seq) {
+            session.doing = Doing::Thinking { key };
+        }
+    }
+
+    /// The call for the step that a session is in, noted.
+    pub(super) fn step_of(&self, seq: u32, out: &mut Outbox) -> Option<(AgentsKey, Call)> {
+        let session = self.sessions.get(&seq)?;
         let key = session.key(SessionAsk::Step { step: session.steps_total });
         let def = self.def(&session.agent);
         let model = def.and_then(|def| def.model.clone());
@@ -181,10 +190,7 @@ impl AgentLoop {
             .prompt(prompt);
         call.timeout = def.and_then(|def| def.timeout).map(crate::supervisor::spec::Span::duration);
         call.last = out.budget().exhausted().is_some();
-        out.call(call);
-        if let Some(session) = self.sessions.get_mut(&seq) {
-            session.doing = Doing::Thinking { key };
-        }
+        Some((key, call))
     }
 
     /// Instructions with context variables filled in, guidance, and the todos.
@@ -206,6 +212,7 @@ impl AgentLoop {
         let (id, agent) = (session.id.clone(), session.agent.clone());
         let prefix = format!("call_{}_{}", session.path.to_string().replace('.', "-"), session.steps_total);
         let answer = match answer {
+            Err(failure) if failure.kind == CallFailureKind::Denied => return self.denied(seq, failure.message, out),
             Ok(value) => Ok(AgentAnswer::decode(value, &prefix, |to| self.handoff_tool(to))),
             Err(failure) => Err(SessionFailure::Call(failure.message)),
         };

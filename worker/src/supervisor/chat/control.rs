@@ -9,7 +9,7 @@ use super::message::ChatMessage;
 use super::rules::ChatError;
 use super::view::Stop;
 use crate::supervisor::core::account::{Exhausted, SPENT};
-use crate::supervisor::core::key::Key;
+use crate::supervisor::core::key::{ChatKey, Key};
 use crate::supervisor::outbox::{Ask, Call, Outbox};
 use crate::supervisor::spec::ChatTeam;
 
@@ -44,6 +44,35 @@ impl GroupChat {
         self.store(message, out);
         self.go_on(ends, out);
         Ok(())
+    }
+
+    /// A person does not let a participant take its turn: everybody hears that in their words, and somebody else goes on. In
+    /// a swarm that is whoever handed over; where nobody did, the chat is over.
+    pub(super) fn denied(&mut self, name: &str, why: &str, out: &mut Outbox) {
+        self.turns += 1;
+        self.last = Some(name.to_owned());
+        let mut message = ChatMessage::new(self.rules.admin_name.clone(), format!("The turn of {name} was {why}."));
+        let ends = self.terminates(&message);
+        let handed = self.messages.iter().rfind(|message| message.handoff.as_deref() == Some(name));
+        let back = handed.map(|message| message.from.clone()).filter(|from| self.agent(from).is_some());
+        let nobody = self.rules.team == ChatTeam::Swarm && back.is_none();
+        if self.rules.team == ChatTeam::Swarm {
+            message.handoff = back;
+        }
+        let text = message.content.clone();
+        self.denials.insert(u32::try_from(self.messages.len()).unwrap_or(u32::MAX));
+        self.store(message, out);
+        match (nobody, ends) {
+            (true, None) => self.close(Stop::Denied, &text, Some(text.clone()), out),
+            (_, ends) => self.go_on(ends, out),
+        }
+    }
+
+    /// A person lets a turn begin, or wants to see it once more, in words of theirs: everybody hears them as the admin's.
+    pub(super) fn instructed(&mut self, key: ChatKey, words: &str, out: &mut Outbox) -> Option<Call> {
+        let ChatPhase::Speaking { agent, tries } = self.stage.clone() else { return None };
+        self.store(ChatMessage::new(self.rules.admin_name.clone(), words), out);
+        Some(self.turn_of(&agent, tries, key))
     }
 
     pub fn cancel(&mut self, reason: &str, out: &mut Outbox) {

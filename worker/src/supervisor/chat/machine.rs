@@ -9,6 +9,8 @@
 //! Invariant: the stage says what the one call or question is for that is open (none when over); an answer that is not
 //! awaited changes nothing. It is the same conversation with and without a pause, which the run holds.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -21,7 +23,7 @@ use super::view::{ChatEnd, Stop};
 use crate::supervisor::core::key::{ChatAsk, ChatKey};
 use crate::supervisor::core::retry::Tries;
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Call, CallFailure, Outbox, Purpose};
+use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, Outbox, Purpose};
 use crate::supervisor::spec::{ChatTeam, OnSpeakerError, RoundCount};
 
 /// A chat and what it waits for.
@@ -46,6 +48,9 @@ pub struct GroupChat {
     pub(super) asks: u64,
     pub(super) stage: ChatPhase,
     pub(super) ledger: TaskLedger,
+    /// Messages that tell of a turn that a person did not let begin: nobody has said anything with them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) denials: BTreeSet<u32>,
     /// The budget has ended it, or left it one last word.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) cut: bool,
@@ -137,6 +142,7 @@ impl GroupChat {
             asks: 0,
             stage: ChatPhase::Over,
             ledger: TaskLedger::default(),
+            denials: BTreeSet::new(),
             cut: false,
             end: None,
         })
@@ -195,16 +201,22 @@ impl GroupChat {
     }
 
     fn ask_speaker(&mut self, name: &str, tries: u32, out: &mut Outbox) {
-        let context = json!({ "team": self.rules.team, "speaker": name, "messages": self.heard_by(name) });
-        let prompt = text::conversation(self.seen());
         self.stage = ChatPhase::Speaking { agent: name.to_owned(), tries };
         let key = self.next_key(ChatAsk::Speak);
-        self.ask(Call::new(key, Purpose::ExecuteWorker, context).agent(name).attempt(tries).prompt(prompt), out);
+        self.ask(self.turn_of(name, tries, key), out);
+    }
+
+    /// The call for what an agent says in its turn.
+    pub(super) fn turn_of(&self, name: &str, tries: u32, key: ChatKey) -> Call {
+        let context = json!({ "team": self.rules.team, "speaker": name, "messages": self.heard_by(name) });
+        let prompt = text::conversation(self.seen());
+        Call::new(key, Purpose::ExecuteWorker, context).agent(name).attempt(tries).prompt(prompt).round(self.turn())
     }
 
     fn spoken(&mut self, name: &str, tries: u32, answer: Answer, out: &mut Outbox) {
         let answer = match answer {
             Ok(answer) => answer,
+            Err(failure) if failure.kind == CallFailureKind::Denied => return self.denied(name, &failure.message, out),
             Err(failure) => return self.speaker_failed(name, tries, &failure, out),
         };
         if let Some(why) = failed_by_itself(&answer) {

@@ -1,6 +1,6 @@
 //! A group chat as the strategy of a run.
 //!
-//! Invariant: it only hands on. A chat begins when it is made, starts no timers and is held by no gates.
+//! Invariant: it only hands on. A chat begins when it is made and starts no timers; a person lets its calls through (`core::gate`).
 
 use serde_json::{Value, json};
 
@@ -9,8 +9,9 @@ use super::view::{ChatWait, SpeakerChoiceRequest};
 use crate::supervisor::core::account::Balance;
 use crate::supervisor::core::key::{ChatKey, Key};
 use crate::supervisor::core::phase::Phase;
-use crate::supervisor::core::strategy::{Findings, OpenQuestion, Strategy, StrategyRefusal};
-use crate::supervisor::outbox::{Answer, Outbox};
+use crate::supervisor::core::strategy::{Findings, OpenQuestion, Silence, Strategy, StrategyRefusal};
+use crate::supervisor::outbox::{Answer, Call, Outbox};
+use crate::supervisor::people::interrupts::OnExpiry;
 use crate::supervisor::success;
 
 impl<G> Strategy<G> for GroupChat {
@@ -23,6 +24,13 @@ impl<G> Strategy<G> for GroupChat {
     fn fired(&mut self, _key: &Key, _gates: &mut G, _out: &mut Outbox) {}
     fn cancel(&mut self, text: String, _gates: &mut G, out: &mut Outbox) {
         GroupChat::cancel(self, &text, out);
+    }
+
+    fn instructed(&mut self, key: &Key, words: &str, out: &mut Outbox) -> Option<Call> {
+        match key {
+            Key::Chat(key) => GroupChat::instructed(self, *key, words, out),
+            _ => None,
+        }
     }
 
     fn exhausted(&mut self, out: &mut Outbox) {
@@ -50,7 +58,7 @@ impl<G> Strategy<G> for GroupChat {
         let Some(outcome) = self.outcome() else { return Findings::default() };
         // What the run was told is no result of it, and neither is what an orchestrator told the team.
         let spoken = self.has_spoken() && (outcome.ok || outcome.last_speaker.is_some());
-        let last = outcome.messages.last().filter(|_| spoken);
+        let last = outcome.messages.iter().rfind(|message| !self.is_denial(message)).filter(|_| spoken);
         Findings {
             final_result: last.map(|message| json!(message.content)),
             error: outcome.error.clone(),
@@ -78,6 +86,8 @@ impl<G> Strategy<G> for GroupChat {
             key: key.into(),
             shown: json!(asked),
             payload: Value::Null,
+            // An answer without a name leaves it to the order of the list.
+            silence: Silence { no: OnExpiry::Answer(json!("")), yes: OnExpiry::Answer(json!("")) },
         };
         self.question().map(open).into_iter().collect()
     }

@@ -24,6 +24,8 @@ pub enum Stop {
     Answered,
     /// The budget of the run is spent.
     Budget,
+    /// A person did not let a participant take its turn, and nobody else has the word.
+    Denied,
     Interrupted,
     Cancelled,
     Error,
@@ -31,7 +33,7 @@ pub enum Stop {
 
 impl Stop {
     fn ok(self) -> bool {
-        !matches!(self, Stop::Budget | Stop::Interrupted | Stop::Cancelled | Stop::Error)
+        !matches!(self, Stop::Budget | Stop::Denied | Stop::Interrupted | Stop::Cancelled | Stop::Error)
     }
 }
 
@@ -126,7 +128,12 @@ impl GroupChat {
     }
     /// Whether anything was said in this run beyond what it was opened with.
     pub fn has_spoken(&self) -> bool {
-        self.messages.len() > self.run_from + self.opened
+        let run_from = u32::try_from(self.run_from).unwrap_or(u32::MAX);
+        self.messages.len() > self.run_from + self.opened + self.denials.range(run_from..).count()
+    }
+    /// Whether this message only tells of a turn that a person did not let begin.
+    pub(super) fn is_denial(&self, message: &ChatMessage) -> bool {
+        self.denials.contains(&message.index)
     }
     pub fn is_over(&self) -> bool {
         self.end.is_some()

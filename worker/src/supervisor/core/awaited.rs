@@ -38,6 +38,15 @@ struct Pending {
     /// It counts for the account, which does not know yet what it costs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     reserved: bool,
+    /// It is not asked for before a person has let it through.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    of_people: bool,
+}
+
+impl Pending {
+    fn of(of: AnswerSource) -> Pending {
+        Pending { of, wanted: false, reserved: false, of_people: false }
+    }
 }
 
 /// A time that is waited for.
@@ -61,7 +70,7 @@ impl AwaitedKeys {
     pub fn asked(&mut self, key: &Key, of: AnswerSource) {
         match self.answers.get_mut(key) {
             Some(pending) => pending.wanted = true,
-            None => drop(self.answers.insert(key.clone(), Pending { of, wanted: true, reserved: false })),
+            None => drop(self.answers.insert(key.clone(), Pending { wanted: true, ..Pending::of(of) })),
         }
     }
 
@@ -90,9 +99,21 @@ impl AwaitedKeys {
         self.answers.iter().filter(move |(_, pending)| wanted(pending)).map(|(key, _)| key)
     }
 
+    /// Whether a person has to let the call through first: what is waited for is no work of whoever is called.
+    pub fn waits_for_people(&mut self, key: &Key, waits: bool) {
+        if let Some(pending) = self.answers.get_mut(key) {
+            pending.of_people = waits;
+        }
+    }
+
+    /// The calls that people have not let through yet.
+    pub fn before_people(&self) -> impl Iterator<Item = &Key> {
+        self.answers.iter().filter(|(_, pending)| pending.wanted && pending.of_people).map(|(key, _)| key)
+    }
+
     /// The account counts it from now on.
     pub fn reserved(&mut self, key: &Key, of: AnswerSource) {
-        self.answers.entry(key.clone()).or_insert(Pending { of, wanted: false, reserved: true }).reserved = true;
+        self.answers.entry(key.clone()).or_insert(Pending::of(of)).reserved = true;
     }
 
     pub fn is_reserved(&self, key: &Key) -> bool {

@@ -13,6 +13,7 @@ pub mod authority;
 pub mod awaited;
 pub mod calls;
 pub mod control;
+pub mod gate;
 pub mod key;
 pub mod loans;
 pub mod phase;

@@ -62,7 +62,7 @@ impl Tries {
 
 /// Whether a call failed because a person said no.
 pub fn is_refusal(failure: &CallFailure) -> bool {
-    failure.kind == CallFailureKind::Rejected
+    matches!(failure.kind, CallFailureKind::Rejected | CallFailureKind::Denied)
 }
 
 /// The number of the next delivery of a call whose worker was lost, after so many; nothing: it is not delivered again.
@@ -91,7 +91,7 @@ mod tests {
         let failed = |kind| CallFailure { kind, message: String::new() };
         let left = |kind| Tries::of(3).are_left_after(1, &failed(kind));
         assert!(left(CallFailureKind::Error) && left(CallFailureKind::Canceled) && left(CallFailureKind::Timeout));
-        assert!(!left(CallFailureKind::Rejected), "a person said no");
+        assert!(!left(CallFailureKind::Rejected) && !left(CallFailureKind::Denied), "a person said no");
         assert!(!Tries::of(3).are_left_after(3, &failed(CallFailureKind::Error)));
     }
 }

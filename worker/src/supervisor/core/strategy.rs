@@ -13,7 +13,8 @@ use super::account::Balance;
 use super::key::Key;
 use super::phase::Phase;
 use crate::supervisor::model::{TaskId, TaskPlan};
-use crate::supervisor::outbox::{Answer, Outbox};
+use crate::supervisor::outbox::{Answer, Call, Outbox};
+use crate::supervisor::people::interrupts::OnExpiry;
 use crate::supervisor::task::TaskStatus;
 
 /// What a task is told when it continues: its answers in the order of its questions, and its state if it has asked.
@@ -93,6 +94,14 @@ pub struct OpenQuestion {
     pub shown: Value,
     /// What an agent asked in its own words, which may say how long it waits; null if the strategy asks.
     pub payload: Value,
+    pub silence: Silence,
+}
+
+/// What it means that nobody has answered a question of a strategy, where silence is a no and where it is a yes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Silence {
+    pub no: OnExpiry,
+    pub yes: OnExpiry,
 }
 
 /// Why a strategy does not do what people want of it.
@@ -131,6 +140,15 @@ pub trait Strategy<G: ?Sized> {
     /// The run stands still from now on, or no longer (`Outbox::is_held`, by `core::control`). While it does nothing may
     /// start, and nothing comes in: `core::calls` keeps it. A plan is held by its gates.
     fn held_or_not(&mut self, _out: &mut Outbox) {}
+
+    /// Whether people have to let a call through before it is made has changed (`AwaitedKeys::before_people`): that is no time
+    /// of whoever is called.
+    fn before_people(&mut self, _out: &mut Outbox) {}
+    /// A person lets the work of this call begin if it is done as they say, or wants to see it so: whoever does it is told, and
+    /// the call is given back as it is now. Nothing: it is done as it was shown, or not at all.
+    fn instructed(&mut self, _key: &Key, _words: &str, _out: &mut Outbox) -> Option<Call> {
+        None
+    }
 
     /// The budget is spent: nobody is waited for whose word would only cost more. A plan looks at it whenever it goes on.
     fn exhausted(&mut self, _out: &mut Outbox) {}

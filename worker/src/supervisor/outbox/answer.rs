@@ -24,6 +24,8 @@ pub enum CallFailureKind {
     Canceled,
     /// A person said no to what a run below had to do: asking again would ask them again.
     Rejected,
+    /// A person did not let the work begin.
+    Denied,
     /// Asking again would give the same.
     Hopeless,
     /// The process that ran it is gone, and its retries are used up.
@@ -33,6 +35,9 @@ pub enum CallFailureKind {
 impl CallFailure {
     pub fn error(message: impl Into<String>) -> Self {
         CallFailure { kind: CallFailureKind::Error, message: message.into() }
+    }
+    pub fn denied(message: impl Into<String>) -> Self {
+        CallFailure { kind: CallFailureKind::Denied, message: message.into() }
     }
 }
 

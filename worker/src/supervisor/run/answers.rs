@@ -68,7 +68,12 @@ impl SupervisorRun {
         let id = AnsweredIds::of(value).approval_id.unwrap_or_default();
         let below = if self.is_own(&id) { None } else { self.below(&id) };
         let Some(below) = below else {
-            let closed = self.parts.approvals.respond_json(value, out)?;
+            let response = self.parts.approvals.read(value, out)?;
+            if response.modified_action.is_some() && self.parts.gate.is_about_tool(&response.approval_id) {
+                let why = Ignored::Invalid(as_shown());
+                return Err(self.parts.approvals.ignore(&response.approval_id, why, out).into());
+            }
+            let closed = self.parts.approvals.respond(response, out)?;
             let id = closed.id.clone();
             self.approval_closed(closed, out);
             let decided = self.parts.approvals.get(&id).and_then(|(_, decision)| decision.cloned());

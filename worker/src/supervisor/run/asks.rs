@@ -1,6 +1,6 @@
 //! Carrying out asks: each becomes a command of the engine, and the number of the command is told to the calls of the run.
 //!
-//! Invariant: every call goes through the account before it is sent; what cannot be carried out is answered at once. What
+//! Invariant: every call goes through the gate and the account before it is sent; what cannot be carried out is answered at once. What
 //! is under way, and what becomes of it, is known by `core::calls`.
 
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl SupervisorRun {
         }
     }
 
-    /// Every call of every family goes through the account, and then out.
+    /// Every call of every family goes through the gate and the account, and then out.
     fn call(&mut self, call: Call, cx: &mut Cx<'_>) {
         if self.parts.control.is_held() && call.weight() != Weight::Free {
             return self.calls.put_off(call);
@@ -87,12 +87,17 @@ impl SupervisorRun {
             // Asked again with the next event: others give back what they do not need.
             return self.calls.put_off(call);
         }
+        let Some(call) = self.let_through(call, cx) else { return };
         match self.account.reserve(&call, AnswerSource::Call, &mut self.awaited) {
             Ok(()) => {}
             Err(Withheld::UntilThereIsMore) => return self.calls.put_off(call),
-            Err(Withheld::ForGood) => return self.refused(call.key, CallFailure::error(SPENT), cx),
+            Err(Withheld::ForGood) => {
+                self.parts.gate.sent(&call.key);
+                return self.refused(call.key, CallFailure::error(SPENT), cx);
+            }
         }
         let key = call.key.clone();
+        self.parts.gate.sent(&key);
         self.decision_called(&call, cx);
         match self.send(call, 0, cx) {
             Ok(()) => self.register_if_child(key, cx),
@@ -178,6 +183,7 @@ impl SupervisorRun {
     fn cancel_key(&mut self, key: &Key, reason: &str, cx: &mut Cx<'_>) {
         // Nobody will hear what it cost, or it has a bill that comes later.
         self.awaited.settled(key);
+        self.work_over(key, cx);
         if let Some(child) = self.calls.child(key) {
             self.parts.below.ended(&child.workflow_id);
         }

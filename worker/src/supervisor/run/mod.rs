@@ -16,6 +16,7 @@ mod asks;
 mod call_context;
 mod child_end;
 mod children;
+mod gate;
 mod inherited;
 mod input;
 mod lease;
@@ -149,14 +150,17 @@ impl SupervisorRun {
         let id = cx.workflow_id().map_or_else(|| run.clone(), ToString::to_string);
         let account = spending::account(&resolved.spec, &context);
         let mut out = Outbox::new(run.clone(), cx.now()).with_budget(account.balance());
-        out.note(
-            NoteKind::RunStarted,
-            json!({
-                "name": resolved.spec.name, "preset": resolved.spec.preset, "hash": resolved.hash, "rules": number::RULES,
-            }),
-        );
+        let chosen = resolved.spec.for_request();
+        let gated = gate::is_in(chosen.as_ref().map_or(&resolved.spec, |(spec, _)| spec));
+        let mut started = json!({
+            "name": resolved.spec.name, "preset": resolved.spec.preset, "hash": resolved.hash, "rules": number::RULES,
+        });
+        if gated {
+            started["gated"] = true.into();
+        }
+        out.note(NoteKind::RunStarted, started);
         // The hash stays that of the spec as it was given.
-        if let Some((spec, choice)) = resolved.spec.for_request() {
+        if let Some((spec, choice)) = chosen {
             out.note(NoteKind::PlanningChosen, json!(choice));
             resolved.spec = spec;
         }
@@ -221,6 +225,7 @@ impl SupervisorRun {
             | WorkflowEvent::CancelDelivered { .. } => {} // their ends are what counts
         }
         self.go_on(&mut out);
+        self.count_work(&mut out);
         self.carry_out(out, cx);
     }
 

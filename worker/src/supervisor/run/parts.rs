@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::progress::StatusMessages;
 use crate::supervisor::core::control::Control;
+use crate::supervisor::core::gate::CallGate;
 use crate::supervisor::core::key::GraphKey;
 use crate::supervisor::graph::{Gates, PlanEvent, PlannedTask, PlannerOutput, Reply, Start, Take};
 use crate::supervisor::memory::SessionMemoryPart;
@@ -33,6 +34,9 @@ pub(super) struct RunGates {
     pub(super) approvals: Approvals,
     pub(super) escalations: Escalations,
     pub(super) interrupts: Interrupts,
+    /// What begins with a call, and waits for people.
+    #[serde(default, skip_serializing_if = "CallGate::is_off")]
+    pub(super) gate: CallGate,
     /// What the runs below wait for, and what was told of it above.
     #[serde(default)]
     pub(super) below: Below,
@@ -60,6 +64,7 @@ impl RunGates {
             approvals: Approvals::new(spec.hitl.approval.clone()),
             escalations: Escalations::new(spec.hitl.clone()),
             interrupts: Interrupts::default(),
+            gate: CallGate::of(spec),
             below: Below::default(),
             above: Above::default(),
             control: Control::default(),

@@ -22,6 +22,7 @@ use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::approval::{ApprovalScope, Closed, Consequence};
 use crate::supervisor::people::interrupts::{Expired, Question, ResumeInterrupt, Resumed};
 use crate::supervisor::people::plan_review::Ending;
+use crate::supervisor::spec::OnApprovalTimeout;
 use crate::supervisor::task::Actor;
 use crate::supervisor::team::Heard;
 
@@ -203,6 +204,9 @@ impl SupervisorRun {
     /// What a decision about an approval means for the plan.
     pub(super) fn approval_closed(&mut self, closed: Closed, out: &mut Outbox) {
         self.parts.decided(&closed, out);
+        if self.work_decided(&closed, out) {
+            return;
+        }
         let (parts, task) = (&mut self.parts, closed.task_id.clone());
         let Some(graph) = self.strategy.as_plan() else { return };
         let of_plan = matches!(closed.scope, ApprovalScope::Plan { .. });
@@ -304,14 +308,21 @@ impl SupervisorRun {
 
     /// A strategy itself waits for people: they are asked as a task of that key would.
     pub(super) fn ask_people_for_the_strategy(&mut self, out: &mut Outbox) {
-        for OpenQuestion { key, shown, payload } in self.strategy.people_needed() {
+        for OpenQuestion { key, shown, payload, silence } in self.strategy.people_needed() {
             let Ok(task) = TaskId::new(key.to_string()) else { continue };
             if self.parts.interrupts.pending().any(|interrupt| interrupt.task == task)
                 || self.calls.holds_word_for(task.as_str())
             {
                 continue;
             }
-            let question = Question { payload: shown, ..question_of(task, &payload) };
+            let mut question = Question { payload: shown, ..question_of(task, &payload) };
+            if let Some(time) = self.parts.escalations.rules().questions.filter(|_| payload.is_null()) {
+                question.timeout = Some(time.timeout);
+                question.on_expiry = match time.on_timeout {
+                    OnApprovalTimeout::Reject => silence.no,
+                    OnApprovalTimeout::Approve => silence.yes,
+                };
+            }
             // A run always has an id.
             let _ = self.parts.interrupts.raise(question, out);
         }
@@ -326,6 +337,9 @@ impl SupervisorRun {
 
     /// The strategy hears what a person said, or that nobody did in time.
     pub(super) fn told_by_person(&mut self, task: &TaskId, outcome: Result<Value, Expired>, out: &mut Outbox) {
+        if let Ok(answer) = &outcome {
+            self.parts.gate.answered(task, answer);
+        }
         if let Err(why) = &outcome
             && self.strategy.unanswered(task.as_str(), &why.to_string(), out)
         {

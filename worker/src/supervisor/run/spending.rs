@@ -120,6 +120,7 @@ impl SupervisorRun {
     /// Tells a family that its budget is spent as often as it goes on; what that leaves undone is noted once.
     pub(super) fn end_for_budget(&mut self, out: &mut Outbox) {
         if self.parts.control.is_running() && out.budget().exhausted().is_some() {
+            self.nobody_lets_through(out);
             self.strategy.exhausted(out);
         }
         if self.strategy.is_cut()

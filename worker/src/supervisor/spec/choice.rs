@@ -9,9 +9,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::agent::Agent;
-use super::check::delegate_tool;
 use super::preset::{ByRequest, Family};
-use super::sections::{HitlMode, Planning, PlanningMode, Policy, PolicyKind, Selection};
+use super::sections::{Planning, PlanningMode, Selection};
 use super::whole::SupervisorSpec;
 
 /// Which kind of planning a request gets, and why.
@@ -65,6 +64,11 @@ impl SupervisorSpec {
             && self.seed_plan.is_none()
     }
 
+    /// Whether no run of it has a plan, whatever is asked for.
+    pub(super) fn is_without_plan(&self) -> bool {
+        self.family() != Family::Graph && (!self.chooses_planning() || self.only_talks())
+    }
+
     /// The spec that the run follows, with the kind of planning its request gets; none where nothing is chosen.
     pub fn for_request(&self) -> Option<(SupervisorSpec, PlanningChoice)> {
         if !self.chooses_planning() {
@@ -88,7 +92,6 @@ impl SupervisorSpec {
         spec.planning.mode = choice.mode;
         if conversational {
             spec.lead();
-            spec.asks_who_commands();
         } else if choice.mode == PlanningMode::Upfront {
             spec.unsupervised();
         }
@@ -142,25 +145,6 @@ impl SupervisorSpec {
                 self.agents.insert(0, agent);
             }
         }
-    }
-
-    /// SHH-05: who commands is asked before every action, and what a conversation does is to delegate.
-    fn asks_who_commands(&mut self) {
-        let command = HitlMode::HumanInCommand;
-        let commands = match self.trust.level.filter(|_| self.trust.enabled) {
-            Some(level) => level == command.level(),
-            None => self.hitl.mode == command,
-        };
-        if !self.hitl.enabled || !commands {
-            return;
-        }
-        let own = self.agents.iter().flat_map(|agent| agent.tools.iter().map(|tool| tool.name.clone()));
-        let tools = self.agents.iter().map(|agent| delegate_tool(&agent.name)).chain(own).collect();
-        self.policies.push(Policy {
-            tools,
-            message: Some("Whoever commands is asked before anything is done".to_owned()),
-            ..Policy::new(PolicyKind::ToolApproval, command.as_str())
-        });
     }
 
     /// A plan that was made upfront is carried out as it is: nobody decides on the way.

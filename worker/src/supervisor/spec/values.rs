@@ -33,7 +33,7 @@ impl SupervisorSpec {
         }
     }
     /// Whether the run is a manager with its crew.
-    pub(super) fn is_crew(&self) -> bool {
+    pub(in crate::supervisor) fn is_crew(&self) -> bool {
         self.family() == Family::Agents
             && self.handoff_control().is_none()
             && self.delegation_protocol() == DelegationProtocol::Coworkers

@@ -258,6 +258,11 @@ impl Approvals {
         self.void_where(|entry| task.is_none() || entry.request.task_id.as_ref() == task, reason, out)
     }
 
+    /// This request is not wanted any more.
+    pub fn void_one(&mut self, id: &ApprovalId, reason: &str, out: &mut Outbox) -> Vec<ApprovalId> {
+        self.void_where(|entry| entry.request.id == *id, reason, out)
+    }
+
     fn void_where(&mut self, which: impl Fn(&Entry) -> bool, reason: &str, out: &mut Outbox) -> Vec<ApprovalId> {
         let mut voided = Vec::new();
         for (n, entry) in &mut self.entries {

@@ -96,6 +96,12 @@ impl Escalations {
         Some(reasons)
     }
 
+    /// The function among those of some work that a person is asked about first: the sensitive one, if one is.
+    pub fn most_sensitive<'f>(&self, functions: &'f [String]) -> &'f str {
+        let sensitive = |name: &&String| self.hitl.is_sensitive_plan(name) || self.hitl.is_sensitive_action(name);
+        functions.iter().find(sensitive).or(functions.first()).map(String::as_str).unwrap_or_default()
+    }
+
     /// Looks at what an agent gave: the escalation, if anything fired.
     pub fn weigh(
         &mut self,

@@ -3,6 +3,7 @@
 mod agents;
 mod budgets;
 mod claims;
+mod gates;
 mod inherited;
 mod market;
 mod pauses;

@@ -13,13 +13,13 @@ use crate::scene::kit::*;
 
 /// Agents who talk or call each other: who answers, and how.
 #[derive(Debug, Clone)]
-struct Talk {
+pub(super) struct Talk {
     preset: &'static str,
     words: Vec<&'static str>,
     rounds: u32,
     on_error: &'static str,
     with_rule: bool,
-    outside: Outside,
+    pub(super) outside: Outside,
 }
 
 pub(super) const TALKS: [&str; 9] = [
@@ -34,7 +34,7 @@ pub(super) const TALKS: [&str; 9] = [
     "cuga-conversational",
 ];
 
-fn talks() -> impl Strategy<Value = Talk> {
+pub(super) fn talks() -> impl Strategy<Value = Talk> {
     let words = proptest::collection::vec(select(&["says", "breaks", "mute"][..]), 2..4);
     (select(&TALKS[..]), words, 1..5u32, select(vec!["stop", "skip", "retry"]), any::<bool>(), Outside::any()).prop_map(
         |(preset, words, rounds, on_error, with_rule, outside)| Talk {
@@ -49,7 +49,7 @@ fn talks() -> impl Strategy<Value = Talk> {
 }
 
 impl Talk {
-    fn spec(&self) -> String {
+    pub(super) fn spec(&self) -> String {
         let chat = self.preset.starts_with("autogen");
         let crew = self.preset == "crewai-hierarchical";
         let agent = |n: usize| {
@@ -76,7 +76,7 @@ impl Talk {
     }
 
     /// Who says what. Nobody is left out: who is mute says so.
-    fn world(&self) -> Value {
+    pub(super) fn world(&self) -> Value {
         let mut rules = Vec::new();
         if self.preset == "crewai-hierarchical" {
             let asks = json!({ "name": "Delegate work to coworker", "args": { "task": "hello", "context": "so", "coworker": "w0" } });

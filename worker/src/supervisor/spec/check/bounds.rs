@@ -55,6 +55,7 @@ fn spans(spec: &SupervisorSpec) -> CheckResult {
     let spans = [
         ("planning.approval.timeout", Some(spec.planning.approval.timeout)),
         ("hitl.approval.timeout", Some(spec.hitl.approval.timeout)),
+        ("hitl.questions.timeout", spec.hitl.questions.map(|questions| questions.timeout)),
         ("hitl.triggers.decision_timeout", spec.hitl.triggers.decision_timeout),
         ("delegation.timeout", Some(spec.delegation.timeout)),
         ("delegation.wait_max", Some(spec.delegation.wait_max)),

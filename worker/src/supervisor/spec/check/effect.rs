@@ -8,13 +8,13 @@ use serde_json::{Map, Value};
 
 use super::super::agent::{Agent, Limits};
 use super::super::preset::{Family, Preset};
-use super::super::sections::{DelegationProtocol, HandoffControl, HitlMode, PlanningMode};
+use super::super::sections::{DelegationProtocol, HandoffControl, HitlException, HitlMode, PlanningMode, Trigger};
 use super::super::whole::SupervisorSpec;
 use super::{CheckResult, idle};
 use crate::supervisor::fields::FieldError;
 
 /// Read in every run.
-const ALL: [&str; 25] = [
+const ALL: [&str; 26] = [
     "kind",
     "name",
     "preset",
@@ -32,16 +32,17 @@ const ALL: [&str; 25] = [
     "memory",
     "delegation.base_depth",
     "delegation.max_depth",
-    "hitl.triggers.decision_timeout",
     "review.park_exit",
     "dispatch.selection",
+    "hitl",
+    "trust",
     "budget.tokens",
     "budget.llm_calls",
     "budget.cost",
     "budget.wall",
     "budget.on_exhausted",
 ];
-const GRAPH: [&str; 31] = [
+const GRAPH: [&str; 29] = [
     "authority",
     "seed_plan",
     "planning.mode",
@@ -68,8 +69,6 @@ const GRAPH: [&str; 31] = [
     "loop.on_idle",
     "failure",
     "team",
-    "hitl",
-    "trust",
     "synthesis",
     "budget.degrade",
     "progress",
@@ -163,7 +162,7 @@ pub(in super::super) fn sections(spec: &SupervisorSpec, file: &Map<String, Value
     // A spec that was written out whole says everything, also what is so anyway.
     let said = |(section, value): &(&String, &Value)| !value.is_null() && usual.get(section.as_str()) != Some(value);
     match file.iter().filter(said).find(|(section, _)| !read(section)) {
-        Some((section, _)) => Err(FieldError::at(section, nothing(spec))),
+        Some((section, _)) => Err(FieldError::at(section, nothing_at(section, spec))),
         None => switched_off(file),
     }
 }
@@ -225,7 +224,7 @@ pub(super) fn check(spec: &SupervisorSpec) -> CheckResult {
         }
         let nested = |key: &String| keys.iter().any(|known| is_at_or_above(known, &format!("{section}.{key}")));
         let (Value::Object(value), Value::Object(usual)) = (value, usual) else {
-            return Err(FieldError::at(section, nothing(spec)));
+            return Err(FieldError::at(section, nothing_at(section, spec)));
         };
         let changed = || value.iter().filter(|(key, value)| usual.get(*key) != Some(value) && !nested(key));
         // A section is switched on by what it says: that is what the file has.
@@ -274,6 +273,7 @@ fn of_agent(spec: &SupervisorSpec, at: &str, agent: &Agent) -> CheckResult {
 
 /// What a spec says of people holds.
 fn people(spec: &SupervisorSpec) -> CheckResult {
+    without_plan(spec)?;
     let level = spec.trust.level.filter(|_| spec.trust.enabled);
     let usual = spec.preset.map(Preset::values).unwrap_or_default().hitl.mode;
     if let Some(level) = level
@@ -293,6 +293,44 @@ fn people(spec: &SupervisorSpec) -> CheckResult {
         return Err(FieldError::at("trust.level", why));
     }
     Ok(())
+}
+
+/// Of lists of what people are asked about, the entries that only a plan has tasks for.
+fn without_plan(spec: &SupervisorSpec) -> CheckResult {
+    if !spec.is_without_plan() {
+        return Ok(());
+    }
+    let usual = spec.preset.map(Preset::values).unwrap_or_default().hitl;
+    let exceptions = [HitlException::RiskCritical, HitlException::ConsecutiveFailures, HitlException::Sensitive];
+    let strange = |one: &&HitlException| !usual.exceptions.contains(one) && !exceptions.contains(one);
+    if let Some(one) = spec.hitl.exceptions.iter().find(strange) {
+        return Err(FieldError::at("hitl.exceptions", no_entry(one)));
+    }
+    let strange = |one: &&Trigger| !usual.notify_only.contains(one) && **one != Trigger::ConsecutiveFailures;
+    match spec.hitl.notify_only.iter().find(strange) {
+        Some(one) => Err(FieldError::at("hitl.notify_only", no_entry(one))),
+        None => Ok(()),
+    }
+}
+
+fn no_entry(entry: &impl serde::Serialize) -> String {
+    let word = serde_json::to_value(entry).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default();
+    format!(
+        "`{word}` has no effect here: without a plan people are asked before something is done, about what is sensitive \
+         and about failures in a row"
+    )
+}
+
+/// The same of a section, where there is more to say.
+fn nothing_at(section: &str, spec: &SupervisorSpec) -> String {
+    match section {
+        "authority" => {
+            let why = "it is of whoever decides over the tasks of a plan; who may give work to whom is said here by \
+                       `agents[].delegates`, `handoff` and `speaker`, and people are asked by `hitl`";
+            format!("has no effect here: {why}")
+        }
+        _ => nothing(spec),
+    }
 }
 
 fn nothing(spec: &SupervisorSpec) -> String {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::super::preset::Family;
 use super::super::sections::{
     ChatTeam, DelegationProtocol, OnDelegationTimeout, OnExhausted, OnSubtaskError, Parallelism, PlanningMode,
-    ReviewScope, RoundCount, Selection, SynthesisMode,
+    PolicyKind, ReviewScope, RoundCount, Selection, SpeakerMethod, SynthesisMode,
 };
 use super::super::whole::{Authority, SupervisorSpec};
 use super::CheckResult;
@@ -48,6 +48,18 @@ const SEVERAL_TASKS: [&str; 9] = [
 const JUDGED: [&str; 2] = ["review.criteria", "review.accept_below_score"];
 const SYNTHESIS: [&str; 4] =
     ["synthesis.dedupe", "synthesis.bypass_single", "synthesis.own_result_chars", "synthesis.of_nothing"];
+/// Of people, what only a plan and its tasks give them to look at.
+const OF_PLANS: [Idle; 6] = [
+    (
+        "hitl.triggers.confidence",
+        "nobody says here how sure they are; `human_in_command` asks before everything that is done",
+    ),
+    ("hitl.triggers.action_cost", "nothing says here what it costs before it is done; `budget.cost` limits the run"),
+    ("hitl.triggers.out_of_scope", "whoever calls somebody that there is not is told so at once, and goes on"),
+    ("hitl.plan_policy", "there is no plan that could be approved"),
+    ("hitl.gates", "people are asked before something is done: what an agent says here proposes no action"),
+    ("hitl.order", "what is sensitive is named before failures in a row, and there are no other reasons here"),
+];
 /// Why a key may not make a run of another kind.
 pub(super) const KIND_OF_RUN: &str = "the preset says what kind of run this is, and so who comes next";
 /// What a controller may do (CUG-07).
@@ -73,7 +85,27 @@ pub(super) fn of(spec: &SupervisorSpec, base: &SupervisorSpec) -> Vec<Idle> {
         Family::Agents => of_agents(spec, base),
     };
     idle.extend(of_preset(spec));
+    if !asks_questions(spec) {
+        idle.push(("hitl.questions", "the run asks nobody anything but approvals, whose time is `hitl.approval`"));
+    }
+    if spec.is_without_plan() {
+        idle.extend(OF_PLANS);
+        let why = "nobody is asked: say `hitl.enabled`, `hitl.mode` or `trust.level`";
+        let unheard = ["hitl.approval", "hitl.notify_only", "trust.enabled", "trust.rules"];
+        idle.extend(unheard.into_iter().filter(|_| !spec.hitl.enabled).map(|key| (key, why)));
+    }
     idle
+}
+
+/// Whether the run itself may ask people something that is no approval.
+fn asks_questions(spec: &SupervisorSpec) -> bool {
+    let of_policy = spec.policies.iter().any(|policy| policy.kind == PolicyKind::ToolApproval);
+    match spec.family() {
+        // A function may name `manual` as well.
+        Family::Chat => matches!(spec.speaker.method, SpeakerMethod::Manual | SpeakerMethod::Function),
+        Family::Agents => of_policy || spec.is_crew(),
+        Family::Graph => of_policy && spec.chooses_planning(),
+    }
 }
 
 /// What a preset has decided.

@@ -24,6 +24,10 @@ pub struct Hitl {
     pub plan_policy: PlanPolicy,
     /// How long an approval waits, and what silence means.
     pub approval: Approval,
+    /// How long people have for what is no approval of the run: whether a tool is called that a policy holds back, what they
+    /// say of an output (`review.human`), who speaks next (`speaker.method: manual`). Null is as long as it takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub questions: Option<QuestionTime>,
     /// Which reason is named when several apply.
     pub order: TriggerOrder,
     /// Where a sensitive action is caught (SHH-18).
@@ -43,6 +47,7 @@ impl Default for Hitl {
             plan_keywords: ["publish", "send", "delete", "pay", "share"].map(str::to_owned).to_vec(),
             plan_policy: PlanPolicy::default(),
             approval: Approval::default(),
+            questions: None,
             order: TriggerOrder::Table,
             gates: vec![Gate::Before, Gate::After],
             exceptions: vec![HitlException::RiskCritical, HitlException::ConsecutiveFailures],
@@ -55,7 +60,8 @@ impl Default for Hitl {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HitlMode {
-    /// People are asked before every task.
+    /// People are asked before every task; without a plan before every turn of a chat, every delegation, hand-off and call
+    /// of a tool.
     HumanInCommand,
     /// People are asked when a trigger applies.
     HumanInTheLoop,
@@ -71,9 +77,9 @@ pub struct Triggers {
     pub confidence: Option<Ratio>,
     /// The action costs more than this.
     pub action_cost: Option<Money>,
-    /// The action is one of these, word for word.
+    /// The action is one of these, word for word. Without a plan the action is the name of the tool that is called.
     pub sensitive: Vec<String>,
-    /// So many tasks in a row have failed.
+    /// So many tasks in a row have failed; without a plan turns, or delegations and hand-offs.
     pub consecutive_failures: Option<u32>,
     /// A decision of the supervisor takes longer than this.
     pub decision_timeout: Option<Span>,
@@ -134,7 +140,8 @@ impl Default for PlanPolicy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Approval {
-    /// How long a person has to answer. A tool that an agent calls waits for its approval however long it takes.
+    /// How long a person has to answer. A tool that is called by an agent which a model plays waits for its approval however
+    /// long it takes, and one that a policy holds back as long as `hitl.questions` says.
     pub timeout: Span,
     /// What silence means.
     pub on_timeout: OnApprovalTimeout,
@@ -150,6 +157,22 @@ impl Default for Approval {
             critical: OnCriticalTimeout::Reject,
         }
     }
+}
+
+/// `hitl.questions:`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QuestionTime {
+    /// How long a person has to answer.
+    pub timeout: Span,
+    /// What silence means: the tool is not called, the task has failed; or the tool is called, the output is accepted. Who
+    /// speaks next is left to the order of the list either way.
+    #[serde(default = "rejected")]
+    pub on_timeout: OnApprovalTimeout,
+}
+
+fn rejected() -> OnApprovalTimeout {
+    OnApprovalTimeout::Reject
 }
 
 /// What it means when nobody answers in time.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::supervisor::core::key::MemoryKey;
 use crate::supervisor::outbox::{Call, Purpose};
-use crate::supervisor::spec::{Files, HitlMode, Preset, SupervisorSpec, Via, read_spec, read_spec_with};
+use crate::supervisor::spec::{Family, Files, HitlMode, Preset, SupervisorSpec, Via, read_spec, read_spec_with};
 
 const AGENTS: &str = "\nagents: [{ name: a }, { name: b }]";
 
@@ -43,6 +43,21 @@ fn what_has_no_effect_is_refused_with_its_path() {
             "preset: flow-supervisor\nplanning: { policies: { allowed_agents: [c] } }",
             "planning.policies.allowed_agents",
         ),
+        ("preset: autogen-groupchat\nauthority: [finish]", "authority"),
+        ("preset: supyagent-delegation\nauthority: [delegate]", "authority"),
+        ("preset: autogen-groupchat\nhitl: { approval: { timeout: 5m } }", "hitl.approval"),
+        ("preset: swarm-handoff\ntrust: { enabled: true }", "trust.enabled"),
+        ("preset: swarm-handoff\nhitl: { plan_policy: { complexity: 0.5 } }", "hitl.plan_policy"),
+        ("preset: langgraph-supervisor\nhitl: { triggers: { confidence: 0.5 } }", "hitl.triggers.confidence"),
+        ("preset: autogen-groupchat\nhitl: { triggers: { action_cost: 2.0 } }", "hitl.triggers.action_cost"),
+        ("preset: cuga-conversational\nhitl: { triggers: { out_of_scope: false } }", "hitl.triggers.out_of_scope"),
+        ("preset: autogen-groupchat-swarm\nhitl: { gates: [before] }", "hitl.gates"),
+        ("preset: supyagent-delegation\nhitl: { order: book_code }", "hitl.order"),
+        (
+            "preset: supyagent-delegation\nhitl: { mode: human_on_the_loop, exceptions: [confidence] }",
+            "hitl.exceptions",
+        ),
+        ("preset: autogen-groupchat\nhitl: { mode: human_in_command, notify_only: [sensitive] }", "hitl.notify_only"),
     ] {
         assert_eq!(refused_at(text), at, "{text}");
     }
@@ -182,6 +197,15 @@ fn what_a_spec_says_of_people_holds() {
     assert!(commanded.hitl.enabled && commanded.hitl.mode == HitlMode::HumanInCommand && !commanded.trust.enabled);
     let novice = read("preset: flow-coordinator\ntrust: { level: novice }");
     assert!(novice.hitl.enabled && novice.trust.enabled);
+    for preset in Preset::ALL.into_iter().filter(|preset| preset.family() != Family::Graph) {
+        let more = if preset == Preset::CrewaiHierarchical { "\nmanager_llm: m" } else { "" };
+        for said in
+            ["hitl: { mode: human_in_command }", "trust: { level: novice }", "hitl: { triggers: { sensitive: [a] } }"]
+        {
+            let spec = read(&format!("preset: {preset}\n{said}{more}"));
+            assert!(spec.hitl.enabled, "{preset}: {said}");
+        }
+    }
     // How long an approval waits says nothing of whether people are asked.
     assert!(!read("preset: flow-coordinator\nhitl: { approval: { timeout: 5m } }").hitl.enabled);
 }

@@ -1,0 +1,76 @@
+//! Work of agents that a person did not let begin, or wants to be done otherwise (`core::gate`).
+//!
+//! Invariant: whoever gave the work hears who said no and why, as the answer of its call, and goes on; a task of a list is
+//! left out, and a step ends its list like one that failed. Nobody who was not let through is asked for anything. It asks
+//! nobody itself.
+
+use serde_json::json;
+
+use super::agent_loop::{AgentLoop, Workload};
+use super::message::Message;
+use super::refusal::SessionFailure;
+use super::rules::DelegationKind;
+use super::session::{CallStatus, Doing, Running, Session, SessionPurpose, ToolOutcome};
+use crate::supervisor::core::key::{AgentsKey, SessionAsk};
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::{Call, Outbox};
+
+impl AgentLoop {
+    /// The step of a session was not let through. Where a hand-off has changed who is active, it is taken back.
+    pub(super) fn denied(&mut self, seq: u32, why: String, out: &mut Outbox) {
+        let Some(session) = self.sessions.get_mut(&seq) else { return };
+        let Some(before) = session.handed_by.take() else {
+            session.denied = true;
+            self.deselect(seq);
+            return self.ended(seq, Err(SessionFailure::NotApproved(why)), out);
+        };
+        let to = std::mem::replace(&mut session.agent, before);
+        session.messages.push(Message::user(format!("The hand-off to '{to}' was {why}. Go on without it.")));
+        session.doing = Doing::Waiting;
+        out.note(NoteKind::HandedOff, json!({"session": session.id, "from": to, "to": session.agent}));
+        self.begin_step(seq, out);
+    }
+
+    /// Whoever was let begin nothing was given no work.
+    fn deselect(&mut self, seq: u32) {
+        let Some(agent) = self.sessions.get(&seq).map(|session| session.agent.clone()) else { return };
+        let works = |other: &Session| other.agent == agent && other.parent.is_some() && !other.denied;
+        if !self.sessions.values().any(works) {
+            self.selected.retain(|name| *name != agent);
+        }
+    }
+
+    /// What the caller is told of a session that was not let through.
+    pub(super) fn not_begun(&self, caller: u32, index: usize, child: u32, why: &str) -> ToolOutcome {
+        let calls = self.sessions.get(&caller).map(|session| &session.doing);
+        let handed = matches!(calls, Some(Doing::Acting(batch)) if batch.calls.get(index).is_some_and(|call| {
+            matches!(call.progress, CallStatus::Running(Running::Child { kind: SessionPurpose::Handoff, .. }))
+        }));
+        let answer = match self.rules.delegation.kind {
+            DelegationKind::Process | DelegationKind::Variables if !handed => {
+                let name = self.sessions.get(&child).map(|session| session.agent.as_str()).unwrap_or_default();
+                self.failure(format!("The delegation to '{name}' was {why}"))
+            }
+            _ => self.child_answer(caller, index, child, Err(SessionFailure::NotApproved(why.to_owned()))),
+        };
+        // It is no fault of a tool.
+        ToolOutcome { refused: true, ..answer }
+    }
+
+    /// A task of a crew that was not let through is left out; the others go on.
+    pub(super) fn leave_out(&mut self, at: usize, why: String, out: &mut Outbox) {
+        if let Workload::Crew(run) = &mut self.work {
+            run.denied.insert(at, why);
+        }
+        self.accept(at, String::new(), true, out);
+        self.go_on_with_crew(out);
+    }
+
+    /// A person wants the work of a session done in words of theirs: its agent is told as if the user said so.
+    pub(super) fn instructed(&mut self, key: &AgentsKey, words: &str, out: &mut Outbox) -> Option<Call> {
+        let AgentsKey::Session { ask: SessionAsk::Step { .. }, .. } = key else { return None };
+        let seq = self.asker(key)?;
+        self.sessions.get_mut(&seq)?.messages.push(Message::user(words));
+        self.step_of(seq, out).map(|(_, call)| call)
+    }
+}

@@ -1,0 +1,268 @@
+//! What a person may have to be asked before it is done, where no plan has tasks that wait for it: a turn in a chat, work
+//! that an agent gives to another one, the call of a tool.
+//!
+//! ```text
+//!   call ──► is it work that begins? ──► no, or nobody has to be asked ──► on its way
+//!                      └──► asked ──► approved ──► on its way
+//!                             │  └──► denied: whoever asked for the call hears that
+//!                             └──► nobody wants it any more: the request is void
+//! ```
+//!
+//! It stands in the way of every call of a run, and knows by the key alone what begins: no family can go around it, and none
+//! has a copy of it. What a plan asks for is looked at before its tasks start (`graph`), and passes here.
+//!
+//! Invariant: work begins once, so that people are asked once for it: not for the next step of an agent that was let
+//! through, not after a pause, and not when a call is sent again. Whether people are asked is `people::escalation`'s to say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::key::{AgentsKey, ChatAsk, ChatKey, Key, SessionAsk, SessionPath};
+use crate::supervisor::model::TaskId;
+use crate::supervisor::outbox::{Call, Purpose};
+use crate::supervisor::people::approval::ApprovalId;
+use crate::supervisor::spec::{Family, SupervisorSpec};
+
+/// The numbers of a session that nobody called: which item of the run's work it does, and the how manieth attempt it is.
+const ROOT: usize = 2;
+
+/// What kind of work begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkKind {
+    /// Of a participant in a chat.
+    Turn,
+    /// One of a list that a manager or an agent does.
+    Item,
+    Delegation,
+    HandOff,
+    /// A function that an agent calls.
+    Tool,
+}
+
+/// Work that begins with a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewWork {
+    pub kind: WorkKind,
+    /// The item of the list.
+    pub item: Option<TaskId>,
+    /// In words, what is asked for; of a tool its name.
+    pub action: String,
+    /// What it is about.
+    pub about: String,
+    /// The functions that are called with it.
+    pub functions: Vec<String>,
+    /// What else people are shown.
+    pub context: Value,
+}
+
+/// A call that waits for a person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct AskedCall {
+    call: Call,
+    approval: ApprovalId,
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CallGate {
+    /// Nobody is asked in a run whose spec says so when it begins.
+    on: bool,
+    /// Agents hand over; in other runs they delegate.
+    hands_over: bool,
+    /// The list that the run works off; none is a conversation.
+    items: Option<Vec<TaskId>>,
+    asked: BTreeMap<Key, AskedCall>,
+    /// Let through, and not under way yet.
+    passed: BTreeSet<Key>,
+    /// Calls of tools that a person has approved as their policy wants it.
+    approved: BTreeSet<Key>,
+    /// Who was let through last, by the session that nobody called.
+    active: BTreeMap<String, String>,
+}
+
+impl CallGate {
+    /// Of a run of this spec: a spec that asks nobody, and a plan, have none.
+    pub fn of(spec: &SupervisorSpec) -> CallGate {
+        if !spec.hitl.enabled || spec.family() == Family::Graph {
+            return CallGate::default();
+        }
+        let items = match (spec.is_crew(), spec.steps.len()) {
+            (true, 0) => Some(spec.plan().ok().flatten().map_or_else(
+                || vec![TaskId::from(1)],
+                |plan| plan.in_list_order().map(|item| TaskId::of(&item.task_id.to_string())).collect(),
+            )),
+            (_, 0) => None,
+            (_, steps) => Some((1..=steps).map(|n| TaskId::of(&n.to_string())).collect()),
+        };
+        CallGate { on: true, hands_over: spec.handoff_control().is_some(), items, ..CallGate::default() }
+    }
+
+    pub fn is_off(&self) -> bool {
+        !self.on
+    }
+
+    /// Whether the run works off a list, so that what nobody called is work as well.
+    pub fn has_items(&self) -> bool {
+        self.items.is_some()
+    }
+
+    /// What begins with this call, and nobody has been let through for.
+    pub fn begins(&self, call: &Call) -> Option<NewWork> {
+        let is_over = self.passed.contains(&call.key) || self.is_approved(&call.key);
+        if !self.on || call.purpose != Purpose::ExecuteWorker || is_over {
+            return None;
+        }
+        let agent = call.agent.as_deref().unwrap_or_default();
+        match &call.key {
+            Key::Chat(ChatKey { ask: ChatAsk::Speak, .. }) => Some(NewWork::turn(call, agent)),
+            Key::Agents(AgentsKey::Session { ask: SessionAsk::Tool { .. }, .. }) => Some(NewWork::tool(call, agent)),
+            Key::Agents(AgentsKey::Session { path, ask: SessionAsk::Step { step } }) => {
+                self.in_session(path, *step, agent).map(|(kind, item)| NewWork::of_agent(kind, item, call, agent))
+            }
+            // Whether a task of a plan may start was asked before; the others are no work.
+            Key::Graph(_) | Key::Chat(_) | Key::Agents(_) => None,
+            Key::People(_) | Key::Team(_) | Key::Memory(_) | Key::Core(_) => None,
+        }
+    }
+
+    /// What begins with a step of a session: whoever was called, an item of the list, or that of somebody else than before.
+    fn in_session(&self, path: &SessionPath, step: u32, agent: &str) -> Option<(WorkKind, Option<TaskId>)> {
+        if path.0.len() > ROOT {
+            let kind = if self.hands_over { WorkKind::HandOff } else { WorkKind::Delegation };
+            return (step == 1).then_some((kind, None));
+        }
+        match (&self.items, self.active.get(&path.to_string())) {
+            (_, Some(before)) => (before != agent).then_some((WorkKind::HandOff, None)),
+            (Some(items), None) => {
+                let place = path.0.first().and_then(|n| usize::try_from(n.saturating_sub(1)).ok())?;
+                Some((WorkKind::Item, items.get(place).cloned()))
+            }
+            // Whoever begins a conversation was asked for by the one who began the run.
+            (None, None) => None,
+        }
+    }
+
+    /// The call waits for this approval.
+    pub fn hold(&mut self, call: Call, approval: ApprovalId) {
+        self.asked.insert(call.key.clone(), AskedCall { call, approval });
+    }
+
+    /// The call may be made, whatever is asked from now on.
+    pub fn pass(&mut self, call: &Call) {
+        if self.on {
+            self.passed.insert(call.key.clone());
+            self.goes_on(call);
+        }
+    }
+
+    /// The call is on its way: who has the conversation is known from here on.
+    pub fn goes_on(&mut self, call: &Call) {
+        let Key::Agents(AgentsKey::Session { path, ask: SessionAsk::Step { .. } }) = &call.key else { return };
+        if self.on && path.0.len() == ROOT {
+            self.active.insert(path.to_string(), call.agent.clone().unwrap_or_default());
+        }
+    }
+
+    /// It is under way, or was answered: nothing is kept of it.
+    pub fn sent(&mut self, key: &Key) {
+        self.passed.remove(key);
+        if let Some(asked) = approval_of(key) {
+            self.approved.remove(&asked);
+        }
+    }
+
+    /// The call that this approval was about, which is decided.
+    pub fn decided(&mut self, approval: &ApprovalId) -> Option<Call> {
+        let key = self.asked.iter().find(|(_, asked)| asked.approval == *approval).map(|(key, _)| key.clone())?;
+        self.asked.remove(&key).map(|asked| asked.call)
+    }
+
+    /// Whether that is the call of a tool, which is made as it was shown or not at all.
+    pub fn is_about_tool(&self, approval: &ApprovalId) -> bool {
+        let of_tool = |key: &Key| matches!(key, Key::Agents(AgentsKey::Session { ask: SessionAsk::Tool { .. }, .. }));
+        self.asked.iter().any(|(key, asked)| asked.approval == *approval && of_tool(key))
+    }
+
+    /// Nobody wants it any more: the approval that was asked for it.
+    pub fn over(&mut self, key: &Key) -> Option<ApprovalId> {
+        self.sent(key);
+        self.asked.remove(key).map(|asked| asked.approval)
+    }
+
+    /// All that waits for people.
+    pub fn asked(&self) -> Vec<Key> {
+        self.asked.keys().cloned().collect()
+    }
+
+    /// A person has said whether a tool may be called that a policy holds back: they are not asked about that call again.
+    pub fn answered(&mut self, question: &TaskId, answer: &Value) {
+        let said_yes = answer.get("approved").unwrap_or(answer) == &Value::Bool(true);
+        let Ok(key) = question.as_str().parse::<Key>() else { return };
+        let of_tool = matches!(key, Key::Agents(AgentsKey::Session { ask: SessionAsk::Approve { .. }, .. }));
+        if self.on && said_yes && of_tool {
+            self.approved.insert(key);
+        }
+    }
+
+    fn is_approved(&self, key: &Key) -> bool {
+        approval_of(key).is_some_and(|asked| self.approved.contains(&asked))
+    }
+}
+
+/// The question that a policy asks before this call, or before the one that the session was opened for.
+fn approval_of(key: &Key) -> Option<Key> {
+    let Key::Agents(AgentsKey::Session { path, ask }) = key else { return None };
+    let (path, step, call) = match (ask, path.0.as_slice()) {
+        (SessionAsk::Tool { step, call }, _) => (path.clone(), *step, *call),
+        (SessionAsk::Step { step: 1 }, [above @ .., step, call]) if above.len() >= ROOT => {
+            (SessionPath(above.to_vec()), *step, usize::try_from(*call).ok()?)
+        }
+        _ => return None,
+    };
+    Some(AgentsKey::Session { path, ask: SessionAsk::Approve { step, call } }.into())
+}
+
+impl NewWork {
+    fn turn(call: &Call, agent: &str) -> NewWork {
+        let last = call.context.get("messages").and_then(Value::as_array).and_then(|all| all.last());
+        let part = |key: &str| last.and_then(|last| last.get(key));
+        let about = part("content").and_then(Value::as_str).unwrap_or_default().to_owned();
+        // What has a result was called before.
+        let open = |call: &&Value| call.get("result").is_none_or(Value::is_null);
+        let named = |call: &Value| call.get("name").and_then(Value::as_str).map(str::to_owned);
+        let called = part("tool_calls").and_then(Value::as_array).into_iter().flatten();
+        let functions = called.chain(part("function_call")).filter(open).filter_map(named).collect();
+        let context = json!({ "agent": agent, "turn": call.round, "attempt": call.attempt, "after": part("name") });
+        NewWork { kind: WorkKind::Turn, item: None, action: format!("the turn of {agent}"), about, functions, context }
+    }
+
+    fn tool(call: &Call, agent: &str) -> NewWork {
+        let part = |key: &str| call.context.get(key).cloned().unwrap_or_default();
+        let name = part("tool").as_str().unwrap_or_default().to_owned();
+        let context = json!({ "agent": agent, "session": part("session"), "args": part("args") });
+        let functions = vec![name.clone()];
+        NewWork { kind: WorkKind::Tool, item: None, action: name, about: call.prompt.clone(), functions, context }
+    }
+
+    fn of_agent(kind: WorkKind, item: Option<TaskId>, call: &Call, agent: &str) -> NewWork {
+        let part = |key: &str| call.context.get(key).cloned().unwrap_or_default();
+        let action = match kind {
+            WorkKind::HandOff => format!("the hand-off to {agent}"),
+            WorkKind::Delegation => format!("the delegation to {agent}"),
+            WorkKind::Item | WorkKind::Turn | WorkKind::Tool => String::new(),
+        };
+        let about = part("task").as_str().unwrap_or_default().to_owned();
+        let context = json!({ "agent": agent, "session": part("session"), "depth": part("depth") });
+        NewWork { kind, item, action, about, functions: Vec::new(), context }
+    }
+
+    /// What people have seen of it before, for what they are shown again.
+    pub fn with(mut self, more: Map<String, Value>) -> NewWork {
+        if let Value::Object(context) = &mut self.context {
+            context.extend(more);
+        }
+        self
+    }
+}

@@ -1,0 +1,205 @@
+//! People before work that begins with a call: whether they are asked, and what their answer does.
+//!
+//! Invariant: what is work is `core::gate`'s to say, whether a person is asked about it `people::escalation`'s, and what a
+//! denial means the strategy's, which hears it as the answer of its call. The verdict is recorded with the turn in which the
+//! call is asked for, and is taken once.
+
+use bosun_engine::workflow::Cx;
+use serde_json::{Map, json};
+
+use super::SupervisorRun;
+use crate::supervisor::core::account::SPENT;
+use crate::supervisor::core::calls::Arrival;
+use crate::supervisor::core::gate::{CallGate, NewWork, WorkKind};
+use crate::supervisor::core::key::Key;
+use crate::supervisor::journal::{Note, NoteKind};
+use crate::supervisor::outbox::{Ask, Call, CallFailure, Outbox, Weight};
+use crate::supervisor::people::approval::{
+    ApprovalDecision, ApprovalId, ApprovalScope, ApprovalSource, Closed, Consequence, Proposal,
+};
+use crate::supervisor::people::escalation::Observed;
+use crate::supervisor::spec::{Family, Risk, SupervisorSpec};
+
+/// Whether people may be asked about the work of a run of this spec as it begins.
+pub(super) fn is_in(spec: &SupervisorSpec) -> bool {
+    !CallGate::of(spec).is_off()
+}
+
+/// Why a person is asked, and the escalation that their answer resolves.
+struct Wanted {
+    reasons: Vec<String>,
+    escalation: Option<String>,
+}
+
+impl SupervisorRun {
+    /// The call, if it may be made now. One that a person has to let through first is kept for them.
+    pub(super) fn let_through(&mut self, call: Call, cx: &mut Cx<'_>) -> Option<Call> {
+        // What nobody pays for is refused, and one that is sent again was let through.
+        let is_made = self.awaited.is_reserved(&call.key) || call.weight() == Weight::Free;
+        if is_made || self.account.balance().used_up().is_some() {
+            return Some(call);
+        }
+        let Some(work) = self.parts.gate.begins(&call) else {
+            self.parts.gate.goes_on(&call);
+            return Some(call);
+        };
+        let mut out = self.outbox(cx.now());
+        let wanted = self.wanted(&work, &mut out);
+        let call = match wanted {
+            None => {
+                self.parts.gate.pass(&call);
+                Some(call)
+            }
+            Some(wanted) => {
+                self.ask_about(call, work, wanted, &mut out);
+                None
+            }
+        };
+        self.ask_all(out, cx);
+        call
+    }
+
+    /// Whether a person must be asked before this work begins, by the mode, by what is called, and by what has failed.
+    fn wanted(&mut self, work: &NewWork, out: &mut Outbox) -> Option<Wanted> {
+        let (escalations, mode) = (&mut self.parts.escalations, self.parts.autonomy.mode());
+        let declared = escalations.most_sensitive(&work.functions).to_owned();
+        let risk = escalations.rules().mark(&declared, Risk::Low).risk;
+        if let Some(reasons) = escalations.before(mode, &declared, None, risk) {
+            return Some(Wanted { reasons: reasons.into_iter().map(|reason| reason.text).collect(), escalation: None });
+        }
+        // Nobody weighs what comes of it, so that failures in a row are looked at before.
+        let raised = escalations.weigh(mode, None, Observed { risk, ..Observed::default() }, out)?;
+        let reasons = || raised.reasons.iter().map(|reason| reason.text.clone()).collect();
+        raised.blocking.then(|| Wanted { reasons: reasons(), escalation: Some(raised.id.clone()) })
+    }
+
+    fn ask_about(&mut self, call: Call, work: NewWork, wanted: Wanted, out: &mut Outbox) {
+        let rules = self.parts.escalations.rules();
+        let declared = self.parts.escalations.most_sensitive(&work.functions);
+        let proposal = Proposal {
+            task_id: work.item,
+            description: work.about,
+            risk: rules.mark(declared, Risk::Low).risk,
+            context: work.context,
+            reasons: wanted.reasons,
+            ..Proposal::new(ApprovalScope::Task, work.action)
+        };
+        let approval = self.parts.approvals.request(proposal, out);
+        if let Some(escalation) = wanted.escalation {
+            self.parts.escalated.insert(approval.clone(), escalation);
+        }
+        out.awaited_mut().waits_for_people(&call.key, true);
+        self.parts.gate.hold(call, approval);
+        self.strategy.before_people(out);
+    }
+
+    /// An approval of work is decided. Whether it was one.
+    pub(super) fn work_decided(&mut self, closed: &Closed, out: &mut Outbox) -> bool {
+        let Some(call) = self.parts.gate.decided(&closed.id) else { return false };
+        let decided = self.parts.approvals.get(&closed.id);
+        let decision = decided.and_then(|(_, decision)| decision.cloned());
+        let reasons = decided.map(|(request, _)| request.reasons.clone()).unwrap_or_default();
+        // What was approved begins now, and what was not is asked for anew.
+        self.parts.approvals.used(&closed.id);
+        out.awaited_mut().waits_for_people(&call.key, false);
+        match (&closed.consequence, decision) {
+            (Consequence::Proceed { .. }, decision) => {
+                let words = decision.and_then(|decision| decision.modified_action);
+                let call = words.and_then(|words| self.strategy.instructed(&call.key, &words, out)).unwrap_or(call);
+                self.parts.gate.pass(&call);
+                out.ask(Ask::Call(call));
+            }
+            (Consequence::Retry { action, feedback }, decision) => {
+                let words = [Some(feedback.as_str()).filter(|words| !words.is_empty()), action.as_deref()];
+                let words = words.into_iter().flatten().collect::<Vec<_>>().join("\n");
+                match self.strategy.instructed(&call.key, &words, out) {
+                    Some(call) => self.ask_again(call, &words, reasons, out),
+                    None => self.denied(call, decision, out),
+                }
+            }
+            (_, decision) => self.denied(call, decision, out),
+        }
+        self.strategy.before_people(out);
+        true
+    }
+
+    /// Whoever does it was told what a person wants: now it is another thing that they are asked about.
+    fn ask_again(&mut self, call: Call, words: &str, reasons: Vec<String>, out: &mut Outbox) {
+        let Some(work) = self.parts.gate.begins(&call) else { return out.ask(Ask::Call(call)) };
+        let work = work.with(Map::from_iter([("instructed".to_owned(), json!(words))]));
+        self.ask_about(call, work, Wanted { reasons, escalation: None }, out);
+    }
+
+    /// Whoever asked for the call hears who did not let it through, and why.
+    fn denied(&mut self, call: Call, decision: Option<ApprovalDecision>, out: &mut Outbox) {
+        let why = decision.as_ref().map_or_else(|| "denied".to_owned(), said_no);
+        let tool = self.parts.gate.begins(&call).filter(|work| work.kind == WorkKind::Tool);
+        let message = tool.map_or_else(|| why.clone(), |work| format!("The call of '{}' was {why}", work.action));
+        self.parts.gate.sent(&call.key);
+        self.hear(Arrival::Answer { key: call.key, answer: Err(CallFailure::denied(message)) }, out);
+    }
+
+    /// Nobody waits for the call any more: people are not asked about it.
+    pub(super) fn work_over(&mut self, key: &Key, cx: &mut Cx<'_>) {
+        if let Some(approval) = self.parts.gate.over(key) {
+            let mut out = self.outbox(cx.now());
+            self.not_asked(&approval, "what it is about is not wanted any more", &mut out);
+            self.ask_all(out, cx);
+        }
+    }
+
+    /// The budget is spent: nobody is asked about work that is not paid for.
+    pub(super) fn nobody_lets_through(&mut self, out: &mut Outbox) {
+        for key in self.parts.gate.asked() {
+            let Some(approval) = self.parts.gate.over(&key) else { continue };
+            self.not_asked(&approval, SPENT, out);
+            self.hear(Arrival::Answer { key, answer: Err(CallFailure::error(SPENT)) }, out);
+        }
+    }
+
+    fn not_asked(&mut self, approval: &ApprovalId, why: &str, out: &mut Outbox) {
+        self.parts.approvals.void_one(approval, why, out);
+        if let Some(escalation) = self.parts.escalated.remove(approval) {
+            self.parts.escalations.resolve(&escalation, "void", out);
+        }
+    }
+
+    /// What has ended in this turn counts for trust, and for failures in a row, as a task of a plan does.
+    pub(super) fn count_work(&mut self, out: &mut Outbox) {
+        if self.parts.gate.is_off() {
+            return;
+        }
+        let ended: Vec<bool> = out.notes().iter().filter_map(|note| self.end_of_work(note)).collect();
+        for success in ended {
+            self.parts.escalations.task_ended(success);
+            self.parts.autonomy.task_ended(success, out);
+        }
+    }
+
+    /// Whether a note tells the end of some work, and how it went. What a person did not let begin has not ended.
+    fn end_of_work(&self, note: &Note) -> Option<bool> {
+        let text = |key: &str| note.data.get(key).and_then(|value| value.as_str());
+        match (self.resolved.spec.family(), note.kind) {
+            (Family::Chat, NoteKind::AttemptFailed) => text("agent").map(|_| false),
+            (Family::Chat, NoteKind::MessageAdded) => {
+                text("from").and_then(|from| self.resolved.spec.agent(from)).map(|_| true)
+            }
+            (Family::Agents, NoteKind::AgentClosed) if note.data.get("denied").is_none() => {
+                let instance = self.parts.team.registry.get_instance(text("instance_id")?)?;
+                let is_work = instance.parent_id.is_some() || self.parts.gate.has_items();
+                is_work.then(|| text("status") == Some("completed"))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// By whom work was not let through, and why: the end of a sentence.
+fn said_no(decision: &ApprovalDecision) -> String {
+    let said = decision.feedback.as_ref().or(decision.comment.as_ref()).or(decision.modified_action.as_ref());
+    let said = said.filter(|said| !said.is_empty()).map(|said| format!(": {said}")).unwrap_or_default();
+    match decision.source {
+        ApprovalSource::Human => format!("denied by {}{said}", decision.approver),
+        ApprovalSource::Timeout => format!("denied{said}"),
+    }
+}
