@@ -89,7 +89,14 @@ pub fn isolate(dir: &Path, epoch: Option<&EpochFile>) -> Result<(SalvageReport, 
         return Err(StorageError::IsolatedTooOften { dir: dir.to_owned(), copies });
     }
     swap::clear(&from)?;
-    let found = analyse(&from)?;
+    let mut found = analyse(&from)?;
+    if found.damage.is_empty() && found.chosen.lost.is_empty() {
+        // Whoever isolates a directory was refused it: an entry of what is no longer needed, say.
+        let db = from.sled().join("db");
+        found
+            .damage
+            .push(format!("{}: entries are missing or old; all that counts was found whole elsewhere", db.display()));
+    }
     if let Some(epoch) = epoch {
         epoch.check_outside(dir)?;
         let group = |seq: GroupSeq| Ok(found.chosen.groups.get(&seq.0).cloned());
@@ -146,6 +153,12 @@ fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
         && let Some(why) = why_refused(from)
     {
         damage.push(why.to_string());
+    }
+    // Nothing that is read alone is damaged, and still something is missing: an index names it, or the log did.
+    let hit = saved.nothing_left.len() + saved.runs.values().filter(|run| run.held.is_some()).count();
+    if damage.is_empty() && chosen.lost.is_empty() && hit > 0 {
+        let db = from.sled().join("db");
+        damage.push(format!("{}: groups are missing that hold turns of {hit} runs", db.display()));
     }
     saved.hold_before(&from.read_held().unwrap_or_else(|why| {
         damage.push(why.to_string());

@@ -32,7 +32,7 @@ fn contains(dir: &Path, needle: &[u8]) -> bool {
 #[test]
 fn no_payload_reaches_the_disk_in_the_clear() {
     let secret = Payload::raw_json("\"canary-in-a-payload\"");
-    let large = Payload::bytes(b"canary-in-a-blob ".iter().copied().cycle().take(60_000).collect::<Vec<u8>>());
+    let large = Payload::bytes(b"canary-in-a-blob ".iter().copied().cycle().take(200_000).collect::<Vec<u8>>());
     let tell = |journal: &Journal| {
         journal.commit(&[start_with(1, "a", secret.clone()), step_with(1, 4, secret.clone())]).unwrap();
         journal.commit(&[start_with(2, "b", secret.clone()), close(2, 4)]).unwrap();

@@ -13,7 +13,7 @@ pub(crate) fn open(medium: &Arc<MemoryLog>) -> Journal {
 
 /// Trims whatever it may.
 pub(crate) fn small() -> JournalOptions {
-    JournalOptions { log_keep_bytes: 0, ..JournalOptions::default() }
+    JournalOptions { log_keep_bytes: 0, blob_above: 16 * 1024, ..JournalOptions::default() }
 }
 
 pub(crate) const KEEP: &dyn Fn(&Namespace) -> Option<Duration> = &|_| None;
