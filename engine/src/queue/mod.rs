@@ -252,15 +252,17 @@ impl TaskQueues {
             }
         }
         all.sort_by_key(|(turn, _)| *turn);
+        let mut places: BTreeMap<ShareKey, usize> = BTreeMap::new();
         let mut shares: Vec<WaitingShare> = Vec::new();
         for (_, share) in all {
             // A key of which some leave the process and others do not is one all the same.
-            match shares.iter_mut().find(|shown| key_of(shown) == key_of(&share)) {
-                Some(shown) => shown.waiting += share.waiting,
-                None => shares.push(share),
+            let next = shares.len();
+            match *places.entry(key_of(&share)).or_insert(next) {
+                place if place < next => shares[place].waiting += share.waiting,
+                _ if next < most => shares.push(share),
+                _ => break,
             }
         }
-        shares.truncate(most);
         shares
     }
     /// How many attempts of each namespace wait in each queue in which some do.
@@ -350,9 +352,11 @@ impl Level {
     }
 }
 
-/// Whose share it is.
-fn key_of(share: &WaitingShare) -> (&Namespace, u8, Option<&String>, Option<&WorkflowId>) {
-    (&share.namespace, share.priority_key, share.fairness_key.as_ref(), share.workflow_id.as_ref())
+/// Whose share it is: namespace, priority, and fairness key or workflow.
+type ShareKey = (Namespace, u8, Option<String>, Option<WorkflowId>);
+
+fn key_of(share: &WaitingShare) -> ShareKey {
+    (share.namespace.clone(), share.priority_key, share.fairness_key.clone(), share.workflow_id.clone())
 }
 
 /// What a turn of this weight costs.

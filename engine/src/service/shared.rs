@@ -139,7 +139,9 @@ impl WorkerShared {
     }
     /// What an attempt of this type in this queue needs.
     pub(crate) fn slot_use(&self, activity_type: &ActivityType, queue: &TaskQueue) -> SlotUse {
-        SlotUse { queue: queue.clone(), external: self.options.activities.is_external(activity_type) }
+        // Where all slots are for everything, nothing waits apart, and priorities hold for all that waits.
+        let apart = self.options.external_slots < self.options.slots;
+        SlotUse { queue: queue.clone(), external: apart && self.options.activities.is_external(activity_type) }
     }
     pub(crate) fn take_slot(&self, slot: &SlotUse) -> bool {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner).take(slot, self.clock.now())

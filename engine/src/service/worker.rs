@@ -5,7 +5,9 @@
 
 mod looks;
 
-use std::collections::{BTreeMap, BTreeSet};
+pub use looks::WorkerSlots;
+
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -49,30 +51,6 @@ pub enum StartError {
     /// The system gives no thread.
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
-}
-
-/// The slots of a worker: each carries one attempt at a time.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WorkerSlots {
-    /// How many attempts may run at once.
-    pub all: usize,
-    /// How many run.
-    pub busy: usize,
-    /// How many of them may leave the process, see [`ActivityRegistry::external`](crate::ActivityRegistry::external).
-    pub external: usize,
-    /// How many do.
-    pub external_busy: usize,
-    /// How many attempts of a namespace wait in a queue for a slot, or for a worker that serves it; queues in which none waits
-    /// are left out.
-    pub waiting: BTreeMap<Namespace, BTreeMap<TaskQueue, usize>>,
-    /// The queues that are served; `None`: every one.
-    pub task_queues: Option<BTreeSet<TaskQueue>>,
-    /// How many attempts of each queue run; queues in which none does are left out.
-    pub running: BTreeMap<TaskQueue, usize>,
-    /// What the owner allows of queues.
-    pub limits: BTreeMap<TaskQueue, QueueLimits>,
-    /// How many attempts may start in a second, over all queues.
-    pub max_per_second: Option<PerSecond>,
 }
 
 /// A running worker. Dropping it stops it at once, as a crash would, minus the damage.
@@ -124,23 +102,6 @@ impl Worker {
     /// How many threads workflow code keeps that did not come back: each takes a core until the worker ends.
     pub fn lost_threads(&self) -> usize {
         self.shared.lost_threads()
-    }
-    /// What its slots do, and which queues it serves.
-    pub fn slots(&self) -> WorkerSlots {
-        let WorkerOptions { slots, external_slots, task_queues, queue_limits, max_activities_per_second, .. } =
-            &self.shared.options;
-        let queues = self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        WorkerSlots {
-            all: *slots,
-            busy: slots.saturating_sub(queues.free()),
-            external: *external_slots,
-            external_busy: external_slots.saturating_sub(queues.free_external()),
-            waiting: queues.waiting_by_queue(),
-            task_queues: task_queues.clone(),
-            running: queues.running_by_queue(),
-            limits: queue_limits.clone(),
-            max_per_second: *max_activities_per_second,
-        }
     }
     /// Waits until the worker cannot go on: its storage has failed, or it was stopped.
     pub async fn stopped(&self) -> Health {

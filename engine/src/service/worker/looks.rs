@@ -2,14 +2,61 @@
 //!
 //! Invariant: it only looks, and waits for nothing but a lock.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Worker;
+use crate::service::options::WorkerOptions;
 use crate::vocabulary::*;
 
+/// The slots of a worker: each carries one attempt at a time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkerSlots {
+    /// How many attempts may run at once.
+    pub all: usize,
+    /// How many run.
+    pub busy: usize,
+    /// How many of them may leave the process, see [`ActivityRegistry::external`](crate::ActivityRegistry::external).
+    pub external: usize,
+    /// How many do; where all may, how many run.
+    pub external_busy: usize,
+    /// How many attempts of a namespace wait in a queue for a slot, or for a worker that serves it; queues in which none waits
+    /// are left out.
+    pub waiting: BTreeMap<Namespace, BTreeMap<TaskQueue, usize>>,
+    /// The queues that are served; `None`: every one.
+    pub task_queues: Option<BTreeSet<TaskQueue>>,
+    /// How many attempts of each queue run; queues in which none does are left out.
+    pub running: BTreeMap<TaskQueue, usize>,
+    /// What the owner allows of queues.
+    pub limits: BTreeMap<TaskQueue, QueueLimits>,
+    /// How many attempts may start in a second, over all queues.
+    pub max_per_second: Option<PerSecond>,
+}
+
 impl Worker {
+    /// What its slots do, and which queues it serves.
+    pub fn slots(&self) -> WorkerSlots {
+        let WorkerOptions { slots, external_slots, task_queues, queue_limits, max_activities_per_second, .. } =
+            &self.shared.options;
+        let queues = self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        WorkerSlots {
+            all: *slots,
+            busy: slots.saturating_sub(queues.free()),
+            external: *external_slots,
+            external_busy: match external_slots < slots {
+                true => external_slots.saturating_sub(queues.free_external()),
+                false => slots.saturating_sub(queues.free()),
+            },
+            waiting: queues.waiting_by_queue(),
+            task_queues: task_queues.clone(),
+            running: queues.running_by_queue(),
+            limits: queue_limits.clone(),
+            max_per_second: *max_activities_per_second,
+        }
+    }
+
     /// For how long the group that is being written has been; `None` where none is. A disk that hangs shows here and nowhere
     /// else: nothing fails, and nothing is acknowledged.
     pub fn writing_for(&self) -> Option<Duration> {
