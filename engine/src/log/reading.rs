@@ -32,6 +32,11 @@ impl Journal {
     /// The turns of a run from the event `from` on: those that hold it or a later one, and those without events that
     /// came after it was due. `EventId(1)` gives everything. An unknown run has none.
     pub fn turns(&self, run: RunId, from: EventId) -> Result<Vec<Turn>, StorageError> {
+        self.turns_until(run, from, EventId(u64::MAX))
+    }
+
+    /// As [`Journal::turns`], without those that begin at the event `until` or later: a page costs what it shows.
+    pub fn turns_until(&self, run: RunId, from: EventId, until: EventId) -> Result<Vec<Turn>, StorageError> {
         let mut last = None;
         // A trim may move what is being read from the log to the archive; then the second look finds it there.
         for _ in 0..3 {
@@ -42,7 +47,7 @@ impl Journal {
                 return Ok(Vec::new());
             }
             let trimmed = self.index().trimmed.through;
-            let read = self.read_turns(run, &state, trimmed, from);
+            let read = self.read_turns(run, &state, trimmed, (from, until));
             if self.index().trimmed.through == trimmed {
                 return read.map_err(|why| why.of_run(run));
             }
@@ -56,7 +61,7 @@ impl Journal {
         run: RunId,
         state: &RunState,
         trimmed: GroupSeq,
-        from: EventId,
+        (from, until): (EventId, EventId),
     ) -> Result<Vec<Turn>, StorageError> {
         let file = self.medium.location();
         let wanted = |first_event: u64, next_event: u64| first_event >= from.0 || next_event > from.0;
@@ -64,13 +69,15 @@ impl Journal {
         let mut read: Vec<(u64, Turn)> = Vec::new();
         // Anything before the oldest reference is archived, and only needed if that one begins behind `from`.
         if refs.first().is_none_or(|oldest| oldest.ordinal > 0 && oldest.first_event >= from.0) {
-            for segment in self.segments(run, trimmed)?.iter().filter(|s| s.next_event >= from.0) {
+            for segment in
+                self.segments(run, trimmed)?.iter().filter(|s| s.next_event >= from.0 && s.first_event < until.0)
+            {
                 let turns = segment.turns(&file)?.into_iter().map(|(_, turn)| turn);
                 read.extend((segment.first_ordinal..).zip(turns));
             }
         }
         let mut group: Option<(GroupSeq, Group)> = None;
-        for place in refs {
+        for place in refs.into_iter().filter(|place| place.first_event < until.0) {
             if group.as_ref().is_none_or(|(seq, _)| *seq != place.group) {
                 group = Some((place.group, self.group(place.group, &file)?));
             }
@@ -78,7 +85,8 @@ impl Journal {
                 read.push((place.ordinal, group.turn_at(place.offset, &file)?.1));
             }
         }
-        check_complete(run, state, from, &read).map_err(|detail| StorageError::corrupt("history", &file, detail))?;
+        check_complete(run, state, (from, until), &read)
+            .map_err(|detail| StorageError::corrupt("history", &file, detail))?;
         read.into_iter()
             .map(|(_, turn)| turn)
             .filter(|turn| wanted(turn.first_event.0, turn.next_event().0))
@@ -329,8 +337,13 @@ impl Journal {
     }
 }
 
-/// Whether the turns read are all there are, from `from` on.
-fn check_complete(run: RunId, state: &RunState, from: EventId, read: &[(u64, Turn)]) -> Result<(), String> {
+/// Whether the turns read are all there are, from `from` on and up to `until`.
+fn check_complete(
+    run: RunId,
+    state: &RunState,
+    (from, until): (EventId, EventId),
+    read: &[(u64, Turn)],
+) -> Result<(), String> {
     let Some((first, oldest)) = read.first() else {
         return if state.turns == 0 { Ok(()) } else { Err(format!("{} turns are missing", state.turns)) };
     };
@@ -351,7 +364,8 @@ fn check_complete(run: RunId, state: &RunState, from: EventId, read: &[(u64, Tur
         ordinal += 1;
         event = turn.next_event();
     }
-    if (ordinal, event) != (state.turns, state.next_event) {
+    // What begins later was not read.
+    if event < until && (ordinal, event) != (state.turns, state.next_event) {
         return Err(format!(
             "it ends with turn {ordinal} at event {event} instead of turn {} at event {}",
             state.turns, state.next_event

@@ -108,8 +108,16 @@ pub struct SlotArgs {
     pub slots: Option<usize>,
     /// How many of them may leave the process: programs, models, MCP servers, HTTP [default: as --slots; without it four a
     /// core, at least 16].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub external_slots: Option<usize>,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1: without any, programs, models, MCP servers and HTTP would wait for ever".to_owned()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("a whole number is wanted".to_owned()),
+    }
 }
 
 impl SlotArgs {

@@ -10,13 +10,15 @@ use bosun_engine::{Payload, Timestamp};
 use serde_json::{Value, json};
 
 use super::messages::{Backfill, Change, Note, Trigger, UPDATES, read, read_value};
-use super::policy::Overlap;
+use super::policy::{Overlap, WAITING_MAX};
 use super::run::ScheduleRun;
 use super::spec::InvalidSchedule;
 use super::standing::{PlannedStart, Standing};
 use super::text::moment;
 use super::times::Times;
 
+/// Backfills that wait for each other.
+const BACKFILLS_MAX: usize = 10;
 /// Times that a description shows.
 const TIMES_SHOWN: usize = 10;
 
@@ -39,12 +41,33 @@ impl ScheduleRun {
                 if range.end_time < range.start_time {
                     return Err(InvalidSchedule::at("end_time", "it is before start_time"));
                 }
-                Ok(())
+                self.room_for(&range)
             }
             "delete" => Ok(()),
             other => {
                 Err(InvalidSchedule::at("update", format!("a schedule has no {other}; it has {}", UPDATES.join(", "))))
             }
+        }
+    }
+
+    /// A range is refused that has more times than a schedule lets wait: each is a start, and what runs is carried along.
+    fn room_for(&self, range: &Backfill) -> Result<(), InvalidSchedule> {
+        if self.standing.backfills.len() >= BACKFILLS_MAX {
+            let why = format!("{BACKFILLS_MAX} backfills are under way: ask again when one of them has ended");
+            return Err(InvalidSchedule::at("start_time", why));
+        }
+        let times = Times::of(&self.standing.schedule.spec, &self.id)?;
+        let after = Timestamp(range.start_time.0.saturating_sub(1));
+        match times.within(after, range.end_time, WAITING_MAX) {
+            (first, true) => {
+                let last = first.last().map_or_else(String::new, |last| moment(*last));
+                let why = format!(
+                    "the range has more than {WAITING_MAX} times, the last of which is {last}: backfill up to there, and then \
+                     what comes after it"
+                );
+                Err(InvalidSchedule::at("end_time", why))
+            }
+            (_, false) => Ok(()),
         }
     }
 

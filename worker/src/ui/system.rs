@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::elements::{badge, with};
 use super::forms::Visitor;
 use super::layout::{Page, PageError, Place};
+use crate::api::TokenRole;
 use crate::api::handlers::Api;
 use crate::backend::{Backend, EngineHealth, WorkerState};
 use crate::cli::doctor::{Diagnosis, of_worker};
@@ -52,12 +53,8 @@ pub(super) async fn page(
             dt { "Process" } dd { (std::process::id()) }
             dt { "Build" } dd { code { (build) } @if older > 0 { " " a href=(with("/", &[("query", &skew)])) { (older) " open runs began with another build" } } }
             dt { "Runs" } dd { (open) " open, " (all) " in all" }
-            dt { "Slots" } dd { (state.busy) " of " (state.slots) " busy " meter min="0" max=(state.slots.max(1)) value=(state.busy) { } }
-            dt { "For programs, models, MCP and HTTP" }
-            dd {
-                (state.external_busy) " of " (state.external_slots) " busy "
-                meter min="0" max=(state.external_slots.max(1)) value=(state.external_busy) { }
-            }
+            dt { "Slots" } (busy(state.busy, state.slots))
+            dt { "For programs, models, MCP and HTTP" } (busy(state.external_busy, state.external_slots))
             dt { "Task queues" } dd { @match &state.task_queues { None => "all", Some(served) => (served.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")) } }
             dt { "Memory for runs" } dd { (bytes(state.memory as u64)) }
             dt { "Process trees" } dd { (crate::capability::process::guard::strategy()) }
@@ -78,12 +75,20 @@ pub(super) async fn page(
     Ok(Page { title: "Worker", place: Place::System, live: None, body }.response(&visitor))
 }
 
+/// How many of these slots are taken.
+fn busy(taken: usize, slots: usize) -> Markup {
+    html! { dd { (taken) " of " (slots) " busy " meter min="0" max=(slots.max(1)) value=(taken) { } } }
+}
+
 /// What the doctor finds, where somebody asks for it.
 async fn doctor(visitor: &Visitor, build: &str, looks: bool) -> Markup {
-    let found = if looks { of_worker(&visitor.backend, build).await } else { Vec::new() };
+    // It opens connections to model servers, which is no look at this worker alone.
+    let may = visitor.may(TokenRole::Operator);
+    let found = if looks && may { of_worker(&visitor.backend, build).await } else { Vec::new() };
     html! {
         h2 id="doctor" { "Doctor" }
-        @if looks { (findings(visitor, &found)) }
+        @if !may { (visitor.may_not(TokenRole::Operator)) }
+        @else if looks { (findings(visitor, &found)) }
         @else { p { a.button href="/system?doctor=look#doctor" { "Look for what is wrong" } } }
         p { "The data directory and its disk too: " (visitor.command("bosun doctor")) }
     }

@@ -30,6 +30,8 @@ use crate::inbox::{self, AnswerMisfit, HumanDecision, HumanMessage, HumanRequest
 const SETTLE: Duration = Duration::from_millis(50);
 /// Where events are not heard.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Whoever waits takes no more than a fifth of the time for looking, where much happens and many runs ask.
+const REST: (u32, Duration) = (4, Duration::from_secs(5));
 
 #[derive(Deserialize)]
 struct InboxQuery {
@@ -54,7 +56,9 @@ pub async fn approvals(me: AuthorizedCaller, uri: Uri) -> Answer {
     let mut events = until.map(|_| me.backend.watch(inbox::of_asking(&query), None));
     let mut heard = events.as_mut().and_then(|events| events.next().now_or_never());
     loop {
+        let began = Instant::now();
         let page = page(&me.backend, &query, after).await?;
+        let rest = (began.elapsed() * REST.0).clamp(SETTLE, REST.1);
         let is_new = match &seen {
             Some(seen) => page["seen"] != seen.as_str(),
             None => page["approvals"].as_array().is_some_and(|all| !all.is_empty()),
@@ -64,18 +68,18 @@ pub async fn approvals(me: AuthorizedCaller, uri: Uri) -> Answer {
             return Ok(Json(page).into_response());
         };
         if heard.take().is_none_or(|event| !matches!(event, Some(Ok(_)))) {
-            tokio::time::timeout(left, something(watched)).await.ok();
+            tokio::time::timeout(left, something(watched, rest)).await.ok();
         }
     }
 }
 
-/// Waits for the next event, and for those that come with it.
-async fn something(events: &mut RunEventStream) {
+/// Waits for the next event, and for those that come within `rest`.
+async fn something(events: &mut RunEventStream, rest: Duration) {
     let Some(Ok(_)) = events.next().await else {
         // Nothing more is heard: it is looked at now and then.
         return tokio::time::sleep(LOOK_EVERY).await;
     };
-    let settle = tokio::time::sleep(SETTLE);
+    let settle = tokio::time::sleep(rest);
     tokio::pin!(settle);
     loop {
         tokio::select! {

@@ -40,12 +40,14 @@ pub async fn top_up(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
         members.needs("tokens", false);
     }
     members.done()?;
-    let done = crate::top_up::top_up(&me.backend, &at.target, &more, (None, key.as_ref())).await.map_err(refused)?;
     if key.is_some() {
+        // Before anything is sent: what lets the run go on has a key of its own.
         let input = Payload::encode(&more.told()).map_err(|why| Problem::bad_request(why.to_string()))?;
-        let asked = SignalRequest { name: SignalName::of(SIGNAL_TOP_UP), input, identity: None, request_id: key };
-        once::same_signal(&me.backend, &crate::inbox::target_of(&done.info), &asked).await?;
+        let name = SignalName::of(SIGNAL_TOP_UP);
+        let asked = SignalRequest { name, input, identity: None, request_id: key.clone() };
+        once::same_signal(&me.backend, &at.target, &asked).await?;
     }
+    let done = crate::top_up::top_up(&me.backend, &at.target, &more, (None, key.as_ref())).await.map_err(refused)?;
     ok(json!({ "workflow_id": done.info.workflow_id, "run_id": done.info.run_id, "more": more.told(),
         "resumed": done.resumed }))
 }

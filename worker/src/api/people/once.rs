@@ -20,7 +20,7 @@ use crate::backend::{Attribution, Backend, CallError};
 const NEWEST: usize = 50;
 /// And then, so many at a time, up to so many.
 const AT_ONCE: usize = 1_000;
-const LOOKED_AT: u64 = 50_000;
+const LOOKED_AT: u64 = 5_000;
 
 /// Starts a run, or finds the one that the same request started before.
 pub(super) async fn start(backend: &CallerBackend, start: StartWorkflow) -> Result<Started, Problem> {
@@ -56,14 +56,17 @@ pub(super) async fn same_start_with(
     let Some((at, first)) = begun_by(backend, asked, key, found.info.run_id).await else { return Ok(()) };
     let sent = backend.start_as_sent(asked.clone())?;
     let mut other = other_parts(&first, at, &sent);
+    // Where the chain has gone on, the message stands in an earlier run, and the engine knows its key.
+    let is_first = first.first_run == found.info.run_id;
     match message {
         StartMessage::Signal(signal) => {
-            other.extend(left_by(backend, &run, key).await?.is_none().then_some("signal"));
+            other.extend((is_first && left_by(backend, &run, key).await?.is_none()).then_some("signal"));
             refused_if(other, key.as_str(), "a start")?;
             same_signal(backend, &run, signal).await
         }
         StartMessage::Update(update) => {
-            other.extend(accepted(backend, &run, &update.update_id).await?.is_none().then_some("update"));
+            let known = !is_first || accepted(backend, &run, &update.update_id).await?.is_some();
+            other.extend((!known).then_some("update"));
             refused_if(other, key.as_str(), "a start")?;
             same_update(backend, &run, update).await
         }
