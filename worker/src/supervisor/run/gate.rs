@@ -36,7 +36,8 @@ impl SupervisorRun {
     pub(super) fn let_through(&mut self, call: Call, cx: &mut Cx<'_>) -> Option<Call> {
         // What nobody pays for is refused, and one that is sent again was let through.
         let is_made = self.awaited.is_reserved(&call.key) || call.weight() == Weight::Free;
-        if is_made || self.account.balance().used_up().is_some() {
+        let spent = self.account.balance().used_up().is_some();
+        if is_made || (spent && !call.last) {
             return Some(call);
         }
         let Some(work) = self.parts.gate.begins(&call) else {
@@ -50,6 +51,11 @@ impl SupervisorRun {
                 self.parts.gate.pass(&call);
                 Some(call)
             }
+            // The last word is paid for, and whoever may have it was let through before.
+            Some(wanted) if spent => {
+                self.has_no_last_word(call, wanted, &mut out);
+                None
+            }
             Some(wanted) => {
                 self.ask_about(call, work, wanted, &mut out);
                 None
@@ -57,6 +63,16 @@ impl SupervisorRun {
         };
         self.ask_all(out, cx);
         call
+    }
+
+    fn has_no_last_word(&mut self, call: Call, wanted: Wanted, out: &mut Outbox) {
+        if let Some(escalation) = wanted.escalation {
+            self.parts.escalations.resolve(&escalation, "void", out);
+        }
+        let why = CallFailure::denied(format!("not approved: {SPENT}"));
+        self.hear(Arrival::Answer { key: call.key, answer: Err(why) }, out);
+        self.go_on(out);
+        self.ending(out);
     }
 
     /// Whether a person must be asked before this work begins, by the mode, by what is called, and by what has failed.
