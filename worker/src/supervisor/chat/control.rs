@@ -3,7 +3,7 @@
 //! Invariant: a call that is no longer needed is cancelled, and its late answer is dropped. This module picks no speaker,
 //! except the admin, who speaks when a person interrupts.
 
-use super::machine::{ChatPhase, GroupChat};
+use super::machine::{ChatPhase, GroupChat, OfPeople};
 use super::magentic::OrchestratorStep;
 use super::message::ChatMessage;
 use super::rules::ChatError;
@@ -41,7 +41,8 @@ impl GroupChat {
         self.last = Some(self.rules.admin_name.clone());
         let message = ChatMessage::new(self.rules.admin_name.clone(), text);
         let ends = self.terminates(&message);
-        self.store(message, out);
+        self.taken_back = None;
+        self.store_of_people(OfPeople::Said, message, out);
         self.go_on(ends, out);
         Ok(())
     }
@@ -53,25 +54,36 @@ impl GroupChat {
         self.last = Some(name.to_owned());
         let mut message = ChatMessage::new(self.rules.admin_name.clone(), format!("The turn of {name} was {why}."));
         let ends = self.terminates(&message);
-        let handed = self.messages.iter().rfind(|message| message.handoff.as_deref() == Some(name));
-        let back = handed.map(|message| message.from.clone()).filter(|from| self.agent(from).is_some());
-        let nobody = self.rules.team == ChatTeam::Swarm && back.is_none();
-        if self.rules.team == ChatTeam::Swarm {
-            message.handoff = back;
+        let swarm = self.rules.team == ChatTeam::Swarm;
+        if swarm {
+            message.handoff = self.take_back(name);
         }
-        let text = message.content.clone();
-        self.denials.insert(u32::try_from(self.messages.len()).unwrap_or(u32::MAX));
-        self.store(message, out);
+        let (text, nobody) = (message.content.clone(), swarm && message.handoff.is_none());
+        self.store_of_people(OfPeople::Denial, message, out);
         match (nobody, ends) {
             (true, None) => self.close(Stop::Denied, &text, Some(text.clone()), out),
             (_, ends) => self.go_on(ends, out),
         }
     }
 
+    /// Who handed over to somebody who may not speak now. Until somebody speaks no hand-off is taken back twice, so that it
+    /// ends also where two hand over to each other.
+    fn take_back(&mut self, name: &str) -> Option<String> {
+        let before = self.taken_back.and_then(|at| usize::try_from(at).ok()).unwrap_or(self.messages.len());
+        let handed = |message: &&ChatMessage| {
+            let told = self.of_people.contains_key(&message.index);
+            !told && message.handoff.as_deref() == Some(name) && self.agent(&message.from).is_some()
+        };
+        let handed = self.messages.iter().take(before).rfind(handed)?;
+        let (at, from) = (handed.index, handed.from.clone());
+        self.taken_back = Some(at);
+        Some(from)
+    }
+
     /// A person lets a turn begin, or wants to see it once more, in words of theirs: everybody hears them as the admin's.
     pub(super) fn instructed(&mut self, key: ChatKey, words: &str, out: &mut Outbox) -> Option<Call> {
         let ChatPhase::Speaking { agent, tries } = self.stage.clone() else { return None };
-        self.store(ChatMessage::new(self.rules.admin_name.clone(), words), out);
+        self.store_of_people(OfPeople::Instruction, ChatMessage::new(self.rules.admin_name.clone(), words), out);
         Some(self.turn_of(&agent, tries, key))
     }
 

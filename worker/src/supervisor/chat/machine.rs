@@ -9,7 +9,7 @@
 //! Invariant: the stage says what the one call or question is for that is open (none when over); an answer that is not
 //! awaited changes nothing. It is the same conversation with and without a pause, which the run holds.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -48,9 +48,12 @@ pub struct GroupChat {
     pub(super) asks: u64,
     pub(super) stage: ChatPhase,
     pub(super) ledger: TaskLedger,
-    /// Messages that tell of a turn that a person did not let begin: nobody has said anything with them.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub(super) denials: BTreeSet<u32>,
+    /// Messages of people about turns, by their index: no participant has said anything with them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) of_people: BTreeMap<u32, OfPeople>,
+    /// Where the hand-off stands that a denial took back last, since anybody has spoken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) taken_back: Option<u32>,
     /// The budget has ended it, or left it one last word.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) cut: bool,
@@ -65,6 +68,18 @@ pub(super) enum ChatPhase {
     Speaking { agent: String, tries: u32 },
     Ledger(super::magentic::OrchestratorStep),
     Over,
+}
+
+/// What a message of a person is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum OfPeople {
+    /// It tells of a turn that they did not let begin.
+    Denial,
+    /// What they want of the turn that begins with it, or that they are asked about once more.
+    Instruction,
+    /// They took the word.
+    Said,
 }
 
 /// What a resumed chat goes on from.
@@ -142,7 +157,8 @@ impl GroupChat {
             asks: 0,
             stage: ChatPhase::Over,
             ledger: TaskLedger::default(),
-            denials: BTreeSet::new(),
+            of_people: BTreeMap::new(),
+            taken_back: None,
             cut: false,
             end: None,
         })
@@ -154,7 +170,7 @@ impl GroupChat {
             return Err(ChatError::NotEnded);
         }
         (self.run_from, self.opened, self.turns, self.skipped) = (self.messages.len(), 0, 0, 0);
-        (self.ledger.rounds, self.end, self.cut) = (0, None, false);
+        (self.ledger.rounds, self.end, self.cut, self.taken_back) = (0, None, false, None);
         match task.is_empty() {
             true => self.go_on(None, out),
             false => self.open_with(task, out),
@@ -228,6 +244,7 @@ impl GroupChat {
             Err(why) => return self.speaker_failed(name, tries, &CallFailure::error(why.to_string()), out),
         };
         self.turns += 1;
+        self.taken_back = None;
         self.last = Some(name.to_owned());
         let Some(message) = said.message else {
             return self.close(Stop::NoReply, &format!("{name} did not reply."), None, out);
@@ -251,6 +268,12 @@ impl GroupChat {
             }
             OnSpeakerError::Stop | OnSpeakerError::Retry => self.fail(&failure.message, out),
         }
+    }
+
+    /// Stores what a person said, or is told of them.
+    pub(super) fn store_of_people(&mut self, of: OfPeople, message: ChatMessage, out: &mut Outbox) {
+        self.of_people.insert(u32::try_from(self.messages.len()).unwrap_or(u32::MAX), of);
+        self.store(message, out);
     }
 
     /// Stores a message: from now on it is everybody's.
@@ -301,7 +324,8 @@ impl GroupChat {
         if self.rules.team == ChatTeam::Magentic {
             return self.ledger.rounds;
         }
-        let said = self.messages.len().saturating_sub(self.run_from + self.opened);
+        let told = self.of_people_in_run().filter(|of| *of == OfPeople::Instruction).count();
+        let said = self.messages.len().saturating_sub(self.run_from + self.opened + told);
         match self.rules.count {
             RoundCount::MessagesWithOpening => self.turns + u32::from(self.opened > 0),
             RoundCount::Turns => self.turns,

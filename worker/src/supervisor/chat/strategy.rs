@@ -33,6 +33,12 @@ impl<G> Strategy<G> for GroupChat {
         }
     }
 
+    fn is_spoken(&self, message: u64) -> bool {
+        let index = u32::try_from(message).unwrap_or(u32::MAX);
+        let began = usize::try_from(message).is_ok_and(|message| message >= self.run_from + self.opened);
+        began && !self.of_people.contains_key(&index)
+    }
+
     fn exhausted(&mut self, out: &mut Outbox) {
         GroupChat::exhausted(self, out);
     }
@@ -58,7 +64,7 @@ impl<G> Strategy<G> for GroupChat {
         let Some(outcome) = self.outcome() else { return Findings::default() };
         // What the run was told is no result of it, and neither is what an orchestrator told the team.
         let spoken = self.has_spoken() && (outcome.ok || outcome.last_speaker.is_some());
-        let last = outcome.messages.iter().rfind(|message| !self.is_denial(message)).filter(|_| spoken);
+        let last = outcome.messages.iter().rfind(|message| !self.is_about_turn(message)).filter(|_| spoken);
         Findings {
             final_result: last.map(|message| json!(message.content)),
             error: outcome.error.clone(),

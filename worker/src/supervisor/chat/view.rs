@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::machine::{ChatPhase, GroupChat};
+use super::machine::{ChatPhase, GroupChat, OfPeople};
 use super::message::ChatMessage;
 use super::rules::ChatAgent;
 use crate::supervisor::spec::ChatTeam;
@@ -128,12 +128,17 @@ impl GroupChat {
     }
     /// Whether anything was said in this run beyond what it was opened with.
     pub fn has_spoken(&self) -> bool {
-        let run_from = u32::try_from(self.run_from).unwrap_or(u32::MAX);
-        self.messages.len() > self.run_from + self.opened + self.denials.range(run_from..).count()
+        let about_turns = self.of_people_in_run().filter(|of| *of != OfPeople::Said).count();
+        self.messages.len() > self.run_from + self.opened + about_turns
     }
-    /// Whether this message only tells of a turn that a person did not let begin.
-    pub(super) fn is_denial(&self, message: &ChatMessage) -> bool {
-        self.denials.contains(&message.index)
+    /// What people have said in this run.
+    pub(super) fn of_people_in_run(&self) -> impl Iterator<Item = OfPeople> {
+        let run_from = u32::try_from(self.run_from).unwrap_or(u32::MAX);
+        self.of_people.range(run_from..).map(|(_, of)| *of)
+    }
+    /// Whether this message only tells of a turn that a person did not let begin, or what they want of it.
+    pub(super) fn is_about_turn(&self, message: &ChatMessage) -> bool {
+        self.of_people.get(&message.index).is_some_and(|of| *of != OfPeople::Said)
     }
     pub fn is_over(&self) -> bool {
         self.end.is_some()

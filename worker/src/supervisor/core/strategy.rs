@@ -150,6 +150,11 @@ pub trait Strategy<G: ?Sized> {
         None
     }
 
+    /// Whether the message of this number was said by a participant in its turn: not before the run, and by no person.
+    fn is_spoken(&self, _message: u64) -> bool {
+        true
+    }
+
     /// The budget is spent: nobody is waited for whose word would only cost more. A plan looks at it whenever it goes on.
     fn exhausted(&mut self, _out: &mut Outbox) {}
     /// Whether the budget has left anything undone: such a run is no success.

@@ -198,7 +198,9 @@ impl SupervisorRun {
         match (self.resolved.spec.family(), note.kind) {
             (Family::Chat, NoteKind::AttemptFailed) => text("agent").map(|_| false),
             (Family::Chat, NoteKind::MessageAdded) => {
-                text("from").and_then(|from| self.resolved.spec.agent(from)).map(|_| true)
+                let index = note.data.get("index").and_then(|index| index.as_u64())?;
+                let by = text("from").filter(|_| self.strategy.is_spoken(index));
+                by.and_then(|from| self.resolved.spec.agent(from)).map(|_| true)
             }
             (Family::Agents, NoteKind::AgentClosed) if note.data.get("denied").is_none() => {
                 let instance = self.parts.team.registry.get_instance(text("instance_id")?)?;
