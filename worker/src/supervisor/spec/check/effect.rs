@@ -213,6 +213,7 @@ pub(in super::super) fn switch_on(file: &mut Map<String, Value>) {
 
 /// Values that differ from the preset's and that nothing reads.
 pub(super) fn check(spec: &SupervisorSpec) -> CheckResult {
+    without_plan(spec)?;
     people(spec)?;
     let keys = read_keys(spec);
     let preset = spec.preset.map(Preset::values).unwrap_or_default();
@@ -273,7 +274,6 @@ fn of_agent(spec: &SupervisorSpec, at: &str, agent: &Agent) -> CheckResult {
 
 /// What a spec says of people holds.
 fn people(spec: &SupervisorSpec) -> CheckResult {
-    without_plan(spec)?;
     let level = spec.trust.level.filter(|_| spec.trust.enabled);
     let usual = spec.preset.map(Preset::values).unwrap_or_default().hitl.mode;
     if let Some(level) = level
@@ -295,7 +295,8 @@ fn people(spec: &SupervisorSpec) -> CheckResult {
     Ok(())
 }
 
-/// Of lists of what people are asked about, the entries that only a plan has tasks for.
+/// Of lists of what people are asked about, the entries that only a plan has tasks for. A request that becomes a
+/// conversation is not looked at: the entries are for those that become a plan.
 fn without_plan(spec: &SupervisorSpec) -> CheckResult {
     if !spec.is_without_plan() {
         return Ok(());
@@ -306,8 +307,14 @@ fn without_plan(spec: &SupervisorSpec) -> CheckResult {
     if let Some(one) = spec.hitl.exceptions.iter().find(strange) {
         return Err(FieldError::at("hitl.exceptions", no_entry(one)));
     }
-    let strange = |one: &&Trigger| !usual.notify_only.contains(one) && **one != Trigger::ConsecutiveFailures;
+    let counted = !idle::is_one_work(spec);
+    let known = |one: &Trigger| counted && *one == Trigger::ConsecutiveFailures;
+    let strange = |one: &&Trigger| !usual.notify_only.contains(one) && !known(one);
     match spec.hitl.notify_only.iter().find(strange) {
+        Some(Trigger::ConsecutiveFailures) => {
+            let why = format!("`consecutive_failures` has no effect here: {}", idle::ONE_WORK);
+            Err(FieldError::at("hitl.notify_only", why))
+        }
         Some(one) => Err(FieldError::at("hitl.notify_only", no_entry(one))),
         None => Ok(()),
     }

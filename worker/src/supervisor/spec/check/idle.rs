@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::super::preset::Family;
 use super::super::sections::{
-    ChatTeam, DelegationProtocol, OnDelegationTimeout, OnExhausted, OnSubtaskError, Parallelism, PlanningMode,
-    PolicyKind, ReviewScope, RoundCount, Selection, SpeakerMethod, SynthesisMode,
+    ChatTeam, DelegationProtocol, HandoffControl, OnDelegationTimeout, OnExhausted, OnSubtaskError, Parallelism,
+    PlanningMode, PolicyKind, ReviewScope, RoundCount, Selection, SpeakerMethod, SynthesisMode,
 };
 use super::super::whole::{Authority, SupervisorSpec};
 use super::CheckResult;
@@ -60,6 +60,11 @@ const OF_PLANS: [Idle; 6] = [
     ("hitl.gates", "people are asked before something is done: what an agent says here proposes no action"),
     ("hitl.order", "what is sensitive is named before failures in a row, and there are no other reasons here"),
 ];
+/// Of people, what is counted when work ends.
+const COUNTED: [&str; 2] = ["hitl.triggers.consecutive_failures", "trust.rules"];
+/// Why nothing is counted.
+pub(super) const ONE_WORK: &str = "whoever takes over for good goes on with the same work: nothing fails in a row here, and \
+                                   trust moves with incidents only";
 /// Why a key may not make a run of another kind.
 pub(super) const KIND_OF_RUN: &str = "the preset says what kind of run this is, and so who comes next";
 /// What a controller may do (CUG-07).
@@ -90,11 +95,17 @@ pub(super) fn of(spec: &SupervisorSpec, base: &SupervisorSpec) -> Vec<Idle> {
     }
     if spec.is_without_plan() {
         idle.extend(OF_PLANS);
+        idle.extend(COUNTED.into_iter().filter(|_| is_one_work(spec)).map(|key| (key, ONE_WORK)));
         let why = "nobody is asked: say `hitl.enabled`, `hitl.mode` or `trust.level`";
         let unheard = ["hitl.approval", "hitl.notify_only", "trust.enabled", "trust.rules"];
         idle.extend(unheard.into_iter().filter(|_| !spec.hitl.enabled).map(|key| (key, why)));
     }
     idle
+}
+
+/// Whether all that is done is one piece of work, from the first agent to the last.
+pub(super) fn is_one_work(spec: &SupervisorSpec) -> bool {
+    spec.family() == Family::Agents && spec.handoff_control() == Some(HandoffControl::Switch) && spec.steps.is_empty()
 }
 
 /// Whether the run itself may ask people something that is no approval.

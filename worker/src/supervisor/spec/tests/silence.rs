@@ -58,6 +58,18 @@ fn what_has_no_effect_is_refused_with_its_path() {
             "hitl.exceptions",
         ),
         ("preset: autogen-groupchat\nhitl: { mode: human_in_command, notify_only: [sensitive] }", "hitl.notify_only"),
+        (
+            "preset: swarm-handoff\nhitl: { triggers: { consecutive_failures: 2 } }",
+            "hitl.triggers.consecutive_failures",
+        ),
+        (
+            "preset: swarm-handoff\nhitl: { mode: human_in_command, notify_only: [consecutive_failures] }",
+            "hitl.notify_only",
+        ),
+        (
+            "preset: swarm-handoff\ntrust: { level: novice, rules: { to_expert: { tasks: 9, success: 0.9, days: 0, incident_days: 0 } } }",
+            "trust.rules",
+        ),
     ] {
         assert_eq!(refused_at(text), at, "{text}");
     }
