@@ -64,6 +64,10 @@ pub(super) enum WishRefusal {
     NoSuchBudget,
     #[error("{0} is no approval of a supervisor: it has no deadline, and nobody is told of it again")]
     NoDeadline(String),
+    #[error(
+        "this run asks nobody, which was said when it began: start one with `hitl.enabled`, `hitl.mode` or `trust.level`"
+    )]
+    AsksNobody,
     #[error("{0} is no run below this one")]
     NotBelow(String),
     #[error(transparent)]

@@ -17,6 +17,7 @@ use crate::supervisor::graph::{Graph, PlannedTask, read};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::plan_review::{PlanFeedback, PlanVerdict, ReviewRefusal, ReviewStatus};
+use crate::supervisor::spec::Family;
 
 pub(super) const UPDATES: [&str; 18] = [
     "add_task",
@@ -59,6 +60,7 @@ impl SupervisorRun {
         let value = value_of(input)?;
         let refused = |why: String| Failure::from(Refused { kind: "Refused", why });
         arguments::of_update(name, &value).map_err(Refused::from)?;
+        self.asks_people(name, &value)?;
         match name {
             "add_task" | "patch_task" | "cancel_task" | "mark_final_task" | "update_task_status" => {
                 Ok(self.tool(name, &value, out)?)
@@ -91,6 +93,15 @@ impl SupervisorRun {
                 "UnknownUpdate",
                 format!("a supervisor has no update named {other}; it has: {}", UPDATES.join(", ")),
             )),
+        }
+    }
+
+    /// Without tasks of a plan, whether people are asked is decided when the run begins.
+    fn asks_people(&self, name: &str, value: &Value) -> Result<(), Refused> {
+        let wants = name == "set_hitl_mode" || (name == "set_policy" && value.get("enabled") == Some(&json!(true)));
+        match wants && self.parts.gate.is_off() && self.resolved.spec.family() != Family::Graph {
+            true => Err(WishRefusal::AsksNobody.into()),
+            false => Ok(()),
         }
     }
 
