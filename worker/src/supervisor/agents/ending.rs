@@ -10,7 +10,7 @@ use super::boundary::AgentOutcome;
 use super::message::Variables;
 use super::refusal::SessionFailure;
 use super::session::{CallStatus, Doing, Home, Running, Session};
-use crate::supervisor::core::key::SessionAsk;
+use crate::supervisor::core::key::{AgentsKey, Key, SessionAsk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
 
@@ -119,9 +119,14 @@ impl AgentLoop {
     }
 
     fn end_with_all_below(&mut self, seq: u32, out: &mut Outbox) {
-        let Some(session) = self.sessions.get(&seq) else { return };
+        let Some(session) = self.sessions.get_mut(&seq) else { return };
+        let waits = |key: &AgentsKey| out.awaited().before_people().any(|other| *other == Key::Agents(key.clone()));
         match session.doing.clone() {
-            Doing::Thinking { key } | Doing::Formatting { key, .. } => self.take_back(&key, out),
+            Doing::Thinking { key } | Doing::Formatting { key, .. } => {
+                // Whoever nobody has let begin has failed at nothing.
+                session.denied |= waits(&key);
+                self.take_back(&key, out);
+            }
             Doing::Acting(batch) => {
                 for call in batch.calls {
                     match call.progress {
