@@ -111,6 +111,13 @@ impl AgentLoop {
         }
     }
 
+    /// The sessions that wait for the memory that this one uses.
+    pub(super) fn behind(&self, seq: u32) -> &[u32] {
+        let id = self.sessions.get(&seq).and_then(|session| session.memory.as_ref());
+        let memory = id.and_then(|id| self.memories.get(id)).filter(|memory| memory.busy == Some(seq));
+        memory.map(|memory| memory.waiting.as_slice()).unwrap_or_default()
+    }
+
     /// After a pause: whoever is next for a memory that was let go of meanwhile begins.
     pub(super) fn next_of_all(&mut self, out: &mut Outbox) {
         let ids: Vec<String> = self.memories.keys().cloned().collect();

@@ -33,21 +33,30 @@ impl AgentLoop {
         }
     }
 
-    /// The sessions that wait for a person, and those that wait for them.
+    /// The sessions that wait for a person, and those that wait for them. Whoever waits for a memory does as well, where one
+    /// that uses it waits for a person to let work begin.
     fn above_people(&self, out: &Outbox) -> BTreeSet<u32> {
-        let mut above = BTreeSet::new();
         let before = out.awaited().before_people().filter_map(|key| match key {
             Key::Agents(key) => Some(key),
             _ => None,
         });
-        let of_sessions = self.humans.keys().chain(before).filter(|key| matches!(key, AgentsKey::Session { .. }));
-        for session in of_sessions.filter_map(|key| self.asker(key)) {
-            let mut next = Some(session);
-            while let Some(seq) = next.filter(|seq| above.insert(*seq)) {
-                next = self.sessions.get(&seq).and_then(|session| session.parent);
+        let of_session = |key: &&AgentsKey| matches!(key, AgentsKey::Session { .. });
+        let asker = |key: &AgentsKey| self.asker(key);
+        let mut above = self.waiting_for(before.filter(of_session).filter_map(asker).collect(), true);
+        above.extend(self.waiting_for(self.humans.keys().filter(of_session).filter_map(asker).collect(), false));
+        above
+    }
+
+    /// These sessions, all that they work for, and, where `memories` count, whoever is behind one of them in a queue.
+    fn waiting_for(&self, mut next: Vec<u32>, memories: bool) -> BTreeSet<u32> {
+        let mut found = BTreeSet::new();
+        while let Some(seq) = next.pop() {
+            if found.insert(seq) {
+                next.extend(self.sessions.get(&seq).and_then(|session| session.parent));
+                next.extend(self.behind(seq).iter().filter(|_| memories));
             }
         }
-        above
+        found
     }
 }
 

@@ -176,6 +176,11 @@ impl AwaitedKeys {
         matches!(self.times.get(key), Some(Deadline::Until(_)))
     }
 
+    /// Whether the time is waited for, and comes then.
+    pub fn comes(&self, key: &Key, at: Timestamp) -> bool {
+        self.times.get(key) == Some(&Deadline::Until(at))
+    }
+
     /// The times that are waited for, in the order of their keys: those of plans first.
     pub fn times(&self) -> impl Iterator<Item = &Key> {
         self.times.keys()

@@ -49,6 +49,8 @@ impl SupervisorRun {
     pub(super) fn ask(&mut self, ask: Ask, cx: &mut Cx<'_>) {
         match ask {
             Ask::Call(call) => self.call(call, cx),
+            // A call of the same turn was asked about: the time stands still again, before its timer is started.
+            Ask::Timer { key, at, .. } if !self.parts.gate.is_off() && !self.awaited.comes(&key, at) => {}
             Ask::Timer { key, at, label } => {
                 let seq = cx.start_labelled_timer(at, label);
                 self.calls.sent(seq, UnderWay::Timer { key });
