@@ -302,14 +302,15 @@ impl AgentLoop {
             session.variables.extend(answer.variables);
             outputs.extend(answer.outputs);
             ends.extend(answer.end);
-            handoff = answer.handoff.or(handoff);
+            handoff = answer.handoff.map(|to| (to, call.name)).or(handoff);
         }
         super::handoff::hide(&mut session.messages, &hidden);
         session.messages.extend(tools);
         session.messages.extend(outputs);
-        if let Some(to) = handoff.filter(|to| *to != session.agent) {
+        if let Some((to, tool)) = handoff.filter(|(to, _)| *to != session.agent) {
             out.note(NoteKind::HandedOff, json!({"session": session.id, "from": session.agent, "to": to}));
             session.handed_by = Some(std::mem::replace(&mut session.agent, to));
+            session.tool = Some(tool);
         }
         self.steps = self.steps.saturating_add(u32::from(round));
         self.go_on(seq, ends, out);

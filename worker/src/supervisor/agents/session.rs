@@ -55,6 +55,9 @@ pub(crate) struct Session {
     /// Who handed over to the active agent, where a hand-off changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) handed_by: Option<String>,
+    /// The tool whose call gave it its work, or made its agent the active one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tool: Option<String>,
     /// A person did not let it begin.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) denied: bool,
@@ -229,6 +232,7 @@ impl Session {
             guidance: Vec::new(),
             doing: Doing::Waiting,
             handed_by: None,
+            tool: None,
             denied: false,
         }
     }
@@ -240,6 +244,11 @@ impl Session {
             Doing::Acting(batch) => Some(batch),
             Doing::Waiting | Doing::Thinking { .. } | Doing::Formatting { .. } | Doing::Ended { .. } => None,
         }
+    }
+    /// The tool that one of its calls is of.
+    pub(crate) fn tool_called(&self, index: usize) -> Option<String> {
+        let Doing::Acting(batch) = &self.doing else { return None };
+        batch.calls.get(index).map(|call| call.call.name.clone())
     }
     /// The sessions that its calls under way wait for.
     pub(crate) fn children(&self) -> Vec<u32> {

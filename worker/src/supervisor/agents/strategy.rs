@@ -49,6 +49,13 @@ impl<G> Strategy<G> for AgentLoop {
         }
     }
 
+    fn given_by(&self, key: &Key) -> Option<&str> {
+        match key {
+            Key::Agents(key) => self.sessions.get(&self.asker(key)?)?.tool.as_deref(),
+            _ => None,
+        }
+    }
+
     fn exhausted(&mut self, out: &mut Outbox) {
         AgentLoop::exhausted(self, out);
     }

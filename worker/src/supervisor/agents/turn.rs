@@ -45,7 +45,10 @@ impl AgentLoop {
             json!({"name": agent, "instance_id": id, "created_at": out.now(), "parent_id": parent_id, "status": "active",
                    "depth": depth.saturating_sub(self.rules.delegation.base_depth), "model": model}),
         );
-        let session = Session::new(id, agent, SessionPlace { parent, path, home }, depth, messages, variables);
+        let index = path.0.last().and_then(|index| usize::try_from(*index).ok());
+        let tool = above.zip(index).and_then(|(caller, index)| caller.tool_called(index));
+        let mut session = Session::new(id, agent, SessionPlace { parent, path, home }, depth, messages, variables);
+        session.tool = tool;
         self.sessions.insert(seq, session);
         self.forget_old_sessions();
         seq

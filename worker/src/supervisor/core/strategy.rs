@@ -150,6 +150,11 @@ pub trait Strategy<G: ?Sized> {
         None
     }
 
+    /// The tool whose call gave the work that this call begins to whoever does it, if it was one.
+    fn given_by(&self, _key: &Key) -> Option<&str> {
+        None
+    }
+
     /// Whether the message of this number was said by a participant in its turn: not before the run, and by no person.
     fn is_spoken(&self, _message: u64) -> bool {
         true

@@ -40,7 +40,7 @@ impl SupervisorRun {
         if is_made || (spent && !call.last) {
             return Some(call);
         }
-        let Some(work) = self.parts.gate.begins(&call) else {
+        let Some(work) = self.begins(&call) else {
             self.parts.gate.goes_on(&call);
             return Some(call);
         };
@@ -63,6 +63,15 @@ impl SupervisorRun {
         };
         self.ask_all(out, cx);
         call
+    }
+
+    /// What begins with a call. Work that an agent gives away is as sensitive as the tool that it does so with.
+    fn begins(&self, call: &Call) -> Option<NewWork> {
+        let mut work = self.parts.gate.begins(call)?;
+        if matches!(work.kind, WorkKind::Delegation | WorkKind::HandOff) {
+            work.functions.extend(self.strategy.given_by(&call.key).map(str::to_owned));
+        }
+        Some(work)
     }
 
     fn has_no_last_word(&mut self, call: Call, wanted: Wanted, out: &mut Outbox) {
@@ -141,7 +150,7 @@ impl SupervisorRun {
 
     /// Whoever does it was told what a person wants: now it is another thing that they are asked about.
     fn ask_again(&mut self, call: Call, words: &str, reasons: Vec<String>, out: &mut Outbox) {
-        let Some(work) = self.parts.gate.begins(&call) else { return out.ask(Ask::Call(call)) };
+        let Some(work) = self.begins(&call) else { return out.ask(Ask::Call(call)) };
         let work = work.with(Map::from_iter([("instructed".to_owned(), json!(words))]));
         self.ask_about(call, work, Wanted { reasons, escalation: None }, out);
     }
