@@ -9,6 +9,8 @@
 //! but for very long ones, which go to it at once. A full disk refuses the next commit, and changes nothing; any other
 //! failure ends all writing. Nothing here knows what a group holds.
 
+mod feeder;
+
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -69,6 +71,8 @@ struct FrontShared {
     wake: Condvar,
     /// Time counts more than space: a commit waits for the feeder, or segments fill fast.
     urgent: AtomicBool,
+    /// The database had no room when it was fed last: until it has, space counts more.
+    no_room: AtomicBool,
     /// Files may change.
     begun: AtomicBool,
 }
@@ -125,6 +129,7 @@ impl DiskLog {
             state: Mutex::new(state),
             wake: Condvar::new(),
             urgent: AtomicBool::new(false),
+            no_room: AtomicBool::new(false),
             begun: AtomicBool::new(false),
         });
         let feeder = std::thread::Builder::new().name("bosun-feeder".into()).spawn({
@@ -177,52 +182,6 @@ impl FrontShared {
         why
     }
 
-    /// Brings everything to the database, durably.
-    fn feed(&self) -> Result<(), StorageError> {
-        let _feeding = held(&self.feeding);
-        self.feed_beside_nobody()
-    }
-
-    fn feed_beside_nobody(&self) -> Result<(), StorageError> {
-        self.check()?;
-        let pending = held(&self.state).pending.clone();
-        let Some(last) = pending.last_key_value().map(|(seq, _)| *seq) else { return Ok(()) };
-        let groups: Vec<_> = pending.into_iter().map(|(seq, group)| (GroupSeq(seq), group)).collect();
-        self.back.feed(&groups, &self.urgent).map_err(|why| self.failed(why))?;
-        if !crate::seeded::on(crate::seeded::Bug::TrimBeforeSledSync) {
-            self.back.flush().map_err(|why| self.failed(why))?;
-        }
-        let mut state = held(&self.state);
-        state.pending = state.pending.split_off(&(last + 1));
-        state.fed = last;
-        Ok(())
-    }
-
-    /// The feeder.
-    fn feed_when_asked(&self) {
-        loop {
-            {
-                let mut state = held(&self.state);
-                while state.wanted <= state.fed && !state.closing {
-                    state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
-                }
-                if state.closing {
-                    return;
-                }
-            }
-            if let Err(why) = self.feed() {
-                if why.is_no_room() {
-                    tracing::warn!(%why, "what was written ahead waits for room in the database");
-                } else {
-                    tracing::error!(%why, "the database does not take what was written ahead");
-                }
-                // Whoever needs it tries again.
-                let mut state = held(&self.state);
-                state.wanted = state.fed;
-            }
-        }
-    }
-
     /// Removes the write-ahead files, if the database has all that is in them.
     fn retire(&self, ahead: &mut WriteAhead) -> Result<(), StorageError> {
         if matches!(ahead, WriteAhead::None) || !held(&self.state).pending.is_empty() {
@@ -260,7 +219,7 @@ impl FrontShared {
             return Ok(None);
         }
         if held(&self.state).fed < segments.needs_fed(length) {
-            self.urgent.store(true, Ordering::Relaxed);
+            self.hurry(true);
             self.feed()?;
         }
         Ok(Some(segments))
@@ -290,7 +249,7 @@ impl FrontShared {
         let mut state = held(&self.state);
         state.pending.insert(seq.0, Arc::new(PendingGroup { value: value.to_vec(), longest }));
         if turns_over {
-            self.urgent.store(segments.fill_fast(), Ordering::Relaxed);
+            self.hurry(segments.fill_fast());
             state.wanted = seq.0;
             self.wake.notify_one();
         }

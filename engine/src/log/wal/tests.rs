@@ -17,6 +17,10 @@ struct Fake {
     dir: PathBuf,
     id: Mutex<Option<[u8; 16]>>,
     unsynced: Mutex<Vec<(u64, Vec<u8>)>>,
+    segment: u64,
+    /// How many bytes it still takes, and how many it has been asked to.
+    room: AtomicU64,
+    fed: AtomicU64,
 }
 
 impl Log for Fake {
@@ -55,7 +59,7 @@ impl Back for Fake {
         self.dir.join("wal")
     }
     fn segment_bytes(&self) -> Option<u64> {
-        Some(64 * 1024)
+        Some(self.segment)
     }
     fn claim(&self) -> Result<(), StorageError> {
         Ok(())
@@ -68,6 +72,11 @@ impl Back for Fake {
         Ok(())
     }
     fn feed(&self, groups: &[(GroupSeq, Arc<PendingGroup>)], _urgent: &AtomicBool) -> Result<(), StorageError> {
+        let bytes = groups.iter().map(|(_, group)| group.value.len() as u64).sum::<u64>();
+        self.fed.fetch_add(bytes, Ordering::Relaxed);
+        let left = self.room.load(Ordering::Relaxed).checked_sub(bytes);
+        let left = left.ok_or_else(|| StorageError::NoRoom { path: self.dir.clone(), bytes })?;
+        self.room.store(left, Ordering::Relaxed);
         groups.iter().try_for_each(|(seq, group)| self.append(*seq, &group.value, group.longest))
     }
     fn flush(&self) -> Result<(), StorageError> {
@@ -77,14 +86,20 @@ impl Back for Fake {
     fn fail(&self) {}
 }
 
+impl Fake {
+    fn of(live: MemoryLog, dir: &Path, segment: u64) -> Fake {
+        let (room, fed) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
+        Fake { live, dir: dir.to_owned(), id: Mutex::default(), unsynced: Mutex::default(), segment, room, fed }
+    }
+}
+
 fn over(live: MemoryLog, dir: &Path, id: Option<[u8; 16]>) -> (Arc<Fake>, DiskLog) {
     let last = live.bounds().unwrap().map_or(GroupSeq(0), |(_, last)| last);
     let ahead = id.map(|id| {
         let found = read(&dir.join("wal"), &id).unwrap().groups;
         found.into_iter().filter(|group| group.seq > last).collect()
     });
-    let fake = Fake { live, dir: dir.to_owned(), id: Mutex::new(id), unsynced: Mutex::default() };
-    let fake = Arc::new(fake);
+    let fake = Arc::new(Fake { id: Mutex::new(id), ..Fake::of(live, dir, 64 * 1024) });
     (fake.clone(), DiskLog::over(fake, ahead).unwrap())
 }
 
@@ -176,6 +191,30 @@ fn lives(seed: u64) -> Result<(), String> {
 fn a_crash_at_any_time_leaves_every_acknowledged_group() {
     let wrong: Vec<String> = (1..=40).filter_map(|seed| lives(seed).err()).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// G5: what found room is not written again when there is more, and what did not is told.
+#[test]
+fn a_feed_goes_on_where_there_was_no_room_left() {
+    const GROUP: u64 = 600_000;
+    let home = tempfile::tempdir().unwrap();
+    let fake = Arc::new(Fake::of(MemoryLog::new([1; 16]), home.path(), 16 << 20));
+    let log = DiskLog::over(fake.clone(), None).unwrap();
+    let tail = |seq: u64| Anchor { last: GroupSeq(seq), chain: ChainHash([0; 32]) };
+    for seq in 1..=6 {
+        log.commit(GroupSeq(seq), &vec![seq as u8; GROUP as usize], 10, tail(seq)).unwrap();
+    }
+    // Two pieces of two groups each, and no third one.
+    fake.room.store(4 * GROUP + 10, Ordering::Relaxed);
+    for _ in 0..3 {
+        assert!(log.sync(tail(6)).unwrap_err().is_no_room());
+        assert_eq!(fake.live.bounds().unwrap(), Some((GroupSeq(1), GroupSeq(4))));
+        assert_eq!(log.bounds().unwrap(), Some((GroupSeq(1), GroupSeq(6))), "what waits is there");
+    }
+    assert_eq!(fake.fed.load(Ordering::Relaxed), 4 * GROUP + 3 * 2 * GROUP, "only the last piece is tried again");
+    fake.room.store(2 * GROUP, Ordering::Relaxed);
+    log.sync(tail(6)).unwrap();
+    assert_eq!(fake.live.bounds().unwrap(), Some((GroupSeq(1), GroupSeq(6))));
 }
 
 /// Readers beside the feeder miss nothing.
