@@ -105,6 +105,7 @@ pub fn rules(spec: &SupervisorSpec) -> AgentRules {
     rules.corrective_retry = spec.delegation.corrective_retry;
     rules.sleep_max = spec.delegation.sleep_max;
     rules.policies = policies(spec);
+    rules.policies.extend(of_planning(&spec.planning, &spec.agents));
     // CUG-01: without a plan there is no list to keep.
     match spec.planning.mode {
         spec::PlanningMode::Todos => rules.builtins.insert(Builtin::CreateUpdateTodos),
@@ -189,6 +190,9 @@ pub fn agents(spec: &SupervisorSpec, rules: &AgentRules) -> Vec<AgentDef> {
         } else {
             def.delegates = listed;
         }
+        // CUG-03: nobody is given work whom the policies of a plan keep from it.
+        let allowed = &spec.planning.policies.allowed_agents;
+        def.delegates.retain(|name| allowed.is_empty() || allowed.contains(name));
         def
     };
     own.iter().map(define).collect()
@@ -305,6 +309,33 @@ fn crew_task(spec: &SupervisorSpec, item: &TaskItem) -> Result<CrewTask, AgentsR
 /// The policies of a spec.
 pub fn policies(spec: &SupervisorSpec) -> Vec<StandingPolicy> {
     spec.policies.iter().map(policy).collect()
+}
+
+/// What `planning` says of a plan holds where the request becomes a conversation: people are asked before work is given
+/// to whom they want to be asked about, or to anybody while a plan would wait for them (CUG-30), and agents are given
+/// work in their order (CUG-04).
+fn of_planning(planning: &spec::Planning, agents: &[spec::Agent]) -> Vec<StandingPolicy> {
+    let of = &planning.policies;
+    let tools = |names: Vec<&String>| names.into_iter().map(|name| spec::delegate_tool(name)).collect();
+    let asked = |name: &str, tools: Vec<String>, message: &str| {
+        let rule = PolicyRule::ToolApproval { tools, message: message.to_owned() };
+        StandingPolicy::new(name, rule)
+    };
+    let mut policies = Vec::new();
+    if planning.approval.required {
+        let all = tools(agents.iter().map(|agent| &agent.name).collect());
+        policies.push(asked("plan_approval", all, "a person approves what is delegated, as they would approve a plan"));
+    }
+    if !of.approval_agents.is_empty() {
+        let some = tools(of.approval_agents.iter().collect());
+        policies.push(asked("approval_agents", some, "work for this agent needs a person's approval"));
+    }
+    if !of.sequence_order.is_empty() {
+        let (triggers, guidance) = (Vec::new(), String::new());
+        let rule = PolicyRule::Playbook { triggers, guidance, delegations: of.sequence_order.clone() };
+        policies.push(StandingPolicy::new("sequence_order", rule));
+    }
+    policies
 }
 
 /// A policy of the spec in the form of the loop: of each type the keys that it takes. The spec has checked them.

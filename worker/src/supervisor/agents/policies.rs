@@ -89,7 +89,7 @@ pub(crate) fn playbooks(policies: &[StandingPolicy], request: &str) -> (Vec<Stri
         if let PolicyRule::Playbook { triggers, guidance: text, delegations } = &policy.rule
             && triggered(triggers, request)
         {
-            guidance.push(text.clone());
+            guidance.extend(Some(text.clone()).filter(|text| !text.is_empty()));
             if order.is_empty() {
                 order.clone_from(delegations);
             }

@@ -75,6 +75,10 @@ impl Graph {
         let Some(task) = self.copy(id).filter(|task| self.may_run(task)) else {
             return Err(Unclaimed::Because(self.why_skipped(id)));
         };
+        if let Some(why) = self.rules.forbids(WorkerRequirements::of(&task)).map(|why| why.to_string()) {
+            self.give_up(id, SkipReason::PolicyDenied, why.clone(), gates, out);
+            return Err(Unclaimed::Because(why));
+        }
         let task = self.as_approved(task);
         match gates.may_start(&task, out) {
             Start::Go => {}

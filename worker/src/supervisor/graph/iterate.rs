@@ -185,12 +185,7 @@ impl Graph {
     ) -> Result<(), PlanRefusal> {
         let runs = |task: &Task| origin == PlanOrigin::Human && task.is_in_flight();
         let (mut renamed, mut fresh, mut again, mut over) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
-        let named: BTreeSet<TaskId> = planned.iter().filter_map(|task| task.id.clone()).collect();
-        for task in planned {
-            let id = match &task.id {
-                Some(id) => id.clone(),
-                None => self.unnamed(&named),
-            };
+        for (id, task) in self.as_policies_want(planned) {
             if self.task(&id).is_some_and(runs) {
                 return Err(PlanRefusal::BeingDone(id));
             }
@@ -224,6 +219,18 @@ impl Graph {
         self.snapshot_plan("plan", out);
         out.note(NoteKind::PlanRevised, json!({ "version": self.plan.version, "iteration": self.iteration }));
         Ok(())
+    }
+
+    /// A later plan, each task with its id, as the policies of the run want it (CUG-04).
+    fn as_policies_want(&mut self, mut planned: Vec<PlannedTask>) -> Vec<(TaskId, PlannedTask)> {
+        let named: BTreeSet<TaskId> = planned.iter().filter_map(|task| task.id.clone()).collect();
+        for task in &mut planned {
+            if task.id.is_none() {
+                task.id = Some(self.unnamed(&named));
+            }
+        }
+        self.rules.apply_policies(&mut planned);
+        planned.into_iter().filter_map(|task| Some((task.id.clone()?, task))).collect()
     }
 
     /// Accepted and escalated work stays as it is; only where steps are planned anew one by one, a known name is a new step
@@ -367,10 +374,15 @@ impl Graph {
                 self.not_needed("max iterations reached", gates, out);
             }
             EvaluationKind::Replan => match evaluation.tasks {
-                Some(tasks) => {
-                    self.iteration += 1;
-                    self.take_replan(tasks, gates, out);
-                }
+                Some(tasks) => match self.checked_of_model(PlannerOutput { tasks, ..PlannerOutput::default() }) {
+                    Ok(plan) => {
+                        self.iteration += 1;
+                        self.take_replan(plan.tasks, gates, out);
+                    }
+                    Err(why) => {
+                        self.abort("planning_failed", format!("planning failed: {why}"), Value::Null, gates, out)
+                    }
+                },
                 None if out.budget().exhausted().is_some() => {}
                 None => self.replan(out),
             },

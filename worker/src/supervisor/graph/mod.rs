@@ -50,7 +50,7 @@ pub use flow::*;
 pub use gates::{Gates, Open, PlanEvent, Start, Take};
 pub use people::{HUMAN, PLAN_REVIEW_TIMED_OUT, TASK_REJECTED};
 pub use policies::*;
-pub use refusal::{AgentForbidden, NotTaken, PlanRefusal, ToolRefusal, Unreadable};
+pub use refusal::{AgentForbidden, BuiltInReserved, NotTaken, PlanRefusal, ToolRefusal, Unreadable};
 pub use reply::*;
 pub use rules::*;
 pub use told::prompt_hash;

@@ -143,14 +143,13 @@ impl Graph {
             Err(why) => return self.not_planned(&why.to_string(), gates, out),
         };
         if self.iteration > 1 {
-            self.rules.policies.apply(&mut output.tasks);
             return self.take_replan(output.tasks, gates, out);
         }
         // A task without an id is called by its place, also by the edges that policies add.
         for (task, place) in output.tasks.iter_mut().zip(1..) {
             task.id.get_or_insert_with(|| TaskId::from(place));
         }
-        self.rules.policies.apply(&mut output.tasks);
+        self.rules.apply_policies(&mut output.tasks);
         let strategy = gates.strategy(output.strategy.as_deref().unwrap_or_default());
         self.rules.sequential |= strategy == "sequential";
         self.strategy = Some(strategy).filter(|strategy| !strategy.is_empty());
@@ -167,7 +166,7 @@ impl Graph {
     fn plan_in(&self, answer: Answer) -> Result<PlannerOutput, NotTaken> {
         let mut output = read_plan_answer(&answer?, self.rules.strategy, self.rules.upfront)?;
         assign_roles(&mut output);
-        Ok(self.checked(output)?)
+        Ok(self.checked_of_model(output)?)
     }
 
     /// No plan, no run; unless people asked for another plan and still have one.
@@ -251,14 +250,21 @@ impl Graph {
         known.filter(says).map(shown).collect()
     }
 
+    /// A plan of a planner, or of whoever evaluates.
+    pub(super) fn checked_of_model(&self, output: PlannerOutput) -> Result<PlannerOutput, PlanRefusal> {
+        match self.reserved_task(&output.tasks) {
+            Some(why) => Err(why),
+            None => self.checked(output),
+        }
+    }
+
     pub(super) fn checked(&self, output: PlannerOutput) -> Result<PlannerOutput, PlanRefusal> {
         if let Some(why) = self.unmatched(&output.tasks).filter(|_| !self.rules.escalates_unmatched) {
             return Err(why);
         }
         for (place, task) in output.tasks.iter().enumerate() {
-            let Some(agent) = &task.agent else { continue };
-            if !self.rules.policies.allows(agent) {
-                let why = AgentForbidden { agent: agent.clone(), allowed: self.allowed_agents() };
+            if let Some(why) = self.rules.forbids(WorkerRequirements::by(task)) {
+                let why = AgentForbidden { allowed: self.allowed_agents(), ..why };
                 return Err(PlanRefusal::Forbidden { place, why });
             }
         }

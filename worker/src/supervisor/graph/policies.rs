@@ -1,14 +1,17 @@
 //! Policies that were resolved before planning, as a plan must reflect them (CUG-04, CUG-19).
 //!
 //! Invariant: policies only narrow a plan: an agent that is not allowed refuses it as a whole, an order becomes edges, an
-//! approval becomes a gate. Nothing is resolved here.
+//! approval becomes a gate. They are about the agent that does the work, however a task asks for it: by name, capability,
+//! role, or not at all; whoever starts a task looks once more (`execute`), so no way into a plan leads around them.
+//! Nothing is resolved here.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use super::answers::{Dependency, PlannedTask};
-use crate::supervisor::model::TaskId;
+use super::{Graph, GraphRules, WorkerRequirements};
+use crate::supervisor::model::{Task, TaskId};
 
 /// What the supervisor's state says before it plans.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -31,15 +34,28 @@ impl ResolvedPolicies {
             || self.supervisor_allowed_agents.iter().any(|allowed| allowed == agent)
     }
 
-    /// Makes a plan reflect the policies.
-    pub fn apply(&self, tasks: &mut [PlannedTask]) {
-        let agent = |task: &PlannedTask| task.agent.clone().unwrap_or_default();
-        let rank = |name: &str| self.supervisor_sequence_order.iter().position(|other| other == name);
+    /// Whether a person must approve what this agent is given.
+    pub fn wants_approval(&self, agent: &str) -> bool {
+        self.approval_agents.iter().any(|asked| asked == agent)
+    }
+
+    /// The place of an agent in the order, if it has one.
+    fn rank(&self, agent: Option<&String>) -> Option<usize> {
+        self.supervisor_sequence_order.iter().position(|other| Some(other) == agent)
+    }
+}
+
+impl GraphRules {
+    /// Makes a plan reflect the policies, whether its tasks name their agents or are found one (CUG-04).
+    pub fn apply_policies(&self, tasks: &mut [PlannedTask]) {
+        let agents: Vec<Option<String>> =
+            tasks.iter().map(|task| self.agent_for(WorkerRequirements::by(task))).collect();
+        let rank = |agent: &Option<String>| self.policies.rank(agent.as_ref());
         let ranked: Vec<(Option<usize>, Option<TaskId>)> =
-            tasks.iter().map(|task| (rank(&agent(task)), task.id.clone())).collect();
-        for task in tasks.iter_mut() {
-            task.requires_approval |= self.approval_agents.contains(&agent(task));
-            let Some(own) = rank(&agent(task)) else { continue };
+            agents.iter().map(rank).zip(tasks.iter().map(|task| task.id.clone())).collect();
+        for (task, agent) in tasks.iter_mut().zip(&agents) {
+            task.requires_approval |= agent.as_ref().is_some_and(|agent| self.policies.wants_approval(agent));
+            let Some(own) = rank(agent) else { continue };
             // The nearest agent before it that has something to do.
             let Some(before) = ranked.iter().filter_map(|(rank, _)| rank.filter(|rank| *rank < own)).max() else {
                 continue;
@@ -59,5 +75,18 @@ impl ResolvedPolicies {
                 .collect();
             task.deps.extend(missing.into_iter().map(Dependency::Id));
         }
+    }
+}
+
+impl Graph {
+    /// What the order of agents puts before a task that joins a plan: all that is not over of whoever comes earlier.
+    pub(super) fn ordered_before(&self, task: &Task) -> Vec<TaskId> {
+        let rank = |task: &Task| {
+            let agent = self.rules.agent_for(WorkerRequirements::of(task));
+            self.rules.policies.rank(agent.as_ref())
+        };
+        let Some(own) = rank(task) else { return Vec::new() };
+        let earlier = |id: &&TaskId| self.task(id).and_then(rank).is_some_and(|other| other < own);
+        self.open.iter().filter(earlier).cloned().collect()
     }
 }

@@ -43,6 +43,8 @@ pub enum PlanRefusal {
     NobodyDoes { place: usize, key: &'static str, why: String },
     #[error("tasks[{place}].agent: {why}")]
     Forbidden { place: usize, why: AgentForbidden },
+    #[error("tasks[{place}].capability: {why}")]
+    Reserved { place: usize, why: BuiltInReserved },
     #[error("the plan has {given} tasks; at most {max} are taken")]
     TooLong { given: usize, max: u32 },
     #[error("task {0} is being done; cancel it, or leave it out of the new plan")]
@@ -69,6 +71,15 @@ pub struct AgentForbidden {
     pub allowed: Vec<String>,
 }
 
+/// A model may not use what is in the box unless the spec grants it (supervisors.md §2.2).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{capability}` is not for whoever plans or decides unless `planning.built_in` lists it; available are the agents"
+)]
+pub struct BuiltInReserved {
+    pub capability: String,
+}
+
 /// Why a tool of the plan is not used as it was called.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolRefusal {
@@ -82,6 +93,8 @@ pub enum ToolRefusal {
     NobodyDoes(String),
     #[error("Error: {0}")]
     Forbidden(#[from] AgentForbidden),
+    #[error("Error: {0}")]
+    Reserved(#[from] BuiltInReserved),
     #[error("Error: {0}")]
     Change(#[from] PlanChangeError),
     #[error("Task not found.")]

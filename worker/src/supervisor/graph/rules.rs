@@ -160,6 +160,9 @@ pub struct GraphRules {
     /// Capabilities that need no agent.
     #[serde(default, rename = "boxed")]
     pub built_in: Vec<String>,
+    /// Of these, what is only for plans of people: a model that plans or decides may not use it (supervisors.md §2.2).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reserved: Vec<String>,
     /// The spec answers for work that is no agent's.
     #[serde(default)]
     pub answers_anybody: bool,
@@ -246,6 +249,7 @@ impl Default for GraphRules {
             capabilities: Vec::new(),
             workers: Vec::new(),
             built_in: Vec::new(),
+            reserved: Vec::new(),
             answers_anybody: false,
             escalates_unmatched: false,
             policies: super::ResolvedPolicies::default(),

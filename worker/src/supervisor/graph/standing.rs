@@ -79,6 +79,7 @@ impl Graph {
     pub(super) fn as_approved(&self, mut task: Task) -> Task {
         let Some(name) = self.who(&task).name() else { return task };
         let agent = self.rules.card(&name).map_or(name.as_str(), |card| card.name.as_str());
+        task.requires_approval |= self.rules.policies.wants_approval(agent);
         let delegate = delegate_tool(agent);
         let own = self.rules.card(&name).into_iter().flat_map(|card| &card.tools);
         let mut tools = std::iter::once(&delegate).chain(own).chain(&task.tools);

@@ -101,8 +101,8 @@ impl Graph {
         match name {
             "get_current_datetime" => Ok(now_text(out).into()),
             "think_tool" => Ok("Thought recorded.".into()),
-            "add_task" => self.add_task(&read::<AddTask>("call of add_task", &args)?, out),
-            "patch_task" => self.patch_task(&read::<PatchTask>("call of patch_task", &args)?, gates, out),
+            "add_task" => self.add_task(&read::<AddTask>("call of add_task", &args)?, by, out),
+            "patch_task" => self.patch_task(&read::<PatchTask>("call of patch_task", &args)?, by, gates, out),
             other => {
                 let of: OfTask = read(&format!("call of {other}"), &args)?;
                 match other {
@@ -116,7 +116,7 @@ impl Graph {
     }
 
     /// PDT-31: a fresh id; the next scheduler pass looks at its dependencies.
-    fn add_task(&mut self, add: &AddTask, out: &mut Outbox) -> Result<Value, ToolRefusal> {
+    fn add_task(&mut self, add: &AddTask, by: Actor, out: &mut Outbox) -> Result<Value, ToolRefusal> {
         if self.plan.tasks.len() >= self.rules.max_tasks as usize {
             return Err(ToolRefusal::Full(self.plan.tasks.len()));
         }
@@ -125,14 +125,20 @@ impl Graph {
         if let (Who::Nobody(why), true) = (self.rules.who(wanted), self.rules.selection != Selection::Supervisor) {
             return Err(ToolRefusal::NobodyDoes(why));
         }
-        if let Some(why) = self.rules.forbids(&add.capability) {
+        if let Some(why) = self.rules.forbids(wanted) {
+            return Err(why.into());
+        }
+        if let Some(why) = self.rules.reserved(wanted).filter(|_| by != Actor::Human) {
             return Err(why.into());
         }
         let next_id = self.plan.next_id;
         let id = self.plan.fresh_id();
         let mut task = Task::new(id.clone(), add.sub_task_objective.clone());
         task.capability = Some(add.capability.clone());
-        task.edges = self.plain_edges(add.dependencies.as_deref().unwrap_or_default());
+        let mut dependencies = add.dependencies.clone().unwrap_or_default();
+        let ordered = self.ordered_before(&task).into_iter().filter(|id| !dependencies.contains(id));
+        dependencies.extend(ordered.collect::<Vec<_>>());
+        task.edges = self.plain_edges(&dependencies);
         task.metadata = add.metadata.clone().unwrap_or_default().into();
         task.params = add.parameters.clone().unwrap_or_default();
         task.max_attempts = add.max_attempts.unwrap_or(self.rules.max_attempts).max(1);
@@ -152,13 +158,26 @@ impl Graph {
     }
 
     /// PDT-32, PDT-54: only what is given changes; what has been done is locked.
-    fn patch_task(&mut self, patch: &PatchTask, gates: &mut dyn Gates, out: &mut Outbox) -> Result<Value, ToolRefusal> {
+    fn patch_task(
+        &mut self,
+        patch: &PatchTask,
+        by: Actor,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) -> Result<Value, ToolRefusal> {
         let id = &patch.task_id;
         let Some(task) = self.task(id) else { return Err(ToolRefusal::NothingToPatch) };
         if task.status.is_terminal() || task.is_in_flight() {
             return Err(ToolRefusal::NotPatched { id: id.clone(), status: task.status });
         }
-        if let Some(why) = patch.capability.as_deref().and_then(|name| self.rules.forbids(name)) {
+        let of = WorkerRequirements::of(task);
+        let wanted = WorkerRequirements { capability: patch.capability.as_deref().or(of.capability), ..of };
+        if let Some(why) = patch.capability.as_ref().and_then(|_| self.rules.forbids(wanted)) {
+            return Err(why.into());
+        }
+        // What a program is given is as good as the program.
+        let acts = by != Actor::Human && (patch.capability.is_some() || patch.parameters.is_some());
+        if let Some(why) = self.rules.reserved(wanted).filter(|_| acts) {
             return Err(why.into());
         }
         let edges = patch.dependencies.as_deref().map(|ids| self.plain_edges(ids));

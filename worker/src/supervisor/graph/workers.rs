@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentForbidden, Graph, GraphRules, HUMAN, PlanRefusal, PlannedTask};
+use super::{AgentForbidden, BuiltInReserved, Graph, GraphRules, HUMAN, PlanRefusal, PlannedTask};
 use crate::supervisor::model::Task;
 
 /// The role of whoever has none (SHN-40): it asks for nobody in particular.
@@ -97,11 +97,36 @@ impl GraphRules {
         by_name.or_else(|| self.workers.iter().find(|card| card.capability == name))
     }
 
-    /// Why the policies of the run keep a task from whoever has that name or capability (CUG-03).
-    pub fn forbids(&self, wanted: &str) -> Option<AgentForbidden> {
-        let agent = self.card(wanted).map_or(wanted, |card| card.name.as_str());
-        let allowed = || self.policies.supervisor_allowed_agents.clone();
-        (!self.policies.allows(agent)).then(|| AgentForbidden { agent: agent.to_owned(), allowed: allowed() })
+    /// The agent whose work it is, by its own name, however the task asks for it: that is whom policies are about. What is
+    /// in the box is no agent, and neither is an answer of the spec's own.
+    pub fn agent_for(&self, wanted: WorkerRequirements<'_>) -> Option<String> {
+        let name = match self.who(wanted) {
+            Who::Named(name) => name,
+            Who::Nobody(_) => wanted.agent.or(wanted.capability)?.to_owned(),
+            Who::Anybody => return None,
+        };
+        match self.card(&name) {
+            Some(card) => Some(card.name.clone()),
+            None if wanted.agent.is_none() && self.is_built_in(&name) => None,
+            None => Some(name),
+        }
+    }
+
+    /// Why the policies of the run keep a task from whoever would do it (CUG-03).
+    pub fn forbids(&self, wanted: WorkerRequirements<'_>) -> Option<AgentForbidden> {
+        let agent = self.agent_for(wanted).filter(|agent| !self.policies.allows(agent))?;
+        Some(AgentForbidden { agent, allowed: self.policies.supervisor_allowed_agents.clone() })
+    }
+
+    /// What a task would use that is only for plans of people, if it would.
+    pub(super) fn reserved(&self, wanted: WorkerRequirements<'_>) -> Option<BuiltInReserved> {
+        let capability = wanted.capability.filter(|_| wanted.agent.is_none())?;
+        let reserved = self.card(capability).is_none() && self.reserved.iter().any(|name| name == capability);
+        reserved.then(|| BuiltInReserved { capability: capability.to_owned() })
+    }
+
+    fn is_built_in(&self, capability: &str) -> bool {
+        capability == HUMAN || self.built_in.iter().any(|name| name == capability)
     }
 
     fn names(&self) -> String {
@@ -118,8 +143,7 @@ impl GraphRules {
     }
 
     fn able(&self, capability: &str) -> Who {
-        let built_in = || capability == HUMAN || self.built_in.iter().any(|name| name == capability);
-        if self.workers.is_empty() || self.card(capability).is_some() || built_in() {
+        if self.workers.is_empty() || self.card(capability).is_some() || self.is_built_in(capability) {
             return Who::Named(capability.to_owned());
         }
         let known: Vec<&str> = self.workers.iter().map(|card| card.capability.as_str()).collect();
@@ -149,6 +173,18 @@ impl GraphRules {
 impl Graph {
     pub(super) fn who(&self, task: &Task) -> Who {
         self.rules.who(WorkerRequirements::of(task))
+    }
+
+    /// The first task of a model's plan that is only for plans of people: one that uses what is in the box, or that would
+    /// give its own parameters to one that does.
+    pub(super) fn reserved_task(&self, tasks: &[PlannedTask]) -> Option<PlanRefusal> {
+        let of = |task: &PlannedTask| {
+            let old = || self.task(task.id.as_ref()?).filter(|old| !old.status.is_terminal());
+            let unnamed = task.agent.is_none() && task.capability.is_none() && !task.params.is_empty();
+            let changes = || self.rules.reserved(WorkerRequirements::of(old()?));
+            self.rules.reserved(WorkerRequirements::by(task)).or_else(|| if unnamed { changes() } else { None })
+        };
+        tasks.iter().enumerate().find_map(|(place, task)| Some(PlanRefusal::Reserved { place, why: of(task)? }))
     }
 
     /// The first task of a plan that nobody can do: where, and why.

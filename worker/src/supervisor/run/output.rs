@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::SupervisorRun;
+use crate::supervisor::core::key::Key;
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::strategy::{Findings, NotDone, TaskReport};
 use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::model::TaskId;
-use crate::supervisor::outbox::Outbox;
+use crate::supervisor::outbox::{Ask, Outbox};
 use crate::supervisor::people::takeover::{HANDED_MESSAGE, HANDED_TO_HUMAN, TakeoverContext};
 use crate::supervisor::success;
 use crate::supervisor::task::TaskStatus;
@@ -167,6 +168,13 @@ impl SupervisorRun {
             self.parts.memory.succeeded(&strategy, &subtasks, out);
         }
         self.nobody_is_asked(out);
+        if phase == Phase::Failed {
+            // Nothing waits for what they do any more (SHN-31, SHN-50).
+            let children: Vec<Key> = self.parts.control.children().cloned().collect();
+            for key in children {
+                out.ask(Ask::CancelChild { key, reason: "the run failed".to_owned() });
+            }
+        }
         self.parts.team.closed(matches!(phase, Phase::Completed | Phase::Partial), out);
         let checkpoint = self.checkpoint();
         self.parts.control.checkpoint(&checkpoint, out);

@@ -9,8 +9,8 @@ use crate::supervisor::TaskItem;
 use crate::supervisor::agents::policies_of;
 use crate::supervisor::core::authority::Granted;
 use crate::supervisor::graph::{
-    AgentForbidden, CapabilityCard, Dependency, GraphRules, OnTriesExhausted, PlanSource, PlannedEdge, PlannedTask,
-    ResolvedPolicies, ResultSource, WorkerCard,
+    CapabilityCard, Dependency, GraphRules, OnTriesExhausted, PlanSource, PlannedEdge, PlannedTask, ResolvedPolicies,
+    ResultSource, WorkerCard, WorkerRequirements,
 };
 use crate::supervisor::model::{Condition, DependencyPolicy, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::Purpose;
@@ -103,6 +103,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         capabilities: capabilities(spec),
         workers: workers(spec),
         built_in: super::work::BUILT_IN.map(str::to_owned).to_vec(),
+        reserved: reserved(&spec.planning),
         answers_anybody: answers_anybody(spec),
         escalates_unmatched: spec.hitl.enabled && spec.hitl.triggers.out_of_scope,
         policies: policies(&spec.planning.policies),
@@ -126,6 +127,12 @@ fn policies(of: &spec::PlanPolicies) -> ResolvedPolicies {
         approval_agents: of.approval_agents.clone(),
         supervisor_dispatched_agents: of.dispatched_agents.clone(),
     }
+}
+
+/// What is in the box and not granted to whoever plans.
+fn reserved(planning: &spec::Planning) -> Vec<String> {
+    let all = spec::PlannedBuiltIn::ALL.into_iter().filter(|one| !planning.built_in.contains(one));
+    all.map(|one| one.as_str().to_owned()).collect()
 }
 
 /// Executions of a task by agents whose own policy differs, by name and capability (FSS-18).
@@ -225,12 +232,10 @@ pub(super) fn first_plan(spec: &SupervisorSpec, rules: &GraphRules) -> Result<Ta
     let Some(seed) = spec.plan()? else { return Ok(plan) };
     plan.reasoning = Some(seed.reasoning_steps().join("\n"));
     let mut planned: Vec<PlannedTask> = seed.tasks().map(|item| planned_of(spec, item)).collect();
-    let refused = planned.iter().filter_map(|task| task.agent.as_ref()).find(|agent| !rules.policies.allows(agent));
-    if let Some(agent) = refused {
-        let allowed = rules.policies.supervisor_allowed_agents.clone();
-        return Err(AgentForbidden { agent: agent.clone(), allowed }.into());
+    if let Some(why) = planned.iter().find_map(|task| rules.forbids(WorkerRequirements::by(task))) {
+        return Err(why.into());
     }
-    rules.policies.apply(&mut planned);
+    rules.apply_policies(&mut planned);
     let task = |(item, planned): (&TaskItem, PlannedTask)| Task {
         status: item.begins_as(),
         attempt_count: item.attempt_count,

@@ -167,7 +167,7 @@ fn policies_are_reflected_in_the_plan() {
         json!([{ "id": "1", "goal": "g", "agent": "mail" }, { "id": "2", "goal": "g", "agent": "crm" },
         { "id": "3", "goal": "g", "agent": "crm" }, { "id": "4", "goal": "g", "agent": "mail", "deps": ["2"] }, { "id": "5", "goal": "g", "agent": "other" }]),
     );
-    policies.apply(&mut tasks);
+    GraphRules { policies, ..GraphRules::default() }.apply_policies(&mut tasks);
     let deps = |n: usize| {
         tasks[n].edges(Default::default()).iter().map(|edge| edge.on.to_string()).collect::<Vec<_>>().join(" ")
     };

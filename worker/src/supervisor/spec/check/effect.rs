@@ -42,7 +42,7 @@ const ALL: [&str; 26] = [
     "budget.wall",
     "budget.on_exhausted",
 ];
-const GRAPH: [&str; 29] = [
+const GRAPH: [&str; 30] = [
     "authority",
     "seed_plan",
     "planning.mode",
@@ -52,6 +52,7 @@ const GRAPH: [&str; 29] = [
     "planning.on_empty",
     "planning.approval",
     "planning.policies",
+    "planning.built_in",
     "dispatch",
     "dependencies",
     "review.scope",

@@ -215,6 +215,11 @@ fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
         all(&SEVERAL_TASKS, "without a plan the run is one task");
         all(&["dispatch.selection"], "without a plan the run is one task");
     }
+    if selection == Selection::Supervisor && spec.planning.mode == PlanningMode::Llm && spec.seed_plan.is_none() {
+        let why = "the supervisor adds task after task, and there is no plan that could be approved first: \
+                   `hitl.mode: human_in_command` or `planning.policies.approval_agents` asks before each";
+        all(&["planning.approval"], why);
+    }
     if selection == Selection::All {
         all(&["loop.max_steps"], "all that is ready runs, and nobody takes steps");
     }

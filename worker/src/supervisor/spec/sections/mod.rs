@@ -27,7 +27,8 @@ pub use people::{
     TriggerOrder, Triggers, Trust, TrustLevel, TrustRule, TrustRules,
 };
 pub use planning::{
-    OnEmpty, PlanApproval, PlanPolicies, PlanTriggers, Planning, PlanningMode, SupervisorMode, UpfrontStrategy,
+    OnEmpty, PlanApproval, PlanPolicies, PlanTriggers, PlannedBuiltIn, Planning, PlanningMode, SupervisorMode,
+    UpfrontStrategy,
 };
 pub use policy::{Policy, PolicyKind};
 pub use quality::{Failure, Loop, OnIdle, OnSubtaskError, Reflection, RejectStatus, Review, ReviewScope, RoundCount};

@@ -40,6 +40,10 @@ pub struct Planning {
     /// What was resolved before the plan is made (CUG-04, CUG-19).
     #[serde(skip_serializing_if = "PlanPolicies::is_empty")]
     pub policies: PlanPolicies,
+    /// What whoever plans or decides may use beside the agents: nothing of it unless it is listed, because its parameters
+    /// would be a model's words. A seed plan and a person's revision need no grant.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub built_in: Vec<PlannedBuiltIn>,
 }
 
 impl Default for Planning {
@@ -56,6 +60,33 @@ impl Default for Planning {
             triggers: PlanTriggers::default(),
             approval: PlanApproval::default(),
             policies: PlanPolicies::default(),
+            built_in: Vec::new(),
+        }
+    }
+}
+
+/// A capability in the box that acts on the world by its parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlannedBuiltIn {
+    /// Programs, by `argv`.
+    Process,
+    /// Requests, by `url`.
+    Http,
+    /// Activities of the program, by `type`.
+    Activity,
+}
+
+impl PlannedBuiltIn {
+    /// All of them.
+    pub const ALL: [PlannedBuiltIn; 3] = [PlannedBuiltIn::Process, PlannedBuiltIn::Http, PlannedBuiltIn::Activity];
+
+    /// The capability as tasks name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PlannedBuiltIn::Process => "process",
+            PlannedBuiltIn::Http => "http",
+            PlannedBuiltIn::Activity => "activity",
         }
     }
 }
