@@ -35,6 +35,7 @@ mod power_cut;
 mod queues;
 mod replay_cli;
 mod resets;
+mod resumed;
 mod rig;
 mod roots;
 mod rows;

@@ -120,13 +120,13 @@ pub(super) fn request(path: &Path, overridden: &[String], pairs: &[String]) -> R
     Ok(PlanRequest { path: path.to_owned(), overrides, depth })
 }
 
-/// Takes over what an earlier run left.
+/// Takes over what an earlier run left, and what the user says beside it: that is said next.
 async fn resumed(cx: &mut Context, request: &mut PlanRequest, args: &RunArgs) -> Result<(), CliError> {
     let Some(run) = &args.resume else { return Ok(()) };
     let target = run_of(cx, &RunOf { id: Some(run.clone()), ..RunOf::default() }).await?;
     let mut point = ask(cx, &target, "resume_point", &Value::Null).await?;
     if point.is_null() {
-        let why = format!("{} is a plan of tasks: nothing can go on from its end", target.workflow_id);
+        let why = format!("{} is a plan or a list of steps: nothing can go on from its end", target.workflow_id);
         return Err(CliError::usage(why).help("`bosun fork` begins a run anew from one of its events"));
     }
     for (key, task) in [("from", &args.from_task), ("after", &args.after_task)] {
@@ -134,8 +134,24 @@ async fn resumed(cx: &mut Context, request: &mut PlanRequest, args: &RunArgs) ->
             point[key] = task.as_str().into();
         }
     }
-    request.overrides["resume"] = point;
+    said_next(&mut request.overrides, point);
     Ok(())
+}
+
+/// The keys of `resume` that were set win over the point. An objective is what the user says now where a conversation goes on;
+/// of a crew it stays what the run is for.
+fn said_next(overrides: &mut Value, mut point: Value) {
+    if let Some(own) = overrides.get("resume") {
+        crate::supervisor::spec::merge(&mut point, own);
+    }
+    let is_crew = point.get("outputs").is_some();
+    if let Some(objective) = overrides.get("objective").cloned()
+        && let Value::Object(point) = &mut point
+        && !is_crew
+    {
+        point.entry("message").or_insert(objective);
+    }
+    overrides["resume"] = point;
 }
 
 // long: one step of a run after the other.
@@ -289,7 +305,27 @@ fn output_of(outcome: &CloseOutcome) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    /// SWM-06, AGC-14: what is said beside `--resume` is said next; what an earlier run left stays.
+    #[test]
+    fn what_is_said_beside_a_run_to_go_on_from_is_said_next() {
+        let next = |mut overrides: Value, point: Value| {
+            said_next(&mut overrides, point);
+            overrides
+        };
+        let talk = || json!({ "messages": [{ "role": "user", "content": "one" }], "agent": "sales" });
+        let told = json!({ "messages": [{ "role": "user", "content": "one" }], "agent": "sales", "message": "two" });
+        assert_eq!(next(json!({}), talk())["resume"], talk());
+        assert_eq!(next(json!({ "objective": "two" }), talk()), json!({ "objective": "two", "resume": told }));
+        assert_eq!(next(json!({ "resume": { "message": "two" } }), talk())["resume"], told);
+        let both = json!({ "objective": "one", "resume": { "message": "two", "agent": "desk" } });
+        assert_eq!(next(both, talk())["resume"]["message"], "two");
+        let crew = json!({ "outputs": [], "lineage": ["run"] });
+        assert_eq!(next(json!({ "objective": "two" }), crew.clone())["resume"], crew);
+    }
 
     #[test]
     fn the_workflow_id_of_a_plan_is_made_of_name_and_content() {

@@ -37,6 +37,9 @@ pub struct AgentLoop {
     pub(super) opened: u32,
     pub(super) processes: BTreeMap<u32, Process>,
     pub(super) processes_started: u32,
+    /// What went on in the background and has failed, since the user spoke last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) failed_below: Vec<String>,
     pub(super) memories: BTreeMap<String, AgentMemory>,
     /// What people are asked. What else is waited for stands in the outbox.
     pub(super) humans: BTreeMap<AgentsKey, HumanNeeded>,
@@ -104,6 +107,7 @@ impl AgentLoop {
             opened: 0,
             processes: BTreeMap::new(),
             processes_started: 0,
+            failed_below: Vec::new(),
             memories: BTreeMap::new(),
             humans: BTreeMap::new(),
             words: Vec::new(),
@@ -241,6 +245,7 @@ impl AgentLoop {
         self.charged_task = 0;
         (self.steps, self.limit_told) = (0, false);
         self.selected.clear();
+        self.failed_below.clear();
         if let Some(session) = self.sessions.get_mut(&root) {
             session.messages.push(Message::user(text));
             session.doing = Doing::Waiting;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::memory::Thread;
-use super::message::{Message, MessageRole, Variables, text_of};
+use super::message::{Message, Variables, text_of};
 use super::refusal::AnswerRefusal;
 use crate::supervisor::core::strategy::Silence;
 use crate::supervisor::people::interrupts::OnExpiry;
@@ -39,15 +39,6 @@ pub struct AgentOutcome {
     pub error: Option<String>,
     pub policy_blocked: bool,
     pub selected_agents: Vec<String>,
-}
-
-impl AgentOutcome {
-    /// Whether somebody said or did anything: an empty answer of one who called nobody is none.
-    pub fn has_something(&self) -> bool {
-        let said = |value: &Value| value.as_str().is_none_or(|text| !text.trim().is_empty()) && !value.is_null();
-        let acts = |message: &Message| message.role == MessageRole::Tool || !message.tool_calls.is_empty();
-        said(&self.result) || !self.selected_agents.is_empty() || self.messages.iter().any(acts)
-    }
 }
 
 /// Why agents and rules do not fit together.

@@ -7,7 +7,6 @@
 use serde_json::Value;
 
 use super::agent_loop::{AgentLoop, Workload};
-use super::boundary::AgentOutcome;
 use super::counters::CallRefusal;
 use super::refusal::SessionFailure;
 use super::session::ToolOutcome;
@@ -23,8 +22,7 @@ impl AgentLoop {
 
     /// Whether it tells what there is, and is no failure for the budget's sake.
     pub fn shows_what_there_is(&self) -> bool {
-        let something = self.outcome.as_ref().is_some_and(AgentOutcome::has_something);
-        something && self.cut != Some(Exhausted::Fail)
+        self.has_something() && self.cut != Some(Exhausted::Fail)
     }
 
     pub(super) fn is_cut_by(&mut self, out: &Outbox) {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::rules::AgentDef;
+use crate::supervisor::model::Condition;
 
 /// Who manages, and what is to be done.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -41,6 +42,10 @@ pub struct CrewTask {
     pub context: Option<Vec<String>>,
     pub async_execution: bool,
     pub when: Option<OutputCondition>,
+    /// What the outputs of these tasks must be like; an output that is JSON is looked into, any other is a text.
+    pub conditions: BTreeMap<String, Condition>,
+    /// Without it the run has failed, whatever else is done.
+    pub required: bool,
     /// Who validates the output.
     pub guardrail: Option<String>,
     pub guardrail_max_retries: u32,
@@ -57,10 +62,18 @@ impl Default for CrewTask {
             context: None,
             async_execution: false,
             when: None,
+            conditions: BTreeMap::new(),
+            required: false,
             guardrail: None,
             guardrail_max_retries: 3,
             human_input: false,
         }
+    }
+}
+
+impl CrewTask {
+    pub(super) fn is_conditional(&self) -> bool {
+        self.when.is_some() || !self.conditions.is_empty()
     }
 }
 
@@ -170,10 +183,10 @@ impl Crew {
         if self.tasks.iter().rev().take_while(|task| task.async_execution).count() > 1 {
             return Err(CrewRefused::AsyncTail);
         }
-        if self.tasks.iter().all(|task| task.when.is_some()) {
+        if self.tasks.iter().all(CrewTask::is_conditional) {
             return Err(CrewRefused::OnlyConditional);
         }
-        if self.tasks.first().is_some_and(|task| task.when.is_some()) {
+        if self.tasks.first().is_some_and(CrewTask::is_conditional) {
             return Err(CrewRefused::FirstConditional);
         }
         Ok(manager)
@@ -188,10 +201,11 @@ impl Crew {
         if let Some(name) = task.agent.as_ref().filter(|name| !agents.iter().any(|agent| agent.name == **name)) {
             return Err(CrewRefused::UnknownAgent(task.id.clone(), name.clone()));
         }
-        if task.when.is_some() && task.async_execution {
+        if task.is_conditional() && task.async_execution {
             return Err(CrewRefused::AsyncConditional(task.id.clone()));
         }
         let told = task.context.iter().flatten().chain(task.when.iter().filter_map(|when| when.task.as_ref()));
+        let told = told.chain(task.conditions.keys());
         for id in told {
             if !self.tasks.iter().any(|other| other.id == *id) {
                 return Err(CrewRefused::UnknownTask(id.clone()));
@@ -312,12 +326,14 @@ impl CrewRun {
     }
 
     pub(super) fn condition_holds(&self, at: usize) -> bool {
-        let Some(when) = &self.tasks[at].when else { return true };
-        let output = match &when.task {
-            Some(id) => self.outputs.values().find(|output| output.task == *id),
-            None => self.outputs.range(..at).next_back().map(|(_, output)| output),
-        };
-        when.holds(output.map(|output| output.text.as_str()).unwrap_or_default())
+        let of = |id: &String| self.outputs.values().find(|output| output.task == *id);
+        let text = |output: Option<&TaskOutput>| output.map(|output| output.text.clone()).unwrap_or_default();
+        let json = |id| serde_json::from_str(&text(of(id))).unwrap_or_else(|_| Value::String(text(of(id))));
+        let when = self.tasks[at].when.as_ref().is_none_or(|when| {
+            let last = || self.outputs.range(..at).next_back().map(|(_, output)| output);
+            when.holds(&text(when.task.as_ref().map_or_else(last, of)))
+        });
+        when && self.tasks[at].conditions.iter().all(|(id, condition)| condition.holds(&json(id)))
     }
 
     /// What the manager is told.

@@ -6,6 +6,9 @@ use super::agent_loop::{AgentLoop, Workload};
 use crate::supervisor::core::account::SPENT;
 use crate::supervisor::task::TaskStatus;
 
+/// Why a task was skipped that nobody has denied.
+const UNMET: &str = "its condition does not hold";
+
 /// One task of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrewLine {
@@ -21,6 +24,19 @@ pub struct CrewLine {
 }
 
 impl AgentLoop {
+    /// Whether a task was left out that nothing excuses.
+    pub(super) fn lacks_required(&self) -> bool {
+        let Workload::Crew(run) = &self.work else { return false };
+        let skipped = |at: usize| run.outputs.get(&at).is_some_and(|output| output.skipped);
+        run.tasks.iter().enumerate().any(|(at, task)| task.required && skipped(at))
+    }
+
+    /// Whether a person did not let a task begin without which there is no run.
+    pub(super) fn is_rejected(&self) -> bool {
+        let Workload::Crew(run) = &self.work else { return false };
+        run.failed.as_ref().is_some_and(|(at, _)| run.denied.contains_key(at))
+    }
+
     /// The tasks of a crew in the order of its list; none of other loops.
     pub fn crew_lines(&self) -> Vec<CrewLine> {
         let Workload::Crew(run) = &self.work else { return Vec::new() };
@@ -47,7 +63,8 @@ impl AgentLoop {
                 attempts: running.map_or_else(|| run.attempts.get(&at).copied().unwrap_or(0), |of| of.attempt),
                 error: failed.map(|(_, why)| why.clone()).or_else(|| {
                     let left = running.is_some_and(|task| task.left);
-                    left.then(|| SPENT.to_owned()).or_else(|| run.denied.get(&at).cloned())
+                    let unmet = || Some(UNMET.to_owned()).filter(|_| output.is_some_and(|output| output.skipped));
+                    left.then(|| SPENT.to_owned()).or_else(|| run.denied.get(&at).cloned()).or_else(unmet)
                 }),
                 output: output.map(|output| output.text.clone()),
             }

@@ -1,7 +1,7 @@
 //! A crew on the loop: sessions of its manager, guardrails, and people who are asked.
 //!
-//! Invariant: an output counts when the guardrail and then the person have accepted it; a person is never asked about an
-//! output that is not valid. A task that fails stops the crew. The order of tasks is `crew`'s.
+//! Invariant: an output counts when it says something, and the guardrail and then the person have accepted it; a person is
+//! never asked about an output that is not valid. A task that fails stops the crew. The order of tasks is `crew`'s.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -210,6 +210,10 @@ impl AgentLoop {
         let Some(run) = self.crew_run() else { return };
         let Some(task) = run.tasks.get(at).cloned() else { return };
         let Some(under_way) = run.running.get(&at).cloned() else { return };
+        if under_way.output.trim().is_empty() {
+            // What nobody has made is no output, and the one before it is not taken for it.
+            return self.stop_crew(at, format!("Task '{}' failed: the answer of the manager is empty", task.id), out);
+        }
         if !task.human_input {
             self.accept(at, under_way.output, false, out);
             self.go_on_with_crew(out);
@@ -258,7 +262,7 @@ impl AgentLoop {
     }
 
     /// A crew that cannot go on ends everything that is under way.
-    fn stop_crew(&mut self, at: usize, why: String, out: &mut Outbox) {
+    pub(super) fn stop_crew(&mut self, at: usize, why: String, out: &mut Outbox) {
         if self.outcome.is_none() {
             if let Some(run) = self.crew_run() {
                 run.failed = Some((at, why.clone()));

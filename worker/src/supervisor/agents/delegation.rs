@@ -265,8 +265,7 @@ impl AgentLoop {
         }
         let (task, context) = (text(&["task", "question"]), text(&["context"]));
         let told = if context.is_empty() { task.clone() } else { format!("{task}\n\nContext:\n{context}") };
-        let timeout = self.rules.delegation.timeout;
-        self.start_child(seq, index, &name, &task, told, Variables::new(), timeout, out);
+        self.start_child(seq, index, &name, &task, told, Variables::new(), self.rules.delegation.timeout, out);
         None
     }
 
@@ -287,17 +286,18 @@ impl AgentLoop {
         {
             return self.handed_back(parent, session, result);
         }
-        let name = &session.agent;
         match (result, self.rules.delegation.kind) {
-            (Ok(text), DelegationKind::Variables) => {
-                ToolOutcome { variables: session.variables.clone(), ..self.success(&Value::String(text)) }
-            }
-            (Ok(text), DelegationKind::Process | DelegationKind::Coworkers) => self.success(&Value::String(text)),
+            (Ok(text), kind) => ToolOutcome {
+                worked: session.has_something(&text),
+                variables: (kind == DelegationKind::Variables).then(|| session.variables.clone()).unwrap_or_default(),
+                ..self.success(&Value::String(text))
+            },
             (Err(why), DelegationKind::Coworkers) => {
-                ToolOutcome::failed(format!("Error executing task with agent '{name}'. Error: {why}"))
+                ToolOutcome::failed(format!("Error executing task with agent '{}'. Error: {why}", session.agent))
             }
             (Err(why), DelegationKind::Process | DelegationKind::Variables) => self.failure(format!(
-                "Delegation to '{name}' failed: {why}. The agent may not exist or may have encountered an error."
+                "Delegation to '{}' failed: {why}. The agent may not exist or may have encountered an error.",
+                session.agent
             )),
         }
     }

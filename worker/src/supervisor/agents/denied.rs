@@ -57,10 +57,13 @@ impl AgentLoop {
         ToolOutcome { refused: true, ..answer }
     }
 
-    /// A task of a crew that was not let through is left out; the others go on.
+    /// A task of a crew that was not let through is left out, and the others go on; without one that is required nothing does.
     pub(super) fn leave_out(&mut self, at: usize, why: String, out: &mut Outbox) {
         if let Workload::Crew(run) = &mut self.work {
-            run.denied.insert(at, why);
+            run.denied.insert(at, why.clone());
+            if run.tasks.get(at).is_some_and(|task| task.required) {
+                return self.stop_crew(at, why, out);
+            }
         }
         self.accept(at, String::new(), true, out);
         self.go_on_with_crew(out);

@@ -201,6 +201,7 @@ impl AgentLoop {
                     agent => ToolOutcome {
                         content: result.content,
                         ok: !result.failed,
+                        worked: !result.failed,
                         variables: result.context_variables,
                         handoff: agent.filter(|_| self.switches()),
                         ..ToolOutcome::default()
@@ -293,6 +294,7 @@ impl AgentLoop {
             if !answer.refused {
                 session.counters.ended(&call.name, answer.ok);
             }
+            session.gave |= answer.worked;
             round |= !answer.outputs.is_empty();
             if answer.hidden {
                 hidden.push(call.id.clone());

@@ -49,7 +49,15 @@ impl AgentLoop {
 
     /// The loop's own session ended: the conversation is over, or the next item of its list is due.
     pub(super) fn root_ended(&mut self, seq: u32, result: Result<String, SessionFailure>, out: &mut Outbox) {
-        let Some(Home::Root { item }) = self.sessions.get(&seq).map(|session| session.home) else { return };
+        let Some(session) = self.sessions.get(&seq) else { return };
+        let Home::Root { item } = session.home else { return };
+        let result = match result {
+            // What the next step is told would be made of nothing.
+            Ok(text) if matches!(self.work, Workload::Steps(_)) && !session.has_something(&text) => {
+                Err(SessionFailure::Nothing)
+            }
+            result => result,
+        };
         self.closed(seq, result.is_ok(), out);
         match self.work {
             Workload::Conversation { .. } => self.outcome = Some(self.outcome_of(result.map(Value::String))),
@@ -73,6 +81,23 @@ impl AgentLoop {
             context_variables: root.map_or_else(Variables::new, |root| root.variables.clone()),
             policy_blocked: false,
             selected_agents: self.selected.clone(),
+        }
+    }
+
+    /// Whether anything has come of it: words, a function that ran, or what others brought. Calls that nobody is to carry out
+    /// are what an agent was asked for (SWM-05).
+    pub(super) fn has_something(&self) -> bool {
+        let Some(outcome) = &self.outcome else { return false };
+        let said = |text: &str| !text.trim().is_empty();
+        match &self.work {
+            Workload::Conversation { root } => {
+                let calls = || outcome.messages.last().is_some_and(|last| !last.tool_calls.is_empty());
+                outcome.result.as_str().is_some_and(said)
+                    || self.sessions.get(root).is_some_and(|root| root.gave)
+                    || (!self.rules.execute_tools && calls())
+            }
+            Workload::Crew(run) => run.outputs.values().any(|output| said(&output.text)),
+            Workload::Steps(run) => run.has_something(),
         }
     }
 

@@ -61,9 +61,11 @@ impl AgentLoop {
         if rules.messages && rules.back_messages {
             outputs.extend(back_messages(rules, supervisor, agent));
         }
+        let said = |message: &Message| message.role == MessageRole::Assistant && !message.text().trim().is_empty();
         ToolOutcome {
             content: transferred(&agent.agent),
             ok: result.is_ok(),
+            worked: result.is_ok_and(|text| agent.has_something(&text) || agent.added().iter().any(said)),
             variables: agent.variables.clone(),
             outputs,
             hidden: !rules.messages,

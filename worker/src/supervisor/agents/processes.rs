@@ -2,7 +2,8 @@
 //! looked at and ended.
 //!
 //! Invariant: no more run at once than the rules allow; one that was killed stays killed, whatever it would have answered.
-//! Finished ones make room, the oldest first. Ids are counted, so a replay gives the same.
+//! Finished ones make room, the oldest first. Ids are counted, so a replay gives the same. Nobody is told that a process has
+//! failed, so the report tells it, and the run is no success: whoever gave the work away may have gone on as if it were done.
 
 use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -160,6 +161,9 @@ impl AgentLoop {
             return;
         }
         process.status = if result.is_ok() { ProcessStatus::Completed } else { ProcessStatus::Failed };
+        if let Err(why) = result {
+            self.failed_below.push(format!("Process {} ({}) failed: {why}", process.id, process.agent));
+        }
         process.completed_at = Some(out.now());
         let text = match result {
             Ok(_) => printed,
@@ -168,6 +172,18 @@ impl AgentLoop {
         let excess = text.chars().count().saturating_sub(OUTPUT_CHARS_MAX);
         process.output = text.chars().skip(excess).collect();
         out.note(NoteKind::ChildClosed, json!({"process_id": process.id, "status": process.status.as_str()}));
+        if result.as_ref().is_ok_and(|text| self.sessions.get(&session).is_some_and(|of| of.has_something(text))) {
+            self.given_to_all_above(session);
+        }
+    }
+
+    /// Nobody waits for a process: whoever is above it has what it brought.
+    fn given_to_all_above(&mut self, session: u32) {
+        let mut above = self.sessions.get(&session).and_then(|session| session.parent);
+        while let Some(parent) = above.and_then(|seq| self.sessions.get_mut(&seq)) {
+            parent.gave = true;
+            above = parent.parent;
+        }
     }
 
     /// Ends a process: what was done, or why not.

@@ -22,6 +22,9 @@ pub(super) enum SessionFailure {
     Policy(String),
     #[error("{}", SPENT)]
     Spent,
+    /// It answered with nothing, and nothing was done for it.
+    #[error("it said nothing, and nothing was done")]
+    Nothing,
     #[error("{0}")]
     Limit(String),
     /// A person said no to a tool.

@@ -61,6 +61,9 @@ pub(crate) struct Session {
     /// A person did not let it begin.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) denied: bool,
+    /// In this turn a function ran for it, or somebody to whom it gave work has brought something.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) gave: bool,
 }
 
 /// Where the result of a session goes.
@@ -136,6 +139,9 @@ pub(crate) struct ToolOutcome {
     /// It was not carried out at all.
     pub(crate) refused: bool,
     pub(crate) variables: Variables,
+    /// A function ran, or somebody brought something: not only a word that it went well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) worked: bool,
     /// Who is active next.
     pub(crate) handoff: Option<String>,
     /// Messages of an agent that worked and gave control back.
@@ -234,6 +240,7 @@ impl Session {
             handed_by: None,
             tool: None,
             denied: false,
+            gave: false,
         }
     }
     pub(crate) fn key(&self, ask: SessionAsk) -> AgentsKey {
@@ -274,6 +281,10 @@ impl Session {
     pub(crate) fn text_so_far(&self) -> String {
         let said = |message: &&Message| message.role == MessageRole::Assistant && !message.text().is_empty();
         self.added().iter().filter(said).map(Message::text).collect::<Vec<_>>().join("\n")
+    }
+    /// Whether anything has come of it in this turn, by its own words or by what others did for it.
+    pub(crate) fn has_something(&self, answer: &str) -> bool {
+        self.gave || !answer.trim().is_empty()
     }
     /// What a background process has printed: everything its agent said and was told by tools.
     pub(crate) fn output(&self) -> String {

@@ -76,6 +76,13 @@ pub(super) struct StepsRun {
     results: Vec<Value>,
 }
 
+impl StepsRun {
+    /// Whether a step went well.
+    pub(super) fn has_something(&self) -> bool {
+        self.results.iter().any(|result| result.pointer("/result/ok") == Some(&Value::Bool(true)))
+    }
+}
+
 impl AgentLoop {
     /// A workflow of steps.
     pub fn steps(

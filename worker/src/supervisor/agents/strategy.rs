@@ -3,9 +3,9 @@
 //! Invariant: it only hands on. Agents begin when they are made, and a person lets their calls through (`core::gate`); a
 //! background process outlives the answer of its parent, and the run waits for it.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::agent_loop::AgentLoop;
+use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::{HumanAnswer, HumanKind, HumanNeeded};
 use super::crew_report::CrewLine;
 use super::refusal::AnswerRefusal;
@@ -13,6 +13,7 @@ use crate::supervisor::core::account::Balance;
 use crate::supervisor::core::key::{AgentsKey, Key};
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::strategy::{Findings, NotDone, OpenQuestion, Strategy, StrategyRefusal, TaskReport};
+use crate::supervisor::graph::TASK_REJECTED;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Call, Outbox};
 use crate::supervisor::success;
@@ -72,8 +73,10 @@ impl<G> Strategy<G> for AgentLoop {
     fn success(&self) -> bool {
         self.run_phase().is_terminal()
             && !AgentLoop::is_cut(self)
+            && !self.lacks_required()
+            && self.failed_below.is_empty()
             && self.outcome.as_ref().is_some_and(|outcome| {
-                success::of_talk(outcome.ok, !outcome.policy_blocked && outcome.has_something()).success
+                success::of_talk(outcome.ok, !outcome.policy_blocked && self.has_something()).success
             })
     }
     fn findings(&self, budget: &Balance) -> Findings {
@@ -82,7 +85,9 @@ impl<G> Strategy<G> for AgentLoop {
         if let Some(outcome) = &self.outcome {
             findings.final_result = (!outcome.result.is_null()).then(|| outcome.result.clone());
             findings.error = outcome.error.clone().filter(|_| self.run_phase() == Phase::Failed);
+            findings.code = self.is_rejected().then(|| TASK_REJECTED.to_owned());
             findings.errors.extend(AgentLoop::is_cut(self).then(|| budget.text()));
+            findings.errors.extend(self.failed_below.iter().cloned());
             findings.details = json!(outcome);
             findings.not_done = NotDone::among(&findings.tasks);
         }
@@ -91,6 +96,8 @@ impl<G> Strategy<G> for AgentLoop {
     fn resume_point(&self, run: &str) -> Value {
         match self.checkpoint() {
             Some(crew) => json!(crew.fork(run)),
+            // Steps begin with their first.
+            None if matches!(self.work, Workload::Steps(_)) => Value::Null,
             None => self.response(),
         }
     }
@@ -121,6 +128,17 @@ impl<G> Strategy<G> for AgentLoop {
     }
     fn takes(&self, key: &str, answer: &Value) -> Result<(), StrategyRefusal> {
         self.read_answer(key, answer).map(|_| ()).map_err(StrategyRefusal::of)
+    }
+    fn takes_update(&self, key: &str) -> Result<(), StrategyRefusal> {
+        match self.asks_in_session(key) {
+            Some(_) => Ok(()),
+            None => Err(StrategyRefusal::NothingToUpdate),
+        }
+    }
+    fn update(&mut self, key: &str, update: &Map<String, Value>) {
+        if let Some(session) = self.asks_in_session(key).and_then(|seq| self.sessions.get_mut(&seq)) {
+            session.variables.extend(update.clone());
+        }
     }
     fn human(&mut self, key: &str, answer: &Value, out: &mut Outbox) -> Result<(), StrategyRefusal> {
         let answer = self.read_answer(key, answer).map_err(StrategyRefusal::of)?;
@@ -168,6 +186,12 @@ impl AgentLoop {
             },
             _ => Phase::Executing,
         }
+    }
+
+    /// The session that asks people under this text; a crew asks about outputs by itself.
+    fn asks_in_session(&self, key: &str) -> Option<u32> {
+        let key = self.humans.keys().find(|asked| asked.to_string() == key)?;
+        matches!(key, AgentsKey::Session { .. }).then(|| self.asker(key)).flatten()
     }
 
     fn read_answer(&self, key: &str, answer: &Value) -> Result<HumanAnswer, AnswerRefusal> {

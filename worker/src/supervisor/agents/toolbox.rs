@@ -22,6 +22,18 @@ pub(super) const SPAWN_AGENT: &str = "spawn_agent";
 pub(super) const FORWARD_MESSAGE: &str = "forward_message";
 pub(super) const PROCESS_TOOLS: [&str; 4] = ["list_processes", "check_process", "get_process_output", "kill_process"];
 
+/// All names that the system itself gives to tools.
+pub(crate) const SYSTEM_TOOLS: [&str; 8] = [
+    DELEGATE_WORK,
+    ASK_QUESTION,
+    SPAWN_AGENT,
+    FORWARD_MESSAGE,
+    PROCESS_TOOLS[0],
+    PROCESS_TOOLS[1],
+    PROCESS_TOOLS[2],
+    PROCESS_TOOLS[3],
+];
+
 /// What a tool call asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ToolTarget {
@@ -284,6 +296,8 @@ impl AgentLoop {
 }
 
 impl Builtin {
+    pub const ALL: [Builtin; 4] =
+        [Builtin::CreateUpdateTodos, Builtin::Sleep, Builtin::ThinkTool, Builtin::GetCurrentDatetime];
     pub fn name(self) -> &'static str {
         match self {
             Builtin::CreateUpdateTodos => "create_update_todos",

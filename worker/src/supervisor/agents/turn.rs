@@ -68,7 +68,7 @@ impl AgentLoop {
         let Some(session) = self.sessions.get_mut(&seq) else { return };
         session.given = session.messages.len();
         session.steps = 0;
-        session.last_word = false;
+        (session.last_word, session.gave) = (false, false);
         session.counters.new_turn();
         let request = session.messages.iter().rev().find(|message| message.role == MessageRole::User);
         let request = request.map(|message| message.text().to_owned()).unwrap_or_default();

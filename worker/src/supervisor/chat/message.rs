@@ -85,6 +85,10 @@ impl ChatMessage {
         let tools = self.tool_calls.iter().filter(|call| call.kind == "function").map(|call| call.name.as_str());
         called.chain(tools).collect()
     }
+    /// Whether it hands over, and its speaker has said nothing with that.
+    pub(super) fn is_bare_hand_off(&self) -> bool {
+        self.handoff.as_deref().is_some_and(|to| self.content == transferred(to))
+    }
     /// The message as `reader` gets it: its own words are the assistant's, the others' are the user's.
     pub(super) fn for_reader(&self, reader: &str) -> Value {
         let role = if self.from == reader { "assistant" } else { "user" };
@@ -187,7 +191,7 @@ impl SpeakerReply {
             // The calls of a response that hands over are done: the next speaker gets them as what has happened.
             Some(to) => {
                 if message.content.is_empty() {
-                    message.content = format!("Transferred to {to}.");
+                    message.content = transferred(&to);
                 }
                 let called = tool_calls.into_iter().filter(|call| handed_to(call).is_none());
                 message.context = self.context.unwrap_or_default().into_iter().chain(called).collect();
@@ -197,6 +201,11 @@ impl SpeakerReply {
         }
         SpeakerAnswer { message: Some(message) }
     }
+}
+
+/// What is said by whoever hands over without a word.
+fn transferred(to: &str) -> String {
+    format!("Transferred to {to}.")
 }
 
 /// Whom a tool call hands over to: hand-off tools are named after their target.

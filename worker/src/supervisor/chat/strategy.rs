@@ -97,6 +97,9 @@ impl<G> Strategy<G> for GroupChat {
         };
         self.question().map(open).into_iter().collect()
     }
+    fn takes_update(&self, _key: &str) -> Result<(), StrategyRefusal> {
+        Err(StrategyRefusal::NothingToUpdate)
+    }
     fn human(&mut self, key: &str, answer: &Value, out: &mut Outbox) -> Result<(), StrategyRefusal> {
         GroupChat::human(self, key, answer, out).map_err(StrategyRefusal::of)
     }

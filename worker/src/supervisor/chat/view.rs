@@ -126,10 +126,22 @@ impl GroupChat {
     pub fn agents(&self) -> &[ChatAgent] {
         &self.agents
     }
-    /// Whether anything was said in this run beyond what it was opened with.
+    /// Whether anything was said in this run beyond what it was opened with: by a participant, by a person, or as the final
+    /// answer. What an orchestrator tells the team is nothing yet, and neither is the bare word that somebody hands over.
     pub fn has_spoken(&self) -> bool {
-        let about_turns = self.of_people_in_run().filter(|of| *of != OfPeople::Said).count();
-        self.messages.len() > self.run_from + self.opened + about_turns
+        let since = self.messages.iter().skip(self.run_from + self.opened);
+        since.filter(|message| !message.content.trim().is_empty()).any(|message| {
+            match self.of_people.get(&message.index) {
+                Some(of) => *of == OfPeople::Said,
+                None if message.is_bare_hand_off() => false,
+                None => self.agent(&message.from).is_some() || self.is_final_answer(message),
+            }
+        })
+    }
+    /// The last message of an orchestrator that has answered.
+    fn is_final_answer(&self, message: &ChatMessage) -> bool {
+        let answered = self.end.as_ref().is_some_and(|end| end.stop == Stop::Answered);
+        answered && self.messages.last().is_some_and(|last| last.index == message.index)
     }
     /// What people have said in this run.
     pub(super) fn of_people_in_run(&self) -> impl Iterator<Item = OfPeople> {

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bosun_engine::Seq;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::key::Key;
 use crate::agent::ledger::Resource;
@@ -89,6 +89,9 @@ pub enum Arrival {
     Person {
         task: TaskId,
         outcome: Result<Value, Expired>,
+        /// What they said with it (LGI-09).
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        update: Map<String, Value>,
     },
 }
 
@@ -271,7 +274,7 @@ mod tests {
         calls.put_off(call("execute/b/1"));
         let asker = TaskId::of("agents/1.1/question/1");
         let came = [
-            Arrival::Person { task: asker.clone(), outcome: Err(Expired) },
+            Arrival::Person { task: asker.clone(), outcome: Err(Expired), update: Map::new() },
             Arrival::Fired { key: key("retry/c/1") },
             Arrival::Answer { key: key("execute/c/1"), answer: Ok(Value::Null) },
         ];

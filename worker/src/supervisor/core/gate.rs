@@ -23,7 +23,8 @@ use super::key::{AgentsKey, ChatAsk, ChatKey, Key, SessionAsk, SessionPath};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Call, Purpose};
 use crate::supervisor::people::approval::ApprovalId;
-use crate::supervisor::spec::{Family, SupervisorSpec};
+use crate::supervisor::plan::{Plan, TaskItem};
+use crate::supervisor::spec::{Family, Risk, SupervisorSpec};
 
 /// The numbers of a session that nobody called: which item of the run's work it does, and the how manieth attempt it is.
 const ROOT: usize = 2;
@@ -41,6 +42,29 @@ pub enum WorkKind {
     Tool,
 }
 
+/// What a plan says of one of its tasks that people may have to be asked about (SHH-18).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Declared {
+    pub action: String,
+    pub risk: Risk,
+    /// They are asked in every mode.
+    pub requires_approval: bool,
+    /// A no ends the run.
+    pub required: bool,
+}
+
+impl Declared {
+    fn of(item: &TaskItem) -> Declared {
+        Declared {
+            action: item.action.clone().unwrap_or_default(),
+            risk: item.risk.unwrap_or_default(),
+            requires_approval: item.requires_approval,
+            required: item.required,
+        }
+    }
+}
+
 /// Work that begins with a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewWork {
@@ -49,6 +73,8 @@ pub struct NewWork {
     pub item: Option<TaskId>,
     /// In words, what is asked for; of a tool its name.
     pub action: String,
+    /// Of an item of a list, what the plan says of it.
+    pub declared: Declared,
     /// What it is about.
     pub about: String,
     /// The functions that are called with it.
@@ -73,6 +99,9 @@ pub struct CallGate {
     hands_over: bool,
     /// The list that the run works off; none is a conversation.
     items: Option<Vec<TaskId>>,
+    /// What the plan says of items of the list, where it says anything.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    declared: BTreeMap<TaskId, Declared>,
     asked: BTreeMap<Key, AskedCall>,
     /// Let through, and not under way yet.
     passed: BTreeSet<Key>,
@@ -83,20 +112,31 @@ pub struct CallGate {
 }
 
 impl CallGate {
-    /// Of a run of this spec: a spec that asks nobody, and a plan, have none.
+    /// Of a run of this spec: a spec that asks nobody, and a plan, have none. A task that requires an approval asks in any.
     pub fn of(spec: &SupervisorSpec) -> CallGate {
-        if !spec.hitl.enabled || spec.family() == Family::Graph {
+        if spec.family() == Family::Graph {
             return CallGate::default();
         }
-        let items = match (spec.is_crew(), spec.steps.len()) {
-            (true, 0) => Some(spec.plan().ok().flatten().map_or_else(
-                || vec![TaskId::from(1)],
-                |plan| plan.in_list_order().map(|item| TaskId::of(&item.task_id.to_string())).collect(),
-            )),
-            (_, 0) => None,
-            (_, steps) => Some((1..=steps).map(|n| TaskId::of(&n.to_string())).collect()),
-        };
-        CallGate { on: true, hands_over: spec.handoff_control().is_some(), items, ..CallGate::default() }
+        let (mut items, mut declared) = (None, BTreeMap::new());
+        match (spec.is_crew(), spec.steps.len()) {
+            (true, 0) => {
+                let plan = spec.plan().ok().flatten();
+                let tasks: Vec<&TaskItem> = plan.iter().flat_map(Plan::in_list_order).collect();
+                let id = |item: &TaskItem| TaskId::of(&item.task_id.to_string());
+                let of = |item: &&TaskItem| {
+                    Some((id(item), Declared::of(item))).filter(|(_, of)| *of != Declared::default())
+                };
+                declared = tasks.iter().filter_map(of).collect();
+                items =
+                    Some(if tasks.is_empty() { vec![TaskId::from(1)] } else { tasks.into_iter().map(id).collect() });
+            }
+            (_, 0) => {}
+            (_, steps) => items = Some((1..=steps).map(|n| TaskId::of(&n.to_string())).collect()),
+        }
+        if !spec.hitl.enabled && !declared.values().any(|of| of.requires_approval) {
+            return CallGate::default();
+        }
+        CallGate { on: true, hands_over: spec.handoff_control().is_some(), items, declared, ..CallGate::default() }
     }
 
     pub fn is_off(&self) -> bool {
@@ -119,7 +159,9 @@ impl CallGate {
             Key::Chat(ChatKey { ask: ChatAsk::Speak, .. }) => Some(NewWork::turn(call, agent)),
             Key::Agents(AgentsKey::Session { ask: SessionAsk::Tool { .. }, .. }) => Some(NewWork::tool(call, agent)),
             Key::Agents(AgentsKey::Session { path, ask: SessionAsk::Step { step } }) => {
-                self.in_session(path, *step, agent).map(|(kind, item)| NewWork::of_agent(kind, item, call, agent))
+                let (kind, item) = self.in_session(path, *step, agent)?;
+                let declared = item.as_ref().and_then(|item| self.declared.get(item)).cloned().unwrap_or_default();
+                Some(NewWork { declared, ..NewWork::of_agent(kind, item, call, agent) })
             }
             // Whether a task of a plan may start was asked before; the others are no work.
             Key::Graph(_) | Key::Chat(_) | Key::Agents(_) => None,
@@ -235,7 +277,8 @@ impl NewWork {
         let called = part("tool_calls").and_then(Value::as_array).into_iter().flatten();
         let functions = called.chain(part("function_call")).filter(open).filter_map(named).collect();
         let context = json!({ "agent": agent, "turn": call.round, "attempt": call.attempt, "after": part("name") });
-        NewWork { kind: WorkKind::Turn, item: None, action: format!("the turn of {agent}"), about, functions, context }
+        let action = format!("the turn of {agent}");
+        NewWork { kind: WorkKind::Turn, item: None, action, declared: Declared::default(), about, functions, context }
     }
 
     fn tool(call: &Call, agent: &str) -> NewWork {
@@ -243,7 +286,8 @@ impl NewWork {
         let name = part("tool").as_str().unwrap_or_default().to_owned();
         let context = json!({ "agent": agent, "session": part("session"), "args": part("args") });
         let functions = vec![name.clone()];
-        NewWork { kind: WorkKind::Tool, item: None, action: name, about: call.prompt.clone(), functions, context }
+        let (declared, about) = (Declared::default(), call.prompt.clone());
+        NewWork { kind: WorkKind::Tool, item: None, action: name, declared, about, functions, context }
     }
 
     fn of_agent(kind: WorkKind, item: Option<TaskId>, call: &Call, agent: &str) -> NewWork {
@@ -255,7 +299,7 @@ impl NewWork {
         };
         let about = part("task").as_str().unwrap_or_default().to_owned();
         let context = json!({ "agent": agent, "session": part("session"), "depth": part("depth") });
-        NewWork { kind, item, action, about, functions: Vec::new(), context }
+        NewWork { kind, item, action, declared: Declared::default(), about, functions: Vec::new(), context }
     }
 
     /// What people have seen of it before, for what they are shown again.

@@ -109,6 +109,8 @@ pub struct Silence {
 pub enum StrategyRefusal {
     #[error("nothing waits for an answer under `{0}`")]
     NothingWaits(String),
+    #[error("whoever asks this keeps no variables that an `update` could change: answer with `resume` alone")]
+    NothingToUpdate,
     #[error("only a group chat can be interrupted")]
     NotInterrupted,
     #[error("this kind of run has no processes")]
@@ -223,6 +225,13 @@ pub trait Strategy<G: ?Sized> {
     fn takes(&self, _key: &str, _answer: &Value) -> Result<(), StrategyRefusal> {
         Ok(())
     }
+    /// Whether whoever asked under this key keeps anything that an answer could change with it. What a task of a plan keeps is
+    /// known by its questions (`people::interrupts`).
+    fn takes_update(&self, _key: &str) -> Result<(), StrategyRefusal> {
+        Ok(())
+    }
+    /// What a person says with their answer, before the answer is heard (LGI-09).
+    fn update(&mut self, _key: &str, _update: &Map<String, Value>) {}
     /// A person's answer to a question that is shown by this text.
     fn human(&mut self, key: &str, _answer: &Value, _out: &mut Outbox) -> Result<(), StrategyRefusal> {
         Err(StrategyRefusal::NothingWaits(key.to_owned()))

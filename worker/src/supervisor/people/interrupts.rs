@@ -150,6 +150,8 @@ pub struct Resumed {
     pub index: u32,
     /// What `interrupt` returns, or why the wait failed.
     pub outcome: Result<Value, Expired>,
+    /// What was said with the answer.
+    pub update: Map<String, Value>,
     /// Whether no question of the task is open any more.
     pub task_may_continue: bool,
 }
@@ -320,7 +322,7 @@ impl Interrupts {
             self.tasks.entry(task.clone()).or_default().answers.insert(index, answer.clone());
         }
         let task_may_continue = !self.pending.values().any(|other| other.task == task);
-        Resumed { id, task, index, outcome, task_may_continue }
+        Resumed { id, task, index, outcome, update: update.clone(), task_may_continue }
     }
 
     /// What a task is told when it continues.

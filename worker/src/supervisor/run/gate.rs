@@ -15,10 +15,10 @@ use crate::supervisor::core::key::Key;
 use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::outbox::{Ask, Call, CallFailure, Outbox, Weight};
 use crate::supervisor::people::approval::{
-    ApprovalDecision, ApprovalId, ApprovalScope, ApprovalSource, Closed, Consequence, Proposal,
+    ApprovalDecision, ApprovalId, ApprovalScope, ApprovalSource, Closed, Consequence, OnReject, Proposal,
 };
-use crate::supervisor::people::escalation::Observed;
-use crate::supervisor::spec::{Family, Risk, SupervisorSpec};
+use crate::supervisor::people::escalation::{Escalations, Observed};
+use crate::supervisor::spec::{Family, SupervisorSpec};
 
 /// Whether people may be asked about the work of a run of this spec as it begins.
 pub(super) fn is_in(spec: &SupervisorSpec) -> bool {
@@ -87,10 +87,16 @@ impl SupervisorRun {
     /// Whether a person must be asked before this work begins, by the mode, by what is called, and by what has failed.
     fn wanted(&mut self, work: &NewWork, out: &mut Outbox) -> Option<Wanted> {
         let (escalations, mode) = (&mut self.parts.escalations, self.parts.autonomy.mode());
-        let declared = escalations.most_sensitive(&work.functions).to_owned();
-        let risk = escalations.rules().mark(&declared, Risk::Low).risk;
+        let declared = declared(escalations, work).to_owned();
+        let risk = escalations.rules().mark(&declared, work.declared.risk).risk;
         if let Some(reasons) = escalations.before(mode, &declared, None, risk) {
             return Some(Wanted { reasons: reasons.into_iter().map(|reason| reason.text).collect(), escalation: None });
+        }
+        if work.declared.requires_approval {
+            return Some(Wanted { reasons: vec!["The plan requires an approval".to_owned()], escalation: None });
+        }
+        if !escalations.rules().enabled {
+            return None;
         }
         // Nobody weighs what comes of it, so that failures in a row are looked at before.
         let raised = escalations.weigh(mode, None, Observed { risk, ..Observed::default() }, out)?;
@@ -99,15 +105,17 @@ impl SupervisorRun {
     }
 
     fn ask_about(&mut self, call: Call, work: NewWork, wanted: Wanted, out: &mut Outbox) {
-        let rules = self.parts.escalations.rules();
-        let declared = self.parts.escalations.most_sensitive(&work.functions);
+        let escalations = &self.parts.escalations;
+        let risk = escalations.rules().mark(declared(escalations, &work), work.declared.risk).risk;
+        let action = if work.action.is_empty() { work.declared.action } else { work.action };
         let proposal = Proposal {
             task_id: work.item,
             description: work.about,
-            risk: rules.mark(declared, Risk::Low).risk,
+            risk,
             context: work.context,
             reasons: wanted.reasons,
-            ..Proposal::new(ApprovalScope::Task, work.action)
+            on_reject: if work.declared.required { OnReject::EndRun } else { OnReject::Skip },
+            ..Proposal::new(ApprovalScope::Task, action)
         };
         let approval = self.parts.approvals.request(proposal, out);
         if let Some(escalation) = wanted.escalation {
@@ -142,6 +150,8 @@ impl SupervisorRun {
                     None => self.denied(call, decision, out),
                 }
             }
+            // Whoever does the list ends it, in these words.
+            (Consequence::EndRun { error }, _) => self.not_let_through(call, error.clone(), out),
             (_, decision) => self.denied(call, decision, out),
         }
         self.strategy.before_people(out);
@@ -160,6 +170,10 @@ impl SupervisorRun {
         let why = decision.as_ref().map_or_else(|| "denied".to_owned(), said_no);
         let tool = self.parts.gate.begins(&call).filter(|work| work.kind == WorkKind::Tool);
         let message = tool.map_or_else(|| why.clone(), |work| format!("The call of '{}' was {why}", work.action));
+        self.not_let_through(call, message, out);
+    }
+
+    fn not_let_through(&mut self, call: Call, message: String, out: &mut Outbox) {
         self.parts.gate.sent(&call.key);
         self.hear(Arrival::Answer { key: call.key, answer: Err(CallFailure::denied(message)) }, out);
     }
@@ -191,7 +205,7 @@ impl SupervisorRun {
 
     /// What has ended in this turn counts for trust, and for failures in a row, as a task of a plan does.
     pub(super) fn count_work(&mut self, out: &mut Outbox) {
-        if self.parts.gate.is_off() {
+        if self.parts.gate.is_off() || !self.parts.escalations.rules().enabled {
             return;
         }
         let ended: Vec<bool> = out.notes().iter().filter_map(|note| self.end_of_work(note)).collect();
@@ -218,6 +232,14 @@ impl SupervisorRun {
             }
             _ => None,
         }
+    }
+}
+
+/// What says how sensitive some work is: what the plan declares of an item, else the function that it calls.
+fn declared<'w>(escalations: &Escalations, work: &'w NewWork) -> &'w str {
+    match work.declared.action.as_str() {
+        "" => escalations.most_sensitive(&work.functions),
+        action => action,
     }
 }
 

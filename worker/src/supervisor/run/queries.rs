@@ -9,6 +9,7 @@ use super::signals::refusal;
 use super::{SupervisorRun, arguments, value_of};
 use crate::supervisor::model::{Task, TaskId};
 use crate::supervisor::outbox::Outbox;
+use crate::supervisor::people::below::WaitKind;
 use crate::supervisor::people::plan_review::ReviewStatus;
 use crate::supervisor::people::takeover::{PlanStepView, TakeoverContext};
 use crate::supervisor::spec::SupervisorSpec;
@@ -217,7 +218,25 @@ impl SupervisorRun {
         };
         let steps: Vec<PlanStepView> =
             self.strategy.plan().map(|plan| plan.in_order().iter().map(step).collect()).unwrap_or_default();
-        TakeoverContext::of(&steps)
+        let context = TakeoverContext::of(&steps);
+        match self.strategy.plan() {
+            Some(_) => context,
+            None => TakeoverContext { suggested_next_action: self.next_without_plan(), ..context },
+        }
+    }
+
+    /// What a person does next where no tasks are planned: what is asked of them comes first, then who is at work.
+    fn next_without_plan(&self) -> String {
+        let held = |kind| matches!(kind, WaitKind::Pause | WaitKind::Takeover);
+        if let Some(asked) = self.waiting().into_iter().find(|one| !held(one.kind)) {
+            return format!("Give {}: `{}`", asked.what, asked.answer);
+        }
+        let rows = self.strategy.rows();
+        let at_work = rows.iter().rfind(|row| row.get("status").is_some_and(|status| status == "running"));
+        match at_work.and_then(|row| row.get("title")).and_then(Value::as_str) {
+            Some(title) => format!("Release the run or cancel it: at work is {title}"),
+            None => "Release the run or cancel it".to_owned(),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ impl SupervisorRun {
         match incoming {
             Arrival::Answer { key, answer } => self.answered(key, answer, out),
             Arrival::Fired { key } => self.fired(key, out),
-            Arrival::Person { task, outcome } => self.told_by_person(&task, outcome, out),
+            Arrival::Person { task, outcome, update } => self.told_by_person(&task, outcome, &update, out),
         }
     }
 

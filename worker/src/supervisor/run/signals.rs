@@ -5,7 +5,7 @@
 
 use bosun_engine::{Failure, Payload};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::call_context::of_its_kind;
 use super::people::question_of;
@@ -234,6 +234,9 @@ impl SupervisorRun {
         // LGI-05: an answer that does not answer leaves the question as it is.
         let task = self.parts.interrupts.asked(&resume, out)?.task.clone();
         self.strategy.takes(task.as_str(), &resume.resume)?;
+        if !resume.update.is_empty() {
+            self.strategy.takes_update(task.as_str())?;
+        }
         let resumed = self.parts.interrupts.resume(resume, out)?;
         let answer = json!({ "interrupt_id": resumed.id, "task": resumed.task });
         self.interrupt_closed(resumed, out);
@@ -330,13 +333,19 @@ impl SupervisorRun {
 
     /// The question is over, also while the run stands still; what the person said is heard now, or when it goes on.
     fn human_for_strategy(&mut self, resumed: Resumed, out: &mut Outbox) {
-        let Resumed { task, outcome, .. } = resumed;
-        self.hear(Arrival::Person { task: task.clone(), outcome }, out);
+        let Resumed { task, outcome, update, .. } = resumed;
+        self.hear(Arrival::Person { task: task.clone(), outcome, update }, out);
         self.parts.interrupts.task_ended(&task, out);
     }
 
     /// The strategy hears what a person said, or that nobody did in time.
-    pub(super) fn told_by_person(&mut self, task: &TaskId, outcome: Result<Value, Expired>, out: &mut Outbox) {
+    pub(super) fn told_by_person(
+        &mut self,
+        task: &TaskId,
+        outcome: Result<Value, Expired>,
+        update: &Map<String, Value>,
+        out: &mut Outbox,
+    ) {
         if let Ok(answer) = &outcome {
             self.parts.gate.answered(task, answer);
         }
@@ -345,6 +354,7 @@ impl SupervisorRun {
         {
             return;
         }
+        self.strategy.update(task.as_str(), update);
         let answer = outcome.unwrap_or_else(|why| json!(why.to_string()));
         if let Err(why) = self.strategy.human(task.as_str(), &answer, out) {
             refuse(INTERRUPT_RESUME, &why.to_string(), out);

@@ -17,10 +17,14 @@ use crate::agent::spec::{AgentSpec, Limits, Price, ToolGrant};
 use crate::supervisor::fields::FieldError;
 use crate::supervisor::outbox::Purpose;
 
+mod agents;
 mod bounds;
+mod crew;
 pub(super) mod effect;
 mod idle;
 mod planning;
+mod roles;
+mod tools;
 
 use planning::planning;
 pub(super) use planning::seed_plan;
@@ -96,7 +100,7 @@ fn all_of(spec: &SupervisorSpec) -> CheckResult {
     planning(spec)?;
     agents(spec)?;
     workers(spec)?;
-    crew(spec)?;
+    crew::check(spec)?;
     chat(spec)?;
     handoff(spec)?;
     park_exit(spec)?;
@@ -118,9 +122,17 @@ fn agents(spec: &SupervisorSpec) -> CheckResult {
             let why = format!("agent names must be unique; `{}` is given twice", agent.name);
             return Err(FieldError::at(at, why));
         }
-        let tool = delegate_tool(&agent.name);
+        let chat = spec.family() == Family::Chat;
+        // AGC-07: whoever chooses writes a name with either.
+        let tool = if chat { agent.name.replace('_', " ") } else { delegate_tool(&agent.name) };
         if let Some(other) = tools.get(&tool) {
-            let why = format!("the agents `{other}` and `{}` would both be the tool `{tool}`", agent.name);
+            let why = match chat {
+                true => format!(
+                    "the agents `{other}` and `{}` are one name to whoever chooses a speaker: `_` and a blank count alike",
+                    agent.name
+                ),
+                false => format!("the agents `{other}` and `{}` would both be the tool `{tool}`", agent.name),
+            };
             return Err(FieldError::at(at, why));
         }
         tools.insert(tool, &agent.name);
@@ -207,32 +219,6 @@ fn workers(spec: &SupervisorSpec) -> CheckResult {
     Ok(())
 }
 
-/// CRW-01, CRW-02.
-fn crew(spec: &SupervisorSpec) -> CheckResult {
-    if !spec.is_crew() {
-        return Ok(());
-    }
-    let Some(manager) = &spec.manager_agent else {
-        return match &spec.manager_llm {
-            Some(_) => Ok(()),
-            None => {
-                let why = "Attribute `manager_llm` or `manager_agent` is required when using hierarchical process.";
-                Err(FieldError::at("manager_llm", why))
-            }
-        };
-    };
-    if manager.name.trim().is_empty() {
-        return Err(FieldError::at("manager_agent.name", "every agent needs a name; this one has none"));
-    }
-    if spec.agents.iter().any(|agent| agent.name == manager.name) {
-        return Err(FieldError::at("manager_agent", "Manager agent should not be included in agents list."));
-    }
-    if !manager.tools.is_empty() {
-        return Err(FieldError::at("manager_agent.tools", "Manager agent should not have tools"));
-    }
-    Ok(())
-}
-
 /// AGC-05, AGC-09, AGC-15.
 fn chat(spec: &SupervisorSpec) -> CheckResult {
     if spec.family() != Family::Chat {
@@ -259,7 +245,10 @@ fn chat(spec: &SupervisorSpec) -> CheckResult {
     }
     let speaker = &spec.speaker;
     if speaker.transitions.is_empty() {
-        return Ok(());
+        return match speaker.transitions_type {
+            Some(_) => Err(FieldError::at("speaker.transitions_type", "has no effect without `speaker.transitions`")),
+            None => Ok(()),
+        };
     }
     if speaker.allow_repeat.is_some() {
         let why = "Don't provide both allowed_or_disallowed_speaker_transitions and allow_repeat_speaker in group \
@@ -389,5 +378,6 @@ fn warnings(spec: &SupervisorSpec) -> Vec<String> {
             warnings.push(format!("agents[{i}].memory_scope: who takes part in a chat sees all of it"));
         }
     }
+    warnings.extend(tools::warnings(spec));
     warnings
 }

@@ -316,7 +316,7 @@ fn mapping(value: Value, what: &str) -> Result<Map<String, Value>, FieldError> {
 }
 
 /// Mappings are merged, everything else is replaced; a section that is empty (`hitl:`) changes nothing.
-pub(in crate::supervisor) fn merge(base: &mut Value, over: &Value) {
+pub(crate) fn merge(base: &mut Value, over: &Value) {
     match (base, over) {
         (Value::Object(base), Value::Object(over)) => {
             over.iter().for_each(|(key, value)| merge_key(base, key, value));

@@ -26,6 +26,10 @@ pub struct ScriptRule {
     /// Only calls of this agent.
     #[serde(default)]
     pub agent: Option<String>,
+    /// Only calls of this tool of an agent, which are no thoughts of its own. Without it an answer with `tool_calls` is no
+    /// answer of a tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
     /// Only calls about this task.
     #[serde(default)]
     pub task: Option<TaskId>,
@@ -81,6 +85,7 @@ impl ScriptRule {
         ScriptRule {
             on: purpose,
             agent: None,
+            tool: None,
             task: None,
             attempt: None,
             round: None,
@@ -95,6 +100,12 @@ impl ScriptRule {
     #[must_use]
     pub fn agent(mut self, name: impl Into<String>) -> Self {
         self.agent = Some(name.into());
+        self
+    }
+    /// Only calls of this tool fit.
+    #[must_use]
+    pub fn tool(mut self, name: impl Into<String>) -> Self {
+        self.tool = Some(name.into());
         self
     }
     /// Only calls about this task fit.
@@ -146,11 +157,22 @@ impl ScriptRule {
         let role = self.role.as_deref().is_none_or(|role| call.context.get("role") == Some(&json!(role)));
         self.on == call.purpose
             && agent
+            && self.fits_tool(call)
             && task
             && role
             && self.attempt.is_none_or(|attempt| attempt == call.attempt)
             && self.round.is_none_or(|round| round == call.round)
             && self.contains.as_deref().is_none_or(|text| call.prompt.contains(text))
+    }
+
+    /// A tool calls no tools: who answers with calls is no tool.
+    fn fits_tool(&self, call: &Call) -> bool {
+        let called = call.context.get("tool").and_then(Value::as_str);
+        let calls = self.say.as_ref().is_some_and(|said| said.get("tool_calls").is_some());
+        match &self.tool {
+            Some(wanted) => called == Some(wanted),
+            None => called.is_none() || !calls,
+        }
     }
 
     fn answer(&self, call: &Call) -> Scripted {
@@ -214,10 +236,12 @@ fn no_rule(call: &Call) -> String {
     let agent = or_none(call.agent.clone());
     let task = or_none(call.task.as_ref().map(ToString::to_string));
     // What the rule would have to name to fit this call and no other like it.
-    let fits = match (&call.task, &call.agent) {
-        (Some(task), _) => format!("task: {task}"),
-        (None, Some(agent)) if call.purpose == Purpose::ExecuteWorker => format!("agent: {agent}"),
-        (None, _) => format!("round: {}", call.round),
+    let tool = call.context.get("tool").and_then(Value::as_str);
+    let fits = match (tool, &call.task, &call.agent) {
+        (Some(tool), ..) => format!("tool: {tool}"),
+        (None, Some(task), _) => format!("task: {task}"),
+        (None, None, Some(agent)) if call.purpose == Purpose::ExecuteWorker => format!("agent: {agent}"),
+        (None, None, _) => format!("round: {}", call.round),
     };
     format!(
         "no scripted answer for `{purpose}` (agent: {agent}, task: {task}, attempt: {}, round: {}). Add a rule to \

@@ -6,15 +6,14 @@
 
 use serde_json::{Map, Value};
 
-use super::super::agent::{Agent, Limits};
 use super::super::preset::{Family, Preset};
 use super::super::sections::{DelegationProtocol, HandoffControl, HitlException, HitlMode, PlanningMode, Trigger};
 use super::super::whole::SupervisorSpec;
-use super::{CheckResult, idle};
+use super::{CheckResult, agents, idle, roles, tools};
 use crate::supervisor::fields::FieldError;
 
 /// Read in every run.
-const ALL: [&str; 26] = [
+const ALL: [&str; 25] = [
     "kind",
     "name",
     "preset",
@@ -29,7 +28,6 @@ const ALL: [&str; 26] = [
     "services",
     "script",
     "mailbox",
-    "memory",
     "delegation.base_depth",
     "delegation.max_depth",
     "review.park_exit",
@@ -44,6 +42,7 @@ const ALL: [&str; 26] = [
 ];
 const GRAPH: [&str; 30] = [
     "authority",
+    "memory",
     "seed_plan",
     "planning.mode",
     "planning.strategy",
@@ -76,13 +75,12 @@ const GRAPH: [&str; 30] = [
 ];
 const CHAT: [&str; 5] = ["speaker", "handoff.termination", "loop.max_rounds", "loop.count", "resume"];
 /// Of every loop of agents that call tools.
-const AGENTS: [&str; 14] = [
+const AGENTS: [&str; 13] = [
     "delegation.protocol",
     "handoff.control",
     "delegation.root",
     "delegation.parallel",
     "delegation.corrective_retry",
-    "handoff.parallel",
     "handoff.execute_tools",
     "policies",
     "steps",
@@ -108,7 +106,7 @@ const PROCESSES: [&str; 8] = [
 const WAITING: [&str; 3] = ["delegation.timeout", "delegation.on_timeout", "delegation.wait_max"];
 const HANDING_OVER: [&str; 3] = ["handoff.prefix", "handoff.forward", "handoff.tools"];
 /// Of a supervisor that gets control back.
-const HANDED_BACK: [&str; 3] = ["handoff.messages", "handoff.back_messages", "handoff.history"];
+const HANDED_BACK: [&str; 4] = ["handoff.messages", "handoff.back_messages", "handoff.history", "handoff.parallel"];
 /// Of a manager with its crew.
 const CREW: [&str; 8] = [
     "manager_llm",
@@ -234,7 +232,9 @@ pub(super) fn check(spec: &SupervisorSpec) -> CheckResult {
             return Err(FieldError::at(format!("{section}.{key}"), nothing(spec)));
         }
     }
-    spec.all_agents().into_iter().try_for_each(|(at, agent)| of_agent(spec, &at, agent))?;
+    agents::check(spec)?;
+    roles::check(spec)?;
+    tools::check(spec)?;
     list_of_todos(spec)?;
     idle::check(spec, &preset, (&base, &given))
 }
@@ -257,20 +257,6 @@ pub(super) fn of_request(spec: &SupervisorSpec) -> CheckResult {
 /// `hitl.triggers` is read where one of its triggers is.
 fn is_at_or_above(known: &str, path: &str) -> bool {
     known == path || known.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
-}
-
-fn of_agent(spec: &SupervisorSpec, at: &str, agent: &Agent) -> CheckResult {
-    let graph = spec.family() == Family::Graph && !spec.chooses_planning();
-    let chat = spec.family() == Family::Chat;
-    let keys = [
-        ("delegates", (graph || chat) && !agent.delegates.is_empty()),
-        ("limits", (graph || chat) && agent.limits != Limits::default()),
-        ("tries", agent.tries.is_some() && spec.family() != Family::Graph && !spec.chooses_planning()),
-    ];
-    match keys.into_iter().find(|(_, set)| *set) {
-        Some((key, _)) => Err(FieldError::at(format!("{at}.{key}"), nothing(spec))),
-        None => Ok(()),
-    }
 }
 
 /// What a spec says of people holds.
@@ -341,7 +327,7 @@ fn nothing_at(section: &str, spec: &SupervisorSpec) -> String {
     }
 }
 
-fn nothing(spec: &SupervisorSpec) -> String {
+pub(super) fn nothing(spec: &SupervisorSpec) -> String {
     let kind = match spec.family() {
         Family::Graph => "a plan of tasks",
         Family::Chat => "a group chat",

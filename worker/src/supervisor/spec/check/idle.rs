@@ -179,6 +179,12 @@ fn of_agents(spec: &SupervisorSpec, base: &SupervisorSpec) -> Vec<Idle> {
         idle.push(("loop.count", "the opening is not counted here, so this is `messages`"));
     }
     let outputs = spec.is_crew() || !spec.steps.is_empty();
+    if outputs {
+        idle.push((
+            "handoff.execute_tools",
+            "a task is done by its answer, and calls that nobody carries out are none",
+        ));
+    }
     if outputs && spec.budget.on_exhausted == OnExhausted::Synthesize {
         idle.push(("budget.on_exhausted", "what there is are the outputs that are done, so this is `stop`"));
     }

@@ -53,6 +53,7 @@ const EXTERNAL_TIMEOUT: u64 = 30;
 pub(in super::super) fn is_one(file: &Mapping) -> bool {
     !file.contains_key("kind")
         && !file.contains_key("preset")
+        && !super::supyagent::is_one(file)
         && (file.get("supervisor").is_some_and(Value::is_object) || file.contains_key("a2a"))
 }
 

@@ -5,14 +5,14 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::supervisor::fields::{FieldError, kind};
+use crate::supervisor::fields::{FieldError, kind, similar};
 
 /// Their names for a turn's and an agent's tool calls, and ours.
 const LIMITS: [(&str, &str); 2] = [("max_tool_calls_per_turn", "per_turn"), ("max_total_tool_calls", "total")];
 
 /// Whether a file is one agent as supyagent writes it, rather than a spec or a plan.
 pub(in super::super) fn is_one(file: &Map<String, Value>) -> bool {
-    let ours = ["kind", "preset", "agents", "tasks", "supervisor", "objective"];
+    let ours = ["kind", "preset", "agents", "tasks", "objective"];
     let named = file.get("name").is_some_and(Value::is_string);
     let theirs = ["system_prompt", "delegates", "will_create_tools"];
     named && !ours.iter().any(|key| file.contains_key(*key)) && theirs.iter().any(|key| file.contains_key(*key))
@@ -51,14 +51,34 @@ pub(in super::super) fn agent(mut agent: Map<String, Value>) -> Result<Map<Strin
         let model = self::model(model)?;
         agent.insert("model".to_owned(), model);
     }
+    if agent.contains_key("supervisor") {
+        let why = "how supyagent looks after processes is said by a spec here: `delegation: { timeout, on_timeout, \
+                   background_max }`, with this file among its `agents`";
+        return Err(FieldError::at("supervisor", why));
+    }
     if let Some(Value::Object(limits)) = agent.get_mut("limits") {
         for (theirs, ours) in LIMITS {
             if let Some(value) = limits.remove(theirs) {
+                whole(&value, theirs)?;
                 limits.insert(ours.to_owned(), value);
             }
         }
+        if let Some(key) = limits.keys().find(|key| !LIMITS.iter().any(|(_, ours)| ours == key)) {
+            let known = LIMITS.map(|(theirs, _)| theirs);
+            let hint = similar(key, &known).map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
+            let why = format!("unknown key `{key}`{hint}; known keys: {}", known.join(", "));
+            return Err(FieldError::at(format!("limits.{key}"), why));
+        }
     }
     Ok(agent)
+}
+
+/// A limit in the words of their file; null is none.
+fn whole(value: &Value, key: &str) -> Result<(), FieldError> {
+    match value.is_null() || value.as_u64().is_some_and(|number| u32::try_from(number).is_ok()) {
+        true => Ok(()),
+        false => Err(FieldError::at(format!("limits.{key}"), format!("expected a whole number, found {value}"))),
+    }
 }
 
 /// `{ provider: anthropic/claude, temperature: 0.7 }`: the provider names the model, the rest is its settings.

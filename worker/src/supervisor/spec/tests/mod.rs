@@ -9,3 +9,4 @@ mod rows;
 mod running;
 mod script;
 mod silence;
+mod unread;

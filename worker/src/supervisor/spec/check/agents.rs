@@ -1,0 +1,102 @@
+//! Keys of agents, and of what a run goes on from, that this kind of run would not look at.
+//!
+//! Invariant: whoever is listed as a delegate can be asked, and what stands in an entry is read by the machine that carries
+//! the run, or the spec is refused with its place. A key that only costs nothing is still refused.
+
+use super::CheckResult;
+use crate::supervisor::fields::FieldError;
+use crate::supervisor::spec::agent::{Agent, Limits, MemoryScope};
+use crate::supervisor::spec::preset::Family;
+use crate::supervisor::spec::sections::{DelegationProtocol, Resume};
+use crate::supervisor::spec::whole::SupervisorSpec;
+
+pub(super) fn check(spec: &SupervisorSpec) -> CheckResult {
+    spec.all_agents().into_iter().try_for_each(|(at, agent)| one(spec, &at, agent))?;
+    functions(spec)?;
+    resume(spec)
+}
+
+fn unread(at: impl Into<String>, why: &str) -> FieldError {
+    FieldError::at(at, format!("has no effect here: {why}"))
+}
+
+fn one(spec: &SupervisorSpec, at: &str, agent: &Agent) -> CheckResult {
+    let graph = spec.family() == Family::Graph && !spec.chooses_planning();
+    let chat = spec.family() == Family::Chat;
+    let talks = spec.family() == Family::Agents && !spec.chooses_planning();
+    let variables = spec.handoff_control().is_none() && spec.delegation_protocol() == DelegationProtocol::Variables;
+    let forgets = "whoever is given work here begins anew each time";
+    let no_function = "a participant of a chat speaks, and is no function";
+    let keys = [
+        ("delegates", (graph || chat) && !agent.delegates.is_empty(), ""),
+        ("limits", (graph || chat) && agent.limits != Limits::default(), ""),
+        ("tries", agent.tries.is_some() && spec.family() != Family::Graph && !spec.chooses_planning(), ""),
+        ("callable", chat && agent.callable, no_function),
+        ("required_parameters", chat && !agent.required_parameters.is_empty(), no_function),
+        (
+            "delegates",
+            spec.is_crew() && !agent.delegates.is_empty(),
+            "in a crew the manager gives the work away, and coworkers do it",
+        ),
+        ("memory_scope", talks && !variables && agent.memory_scope != MemoryScope::default(), forgets),
+    ];
+    match keys.into_iter().find(|(_, set, _)| *set) {
+        Some((key, _, "")) => Err(FieldError::at(format!("{at}.{key}"), super::effect::nothing(spec))),
+        Some((key, _, why)) => Err(unread(format!("{at}.{key}"), why)),
+        None => Ok(()),
+    }
+}
+
+/// A function is called as a tool: nobody gives it work, or hands over to it.
+fn functions(spec: &SupervisorSpec) -> CheckResult {
+    if spec.family() != Family::Agents {
+        return Ok(());
+    }
+    let function = |name: &str| spec.agent(name).is_some_and(Agent::is_callable);
+    for (at, agent) in spec.all_agents() {
+        if let Some(name) = agent.delegates.iter().find(|name| function(name)) {
+            let why = format!("`{name}` is a function (`callable`): give it as one of `tools`");
+            return Err(FieldError::at(format!("{at}.delegates"), why));
+        }
+    }
+    match spec.delegation.root.as_deref().filter(|name| function(name)) {
+        Some(name) => {
+            Err(FieldError::at("delegation.root", format!("`{name}` is a function (`callable`), and leads nothing")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What another run left is of the kind that this run goes on from.
+fn resume(spec: &SupervisorSpec) -> CheckResult {
+    let Some(Resume { messages, message, agent, context_variables, charged_thread, outputs, lineage, from, after }) =
+        &spec.resume
+    else {
+        return Ok(());
+    };
+    let (chat, crew, steps) = (spec.family() == Family::Chat, spec.is_crew(), !spec.steps.is_empty());
+    let conversation = "a crew goes on from the outputs of its tasks";
+    let of_crews = "it is a crew's: a conversation goes on from its `messages`";
+    let of_agents = "a chat goes on from its messages alone";
+    let keys = [
+        ("messages", !messages.is_empty(), crew, conversation),
+        ("message", message.is_some(), crew, conversation),
+        ("agent", agent.as_ref().is_some_and(|name| !name.is_empty()), crew, conversation),
+        ("agent", agent.as_ref().is_some_and(|name| !name.is_empty()), chat, of_agents),
+        ("context_variables", !context_variables.is_empty(), crew, conversation),
+        ("context_variables", !context_variables.is_empty(), chat, of_agents),
+        ("charged_thread", *charged_thread > 0, crew, conversation),
+        ("charged_thread", *charged_thread > 0, chat, of_agents),
+        ("outputs", !outputs.is_empty(), !crew, of_crews),
+        ("lineage", !lineage.is_empty(), !crew, of_crews),
+        ("from", from.is_some(), !crew, of_crews),
+        ("after", after.is_some(), !crew, of_crews),
+    ];
+    if steps {
+        return Err(unread("resume", "`steps` begin with their first"));
+    }
+    match keys.into_iter().find(|(_, given, idle, _)| *given && *idle) {
+        Some((key, .., why)) => Err(unread(format!("resume.{key}"), why)),
+        None => Ok(()),
+    }
+}
