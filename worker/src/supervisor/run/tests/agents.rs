@@ -366,11 +366,11 @@ preset: crewai-hierarchical
 objective: a page about Ada
 manager_llm: m1
 seed_plan: { plan: { objective: a page, tasks: [
-  { task_id: 1, overall_objective: o, sub_task_objective: find facts, capability: researcher,
+  { task_id: 1, sub_task_objective: find facts, capability: researcher,
     parameters: { async_execution: true } },
-  { task_id: 2, overall_objective: o, sub_task_objective: find pictures, capability: researcher,
+  { task_id: 2, sub_task_objective: find pictures, capability: researcher,
     parameters: { async_execution: true } },
-  { task_id: 3, overall_objective: o, sub_task_objective: write it, capability: writer,
+  { task_id: 3, sub_task_objective: write it, capability: writer,
     parameters: { human_input: true } } ] } }
 agents:
   - { name: researcher, script: [ { on: execute_worker, after: 7s, say: born 1815 } ] }

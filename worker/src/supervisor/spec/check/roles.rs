@@ -29,7 +29,8 @@ pub(super) fn check(spec: &SupervisorSpec) -> CheckResult {
             return Err(FieldError::at(at, format!("has no effect here: {why}")));
         }
     }
-    scope(spec)
+    // A spec without a preset says nothing of reviews by what it has anyway.
+    if spec.review.scope == usual.review.scope { Ok(()) } else { scope(spec) }
 }
 
 /// Why nobody makes a call of this purpose; nothing if somebody does.

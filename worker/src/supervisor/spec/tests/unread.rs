@@ -112,7 +112,7 @@ fn a_role_that_nobody_asks_is_refused() {
             "read",
         ),
         (of("autogen-groupchat-magentic", "reviewer: { model: m }"), "reviewer"),
-        (of("autogen-groupchat", "memory: { session: s }"), "memory"),
+        (of("autogen-groupchat", "memory: { session: s }"), "memory.session"),
         (of("supyagent-delegation", "reviewer: { model: m }"), "reviewer"),
         (of("supyagent-delegation", "advisor: { model: m }"), "advisor"),
         (of("swarm-handoff", "supervisor: { model: m }"), "supervisor"),
