@@ -40,7 +40,7 @@ const ALL: [&str; 25] = [
     "budget.wall",
     "budget.on_exhausted",
 ];
-const GRAPH: [&str; 30] = [
+const GRAPH: [&str; 31] = [
     "authority",
     "memory",
     "seed_plan",
