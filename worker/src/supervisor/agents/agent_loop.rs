@@ -37,9 +37,9 @@ pub struct AgentLoop {
     pub(super) opened: u32,
     pub(super) processes: BTreeMap<u32, Process>,
     pub(super) processes_started: u32,
-    /// What went on in the background and has failed, since the user spoke last.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) failed_below: Vec<String>,
+    /// What went on in the background and has failed, by the id of the process, as long as no agent has been told of it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) failed_below: BTreeMap<String, String>,
     pub(super) memories: BTreeMap<String, AgentMemory>,
     /// What people are asked. What else is waited for stands in the outbox.
     pub(super) humans: BTreeMap<AgentsKey, HumanNeeded>,
@@ -107,7 +107,7 @@ impl AgentLoop {
             opened: 0,
             processes: BTreeMap::new(),
             processes_started: 0,
-            failed_below: Vec::new(),
+            failed_below: BTreeMap::new(),
             memories: BTreeMap::new(),
             humans: BTreeMap::new(),
             words: Vec::new(),

@@ -2,8 +2,9 @@
 //! looked at and ended.
 //!
 //! Invariant: no more run at once than the rules allow; one that was killed stays killed, whatever it would have answered.
-//! Finished ones make room, the oldest first. Ids are counted, so a replay gives the same. Nobody is told that a process has
-//! failed, so the report tells it, and the run is no success: whoever gave the work away may have gone on as if it were done.
+//! Finished ones make room, the oldest first. Ids are counted, so a replay gives the same. Nobody is told by
+//! itself that a process has failed: as long as no agent has looked, the report tells it, and the run is no success, since
+//! whoever gave the work away may have gone on as if it were done. An agent that was told decides what that means.
 
 use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -162,7 +163,8 @@ impl AgentLoop {
         }
         process.status = if result.is_ok() { ProcessStatus::Completed } else { ProcessStatus::Failed };
         if let Err(why) = result {
-            self.failed_below.push(format!("Process {} ({}) failed: {why}", process.id, process.agent));
+            let text = format!("Process {} ({}) failed: {why}", process.id, process.agent);
+            self.failed_below.insert(process.id.clone(), text);
         }
         process.completed_at = Some(out.now());
         let text = match result {
@@ -268,12 +270,16 @@ impl AgentLoop {
     pub(super) fn process_tool(&mut self, tool: &str, args: &Map<String, Value>, out: &mut Outbox) -> ToolOutcome {
         if tool == "list_processes" {
             let all = args.get("include_completed").and_then(Value::as_bool).unwrap_or(false);
+            if all {
+                self.failed_below.clear();
+            }
             return self.success(&Value::Array(self.list_processes(all)));
         }
         let id = args.get("process_id").map(text_of).unwrap_or_default();
         if id.is_empty() {
             return self.failure("process_id is required");
         }
+        self.failed_below.remove(&id);
         let result = match tool {
             "check_process" => self.check_process(&id),
             "kill_process" => self.kill_process(&id, out).map(Value::String),

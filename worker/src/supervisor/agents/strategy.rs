@@ -87,7 +87,7 @@ impl<G> Strategy<G> for AgentLoop {
             findings.error = outcome.error.clone().filter(|_| self.run_phase() == Phase::Failed);
             findings.code = self.is_rejected().then(|| TASK_REJECTED.to_owned());
             findings.errors.extend(AgentLoop::is_cut(self).then(|| budget.text()));
-            findings.errors.extend(self.failed_below.iter().cloned());
+            findings.errors.extend(self.failed_below.values().cloned());
             findings.details = json!(outcome);
             findings.not_done = NotDone::among(&findings.tasks);
         }
