@@ -137,3 +137,18 @@ fn stored_agents_and_import_paths() {
         assert_eq!(why.at, "agents[0].import_from", "{bad}");
     }
 }
+
+/// A file of supyagent is one whatever else its own program reads of it, and what is wrong with it is told in its words.
+#[test]
+fn a_file_of_supyagent_is_told_in_its_own_words() {
+    for (rest, at, why) in [
+        ("supervisor: { on_timeout: kill }", "supervisor", "`delegation: { timeout, on_timeout, background_max }`"),
+        ("limits: { max_tool_calls_per_turn: many }", "limits.max_tool_calls_per_turn", "expected a whole number"),
+        ("limits: { max_total_tool_call: 9 }", "limits.max_total_tool_call", "did you mean `max_total_tool_calls`?"),
+    ] {
+        let text = format!("name: coder\nsystem_prompt: You write code.\ndelegates: []\n{rest}");
+        let refused = read_spec("coder.yaml", &text).unwrap_err();
+        assert_eq!(refused.at, at, "{refused}");
+        assert!(refused.to_string().contains(why), "{refused}");
+    }
+}
