@@ -22,8 +22,8 @@ pub(super) mod effect;
 mod idle;
 mod planning;
 
-use planning::planning;
 pub(super) use planning::seed_plan;
+use planning::{by_request, planning};
 
 type CheckResult = Result<(), FieldError>;
 
@@ -94,6 +94,7 @@ fn all_of(spec: &SupervisorSpec) -> CheckResult {
         return Err(FieldError::at("name", "the text is empty"));
     }
     planning(spec)?;
+    by_request(spec)?;
     agents(spec)?;
     workers(spec)?;
     crew(spec)?;

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::super::agent::{Agent, Limits};
+use super::super::agent::{Agent, Limits, MemoryScope};
 use super::super::preset::{Family, Preset};
 use super::super::sections::{DelegationProtocol, HandoffControl, HitlException, HitlMode, PlanningMode, Trigger};
 use super::super::whole::SupervisorSpec;
@@ -42,7 +42,7 @@ const ALL: [&str; 26] = [
     "budget.wall",
     "budget.on_exhausted",
 ];
-const GRAPH: [&str; 30] = [
+const GRAPH: [&str; 32] = [
     "authority",
     "seed_plan",
     "planning.mode",
@@ -56,6 +56,7 @@ const GRAPH: [&str; 30] = [
     "dispatch",
     "dependencies",
     "review.scope",
+    "review.required",
     "review.criteria",
     "review.max_attempts",
     "review.tries",
@@ -68,6 +69,7 @@ const GRAPH: [&str; 30] = [
     "loop.max_iterations",
     "loop.no_progress",
     "loop.on_idle",
+    "loop.checkpoints",
     "failure",
     "team",
     "synthesis",
@@ -264,6 +266,7 @@ fn of_agent(spec: &SupervisorSpec, at: &str, agent: &Agent) -> CheckResult {
     let chat = spec.family() == Family::Chat;
     let keys = [
         ("delegates", (graph || chat) && !agent.delegates.is_empty()),
+        ("memory_scope", graph && agent.memory_scope != MemoryScope::default()),
         ("limits", (graph || chat) && agent.limits != Limits::default()),
         ("tries", agent.tries.is_some() && spec.family() != Family::Graph && !spec.chooses_planning()),
     ];
