@@ -48,7 +48,7 @@ impl RowState {
     /// The words that plans use for the states of tasks.
     fn of_word(word: &str) -> RowState {
         match word.to_ascii_lowercase().as_str() {
-            "running" | "awaiting_review" | "awaiting_input" | "awaiting_approval" => RowState::Running,
+            "running" | "awaiting_review" | "awaiting_input" => RowState::Running,
             "needs_revision" | "errored" => RowState::Retrying,
             "completed" => RowState::Done,
             "failed" | "escalated" => RowState::Failed,

@@ -351,4 +351,19 @@ mod tests {
         }
         assert_eq!(output.stderr(), "▶ 1 look\n↻ 1 look\n✓ 1 look\n▶ 2 write  attempt 2 half\n");
     }
+
+    /// A task that a person has not let begin is not told as begun.
+    #[test]
+    fn what_waits_for_an_approval_has_not_begun() {
+        let mut progress = ProgressBoard::new(Watch::ProgressQuery, Target::workflow("w".into()));
+        let mut told = |status: &str| {
+            let task = json!({ "task_id": "a", "title": "look", "status": status });
+            progress.board.replace(&json!({ "tasks": [task] }));
+            let (mut screen, output) = Screen::captured();
+            screen.ascii = true;
+            progress.show(&mut screen);
+            output.stderr()
+        };
+        assert_eq!((told("awaiting_approval").as_str(), told("running").as_str()), ("", "[>] a look\n"));
+    }
 }

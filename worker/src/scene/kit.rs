@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::{EventKind, Marker, RunId};
+use proptest::test_runner::Config as ProptestConfig;
 use serde_json::{Map, Value, json};
 
 use super::file;
@@ -14,6 +15,15 @@ use super::judge::Ended;
 use super::life::Life;
 use super::ways::{Choice, SceneResult as Failures, straight_life};
 use crate::supervisor::parse_yaml;
+
+/// How many cases a property test draws: `PROPTEST_CASES` if set, so that a long run needs no change.
+pub(crate) fn cases(usual: u32) -> ProptestConfig {
+    let usual = match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig::with_cases(usual),
+    };
+    ProptestConfig { failure_persistence: None, ..usual }
+}
 
 /// What somebody does.
 #[derive(Clone)]

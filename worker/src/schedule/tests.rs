@@ -12,6 +12,7 @@ use super::policy::{HowToEnd, Overlap, OverlapVerdict, decide};
 use super::spec::{Interval, Schedule, ScheduleSpec};
 use super::text::{duration, moment, parse_duration, parse_moment};
 use super::times::Times;
+use crate::scene::kit::cases;
 
 fn spec(value: Value) -> ScheduleSpec {
     serde_json::from_value(value).unwrap()
@@ -290,7 +291,7 @@ const ZONES: [&str; 6] =
 
 proptest! {
     // Each case asks a zone for some thousand minutes.
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(cases(24))]
 
     /// Over some days around a change of the clocks, minute by minute: the times are exactly the local times that fit, each
     /// once, at its first coming; and they come in order.

@@ -30,7 +30,7 @@ pub enum PlanRunStatus {
     Executing,
     /// Every task is completed.
     Completed,
-    /// The final task is completed, others are not.
+    /// The final task is completed, others are not: there is a result, and not all of the plan is done.
     Partial,
     Failed,
     Cancelled,

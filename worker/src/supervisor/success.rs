@@ -12,7 +12,7 @@ use super::core::phase::Phase;
 use super::model::{CancelReason, SkipReason, Task, TaskId, TaskPlan};
 use super::task::TaskStatus;
 
-/// `kind` of the error of a task that a new plan left out before anybody had tried it.
+/// `kind` of the error of a task that a new plan left out before anybody had tried it, or after its work was rejected.
 pub const DROPPED: &str = "dropped";
 
 /// How one task stands, as far as the claim goes.
@@ -35,8 +35,11 @@ pub struct Excuses {
     pub skipped_errors: bool,
     /// `failure.threshold_bp`: so many may fail; of more the run would have been aborted (SHN-34).
     pub failures_below_threshold: bool,
-    /// `synthesis.mode: final_task`: the final task is what counts (PDT-08, PDT-10).
+    /// `synthesis.mode: final_task`: without the final task there is no success (PDT-08, PDT-10).
     pub final_task_counts: bool,
+    /// Who decides has said that all is done, and the final task is: what else is open was judged (PDT-08). Where nobody said
+    /// so, a final task that is done excuses nothing.
+    pub judged_done: bool,
 }
 
 /// What a run says of its end.
@@ -86,7 +89,7 @@ fn standing(task: &Task, excuses: Excuses) -> TaskOutcome {
         TaskStatus::Skipped => match task.skipped {
             Some(SkipReason::NotNeeded) => TaskOutcome::Settled,
             Some(SkipReason::WorkerError) => excused(excuses.skipped_errors),
-            Some(SkipReason::Budget) | None => TaskOutcome::Open,
+            Some(SkipReason::Budget | SkipReason::Iterations) | None => TaskOutcome::Open,
             Some(
                 SkipReason::ConditionNotMet
                 | SkipReason::ApprovalRejected
@@ -134,10 +137,9 @@ pub fn of_tasks(plan: &TaskPlan, excuses: Excuses, result: bool, needs_result: b
     let finals = standings.iter().filter(|(id, _)| plan.tasks.get(id).is_some_and(|task| task.is_final));
     let mut finals =
         finals.map(|(_, standing)| *standing).filter(|standing| *standing != TaskOutcome::Settled).peekable();
-    let all_done = match excuses.final_task_counts && finals.peek().is_some() {
-        true => finals.all(|standing| standing == TaskOutcome::Done),
-        false => !any(&[TaskOutcome::Open]),
-    };
+    let judged = excuses.final_task_counts && excuses.judged_done && finals.peek().is_some();
+    let finals_done = !excuses.final_task_counts || finals.all(|standing| standing == TaskOutcome::Done);
+    let all_done = finals_done && (judged || !any(&[TaskOutcome::Open]));
     Claim { phase, success: all_done && !nothing_done }
 }
 

@@ -14,7 +14,7 @@ pub(crate) const ENDS: [End; 69] = [
     ("pydantask-llm", "failure", "failed", 4, "No progress after 3 consecutive cycles (no tasks executed). Stopping to avoid infinite loop. Status counts: pending=1, ready=1. Requested by the supervisor: nothing. Runnable: [1]. Blocked: task 2: waiting on deps [1]."),
     ("pydantask-llm", "human", "completed", 1, "A report on one method."),
     ("pydantask-hybrid", "happy", "completed", 2, "count 2: 42"),
-    ("pydantask-hybrid", "failure", "failed", 0, "No progress after 3 consecutive cycles (no tasks executed). Stopping to avoid infinite loop. Status counts: ready=1. Requested by the supervisor: nothing. Runnable: [1]. Blocked: none."),
+    ("pydantask-hybrid", "failure", "failed", 0, "No progress after 3 consecutive cycles (no tasks executed). Stopping to avoid infinite loop. Status counts: ready=1. Requested by the supervisor: nothing. Runnable: [1]. Blocked: none. The last decision was not understood: invalid x-api-key"),
     ("pydantask-hybrid", "human", "completed", 165, "count 2: 42"),
     ("flow-supervisor", "happy", "completed", 7, r#"{"summary":"Three kinds of tide."}"#),
     ("flow-supervisor", "failure", "partial", 7, r#"{"summary":"Two of three kinds of tide."}"#),

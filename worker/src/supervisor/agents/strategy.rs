@@ -10,16 +10,40 @@ use super::boundary::{HumanAnswer, HumanKind, HumanNeeded};
 use super::crew_report::CrewLine;
 use super::refusal::AnswerRefusal;
 use crate::supervisor::core::account::Balance;
+use crate::supervisor::core::asker::{AnswerShape, Asker, CallTime};
 use crate::supervisor::core::key::{AgentsKey, Key};
 use crate::supervisor::core::phase::Phase;
-use crate::supervisor::core::strategy::{Findings, NotDone, OpenQuestion, Strategy, StrategyRefusal, TaskReport};
+use crate::supervisor::core::strategy::{
+    Doer, Findings, NotDone, OpenQuestion, Strategy, StrategyRefusal, TaskReport, WorkEnd,
+};
 use crate::supervisor::graph::TASK_REJECTED;
+use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::model::TaskId;
-use crate::supervisor::outbox::{Answer, Call, Outbox};
+use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::success;
 
 /// Lines of a process' output that are shown if nobody says how many.
 const TAIL: u64 = 100;
+
+impl Asker for AgentLoop {
+    fn shape(&self, call: &Call) -> Option<AnswerShape> {
+        (call.purpose == Purpose::Review).then(|| AnswerShape { name: "validation", schema: validation() })
+    }
+    fn runs_tools(&self) -> bool {
+        true
+    }
+    fn time(&self, _call: &Call) -> CallTime {
+        CallTime::OfGiver
+    }
+}
+
+/// What a guardrail says of an output (CRW-10).
+fn validation() -> Value {
+    json!({
+        "type": "object", "properties": { "success": { "type": "boolean" }, "error": { "type": "string" } },
+        "required": ["success"], "additionalProperties": false,
+    })
+}
 
 impl<G> Strategy<G> for AgentLoop {
     fn begin(&mut self, _known: Value, _gates: &mut G, _out: &mut Outbox) {}
@@ -55,6 +79,14 @@ impl<G> Strategy<G> for AgentLoop {
             Key::Agents(key) => self.sessions.get(&self.asker(key)?)?.tool.as_deref(),
             _ => None,
         }
+    }
+
+    fn work_ended(&self, note: &Note) -> Option<WorkEnd> {
+        let text = |key: &str| note.data.get(key).and_then(Value::as_str);
+        // What a person did not let begin has not ended.
+        let ended = note.kind == NoteKind::AgentClosed && note.data.get("denied").is_none();
+        let by = text("instance_id").filter(|_| ended)?;
+        Some(WorkEnd { by: Doer::Instance(by.to_owned()), success: text("status") == Some("completed") })
     }
 
     fn exhausted(&mut self, out: &mut Outbox) {

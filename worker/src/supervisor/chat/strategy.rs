@@ -7,12 +7,23 @@ use serde_json::{Value, json};
 use super::machine::GroupChat;
 use super::view::{ChatWait, SpeakerChoiceRequest};
 use crate::supervisor::core::account::Balance;
+use crate::supervisor::core::asker::{AnswerForm, Asker};
 use crate::supervisor::core::key::{ChatKey, Key};
 use crate::supervisor::core::phase::Phase;
-use crate::supervisor::core::strategy::{Findings, OpenQuestion, Silence, Strategy, StrategyRefusal};
-use crate::supervisor::outbox::{Answer, Call, Outbox};
+use crate::supervisor::core::strategy::{Doer, Findings, OpenQuestion, Silence, Strategy, StrategyRefusal, WorkEnd};
+use crate::supervisor::journal::{Note, NoteKind};
+use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::people::interrupts::OnExpiry;
 use crate::supervisor::success;
+
+impl Asker for GroupChat {
+    fn reads(&self, purpose: Purpose) -> AnswerForm {
+        match purpose {
+            Purpose::ExecuteWorker => AnswerForm::Message,
+            _ => AnswerForm::Plain,
+        }
+    }
+}
 
 impl<G> Strategy<G> for GroupChat {
     fn begin(&mut self, _known: Value, _gates: &mut G, _out: &mut Outbox) {}
@@ -33,10 +44,17 @@ impl<G> Strategy<G> for GroupChat {
         }
     }
 
-    fn is_spoken(&self, message: u64) -> bool {
-        let index = u32::try_from(message).unwrap_or(u32::MAX);
-        let began = usize::try_from(message).is_ok_and(|message| message >= self.run_from + self.opened);
-        began && !self.of_people.contains_key(&index)
+    fn work_ended(&self, note: &Note) -> Option<WorkEnd> {
+        let text = |key: &str| note.data.get(key).and_then(Value::as_str);
+        let end = |name: &str, success| WorkEnd { by: Doer::Agent(name.to_owned()), success };
+        match note.kind {
+            NoteKind::AttemptFailed => text("agent").map(|agent| end(agent, false)),
+            NoteKind::MessageAdded => {
+                let message = note.data.get("index").and_then(Value::as_u64)?;
+                text("from").filter(|_| self.is_spoken(message)).map(|from| end(from, true))
+            }
+            _ => None,
+        }
     }
 
     fn exhausted(&mut self, out: &mut Outbox) {
@@ -108,5 +126,14 @@ impl<G> Strategy<G> for GroupChat {
     }
     fn interrupt(&mut self, out: &mut Outbox) -> Result<(), StrategyRefusal> {
         GroupChat::interrupt(self, out).map_err(StrategyRefusal::of)
+    }
+}
+
+impl GroupChat {
+    /// Whether the message of this number was said by a participant in its turn: not before the run, and by no person.
+    fn is_spoken(&self, message: u64) -> bool {
+        let index = u32::try_from(message).unwrap_or(u32::MAX);
+        let began = usize::try_from(message).is_ok_and(|message| message >= self.run_from + self.opened);
+        began && !self.of_people.contains_key(&index)
     }
 }

@@ -9,6 +9,7 @@
 //! test holds that). Families hear of it through the outbox, and the workflow carries out what it says.
 
 pub mod account;
+pub mod asker;
 pub mod authority;
 pub mod awaited;
 pub mod calls;

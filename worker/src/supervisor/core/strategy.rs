@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::account::Balance;
+use super::asker::Asker;
 use super::key::Key;
 use super::phase::Phase;
+use crate::supervisor::journal::Note;
 use crate::supervisor::model::{TaskId, TaskPlan};
 use crate::supervisor::outbox::{Answer, Call, Outbox};
 use crate::supervisor::people::interrupts::OnExpiry;
@@ -86,6 +88,22 @@ pub struct Findings {
     pub details: Value,
 }
 
+/// Who did some work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Doer {
+    /// Whoever bears this name in the spec, if anybody does.
+    Agent(String),
+    /// The agent of this number in the registry.
+    Instance(String),
+}
+
+/// Some work that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkEnd {
+    pub by: Doer,
+    pub success: bool,
+}
+
 /// A question to people that is open in a strategy itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpenQuestion {
@@ -127,7 +145,7 @@ impl StrategyRefusal {
 }
 
 /// See the module.
-pub trait Strategy<G: ?Sized> {
+pub trait Strategy<G: ?Sized>: Asker {
     /// The run begins, with what its memory knows.
     fn begin(&mut self, known: Value, gates: &mut G, out: &mut Outbox);
     /// The answer to what was asked for under this key. One that nobody waits for is dropped.
@@ -157,9 +175,13 @@ pub trait Strategy<G: ?Sized> {
         None
     }
 
-    /// Whether the message of this number was said by a participant in its turn: not before the run, and by no person.
-    fn is_spoken(&self, _message: u64) -> bool {
-        true
+    /// The end of some work that a note tells, and how it went; of tasks the plan's gates hear.
+    fn work_ended(&self, _note: &Note) -> Option<WorkEnd> {
+        None
+    }
+    /// Whether people are asked about its tasks before they start, by what is said while it runs.
+    fn asks_before_tasks(&self) -> bool {
+        false
     }
 
     /// The budget is spent: nobody is waited for whose word would only cost more. A plan looks at it whenever it goes on.

@@ -66,7 +66,7 @@ impl Graph {
         }
     }
 
-    fn fail_for_budget(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+    pub(super) fn fail_for_budget(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         let spent = json!(out.budget().spent);
         self.abort("budget_exhausted", SPENT.to_owned(), spent, gates, out);
     }

@@ -96,9 +96,11 @@ impl Graph {
                 let why = why.to_string();
                 out.note(NoteKind::ActionRefused, json!({ "cycle": self.cycle, "why": why }));
                 self.board_notes.push(format!("Your last decision was not understood: {why}"));
+                self.undecided = Some(why);
                 return;
             }
         };
+        self.undecided = None;
         out.note(NoteKind::DecisionRecorded, json!({ "cycle": self.cycle, "decision": decision }));
         for call in &decision.tool_calls {
             self.use_tool(call, gates, out);
@@ -174,6 +176,7 @@ impl Graph {
         let reasons = self.why_not_done();
         if reasons.is_empty() {
             self.chosen.clear();
+            self.judged_done = true;
             return self.finish(gates, out);
         }
         let text = format!("all_tasks_completed was overridden: {}", reasons.join("; "));
@@ -218,8 +221,10 @@ impl Graph {
         if self.idle_cycles >= self.rules.no_progress {
             let n = self.idle_cycles;
             let report = self.deadlock_report.clone().unwrap_or_default();
+            let undecided = self.undecided.take().map(|why| format!(" The last decision was not understood: {why}"));
             self.errors.push(format!(
-                "No progress after {n} consecutive cycles (no tasks executed). Stopping to avoid infinite loop. {report}"
+                "No progress after {n} consecutive cycles (no tasks executed). Stopping to avoid infinite loop. {report}{}",
+                undecided.unwrap_or_default()
             ));
             self.stop(gates, out);
         }

@@ -319,8 +319,12 @@ impl Graph {
                 if let Some(task) = self.plan.tasks.get_mut(id) {
                     task.skipped = Some(SkipReason::WorkerError);
                 }
-                self.set(id, TaskStatus::Skipped, Actor::Scheduler, "worker_error", out);
+                if self.set(id, TaskStatus::Skipped, Actor::Scheduler, "worker_error", out) {
+                    // Where failures end a run, those that are skipped count as well.
+                    self.failed += 1;
+                }
                 self.tell_ended(id, gates, out);
+                self.check_threshold(gates, out);
             }
             OnTriesExhausted::Abort => {
                 self.set(id, TaskStatus::Failed, Actor::Scheduler, "tries_exhausted", out);

@@ -6,6 +6,7 @@
 use serde_json::{Map, json};
 
 use super::*;
+use crate::supervisor::core::account::Exhausted;
 use crate::supervisor::core::strategy::NotDone;
 use crate::supervisor::model::{CancelReason, TaskError};
 use crate::supervisor::spec::OnEmpty;
@@ -199,21 +200,26 @@ impl Graph {
         match self.rules.synthesis {
             ResultSource::FinalTask => {
                 let result = final_result(&self.plan).and_then(|id| self.task(&id)?.result.clone());
-                self.end_with(result, out);
+                self.end_in_shape(result, gates, out);
             }
             ResultSource::LastOutput => {
                 let last = self.plan.in_order().into_iter().rev().find_map(|task| task.result.clone());
-                self.end_with(last, out);
+                self.end_in_shape(last, gates, out);
             }
             ResultSource::Merge => {
                 let merged = self.results(gates).into_iter().collect::<Map<_, _>>();
                 // Nothing is what was made of it, unless it was the budget that left all undone.
                 let nothing = self.cut && merged.is_empty();
-                self.end_with(Some(Value::Object(merged)).filter(|_| !nothing), out);
+                self.end_in_shape(Some(Value::Object(merged)).filter(|_| !nothing), gates, out);
             }
             ResultSource::Raw => {
                 let raw = self.raw_output();
-                self.end_with(Some(raw), out);
+                self.end_in_shape(Some(raw), gates, out);
+            }
+            // Nothing is paid any more, and the spec says that such a run fails.
+            ResultSource::Synthesizer if out.budget().exhausted() == Some(Exhausted::Fail) => {
+                self.cut = true;
+                self.fail_for_budget(gates, out);
             }
             // Who has nothing to tell is not asked, nor paid.
             ResultSource::Synthesizer if !self.rules.synthesizes_nothing && self.has_nothing(gates) => {
@@ -285,7 +291,7 @@ impl Graph {
             None => Err(value.get("reason").map_or_else(|| "no result".to_owned(), text_of)),
         });
         match given {
-            Ok(result) => self.end_with(Some(result), out),
+            Ok(result) => self.end_in_shape(Some(result), gates, out),
             Err(why) => self.abort("handed_on_failed", why, Value::Null, gates, out),
         }
     }
@@ -296,6 +302,7 @@ impl Graph {
             skipped_errors: self.rules.on_exhausted == OnTriesExhausted::Skip,
             failures_below_threshold: self.rules.threshold_bp.is_some(),
             final_task_counts: self.rules.synthesis == ResultSource::FinalTask,
+            judged_done: self.judged_done,
         }
     }
 
@@ -305,6 +312,18 @@ impl Graph {
         let stopped = !self.errors.is_empty() || self.cut;
         let claim = success::of_tasks(&self.plan, self.excuses(), has_result, needs_result, stopped);
         Claim { success: claim.success && !self.cut, ..claim }
+    }
+
+    /// The end with a result that nobody was asked to put into its shape (FSS-21): one that breaks it is none. What a budget
+    /// left of a result has the shape that it has.
+    fn end_in_shape(&mut self, result: Option<Value>, gates: &mut dyn Gates, out: &mut Outbox) {
+        match result.as_ref().filter(|_| !self.cut).and_then(|result| self.breaks_schema(result)) {
+            Some(why) => {
+                let text = format!("the result does not have the required shape: {why}");
+                self.abort("synthesis_failed", text, Value::Null, gates, out);
+            }
+            None => self.end_with(result, out),
+        }
     }
 
     /// The end, with a result if there is one: whoever asks for a form has the last word on it (CUG-39).

@@ -1,9 +1,9 @@
-//! Iterations: review of all results at once, replanning, and Plan-and-Execute's evaluator.
+//! Iterations: review of all results at once, and replanning.
 //!
 //! Invariant: accepted and escalated tasks survive every new plan unchanged and are never done again (FSS-12); the
 //! number of plannings is bounded (FSS-11); exhausted iterations are no error (FSS-14).
 
-use serde_json::{Map, json};
+use serde_json::json;
 
 use super::answers::answered;
 use super::*;
@@ -130,6 +130,7 @@ impl Graph {
 
     pub(super) fn apply_assessment(&mut self, assessment: &Assessment, gates: &mut dyn Gates, out: &mut Outbox) {
         let id = &assessment.task_id;
+        let verdict = self.counted(assessment.verdict, assessment.score);
         // An unknown task is ignored, and so is one that is not up for review: accepted work stays accepted.
         let Some(task) = self.plan.tasks.get_mut(id).filter(|task| task.status == TaskStatus::AwaitingReview) else {
             return;
@@ -140,16 +141,17 @@ impl Graph {
             attempt: task.tries,
             text: assessment.feedback.clone(),
             score_bp: assessment.score,
-            passed: assessment.verdict == VerdictKind::Accepted,
+            passed: verdict == VerdictKind::Accepted,
         });
-        let data = json!({ "task": id, "verdict": assessment.verdict, "feedback": assessment.feedback, "score_bp": assessment.score });
+        let data =
+            json!({ "task": id, "verdict": verdict, "feedback": assessment.feedback, "score_bp": assessment.score });
         out.note(NoteKind::ReviewRecorded, data);
-        let to = match assessment.verdict {
+        let to = match verdict {
             VerdictKind::Accepted => TaskStatus::Completed,
             VerdictKind::Escalate => TaskStatus::Escalated,
             VerdictKind::NeedsRevision => TaskStatus::NeedsRevision,
         };
-        if assessment.verdict == VerdictKind::Escalate {
+        if verdict == VerdictKind::Escalate {
             self.escalate(id, &assessment.feedback, gates, out);
         } else if self.set(id, to, Actor::Critic, "reviewed", out) && to.is_terminal() {
             self.tell_ended(id, gates, out);
@@ -289,15 +291,22 @@ impl Graph {
         fresh.into_iter().map(build).collect()
     }
 
-    /// A new plan takes the place of what is left of the old one. What nobody had tried, and nothing revises, a planner
-    /// who was asked about something else has dropped, and the report says so; a person and an evaluator (FSP-06) may.
+    /// A new plan takes the place of what is left of the old one. What nobody had tried, or was rejected last, and nothing
+    /// revises, a planner who was asked about something else has dropped, and the report says so; a person and an evaluator
+    /// (FSP-06) may.
     fn supersede(&mut self, id: &TaskId, origin: PlanOrigin, gates: &mut dyn Gates, out: &mut Outbox) {
         let revised = self.plan.tasks.values().any(|task| task.revises.as_ref() == Some(id));
         if let Some(task) = self.plan.tasks.get_mut(id) {
             task.cancelled = Some(CancelReason::Superseded);
-            if task.tries == 0 && !revised && origin != PlanOrigin::Human && !self.rules.evaluator {
-                let message = "a new plan left it out before it ran".to_owned();
-                task.error = Some(TaskError { kind: DROPPED.into(), message });
+            let rejected = task.feedback.last().is_some_and(|last| !last.passed);
+            let left_out = match () {
+                () if task.tries == 0 => Some("a new plan left it out before it ran"),
+                () if rejected => Some("a new plan left it out after it was rejected"),
+                () => None,
+            };
+            let may = revised || origin == PlanOrigin::Human || self.rules.evaluator;
+            if let Some(message) = left_out.filter(|_| !may) {
+                task.error = Some(TaskError { kind: DROPPED.into(), message: message.to_owned() });
             }
         }
         if self.set(id, TaskStatus::Cancelled, Actor::Supervisor, "superseded", out) {
@@ -332,70 +341,6 @@ impl Graph {
             }
         }
         self.plan.set_edges(id, edges).map(|_| ())
-    }
-
-    /// Whether nothing may start because the evaluator has a word to say first.
-    pub(super) fn evaluates(&mut self, out: &mut Outbox) -> bool {
-        let may_ask = out.budget().exhausted().is_none() && self.in_flight.is_empty() && calls(out).next().is_none();
-        if may_ask && self.rules.evaluator && self.ended_since_asked {
-            self.ask_evaluator(out);
-        }
-        calls(out).any(|key| matches!(key, GraphKey::Evaluate { .. }))
-    }
-
-    /// FSP-05: after every step somebody may say that the rest is not needed, or must be planned again.
-    fn ask_evaluator(&mut self, out: &mut Outbox) {
-        self.ended_since_asked = false;
-        self.cycle += 1;
-        let view = |task: &Task| {
-            (task.id.to_string(), json!({ "status": task.status, "result": task.result, "goal": task.goal }))
-        };
-        let tasks: Map<String, Value> = self.plan.in_order().into_iter().map(view).collect();
-        let context = json!({ "goal": self.plan.objective, "iteration": self.iteration, "tasks": tasks });
-        let prompt = prompt_of(Purpose::Decide, &context);
-        let key = GraphKey::Evaluate { cycle: self.cycle };
-        let call = Call::new(key, Purpose::Decide, context).round(self.cycle).prompt(prompt);
-        self.call(call.agent("evaluator"), out);
-    }
-
-    pub(super) fn evaluated(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        let evaluation = match answered::<Evaluation>("evaluation", answer) {
-            Ok(evaluation) => evaluation,
-            Err(why) => {
-                return self.abort("evaluation_failed", format!("evaluation failed: {why}"), Value::Null, gates, out);
-            }
-        };
-        out.note(NoteKind::DecisionRecorded, json!({ "decision": evaluation.decision, "reason": evaluation.reason }));
-        match evaluation.decision {
-            EvaluationKind::Continue => {}
-            EvaluationKind::Complete => self.not_needed(&evaluation.reason, gates, out),
-            // The first planning is one of them (supervisors.md §4.2 no. 14).
-            EvaluationKind::Replan if self.iteration >= self.rules.max_iterations => {
-                self.not_needed("max iterations reached", gates, out);
-            }
-            EvaluationKind::Replan => match evaluation.tasks {
-                Some(tasks) => match self.checked_of_model(PlannerOutput { tasks, ..PlannerOutput::default() }) {
-                    Ok(plan) => {
-                        self.iteration += 1;
-                        self.take_replan(plan.tasks, gates, out);
-                    }
-                    Err(why) => {
-                        self.abort("planning_failed", format!("planning failed: {why}"), Value::Null, gates, out)
-                    }
-                },
-                None if out.budget().exhausted().is_some() => {}
-                None => self.replan(out),
-            },
-        }
-    }
-
-    fn not_needed(&mut self, why: &str, gates: &mut dyn Gates, out: &mut Outbox) {
-        use crate::supervisor::model::SkipReason;
-        let ids: Vec<TaskId> = self.open.iter().cloned().collect();
-        for id in ids {
-            self.give_up(&id, SkipReason::NotNeeded, format!("Skipped: {why}"), gates, out);
-        }
-        self.ended_since_asked = false; // the evaluator's own word is none
     }
 
     pub(super) fn take_replan(&mut self, tasks: Vec<PlannedTask>, gates: &mut dyn Gates, out: &mut Outbox) {

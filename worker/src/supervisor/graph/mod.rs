@@ -14,6 +14,7 @@ mod answers;
 mod awaits;
 mod budget;
 mod decide;
+mod evaluate;
 mod execute;
 mod finish;
 mod flow;
@@ -27,6 +28,7 @@ mod reply;
 mod review;
 mod rules;
 mod schedule;
+mod shapes;
 mod standing;
 mod strategy;
 mod synthesis;
@@ -131,6 +133,9 @@ pub struct Graph {
     chosen: Vec<TaskId>,
     executed_in_cycle: bool,
     idle_cycles: u32,
+    /// Why the last decision could not be read, if it could not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    undecided: Option<String>,
     /// Whether an answer to the last decision is being carried out.
     in_cycle: bool,
     /// Steps of a loop that goes one by one (FSP-09).
@@ -139,6 +144,9 @@ pub struct Graph {
     /// The budget has left something undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     cut: bool,
+    /// Who decides has said that all is done, and the final task says so too (PDT-08): what else is open was judged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    judged_done: bool,
     /// Tasks that ended since the controller or evaluator was asked last.
     ended_since_asked: bool,
 }
@@ -182,9 +190,11 @@ impl Graph {
             chosen: Vec::new(),
             executed_in_cycle: false,
             idle_cycles: 0,
+            undecided: None,
             in_cycle: false,
             turns: 0,
             cut: false,
+            judged_done: false,
             ended_since_asked: false,
         };
         let ids: Vec<TaskId> = graph.plan.tasks.keys().cloned().collect();
@@ -330,7 +340,10 @@ impl Graph {
     /// Brings the indexes in line with a task.
     fn index(&mut self, id: &TaskId) {
         let Some(task) = self.plan.tasks.get(id) else { return };
-        let place = (task.priority, task.position, id.clone());
+        // FSP-01: step by step, the next one is the first in plan order.
+        let one_by_one = self.rules.selection == Selection::One;
+        let priority = if one_by_one { Priority::None } else { task.priority };
+        let place = (priority, task.position, id.clone());
         if task.status.is_runnable() {
             self.runnable.insert(place)
         } else {

@@ -94,14 +94,22 @@ impl Graph {
         }
     }
 
+    /// A verdict as it counts: work of too low a score is not accepted (supervisors.md §4.2 no. 27).
+    pub(super) fn counted(&self, verdict: VerdictKind, score: Option<u32>) -> VerdictKind {
+        let too_low = self.rules.accept_below_score_bp.zip(score).is_some_and(|(least, score)| score < least);
+        match verdict {
+            VerdictKind::Accepted if too_low => VerdictKind::NeedsRevision,
+            verdict => verdict,
+        }
+    }
+
     fn judge(&mut self, id: &TaskId, attempt: u32, review: TaskReview, gates: &mut dyn Gates, out: &mut Outbox) {
-        let too_low =
-            matches!((self.rules.accept_below_score_bp, review.score), (Some(least), Some(score)) if score < least);
-        let verdict = match (review.verdict, review.passed) {
-            (Some(VerdictKind::Escalate), _) => VerdictKind::Escalate,
-            (Some(VerdictKind::Accepted), _) | (None, Some(true)) if !too_low => VerdictKind::Accepted,
-            _ => VerdictKind::NeedsRevision,
+        let said = match (review.verdict, review.passed) {
+            (Some(verdict), _) => verdict,
+            (None, Some(true)) => VerdictKind::Accepted,
+            (None, _) => VerdictKind::NeedsRevision,
         };
+        let verdict = self.counted(said, review.score);
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         task.attempt_count += 1;
         let (count, limit) = (task.attempt_count, task.max_attempts);

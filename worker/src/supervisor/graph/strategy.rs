@@ -32,6 +32,10 @@ impl<G: Gates> Strategy<G> for Graph {
         Graph::cancel(self, text, gates, out);
     }
 
+    fn asks_before_tasks(&self) -> bool {
+        true
+    }
+
     fn is_cut(&self) -> bool {
         Graph::is_cut(self)
     }

@@ -12,10 +12,11 @@ use crate::supervisor::shape::Shape;
 impl Graph {
     pub(super) fn synthesize(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         let mut results = self.results(gates);
-        if let Some(own) = self.own_synthesis() {
+        if let Some(own) = self.own_synthesis().filter(|own| self.breaks_schema(own).is_none()) {
             return self.end_with(Some(own), out);
         }
         if self.rules.bypass_single
+            && self.rules.output_schema.is_none()
             && let [(_, only)] = results.as_slice()
             && let Value::String(text) = only
             && serde_json::from_str::<Value>(text).is_err()
@@ -65,6 +66,7 @@ impl Graph {
 
     pub(super) fn synthesized(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
         let checked = answer.map_err(|why| why.to_string()).and_then(|value| match self.breaks_schema(&value) {
+            None if text_of(&value).trim().is_empty() || value.is_null() => Err("the synthesis is empty".to_owned()),
             None => Ok(value),
             Some(why) => Err(format!("the synthesis does not have the required shape: {why}")),
         });
@@ -91,7 +93,7 @@ impl Graph {
         }
     }
 
-    fn breaks_schema(&self, value: &Value) -> Option<String> {
+    pub(super) fn breaks_schema(&self, value: &Value) -> Option<String> {
         let schema = self.rules.output_schema.as_ref()?;
         match Shape::read("schema", schema) {
             Ok(shape) => shape.broken("result", value),

@@ -87,6 +87,9 @@ pub enum SkipReason {
     PolicyDenied,
     ConditionNotMet,
     Budget,
+    /// It was to be planned again, and there are no iterations left.
+    Iterations,
+    /// Who is asked after each step has said so.
     NotNeeded,
 }
 

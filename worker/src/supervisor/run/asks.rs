@@ -21,13 +21,14 @@ use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
 use crate::capability::model::{self, MODEL};
 use crate::supervisor::core::account::{SPENT, Withheld};
+use crate::supervisor::core::asker::Asker;
 use crate::supervisor::core::awaited::AnswerSource;
 use crate::supervisor::core::calls::{Arrival, Cancelled, RunBelow, UnderWay};
 use crate::supervisor::core::key::Key;
 use crate::supervisor::core::retry;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{
-    Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, ChildTask, Purpose, Weight,
+    Answer, Ask, Call, CallFailure, CallFailureKind, ChildKind, ChildTask, Outbox, Purpose, Weight,
 };
 use crate::supervisor::plan_task::Dispatched;
 
@@ -84,7 +85,7 @@ impl SupervisorRun {
         }
         let spec = &self.resolved.spec;
         if self.available().too_little_for_child()
-            && matches!(work::carried(spec, &call, self.context.depth), Carried::Child { .. })
+            && matches!(work::carried(spec, &call, self.context.depth, self.asker()), Carried::Child { .. })
         {
             // Asked again with the next event: others give back what they do not need.
             return self.calls.put_off(call);
@@ -95,7 +96,7 @@ impl SupervisorRun {
             Err(Withheld::UntilThereIsMore) => return self.calls.put_off(call),
             Err(Withheld::ForGood) => {
                 self.parts.gate.sent(&call.key);
-                return self.refused(call.key, CallFailure::error(SPENT), cx);
+                return self.unpaid(call.key, cx);
             }
         }
         let key = call.key.clone();
@@ -118,7 +119,7 @@ impl SupervisorRun {
             self.calls.sent(seq, UnderWay::Call { call, deliveries });
             return Ok(());
         }
-        match work::carried(&self.resolved.spec, &call, self.context.depth) {
+        match work::carried(&self.resolved.spec, &call, self.context.depth, self.asker()) {
             Carried::Activity { activity_type, input, timeout } => {
                 let seq = cx.schedule_activity(activity_type, &input, work::options(&summary(&call), timeout));
                 self.calls.sent(seq, UnderWay::Call { call, deliveries });
@@ -166,13 +167,25 @@ impl SupervisorRun {
         again.is_some_and(|deliveries| self.send(call.clone(), deliveries, cx).is_ok())
     }
 
-    /// A call that cannot be carried out is answered at once.
+    /// A call that cannot be carried out is answered at once, and has failed like any other.
     fn refused(&mut self, key: Key, why: CallFailure, cx: &mut Cx<'_>) {
         let mut out = self.outbox(cx.now());
-        self.hear(Arrival::Answer { key, answer: Err(why) }, &mut out);
-        self.go_on(&mut out);
-        self.ending(&mut out);
+        self.answered_at_once(key, why, &mut out);
+        self.count_work(&mut out);
         self.ask_all(out, cx);
+    }
+
+    /// A call that is not paid for is answered at once. It was not begun, and counts as no failure of whoever was to do it.
+    fn unpaid(&mut self, key: Key, cx: &mut Cx<'_>) {
+        let mut out = self.outbox(cx.now());
+        self.answered_at_once(key, CallFailure::error(SPENT), &mut out);
+        self.ask_all(out, cx);
+    }
+
+    fn answered_at_once(&mut self, key: Key, why: CallFailure, out: &mut Outbox) {
+        self.hear(Arrival::Answer { key, answer: Err(why) }, out);
+        self.go_on(out);
+        self.ending(out);
     }
 
     /// A signal that cannot be sent is noted: nobody waits for it, and nothing is lost without a word.
@@ -204,7 +217,7 @@ impl SupervisorRun {
     fn start_run(&mut self, key: Key, kind: ChildKind, task: ChildTask, cx: &mut Cx<'_>) {
         let call = Call::new(key.clone(), Purpose::ExecuteWorker, Value::Null);
         if self.account.reserve(&call, AnswerSource::Child, &mut self.awaited).is_err() {
-            return self.refused(key, CallFailure::error(SPENT), cx);
+            return self.unpaid(key, cx);
         }
         let part = self.child_budget(cx);
         match children::spec_of(&self.resolved.spec, kind, task, self.context.depth, part, own_id(cx)) {
@@ -214,6 +227,10 @@ impl SupervisorRun {
             }
             Err(why) => self.refused(key, why.failure(), cx),
         }
+    }
+
+    fn asker(&self) -> &dyn Asker {
+        &*self.strategy
     }
 
     fn start_child(
@@ -265,7 +282,7 @@ impl SupervisorRun {
             _ => CallFailureKind::Error,
         };
         let message = match root.kind {
-            FailureKind::Timeout { .. } => work::too_slow(spec, call, self.context.depth),
+            FailureKind::Timeout { .. } => work::too_slow(spec, call, self.context.depth, self.asker()),
             _ => root.message.clone(),
         };
         Err(CallFailure { kind, message })

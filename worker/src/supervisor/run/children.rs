@@ -185,7 +185,7 @@ impl SupervisorRun {
         }
         match failure {
             Some(failure) if failure.is_canceled() => Err(agent_failed(failure)),
-            _ => model::given(self.resolved.spec.family(), purpose, output),
+            _ => model::given(self.strategy.reads(purpose), output),
         }
     }
 }

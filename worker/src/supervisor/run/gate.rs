@@ -12,13 +12,14 @@ use crate::supervisor::core::account::SPENT;
 use crate::supervisor::core::calls::Arrival;
 use crate::supervisor::core::gate::{CallGate, NewWork, WorkKind};
 use crate::supervisor::core::key::Key;
-use crate::supervisor::journal::{Note, NoteKind};
+use crate::supervisor::core::strategy::Doer;
+use crate::supervisor::journal::Note;
 use crate::supervisor::outbox::{Ask, Call, CallFailure, Outbox, Weight};
 use crate::supervisor::people::approval::{
     ApprovalDecision, ApprovalId, ApprovalScope, ApprovalSource, Closed, Consequence, OnReject, Proposal,
 };
 use crate::supervisor::people::escalation::{Escalations, Observed};
-use crate::supervisor::spec::{Family, SupervisorSpec};
+use crate::supervisor::spec::{Risk, SupervisorSpec};
 
 /// Whether people may be asked about the work of a run of this spec as it begins.
 pub(super) fn is_in(spec: &SupervisorSpec) -> bool {
@@ -215,23 +216,17 @@ impl SupervisorRun {
         }
     }
 
-    /// Whether a note tells the end of some work, and how it went. What a person did not let begin has not ended.
+    /// Whether a note tells the end of some work, and how it went.
     fn end_of_work(&self, note: &Note) -> Option<bool> {
-        let text = |key: &str| note.data.get(key).and_then(|value| value.as_str());
-        match (self.resolved.spec.family(), note.kind) {
-            (Family::Chat, NoteKind::AttemptFailed) => text("agent").map(|_| false),
-            (Family::Chat, NoteKind::MessageAdded) => {
-                let index = note.data.get("index").and_then(|index| index.as_u64())?;
-                let by = text("from").filter(|_| self.strategy.is_spoken(index));
-                by.and_then(|from| self.resolved.spec.agent(from)).map(|_| true)
+        let end = self.strategy.work_ended(note)?;
+        let is_work = match &end.by {
+            Doer::Agent(name) => self.resolved.spec.agent(name).is_some(),
+            Doer::Instance(id) => {
+                let instance = self.parts.team.registry.get_instance(id)?;
+                instance.parent_id.is_some() || self.parts.gate.has_items()
             }
-            (Family::Agents, NoteKind::AgentClosed) if note.data.get("denied").is_none() => {
-                let instance = self.parts.team.registry.get_instance(text("instance_id")?)?;
-                let is_work = instance.parent_id.is_some() || self.parts.gate.has_items();
-                is_work.then(|| text("status") == Some("completed"))
-            }
-            _ => None,
-        }
+        };
+        is_work.then_some(end.success)
     }
 }
 

@@ -21,7 +21,6 @@ mod inherited;
 mod input;
 mod lease;
 mod model;
-mod model_shapes;
 mod noting;
 mod number;
 mod output;
@@ -71,7 +70,7 @@ use super::journal::{Note, NoteKind};
 use super::model::TaskPlan;
 use super::outbox::{Ask, Outbox};
 use super::routing::{CHILD_CHECKPOINTS, PRE_ROUTING};
-use super::spec::{Family, ResolvedSpec, SupervisorSpec};
+use super::spec::{Checkpoints, ResolvedSpec, SupervisorSpec};
 use super::team::registry::check_process_depth;
 use crate::capability::model::MODEL_NEEDS_HUMAN;
 
@@ -165,11 +164,11 @@ impl SupervisorRun {
             resolved.spec = spec;
         }
         let mut parts = RunGates::new(&resolved.spec, &run, context.depth, cx.now());
+        let strategy = RunStrategy::new(&resolved.spec, &context, &mut out)?;
         // The root of agents that call agents registers itself.
-        if resolved.spec.family() != Family::Agents {
+        if !strategy.registers_agents() {
             parts.team.started(&resolved.spec.name, &mut out);
         }
-        let strategy = RunStrategy::new(&resolved.spec, &context, &mut out)?;
         let mut run = SupervisorRun {
             resolved,
             context,
@@ -285,7 +284,7 @@ impl SupervisorRun {
         }
         let known = spending::of_model(&self.resolved.spec, &call, &result);
         let mut answer = self.answer_of(&call, result);
-        let said = spending::taken_from(&self.resolved.spec, &call, &mut answer);
+        let said = spending::taken_from(self.strategy.reads(call.purpose), &call, &mut answer);
         self.settle(&call.key, known.unwrap_or(said), out);
         self.hear(Arrival::Answer { key: call.key, answer }, out);
     }
@@ -332,9 +331,10 @@ impl SupervisorRun {
         match self.parts.handed_on {
             Some(route) => route.checkpoint().to_owned(),
             _ if planning && self.parts.is_router() => PRE_ROUTING.to_owned(),
-            None if self.resolved.spec.is_one_execution() => match self.strategy.next_step() {
+            None if self.resolved.spec.checkpoints() == Checkpoints::Execution => match self.strategy.next_step() {
                 _ if phase == Phase::Synthesizing || phase.is_terminal() => end.to_owned(),
                 Some(_) => before.to_owned(),
+                None if phase == Phase::Planning => self.strategy.checkpoint(),
                 None => after.to_owned(),
             },
             _ => self.strategy.checkpoint(),

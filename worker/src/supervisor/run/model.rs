@@ -7,12 +7,13 @@
 //! Invariant: a request is a pure function of the spec and the call; an answer is read by the part that asked, as a script's
 //! would be. Nothing is sent from here.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::call_context::CallContext;
 use super::lease::lower;
-use super::model_shapes::shape_of;
 use super::refusal::CarryRefusal;
 use super::tool_names::ToolNames;
 use super::work::{Carried, TIMEOUT, time_of};
@@ -21,12 +22,13 @@ use crate::agent::ledger::{Amount, Resource};
 use crate::agent::machine::AgentStopReason;
 use crate::agent::spec::{AgentSpec, Limits, ToolGrant};
 use crate::capability::model::{
-    AssistantMessage, ChatRequest, Message, ModelInput, ModelOutput, ToolCall, ToolSpec, Usage,
+    AssistantMessage, ChatRequest, Message, ModelInput, ModelOutput, OutputSchema, ToolCall, ToolSpec, Usage,
 };
 use crate::supervisor::agents::{self, MessageRole, StepContext, ToolOffer};
+use crate::supervisor::core::asker::{AnswerForm, AnswerShape, Asker};
 use crate::supervisor::outbox::{Answer, Call, CallFailure, Purpose};
 use crate::supervisor::prompts::steady;
-use crate::supervisor::spec::{Family, SupervisorSpec, ViaModel};
+use crate::supervisor::spec::{SupervisorSpec, ViaModel};
 
 /// Those that the name of a model may begin with.
 const PROVIDERS: [&str; 2] = ["openai", "anthropic"];
@@ -77,32 +79,37 @@ fn asked(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Result<ModelSett
 }
 
 /// What a call becomes.
-pub(super) fn carried(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Carried {
+pub(super) fn carried(spec: &SupervisorSpec, call: &Call, via: &ViaModel, asker: &dyn Asker) -> Carried {
     let asked = match asked(spec, call, via) {
         Ok(asked) => asked,
         Err(why) => return Carried::Impossible(why),
     };
-    if let Some(context) = step_of(spec, call) {
-        let timeout = time_of(spec, call).unwrap_or(TIMEOUT);
+    if let Some(context) = step_of(call, asker) {
+        let timeout = time_of(spec, call, asker).unwrap_or(TIMEOUT);
         let mut input = step(asked, &context);
-        if let Some(time) = time_of(spec, call).filter(|time| !time.is_zero()) {
+        if let Some(time) = time_of(spec, call, asker).filter(|time| !time.is_zero()) {
             input.timeout_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         }
         return Carried::Model { input: Box::new(input), timeout };
     }
-    match agent(spec, asked, call, via) {
+    match agent(spec, asked, call, via, asker) {
         Ok(spec) => Carried::Agent { spec: Box::new(spec) },
         Err(why) => Carried::Impossible(why),
     }
 }
 
 /// The step that is asked for, where the run itself carries out the tools that the answer asks for.
-fn step_of(spec: &SupervisorSpec, call: &Call) -> Option<StepContext<'static>> {
-    let of_agents = spec.family() == Family::Agents;
-    of_agents.then(|| StepContext::deserialize(&call.context).ok()).flatten()
+fn step_of(call: &Call, asker: &dyn Asker) -> Option<StepContext<'static>> {
+    asker.runs_tools().then(|| StepContext::deserialize(&call.context).ok()).flatten()
 }
 
-fn agent(spec: &SupervisorSpec, asked: ModelSettings, call: &Call, via: &ViaModel) -> Result<AgentSpec, CarryRefusal> {
+fn agent(
+    spec: &SupervisorSpec,
+    asked: ModelSettings,
+    call: &Call,
+    via: &ViaModel,
+    asker: &dyn Asker,
+) -> Result<AgentSpec, CarryRefusal> {
     let read = |key: &'static str, why: serde_json::Error| CarryRefusal::ViaModel { key, why: why.to_string() };
     // A question among workers is answered without tools: its call says that there are none.
     let work = call.purpose == Purpose::ExecuteWorker && !CallContext::of(call).has_no_tools();
@@ -122,16 +129,16 @@ fn agent(spec: &SupervisorSpec, asked: ModelSettings, call: &Call, via: &ViaMode
     (agent.provider, agent.model, agent.system) = (asked.provider, asked.model, system);
     (agent.task, agent.temperature) = (task, asked.temperature);
     agent.max_output_tokens = asked.max_tokens.unwrap_or(agent.max_output_tokens);
-    agent.schema = shape_of(spec, call);
-    within_call(&mut agent, spec, call);
+    agent.schema = asker.shape(call).map(|AnswerShape { name, schema }| OutputSchema { name: name.to_owned(), schema });
+    within_call(&mut agent, call, time_of(spec, call, asker));
     agent.check().map_err(CarryRefusal::Agent)?;
     Ok(agent)
 }
 
 /// What the call itself allows is never more than what the spec allows its agent.
-fn within_call(agent: &mut AgentSpec, spec: &SupervisorSpec, call: &Call) {
+fn within_call(agent: &mut AgentSpec, call: &Call, time: Option<Duration>) {
     let CallContext { tool_call_limit, max_tokens, .. } = CallContext::of(call);
-    let time = time_of(spec, call).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let time = time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     // A worker that takes too long has failed; nobody is asked for more time, as with programs and services.
     if lower(&mut agent.limits.wall_ms, time) {
         agent.limits.stops_at.push(Resource::Wall);
@@ -246,11 +253,11 @@ fn stopped(stop: &AgentStopReason) -> Option<String> {
 
 /// What an agent below gave, as the part that asked reads it. A worker's answer says what it cost, also when it stopped:
 /// that counts for its attempt. What other answers cost is charged to the run by whoever hears of them.
-pub(super) fn given(family: Family, purpose: Purpose, output: AgentOutput) -> Answer {
+pub(super) fn given(form: AnswerForm, output: AgentOutput) -> Answer {
     let why = stopped(&output.stop);
     let value = output.value.filter(|value| !value.is_null());
     let Amount { tokens, cost_micros, .. } = output.spent;
-    if (purpose, family) == (Purpose::ExecuteWorker, Family::Graph) {
+    if form == AnswerForm::Reply {
         // Money that is not known is not said, and is not 0.
         let cost = (output.unknown.unpriced_calls == 0).then_some(cost_micros as f64 / 1e6);
         let model = output.by_model.into_keys().next();
@@ -262,9 +269,7 @@ pub(super) fn given(family: Family, purpose: Purpose, output: AgentOutput) -> An
     }
     match why {
         Some(why) => Err(CallFailure::error(why)),
-        None if (purpose, family) == (Purpose::ExecuteWorker, Family::Chat) => {
-            Ok(json!({ "content": output.text, "tokens": tokens }))
-        }
+        None if form == AnswerForm::Message => Ok(json!({ "content": output.text, "tokens": tokens })),
         None => Ok(value.unwrap_or_else(|| output.text.into())),
     }
 }

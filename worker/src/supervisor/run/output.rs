@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::SupervisorRun;
+use crate::supervisor::core::account::SPENT;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::strategy::{Findings, NotDone, TaskReport};
@@ -86,7 +87,8 @@ impl EndReason {
             let more = if more > 0 { format!("; and {more} more") } else { String::new() };
             (!named.is_empty()).then(|| named.join("; ") + &more)
         });
-        let message = said.or_else(|| output.errors.first().cloned());
+        let spent = || (output.code.as_deref() == Some("budget_exhausted")).then(|| SPENT.to_owned());
+        let message = said.or_else(|| output.errors.first().cloned()).or_else(spent);
         EndReason {
             code: output.code.clone().unwrap_or_else(|| usual.to_owned()),
             message: message.unwrap_or_else(|| "nobody said or did anything that could be told".to_owned()),

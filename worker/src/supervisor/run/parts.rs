@@ -52,6 +52,8 @@ pub(super) struct RunGates {
     pub(super) human_review: bool,
     /// What is simple enough to be handed on, if anything is (SHN-02).
     routing: Option<Routing>,
+    /// The result must have a shape, which a synthesizer gives it.
+    shaped: bool,
     objective: String,
     pub(super) handed_on: Option<Route>,
     /// Which escalation an approval answers.
@@ -76,6 +78,7 @@ impl RunGates {
             plan_approval: spec.planning.approval.clone(),
             human_review: spec.review.human,
             routing: spec.hands_on().then(|| spec.routing.clone()),
+            shaped: spec.synthesis.schema.is_some(),
             objective: spec.objective.clone(),
             handed_on: None,
             escalated: BTreeMap::new(),
@@ -134,6 +137,10 @@ impl Gates for RunGates {
             Route::Dag => !simple,
             Route::SimpleTask => plan.tasks.len() > 1,
         };
+        // Only a plan is synthesized below, and what one agent gives has the shape that it has.
+        if self.shaped && !(whole && to == Route::Dag) {
+            return false;
+        }
         self.handed_on = Some(to);
         let only = plan.tasks.first().filter(|_| !whole);
         let task = ChildTask {

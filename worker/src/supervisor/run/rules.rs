@@ -16,7 +16,7 @@ use crate::supervisor::model::{Condition, DependencyPolicy, Task, TaskId, TaskPl
 use crate::supervisor::outbox::Purpose;
 use crate::supervisor::spec::{self, Selection, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
-use crate::supervisor::team::native::{Attributes, System, native};
+use crate::supervisor::team::native::{Attributes, native};
 
 /// The rules of a graph.
 // long: one line a rule.
@@ -29,9 +29,6 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         spec::OnDependency::Block => DependencyPolicy::Block,
     };
     let selection = selection(spec);
-    // Plan files are pydantask's, whoever carries them out.
-    let of_plan_file = spec.runs_plan_file();
-    let pydantask = selection == Selection::Supervisor || of_plan_file;
     // FSS-16, FSS-17: the first failure decides, whatever tries are left.
     let at_once = matches!(spec.failure.on_subtask_error, spec::OnSubtaskError::Skip | spec::OnSubtaskError::Fail);
     GraphRules {
@@ -60,8 +57,8 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         rejected_as: spec.review.reject_status,
         review_sees_accepted: spec.review.include_accepted,
         accept_below_score_bp: spec.review.accept_below_score.map(spec::Ratio::as_bp),
-        append_feedback: pydantask,
-        errors_are_attempts: pydantask,
+        append_feedback: spec.errors_are_attempts(),
+        errors_are_attempts: spec.errors_are_attempts(),
         max_steps: (selection != Selection::All).then_some(spec.run_loop.max_steps),
         max_iterations: spec.run_loop.max_iterations,
         no_progress: spec.run_loop.no_progress,
@@ -188,10 +185,8 @@ fn planning(spec: &SupervisorSpec, selection: Selection) -> PlanSource {
 
 /// The words for statuses where people use others than ours (FSS-34).
 fn status_words(spec: &SupervisorSpec) -> BTreeMap<TaskStatus, String> {
-    if !spec.has_board_words() {
-        return BTreeMap::new();
-    }
-    let word = |status| Some((status, native(System::FlowBoard, status, Attributes::default()).ok()?.to_owned()));
+    let Some(system) = spec.board_words() else { return BTreeMap::new() };
+    let word = |status| Some((status, native(system, status, Attributes::default()).ok()?.to_owned()));
     TaskStatus::ALL.into_iter().filter_map(word).collect()
 }
 

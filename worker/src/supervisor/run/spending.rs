@@ -12,11 +12,12 @@ use super::{RunContext, SupervisorRun};
 use crate::agent::ends::cut_before;
 use crate::capability::model::ModelOutput;
 use crate::supervisor::core::account::{Account, Allowance, Spent};
+use crate::supervisor::core::asker::AnswerForm;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::graph::Reply;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose, Weight};
-use crate::supervisor::spec::{Family, Money, OnExhausted, Span, SupervisorSpec, Via};
+use crate::supervisor::spec::{Money, OnExhausted, Span, SupervisorSpec, Via};
 
 /// The account of a run of this spec. Nobody but the parent could give a run below more.
 pub(super) fn account(spec: &SupervisorSpec, context: &RunContext) -> Account {
@@ -54,19 +55,19 @@ pub(super) fn of_model(spec: &SupervisorSpec, call: &Call, result: &Result<Paylo
 }
 
 /// What an answer says that it cost. What the asker has no place for is taken out of it.
-pub(super) fn taken_from(spec: &SupervisorSpec, call: &Call, answer: &mut Answer) -> Spent {
+pub(super) fn taken_from(form: AnswerForm, call: &Call, answer: &mut Answer) -> Spent {
     let Ok(value) = answer else { return ONE };
     let Value::Object(map) = value else { return ONE };
     if call.weight() != Weight::Call {
         return ONE;
     }
-    match (spec.family(), call.purpose) {
-        (Family::Graph, Purpose::ExecuteWorker) => match Reply::is_reply(map) {
+    match (form, call.purpose) {
+        (AnswerForm::Reply, _) => match Reply::is_reply(map) {
             true => Reply::cost_in(map),
             // What a worker gives is its result, whatever it calls the parts of it.
             false => ONE,
         },
-        (Family::Graph, Purpose::Synthesize) => {
+        (AnswerForm::Result, _) => {
             const KNOWN: [&str; 4] = ["result", "tokens", "cost_usd", "cost_micros"];
             let wrapped = map.len() > 1 && map.contains_key("result") && map.keys().all(|key| KNOWN.contains(&&**key));
             if !wrapped {

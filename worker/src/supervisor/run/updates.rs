@@ -17,7 +17,6 @@ use crate::supervisor::graph::{Graph, PlannedTask, read};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::plan_review::{PlanFeedback, PlanVerdict, ReviewRefusal, ReviewStatus};
-use crate::supervisor::spec::Family;
 
 pub(super) const UPDATES: [&str; 18] = [
     "add_task",
@@ -99,7 +98,7 @@ impl SupervisorRun {
     /// Without tasks of a plan, whether people are asked is decided when the run begins.
     fn asks_people(&self, name: &str, value: &Value) -> Result<(), Refused> {
         let wants = name == "set_hitl_mode" || (name == "set_policy" && value.get("enabled") == Some(&json!(true)));
-        match wants && self.parts.gate.is_off() && self.resolved.spec.family() != Family::Graph {
+        match wants && self.parts.gate.is_off() && !self.strategy.asks_before_tasks() {
             true => Err(WishRefusal::AsksNobody.into()),
             false => Ok(()),
         }

@@ -17,10 +17,11 @@ use crate::capability::http::HTTP;
 use crate::capability::model::ModelInput;
 use crate::capability::process::PROCESS;
 use crate::supervisor::chat::draw;
+use crate::supervisor::core::asker::{Asker, CallTime};
 use crate::supervisor::core::key::Key;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Call, Purpose};
-use crate::supervisor::spec::{Family, OnDelegationTimeout, Span, SupervisorSpec, Via};
+use crate::supervisor::spec::{OnDelegationTimeout, Span, SupervisorSpec, Via};
 use crate::supervisor::team::registry::DEPTH_VARIABLE;
 
 /// Capabilities that tasks may name without an agent.
@@ -60,46 +61,42 @@ pub(super) enum Carried {
 }
 
 /// How long a call may take, where somebody has said.
-pub(super) fn time_of(spec: &SupervisorSpec, call: &Call) -> Option<Duration> {
+pub(super) fn time_of(spec: &SupervisorSpec, call: &Call, asker: &dyn Asker) -> Option<Duration> {
     let own = spec.player(call).and_then(|agent| agent.timeout).or(spec.role_of(call).and_then(|role| role.timeout));
-    let own = own.or(is_delegation(spec, call).then_some(spec.delegation.timeout));
+    let own = own.or(is_delegation(spec, call, asker).then_some(spec.delegation.timeout));
     call.timeout.or(own.map(Span::duration))
 }
 
 /// A delegation is ended by its own deadline, and in the background by nothing (SUP-22): the call only has to end some day.
-fn usual_time(spec: &SupervisorSpec, call: &Call, depth: u32) -> Duration {
+fn usual_time(spec: &SupervisorSpec, call: &Call, depth: u32, asker: &dyn Asker) -> Duration {
     let own = CallContext::of(call).depth.unwrap_or_default();
-    match spec.family() == Family::Agents && own > u64::from(depth.max(spec.delegation.base_depth)) {
-        true => A_DAY,
-        false => TIMEOUT,
-    }
+    let below = own > u64::from(depth.max(spec.delegation.base_depth));
+    if below && asker.time(call) == CallTime::OfGiver { A_DAY } else { TIMEOUT }
 }
 
 /// What is said of a call that nobody answered in its time: how long that was, and the key that says so.
-pub(super) fn too_slow(spec: &SupervisorSpec, call: &Call, depth: u32) -> String {
-    let time = time_of(spec, call).unwrap_or_else(|| usual_time(spec, call, depth));
+pub(super) fn too_slow(spec: &SupervisorSpec, call: &Call, depth: u32, asker: &dyn Asker) -> String {
+    let time = time_of(spec, call, asker).unwrap_or_else(|| usual_time(spec, call, depth, asker));
     let span = Span::from_ms(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let agent = spec.player(call);
     let own = call.timeout.is_some() || agent.is_some_and(|agent| agent.timeout.is_some());
     let of_role = spec.role_of(call).is_some_and(|role| role.timeout.is_some());
     let key = match agent.map(|agent| agent.name.as_str()).or(call.agent.as_deref()) {
-        _ if !own && !of_role && is_delegation(spec, call) => "`delegation.timeout`".to_owned(),
+        _ if !own && !of_role && is_delegation(spec, call, asker) => "`delegation.timeout`".to_owned(),
         Some(name) if own || !of_role => format!("`timeout` of the agent {name}"),
         _ => format!("`timeout` of whoever is asked to `{}`", call.purpose.as_str()),
     };
     format!("no answer within {span} ({key})")
 }
 
-/// CUG-41: a sub-task is a delegation.
-fn is_delegation(spec: &SupervisorSpec, call: &Call) -> bool {
-    call.purpose == Purpose::ExecuteWorker
-        && spec.family() == Family::Graph
-        && spec.delegation.on_timeout == OnDelegationTimeout::Fail
+/// Whether whoever takes longer than a delegation may has failed.
+fn is_delegation(spec: &SupervisorSpec, call: &Call, asker: &dyn Asker) -> bool {
+    asker.time(call) == CallTime::Delegation && spec.delegation.on_timeout == OnDelegationTimeout::Fail
 }
 
-/// What a call becomes by the spec, in a run that is so deep below the first.
-pub(super) fn carried(spec: &SupervisorSpec, call: &Call, depth: u32) -> Carried {
-    let timeout = time_of(spec, call).unwrap_or_else(|| usual_time(spec, call, depth));
+/// What a call becomes by the spec and by who asks, in a run that is so deep below the first.
+pub(super) fn carried(spec: &SupervisorSpec, call: &Call, depth: u32, asker: &dyn Asker) -> Carried {
+    let timeout = time_of(spec, call, asker).unwrap_or_else(|| usual_time(spec, call, depth, asker));
     let input = json!(call);
     if let Some(name) = built_in_of(spec, call) {
         return built_in(name, call, timeout);
@@ -131,7 +128,7 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call, depth: u32) -> Carried
             });
             Carried::Activity { activity_type: HTTP.into(), input, timeout: timeout + Duration::from_secs(15) }
         }
-        Via::Model(model) => super::model::carried(spec, call, model),
+        Via::Model(model) => super::model::carried(spec, call, model, asker),
         Via::Supervisor(nested) => match &nested.spec {
             Some(spec) => Carried::Child { spec: Value::Object(spec.clone()) },
             None => Carried::Impossible(CarryRefusal::NoNestedSpec),

@@ -26,8 +26,8 @@ mod planning;
 mod roles;
 mod tools;
 
-use planning::planning;
 pub(super) use planning::seed_plan;
+use planning::{by_request, planning};
 
 type CheckResult = Result<(), FieldError>;
 
@@ -98,6 +98,7 @@ fn all_of(spec: &SupervisorSpec) -> CheckResult {
         return Err(FieldError::at("name", "the text is empty"));
     }
     planning(spec)?;
+    by_request(spec)?;
     agents(spec)?;
     workers(spec)?;
     crew::check(spec)?;

@@ -9,8 +9,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::agent::Agent;
-use super::preset::{ByRequest, Family};
-use super::sections::{Planning, PlanningMode, Selection};
+use super::preset::Family;
+use super::sections::{ByRequest, Planning, PlanningMode, Selection};
 use super::whole::SupervisorSpec;
 
 /// Which kind of planning a request gets, and why.

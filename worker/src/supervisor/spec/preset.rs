@@ -12,7 +12,7 @@ mod graph;
 mod patterns;
 mod shannon;
 
-pub(super) use defaults::{ByRequest, PresetDefaults};
+pub(super) use defaults::PresetDefaults;
 
 use super::whole::{SeedPlanSource, SupervisorSpec};
 use crate::supervisor::fields::FieldError;
@@ -199,8 +199,8 @@ impl SupervisorSpec {
     ) -> Result<SupervisorSpec, FieldError> {
         let name = Preset::PlanRun.name().to_owned();
         let mut spec = SupervisorSpec { name, preset: None, ..Preset::PlanRun.values() };
-        // Nothing reads these two here; they are as they stand in the histories of plan files.
-        (spec.routing.enabled, spec.synthesis.bypass_single) = (true, true);
+        // Nothing is synthesized, and what is not read has the value that it has without a preset.
+        spec.synthesis.bypass_single = SupervisorSpec::default().synthesis.bypass_single;
         plan.objective().clone_into(&mut spec.objective);
         spec.dispatch.max_concurrency = Some(max_concurrency.max(1));
         let plan: Map<String, Value> = serde_json::to_value(plan)
@@ -220,13 +220,12 @@ impl std::fmt::Display for Preset {
     }
 }
 
-/// What only Shannon's supervisor brings is off elsewhere: its team, escalations, trust, memory, router and threshold.
+/// What only Shannon's supervisor brings is off elsewhere: its team, escalations, trust, memory and threshold.
 fn alone(spec: &mut SupervisorSpec) {
     spec.team.recruit = false;
     spec.hitl.enabled = false;
     spec.trust.enabled = false;
     (spec.memory.advisor, spec.memory.record) = (false, false);
-    spec.routing.enabled = false;
     spec.failure.threshold_bp = None;
     spec.synthesis.bypass_single = false;
 }

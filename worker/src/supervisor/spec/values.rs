@@ -2,8 +2,10 @@
 //!
 //! Invariant: how a run behaves is asked for here, by what it is and not by which preset it has. It decides nothing else.
 
-use super::preset::{ByRequest, Family, Preset, PresetDefaults};
-use super::sections::{DelegationProtocol, HandoffControl, OnEmpty, OnSubtaskError, PlanningMode, Selection};
+use super::preset::{Family, Preset, PresetDefaults};
+use super::sections::{
+    ByRequest, Checkpoints, DelegationProtocol, HandoffControl, OnEmpty, OnSubtaskError, PlanningMode, Selection,
+};
 use super::whole::SupervisorSpec;
 use crate::supervisor::team::native::System;
 
@@ -62,32 +64,41 @@ impl SupervisorSpec {
     pub fn synthesizes_nothing(&self) -> bool {
         self.synthesis.of_nothing.unwrap_or(self.defaults().of_nothing)
     }
-    /// The words of the system that the run is one of, for how a task stands.
+    /// `progress.words`: in whose words people are told how a task stands.
     pub fn words(&self) -> System {
-        self.defaults().words
+        self.progress.words.unwrap_or(self.defaults().words)
+    }
+    /// Whose words whoever decides reads and says: those that the spec names, or those of flow-state's board (FSS-34).
+    pub fn board_words(&self) -> Option<System> {
+        self.progress.words.or(Some(self.words()).filter(|words| *words == System::FlowBoard))
     }
     /// The words of the system that a preset of this name is one of.
     pub fn words_of(preset: &str) -> Option<System> {
         let preset: Preset = serde_json::from_value(preset.into()).ok()?;
         Some(PresetDefaults::of(Some(preset)).words)
     }
-    /// Whether the run is nothing without a grade.
+    /// `review.required`: whether nothing is a success that nobody has graded.
     pub(super) fn needs_grader(&self) -> bool {
-        self.defaults().needs_grader
+        self.review.required.unwrap_or(self.defaults().review_required)
     }
-    /// Whether the tasks of the seed plan are those of a plan file: an error uses up an attempt and is told to the next one.
+    /// Whether the tasks of the seed plan are those of a plan file: they run in a directory.
     pub fn runs_plan_file(&self) -> bool {
-        self.plan_directory().is_some() || self.defaults().of_plan_file
+        self.plan_directory().is_some() || self.defaults().in_directory
+    }
+    /// `failure.errors_are_attempts`: whether an error uses up an attempt (PDT-26).
+    pub fn errors_are_attempts(&self) -> bool {
+        let selects = matches!(self.dispatch.selection, Selection::Supervisor | Selection::Speaker | Selection::Agent);
+        self.failure.errors_are_attempts.unwrap_or(selects || self.runs_plan_file())
     }
     /// Whether the attempts of a task bound its tries, and nothing else does. Of a plan that a directory was given for it was
     /// so whatever `on_subtask_error` says, and stays so: runs that began are replayed by it. The preset hears it.
     pub fn only_attempts_bound(&self) -> bool {
         let repairs = self.failure.on_subtask_error == OnSubtaskError::Repair;
-        self.runs_plan_file() && (repairs || !self.defaults().of_plan_file)
+        self.runs_plan_file() && self.errors_are_attempts() && (repairs || !self.defaults().in_directory)
     }
-    /// The presets between which the request decides (CUG-08).
+    /// `planning.by_request`: the presets between which the request decides (CUG-08).
     pub(super) fn by_request(&self) -> Option<ByRequest> {
-        self.defaults().by_request
+        self.planning.by_request.or(self.defaults().by_request)
     }
     /// Whether the request decides how it is planned.
     pub(super) fn chooses_planning(&self) -> bool {
@@ -95,38 +106,34 @@ impl SupervisorSpec {
     }
     /// Whether what needs no team is carried out by a child (SHN-02).
     pub fn hands_on(&self) -> bool {
-        self.routing.enabled && self.defaults().hands_on
+        self.routing.enabled && self.may_hand_on()
     }
-    /// Whether `routing` is looked at.
+    /// Whether there is a plan of tasks to look at before anything is done, so that it could be handed on.
     pub(super) fn may_hand_on(&self) -> bool {
-        self.defaults().hands_on
+        self.family() == Family::Graph && self.has_planner() && !self.chooses_planning()
     }
-    /// Whether there is a team and a mailbox (SHD-07).
+    /// `team.enabled`: whether there is a team and a mailbox (SHD-07).
     pub fn has_team(&self) -> bool {
-        self.defaults().team
+        self.team.enabled.unwrap_or(self.defaults().team)
     }
-    /// Whether an agent without a role is told that it is a generalist (SHN-40).
+    /// `team.assign_roles`: whether an agent without a role is told that it is a generalist (SHN-40).
     pub fn assigns_roles(&self) -> bool {
-        self.defaults().assigns_roles
+        self.team.assign_roles.unwrap_or(self.defaults().assign_roles)
     }
-    /// Whether an audience hears of the team whatever `progress.messages` says (SHN-28).
+    /// `progress.team`: whether an audience hears of the team whatever `progress.messages` says (SHN-28).
     pub fn tells_of_team(&self) -> bool {
-        self.defaults().tells_of_team
+        self.progress.team.unwrap_or(self.defaults().tells_of_team)
     }
-    /// Whether the run stops before and after its one execution, and not between phases (SHN-73).
-    pub fn is_one_execution(&self) -> bool {
-        self.defaults().one_execution
-    }
-    /// Whether people use the words of flow-state's task board for how a task stands (FSS-34).
-    pub fn has_board_words(&self) -> bool {
-        self.defaults().board_words
+    /// `loop.checkpoints`: where a run that is asked to pause stops (SHN-64, SHN-73).
+    pub fn checkpoints(&self) -> Checkpoints {
+        self.run_loop.checkpoints.unwrap_or(self.defaults().checkpoints)
     }
     /// Whether nothing can be done without agents.
     pub(super) fn needs_agents(&self) -> bool {
         (self.family() == Family::Agents && !self.is_crew()) || self.chooses_planning()
     }
-    /// Whether a spec without workers is refused in flow-state's words (FSS-32).
+    /// `dispatch.require_agents`: whether a spec without workers is refused (FSS-32).
     pub(super) fn needs_workers(&self) -> bool {
-        self.defaults().needs_workers
+        self.dispatch.require_agents.unwrap_or(self.defaults().require_agents)
     }
 }

@@ -31,7 +31,8 @@ fn claims(tasks: Vec<Task>, excuses: Excuses, phase: Phase, success: bool) {
     assert_eq!(of_tasks(&plan(tasks), excuses, true, false, false), Claim { phase, success });
 }
 
-const NONE: Excuses = Excuses { skipped_errors: false, failures_below_threshold: false, final_task_counts: false };
+const NONE: Excuses =
+    Excuses { skipped_errors: false, failures_below_threshold: false, final_task_counts: false, judged_done: false };
 
 #[test]
 fn all_done_is_a_success_and_a_plan_without_tasks_too() {
@@ -46,7 +47,8 @@ fn all_done_is_a_success_and_a_plan_without_tasks_too() {
 /// Nothing is a success of which nothing was done, however well it is excused.
 #[test]
 fn a_run_that_did_nothing_is_no_success() {
-    let excuses = Excuses { skipped_errors: true, failures_below_threshold: true, final_task_counts: true };
+    let excuses =
+        Excuses { skipped_errors: true, failures_below_threshold: true, final_task_counts: true, judged_done: true };
     for reason in [SkipReason::WorkerError, SkipReason::NotNeeded, SkipReason::ApprovalRejected] {
         claims(vec![skipped("a", reason)], excuses, Phase::Partial, false);
     }
@@ -75,6 +77,7 @@ fn rules_excuse_and_nothing_else_does() {
         }
     }
     claims(vec![done(), skipped("a", SkipReason::Budget)], skips, Phase::Partial, false);
+    claims(vec![done(), skipped("a", SkipReason::Iterations)], skips, Phase::Partial, false);
 }
 
 #[test]
@@ -104,13 +107,25 @@ fn what_a_new_plan_dropped_untried_is_open() {
 /// PDT-08, PDT-10: where the final task is the result, it decides; a run whose final task never ran is no success.
 #[test]
 fn the_final_task_decides_where_it_is_the_result() {
-    let counts = Excuses { final_task_counts: true, ..NONE };
+    let counts = Excuses { final_task_counts: true, judged_done: true, ..NONE };
     let is_final = |status| Task { is_final: true, ..task("z", status) };
     let (done, open) = (|| task("a", TaskStatus::Completed), || task("b", TaskStatus::Pending));
     claims(vec![done(), is_final(TaskStatus::Pending)], counts, Phase::Partial, false);
     claims(vec![open(), is_final(TaskStatus::Completed)], counts, Phase::Partial, true);
     claims(vec![open(), is_final(TaskStatus::Completed)], NONE, Phase::Partial, false);
     claims(vec![done(), open()], counts, Phase::Partial, false);
+}
+
+/// Where nobody has said that all is done, a final task that is done excuses nothing, and one that is excused is no success.
+#[test]
+fn a_final_task_excuses_nothing_that_nobody_judged() {
+    let counts = Excuses { final_task_counts: true, skipped_errors: true, ..NONE };
+    let done = |id| task(id, TaskStatus::Completed);
+    let last = |task| Task { is_final: true, ..task };
+    claims(vec![task("b", TaskStatus::Failed), last(done("z"))], counts, Phase::Partial, false);
+    claims(vec![skipped("b", SkipReason::WorkerError), last(done("z"))], counts, Phase::Partial, true);
+    claims(vec![done("b"), last(skipped("z", SkipReason::WorkerError))], counts, Phase::Partial, false);
+    claims(vec![done("b"), last(done("z"))], counts, Phase::Completed, true);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::scene::kit::cases;
 use crate::supervisor::core::key::key;
 
 /// A small generator of numbers with a seed, for orders.
@@ -259,7 +260,7 @@ fn check(rig: &Rig, rules: &AgentRules) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(300))]
 
     #[test]
     fn whatever_is_answered_bounds_and_order_hold(

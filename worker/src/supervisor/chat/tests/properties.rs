@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::scene::kit::cases;
 
 const NAMES: [&str; 4] = ["a", "b_c", "d", "e"];
 
@@ -61,7 +62,7 @@ fn answer() -> impl Strategy<Value = Answer> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(cases(400))]
 
     /// AGC-02, AGC-09, AGC-11: whatever is answered, nothing panics, the rounds are bounded, every message is kept
     /// exactly once and in order, and nobody speaks whom the rules do not let.

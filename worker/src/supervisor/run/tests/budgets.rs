@@ -213,7 +213,7 @@ impl Spending {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 240, ..ProptestConfig::default() })]
+    #![proptest_config(cases(240))]
 
     #[test]
     fn no_run_spends_more_than_its_budget_and_what_was_under_way(life in spendings()) {

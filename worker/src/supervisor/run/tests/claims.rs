@@ -82,6 +82,8 @@ struct Planned {
     /// The key that says who does it, if any.
     asks: &'static str,
     deps: Vec<usize>,
+    /// Nothing excuses it.
+    required: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -96,6 +98,10 @@ struct Life {
     again: bool,
     bad_review: bool,
     steps: u32,
+    /// Which task a plan that is given marks as its final one.
+    last: usize,
+    /// The round in which who decides says that this is enough, or that it must be planned again.
+    ends: u32,
     /// How long each call takes.
     after: u64,
     outside: Outside,
@@ -124,14 +130,12 @@ const ASKS: [&str; 9] =
 
 fn lives() -> impl Strategy<Value = Life> {
     let asks = select(&ASKS[..]);
-    let task = (select(&WORDS[..]), asks, proptest::collection::vec(0..5usize, 0..2));
-    let tasks = proptest::collection::vec(task, 0..5).prop_map(|tasks| {
-        let of = |(at, (word, asks, deps)): (usize, (&'static str, &'static str, Vec<usize>))| Planned {
-            word,
-            asks,
-            deps: deps.into_iter().filter(|on| *on < at).collect(),
-        };
-        tasks.into_iter().enumerate().map(of).collect::<Vec<_>>()
+    let required = prop_oneof![5 => Just(false), 1 => Just(true)];
+    let task = (select(&WORDS[..]), asks, proptest::collection::vec(0..5usize, 0..2), required);
+    let task = task.prop_map(|(word, asks, deps, required)| Planned { word, asks, deps, required });
+    let tasks = proptest::collection::vec(task, 0..5).prop_map(|mut tasks| {
+        tasks.iter_mut().enumerate().for_each(|(at, task)| task.deps.retain(|on| *on < at));
+        tasks
     });
     let rules = (
         select(vec!["skip", "fail", "retry", "fail_task"]),
@@ -139,14 +143,15 @@ fn lives() -> impl Strategy<Value = Life> {
         1..3u64,
         select(vec!["accepted", "accepted", "needs-revision", "escalate"]),
     );
-    let rest = (any::<bool>(), any::<bool>(), 1..6u32, 0..3u64, Outside::any());
+    let review = (any::<bool>(), prop_oneof![3 => Just(false), 1 => Just(true)]);
+    let rest = (review, 1..6u32, 0..4usize, 1..5u32, 0..3u64, Outside::any());
     (select(&PRESETS[..]), 1..3usize, tasks, rules, rest).prop_map(
         |(
             preset,
             agents,
             tasks,
             (on_error, on_failure, tries, verdict),
-            (again, bad_review, steps, after, outside),
+            ((again, bad_review), steps, last, ends, after, outside),
         )| Life {
             preset,
             agents,
@@ -158,6 +163,8 @@ fn lives() -> impl Strategy<Value = Life> {
             again,
             bad_review,
             steps,
+            last,
+            ends,
             after,
             outside,
         },
@@ -171,6 +178,7 @@ impl Life {
         let agents = agents.collect::<Vec<_>>().join(", ");
         let own = match self.preset {
             "cuga-structured" => "planning: { force: true }",
+            "flow-plan-and-execute" if self.again => "planning: { replan: true }",
             "shannon-supervisor" => "routing: { enabled: false }\nhitl: { triggers: { consecutive_failures: null } }",
             _ => "",
         };
@@ -185,8 +193,9 @@ impl Life {
             self.preset, self.on_error,
         );
         // Writing to a String cannot fail. What has no effect would be refused.
+        let iterations = if self.is_evaluated() { ", max_iterations: 2" } else { "" };
         if self.is_pydantask() || matches!(self.preset, "flow-plan-and-execute" | "cuga-structured") {
-            let _ = writeln!(text, "loop: {{ max_steps: {} }}", self.steps);
+            let _ = writeln!(text, "loop: {{ max_steps: {}{iterations} }}", self.steps);
         }
         if !matches!(self.preset, "shannon-simple" | "evaluator-optimizer") {
             let _ = writeln!(text, "dependencies: {{ on_failure: {} }}", self.on_failure);
@@ -212,6 +221,7 @@ impl Life {
         for (at, task) in self.tasks.iter().enumerate() {
             let deps: Vec<String> = task.deps.iter().map(|on| format!("t{on}")).collect();
             let asks = if task.asks.is_empty() { String::new() } else { format!(", {}", task.asks) };
+            let asks = if task.required { asks + ", required: true" } else { asks };
             tasks.push(format!("{{ id: t{at}, goal: {}, deps: [{}]{asks} }}", task.word, deps.join(", ")));
         }
         let verdict = |at: usize| format!("{{ taskId: t{at}, verdict: {}, feedback: so, score: 0.5 }}", self.verdict);
@@ -225,12 +235,30 @@ impl Life {
             ),
             _ => format!("{{ verdict: {}, feedback: so, score: 0.5 }}", self.verdict),
         };
+        let decision = if self.verdict == "accepted" { "complete" } else { "replan" };
+        let evaluator = match self.is_evaluated() {
+            true => format!(
+                "\n- {{ on: decide, round: {}, say: {{ decision: {decision}, reason: so }} }}\n- {{ on: decide, say: {{ decision: continue }} }}",
+                self.ends
+            ),
+            false => String::new(),
+        };
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "script:\n- {{ on: plan, say: {{ tasks: [{}] }} }}\n- {{ on: review, say: {review} }}\n- {{ on: synthesize, say: summed up }}",
+            "script:\n- {{ on: plan, say: {{ tasks: [{}] }} }}\n- {{ on: review, say: {review} }}\n- {{ on: synthesize, say: summed up }}{evaluator}",
             tasks.join(", ")
         );
+    }
+
+    /// Whether somebody is asked after each step if the plan still holds.
+    fn is_evaluated(&self) -> bool {
+        self.preset == "flow-plan-and-execute" && self.again
+    }
+
+    /// The place of the final task of a plan that is given.
+    fn final_at(&self) -> usize {
+        self.last % self.tasks.len().max(1)
     }
 
     /// What pydantask's capability of a task is. A plan file names none that nobody has.
@@ -243,11 +271,13 @@ impl Life {
         for (at, task) in self.tasks.iter().enumerate() {
             let deps: Vec<String> = task.deps.iter().map(|on| (on + 1).to_string()).collect();
             tasks.push(format!(
-                "{{ task_id: {}, sub_task_objective: {}, capability: {}, sub_task_dependencies: [{}] }}",
+                "{{ task_id: {}, sub_task_objective: {}, capability: {}, sub_task_dependencies: [{}], is_final: {}, required: {} }}",
                 at + 1,
                 task.word,
                 self.capability(task),
-                deps.join(", ")
+                deps.join(", "),
+                at == self.final_at(),
+                task.required,
             ));
         }
         if tasks.is_empty() {
@@ -256,7 +286,7 @@ impl Life {
         let _ = writeln!(text, "seed_plan: {{ plan: {{ objective: works, tasks: [{}] }} }}", tasks.join(", "));
         // A plan file is carried out by nobody.
         if self.is_pydantask() {
-            self.supervisor(text, tasks.len(), 1, "");
+            self.supervisor(text, tasks.len(), "");
         }
     }
 
@@ -272,16 +302,21 @@ impl Life {
                 deps.join(", ")
             ));
         }
-        calls.push(format!("{{ tool: mark_final_task, args: {{ task_id: {} }} }}", self.tasks.len()));
+        calls.push(format!("{{ tool: mark_final_task, args: {{ task_id: {} }} }}", self.final_at() + 1));
         let first = format!("- {{ on: decide, round: 1, say: {{ tool_calls: [{}] }} }}\n", calls.join(", "));
-        self.supervisor(text, self.tasks.len(), 2, &first);
+        self.supervisor(text, self.tasks.len(), &first);
     }
 
-    /// It wants every task in every round, and has enough in the ninth.
-    fn supervisor(&self, text: &mut String, tasks: usize, begins: usize, first: &str) {
+    /// The round in which a supervisor says that all is done; the plan that it makes is there after the first.
+    fn judges_in(&self) -> u32 {
+        self.ends + u32::from(self.preset == "pydantask-llm")
+    }
+
+    /// It wants every task in every round, until it has enough.
+    fn supervisor(&self, text: &mut String, tasks: usize, first: &str) {
         let all: Vec<String> = (1..=tasks).map(|id| id.to_string()).collect();
         let passed = self.verdict == "accepted";
-        let last = 8 + begins;
+        let last = self.judges_in();
         let _ = writeln!(
             text,
             "script:\n{first}- {{ on: decide, round: {last}, say: {{ all_tasks_completed: true }} }}\n- {{ on: decide, say: {{ tasks_to_execute: [{}] }} }}\n- {{ on: review, say: {{ passed: {passed}, reasoning: so }} }}",
@@ -289,23 +324,41 @@ impl Life {
         );
     }
 
-    /// Whether this task may be missing from a success, by the rules of this spec alone.
-    fn excuses(&self, task: &Value, tasks: &[Value]) -> bool {
-        let at = |id: &str| id.trim_start_matches('t').parse::<usize>().unwrap_or_default();
-        let id = task["task_id"].as_str().unwrap_or_default();
+    /// The place in the plan of the task that a report calls so; a step that was planned anew is of the same task (FSP-06).
+    fn place(&self, id: &str) -> Option<usize> {
+        let id = id.split_once("-replan-").map_or(id, |(id, _)| id);
+        let is_number = self.is_pydantask() || self.preset == "plan-run";
+        let n: usize = id.trim_start_matches('t').parse().ok()?;
+        n.checked_sub(usize::from(is_number))
+    }
+
+    /// Whether this task may be missing from a success, by the rules of this spec and what was judged alone.
+    fn excuses(&self, task: &Value, tasks: &[Value], calls: &[String]) -> bool {
+        let place = |task: &Value| self.place(task["task_id"].as_str().unwrap_or_default());
         let error = task["error"].as_str().unwrap_or_default();
-        let skips = matches!(self.on_error, "skip" | "retry") && !self.is_pydantask();
-        match task["status"].as_str().unwrap_or_default() {
+        let status = task["status"].as_str().unwrap_or_default();
+        let own = place(task).and_then(|place| self.tasks.get(place));
+        let judged = self.is_evaluated() && self.verdict == "accepted" && error == "Skipped: so";
+        // One whose place another one took, and one that is not needed, nobody has to do.
+        // The tools of a supervisor have no word for what is required.
+        let required = own.is_some_and(|own| own.required) && self.preset != "pydantask-llm";
+        if required && status != "completed" && status != "cancelled" && !judged {
+            return false;
+        }
+        match status {
             "completed" => true,
             // Below the threshold failed tasks are left out (SHN-34).
             "failed" => self.preset == "shannon-supervisor",
             "skipped" | "cancelled" if error.contains("dependency") || error.contains("Upstream") => {
-                let own = self.tasks.get(at(id)).map(|task| task.deps.clone()).unwrap_or_default();
-                let on = own.iter().filter_map(|on| tasks.iter().find(|task| task["task_id"] == format!("t{on}")));
-                on.clone().count() == 0 || on.into_iter().all(|on| self.excuses(on, tasks))
+                let deps = own.map(|own| own.deps.clone()).unwrap_or_default();
+                let mut on = tasks.iter().filter(|task| place(task).is_some_and(|place| deps.contains(&place)));
+                !deps.is_empty() && on.all(|on| self.excuses(on, tasks, calls))
             }
-            "skipped" => skips,
-            "cancelled" => error != "a new plan left it out before it ran",
+            "skipped" if self.is_evaluated() && error.starts_with("Skipped: ") => {
+                judged && calls.contains(&format!("evaluate/{}", self.ends))
+            }
+            "skipped" => matches!(self.on_error, "skip" | "retry"),
+            "cancelled" => !error.starts_with("a new plan left it out"),
             _ => false,
         }
     }
@@ -336,22 +389,34 @@ impl Life {
         prop_assert!(done > 0 || empty, "a success of which nothing was done: {report:#}\n{calls:?}");
         let told = report["final_result"] == "summed up";
         prop_assert!(!told || planned("synthesize/"), "nobody said what it tells: {report:#}\n{calls:?}");
-        if self.is_pydantask() {
-            let last = tasks.last().map(|task| task["status"].clone());
+        // Who decides has said that all is done: then the final task counts (PDT-08), and what else is open was judged.
+        let said = calls.iter().filter(|call| call.starts_with("decide/")).next_back();
+        if self.is_pydantask() || self.preset == "plan-run" {
+            let last = tasks.get(self.final_at()).map(|task| task["status"].clone());
             prop_assert_eq!(last, Some(json!("completed")), "the final task counts: {:#}", report);
+        }
+        if self.is_pydantask() && said == Some(&format!("decide/{}", self.judges_in())) {
             return Ok(());
         }
         for task in &tasks {
-            prop_assert!(self.excuses(task, &tasks), "{} is neither done nor excused: {report:#}", task["task_id"]);
+            prop_assert!(
+                self.excuses(task, &tasks, calls),
+                "{} is neither done nor excused: {report:#}",
+                task["task_id"]
+            );
         }
-        let partial = tasks.iter().any(|task| task["status"] != "completed" && task["status"] != "cancelled");
+        // What a word of the evaluator or another task has settled is not missing.
+        let settled = |task: &&Value| {
+            task["status"] == "completed" || task["status"] == "cancelled" || task["error"] == "Skipped: so"
+        };
+        let partial = !tasks.iter().all(|task| settled(&task));
         prop_assert!(!partial || report["status"] == "partial", "{report:#}");
         Ok(())
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 120, ..ProptestConfig::default() })]
+    #![proptest_config(cases(400))]
 
     #[test]
     fn no_report_of_tasks_claims_what_no_call_did(life in lives()) {
@@ -363,7 +428,7 @@ proptest! {
 /// The judging has teeth: reports that lie about the same calls are found out.
 #[test]
 fn reports_of_tasks_that_lie_are_found_out() {
-    let task = |word, deps: &[usize]| Planned { word, asks: "", deps: deps.to_vec() };
+    let task = |word, deps: &[usize]| Planned { word, asks: "", deps: deps.to_vec(), required: false };
     let life = Life {
         preset: "flow-plan-and-execute",
         agents: 1,
@@ -375,6 +440,8 @@ fn reports_of_tasks_that_lie_are_found_out() {
         again: false,
         bad_review: false,
         steps: 5,
+        last: 2,
+        ends: 4,
         after: 1,
         outside: Outside::Nothing,
     };

@@ -71,7 +71,7 @@ fn play(talk: &Talk, says: &str) -> SceneRun {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(cases(60))]
 
     /// Whoever talks, breaks or is interrupted: work that nobody approved never begins.
     #[test]

@@ -10,13 +10,16 @@ use crate::agent::ends::with_cut;
 use crate::agent::ledger::{Amount, Resource, Tally, UnknownUsage};
 use crate::agent::machine::AgentStopReason;
 use crate::agent::spec::AgentSpec;
+use crate::supervisor::core::asker::AnswerForm;
 use crate::supervisor::core::key::{Key, key};
+use crate::supervisor::graph::{Graph, GraphRules};
+use crate::supervisor::model::TaskPlan;
 use crate::supervisor::outbox::{Call, ChildKind, ChildTask, Purpose};
 use crate::supervisor::run::child_end::ChildEnd;
 use crate::supervisor::run::children::ChildBudget;
 use crate::supervisor::run::work::{Carried, answer_of, carried};
 use crate::supervisor::run::{children, model, spending};
-use crate::supervisor::spec::{Family, SupervisorSpec, Via, read_spec};
+use crate::supervisor::spec::{SupervisorSpec, Via, read_spec};
 
 const AGENTS: &str = "agents: [{ name: ann, timeout: 90s }]";
 
@@ -26,13 +29,18 @@ fn spec(more: &str) -> SupervisorSpec {
     read_spec("played.yaml", &text).unwrap_or_else(|why| panic!("{why}")).spec
 }
 
+/// Whoever asks: a plan of tasks.
+fn plan() -> Graph {
+    Graph::new(GraphRules::default(), TaskPlan::new("o"))
+}
+
 fn work(context: Value) -> Call {
     Call::new(key::<Key>("execute/t1/1"), Purpose::ExecuteWorker, context)
 }
 
 #[track_caller]
 fn agent(spec: &SupervisorSpec, call: &Call) -> AgentSpec {
-    match carried(spec, call, 0) {
+    match carried(spec, call, 0, &plan()) {
         Carried::Agent { spec } => *spec,
         other => panic!("{other:?}"),
     }
@@ -44,13 +52,13 @@ fn what_is_in_the_box_is_not_played_by_a_model() {
     let spec = spec("");
     for name in ["process", "http", "compose"] {
         let call = work(json!({ "capability": name, "parameters": { "argv": ["true"] } }));
-        let Carried::Activity { activity_type, .. } = carried(&spec, &call, 0) else { panic!("{name}") };
+        let Carried::Activity { activity_type, .. } = carried(&spec, &call, 0, &plan()) else { panic!("{name}") };
         assert_eq!(activity_type.as_str(), name);
         let gave = json!({ "exit_code": 0, "stdout": "out", "json": { "a": 1 } });
         assert_eq!(answer_of(&spec, &call, gave.clone()).unwrap(), gave);
     }
     let call = work(json!({ "capability": "activity", "parameters": { "type": "add", "input": [1, 2] } }));
-    let Carried::Activity { activity_type, input, .. } = carried(&spec, &call, 0) else { panic!() };
+    let Carried::Activity { activity_type, input, .. } = carried(&spec, &call, 0, &plan()) else { panic!() };
     assert_eq!((activity_type.as_str(), input), ("add", json!([1, 2])));
     assert_eq!(answer_of(&spec, &call, json!(3)).unwrap(), json!(3));
     // Nobody in the box is called so: a model does it.
@@ -78,7 +86,7 @@ fn a_function_of_an_agent_is_no_model() {
     assert_eq!(own.via(&call), &Via::Scripted);
     let program = spec("agents: [{ name: ann, via: { activity: hands } }]");
     assert_eq!(program.via(&call), &Via::Activity("hands".to_owned()));
-    let Carried::Later { input, .. } = carried(&own, &call, 0) else { panic!() };
+    let Carried::Later { input, .. } = carried(&own, &call, 0, &plan()) else { panic!() };
     assert!(input["answer"]["fail"].as_str().is_some_and(|why| why.contains("script")), "{input}");
 }
 
@@ -144,23 +152,23 @@ fn output(stop: AgentStopReason, value: Option<Value>) -> AgentOutput {
 #[test]
 fn a_worker_that_stopped_is_paid_for() {
     let stopped = output(AgentStopReason::Budget { resource: Resource::Tokens, lent: false }, None);
-    let answer = model::given(Family::Graph, Purpose::ExecuteWorker, stopped.clone()).unwrap();
+    let answer = model::given(AnswerForm::Reply, stopped.clone()).unwrap();
     assert_eq!((&answer["success"], &answer["tokens"], &answer["cost_usd"]), (&json!(false), &json!(70), &json!(2.5)));
     assert!(answer["reason"].as_str().is_some_and(|why| why.contains("tokens")), "{answer}");
     let done = output(AgentStopReason::Completed, None);
-    let told = model::given(Family::Graph, Purpose::ExecuteWorker, done.clone()).unwrap();
+    let told = model::given(AnswerForm::Reply, done.clone()).unwrap();
     assert_eq!((&told["result"], &told["success"], &told["cost_usd"]), (&json!("said"), &json!(true), &json!(2.5)));
     let unpriced = AgentOutput { unknown: UnknownUsage { unpriced_calls: 1, ..UnknownUsage::default() }, ..done };
-    let unpriced = model::given(Family::Graph, Purpose::ExecuteWorker, unpriced).unwrap();
+    let unpriced = model::given(AnswerForm::Reply, unpriced).unwrap();
     assert_eq!(unpriced["cost_usd"], Value::Null, "what nobody knows is not 0");
     // A plan is exactly what the planner reads; its cost is charged beside it.
     let plan = output(AgentStopReason::Completed, Some(json!({ "tasks": [] })));
     let ended = Ok(Payload::encode(&plan).unwrap());
     let spent = ChildEnd::of(&ended).spent(None);
     assert_eq!((spent.tokens, spent.cost_micros), (70, 2_500_000));
-    assert_eq!(model::given(Family::Graph, Purpose::Plan, plan).unwrap(), json!({ "tasks": [] }));
-    assert!(model::given(Family::Graph, Purpose::Plan, stopped).is_err());
+    assert_eq!(model::given(AnswerForm::Plain, plan).unwrap(), json!({ "tasks": [] }));
+    assert!(model::given(AnswerForm::Plain, stopped).is_err());
     let cut = output(AgentStopReason::Length, None);
-    let why = model::given(Family::Graph, Purpose::Plan, cut).unwrap_err();
+    let why = model::given(AnswerForm::Plain, cut).unwrap_err();
     assert_eq!(why.message, "the agent stopped: length");
 }

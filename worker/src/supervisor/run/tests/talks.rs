@@ -130,7 +130,7 @@ impl Talk {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 120, ..ProptestConfig::default() })]
+    #![proptest_config(cases(120))]
 
     #[test]
     fn no_report_of_talk_claims_what_nobody_said(talk in talks()) {

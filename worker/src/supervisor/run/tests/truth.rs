@@ -271,7 +271,9 @@ fn iterations_are_counted_with_the_first_plan() {
         |iterations| SceneText::new(&spec("flow-plan-and-execute", "{ name: ann }", tasks, &more(iterations))).play();
     let one = run(1);
     assert_eq!(one.statuses(), "a=completed b=skipped");
-    assert_eq!(one.report()["tasks"][1]["error"], "Skipped: max iterations reached");
+    let report = one.report();
+    assert_eq!(report["tasks"][1]["error"], "Skipped: max iterations reached");
+    assert_eq!((&report["status"], &report["success"]), (&json!("partial"), &json!(false)), "nobody called b needless");
     let two = run(2);
     assert_eq!(two.statuses(), "a=completed b=cancelled a-replan-1=completed");
     let report = two.report();

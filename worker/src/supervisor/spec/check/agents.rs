@@ -29,6 +29,7 @@ fn one(spec: &SupervisorSpec, at: &str, agent: &Agent) -> CheckResult {
     let no_function = "a participant of a chat speaks, and is no function";
     let keys = [
         ("delegates", (graph || chat) && !agent.delegates.is_empty(), ""),
+        ("memory_scope", graph && agent.memory_scope != MemoryScope::default(), ""),
         ("limits", (graph || chat) && agent.limits != Limits::default(), ""),
         ("tries", agent.tries.is_some() && spec.family() != Family::Graph && !spec.chooses_planning(), ""),
         ("callable", chat && agent.callable, no_function),

@@ -40,7 +40,7 @@ const ALL: [&str; 25] = [
     "budget.wall",
     "budget.on_exhausted",
 ];
-const GRAPH: [&str; 31] = [
+const GRAPH: [&str; 33] = [
     "authority",
     "memory",
     "seed_plan",
@@ -55,6 +55,7 @@ const GRAPH: [&str; 31] = [
     "dispatch",
     "dependencies",
     "review.scope",
+    "review.required",
     "review.criteria",
     "review.max_attempts",
     "review.tries",
@@ -67,6 +68,7 @@ const GRAPH: [&str; 31] = [
     "loop.max_iterations",
     "loop.no_progress",
     "loop.on_idle",
+    "loop.checkpoints",
     "failure",
     "team",
     "synthesis",

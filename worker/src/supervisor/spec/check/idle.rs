@@ -46,8 +46,21 @@ const SEVERAL_TASKS: [&str; 9] = [
 ];
 /// Of whoever reviews.
 const JUDGED: [&str; 2] = ["review.criteria", "review.accept_below_score"];
-const SYNTHESIS: [&str; 4] =
-    ["synthesis.dedupe", "synthesis.bypass_single", "synthesis.own_result_chars", "synthesis.of_nothing"];
+const ROUTING: [&str; 6] = [
+    "routing.entry",
+    "routing.supervisor_above",
+    "routing.deps_to",
+    "routing.simple_up_to",
+    "routing.simple_below",
+    "routing.zero_subtasks_simple",
+];
+const SYNTHESIS: [&str; 5] = [
+    "synthesis.tries",
+    "synthesis.dedupe",
+    "synthesis.bypass_single",
+    "synthesis.own_result_chars",
+    "synthesis.of_nothing",
+];
 /// Of people, what only a plan and its tasks give them to look at.
 const OF_PLANS: [Idle; 6] = [
     (
@@ -209,6 +222,12 @@ fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
         return idle;
     }
     let mut all = |keys: &[&'static str], why| idle.extend(keys.iter().map(|key| (*key, why)));
+    if !spec.routing.enabled {
+        all(&ROUTING, "`routing.enabled` is false, so nothing is handed on");
+    }
+    if !spec.has_team() {
+        all(&["team.assign_roles"], "there is no team whose members could have roles: say `team: { enabled: true }`");
+    }
     let selection = spec.dispatch.selection;
     if selection == Selection::Controller && !spec.has_decider() {
         all(&["dispatch.selection"], "nobody plays the controller: say who does in `supervisor` or `script`");
@@ -225,6 +244,22 @@ fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
         let why = "the supervisor adds task after task, and there is no plan that could be approved first: \
                    `hitl.mode: human_in_command` or `planning.policies.approval_agents` asks before each";
         all(&["planning.approval"], why);
+    }
+    if selection != Selection::Supervisor {
+        all(&["loop.no_progress"], "nobody decides cycle after cycle, so that none is without progress");
+    }
+    if !spec.planning.is_upfront() {
+        all(&["planning.strategy"], "delegations are not planned upfront (`planning.mode: upfront`)");
+    }
+    if !spec.planning.approval.required {
+        let why = "nobody approves the plan: say `planning: { approval: { required: true } }`";
+        all(&["planning.approval.timeout", "planning.approval.max_rounds"], why);
+    }
+    if spec.failure.threshold_bp.is_none() {
+        all(&["failure.count_recruits"], "without `failure.threshold_bp` failures end no run, and nobody counts them");
+    }
+    if spec.review.scope != ReviewScope::Iteration {
+        all(&["review.include_accepted"], "only the reviewer of an iteration sees several results at once");
     }
     if selection == Selection::All {
         all(&["loop.max_steps"], "all that is ready runs, and nobody takes steps");

@@ -11,7 +11,8 @@ use crate::supervisor::fields::FieldError;
 use crate::supervisor::graph::HUMAN;
 use crate::supervisor::plan::Plan;
 use crate::supervisor::plan_yaml::{self, PlanProblem};
-use crate::supervisor::spec::sections::PlanningMode;
+use crate::supervisor::spec::preset::Family;
+use crate::supervisor::spec::sections::{ByRequest, PlanningMode};
 use crate::supervisor::spec::whole::SupervisorSpec;
 use crate::supervisor::work::{self, Capability};
 
@@ -69,4 +70,22 @@ fn of_somebody(spec: &SupervisorSpec, capability: &str) -> bool {
 
 fn needs_directory(spec: &SupervisorSpec, capability: &str) -> bool {
     Capability::of(capability).is_some() && !of_somebody(spec, capability)
+}
+
+/// Between what a request decides: a conversation and a plan, one of which the spec is itself.
+pub(super) fn by_request(spec: &SupervisorSpec) -> CheckResult {
+    let Some(ByRequest { conversation, plan }) = spec.by_request() else { return Ok(()) };
+    let at = |key: &str| format!("planning.by_request{key}");
+    if conversation.family() != Family::Agents {
+        let why =
+            format!("`{conversation}` is no conversation of agents that call each other, as cuga-conversational is");
+        return Err(FieldError::at(at(".conversation"), why));
+    }
+    if plan.family() != Family::Graph {
+        return Err(FieldError::at(at(".plan"), format!("`{plan}` is no plan of tasks, as cuga-structured is")));
+    }
+    match spec.preset {
+        Some(own) if own == conversation || own == plan => Ok(()),
+        _ => Err(FieldError::at(at(""), "one of the two is what `preset` says of the spec")),
+    }
 }

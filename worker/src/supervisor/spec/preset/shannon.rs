@@ -28,6 +28,7 @@ fn shannon(spec: &mut SupervisorSpec) {
 
 pub(super) fn supervisor(spec: &mut SupervisorSpec) {
     shannon(spec);
+    spec.routing.enabled = true;
     spec.failure.threshold_bp = Some(5_000);
     spec.authority = vec![
         Authority::Select,

@@ -18,11 +18,20 @@ pub struct Dispatch {
     pub max_concurrency: Option<u32>,
     /// Who says what runs next.
     pub selection: Selection,
+    /// Whether a plan is refused for which there are no `agents` (FSS-32); null is as the preset has it: flow-state's refuse,
+    /// everything else lets capabilities that are built in, people and `via` do the work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub require_agents: Option<bool>,
 }
 
 impl Default for Dispatch {
     fn default() -> Self {
-        Dispatch { parallelism: Parallelism::Dependency, max_concurrency: Some(3), selection: Selection::Supervisor }
+        Dispatch {
+            parallelism: Parallelism::Dependency,
+            max_concurrency: Some(3),
+            selection: Selection::Supervisor,
+            require_agents: None,
+        }
     }
 }
 

@@ -49,7 +49,8 @@ impl Default for Memory {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Routing {
-    /// `false` runs the preset itself, whatever the request is like.
+    /// Whether a request that needs no team is handed on to a child, once it is planned (SHN-02); `false` runs the preset
+    /// itself, whatever the request is like.
     pub enabled: bool,
     /// Whether the run is the router: a request that needs no supervisor is carried out by a child of the kind that its
     /// decomposition asks for (SHN-01, SHN-04). Without it only what is simple leaves the supervisor (SHN-02).
@@ -70,7 +71,7 @@ pub struct Routing {
 impl Default for Routing {
     fn default() -> Self {
         Routing {
-            enabled: true,
+            enabled: false,
             entry: false,
             supervisor_above: 5,
             deps_to: DepsTo::Supervisor,

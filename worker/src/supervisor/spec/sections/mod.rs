@@ -27,11 +27,13 @@ pub use people::{
     TriggerOrder, Triggers, Trust, TrustLevel, TrustRule, TrustRules,
 };
 pub use planning::{
-    OnEmpty, PlanApproval, PlanPolicies, PlanTriggers, PlannedBuiltIn, Planning, PlanningMode, SupervisorMode,
-    UpfrontStrategy,
+    ByRequest, OnEmpty, PlanApproval, PlanPolicies, PlanTriggers, PlannedBuiltIn, Planning, PlanningMode,
+    SupervisorMode, UpfrontStrategy,
 };
 pub use policy::{Policy, PolicyKind};
-pub use quality::{Failure, Loop, OnIdle, OnSubtaskError, Reflection, RejectStatus, Review, ReviewScope, RoundCount};
+pub use quality::{
+    Checkpoints, Failure, Loop, OnIdle, OnSubtaskError, Reflection, RejectStatus, Review, ReviewScope, RoundCount,
+};
 pub use resume::{Resume, Step};
 pub use speaker::{ChatTeam, Fallback, Ledger, OnSpeakerError, Speaker, SpeakerMethod, TransitionsType, UnknownMethod};
 pub use team::{LateRecruits, Mailbox, RecruitCondition, RecruitJoin, RecruitRule, Team, Trim};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::supervisor::spec::{Money, Span};
+use crate::supervisor::team::native::System;
 
 /// `synthesis:`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -137,11 +138,19 @@ impl Default for Degrade {
 pub struct Progress {
     /// How the status of tasks is told.
     pub messages: ProgressMessages,
+    /// Whether an audience hears of the team and its steps, whatever `messages` says (SHN-28); null is as the preset has it:
+    /// Shannon's tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub team: Option<bool>,
+    /// In the words of which system people are told how a task stands, and say it; null is those of the preset's own, and
+    /// where they are given here or are those of flow-state's board (FSS-34), whoever decides reads them too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub words: Option<System>,
 }
 
 impl Default for Progress {
     fn default() -> Self {
-        Progress { messages: ProgressMessages::Append }
+        Progress { messages: ProgressMessages::Append, team: None, words: None }
     }
 }
 

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::supervisor::spec::Span;
+use crate::supervisor::spec::{Preset, Span};
 
 /// `planning:`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -33,6 +33,10 @@ pub struct Planning {
     /// Coordinator (FSC-03) complete, everything else fails with the code `no_task_planned`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_empty: Option<OnEmpty>,
+    /// The two presets that a request is carried out by, where it decides which (CUG-08); one of them is the preset of the
+    /// spec. Null is as the preset has it: CUGA's requests decide, all others do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_request: Option<ByRequest>,
     /// When a request gets a structured plan.
     pub triggers: PlanTriggers,
     /// Whether people approve the plan before anything runs.
@@ -57,6 +61,7 @@ impl Default for Planning {
             replan: true,
             evaluator: None,
             on_empty: None,
+            by_request: None,
             triggers: PlanTriggers::default(),
             approval: PlanApproval::default(),
             policies: PlanPolicies::default(),
@@ -89,6 +94,16 @@ impl PlannedBuiltIn {
             PlannedBuiltIn::Activity => "activity",
         }
     }
+}
+
+/// What a request chooses between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ByRequest {
+    /// Whose values a request has that becomes a conversation; its agents call each other.
+    pub conversation: Preset,
+    /// Whose values a request has that becomes a plan of tasks.
+    pub plan: Preset,
 }
 
 impl Planning {

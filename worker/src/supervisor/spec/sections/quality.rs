@@ -13,6 +13,10 @@ use crate::supervisor::spec::{Ratio, Span};
 pub struct Review {
     /// What is reviewed, and by whom.
     pub scope: ReviewScope,
+    /// Whether nothing is a success that nobody has graded: then a spec without reviews is refused. Null is as the preset has
+    /// it: `evaluator-optimizer` is nothing without a grader.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub required: Option<bool>,
     /// Numbered and verbatim in the reviewer's prompt (FSS-19).
     pub criteria: Vec<String>,
     /// Reviews of one task before it has failed: each review by the reviewer counts, and each time that a person who is
@@ -42,6 +46,7 @@ impl Default for Review {
     fn default() -> Self {
         Review {
             scope: ReviewScope::Task,
+            required: None,
             criteria: Vec::new(),
             max_attempts: 3,
             reject_status: RejectStatus::Rerun,
@@ -131,6 +136,20 @@ pub struct Loop {
     /// What a run of tasks does when some are left of which none may run: `complete` ends it, `wait` leaves it open until
     /// somebody changes the plan. Null is that the machine decides (FSS-36).
     pub on_idle: Option<OnIdle>,
+    /// Where a run that is asked to pause stops; null is as the preset has it: Shannon's single task stops around its one
+    /// execution (SHN-73), everything else between its phases (SHN-64).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Checkpoints>,
+}
+
+/// Where a run that is asked to pause stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Checkpoints {
+    /// Between planning, execution, review and synthesis.
+    Phases,
+    /// Before an execution, after it, and before the end.
+    Execution,
 }
 
 impl Default for Loop {
@@ -142,6 +161,7 @@ impl Default for Loop {
             count: RoundCount::Turns,
             no_progress: 3,
             on_idle: None,
+            checkpoints: None,
         }
     }
 }
@@ -188,6 +208,11 @@ pub struct Failure {
     pub backoff: Span,
     /// A call that was cut off by a crash of its worker counts as a try of its task; otherwise it is made again.
     pub count_crash_as_attempt: bool,
+    /// Whether an error uses up one of the attempts that `review.max_attempts` gives (PDT-26), and what was wrong with a result
+    /// is written into the objective of the next attempt (PDT-24). Null is that it is so where a supervisor selects the tasks
+    /// and in plan files, and nowhere else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors_are_attempts: Option<bool>,
 }
 
 impl Default for Failure {
@@ -200,6 +225,7 @@ impl Default for Failure {
             errored_is_terminal: false,
             backoff: Span::ZERO,
             count_crash_as_attempt: false,
+            errors_are_attempts: None,
         }
     }
 }

@@ -13,6 +13,14 @@ use crate::supervisor::spec::Span;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Team {
+    /// Whether the agents are a team, with a mailbox and roles that can be taken and left; null is as the preset has it: a
+    /// graph, a single task, a pattern and a plan file have none (SHD-07), everything else has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// Whether a task without a role is given to a generalist, who is told so (SHN-40); null is as the preset has it: Shannon's
+    /// supervisor does so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assign_roles: Option<bool>,
     /// Members at once (SHN-23).
     pub max_size: u32,
     /// Whether results may call for new members.
@@ -30,6 +38,8 @@ pub struct Team {
 impl Default for Team {
     fn default() -> Self {
         Team {
+            enabled: None,
+            assign_roles: None,
             max_size: 10,
             recruit: true,
             recruit_join: RecruitJoin::Dependents,

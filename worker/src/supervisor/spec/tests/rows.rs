@@ -126,9 +126,8 @@ fn names_that_become_the_same_tool_are_refused() {
 /// CUG-38: an unknown memory scope is `call`, with a warning; the default is `conversation`.
 #[test]
 fn an_unknown_memory_scope_is_call_with_a_warning() {
-    let read =
-        read_spec("s", "agents: [{ name: a }, { name: b, memory_scope: for_ever }, { name: c, memory_scope: call }]");
-    let read = read.unwrap();
+    let agents = "agents: [{ name: a }, { name: b, memory_scope: for_ever }, { name: c, memory_scope: call }]";
+    let read = read_spec("s", &format!("preset: cuga-conversational\n{agents}")).unwrap();
     let scopes: Vec<Value> =
         read.spec.agents.iter().map(|agent| serde_json::to_value(agent.memory_scope).unwrap()).collect();
     assert_eq!(scopes, ["conversation", "call", "call"]);

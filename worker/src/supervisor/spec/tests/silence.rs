@@ -111,6 +111,12 @@ fn what_another_value_leaves_without_effect_is_refused_with_its_path() {
             "delegation.on_timeout",
         ),
         ("preset: shannon-supervisor\nteam: { policy: nobody }", "team.policy"),
+        ("preset: flow-supervisor\nloop: { no_progress: 5 }", "loop.no_progress"),
+        ("preset: flow-supervisor\nplanning: { strategy: parallel }", "planning.strategy"),
+        ("preset: flow-coordinator\nreview: { include_accepted: true }", "review.include_accepted"),
+        ("preset: flow-coordinator\nfailure: { count_recruits: true }", "failure.count_recruits"),
+        ("preset: flow-coordinator\nplanning: { approval: { timeout: 5m } }", "planning.approval.timeout"),
+        ("preset: flow-coordinator\nsynthesis: { tries: 5 }", "synthesis.tries"),
         ("preset: flow-supervisor-per-task\nfailure: { on_subtask_error: fail_task, tries: 7 }", "failure.tries"),
     ] {
         assert_eq!(refused_at(text), at, "{text}");
@@ -162,6 +168,29 @@ fn ways_of_behaving_are_keys_and_none_is_idle() {
         ("preset: evaluator-optimizer\nreviewer: false", "review.scope"),
         ("preset: evaluator-optimizer\nreview: { scope: none }", "review.scope"),
         ("routing: { entry: true }", "routing.entry"),
+        ("preset: map-reduce\nrouting: { entry: true }", "routing.entry"),
+        ("preset: pydantask-llm\nrouting: { enabled: true }", "routing.enabled"),
+        ("preset: shannon-dag\nteam: { assign_roles: true }", "team.assign_roles"),
+        ("preset: autogen-groupchat\nteam: { enabled: true }", "team.enabled"),
+        ("preset: swarm-handoff\nprogress: { words: crew_ai }", "progress.words"),
+        ("preset: supyagent-delegation\nloop: { checkpoints: execution }", "loop.checkpoints"),
+        (
+            "preset: crewai-hierarchical\nmanager_llm: m\nfailure: { errors_are_attempts: true }",
+            "failure.errors_are_attempts",
+        ),
+        ("preset: map-reduce\nreview: { required: true }", "review.scope"),
+        (
+            "preset: map-reduce\nplanning: { by_request: { conversation: cuga-conversational, plan: cuga-structured } }",
+            "planning.by_request",
+        ),
+        (
+            "preset: map-reduce\nplanning: { by_request: { conversation: shannon-dag, plan: map-reduce } }",
+            "planning.by_request.conversation",
+        ),
+        (
+            "preset: cuga-conversational\nplanning: { by_request: { conversation: cuga-conversational, plan: swarm-handoff } }",
+            "planning.by_request.plan",
+        ),
     ] {
         assert_eq!(refused_at(text), at, "{text}");
     }
@@ -184,7 +213,22 @@ fn ways_of_behaving_are_keys_and_none_is_idle() {
 fn what_a_preset_means_is_not_written() {
     for preset in Preset::ALL {
         let spec = serde_json::to_value(preset.values()).unwrap();
-        for key in ["/handoff/control", "/delegation/protocol", "/planning/evaluator"] {
+        for key in [
+            "/handoff/control",
+            "/delegation/protocol",
+            "/planning/evaluator",
+            "/planning/on_empty",
+            "/planning/by_request",
+            "/synthesis/of_nothing",
+            "/progress/words",
+            "/progress/team",
+            "/team/enabled",
+            "/team/assign_roles",
+            "/loop/checkpoints",
+            "/dispatch/require_agents",
+            "/review/required",
+            "/failure/errors_are_attempts",
+        ] {
             assert_eq!(spec.pointer(key), None, "{preset} {key}");
         }
     }

@@ -1,31 +1,46 @@
-//! The shapes in which models answer a run's own questions, as JSON Schemas.
+//! The shapes in which models answer a plan's own questions, as JSON Schemas.
 //!
-//! Invariant: the caller can read every answer that fits its shape. It also reads other names and short forms from people
-//! and scripts; models are not told of those. Only graphs ask for data: chats and loops of agents read texts and tool calls.
+//! Invariant: the plan can read every answer that fits its shape. It also reads other names and short forms from people
+//! and scripts; models are not told of those.
 
 use serde_json::{Value, json};
 
-use crate::capability::model::OutputSchema;
+use super::Graph;
+use crate::supervisor::core::asker::{AnswerForm, AnswerShape, Asker, CallTime};
 use crate::supervisor::outbox::{Call, Purpose};
-use crate::supervisor::spec::{Family, SupervisorSpec};
 
-/// The shape of the answer to a call; none where a text is wanted.
-pub(super) fn shape_of(spec: &SupervisorSpec, call: &Call) -> Option<OutputSchema> {
-    let has = |key: &str| call.context.get(key).is_some();
-    let shape = |name: &str, schema: Value| Some(OutputSchema { name: name.to_owned(), schema });
-    match (spec.family(), call.purpose) {
-        (Family::Agents, Purpose::Review) => shape("validation", validation()),
-        (Family::Chat | Family::Agents, _) => None,
-        (Family::Graph, Purpose::Plan) => shape("plan", plan()),
-        (Family::Graph, Purpose::Decide) if has("board") => shape("decision", decision()),
-        (Family::Graph, Purpose::Decide) if has("subtasks") => shape("control", control()),
-        (Family::Graph, Purpose::Decide) if has("tasks") => shape("evaluation", evaluation()),
-        (Family::Graph, Purpose::Review) if has("results") => shape("review", iteration_review()),
-        (Family::Graph, Purpose::Review) => shape("review", task_review()),
-        (Family::Graph, Purpose::Synthesize) => {
-            call.context.get("schema").filter(|schema| !schema.is_null()).and_then(|own| shape("result", own.clone()))
+impl Asker for Graph {
+    fn reads(&self, purpose: Purpose) -> AnswerForm {
+        match purpose {
+            Purpose::ExecuteWorker => AnswerForm::Reply,
+            Purpose::Synthesize => AnswerForm::Result,
+            _ => AnswerForm::Plain,
         }
-        (Family::Graph, _) => None,
+    }
+
+    fn shape(&self, call: &Call) -> Option<AnswerShape> {
+        let has = |key: &str| call.context.get(key).is_some();
+        let shape = |name, schema| Some(AnswerShape { name, schema });
+        match call.purpose {
+            Purpose::Plan => shape("plan", plan()),
+            Purpose::Decide if has("board") => shape("decision", decision()),
+            Purpose::Decide if has("subtasks") => shape("control", control()),
+            Purpose::Decide if has("tasks") => shape("evaluation", evaluation()),
+            Purpose::Review if has("results") => shape("review", iteration_review()),
+            Purpose::Review => shape("review", task_review()),
+            Purpose::Synthesize => {
+                call.context.get("schema").filter(|own| !own.is_null()).and_then(|own| shape("result", own.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    fn time(&self, call: &Call) -> CallTime {
+        match call.purpose {
+            // CUG-41: a sub-task is a delegation.
+            Purpose::ExecuteWorker => CallTime::Delegation,
+            _ => CallTime::Usual,
+        }
     }
 }
 
@@ -108,8 +123,4 @@ fn iteration_review() -> Value {
         }),
         &["assessments", "needsReplanning", "overallAssessment"],
     )
-}
-
-fn validation() -> Value {
-    object(json!({ "success": { "type": "boolean" }, "error": text() }), &["success"])
 }
