@@ -74,8 +74,13 @@ impl Client {
         // way: it would be made of a run that is past it.
         let (held, unlocked) = in_time.then(|| (time.hold(), UnlockedTime::new(time))).unzip();
         let (reply, answer) = ReplySender::new(unlocked.clone());
-        self.shared.request(namespace, workflow_id, message(reply))?;
+        let message = message(reply);
+        let waits_for_the_end = matches!(message, ShardMessage::AwaitClose { .. });
+        self.shared.request(namespace, workflow_id, message)?;
         drop(held);
+        if waits_for_the_end {
+            return self.answered(answer).await;
+        }
         self.received(answer).await
     }
 
@@ -84,8 +89,17 @@ impl Client {
         self.shared.health.get().refusal().map_or(Ok(()), Err)
     }
 
-    /// A turn thread that gives no answer is one whose code did not come back, or a worker that has left.
+    /// The answer; on a full disk, where what is answered cannot be written, a refusal.
     async fn received<T>(&self, answer: Answered<T>) -> Result<T, Rejection> {
+        tokio::select! {
+            biased;
+            answer = self.answered(answer) => answer,
+            full = self.shared.committer.no_room.for_long() => Err(full),
+        }
+    }
+
+    /// A turn thread that gives no answer is one whose code did not come back, or a worker that has left.
+    async fn answered<T>(&self, answer: Answered<T>) -> Result<T, Rejection> {
         match answer.await {
             Ok(answer) => answer,
             Err(_) => Err(self

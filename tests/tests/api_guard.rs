@@ -47,6 +47,69 @@ fn nothing_but_the_whole_token_opens() {
     }
 }
 
+/// The start of an answer to a request that is written whole before anything is read, as most clients do it.
+fn posted(worker: &Endpoint, body: &[u8]) -> String {
+    let mut stream = TcpStream::connect(&worker.address).unwrap();
+    stream.set_read_timeout(Some(REQUEST_MAX)).unwrap();
+    stream.set_write_timeout(Some(REQUEST_MAX)).unwrap();
+    let head = format!(
+        "POST /api/v1/workflows HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        worker.address,
+        worker.token,
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body).unwrap_or_else(|why| panic!("{} bytes: {why}", body.len()));
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap_or_else(|why| panic!("{} bytes: {why}", body.len()));
+    answer
+}
+
+/// G34: a body may have 4 MiB, and one that has more is refused in the words of the API, also to who writes all of it first.
+#[test]
+fn a_body_may_be_as_large_as_is_said() {
+    const MIB: usize = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let (_worker, worker) = running(&dir);
+    for (n, length) in [2 * MIB, 2 * MIB + 1, 4 * MIB].into_iter().enumerate() {
+        let mut body = format!(r#"{{"workflow_type":"kitchen-sink","workflow_id":"b{n}","input":{{"steps":[]}}}}"#);
+        body.push_str(&" ".repeat(length - body.len()));
+        let answer = posted(&worker, body.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 201"), "{length} bytes: {answer}");
+    }
+    for length in [4 * MIB + 1, 12 * MIB] {
+        let answer = posted(&worker, &vec![b' '; length]);
+        assert!(answer.starts_with("HTTP/1.1 413"), "{length} bytes: {answer}");
+        let (_, said) = answer.split_once("\r\n\r\n").unwrap();
+        let said: serde_json::Value = serde_json::from_str(said).unwrap_or_else(|why| panic!("{why}: {answer}"));
+        assert_eq!(said["code"], "body_too_large", "{said}");
+    }
+}
+
+/// A history that was exported is forked by the worker again, however large a file it is.
+#[test]
+fn a_large_history_is_forked_from_its_file() {
+    use crate::supervisor_cli::{run, said};
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let (_worker, http) = WorkerProcess::start(&Program::bosun_worker().unwrap(), &data, READY_MAX).unwrap();
+    let steps = serde_json::json!([{ "wait_signal": { "name": "end" } }]);
+    for (id, megabytes) in [("three", 3), ("ten", 10)] {
+        http.start(&bosun_tests::harness::workload::program(id, steps.clone())).acknowledged().unwrap();
+        for n in 0..2 * megabytes {
+            let large = serde_json::json!("x".repeat(500_000));
+            http.signal(id, "other", &large, &format!("s{n}")).acknowledged().unwrap();
+        }
+        let file = dir.path().join(format!("{id}.json"));
+        let exported = run(&data, &["export", id, "--out", file.to_str().unwrap()]);
+        assert!(exported.status.success(), "{}", said(&exported));
+        assert!(std::fs::metadata(&file).unwrap().len() >= megabytes * 1_000_000);
+        let forked = run(&data, &["fork", file.to_str().unwrap(), "--id", &format!("{id}-again")]);
+        assert!(forked.status.success(), "{}", said(&forked));
+    }
+}
+
 /// G33: a page that has pointed a name of its own at this machine is refused, with the token too.
 #[test]
 fn a_worker_answers_to_its_own_names_only() {

@@ -15,6 +15,38 @@ fn start(id: &str, steps: Value) -> Value {
     json!({ "workflow_type": "kitchen-sink", "workflow_id": id, "input": { "steps": steps } })
 }
 
+/// What could not be started is not scheduled, and a point that is none is refused with its place.
+#[test]
+fn what_cannot_be_is_refused_when_it_is_asked_for() {
+    let api = Api::serve();
+    let body = |workflow_type: &str, input: Value| {
+        json!({ "schedule_id": "s", "schedule": { "spec": { "cron": ["0 2 * * *"] },
+            "action": { "workflow_type": workflow_type, "workflow_id": "w", "input": input } } })
+    };
+    for (workflow_type, input, says) in
+        [("order-sagas", json!({}), "order-sagas"), ("order-saga", json!(7), "the input of the workflow order-saga")]
+    {
+        let (status, why) = api.post("schedules", body(workflow_type, input));
+        assert!(status >= 400 && why.to_string().contains(says), "{workflow_type}: {status} {why}");
+    }
+    let well = body("kitchen-sink", json!({ "steps": [] }));
+    assert_eq!(api.post("schedules", well).0, 201);
+    let other = body("order-sagas", json!({}))["schedule"].clone();
+    let (status, why) = api.post("schedules/s/update", json!({ "schedule": other }));
+    assert!(status >= 400 && why.to_string().contains("order-sagas"), "{status} {why}");
+    assert_eq!(api.get("schedules/s").1["description"]["schedule"]["action"]["workflow_type"], "kitchen-sink");
+
+    assert_eq!(api.post("workflows", start("w", json!([{ "wait_signal": { "name": "go" } }]))).0, 201);
+    for at in ["99", "0"] {
+        let (status, why) = api.get(&format!("workflows/w/state?at={at}"));
+        assert!(status == 400 && why.to_string().contains("the history has"), "{at}: {status} {why}");
+    }
+    let (status, why) = api.post("workflows/w/forks", json!({ "at": 0 }));
+    assert_eq!((status, &why["errors"][0]["at"]), (422, &json!("at")), "{why}");
+    let (status, why) = api.post("batches", json!({ "query": "", "action": { "do": "terminate" } }));
+    assert!(status >= 400 && why.to_string().contains("would mean every run"), "{status} {why}");
+}
+
 #[test]
 fn a_program_makes_changes_and_removes_a_schedule() {
     let api = Api::serve();

@@ -1,5 +1,7 @@
 //! A full disk: new work is refused, what was acknowledged stays, and with room again everything goes on.
 
+use std::path::Path;
+use std::process::Output;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +13,8 @@ use bosun_tests::harness::ledger::Ledger;
 use bosun_tests::harness::load::{Load, Shape};
 use bosun_tests::harness::process::{Program, REQUEST_MAX, WorkerProcess};
 use bosun_tests::harness::{count_from_env, say, workload};
+
+use crate::supervisor_cli::{command, said};
 
 const MIB: u64 = 1 << 20;
 
@@ -60,12 +64,109 @@ fn start(http: &Http, id: &str) -> Reply<Started> {
 }
 
 /// New work is refused by name, and what is stored can be read.
-fn refuses_and_reads(http: &Http, ledger: &Ledger, id: &str) {
+fn refuses_and_reads(http: &Http, data: &Path, ledger: &Ledger, id: &str) {
     assert!(is_refused_for_space(start(http, id)), "a start on a full disk");
     assert_eq!((http.healthz().unwrap(), http.readyz().unwrap()), (200, 503));
     if let Some(known) = ledger.workflows().first() {
         http.history(known).unwrap();
+        let seen = http.request("GET", &format!("/api/v1/workflows/{known}"), None).unwrap();
+        assert_eq!(seen.status, 200, "describe: {seen:?}");
+        let asked = http.request("POST", &format!("/api/v1/workflows/{known}/queries/position"), None).unwrap();
+        assert_eq!(asked.status, 200, "a query: {asked:?}");
+        for words in [&["describe", known][..], &["show", known]] {
+            let output = answers(data, words);
+            assert!(output.status.success(), "{words:?}: {}", said(&output));
+        }
     }
+    let listed = answers(data, &["list"]);
+    assert!(listed.status.success(), "{}", said(&listed));
+    // The disk is what it complains of.
+    let doctor = said(&answers(data, &["doctor"]));
+    assert!(doctor.contains("disk") && doctor.contains("it can be read"), "{doctor}");
+}
+
+/// A command that ends by itself, in time.
+#[track_caller]
+fn answers(data: &Path, words: &[&str]) -> Output {
+    let mut child = command(data, words).spawn().unwrap();
+    let until = Instant::now() + REQUEST_MAX;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            let _ = child.kill();
+            panic!("{words:?} does not answer on a full disk: {}", said(&child.wait_with_output().unwrap()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// G5: when the reserve is used up too, reads go on and everything that would change a run is refused, and nothing hangs.
+#[test]
+fn reads_go_on_when_the_reserve_is_used_up() {
+    let Some(disk) = SmallDisk::require_or_explain(24 * MIB) else { return };
+    let data = disk.dir().join("data");
+    let (mut worker, http) = WorkerProcess::start(&Program::bosun_worker().unwrap(), &data, READY_MAX).unwrap();
+    let parked = serde_json::json!([{ "wait_signal": { "name": "go" } }, { "wait_signal": { "name": "end" } }]);
+    for n in 0..20 {
+        http.start(&workload::program(&format!("w{n}"), parked.clone())).acknowledged().unwrap();
+    }
+    let schedule = ["schedule", "create", "nightly", "kitchen-sink", "--cron", "0 2 * * *"];
+    let made = answers(&data, &schedule);
+    assert!(made.status.success(), "{}", said(&made));
+    disk.fill().unwrap();
+    // Signals that nobody waits for are kept: each takes room.
+    let large = serde_json::json!("x".repeat(200 << 10));
+    let until = Instant::now() + REQUEST_MAX;
+    let mut sent = vec![0; 20];
+    let refused_at = 'signals: loop {
+        for (n, sent) in sent.iter_mut().enumerate() {
+            assert!(Instant::now() < until, "the disk does not get full");
+            match http.signal(&format!("w{n}"), "other", &large, &format!("s{sent}")) {
+                Reply::Acknowledged(()) => *sent += 1,
+                reply => break 'signals reply,
+            }
+        }
+    };
+    assert!(is_refused_for_space(refused_at), "a signal on a full disk");
+    for n in 0..20 {
+        let id = format!("w{n}");
+        let began = Instant::now();
+        let refused = http.signal(&id, "other", &large, "later");
+        assert!(is_refused_for_space(refused), "{id} after {:?}", began.elapsed());
+        let seen = http.request("GET", &format!("/api/v1/workflows/{id}"), None).unwrap();
+        assert_eq!(seen.status, 200, "{seen:?}");
+        let asked = http.request("POST", &format!("/api/v1/workflows/{id}/queries/position"), None).unwrap();
+        assert_eq!(asked.status, 200, "{asked:?}");
+    }
+    for words in [
+        &["list"][..],
+        &["describe", "w7"],
+        &["show", "w7"],
+        &["schedule", "list"],
+        &["schedule", "describe", "nightly"],
+        &["top", "--once"],
+        &["store", "info"],
+    ] {
+        let output = answers(&data, words);
+        assert!(output.status.success(), "{words:?}: {}", said(&output));
+    }
+    let doctor = said(&answers(&data, &["doctor"]));
+    assert!(doctor.contains("it can be read"), "{doctor}");
+    assert!(is_refused_for_space(start(&http, "new")));
+    disk.free().unwrap();
+    let until = Instant::now() + REQUEST_MAX;
+    while !matches!(http.signal("w0", "go", &serde_json::json!(1), "go"), Reply::Acknowledged(())) {
+        assert!(Instant::now() < until, "it does not go on:\n{}", worker.said());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    for (n, sent) in sent.iter().enumerate() {
+        let kept = http.history(&format!("w{n}")).unwrap();
+        let signals = kept.iter().filter(|event| event.kind.name() == "WorkflowExecutionSignaled").count();
+        // One that was refused may have been taken before: it is there once, or not at all.
+        assert!(signals >= *sent, "w{n}: {signals} of {sent}");
+    }
+    worker.terminate().unwrap();
+    assert_eq!(worker.wait(REQUEST_MAX).unwrap().and_then(|status| status.code()), Some(0), "{}", worker.said());
 }
 
 /// Waits until new work is taken again, by the same process.
@@ -100,7 +201,7 @@ fn fill_up(fills: u32, by_itself: bool) {
         let waited = load.slowest_request();
         assert!(waited < REQUEST_MAX, "a request took {waited:?} on a full disk");
         if by_itself {
-            refuses_and_reads(&http, &ledger, &format!("refused-{fill}"));
+            refuses_and_reads(&http, &data, &ledger, &format!("refused-{fill}"));
         }
         disk.free().unwrap();
         disk.resize(size + 56 * MIB).unwrap();
@@ -141,7 +242,7 @@ fn a_worker_starts_on_a_full_disk() {
     worker.kill().unwrap();
     disk.fill().unwrap();
     let (mut worker, http) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
-    refuses_and_reads(&http, &ledger, "refused");
+    refuses_and_reads(&http, &data, &ledger, "refused");
     let mut outcome = Outcome::default();
     outcome.compare(&http, &ledger).unwrap();
     outcome.assert_clean("started on a full disk");

@@ -159,6 +159,43 @@ fn a_worker_is_described_and_ended_through_its_directory() {
 }
 
 /// The unit names this program and this directory, and refuses options that `worker run` does not take.
+/// A directory that a worker holds is refused to a second one at once, by the name of the first; and what cannot be served is
+/// said before anything is opened or made.
+#[test]
+fn a_second_worker_is_told_who_is_there() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let (worker, http) = WorkerProcess::start(&Program::bosun_worker().unwrap(), &data, READY_MAX).unwrap();
+    let second = run(&data, &WORKER);
+    let told = said(&second);
+    assert_eq!(second.status.code(), Some(31), "{told}");
+    assert!(told.contains(&format!("the worker with pid {} works on it", worker.pid())), "{told}");
+    assert!(told.contains("worker drain") && !told.contains("waiting for"), "{told}");
+    let port = http.endpoint.address.rsplit_once(':').unwrap().1.to_owned();
+    for (words, why) in
+        [(["--port", port.as_str()], "cannot listen on"), (["--bind", "0.0.0.0"], "is not a loopback address")]
+    {
+        let other = home.path().join("other");
+        let refused = run(&other, &[&WORKER[..], &words].concat());
+        assert!(!refused.status.success() && said(&refused).contains(why), "{words:?}: {}", said(&refused));
+        assert!(!other.exists(), "{words:?}: nothing was made");
+    }
+}
+
+/// Somebody who holds the directory and proves nothing is waited for, and that is said.
+#[test]
+fn who_waits_for_the_directory_says_so() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    assert!(run(&data, &["start", "kitchen-sink", "--input", r#"{"steps": []}"#]).status.success());
+    let lock = std::fs::File::options().write(true).open(data.join("bosun.lock")).unwrap();
+    lock.lock().unwrap();
+    let waited = run(&data, &WORKER);
+    let told = said(&waited);
+    assert_eq!(waited.status.code(), Some(31), "{told}");
+    assert!(told.contains("waiting for 3 s at most"), "{told}");
+}
+
 #[test]
 fn the_unit_starts_this_program_with_options_that_it_takes() {
     let home = tempfile::tempdir().unwrap();

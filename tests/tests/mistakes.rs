@@ -53,7 +53,20 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     (&["ui"], 31, &["no worker holds", "worker run` starts a worker"]),
     (&["--address", "127.0.0.1:1", "list"], 31, &["no worker answers at 127.0.0.1:1", "`bosun --data data worker run` prints"]),
     (&["token", "create", "ann", "--role", "king"], 2, &["viewer, approver, operator, owner"]),
+    (&["store", "backup", "data/inner"], 2, &["lies inside of", "choose a directory outside of it"]),
+    (&["store", "restore", "data", "--to", "data/inner"], 2, &["lies inside of", "choose a directory outside of it"]),
+    (&["store", "salvage", "data", "--to", "data/inner"], 2, &["lies inside of", "choose a directory outside of it"]),
+    (&["store", "restore", "data", "--to", "taken"], 2, &["it is not empty", "choose a new directory"]),
+    (&["store", "salvage", "data", "--to", "taken"], 2, &["it is not empty", "choose a new directory"]),
+    // Many runs, budgets, and points of a history.
+    (&["terminate", "--query", "", "-y"], 2, &["it is empty, and would mean every run", "StartTime > "]),
+    (&["cancel", "--query", " ", "--dry-run"], 2, &["it is empty, and would mean every run"]),
+    (&["reset", "waits", "--to", "99"], 2, &["event 99", "the history has"]),
+    (&["budget", "top-up", "waits", "--tokens", "-5"], 2, &["a top-up adds, and takes nothing away"]),
+    (&["fork", "waits", "--set-result", "foo=1"], 2, &["no such name", "it has no activity, child workflow or side effect"]),
     // Schedules.
+    (&["schedule", "create", "s", "order-sagas", "--every", "1h"], 1, &["no workflow type order-sagas", "order-saga"]),
+    (&["schedule", "create", "s", "order-saga", "--input", "7", "--every", "1h"], 2, &["the input of the workflow order-saga"]),
     (&["schedule", "create", "s", "order-saga"], 2, &["it names no time", "--cron"]),
     (&["schedule", "create", "s", "order-saga", "--cron", "61 * * * *"], 2, &["minute", "0 to 59"]),
     // Keys and types.
@@ -82,6 +95,8 @@ fn the_message_of_a_mistake_names_its_fix() {
     write("preset.yaml", &SPEC.replace("preset: shannon-supervisor", "preset: shannon-supervisr"));
     write("key.yaml", &SPEC.replace("objective:", "objektive:"));
     write("broken.yaml", "a: [1\n");
+    std::fs::create_dir(folder.join("taken")).unwrap();
+    write("taken/file", "of somebody else");
     // Before anything was started there is nothing, and that is said.
     let (code, text) = said(folder, &["list"]);
     assert!(code == 30 && text.contains("there is no store"), "{code} {text}");
@@ -99,6 +114,44 @@ fn the_message_of_a_mistake_names_its_fix() {
     }
     assert!(wrong.is_empty(), "{} of {} mistakes:\n{}", wrong.len(), MISTAKES.len(), wrong.join("\n"));
     assert_eq!(said(folder, &["list", "-o", "json"]), before, "a mistake changes nothing");
+}
+
+/// A file in the place of the directory is called what it is, whatever was to be done.
+#[test]
+fn a_file_is_no_data_directory_for_any_verb() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("data"), "a file").unwrap();
+    for words in [
+        &["list"][..],
+        &["describe", "x"],
+        &["start", "kitchen-sink"],
+        &["run", "kitchen-sink"],
+        &["worker", "run"],
+        &["worker", "drain"],
+        &["replay", "show", "x"],
+        &["store", "verify"],
+        &["store", "gc"],
+        &["schedule", "list"],
+    ] {
+        let (code, text) = said(dir.path(), words);
+        assert!(code == 30 && text.contains("data is a file, and no data directory"), "{words:?}: {code} {text}");
+    }
+    let (code, text) = said(dir.path(), &["doctor"]);
+    assert!(code == 1 && text.contains("data is a file, and no data directory"), "{code} {text}");
+    assert_eq!(std::fs::read_to_string(dir.path().join("data")).unwrap(), "a file");
+}
+
+/// A filter that finds every run is there for whoever means all of them.
+#[test]
+fn every_run_is_meant_by_a_filter_that_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    for id in ["a", "b"] {
+        let (code, text) = said(dir.path(), &["start", "kitchen-sink", "-w", id, "--input", r#"{"steps": []}"#]);
+        assert_eq!(code, 0, "{text}");
+    }
+    let all = bosun_worker::batch::order::EVERY_RUN;
+    let (code, text) = said(dir.path(), &["terminate", "--query", all, "--dry-run"]);
+    assert!(code == 0 && text.contains("would terminate 2 runs"), "{code} {text}");
 }
 
 /// Whoever types a name that is none is never led to a verb that destroys something.

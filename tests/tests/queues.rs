@@ -94,6 +94,47 @@ fn runs_and_activities_take_the_slot_by_their_priority_and_the_queue_says_whose_
     drop(worker);
 }
 
+/// What waits for a slot says so, and for which, wherever one looks.
+#[test]
+fn what_waits_for_a_slot_says_so() {
+    let home = tempfile::tempdir().unwrap();
+    let (home, data) = (home.path(), home.path().join("data"));
+    let program = Program::new(bosun().unwrap(), &["worker", "run", "--external-slots", "1"]);
+    let (_worker, http) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    let start = |id: &str| {
+        let steps = json!([{ "activity": { "type": "process", "input": noting(home, id) } }]);
+        let body = json!({ "workflow_type": "kitchen-sink", "workflow_id": id, "input": { "steps": steps } });
+        assert_eq!(ask(&http, "POST", "/api/v1/workflows", Some(&body)).0, 201);
+    };
+    start("first");
+    until("the first has the slot", || std::fs::read_to_string(home.join("noted")).is_ok());
+    start("second");
+    for words in [&["describe", "second"][..], &["list"], &["top", "--once"]] {
+        let says = || said(&run(&data, words)).contains("it waits for a slot: all 1 for programs");
+        until(&format!("{words:?} says nothing of the slot: {}", said(&run(&data, words))), says);
+    }
+    assert!(!said(&run(&data, &["describe", "first"])).contains("waits for a slot"));
+    std::fs::write(home.join("go"), "").unwrap();
+    for id in ["first", "second"] {
+        assert!(said(&run(&data, &["result", id])).contains('1'));
+    }
+}
+
+/// No activity of this type is there to be started, now or later.
+#[test]
+fn an_activity_that_nobody_has_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let program = Program::new(bosun().unwrap(), &["worker", "run"]);
+    let (_worker, http) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    let body = json!({ "activity_type": "proces", "activity_id": "a", "input": {} });
+    let (status, why) = ask(&http, "POST", "/api/v1/standalone-activities", Some(&body));
+    assert!(status == 422 || status == 400, "{status} {why}");
+    assert!(why.to_string().contains("no activity of the type proces") && why.to_string().contains("process"), "{why}");
+    let (status, listed) = ask(&http, "GET", "/api/v1/workflows", None);
+    assert_eq!((status, listed["workflows"].as_array().map(Vec::len)), (200, Some(0)), "{listed}");
+}
+
 #[test]
 fn an_activity_alone_is_canceled_over_the_api_and_what_is_wrong_with_one_is_said_by_its_place() {
     let home = tempfile::tempdir().unwrap();

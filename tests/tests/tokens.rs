@@ -193,6 +193,49 @@ fn no_tool_of_a_run_reaches_the_data_directory() {
     assert_eq!(std::fs::read(doors.data().join("tokens.json")).unwrap(), before);
 }
 
+/// Who sees one namespace means that one: what a list shows is there by its id alone.
+#[test]
+fn a_token_of_one_namespace_means_that_one() {
+    let doors = Doors::open();
+    started(&doors.owner, "w", "dev", &waits());
+    started(&doors.owner, "other", "default", &waits());
+    let dev = doors.with(doors.token(&["create", "dev", "--role", "operator", "--only-namespace", "dev"]));
+    let (_, listed) = ask(&dev, "GET", "/api/v1/workflows", None);
+    let ids: Vec<&str> =
+        listed["workflows"].as_array().unwrap().iter().filter_map(|run| run["workflow_id"].as_str()).collect();
+    assert_eq!(ids, ["w"], "{listed}");
+    for path in ["/api/v1/workflows/w", "/api/v1/workflows/w/history", "/api/v1/workflows/w?namespace=dev"] {
+        let (status, seen) = ask(&dev, "GET", path, None);
+        assert_eq!(status, 200, "{path}: {seen}");
+    }
+    assert_eq!(ask(&dev, "POST", "/api/v1/workflows/w/signals/go", Some(json!(1))).0, 202);
+    for path in ["/api/v1/workflows/other", "/api/v1/workflows/w?namespace=default"] {
+        assert_eq!(ask(&dev, "GET", path, None).0, 404, "{path}");
+    }
+    assert_eq!(ask(&doors.owner, "GET", "/api/v1/workflows/w", None).0, 404, "who sees all names it");
+}
+
+/// Who may only look does not end the worker.
+#[test]
+fn a_viewer_does_not_end_the_worker() {
+    let doors = Doors::open();
+    let file = doors.dir.path().join("viewer");
+    std::fs::write(&file, doors.token(&["create", "vera", "--role", "viewer"])).unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    for verb in ["drain", "stop"] {
+        let ended = Command::new(bosun().unwrap())
+            .args(["worker", verb, "--token-file"])
+            .arg(&file)
+            .arg("--data")
+            .arg(doors.data())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(32) && said.contains("needs the role operator"), "{verb}: {said}");
+    }
+    assert_eq!(doors.owner.healthz().unwrap(), 200);
+}
+
 /// A batch acts with the role of whoever asked for it, so nobody of a lesser role makes it act again, or tells it what it has
 /// found. It stays in its namespace.
 #[test]

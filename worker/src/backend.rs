@@ -278,6 +278,9 @@ pub enum OpenError {
     /// What was asked for cannot be done; nothing was touched.
     #[error("{0}")]
     Refused(String),
+    /// Where something was to be written is no place for it; nothing was touched.
+    #[error("{0}")]
+    Taken(String),
     #[error("{0}")]
     Full(String),
     /// Of a cluster: nobody answers there.

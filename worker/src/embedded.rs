@@ -32,6 +32,7 @@ use crate::notify::cursor::{Cursor, GoneWorker};
 use crate::notify::deliver::Teller;
 use crate::notify::rules::channel::Notify;
 use crate::notify::watcher::Watcher;
+use crate::startable::KnownCode;
 use crate::store_reports::{StoreLocation, info_json, judge_epoch, open_error, verify_json};
 use crate::store_work::{self, StoreWork};
 use crate::telemetry::metrics::{Metrics, Standing};
@@ -350,6 +351,12 @@ macro_rules! ask {
 const LOOKS: (Duration, u32) = (Duration::from_millis(5), 1_000);
 
 impl Embedded {
+    fn known_code(&self) -> KnownCode<'_> {
+        let (workflows, activities) = self.worker.code();
+        // A visit has not completed its activities.
+        KnownCode { workflows, activities: (self.worker.slots().all > 0).then_some(activities) }
+    }
+
     /// A visit asks right after the directory was opened: what waits is known when every run that had something under way
     /// was looked at. A run whose code does not come back is not waited for.
     async fn looked_at(&self) {
@@ -364,7 +371,8 @@ impl Embedded {
 
 impl Backend for Embedded {
     fn start(&self, request: StartWorkflow) -> Reply<'_, Started> {
-        ask!(self, client => client.start(request))
+        let startable = self.known_code().check_start(&request);
+        ask!(self, client => async { startable?; client.start(request).await })
     }
     fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
         ask!(self, client => client.fork(request))
@@ -379,7 +387,8 @@ impl Backend for Embedded {
         ask!(self, client => client.signal_with_start(request, signal))
     }
     fn update(&self, target: Target, update: UpdateRequest) -> Reply<'_, UpdateOutcome> {
-        ask!(self, client => client.update(&target, update))
+        let startable = self.known_code().check_update(&target, &update);
+        ask!(self, client => async { startable?; client.update(&target, update).await })
     }
     fn update_with_start(&self, request: StartWorkflow, update: UpdateRequest) -> Reply<'_, (Started, UpdateOutcome)> {
         ask!(self, client => client.update_with_start(request, update))

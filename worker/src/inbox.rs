@@ -236,8 +236,32 @@ async fn elsewhere(
     spent::as_it_stands(backend, &target.namespace, &mut all).await;
     // Approvals and questions have queries of their own, which say more; and so has the run below that a run above tells of.
     all.retain(|one| !matches!(one["kind"].as_str(), Some("approval" | "question")) && !one["run"].is_string());
+    for plan in all.iter_mut().filter(|one| one["kind"] == "plan") {
+        show_plan(backend, target, plan).await;
+    }
     let request = |request| HumanRequest { kind: HumanRequestKind::Elsewhere, target: target.clone(), request };
     Ok(all.into_iter().map(request).collect())
+}
+
+/// What of a task bears on whether its plan is approved.
+const OF_TASKS: [&str; 8] = ["id", "goal", "agent", "role", "capability", "dependencies", "risk", "requires_approval"];
+
+/// Puts the tasks of the version that is asked about into the request: nobody approves what was not shown.
+async fn show_plan(backend: &dyn Backend, target: &Target, request: &mut Value) {
+    let asked = request["id"].as_str().and_then(|id| id.rsplit_once('#')?.1.parse::<u64>().ok());
+    let review = backend.query(target.clone(), QueryName::of("plan_review"), Payload::null()).await;
+    let review = review.map(|review| review.to_json()).unwrap_or_default();
+    // Another version meanwhile: the request is about to be another one too.
+    if asked.is_none() || review["version"].as_u64() != asked {
+        return;
+    }
+    let of_task = |task: &Value| {
+        let said = OF_TASKS.iter().filter_map(|key| Some(((*key).to_owned(), task.get(key)?.clone())));
+        Value::Object(said.filter(|(_, value)| !value.is_null()).collect())
+    };
+    if let Some(tasks) = review["current_plan"]["tasks"].as_array() {
+        request["plan"] = tasks.iter().map(of_task).collect();
+    }
 }
 
 /// Everything that one run itself waits for people with.

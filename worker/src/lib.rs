@@ -58,6 +58,7 @@ pub mod schedule;
 #[cfg(test)]
 pub(crate) mod stage;
 pub mod standalone;
+mod startable;
 mod store_reports;
 mod store_work;
 pub mod supervisor;

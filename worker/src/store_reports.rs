@@ -139,8 +139,8 @@ pub(crate) fn info_json(info: &StoreInfo) -> Value {
 pub(crate) fn open_error(data: &Path, why: StorageError) -> OpenError {
     match why {
         StorageError::Locked { .. } => OpenError::Locked(data.to_owned()),
-        StorageError::Taken { .. }
-        | StorageError::ReadOnly { .. }
+        StorageError::Taken { .. } => OpenError::Taken(why.to_string()),
+        StorageError::ReadOnly { .. }
         | StorageError::NetworkFilesystem { .. }
         | StorageError::EpochUnwritable { .. } => OpenError::Refused(why.to_string()),
         StorageError::RolledBack { .. }

@@ -45,6 +45,10 @@ impl Journal {
             let detail = "it holds a store already; choose a new directory for the backup".into();
             return Err(StorageError::Taken { dir: dir.to_owned(), detail });
         }
+        // `log/db` of the store.
+        if let Some(source) = self.medium.location().parent().and_then(Path::parent) {
+            swap::is_outside(source, dir)?;
+        }
         swap::arrive(&target, |incoming| self.copy_to(incoming))
     }
 

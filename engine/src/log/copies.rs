@@ -31,12 +31,14 @@ pub struct SpaceReport {
 
 /// Brings a backup back, in a new directory. The backup is read and found sound first, and stays as it is.
 pub fn restore(backup: &Path, target: &Path, options: &JournalOptions) -> Result<BackupReport, StorageError> {
+    swap::is_outside(backup, target)?;
     let source = sound(backup, options)?;
     arrive(&source, target, options)
 }
 
 /// A copy of a store without holes, in a new directory.
 pub fn compact_to(dir: &Path, target: &Path, options: &JournalOptions) -> Result<SpaceReport, StorageError> {
+    swap::is_outside(dir, target)?;
     let source = sound(dir, options)?;
     arrive(&source, target, options)?;
     Ok(space(tree_bytes(dir), target))

@@ -82,6 +82,24 @@ fn is_free(root: &Path) -> Result<(), StorageError> {
     }
 }
 
+/// Refuses a target that is its own source, or lies inside it: each copy would hold the one before, and whoever moves the
+/// store moves its copies.
+pub(crate) fn is_outside(source: &Path, target: &Path) -> Result<(), StorageError> {
+    let Ok(source) = source.canonicalize() else { return Ok(()) };
+    let Ok(target) = std::path::absolute(target) else { return Ok(()) };
+    // What is not there yet lies where what is there of its path leads.
+    let there = target.ancestors().find_map(|above| Some((above.canonicalize().ok()?, above)));
+    let Some((real, above)) = there else { return Ok(()) };
+    let whole = target.strip_prefix(above).map_or_else(|_| real.clone(), |rest| real.join(rest));
+    match whole.starts_with(&source) {
+        true if whole == source => Err(taken(&target, "it is the store itself; choose a new directory")),
+        true => {
+            Err(taken(&target, &format!("it lies inside of {}; choose a directory outside of it", source.display())))
+        }
+        false => Ok(()),
+    }
+}
+
 /// The names in a directory that is to be written to; what is not there is empty, and what cannot be read may hold anything.
 pub(crate) fn names_in(root: &Path) -> Result<Vec<OsString>, StorageError> {
     let unread = |why: std::io::Error| StorageError::io("read", root, &why);
@@ -197,6 +215,22 @@ mod tests {
     use super::*;
 
     /// What cannot be read is not taken for empty: here a link to itself.
+    #[test]
+    fn a_copy_lies_outside_of_its_source() {
+        let home = tempfile::tempdir().unwrap();
+        let store = home.path().join("store");
+        fs::create_dir_all(store.join("log")).unwrap();
+        std::os::unix::fs::symlink(&store, home.path().join("link")).unwrap();
+        for inside in ["store", "store/", "store/new", "store/log/../new/deep", "link/new", "link"] {
+            let refused = is_outside(&store, &home.path().join(inside));
+            assert!(matches!(refused, Err(StorageError::Taken { .. })), "{inside}: {refused:?}");
+        }
+        for outside in ["store-2", "other/store", "new"] {
+            is_outside(&store, &home.path().join(outside)).unwrap();
+            is_outside(&home.path().join("link"), &home.path().join(outside)).unwrap();
+        }
+    }
+
     #[test]
     fn what_cannot_be_read_is_not_free() {
         let home = tempfile::tempdir().unwrap();

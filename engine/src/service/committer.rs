@@ -2,7 +2,9 @@
 //!
 //! Invariant: items are released in the order they were submitted, each after its turns are durable; an item without
 //! turns (a repeated request, a query) is released no earlier than everything submitted before it. After the first
-//! storage error nothing is released any more: every later item is answered with the failure.
+//! storage error nothing is released any more: every later item is answered with the failure. A full disk is no such error:
+//! the group that found no room is kept as it is, and only the committer's own thread tries it again, so that no shard
+//! waits for the disk and reads go on (`no_room`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,8 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::health;
+use super::no_room::{NoRoom, ROOM_LOOKS};
 use super::shared::WorkerShared;
-use crate::log::{Committed, StorageError};
 use crate::machine::{Durable, SealedEffects};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::*;
@@ -41,9 +43,6 @@ const GROUP_TURNS_MAX: usize = 1_024;
 /// Turn threads wait when this many items are ahead of them.
 const BACKLOG_MAX: usize = 8_192;
 
-/// How often a full disk is looked at again.
-const ROOM_LOOKS: Duration = Duration::from_millis(100);
-
 #[derive(Default)]
 struct CommitQueue {
     items: VecDeque<CommitItem>,
@@ -59,8 +58,9 @@ pub(crate) struct Committer {
     queue: Mutex<CommitQueue>,
     arrived: Condvar,
     space: Condvar,
-    /// Held by whoever commits and releases.
-    role: Mutex<()>,
+    /// Held by whoever commits and releases; with the group that found no room on the disk.
+    role: Mutex<Option<Vec<CommitItem>>>,
+    pub(crate) no_room: NoRoom,
     /// How many items of each shard have been released.
     released: Vec<AtomicU64>,
     /// Since when a group is being written, if one is.
@@ -73,7 +73,8 @@ impl Committer {
             queue: Mutex::new(CommitQueue { generations: vec![0; shards], ..CommitQueue::default() }),
             arrived: Condvar::new(),
             space: Condvar::new(),
-            role: Mutex::new(()),
+            role: Mutex::new(None),
+            no_room: NoRoom::new(),
             released: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             writing: Mutex::new(None),
         }
@@ -109,7 +110,8 @@ impl Committer {
             }
             queue.committer_waits
         };
-        match has_time.then(|| self.role.try_lock()) {
+        // A turn thread has other things to do than to look whether there is room.
+        match (has_time && !self.no_room.waits()).then(|| self.role.try_lock()) {
             Some(Ok(role)) => self.commit_all(shared, role),
             Some(Err(_)) | None if waits => self.arrived.notify_one(),
             // It looks at the queue once more before it waits.
@@ -138,8 +140,20 @@ impl Committer {
         }
     }
 
+    /// Until there is something to commit, or it is time to look for room again. False: there will be nothing any more.
     fn wait_for_items(&self) -> bool {
         let mut queue = self.lock();
+        if self.no_room.waits() {
+            let until = Instant::now() + ROOM_LOOKS;
+            while !queue.stopped {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                queue = self.arrived.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
+            }
+            return true;
+        }
         while queue.items.is_empty() {
             if queue.stopped {
                 return false;
@@ -147,17 +161,28 @@ impl Committer {
             queue.committer_waits = true;
             queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner);
             queue.committer_waits = false;
+            if self.no_room.waits() {
+                return true;
+            }
         }
         true
     }
 
     /// Commits and releases batch after batch. Whoever holds the role does both, so that the order holds.
-    fn commit_all(&self, shared: &Arc<WorkerShared>, role: MutexGuard<'_, ()>) {
-        while let Some(mut batch) = self.take_batch() {
-            let outcome = self.commit(shared, &mut batch);
-            self.release(shared, batch, &outcome);
+    fn commit_all(&self, shared: &Arc<WorkerShared>, mut role: MutexGuard<'_, Option<Vec<CommitItem>>>) {
+        while let Some(mut batch) = role.take().or_else(|| self.take_batch()) {
+            match self.commit(shared, &mut batch) {
+                Some(outcome) => self.release(shared, batch, &outcome),
+                None => {
+                    *role = Some(batch);
+                    drop(role);
+                    // Its own thread looks for room, whoever has found none. It either waits by now or looks first.
+                    drop(self.lock());
+                    self.arrived.notify_one();
+                    return;
+                }
+            }
         }
-        drop(role);
     }
 
     /// The first of three steps that only one at a time may take, in this order: what belongs into one group.
@@ -183,31 +208,52 @@ impl Committer {
         Some(batch)
     }
 
-    /// The second step: the group becomes durable, or the worker has failed.
-    pub(super) fn commit(&self, shared: &WorkerShared, batch: &mut [CommitItem]) -> Result<Durable, Rejection> {
+    /// The second step: the group becomes durable, or the worker has failed. Nothing: there is no room on the disk, and the
+    /// batch is as it was.
+    pub(super) fn commit(&self, shared: &WorkerShared, batch: &mut [CommitItem]) -> Option<Result<Durable, Rejection>> {
         if let Some(failed) = shared.health.storage_failure() {
-            return Err(failed.refusal().unwrap_or(Rejection::ShuttingDown));
+            return Some(Err(failed.refusal().unwrap_or(Rejection::ShuttingDown)));
         }
-        let turns: Vec<Turn> = batch.iter_mut().flat_map(|item| std::mem::take(&mut item.turns)).collect();
+        let counts: Vec<usize> = batch.iter().map(|item| item.turns.len()).collect();
+        let mut turns: Vec<Turn> = batch.iter_mut().flat_map(|item| std::mem::take(&mut item.turns)).collect();
         if turns.is_empty() {
-            return Ok(Durable::nothing_to_write());
+            return Some(Ok(Durable::nothing_to_write()));
         }
         let _span = tracing::debug_span!("commit", turns = turns.len()).entered();
         let began = Instant::now();
-        match self.commit_with_room(shared, &turns) {
+        self.note_writing(Some(began));
+        let written = shared.journal.commit(&turns);
+        self.note_writing(None);
+        match written {
             Ok(committed) => {
+                if self.no_room.is_over() {
+                    tracing::warn!("there is room on the disk again");
+                }
                 shared.group_committed(turns.len(), began);
                 shared.publish(turns);
-                Ok(Durable::committed(committed.group))
+                Some(Ok(Durable::committed(committed.group)))
             }
-            // Stopped while there was no room: nothing was written, and nothing is acknowledged.
-            Err(error) if error.is_no_room() => Err(health::rejection_of(&error)),
+            Err(error) if error.is_no_room() => {
+                if self.no_room.looked(&error.to_string()) {
+                    tracing::error!(%error, "what was decided waits for room on the disk");
+                }
+                // Stopped: nothing was written, and nothing is acknowledged.
+                if self.lock().stopped {
+                    self.no_room.is_over();
+                    return Some(Err(health::rejection_of(&error)));
+                }
+                let mut turns = turns.drain(..);
+                for (item, count) in batch.iter_mut().zip(counts) {
+                    item.turns.extend(turns.by_ref().take(count));
+                }
+                None
+            }
             Err(error) => {
                 tracing::error!(%error, "the log has failed; nothing is acknowledged any more");
                 if !seeded::on(Bug::CacheNotEvicted) {
                     shared.health.worsen(health::of_storage(&error));
                 }
-                Err(health::rejection_of(&error))
+                Some(Err(health::rejection_of(&error)))
             }
         }
     }
@@ -219,30 +265,6 @@ impl Committer {
     /// For how long the group that is being written has been, if one is. Waiting for room on the disk is not writing.
     pub(crate) fn writing_for(&self) -> Option<Duration> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner).map(|since| since.elapsed())
-    }
-
-    /// A full disk is waited for: what was decided is written when there is room, and nothing is acknowledged before.
-    fn commit_with_room(&self, shared: &WorkerShared, turns: &[Turn]) -> Result<Committed, StorageError> {
-        let mut waits = false;
-        loop {
-            self.note_writing(Some(Instant::now()));
-            let written = shared.journal.commit(turns);
-            self.note_writing(None);
-            match written {
-                Err(error) if error.is_no_room() && !self.lock().stopped => {
-                    if !std::mem::replace(&mut waits, true) {
-                        tracing::error!(%error, "what was decided waits for room on the disk");
-                    }
-                    std::thread::sleep(ROOM_LOOKS);
-                }
-                done => {
-                    if waits && done.is_ok() {
-                        tracing::warn!("there is room on the disk again");
-                    }
-                    return done;
-                }
-            }
-        }
     }
 
     /// The third step: effects and answers go out.

@@ -145,6 +145,16 @@ pub(crate) enum ShardMessage {
 }
 
 impl ShardMessage {
+    /// Whether it changes nothing.
+    pub(crate) fn is_reading(&self) -> bool {
+        matches!(
+            self,
+            ShardMessage::Query { .. }
+                | ShardMessage::Describe { .. }
+                | ShardMessage::AwaitClose { .. }
+                | ShardMessage::UpdateResult { .. }
+        )
+    }
     /// What its payload takes; messages of the engine's own are small, or bounded by what was started.
     fn bytes(&self) -> usize {
         match self {

@@ -26,6 +26,7 @@ mod fork;
 mod health;
 mod mailbox;
 mod marks;
+mod no_room;
 mod options;
 mod pace;
 mod quarantine;

@@ -101,13 +101,17 @@ impl WorkerShared {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.info(&self.options.retention, self.clock.now())
     }
-    /// A client's request: refused when the worker is leaving or has too much to do.
+    /// A client's request: refused when the worker is leaving or has too much to do, and a change when what was decided before
+    /// it cannot be written.
     pub(crate) fn request(
         &self,
         namespace: &Namespace,
         workflow_id: &WorkflowId,
         message: ShardMessage,
     ) -> Result<(), Rejection> {
+        if let Some(full) = self.committer.no_room.refusal().filter(|_| !message.is_reading()) {
+            return Err(full);
+        }
         self.time.begin();
         let taken = self.mailboxes[self.shard_of(namespace, workflow_id)].request(message);
         if taken.is_err() {

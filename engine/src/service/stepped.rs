@@ -186,7 +186,7 @@ impl Stepped {
             }
             WorkerStep::Write => {
                 if let Some(CommitBatch { items, outcome: outcome @ None }) = &mut self.batch {
-                    *outcome = Some(self.shared.committer.commit(&self.shared, items));
+                    *outcome = self.shared.committer.commit(&self.shared, items);
                 }
             }
             WorkerStep::Release => {

@@ -306,23 +306,55 @@ impl TurnThread {
         self.input(&name, input, Some(reply));
     }
 
+    /// Answers with what a run says of itself. While nothing can be written, that is what the disk says of it, at once: what it
+    /// has decided since is not durable, and whoever waited for that would wait for room.
+    fn read<T: Send + 'static>(
+        &mut self,
+        found: Result<RunName, Rejection>,
+        reply: SharedReply<T>,
+        look: impl FnOnce(&mut Execution) -> Result<T, Rejection>,
+    ) {
+        let name = match found {
+            Ok(name) if !self.shared.committer.no_room.waits() => {
+                let answer = self.look(&name, reply.caller(), look).flatten();
+                return self.answer(reply, answer);
+            }
+            Ok(name) => name,
+            // What is not in memory is not on the disk either.
+            Err(why) if self.shared.committer.no_room.waits() => return reply.send(Err(why)),
+            Err(why) => return self.answer(reply, Err(why)),
+        };
+        let seen = self.on_disk(&name, reply.caller(), look).flatten();
+        reply.send(seen);
+    }
+
+    /// As [`TurnThread::look`], at the run as the disk has it.
+    fn on_disk<T>(
+        &mut self,
+        name: &RunName,
+        caller: TurnCaller,
+        look: impl FnOnce(&mut Execution) -> T,
+    ) -> Result<T, Rejection> {
+        self.current_turn.begin(name, None, caller);
+        let seen = self.shard.durable(name).map(|mut execution| look(&mut execution));
+        self.current_turn.end();
+        seen
+    }
+
     fn query(&mut self, target: Target, query: &QueryName, input: &Payload, reply: SharedReply<Payload>) {
         let found = self.shard.find(&RunRef::Target(target));
-        let answer =
-            found.and_then(|name| self.look(&name, reply.caller(), |execution| execution.query(query, input))?);
-        self.answer(reply, answer);
+        self.read(found, reply, |execution| execution.query(query, input));
     }
 
     fn describe(&mut self, target: Target, reply: SharedReply<Box<Description>>) {
-        let limits = self.shared.options.limits.clone();
-        let described = self.shard.find(&RunRef::Target(target)).and_then(|name| {
-            let held = self.shared.held_why(name.run_id);
-            let mut described =
-                self.look(&name, reply.caller(), |execution| Box::new(describe(execution, held, &limits)))?;
-            described.warnings.extend(self.shared.shadows.card(&described.info.workflow_type));
+        let found = self.shard.find(&RunRef::Target(target));
+        let held = found.as_ref().ok().and_then(|name| self.shared.held_why(name.run_id));
+        let shared = self.shared.clone();
+        self.read(found, reply, |execution| {
+            let mut described = Box::new(describe(execution, held, &shared.options.limits));
+            described.warnings.extend(shared.shadows.card(&described.info.workflow_type));
             Ok(described)
         });
-        self.answer(reply, described);
     }
 
     fn await_close(&mut self, target: Target, reply: SharedReply<ClosedRun>) {
@@ -330,23 +362,23 @@ impl TurnThread {
             Ok(name) => name,
             Err(why) => return self.answer(reply, Err(why)),
         };
-        // An open run that is not loaded stays so: its waiter costs nothing until it ends.
-        let open = self.shard.info(name.run_id).is_some_and(|info| info.status.is_open());
+        // An open run that is not loaded stays so: its waiter costs nothing until it ends. The end of one that is not written
+        // yet is heard when it is.
+        let open = self.shard.info(name.run_id).is_some_and(|info| info.status.is_open())
+            || self.shared.committer.no_room.waits()
+                && self.on_disk(&name, reply.caller(), |execution| !execution.run().is_closed()).unwrap_or(false);
         if open {
             if let Some(reply) = reply.take() {
                 self.shared.waiters.await_close(&self.shared.health, name.run_id, reply);
             }
             return;
         }
-        let closed = self
-            .look(&name, reply.caller(), |execution| {
-                (execution.run().outcome().cloned(), execution.run().info().next_run)
-            })
-            .and_then(|(outcome, next_run)| {
-                let missing = Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(name.run_id) };
-                Ok(ClosedRun { run_id: name.run_id, outcome: outcome.ok_or(missing)?, next_run })
-            });
-        self.answer(reply, closed);
+        let missing = Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(name.run_id) };
+        let run_id = name.run_id;
+        self.read(Ok(name), reply, move |execution| {
+            let (outcome, next_run) = (execution.run().outcome().cloned(), execution.run().info().next_run);
+            Ok(ClosedRun { run_id, outcome: outcome.ok_or(missing)?, next_run })
+        });
     }
 
     pub(super) fn watch_child(

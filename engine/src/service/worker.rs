@@ -196,7 +196,9 @@ pub(super) fn open(
     let quarantine = quarantine.transpose().map_err(StartError::Marks)?;
     let salvaged: BTreeMap<RunId, String> = journal.held_runs()?.into_iter().collect();
     let quarantined = quarantine.iter().flat_map(|quarantine| quarantine.held(options.visit));
-    let held = quarantined.chain(salvaged.iter().map(|(run, why)| (*run, salvaged_why(why)))).collect();
+    let open_id = |run| Some(journal.run(run).filter(|entry| entry.info.status.is_open())?.info.workflow_id.clone());
+    let salvaged_why = |(run, why): (&RunId, &String)| (*run, salvaged_why(why, open_id(*run)));
+    let held = quarantined.chain(salvaged.iter().map(salvaged_why)).collect();
     // Begins the reserve for a full disk, where there is space for it.
     let _ = journal.low_on_space();
     let seen = Mutex::new(SeenTime::begin(options.marks_directory().filter(|_| !options.look), clock.now()));
@@ -228,10 +230,11 @@ pub(super) fn open(
 }
 
 /// The reason on the card of a run that a salvage could not save whole.
-fn salvaged_why(why: &str) -> String {
+fn salvaged_why(why: &str, open: Option<WorkflowId>) -> String {
+    let ends = open.map(|id| format!(", `bosun terminate {id}` ends the run")).unwrap_or_default();
     format!(
         "damage to the store hit it: {why}; what is left of its history is kept, and nothing is decided on it. `bosun store \
-         restore` brings a backup back, `bosun terminate` ends the run"
+         restore BACKUP --to NEW` brings a backup back, in a new directory{ends}"
     )
 }
 

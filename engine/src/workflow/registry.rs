@@ -24,9 +24,13 @@ type Restore = Arc<dyn Fn(RunId, &[u8], DefectPolicy) -> Result<Box<dyn Driver>,
 
 type DriverWatch = Arc<dyn Fn(&WorkflowType, Box<dyn Driver>) -> Box<dyn Driver> + Send + Sync>;
 
+type Accepts = Arc<dyn Fn(&Payload) -> Result<(), PayloadError> + Send + Sync>;
+
 #[derive(Clone)]
 struct Factory {
     create: Create,
+    /// Whether an input can be read as the type's own.
+    accepts: Accepts,
     /// State machines only.
     restore: Option<Restore>,
     /// See [`StateMachine::TOLD_OF_QUARANTINE`].
@@ -76,7 +80,8 @@ impl WorkflowRegistry {
             Ok(Box::new(MachineDriver::<S>::restore(run_id, bytes, policy)?) as Box<dyn Driver>)
         });
         let told_of_quarantine = S::TOLD_OF_QUARANTINE.map(SignalName::of);
-        let factory = Factory { create, restore: Some(restore), told_of_quarantine };
+        let accepts: Accepts = Arc::new(|input| input.decode::<S::Input>().map(drop));
+        let factory = Factory { create, accepts, restore: Some(restore), told_of_quarantine };
         self.factories.insert(WorkflowType::of(S::TYPE), factory);
         self
     }
@@ -101,8 +106,9 @@ impl WorkflowRegistry {
             });
             Box::new(AsyncDriver::new(run_id, started, start, policy))
         });
-        self.factories
-            .insert(workflow_type.into_workflow_type(), Factory { create, restore: None, told_of_quarantine: None });
+        let accepts: Accepts = Arc::new(|input| input.decode::<I>().map(drop));
+        let factory = Factory { create, accepts, restore: None, told_of_quarantine: None };
+        self.factories.insert(workflow_type.into_workflow_type(), factory);
         self
     }
 
@@ -136,6 +142,21 @@ impl WorkflowRegistry {
         BuildId(u64::from_be_bytes(bytes))
     }
 
+    /// Whether a run of this type could be started with this input, without starting one.
+    ///
+    /// # Errors
+    /// As a start: no code of the type, or an input that its code cannot read.
+    pub fn check_input(&self, workflow_type: &WorkflowType, input: &Payload) -> Result<(), Rejection> {
+        let Some(factory) = self.factories.get(workflow_type) else { return Err(self.unknown(workflow_type)) };
+        (factory.accepts)(input).map_err(|why| Rejection::Invalid {
+            what: format!("the input of the workflow {workflow_type}"),
+            why: why.to_string(),
+        })
+    }
+    fn unknown(&self, workflow_type: &WorkflowType) -> Rejection {
+        Rejection::UnknownWorkflowType { workflow_type: workflow_type.clone(), known: self.names() }
+    }
+
     /// A driver for a run from its beginning.
     pub fn create(&self, started: &WorkflowExecutionStarted, run_id: RunId) -> Result<Box<dyn Driver>, Rejection> {
         match self.factories.get(&started.workflow_type) {
@@ -143,10 +164,7 @@ impl WorkflowRegistry {
                 let policy = self.policy_of(&started.workflow_type);
                 Ok(self.watch_over(&started.workflow_type, (factory.create)(started, run_id, policy)))
             }
-            None => Err(Rejection::UnknownWorkflowType {
-                workflow_type: started.workflow_type.clone(),
-                known: self.names(),
-            }),
+            None => Err(self.unknown(&started.workflow_type)),
         }
     }
     /// A driver for a run from a snapshot that [`Driver::snapshot`] gave.

@@ -200,6 +200,44 @@ fn a_link_decides_once() {
     assert!(!json!(decided.events(&run)).to_string().contains("/decide"), "a link stands in a history");
 }
 
+/// Nobody approves a plan that was not shown: its tasks stand in what is told, on the page of the link, and in the terminal.
+#[test]
+fn a_plan_is_shown_to_whoever_is_to_approve_it() {
+    let decided = Decided::serve("1h");
+    let spec = json!({
+        "kind": "supervisor", "preset": "flow-plan-and-execute", "objective": "Move a database",
+        "agents": [{ "name": "executor", "description": "Carries out one step." }],
+        "planning": { "approval": { "required": true } },
+        "script": [
+            { "on": "plan", "say": { "tasks": [
+                { "id": "dump", "goal": "Write the data out" },
+                { "id": "load", "goal": "Read the data in", "deps": ["dump"] }] } },
+            { "on": "execute_worker", "say": "ok" },
+            { "on": "synthesize", "say": "moved" }],
+    });
+    let start = json!({ "workflow_type": "supervisor", "workflow_id": "moves", "input": { "spec": spec } });
+    let answer = decided.http.request("POST", "/api/v1/workflows", Some(start.to_string().as_bytes())).unwrap();
+    assert!(answer.status < 300, "{answer:?}");
+    let body = until(PATIENCE, || {
+        let all = decided.receiver.all();
+        let one = all.into_iter().find(|one| one.body["workflow_id"] == "moves" && one.body["links"].is_object());
+        one.map(|one| one.body).ok_or_else(|| "nobody is told of the plan".to_owned())
+    });
+    let page = decided.get(&decided.path_of(body["links"]["approve"].as_str().unwrap()));
+    let output = crate::supervisor_cli::run(&decided.data(), &["approval", "list", "-o", "json"]);
+    let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let id = listed["waiting"][0]["id"].as_str().unwrap_or_else(|| panic!("{listed}"));
+    let shown = crate::supervisor_cli::said(&crate::supervisor_cli::run(&decided.data(), &["approval", "show", id]));
+    for (place, text) in [("the page", &page.text), ("approval show", &shown), ("what is told", &body.to_string())] {
+        for part in ["the review of version 1 of the plan", "dump", "Write the data out", "load", "Read the data in"] {
+            assert!(text.contains(part), "{place} does not say {part:?}: {text}");
+        }
+    }
+    assert!(shown.contains("load: Read the data in") && shown.contains("after dump"), "{shown}");
+    let until_line = shown.lines().find(|line| line.starts_with("until")).unwrap_or_else(|| panic!("{shown}"));
+    assert!(until_line.contains('Z') && until_line.contains(':'), "a time that people read: {until_line}");
+}
+
 /// Two who decide at the same moment, one each way: one of them has.
 #[test]
 fn two_at_once_are_one_decision() {

@@ -53,6 +53,11 @@ impl CallerBackend {
         CallerBackend { backend, caller }
     }
 
+    /// What the caller may do.
+    pub(crate) fn role(&self) -> TokenRole {
+        self.caller.role
+    }
+
     /// A start as it reaches the engine: what the history says that this caller has asked for.
     pub(crate) fn start_as_sent(&self, request: StartWorkflow) -> Result<StartWorkflow, CallError> {
         CallerBackend::start(self, request)
@@ -130,6 +135,7 @@ impl CallerBackend {
         let invalid = |why: String| Rejection::Invalid { what: "batch".into(), why };
         let order: BatchOrder = input.decode().map_err(|why| invalid(why.to_string()))?;
         self.needs(order.action.role())?;
+        order.check_says_which()?;
         order.check()?;
         let (by, role) = (self.caller.name.clone(), self.caller.role);
         let order = BatchOrder { by, role, carried: None, ..order };

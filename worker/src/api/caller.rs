@@ -62,6 +62,12 @@ impl Caller {
         Caller { name: OWNER.to_owned(), role: TokenRole::Owner, namespaces: None }
     }
 
+    /// The one namespace that it may see, if it is one.
+    pub fn only_namespace(&self) -> Option<&Namespace> {
+        let mut only = self.namespaces.as_ref()?.iter();
+        only.next().filter(|_| only.next().is_none())
+    }
+
     pub fn sees(&self, namespace: &Namespace) -> bool {
         self.namespaces.as_ref().is_none_or(|only| only.contains(namespace))
     }

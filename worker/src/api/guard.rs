@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::caller::Caller;
+use super::drain::drain;
 use super::problem::Problem;
 use super::routes::{CODE_PATH, DECIDE_PATH, FORK_PATH, OPEN_PATHS, SIGN_IN_PATH, is_asset, is_page};
 use super::serve::ServerLimits;
@@ -159,6 +160,7 @@ impl Guard {
         };
         let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
         if length.is_some_and(|length| length > max) {
+            drain(body, self.body_timeout).await;
             return Err(too_large());
         }
         // A body of unknown length may become as large as is allowed.

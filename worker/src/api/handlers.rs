@@ -23,7 +23,7 @@ use super::authority::CallerBackend;
 use super::caller::Caller;
 use super::json_depth::{HISTORY_DEPTH_MAX, JSON_DEPTH_MAX, json_depth};
 use super::problem::Problem;
-use super::routes::EXACT;
+use super::routes::{EXACT, is_exact};
 use super::stream::{json_lines, run_event_lines, turn_lines};
 use crate::backend::{Attribution, Backend, WorkerState};
 use crate::cli::Reach;
@@ -85,8 +85,12 @@ impl FromRequestParts<Api> for RequestTarget {
         let id = path.get("id").ok_or_else(|| Problem::bad_request("no workflow id in the path"))?;
         let mut target = Target::workflow(id_of(id)?);
         target.run_id = run.run_id.map(|text| text.parse()).transpose().map_err(invalid)?;
-        if let Some(namespace) = run.namespace {
-            target.namespace = id_of(&namespace)?;
+        let own = parts.extensions.get::<Caller>().and_then(Caller::only_namespace);
+        match (run.namespace, own) {
+            (Some(namespace), _) => target.namespace = id_of(&namespace)?,
+            // Whoever sees one namespace means that: a list shows its runs, and each is there by its id alone.
+            (None, Some(own)) if !is_exact(&parts.headers) => target.namespace = own.clone(),
+            (None, _) => {}
         }
         Ok(RequestTarget { target, path })
     }

@@ -12,6 +12,7 @@ pub mod authority;
 pub mod caller;
 pub mod client;
 pub mod discovery;
+mod drain;
 pub mod guard;
 pub mod handlers;
 pub(crate) mod histories;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::{Extension, Router};
@@ -191,6 +191,8 @@ fn routers_of(api: Api, pages: Router<Api>, guarding: Guard) -> Routers {
             .fallback(no_such_route)
             .method_not_allowed_fallback(no_such_method)
             .with_state(api.clone())
+            // The guard alone says how large a body may be; axum would refuse one of 2 MiB, in words of its own.
+            .layer(DefaultBodyLimit::disable())
             .layer(middleware::from_fn_with_state(guarding.clone(), guard))
             .layer(middleware::from_fn(count))
     };

@@ -124,7 +124,23 @@ fn owner() -> TokenRole {
     TokenRole::Owner
 }
 
+/// What finds every run, for whoever means them all.
+pub const EVERY_RUN: &str = "StartTime > '1970-01-01T00:00:00Z'";
+
 impl BatchOrder {
+    /// Refuses a filter that says nothing: whoever forgot to write one would reach every run. Batches that are under way are
+    /// not asked.
+    ///
+    /// # Errors
+    /// An empty filter.
+    pub fn check_says_which(&self) -> Result<(), Rejection> {
+        if !self.query.trim().is_empty() {
+            return Ok(());
+        }
+        let why = format!("it is empty, and would mean every run; whoever means that writes \"{EVERY_RUN}\"");
+        Err(Rejection::Invalid { what: "list filter".into(), why })
+    }
+
     /// What is wrong with it, if anything is.
     ///
     /// # Errors

@@ -186,13 +186,13 @@ fn options(summary: String) -> ActivityOptions {
 
 /// What a start of it says: a line for lists.
 pub fn start(id: &str, order: &BatchOrder) -> Result<StartWorkflow, Rejection> {
+    order.check_says_which()?;
     order.check()?;
     let invalid = |why: String| Rejection::Invalid { what: "batch".into(), why };
     let workflow_id = WorkflowId::new(format!("{}{id}", super::ID_PREFIX)).map_err(|why| invalid(why.to_string()))?;
     let input = Payload::encode(&json!(order)).map_err(|why| invalid(why.to_string()))?;
-    let query = if order.query.is_empty() { "all runs" } else { &order.query };
     let mut start = StartWorkflow::new(WorkflowType::of(BATCH), workflow_id).input(input);
-    start.summary = Some(format!("{} {query}", order.action.in_words()));
+    start.summary = Some(format!("{} {}", order.action.in_words(), order.query));
     start.id_reuse_policy = IdReusePolicy::RejectDuplicate;
     Ok(start)
 }

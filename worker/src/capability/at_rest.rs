@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -138,12 +138,28 @@ pub fn needed(data: &Path) -> Result<Vec<String>, AtRestError> {
 
 async fn read(reference: &str) -> Result<(String, [u8; 32]), String> {
     let reference: SecretRef = reference.parse().map_err(|why| format!("the key of the store: {why}"))?;
+    if let SecretRef::File(path) = &reference {
+        only_for_its_owner(path)?;
+    }
     let text = reference.resolve().await.map_err(|why| format!("the key of the store: {}", why.message))?;
     let key = blake3::Hash::from_hex(text.expose()).map_err(|_| {
         format!("what {reference} gives is no key: 64 hexadecimal digits, as of `openssl rand -hex 32`")
     })?;
     let name = blake3::Hash::from_bytes(blake3::derive_key("bosun 2026 name of a key", key.as_bytes())).to_hex();
     Ok((name.as_str()[..NAME].to_owned(), *key.as_bytes()))
+}
+
+/// A key that others can read hides nothing from them.
+fn only_for_its_owner(path: &Path) -> Result<(), String> {
+    // One that cannot be looked at is said to be by whoever reads it.
+    let Ok(mode) = fs::metadata(path).map(|about| about.permissions().mode() & 0o777) else { return Ok(()) };
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(format!(
+        "the key of the store: the file {} can be read by others (mode {mode:o}); run `chmod 600` on it",
+        path.display()
+    ))
 }
 
 fn path_in(data: &Path) -> PathBuf {
@@ -178,6 +194,7 @@ mod tests {
     fn key(dir: &Path, name: &str, text: &str) -> String {
         let path = dir.join(name);
         fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         format!("file:{}", path.display())
     }
 
@@ -210,6 +227,15 @@ mod tests {
         let copy = tempfile::tempdir().unwrap();
         AtRest::copy(data.path(), copy.path()).unwrap();
         assert!(first.fits(copy.path()).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_key_that_others_can_read_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = key(dir.path(), "open", &"1".repeat(64));
+        fs::set_permissions(dir.path().join("open"), fs::Permissions::from_mode(0o640)).unwrap();
+        let why = loaded(Some(&open), &[]).await.unwrap_err();
+        assert!(why.contains("mode 640") && why.contains("chmod 600"), "{why}");
     }
 
     #[tokio::test]

@@ -62,19 +62,30 @@ pub enum CostGroup {
 pub struct TopUpArgs {
     #[command(flatten)]
     pub run: RunOf,
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = more, allow_negative_numbers = true)]
     pub tokens: Option<u64>,
     /// Dollars, for example 0.50.
-    #[arg(long, value_name = "USD", value_parser = micros)]
+    #[arg(long, value_name = "USD", value_parser = micros, allow_negative_numbers = true)]
     pub cost: Option<u64>,
     /// Model calls and tool calls.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = more, allow_negative_numbers = true)]
     pub calls: Option<u64>,
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub wall: Option<Duration>,
     /// Allow calls whose price is not known.
     #[arg(long)]
     pub allow_unpriced: bool,
+}
+
+/// What a budget gets more of: nothing is taken away again.
+fn more(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(number) => Ok(number),
+        Err(_) if text.starts_with('-') => {
+            Err("a top-up adds, and takes nothing away: expected a whole number".to_owned())
+        }
+        Err(_) => Err("expected a whole number".to_owned()),
+    }
 }
 
 /// Dollars with at most six decimals, as millionths.

@@ -138,6 +138,9 @@ pub(super) fn activity_line(screen: &mut Screen, activity: &PendingActivity) {
         "{} {} {:?} attempt {}",
         activity.activity_id, activity.activity_type, activity.state, activity.attempt
     );
+    if activity.state == PendingActivityState::Scheduled {
+        text.push_str(", waits for a slot");
+    }
     if let Some(at) = activity.next_attempt_at {
         text.push_str(&format!(", next attempt {}", screen.at(at)));
     }

@@ -148,6 +148,10 @@ fn directory(data: &Path) -> Vec<Diagnosis> {
             return vec![Diagnosis::bad(WHAT, format!("{shown}: {why}"), "see to it that this user can read it")];
         }
     };
+    if !about.is_dir() {
+        let text = format!("{shown} is a file, and no data directory");
+        return vec![Diagnosis::bad(WHAT, text, "name a directory with --data or BOSUN_STORE")];
+    }
     let mut found = Vec::new();
     let open = about.permissions().mode() & 0o077;
     if open != 0 {
@@ -229,7 +233,14 @@ async fn worker(global: &Global) -> Diagnosis {
             format!("the worker {} is of version {}, this command of {}", file.pid, file.version, super::VERSION),
             "start the worker again with this version, after `bosun replay check --query \"ExecutionStatus = 'Running'\"`",
         ),
-        Ok(Some(_)) => Diagnosis::good(WHAT, format!("the worker {} answers at {}", file.pid, file.address)),
+        Ok(Some(client)) => match client.worker_state().await {
+            Ok(state) if state.slots == 0 || state.external_slots == 0 => Diagnosis::warning(
+                WHAT,
+                format!("the worker {} has no slots: activities wait, and none starts", file.pid),
+                "start it with `--slots N` and `--external-slots N`, or without both",
+            ),
+            _ => Diagnosis::good(WHAT, format!("the worker {} answers at {}", file.pid, file.address)),
+        },
         Ok(None) => Diagnosis::bad(
             WHAT,
             format!("the process {} lives, but nobody with the token answers at {}", file.pid, file.address),

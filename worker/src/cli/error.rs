@@ -164,6 +164,7 @@ impl From<OpenError> for CliError {
             OpenError::MissingKey(_) => Code::NoKey,
             OpenError::RolledBack(_) => Code::RolledBack,
             OpenError::Refused(_) => Code::Failed,
+            OpenError::Taken(_) => Code::Invalid,
             OpenError::Full(_) => Code::StorageFull,
             OpenError::Unreachable(_) => Code::Unreachable,
             OpenError::Failed(_) => Code::StorageFailed,

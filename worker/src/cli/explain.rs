@@ -158,9 +158,11 @@ codes! {
          program has its port, the token is another worker's, or something in between changes the Host. Nothing was sent.";
     NoNamespace 45 NotFound "the namespace was never used"
         "A namespace is made by the first start in it. Look at the spelling of --namespace (or BOSUN_NAMESPACE).";
-    NoKey 46 Refused "a key of the store is missing"
-        "What is stored was encrypted with a key that is not given, so the store was not opened and nothing was touched. Name \
-         the key in `store.key`, or in `store.old_keys` if another one took its place. A key that is lost cannot be replaced.";
+    NoKey 46 Refused "a key of the store is missing, or cannot be used"
+        "What is stored was encrypted with a key that is not given, or what `store.key` or `store.old_keys` gives is no key, so \
+         the store was not opened and nothing was touched. The message says which. Name the key in `store.key`, or in \
+         `store.old_keys` if another one took its place; a key is 64 hexadecimal digits (`openssl rand -hex 32`), in a file \
+         that only its owner can read. A key that is lost cannot be replaced.";
     RolledBack 47 Refused "the store does not fit its epoch file"
         "The file named by --epoch-file (BOSUN_EPOCH_FILE, `store.epoch_file`) lies outside of the data directory and notes which \
          store it is and how far it reached. The directory ends before that, went on in another way, or is another store; or \

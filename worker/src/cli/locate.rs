@@ -60,6 +60,7 @@ pub(super) async fn locate(
     if let Some(address) = &global.address {
         return attach(address, global).await.map(LocatedEngine::Attached);
     }
+    is_no_file(&global.data)?;
     if let Some(place) = cluster_of(global)? {
         if matches!(purpose, Access::Work { .. }) {
             make_data_directory(&global.data)?;
@@ -112,6 +113,7 @@ pub(super) async fn locate_histories(global: &Global, opener: &dyn OpenEngine) -
     if let Some(address) = &global.address {
         return attach(address, global).await.map(Readable::Attached);
     }
+    is_no_file(&global.data)?;
     if let Some(place) = cluster_of(global)? {
         let engine = opener.open_cluster(&place, &global.data, &Access::Look).await?;
         return Ok(Readable::Closed(Arc::new(OfEngine(engine.backend()))));
@@ -152,8 +154,20 @@ pub(super) fn in_namespace_of_cluster(global: &mut Global, opener: &dyn OpenEngi
     Ok(())
 }
 
+/// A data directory is a directory: a file in its place is named as what it is, whatever was to be done with it.
+pub(super) fn is_no_file(data: &Path) -> Result<(), CliError> {
+    match std::fs::metadata(data) {
+        Ok(about) if !about.is_dir() => {
+            let message = format!("{} is a file, and no data directory", data.display());
+            Err(CliError::new(Code::NoStore, message).help("name a directory with --data or BOSUN_STORE"))
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 /// Looking makes nothing: a directory that is no store stays as it is, and is called what it is.
 pub(super) fn no_store(data: &Path) -> Result<(), CliError> {
+    is_no_file(data)?;
     if is_store(data) {
         return Ok(());
     }
@@ -163,6 +177,7 @@ pub(super) fn no_store(data: &Path) -> Result<(), CliError> {
 
 /// Histories may hold what is nobody else's business.
 pub(super) fn make_data_directory(data: &Path) -> Result<(), CliError> {
+    is_no_file(data)?;
     let made = DirBuilder::new().recursive(true).mode(0o700).create(data);
     made.map_err(|why| CliError::new(Code::Failed, format!("cannot create {}", data.display())).cause(why))
 }

@@ -75,7 +75,9 @@ impl Reach {
             let verb = part.split(|c: char| !c.is_ascii_lowercase() && c != '-').next().unwrap_or_default();
             let is_one = begins && (verb == "help" || Cli::command().find_subcommand(verb).is_some());
             text.push_str(if is_one { program() } else { STOCK });
-            if is_one && !ELSEWHERE.contains(&verb) && !part[..end].contains("--data") {
+            // These two name both directories themselves.
+            let is_copy = ["store restore ", "store salvage "].iter().any(|verb| part.starts_with(verb));
+            if is_one && !is_copy && !ELSEWHERE.contains(&verb) && !part[..end].contains("--data") {
                 text.push_str(if part.starts_with("worker run") { &self.of_worker } else { &self.options });
             }
             text.push(' ');

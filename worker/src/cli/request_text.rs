@@ -10,7 +10,7 @@ use super::error::{one_line, printable};
 
 /// The name a person reads, and the keys of requests that hold it: the first that says something is shown.
 const PARTS: [(&str, &[&str]); 12] = [
-    ("what", &["subject", "action", "tool", "kind", "what"]),
+    ("what", &["subject", "action", "tool", "what", "kind"]),
     ("about", &["description"]),
     ("arguments", &["arguments"]),
     ("question", &["payload"]),
@@ -19,7 +19,7 @@ const PARTS: [(&str, &[&str]); 12] = [
     ("task", &["task_id", "task"]),
     ("of whom", &["agent", "whom"]),
     ("asked at", &["requested_at", "raised_at"]),
-    ("until", &["deadline"]),
+    ("until", &["deadline", "until"]),
     ("on timeout", &["on_timeout", "on_expiry"]),
     ("on reject", &["on_reject"]),
 ];
@@ -65,7 +65,7 @@ fn part(key: &str, value: &Value) -> String {
         Value::Null => String::new(),
         Value::Array(all) if all.is_empty() => String::new(),
         Value::Object(map) if map.is_empty() => String::new(),
-        Value::Number(_) if matches!(key, "deadline" | "requested_at" | "raised_at") => moment(value),
+        Value::Number(_) if matches!(key, "deadline" | "until" | "requested_at" | "raised_at") => moment(value),
         Value::String(text) => printable(text),
         // What is approved: a task, an action, or a version of the plan.
         Value::Object(scope) if key == "scope" => {
@@ -75,12 +75,33 @@ fn part(key: &str, value: &Value) -> String {
             };
             scope.iter().map(word).collect::<Vec<_>>().join(", ")
         }
+        Value::Array(tasks) if key == "plan" => tasks.iter().map(task).collect::<Vec<_>>().join("\n"),
         Value::Array(all) if all.iter().all(Value::is_string) => {
             let lines: Vec<String> = all.iter().filter_map(Value::as_str).map(printable).collect();
             lines.join("\n")
         }
         other => printable(&format!("{other:#}")),
     }
+}
+
+/// One task of a plan that is up for review: what is to be done, by whom and after what.
+fn task(task: &Value) -> String {
+    let text = |key: &str| task[key].as_str().map(printable).unwrap_or_default();
+    let whom = ["agent", "role", "capability"].map(text).into_iter().find(|whom| !whom.is_empty());
+    let after: Vec<String> =
+        task["dependencies"].as_array().into_iter().flatten().filter_map(Value::as_str).map(printable).collect();
+    let risk = text("risk");
+    let more: Vec<String> = [
+        whom.map(|whom| format!("by {whom}")),
+        (!after.is_empty()).then(|| format!("after {}", after.join(", "))),
+        (!risk.is_empty()).then(|| format!("risk {risk}")),
+        (task["requires_approval"] == true).then(|| "asks again".to_owned()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join("; ")) };
+    format!("{}: {}{more}", text("id"), text("goal").replace('\n', "\n    "))
 }
 
 #[cfg(test)]
@@ -117,5 +138,19 @@ mod tests {
         assert_eq!(shown[0], ("what".to_owned(), "note\u{fffd}[2J".to_owned()));
         assert!(shown[1].1.contains("\"text\": \"hello\""), "{shown:?}");
         assert_eq!(shown.len(), 2, "{shown:?}");
+    }
+
+    #[test]
+    fn a_plan_is_shown_with_every_task_of_it() {
+        let shown = parts(&json!({ "kind": "plan", "id": "run#2", "what": "version 2 of the plan", "whom": "anybody",
+            "until": 60_000_000, "answer": "bosun plan approve run --version 2", "plan": [
+                { "id": "a", "goal": "read it", "agent": "ann", "dependencies": [] },
+                { "id": "b", "goal": "pay\u{1b}[2J\nall", "agent": null, "dependencies": ["a"], "risk": "high", "requires_approval": true },
+            ] }));
+        let of = |name: &str| shown.iter().find(|(at, _)| at == name).map(|(_, text)| text.as_str());
+        assert_eq!(of("what"), Some("version 2 of the plan"));
+        assert_eq!(of("until"), Some("1970-01-01 00:01:00Z"));
+        let plan = "a: read it (by ann)\nb: pay\u{fffd}[2J\n    all (after a; risk high; asks again)";
+        assert_eq!(of("plan"), Some(plan));
     }
 }

@@ -85,6 +85,8 @@ pub(super) async fn reset(cx: &mut Context, args: ResetArgs) -> Result<Exit, Cli
     if !dry_run {
         let info = cx.backend.describe(Target { run_id: None, ..target.clone() }).await?.info;
         if info.status.is_open() {
+            // Nobody is asked for what cannot be.
+            cx.backend.reset(ResetRequest { dry_run: true, ..request.clone() }).await?;
             let (id, run) = (&target.workflow_id, info.run_id);
             cx.confirm(&format!("end the open run {run} of {id} and go on from {}", args.how.to))?;
         }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::args::RunOf;
 use super::context::Context;
 use super::describe::outcome_text;
-use super::error::{CliError, printable};
+use super::error::{CliError, one_line, printable};
 use super::exit::Exit;
 use super::explain::Code;
 use super::list::shell_word;
@@ -163,6 +163,10 @@ impl Shown {
 pub(super) fn held_text(found: &Description) -> String {
     let id = shell_word(found.info.workflow_id.as_str());
     let why = found.held.as_deref().unwrap_or_default();
+    if let Some(why) = why.strip_prefix("damage to the store ") {
+        // No code goes on from a history of which a part is lost: the reason says what helps.
+        return format!("{id} is held: damage to the store {}", one_line(why));
+    }
     let title = why.lines().next().unwrap_or_default();
     let title = title.split_once("]: ").map_or(title, |(_, title)| title);
     format!(

@@ -92,6 +92,7 @@ async fn work(
     work: StoreWork,
     next: Option<String>,
 ) -> Result<Exit, CliError> {
+    super::locate::is_no_file(data)?;
     let report = opener.store_work(data, &work).await?;
     print(screen, schema, &report);
     next.iter().for_each(|next| screen.next(next));

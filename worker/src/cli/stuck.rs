@@ -14,7 +14,7 @@ use super::error::one_line;
 use super::list::shell_word;
 use super::output::Screen;
 use super::time_format::short;
-use crate::backend::Backend;
+use crate::backend::{Backend, WorkerState};
 
 /// Runs that are asked.
 const RUNS_MAX: usize = 50;
@@ -22,6 +22,8 @@ const RUNS_MAX: usize = 50;
 const WHY_MAX: usize = 300;
 /// What nobody has taken for so long waits for a slot, or for a worker of its task queue.
 const UNTAKEN: Duration = Duration::from_secs(10);
+/// Where all slots are known to be taken, this long is no moment between two attempts any more.
+const BUSY: Duration = Duration::from_secs(1);
 
 /// One thing that keeps a run from going on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,11 +67,13 @@ pub(crate) struct Lookout<'b> {
     backend: &'b dyn Backend,
     now: Timestamp,
     seen: BTreeSet<RunId>,
+    /// What the slots of the worker do, once somebody waits for one.
+    slots: Option<WorkerState>,
 }
 
 impl<'b> Lookout<'b> {
     pub(crate) fn new(backend: &'b dyn Backend, now: Timestamp) -> Self {
-        Lookout { backend, now, seen: BTreeSet::new() }
+        Lookout { backend, now, seen: BTreeSet::new(), slots: None }
     }
 
     /// The run and all below it.
@@ -104,7 +108,10 @@ impl<'b> Lookout<'b> {
         if !info.status.is_open() || self.seen.len() >= RUNS_MAX || !self.seen.insert(info.run_id) {
             return;
         }
-        found.extend(of_run(description, self.now));
+        if self.slots.is_none() && description.pending_activities.iter().any(waits_for_a_slot) {
+            self.slots = Some(self.backend.worker_state().await.unwrap_or_default());
+        }
+        found.extend(of_run(description, self.now, self.slots.as_ref()));
         let below = description.pending_children.iter().filter(|child| child.run_id.is_some());
         next.extend(below.map(|child| Target {
             namespace: info.namespace.clone(),
@@ -122,7 +129,7 @@ impl Obstacle {
 }
 
 /// What the engine knows of one run.
-fn of_run(description: &Description, now: Timestamp) -> Vec<Obstacle> {
+fn of_run(description: &Description, now: Timestamp, slots: Option<&WorkerState>) -> Vec<Obstacle> {
     let info = &description.info;
     let id = shell_word(info.workflow_id.as_str());
     let mut found = Vec::new();
@@ -136,11 +143,38 @@ fn of_run(description: &Description, now: Timestamp) -> Vec<Obstacle> {
         let why = format!("it is paused, and {} inputs wait", description.inbox);
         found.push(Obstacle::of(info, "pause", &why, format!("bosun resume {id}")));
     }
-    found.extend(description.pending_activities.iter().filter_map(|activity| of_activity(info, activity, now)));
+    found.extend(description.pending_activities.iter().filter_map(|activity| of_activity(info, activity, now, slots)));
     found
 }
 
-fn of_activity(info: &RunInfo, activity: &PendingActivity, now: Timestamp) -> Option<Obstacle> {
+fn waits_for_a_slot(activity: &PendingActivity) -> bool {
+    activity.state == PendingActivityState::Scheduled
+}
+
+/// Which slots are all taken, where some are; who waits so long waits for one of these.
+fn taken(slots: &WorkerState, queue: &TaskQueue) -> Option<String> {
+    let WorkerState { slots: all, busy, external_slots, external_busy, queues, .. } = slots;
+    let limit = queues.get(queue).and_then(|queue| Some((queue.running, queue.max_concurrent?)));
+    match limit {
+        // A visit has none, and says nothing of a worker.
+        _ if *all == 0 => None,
+        _ if busy >= all => Some(format!("it waits for a slot: all {all} are busy (`--slots` of the worker)")),
+        Some((running, most)) if running >= most => Some(format!(
+            "it waits for a slot of its task queue {queue}, of which {most} may run at once (`--queue-limit` of the worker)"
+        )),
+        _ if external_busy >= external_slots => Some(format!(
+            "it waits for a slot: all {external_slots} for programs, models, MCP and HTTP are busy (`--external-slots` of the worker)"
+        )),
+        _ => None,
+    }
+}
+
+fn of_activity(
+    info: &RunInfo,
+    activity: &PendingActivity,
+    now: Timestamp,
+    slots: Option<&WorkerState>,
+) -> Option<Obstacle> {
     let (id, name) = (shell_word(info.workflow_id.as_str()), shell_word(activity.activity_id.as_str()));
     let about = activity.summary.as_ref().map(|summary| format!(" ({summary})")).unwrap_or_default();
     let what = format!("activity {} {}{about}", activity.activity_id, activity.activity_type);
@@ -157,16 +191,23 @@ fn of_activity(info: &RunInfo, activity: &PendingActivity, now: Timestamp) -> Op
         return Some(Obstacle { attempt, next_attempt_at, ..found });
     }
     let untaken = now.since(activity.scheduled_at);
-    let waits = activity.state == PendingActivityState::Scheduled && activity.attempt == Attempt(1);
+    let waits = waits_for_a_slot(activity) && activity.attempt == Attempt(1);
+    let help = format!("bosun describe {id}");
+    if waits
+        && untaken >= BUSY
+        && let Some(why) = slots.and_then(|slots| taken(slots, &info.task_queue))
+    {
+        return Some(Obstacle::of(info, &what, &why, help));
+    }
     let why =
         "nobody has taken it: no slot is free, or no worker serves its task queue (`--slots`, `--queue` of a worker)";
-    let help = format!("bosun describe {id}");
     (waits && untaken >= UNTAKEN).then(|| Obstacle::of(info, &what, why, help))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::QueueState;
     use crate::cli::output::Screen;
     use crate::cli::progress::{ProgressBoard, Watch};
     use crate::cli::tests::{program, run_with};
@@ -226,6 +267,24 @@ mod tests {
             );
             assert!(shown.contains("replay explain order-7-plan-1"), "{verb}: {shown}");
         }
+    }
+
+    /// Which slots are taken decides what is said; where some are free, something else keeps it.
+    #[test]
+    fn what_waits_for_a_slot_says_for_which() {
+        let queue = TaskQueue::of("default");
+        let of = |busy, external_busy, running| {
+            let limited = QueueState { running, max_concurrent: Some(2), max_per_second: None };
+            let queues = [(queue.clone(), limited)].into();
+            let state =
+                WorkerState { slots: 4, busy, external_slots: 1, external_busy, queues, ..WorkerState::default() };
+            taken(&state, &queue).unwrap_or_default()
+        };
+        assert!(of(4, 1, 0).contains("all 4 are busy"), "{}", of(4, 1, 0));
+        assert!(of(2, 1, 2).contains("--queue-limit"), "{}", of(2, 1, 2));
+        assert!(of(1, 1, 1).contains("all 1 for programs"), "{}", of(1, 1, 1));
+        assert_eq!(of(1, 0, 1), "");
+        assert_eq!(taken(&WorkerState::default(), &queue), None, "a visit");
     }
 
     /// Whoever waits is told once, and not at every look.

@@ -186,7 +186,6 @@ pub(super) async fn run(
     if args.accept_rollback && global.epoch_file.is_none() {
         return Err(CliError::usage("--accept-rollback needs --epoch-file: without it nothing is refused"));
     }
-    super::locate::make_data_directory(data)?;
     let queues = args.queue.iter().map(TaskQueue::new).collect::<Result<_, _>>()?;
     let guards = loaded.config.guards();
     // Whoever follows a link of a notification names this host.
@@ -199,14 +198,18 @@ pub(super) async fn run(
     let guards = Guards { memory, store, queues: limits, ..guards };
     tracing::debug!(handles = crate::api::take_file_handles(), "file handles");
     let purpose = Access::Work { slots: args.slots.counts(), queues, guards };
+    refuse_a_second(global).await?;
+    // Before anything is opened: a store that nobody can be served from is left as it is.
+    let server = bind(global, &args).await?;
+    super::locate::make_data_directory(data)?;
     let engine = match super::locate::cluster_of(global)? {
         Some(place) => {
             let place = ClusterPlace { cached_runs: args.max_cached_workflows, ..place };
             opener.open_cluster(&place, data, &purpose).await?
         }
-        None => open(opener, data, &purpose).await?,
+        None => open(screen, opener, global, &purpose).await?,
     };
-    let serving = match serve(global, &args, &*engine, opener.workflows(), false).await {
+    let serving = match serve(global, &args, server, &*engine, opener.workflows(), false).await {
         Ok(serving) => serving,
         Err(why) => {
             engine.drain(Duration::ZERO).await;
@@ -299,12 +302,43 @@ fn policy(args: &WorkerArgs) -> Result<StorePolicy, CliError> {
     Ok(StorePolicy { isolate: args.on_damage == OnDamage::Isolate, retention })
 }
 
-async fn open(opener: &dyn OpenEngine, data: &Path, purpose: &Access) -> Result<Arc<dyn Engine>, CliError> {
-    let began = std::time::Instant::now();
+/// Refuses to start where a worker holds the directory that proves who it is: it does not go away by itself.
+async fn refuse_a_second(global: &Global) -> Result<(), CliError> {
+    let Some(file) = WorkerFile::read(&global.data).filter(|file| file.process_lives() && !file.of_a_run) else {
+        return Ok(());
+    };
+    // Whose token cannot be read proves nothing; the lock decides then.
+    match super::locate::attach_to(&file, global).await {
+        Ok(Some(_)) => {
+            let held = CliError::from(OpenError::Locked(global.data.clone()));
+            let why = format!("the worker with pid {} works on it, and serves {}", file.pid, file.address);
+            Err(held.cause(why).help("`bosun worker drain` ends it"))
+        }
+        Ok(None) | Err(_) => Ok(()),
+    }
+}
+
+async fn open(
+    screen: &mut Screen,
+    opener: &dyn OpenEngine,
+    global: &Global,
+    purpose: &Access,
+) -> Result<Arc<dyn Engine>, CliError> {
+    let (data, began) = (&global.data, std::time::Instant::now());
+    let mut said = false;
     loop {
         match opener.open(data, purpose).await {
             Ok(engine) => return Ok(engine),
             Err(OpenError::Locked(_)) if began.elapsed() < OPEN_PATIENCE => {
+                // Another worker may have started meanwhile.
+                refuse_a_second(global).await?;
+                if !std::mem::replace(&mut said, true) {
+                    screen.note(&format!(
+                        "another process holds {}: waiting for {} s at most, until it is done",
+                        data.display(),
+                        OPEN_PATIENCE.as_secs()
+                    ));
+                }
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
             Err(why) => return Err(why.into()),
@@ -315,10 +349,9 @@ async fn open(opener: &dyn OpenEngine, data: &Path, purpose: &Access) -> Result<
 /// Serves the control API beside a verb that does the work itself, so that other commands reach its runs meanwhile: a
 /// person can answer what a `run` waits for. A verb that cannot be reached works all the same.
 pub(super) async fn serve_beside(global: &Global, engine: &dyn Engine, workflows: WorkflowRegistry) -> Option<Serving> {
-    serve(global, &WorkerArgs::of_port(0), engine, workflows, true)
-        .await
-        .inspect_err(|why| tracing::warn!(%why, "others cannot reach this run"))
-        .ok()
+    let args = WorkerArgs::of_port(0);
+    let serving = async { serve(global, &args, bind(global, &args).await?, engine, workflows, true).await };
+    serving.await.inspect_err(|why| tracing::warn!(%why, "others cannot reach this run")).ok()
 }
 
 /// The control API, being served.
@@ -328,10 +361,18 @@ pub(super) struct Serving {
     task: JoinHandle<()>,
 }
 
+/// The address of the control API, taken.
+async fn bind(global: &Global, args: &WorkerArgs) -> Result<Server, CliError> {
+    let address = SocketAddr::new(args.bind, args.port);
+    let server = Server::bind(address, global.token_file.is_some(), ServerLimits::default()).await;
+    server.map_err(|why| CliError::new(Code::CannotServe, why.to_string()))
+}
+
 // long: one step after the other, each with its own error.
 async fn serve(
     global: &Global,
     args: &WorkerArgs,
+    server: Server,
     engine: &dyn Engine,
     workflows: WorkflowRegistry,
     of_a_run: bool,
@@ -348,9 +389,6 @@ async fn serve(
     }
     let token = token.and_then(|token| Tokens::new(&token, Some(data.clone())));
     let tokens = token.map_err(|why| cannot(why.to_string()))?;
-    let address = SocketAddr::new(args.bind, args.port);
-    let server = Server::bind(address, global.token_file.is_some(), ServerLimits::default());
-    let server = server.await.map_err(|why| cannot(why.to_string()))?;
     let file = WorkerFile {
         pid: std::process::id(),
         address: format!("http://{}", reachable(server.address())),

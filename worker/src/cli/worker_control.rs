@@ -16,7 +16,7 @@ use super::explain::Code;
 use super::locate::{attach, attach_to, no_store};
 use super::output::Screen;
 use super::time_format::parse_duration;
-use crate::api::{HttpClient, WorkerFile};
+use crate::api::{HttpClient, TokenRole, WorkerFile};
 
 #[derive(Debug, Args)]
 pub struct DrainArgs {
@@ -98,7 +98,14 @@ pub(super) async fn end(screen: &mut Screen, global: &Global, args: &DrainArgs, 
         )
         .help("interrupt that command: the run stays, and the same command goes on with it"));
     }
-    let says = client.worker_facts().await?["pid"].as_u64();
+    let facts = client.worker_facts().await?;
+    // The signal needs no token; the token says all the same what its owner was given to do.
+    let role: Option<TokenRole> = serde_json::from_value(facts["role"].clone()).unwrap_or_default();
+    if let Some(role) = role.filter(|role| *role < TokenRole::Operator) {
+        let why = format!("to end a worker needs the role {}; this token has {role}", TokenRole::Operator);
+        return Err(CliError::new(Code::Forbidden, why));
+    }
+    let says = facts["pid"].as_u64();
     if says != Some(u64::from(file.pid)) {
         return Err(CliError::new(Code::Failed, "the worker runs under another process id than its file says")
             .help("it is in another container: end it there"));

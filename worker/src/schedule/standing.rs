@@ -86,7 +86,7 @@ pub struct RecentAction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScheduleCounts {
-    /// Started.
+    /// Started; what was to be and could not be is `failed` alone.
     pub actions: u64,
     /// Later than the catch-up window; of more than 10 000 at once the rest is not counted.
     pub missed_catchup_window: u64,
@@ -94,6 +94,14 @@ pub struct ScheduleCounts {
     /// There was no room to wait in, or the schedule was paused meanwhile.
     pub buffer_dropped: u64,
     pub failed: u64,
+}
+
+impl ScheduleCounts {
+    /// A start that was counted when it was asked for, and never was.
+    pub(super) fn never_started(&mut self) {
+        self.actions = self.actions.saturating_sub(1);
+        self.failed += 1;
+    }
 }
 
 impl Standing {

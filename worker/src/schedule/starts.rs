@@ -74,7 +74,7 @@ impl ScheduleRun {
         self.messages.push((seq, name));
     }
 
-    pub(super) fn delivered(&mut self, seq: Seq, result: &Result<(), Failure>, cx: &Cx<'_>) {
+    pub(super) fn delivered(&mut self, seq: Seq, result: &Result<(), Failure>, cx: &mut Cx<'_>) {
         let Some(at) = self.messages.iter().position(|(message, _)| *message == seq) else { return };
         let (_, name) = self.messages.swap_remove(at);
         // A start of this run tells its end itself; of an earlier one, this is how it is known to be gone.
@@ -84,16 +84,21 @@ impl ScheduleRun {
         }
     }
 
-    pub(super) fn resolved(&mut self, seq: Seq, result: &Result<Payload, Failure>, cx: &Cx<'_>) {
+    pub(super) fn resolved(&mut self, seq: Seq, result: &Result<Payload, Failure>, cx: &mut Cx<'_>) {
         let found = self.standing.running.iter().find(|(_, action)| action.child == Some(seq));
         let Some((name, begun)) = found.map(|(name, action)| (name.clone(), action.begun)) else { return };
         let said = result.as_ref().ok().and_then(|end| end.decode::<ActionEnd>().ok());
         self.ended(said.unwrap_or_else(|| ActionEnd::of(&name, result, begun)), cx);
     }
 
-    pub(super) fn ended(&mut self, end: ActionEnd, cx: &Cx<'_>) {
-        let failed = matches!(end.outcome, Outcome::Failed | Outcome::TimedOut);
+    pub(super) fn ended(&mut self, end: ActionEnd, cx: &mut Cx<'_>) {
+        // Schedules that are under way have gone on after a start that never was.
+        let never_was = end.outcome == Outcome::NotStarted && cx.patched("schedule-not-started-is-failed");
+        let failed = never_was || matches!(end.outcome, Outcome::Failed | Outcome::TimedOut);
         let about = format!("{} of {}", end.message.as_deref().unwrap_or("the end"), end.name);
+        if never_was && self.standing.running.contains_key(&end.name) {
+            self.standing.counts.never_started();
+        }
         if self.standing.ended(end, cx.now()) && failed && self.standing.schedule.policies.pause_on_failure {
             self.pause(format!("paused after a failure: {about}"), cx);
         }

@@ -166,6 +166,25 @@ async fn what_cannot_be_started_is_told() {
     let shown = describe(&environment).await;
     assert_eq!(shown["recent"][1]["outcome"], "not_started", "{shown:#}");
     assert_eq!(shown["recent"][0]["outcome"], "completed", "{shown:#}");
+    let counts = (&shown["counts"]["actions"], &shown["counts"]["failed"]);
+    assert_eq!(counts, (&json!(1), &json!(1)), "what never was is a failure, and no start: {shown:#}");
     let open = environment.client().describe(&Target::workflow(id)).await.unwrap();
     assert_eq!(open.info.status, WorkflowStatus::Running, "it is left alone");
+}
+
+#[tokio::test]
+async fn a_start_that_never_was_pauses_it_where_a_failure_does() {
+    let environment = environment();
+    let mut schedule = every_minute(Overlap::Skip, 1);
+    schedule.policies.pause_on_failure = true;
+    create(&environment, &schedule).await;
+    let id = WorkflowId::of("job-2026-01-01T00:01:00Z");
+    let input = bosun_engine::Payload::encode(&json!({ "seconds": 1_000 })).unwrap();
+    let request = bosun_engine::StartWorkflow::new("job".into(), id).input(input);
+    environment.client().start(request).await.unwrap();
+    environment.sleep(seconds(300)).await;
+    let shown = describe(&environment).await;
+    assert_eq!(shown["schedule"]["state"]["paused"], true, "{shown:#}");
+    let counts = (&shown["counts"]["actions"], &shown["counts"]["failed"]);
+    assert_eq!(counts, (&json!(0), &json!(1)), "{shown:#}");
 }

@@ -5,7 +5,8 @@
 //! 2. `chain` picks, from the tail anchor down, the groups that continue each other, and says which are lost.
 //!    `proven` puts lost deletions back where the chain proves them; `archive` picks the segments, by the sum that the log recorded.
 //! 3. `runs` puts the turns of each run together. One of which a turn is lost, or may be, keeps what comes before it and
-//!    is held in the new directory, with the reason; every other run is there to its last turn.
+//!    is held in the new directory, with the reason; one that was over stays so where the turn that ended it is whole; every
+//!    other run is there to its last turn.
 //! 4. `write` makes the new directory: an instance of its own, with its own chain.
 //!
 //! A block that cannot be read is damage like any other.
@@ -60,6 +61,7 @@ pub fn salvage(source: &Path, target: &Path, instance: Option<[u8; 16]>) -> Resu
         let detail = "it is not empty; choose a new directory for what is saved".into();
         return Err(StorageError::Taken { dir: target.to_owned(), detail });
     }
+    swap::is_outside(source, target)?;
     let from = DataDir::new(source);
     let _lock = from.hold_settled()?;
     save(&from, target, instance, &analyse(&from)?)

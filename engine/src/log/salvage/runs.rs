@@ -4,6 +4,9 @@
 //! by the index, which knows how many turns a run has; and by what is left of the group itself. Where none of them tells,
 //! every run that may be concerned is held.
 //!
+//! Of a run that was over the turn that ended it is kept where it is whole, behind the gap: what is over does not come back as
+//! open, and its workflow id stays free.
+//!
 //! Invariant: a run that is not held is whole.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +23,7 @@ use crate::log::checkpoint::StoredRun;
 use crate::log::files::DataDir;
 use crate::log::group::Record;
 use crate::log::stored::blobs_of;
-use crate::vocabulary::{EventId, GroupSeq, RunId, Turn};
+use crate::vocabulary::{EventId, GroupSeq, Outlook, RunId, Turn};
 
 #[derive(Default)]
 pub(super) struct SavedRuns {
@@ -42,6 +45,8 @@ pub(super) struct SavedRun {
     is_over: bool,
     blobs: BTreeSet<BlobHash>,
     pub(super) held: Option<String>,
+    /// How it ended, where turns before that are lost.
+    pub(super) end: Option<Turn>,
 }
 
 pub(super) fn put_together(found: &Salvageable, chosen: &ChosenGroups, dir: &DataDir) -> SavedRuns {
@@ -154,6 +159,7 @@ impl SavedRuns {
             }
             if segment.first_ordinal != run.turns || run.held.is_some() {
                 run.hold(format!("its turns {} to {} are lost", run.turns, segment.first_ordinal));
+                segment.turns(Path::new("")).unwrap_or_default().iter().for_each(|(_, turn)| run.ends_with(turn));
                 continue;
             }
             for (_, mut turn) in segment.turns(Path::new("")).unwrap_or_default() {
@@ -165,12 +171,12 @@ impl SavedRuns {
 
     fn turn(&mut self, seq: GroupSeq, mut turn: Turn) {
         let run = self.runs.entry(turn.run).or_default();
-        if run.held.is_some() {
-            return;
-        }
         let expected = run.next_event.max(1);
-        if turn.first_event.0 != expected {
-            return run.hold(format!("its events {expected} to {} are lost", turn.first_event.0.saturating_sub(1)));
+        if run.held.is_none() && turn.first_event.0 != expected {
+            run.hold(format!("its events {expected} to {} are lost", turn.first_event.0.saturating_sub(1)));
+        }
+        if run.held.is_some() {
+            return run.ends_with(&turn);
         }
         run.in_log += 1;
         run.push(seq, &mut turn);
@@ -237,6 +243,11 @@ impl SavedRuns {
                 let why = format!("payload {lost} is lost");
                 state.hold(why);
             }
+            state.end.take_if(|end| blobs_of(end).iter().any(|hash| !whole(hash)));
+            if let (Some(end), Some(why)) = (&mut state.end, &mut state.held) {
+                end.first_event = EventId(state.next_event.max(1));
+                why.push_str("; how it ended is kept, behind the gap");
+            }
         }
     }
 }
@@ -244,6 +255,20 @@ impl SavedRuns {
 impl SavedRun {
     fn hold(&mut self, why: String) {
         self.held.get_or_insert(why);
+    }
+
+    /// Keeps the end of a run whose history is not whole: the closing event, and nothing of what it was decided from.
+    fn ends_with(&mut self, turn: &Turn) {
+        let Some(at) = turn.events.iter().position(|event| event.closes().is_some()) else { return };
+        self.end.get_or_insert_with(|| Turn {
+            events: turn.events[at..].to_vec(),
+            inbox_added: Vec::new(),
+            inbox_taken: 0,
+            heartbeats: Vec::new(),
+            outlook: Outlook::default(),
+            delivered: Vec::new(),
+            ..turn.clone()
+        });
     }
 
     fn push(&mut self, seq: GroupSeq, turn: &mut Turn) {

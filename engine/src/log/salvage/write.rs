@@ -1,6 +1,7 @@
 //! The new directory.
 //!
-//! Groups keep their numbers, so that those who follow the log find their place; a lost one is there without records.
+//! Groups keep their numbers, so that those who follow the log find their place; a lost one is there without records. The ends
+//! of runs that have lost turns before them come last, behind what is left of these runs.
 //! The list of held runs is durable before the directory says that it is ready.
 //!
 //! Invariant: the result is a normal data directory, durable on return and read back whole.
@@ -23,6 +24,8 @@ use crate::log::sled::{SledLog, SledOptions};
 use crate::log::{Anchor, Log, Shelf, ShelfChange, blob::BlobFiles};
 use crate::vocabulary::{GroupSeq, RunId};
 
+/// Ends in one group, of runs that have lost what was before.
+const ENDS: usize = 1_024;
 /// Groups between two syncs.
 const BATCH: u64 = 1_024;
 
@@ -120,8 +123,18 @@ fn write_groups(
         }
         previous = append(writer, seq)?;
     }
+    let mut seq = chosen.last;
+    let ends: Vec<_> = saved.runs.values().filter_map(|state| state.end.as_ref()).collect();
+    for ends in ends.chunks(ENDS) {
+        seq = seq.next();
+        let mut writer = GroupWriter::new(seq, previous);
+        for turn in ends {
+            writer.turn(turn).map_err(|detail| StorageError::Invalid { run: turn.run, detail })?;
+        }
+        previous = append(writer, seq)?;
+    }
     if chosen.through.0 > 0 {
-        let seq = chosen.last.next();
+        let seq = seq.next();
         let mut writer = GroupWriter::new(seq, previous);
         let trimmed = Trimmed { through: chosen.through, chain: base, archives };
         writer.trimmed(&trimmed).map_err(|why| StorageError::corrupt("salvage", medium.location(), why))?;

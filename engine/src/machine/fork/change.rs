@@ -69,7 +69,8 @@ fn outcome(
 fn find<'s>(source: &'s ForkHistory<'_>, of: &ForkSubject) -> Result<&'s ForkedOperation, Rejection> {
     match of {
         ForkSubject::Seq(seq) => source.subjects.get(seq).ok_or_else(|| {
-            refused(of, "no activity, child workflow or side effect of the history has this command number")
+            let why = "no activity, child workflow or side effect of the history has this command number";
+            refused(of, format!("{why}; {}", there_is(source)))
         }),
         ForkSubject::Event(id) => {
             let found = source.subjects.values().find(|one| one.asked == *id || one.ended == Some(*id));
@@ -78,7 +79,10 @@ fn find<'s>(source: &'s ForkHistory<'_>, of: &ForkSubject) -> Result<&'s ForkedO
                     let is = event.kind.name();
                     refused(
                         of,
-                        format!("it is {is}; name the event that asked for a result or the one that brought it"),
+                        format!(
+                            "it is {is}; name the event that asked for a result or the one that brought it; {}",
+                            there_is(source)
+                        ),
                     )
                 }
                 None => refused(of, format!("the history has {} events", source.count())),
@@ -88,9 +92,7 @@ fn find<'s>(source: &'s ForkHistory<'_>, of: &ForkSubject) -> Result<&'s ForkedO
             let fits = |one: &&ForkedOperation| one.type_name == *name || one.id_name == *name;
             let candidates: Vec<&ForkedOperation> = source.subjects.values().filter(fits).collect();
             match (candidates.as_slice(), nth) {
-                ([], _) => {
-                    Err(refused(of, format!("the history has no such name; it has: {}", known(source).join(", "))))
-                }
+                ([], _) => Err(refused(of, format!("the history has no such name; {}", there_is(source)))),
                 ([one], None) => Ok(one),
                 (several, Some(nth)) => several
                     .get(nth.wrapping_sub(1))
@@ -99,6 +101,14 @@ fn find<'s>(source: &'s ForkHistory<'_>, of: &ForkSubject) -> Result<&'s ForkedO
                 (several, None) => Err(refused(of, format!("there are several: {}", listed(name, several)))),
             }
         }
+    }
+}
+
+/// What a change may name.
+fn there_is(source: &ForkHistory<'_>) -> String {
+    match known(source).as_slice() {
+        [] => "it has no activity, child workflow or side effect".to_owned(),
+        known => format!("it has: {}", known.join(", ")),
     }
 }
 

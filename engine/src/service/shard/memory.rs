@@ -69,6 +69,11 @@ impl Shard {
         Ok(())
     }
 
+    /// A run as the disk has it, beside the one in memory, which may be ahead.
+    pub(in crate::service) fn durable(&self, name: &RunName) -> Result<Execution, Rejection> {
+        self.read(name.run_id, &name.workflow_id).map(|(execution, _)| execution)
+    }
+
     /// Brings a run back to life; also gives the event its newest usable snapshot is behind.
     pub(super) fn read(&self, run: RunId, workflow_id: &WorkflowId) -> Result<(Execution, EventId), Rejection> {
         let failed = |error: StorageError| Rejection::Held { why: error.to_string() };

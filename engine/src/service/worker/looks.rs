@@ -8,8 +8,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Worker;
+use crate::activity::ActivityRegistry;
 use crate::service::options::WorkerOptions;
 use crate::vocabulary::*;
+use crate::workflow::WorkflowRegistry;
 
 /// The slots of a worker: each carries one attempt at a time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,6 +38,11 @@ pub struct WorkerSlots {
 }
 
 impl Worker {
+    /// The workflows and activities it has.
+    pub fn code(&self) -> (&WorkflowRegistry, &ActivityRegistry) {
+        (&self.shared.options.workflows, &self.shared.options.activities)
+    }
+
     /// What its slots do, and which queues it serves.
     pub fn slots(&self) -> WorkerSlots {
         let WorkerOptions { slots, external_slots, task_queues, queue_limits, max_activities_per_second, .. } =

@@ -55,6 +55,7 @@ pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) 
         return Err(Problem::bad_request("query and action are needed"));
     };
     let order = BatchOrder { query, action, reason, rps, by: String::new(), role: TokenRole::Owner, carried: None };
+    order.check_says_which()?;
     let filter = order.filter(&namespace, None)?.to_string();
     let count = me.backend.count(filter.clone()).await?;
     if dry_run {

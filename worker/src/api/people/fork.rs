@@ -117,6 +117,9 @@ pub async fn fork(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, b
     let mut members = Members::read(&body)?;
     let workflow_id: Option<WorkflowId> = members.parsed("workflow_id");
     let event = members.typed("at").and_then(|WholeNumber(number)| number);
+    if event == Some(0) {
+        members.wrong("at", "events are counted from 1; leave it out to keep as much as the changes allow");
+    }
     let given: Vec<Value> = members.typed("changes").unwrap_or_default();
     let reapply = match members.text("reapply").as_deref() {
         None | Some("signals") => ForkReapply::Signals,

@@ -38,6 +38,7 @@ pub async fn worker(me: AuthorizedCaller, State(api): State<Api>) -> Answer {
         "memory_bytes": memory,
         "process_trees": crate::capability::process::guard::strategy(),
         "workflow_types": types,
+        "role": me.backend.role(),
     }))
 }
 

@@ -270,9 +270,15 @@ fn cannot_spawn(input: &ProcessInput, place: Option<&Path>, why: &io::Error) -> 
         _ => format!("cannot start {program:?}: {why}"),
     };
     let failure = Failure::application(PROCESS_SPAWN, message);
-    // A machine short of processes or memory may have them later; everything else stays as it is.
-    let passing = matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory);
-    if passing { failure } else { failure.non_retryable() }
+    if passes(why) { failure } else { failure.non_retryable() }
+}
+
+/// A machine short of processes, memory or open files may have them later, and a program that is being written is done some
+/// time; everything else stays as it is.
+pub(super) fn passes(why: &io::Error) -> bool {
+    let short = matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory);
+    let errno = why.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    short || matches!(errno, Some(rustix::io::Errno::NFILE | rustix::io::Errno::MFILE | rustix::io::Errno::TXTBSY))
 }
 
 fn report_files(config: &ProcessConfig, input: &ProcessInput, place: Option<&Path>) -> BTreeMap<String, FileReport> {

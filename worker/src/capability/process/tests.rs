@@ -183,6 +183,28 @@ async fn the_cap_cuts_between_characters_and_broken_text_is_replaced() {
     assert_eq!(run_one(ProcessInput::of(["printf", "a\\377b"])).await.unwrap().stdout, "a\u{fffd}b");
 }
 
+/// G28: what passes by itself is tried again; a program that is being written is done some time.
+#[tokio::test]
+async fn what_passes_by_itself_is_tried_again() {
+    use std::os::unix::fs::PermissionsExt;
+    for (errno, passes) in
+        [(23, true), (24, true), (26, true), (11, true), (12, true), (2, false), (8, false), (13, false)]
+    {
+        assert_eq!(super::run::passes(&std::io::Error::from_raw_os_error(errno)), passes, "{errno}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("program");
+    std::fs::copy("/bin/true", &program).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let written = std::fs::File::options().append(true).open(&program).unwrap();
+    let input = || ProcessInput::of([program.to_str().unwrap()]);
+    let failure = failure(run_one(input()).await);
+    assert_eq!(failure.type_name(), PROCESS_SPAWN);
+    assert!(!is_non_retryable(&failure), "{failure}");
+    drop(written);
+    assert_eq!(run_one(input()).await.unwrap().exit_code, Some(0));
+}
+
 #[tokio::test]
 async fn a_missing_command_is_named_and_not_retried() {
     let failure = failure(run_one(ProcessInput::of(["no-such-command-here"])).await);

@@ -36,6 +36,7 @@ pub(in crate::cli) async fn many(
         role: TokenRole::Owner,
         carried: None,
     };
+    order.check_says_which()?;
     let filter = order.filter(&cx.namespace, None)?.to_string();
     let count = cx.backend.count(filter.clone()).await?;
     let first = cx.backend.list(ListRequest { query: filter, limit: SHOWN }).await?;

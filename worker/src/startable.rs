@@ -1,0 +1,125 @@
+//! Whether what somebody arranges to be started later could be started at all: of a schedule, or as an activity alone.
+//!
+//! Invariant: what a start would refuse is refused when it is arranged, by the same code, whoever asks: command line, API or
+//! pages. It starts nothing. Which activities there are only a worker knows, so a visit does not ask.
+
+use bosun_engine::workflow::WorkflowRegistry;
+use bosun_engine::{ActivityRegistry, Payload, Rejection, StartWorkflow, Target, UpdateRequest, WorkflowType};
+
+use crate::schedule::messages::Change;
+use crate::schedule::run::ScheduleInput;
+use crate::schedule::spec::ScheduleAction;
+use crate::schedule::{ID_PREFIX, SCHEDULE};
+use crate::standalone::{ACTIVITY, ActivityOrder};
+
+/// The code that there is.
+#[derive(Clone, Copy)]
+pub(crate) struct KnownCode<'k> {
+    pub workflows: &'k WorkflowRegistry,
+    /// Nothing where they are not all known.
+    pub activities: Option<&'k ActivityRegistry>,
+}
+
+impl KnownCode<'_> {
+    /// Of a start: what it arranges. What is wrong with the start itself is said by whoever starts it.
+    pub(crate) fn check_start(&self, start: &StartWorkflow) -> Result<(), Rejection> {
+        match start.workflow_type.as_str() {
+            SCHEDULE => match start.input.decode::<ScheduleInput>() {
+                Ok(input) => self.check_action(&input.schedule.action),
+                Err(_) => Ok(()),
+            },
+            ACTIVITY => match start.input.decode::<ActivityOrder>() {
+                Ok(order) => self.check_order(&order),
+                Err(_) => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// Of an update: the schedule that takes the place of another.
+    pub(crate) fn check_update(&self, target: &Target, update: &UpdateRequest) -> Result<(), Rejection> {
+        if update.name.as_str() != "update" || !target.workflow_id.as_str().starts_with(ID_PREFIX) {
+            return Ok(());
+        }
+        match update.input.decode::<Change>() {
+            Ok(change) => self.check_action(&change.schedule.action),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// What a schedule starts.
+    pub(crate) fn check_action(&self, action: &ScheduleAction) -> Result<(), Rejection> {
+        let invalid = |why: String| Rejection::Invalid { what: "schedule.action".into(), why };
+        let workflow_type = WorkflowType::new(&action.workflow_type).map_err(|why| invalid(why.to_string()))?;
+        let input = Payload::encode(&action.input).map_err(|why| invalid(why.to_string()))?;
+        self.workflows.check_input(&workflow_type, &input)?;
+        match input.decode::<ActivityOrder>() {
+            Ok(order) if workflow_type.as_str() == ACTIVITY => self.check_order(&order),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_order(&self, order: &ActivityOrder) -> Result<(), Rejection> {
+        let Some(activities) = self.activities else { return Ok(()) };
+        if activities.get(&order.activity_type).is_some() {
+            return Ok(());
+        }
+        let known: Vec<&str> =
+            activities.types().map(|known| known.as_str()).filter(|known| !known.starts_with("bosun.")).collect();
+        let why =
+            format!("this worker has no activity of the type {}; it has {}", order.activity_type, known.join(", "));
+        Err(Rejection::Invalid { what: "activity_type".into(), why })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bosun_engine::workflow::WfContext;
+    use bosun_engine::{ActivityOptions, ActivityType, Failure, WorkflowId};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    async fn double(_: WfContext, number: u64) -> Result<u64, Failure> {
+        Ok(number * 2)
+    }
+
+    fn workflows() -> WorkflowRegistry {
+        crate::standalone::register(WorkflowRegistry::new().workflow("double", double))
+    }
+
+    fn starts(workflow_type: &str, input: Value) -> StartWorkflow {
+        let schedule = json!({ "schedule_id": "s", "schedule": { "spec": {},
+            "action": { "workflow_type": workflow_type, "workflow_id": "w", "input": input } } });
+        StartWorkflow::new(WorkflowType::of(SCHEDULE), WorkflowId::of("schedule:s"))
+            .input(Payload::encode(&schedule).unwrap())
+    }
+
+    #[test]
+    fn a_schedule_of_what_cannot_be_started_is_refused() {
+        let registry = workflows();
+        let code = KnownCode { workflows: &registry, activities: None };
+        assert_eq!(code.check_start(&starts("double", json!(7))), Ok(()));
+        let unknown = code.check_start(&starts("dubble", json!(7)));
+        assert!(matches!(unknown, Err(Rejection::UnknownWorkflowType { .. })), "{unknown:?}");
+        let unreadable = code.check_start(&starts("double", json!("seven")));
+        assert!(matches!(unreadable, Err(Rejection::Invalid { .. })), "{unreadable:?}");
+    }
+
+    #[test]
+    fn an_activity_that_nobody_has_is_refused_where_all_are_known() {
+        let registry = workflows();
+        let mut activities = ActivityRegistry::new();
+        activities.register("greet", |_, name: String| async move { Ok(name) });
+        let of = |name: &str| {
+            let options =
+                ActivityOptions { start_to_close: Some(std::time::Duration::from_secs(1)), ..Default::default() };
+            ActivityOrder { activity_type: ActivityType::of(name), input: json!("ann"), options }.start("a").unwrap()
+        };
+        let code = KnownCode { workflows: &registry, activities: Some(&activities) };
+        assert_eq!(code.check_start(&of("greet")), Ok(()));
+        let refused = code.check_start(&of("great"));
+        assert!(matches!(&refused, Err(Rejection::Invalid { why, .. }) if why.contains("greet")), "{refused:?}");
+        assert_eq!(KnownCode { activities: None, ..code }.check_start(&of("great")), Ok(()));
+    }
+}
