@@ -15,6 +15,8 @@ mod evictions;
 mod interop;
 mod kills;
 mod programs;
+#[path = "../python_sdk/mod.rs"]
+mod python_sdk;
 mod replay;
 mod requests;
 mod rig;
