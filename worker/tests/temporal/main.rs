@@ -21,6 +21,7 @@ mod replay;
 mod requests;
 mod rig;
 mod supervisors;
+mod tls;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ fn scenes() -> Vec<Scene> {
         evictions::SCENES,
         replay::SCENES,
         supervisors::SCENES,
+        tls::SCENES,
         kills::SCENES,
         interop::SCENES,
     ]
