@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::capability::at_rest::StoreKeys;
+use crate::capability::model::SecretRef;
 use crate::capability::owner::Guards;
 pub use crate::store_work::StoreWork;
 
@@ -222,6 +223,18 @@ pub struct ClusterPlace {
     pub identity: Identity,
     /// Runs that a worker keeps in memory.
     pub cached_runs: usize,
+    /// Where its API key is, if that is not said by `TEMPORAL_API_KEY` or `temporal.toml`.
+    pub api_key: Option<SecretRef>,
+    /// Of a worker that takes part in a versioned deployment.
+    pub deployment: Option<Deployment>,
+}
+
+/// A versioned deployment of a Temporal cluster, of which a worker is one version: its build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deployment {
+    pub name: String,
+    /// Runs follow the current version; otherwise each stays with the build that began it.
+    pub auto_upgrade: bool,
 }
 
 /// How many attempts of activities run at once.

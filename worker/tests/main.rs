@@ -12,6 +12,7 @@ mod mcp;
 mod models;
 mod notifications;
 mod programs;
+mod python_sdk;
 mod schedules;
 mod supervisors;
 

@@ -109,6 +109,7 @@ impl Run {
         started.start_at = Some(at);
         started.carried_signals = Vec::new();
         started.forked_from = None;
+        started.numbering = Some(IdNumbering::ByKind);
         started.carried_request_ids = self.carried_request_ids();
         draft.next_run(NextRun { run_id: new_run, started, inbox: self.left_in_inbox() });
         new_run
@@ -180,6 +181,7 @@ impl Run {
             options.search_attributes.clone().unwrap_or_else(|| self.info.search_attributes.clone());
         started.carried_signals = unconsumed_signals.clone();
         started.forked_from = None;
+        started.numbering = Some(IdNumbering::ByKind);
         started.carried_request_ids = self.carried_request_ids();
         draft.next_run(NextRun { run_id: new_run, started, inbox: self.left_in_inbox() });
         let event = ContinuedAsNew { new_run, workflow_type, input, options, unconsumed_signals };

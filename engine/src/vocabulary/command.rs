@@ -149,6 +149,15 @@ impl Command {
             _ => 0,
         }
     }
+    /// The number of the activity, timer or child that it begins.
+    pub(crate) fn begins(&self) -> Option<Seq> {
+        match self {
+            Command::ScheduleActivity { seq, .. }
+            | Command::StartTimer { seq, .. }
+            | Command::StartChildWorkflow { seq, .. } => Some(*seq),
+            _ => None,
+        }
+    }
     /// Whether the run is over after this command.
     pub fn closes(&self) -> bool {
         match self {

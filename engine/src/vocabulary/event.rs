@@ -425,6 +425,18 @@ pub struct WorkflowExecutionStarted {
     /// The place of its activities among those that wait for a slot, and of its children's, unless they say otherwise.
     #[serde(default)]
     pub priority: Option<Priority>,
+    /// How the run counts what its code asks for. `None`: a run that was started before there was a choice, whose activities
+    /// are named by the numbers of their commands.
+    #[serde(default)]
+    pub numbering: Option<IdNumbering>,
+}
+
+/// How a run names what has no name of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IdNumbering {
+    /// As Temporal's core: activities are counted by themselves, a side effect among them; and what the code asks for and
+    /// cancels in answer to the same job is neither asked for nor canceled, and the code hears of the cancellation at once.
+    ByKind,
 }
 
 /// The run that started a child, and the number of the command that did.

@@ -17,6 +17,8 @@ pub struct HistoryBuilder {
     now: Timestamp,
     build: BuildId,
     last_seq: Seq,
+    /// Activities, and side effects among them, if they are counted by themselves.
+    activities: Option<u64>,
     turns: Vec<Turn>,
     timers: BTreeMap<Seq, Timestamp>,
     /// Activities, children and messages that are under way.
@@ -43,6 +45,7 @@ impl HistoryBuilder {
             now: Self::EPOCH,
             build: BuildId(1),
             last_seq: Seq(0),
+            activities: started.numbering.map(|IdNumbering::ByKind| 0),
             turns: Vec::new(),
             timers: BTreeMap::new(),
             under_way: BTreeSet::new(),
@@ -278,17 +281,24 @@ impl HistoryBuilder {
 
 /// What the code asked for: each joins the current turn.
 impl HistoryBuilder {
-    /// An activity named by its seq, with a start-to-close timeout of ten seconds.
+    fn count_activity(&mut self) -> Option<u64> {
+        let count = self.activities.as_mut()?;
+        *count += 1;
+        Some(*count)
+    }
+    /// An activity named by its number among activities (in a run of before [`IdNumbering`]: by its seq), with a start-to-close timeout of ten seconds.
     pub fn activity_scheduled(&mut self, activity_type: &str, input: Payload) -> Seq {
         let options = ActivityOptions { start_to_close: Some(Duration::from_secs(10)), ..Default::default() };
         self.activity_scheduled_with(activity_type, input, options)
     }
     /// As [`Self::activity_scheduled`], with options of your own.
     pub fn activity_scheduled_with(&mut self, activity_type: &str, input: Payload, options: ActivityOptions) -> Seq {
+        let count = self.count_activity();
         self.numbered_command(|seq| {
+            let activity_id = ActivityId::of(count.unwrap_or(seq.0).to_string());
             EventKind::ActivityTaskScheduled(Box::new(ActivityTaskScheduled {
                 seq,
-                activity_id: ActivityId::of(seq.to_string()),
+                activity_id,
                 activity_type: ActivityType::of(activity_type),
                 input,
                 options,
@@ -344,6 +354,7 @@ impl HistoryBuilder {
     }
     /// A side effect that gave `value`.
     pub fn side_effect_recorded(&mut self, value: Payload) -> Seq {
+        self.count_activity();
         self.numbered_command(|seq| EventKind::MarkerRecorded(Marker::SideEffect { seq, value }))
     }
     /// The code took the new branch of a change.

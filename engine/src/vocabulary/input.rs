@@ -273,6 +273,7 @@ impl StartWorkflow {
             carried_request_ids: Vec::new(),
             forked_from: None,
             priority: self.priority,
+            numbering: Some(IdNumbering::ByKind),
         }
     }
     /// A start with the defaults of all else, in the default namespace.

@@ -35,7 +35,7 @@ impl Serialize for WorkflowExecutionStarted {
             [namespace workflow_id workflow_type task_queue input execution_deadline run_timeout retry_policy attempt
              first_run continued_from last_failure start_at parent memo search_attributes request_id identity summary
              details carried_signals carried_request_ids],
-            [forked_from priority]
+            [forked_from priority numbering]
         )
     }
 }
@@ -58,10 +58,10 @@ mod tests {
 
     #[test]
     fn an_empty_tail_is_left_out_and_a_hole_in_it_is_not() {
-        let plain = started();
-        let urgent = WorkflowExecutionStarted { priority: Some(Priority::of(1).fair("acme")), ..started() };
-        assert_eq!((parts(&plain), parts(&urgent)), (22, 24));
-        for event in [plain, urgent] {
+        let plain = WorkflowExecutionStarted { numbering: None, ..started() };
+        let urgent = WorkflowExecutionStarted { priority: Some(Priority::of(1).fair("acme")), ..plain.clone() };
+        assert_eq!((parts(&plain), parts(&urgent), parts(&started())), (22, 24, 25));
+        for event in [plain, urgent, started()] {
             let read: WorkflowExecutionStarted = rmp_serde::from_slice(&rmp_serde::to_vec(&event).unwrap()).unwrap();
             assert_eq!(read, event);
             let read: WorkflowExecutionStarted = serde_json::from_str(&serde_json::to_string(&event).unwrap()).unwrap();

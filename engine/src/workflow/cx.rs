@@ -127,7 +127,7 @@ impl Cx<'_> {
             cancellation: options.cancellation,
             cancel_requested: false,
         };
-        let activity_id = ActivityId::of(seq.to_string());
+        let activity_id = self.ledger.activity_id(seq);
         self.ask(place, seq, pending, Command::ScheduleActivity { seq, activity_id, activity_type, input, options });
         seq
     }
@@ -372,7 +372,10 @@ impl Cx<'_> {
     fn cancel_pending(&mut self, place: CodePlace, seq: Seq, reason: &str) {
         let Some(pending) = self.driver.pending.get_mut(&seq) else { return };
         let reason = if reason.is_empty() { "by the workflow" } else { reason };
-        let cancel = pending.cancel(seq, reason);
+        let mut cancel = pending.cancel(seq, reason);
+        if cancel.command.is_some() && self.ledger.withdraw(seq) {
+            cancel = pending.withdrawn(seq, reason);
+        }
         if let Some(command) = cancel.command {
             self.ledger.ask(place, command);
         }

@@ -29,6 +29,16 @@ pub(crate) struct LedgerCounters {
     patches: BTreeMap<PatchId, bool>,
     cancel_reason: Option<String>,
     closed: bool,
+    /// How many activities the code has asked for, if they are counted by themselves; see [`IdNumbering`].
+    activities: Option<u64>,
+}
+
+impl LedgerCounters {
+    fn count_activity(&mut self) -> Option<u64> {
+        let count = self.activities.as_mut()?;
+        *count += 1;
+        Some(*count)
+    }
 }
 
 #[derive(Debug)]
@@ -61,8 +71,9 @@ pub(crate) enum SideEffect {
 }
 
 impl CommandLedger {
-    pub(crate) fn new(run_id: RunId) -> Self {
-        Self::restored(run_id, LedgerCounters::default())
+    pub(crate) fn new(run_id: RunId, numbering: Option<IdNumbering>) -> Self {
+        let activities = numbering.map(|IdNumbering::ByKind| 0);
+        Self::restored(run_id, LedgerCounters { activities, ..LedgerCounters::default() })
     }
     pub(crate) fn restored(run_id: RunId, counters: LedgerCounters) -> Self {
         CommandLedger {
@@ -177,6 +188,19 @@ impl CommandLedger {
         self.counters.seq += 1;
         Seq(self.counters.seq)
     }
+    /// The id of the activity that the code asks for under this number.
+    pub(crate) fn activity_id(&mut self, seq: Seq) -> ActivityId {
+        ActivityId::of(self.counters.count_activity().unwrap_or(seq.0).to_string())
+    }
+    /// Takes back what was asked for under this number, if that was in this activation and the run works so: it is as if the
+    /// code had never asked.
+    pub(crate) fn withdraw(&mut self, seq: Seq) -> bool {
+        let asked = self.commands.iter().position(|command| command.begins() == Some(seq));
+        let Some(at) = asked.filter(|_| self.counters.activities.is_some()) else { return false };
+        self.bytes -= self.commands.remove(at).payload_bytes();
+        self.places.remove(at);
+        true
+    }
     /// Remembers that the code asked for something that cannot be. Only the first one counts.
     pub(crate) fn fault(&mut self, failure: Failure) {
         self.fault.get_or_insert(failure);
@@ -226,6 +250,8 @@ impl CommandLedger {
 
     pub(crate) fn side_effect(&mut self, place: CodePlace) -> SideEffect {
         let seq = self.next_seq();
+        // A cluster records it through an activity.
+        self.counters.count_activity();
         let recorded = match &mut self.markers {
             Markers::InOrder { side_effects } => side_effects.pop_front(),
             Markers::Fresh => return SideEffect::Run(seq),

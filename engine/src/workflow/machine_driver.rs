@@ -82,7 +82,7 @@ impl<S: StateMachine> MachineDriver<S> {
             before_forks: before.collect(),
             ..DriverState::default()
         };
-        let ledger = CommandLedger::new(run_id);
+        let ledger = CommandLedger::new(run_id, started.numbering);
         MachineDriver { state: None, ledger, driver, dead: false, on_defect, machine: PhantomData }
     }
 

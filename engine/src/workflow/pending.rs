@@ -46,18 +46,17 @@ impl PendingCommand {
     pub(crate) fn cancel(&mut self, seq: Seq, reason: &str) -> Cancel {
         match self {
             PendingCommand::Activity { activity_type, cancellation, cancel_requested } => {
-                let canceled = || Failure::canceled(format!("activity {activity_type} canceled: {reason}"));
+                let canceled = || activity_canceled(activity_type, reason);
                 let asks = *cancellation != CancellationType::Abandon && !*cancel_requested;
                 *cancel_requested |= asks;
                 let at_once = matches!(cancellation, CancellationType::TryCancel | CancellationType::Abandon);
                 Cancel { command: asks.then_some(Command::RequestCancelActivity { seq }), over: at_once.then(canceled) }
             }
-            PendingCommand::Timer { .. } => Cancel {
-                command: Some(Command::CancelTimer { seq }),
-                over: Some(Failure::canceled(format!("timer {seq} canceled: {reason}"))),
-            },
+            PendingCommand::Timer { .. } => {
+                Cancel { command: Some(Command::CancelTimer { seq }), over: Some(timer_canceled(seq, reason)) }
+            }
             PendingCommand::Child { workflow_id, cancellation, cancel_requested, .. } => {
-                let canceled = || Failure::canceled(format!("child workflow {workflow_id} canceled: {reason}"));
+                let canceled = || child_canceled(workflow_id, reason);
                 let asks = *cancellation != CancellationType::Abandon && !*cancel_requested;
                 *cancel_requested |= asks;
                 let at_once = matches!(cancellation, CancellationType::TryCancel | CancellationType::Abandon);
@@ -71,6 +70,17 @@ impl PendingCommand {
                 Cancel { command: None, over: None }
             }
         }
+    }
+
+    /// What canceling means where nobody has heard of this yet: the code is told at once, whatever its cancellation type says.
+    pub(crate) fn withdrawn(&self, seq: Seq, reason: &str) -> Cancel {
+        let over = match self {
+            PendingCommand::Activity { activity_type, .. } => Some(activity_canceled(activity_type, reason)),
+            PendingCommand::Timer { .. } => Some(timer_canceled(seq, reason)),
+            PendingCommand::Child { workflow_id, .. } => Some(child_canceled(workflow_id, reason)),
+            PendingCommand::SignalExternal { .. } | PendingCommand::CancelExternal { .. } => None,
+        };
+        Cancel { command: None, over }
     }
 
     /// A child whose cancel request has been delivered and that waits for no more than that.
@@ -101,6 +111,18 @@ impl PendingCommand {
             PendingCommand::CancelExternal { workflow_id } => format!("cancel request {seq} to {workflow_id}"),
         }
     }
+}
+
+fn activity_canceled(activity_type: &ActivityType, reason: &str) -> Failure {
+    Failure::canceled(format!("activity {activity_type} canceled: {reason}"))
+}
+
+fn timer_canceled(seq: Seq, reason: &str) -> Failure {
+    Failure::canceled(format!("timer {seq} canceled: {reason}"))
+}
+
+fn child_canceled(workflow_id: &WorkflowId, reason: &str) -> Failure {
+    Failure::canceled(format!("child workflow {workflow_id} canceled: {reason}"))
 }
 
 /// Says what makes options impossible, before anything is asked for (engine.md E04, E05).

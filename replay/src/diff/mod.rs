@@ -218,8 +218,9 @@ fn about(event: &EventKind, content: &Value, names: &BTreeMap<Seq, String>) -> S
 
 /// Removes what differs between any two runs, and turns moments into delays.
 fn strip(content: &mut Value, at: Timestamp) {
-    const VOLATILE: [&str; 13] = [
+    const VOLATILE: [&str; 14] = [
         "seq",
+        "numbering",
         "forked_from",
         "run_id",
         "new_run",

@@ -84,6 +84,10 @@ impl<'a> RunView<'a> {
     pub(super) fn new(turns: &'a [Turn], execution: Option<&'a Execution>, now: Timestamp) -> Self {
         RunView { turns, execution, now }
     }
+    /// The history so far, as it is stored.
+    pub fn turns(&self) -> &'a [Turn] {
+        self.turns
+    }
     /// The history so far.
     pub fn events(&self) -> impl Iterator<Item = &'a EventKind> {
         self.turns.iter().flat_map(|turn| &turn.events)

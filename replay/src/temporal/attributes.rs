@@ -113,9 +113,10 @@ impl<'a> Exporter<'a> {
                 Some(&started.search_attributes).filter(|attributes| !attributes.is_empty()),
                 search_attributes,
             )
-            .set("header", json!({}))
+            .set("header", started_header(started))
             .text("workflowId", &started.workflow_id);
         self.write("WORKFLOW_EXECUTION_STARTED", "workflowExecutionStarted", message);
+        self.note(started.summary.as_deref(), started.details.as_deref());
     }
 
     fn request(&mut self, event: &EventKind) {
@@ -148,6 +149,12 @@ impl<'a> Exporter<'a> {
             other => unreachable!("{} is not a request", other.name()),
         };
         self.write(event_type, attributes, message);
+        // A server says so of what code needs not know; without it, replayers refuse what they do not know.
+        if let EventKind::WorkflowExecutionPaused { .. } | EventKind::WorkflowExecutionUnpaused { .. } = event
+            && let Some(written) = self.written.last_mut()
+        {
+            written["workerMayIgnore"] = Value::Bool(true);
+        }
     }
 
     fn update(&mut self, event: &'a EventKind) {
@@ -194,14 +201,16 @@ impl<'a> Exporter<'a> {
             .text("activityId", &scheduled.activity_id)
             .set("activityType", named(&scheduled.activity_type))
             .set("taskQueue", task_queue(queue))
-            .set("header", json!({}))
+            .set("header", numbered(scheduled.seq))
             .set("input", payloads(&scheduled.input))
             .maybe("scheduleToCloseTimeout", options.schedule_to_close, duration)
             .maybe("scheduleToStartTimeout", options.schedule_to_start, duration)
             .maybe("startToCloseTimeout", options.start_to_close, duration)
             .maybe("heartbeatTimeout", options.heartbeat, duration)
             .set("retryPolicy", retry_policy(&policy));
+        self.activities += 1;
         let asked = self.write("ACTIVITY_TASK_SCHEDULED", "activityTaskScheduled", message);
+        self.note(options.summary.as_deref(), None);
         self.asked(scheduled.seq, PendingOperation { asked, ..PendingOperation::default() });
     }
 
@@ -263,20 +272,23 @@ impl<'a> Exporter<'a> {
 
     fn timer(&mut self, event: &EventKind) {
         match event {
-            EventKind::TimerStarted { seq, fire_at, summary: _ } => {
+            EventKind::TimerStarted { seq, fire_at, summary } => {
+                self.timers += 1;
+                let timer = self.timers;
                 let message =
-                    self.command().text("timerId", seq).set("startToFireTimeout", duration(fire_at.since(self.at)));
+                    self.command().text("timerId", timer).set("startToFireTimeout", duration(fire_at.since(self.at)));
                 let asked = self.write("TIMER_STARTED", "timerStarted", message);
-                self.asked(*seq, PendingOperation { asked, ..PendingOperation::default() });
+                self.note(summary.as_deref(), None);
+                self.asked(*seq, PendingOperation { asked, timer, ..PendingOperation::default() });
             }
             EventKind::TimerFired { seq } => {
-                let started = self.pending.remove(seq).unwrap_or_default().asked;
-                let message = ProtoMessage::new().text("timerId", seq).set("startedEventId", started.to_string());
+                let PendingOperation { asked: started, timer, .. } = self.pending.remove(seq).unwrap_or_default();
+                let message = ProtoMessage::new().text("timerId", timer).set("startedEventId", started.to_string());
                 self.write("TIMER_FIRED", "timerFired", message);
             }
             EventKind::TimerCanceled { seq } => {
-                let started = self.pending.remove(seq).unwrap_or_default().asked;
-                let message = self.command().text("timerId", seq).set("startedEventId", started.to_string());
+                let PendingOperation { asked: started, timer, .. } = self.pending.remove(seq).unwrap_or_default();
+                let message = self.command().text("timerId", timer).set("startedEventId", started.to_string());
                 self.write("TIMER_CANCELED", "timerCanceled", message.set("identity", "bosun"));
             }
             other => unreachable!("{} is not about timers", other.name()),
@@ -285,14 +297,13 @@ impl<'a> Exporter<'a> {
 
     fn marker(&mut self, marker: &Marker) {
         let (name, details) = match marker {
-            Marker::SideEffect { seq, value } => (
-                "SideEffect",
-                json!({
-                    "side-effect-id": payloads(&Payload::raw_json(seq.to_string())),
-                    "data": payloads(value),
-                }),
-            ),
-            // The marker and the key of Temporal's core, so that its tools name the patch.
+            // The markers and the keys of Temporal's core, so that its tools and replayers know them.
+            Marker::SideEffect { seq, value } => {
+                self.activities += 1;
+                let data = local_activity(self.activities, *seq, self.at).to_string();
+                let data = payloads(&Payload::raw_json(data));
+                ("core_local_activity", json!({ "data": data, "result": payloads(value) }))
+            }
             Marker::Patch { id, deprecated } => {
                 let data = json!({ "id": id, "deprecated": deprecated }).to_string();
                 ("core_patch", json!({ "patch-data": payloads(&Payload::raw_json(data)) }))
@@ -384,9 +395,50 @@ impl<'a> Exporter<'a> {
             .maybe("workflowRunTimeout", options.run_timeout.or(started.run_timeout), duration)
             .set("workflowTaskTimeout", "10s")
             .set("initiator", "CONTINUE_AS_NEW_INITIATOR_WORKFLOW")
-            .set("header", json!({}))
+            .set("header", carried(&next.unconsumed_signals))
             .maybe("memo", options.memo.as_ref(), memo)
             .maybe("searchAttributes", options.search_attributes.as_ref(), search_attributes);
         self.write("WORKFLOW_EXECUTION_CONTINUED_AS_NEW", "workflowExecutionContinuedAsNew", message);
     }
+}
+
+/// The number of a command goes along, as a worker of a cluster writes it: readers of ours name things by it.
+pub(super) fn numbered(seq: Seq) -> Value {
+    json!({ "fields": { "bosun-seq": payload(&Payload::raw_json(seq.to_string())) } })
+}
+
+/// What a run that continues takes along, and which command of its parent started a child.
+fn started_header(started: &WorkflowExecutionStarted) -> Value {
+    let mut header = match &started.parent {
+        Some(parent) => numbered(parent.seq),
+        None => json!({}),
+    };
+    if let Some(fields) = carried(&started.carried_signals).get_mut("fields").map(Value::take) {
+        header["fields"]["bosun-carried-signals"] = fields["bosun-carried-signals"].clone();
+    }
+    header
+}
+
+fn carried(signals: &[WorkflowExecutionSignaled]) -> Value {
+    match Payload::encode(signals) {
+        Ok(signals) if !signals.data.is_empty() && signals.data.as_ref() != b"[]" => {
+            json!({ "fields": { "bosun-carried-signals": payload(&signals) } })
+        }
+        _ => json!({}),
+    }
+}
+
+/// What Temporal's core keeps of a local activity: of the one by which a worker of a cluster records a side effect.
+fn local_activity(number: u64, seq: Seq, at: Timestamp) -> Value {
+    let (seconds, micros) = (at.as_micros().div_euclid(1_000_000), at.as_micros().rem_euclid(1_000_000));
+    let time = json!({ "seconds": seconds, "nanos": micros * 1_000 });
+    json!({
+        "seq": number,
+        "attempt": 1,
+        "activity_id": format!("bosun.side_effect-{seq}"),
+        "activity_type": "bosun.side_effect",
+        "complete_time": time,
+        "backoff": null,
+        "original_schedule_time": time,
+    })
 }

@@ -2,11 +2,13 @@
 //!
 //! What differs, and how it is bridged:
 //! - Temporal writes a workflow task (scheduled, started, completed) around each activation; we write turns. One triple is
-//!   made a turn that activates the code: after what happened, before the commands. A turn whose later inputs answer its
-//!   own commands gets one triple for each round.
+//!   made for each thing that the code is told: after what happened, before the commands. So official replayers tell their
+//!   code the same things in the same order, one at a time, as ours was told.
 //! - Temporal writes `ActivityTaskStarted` when the activity ends, with the number of the last attempt and the failure
 //!   before it; failed attempts have no events of their own.
 //! - An accepted update is a command event there; it follows the triple.
+//! - Timers have no ids here, and side effects are no activities: both get the numbers that Temporal's core counts, a side
+//!   effect as the local activity by which a worker of a cluster records it.
 //! - What Temporal has no event for (the end of a backoff, pauses of activities, "will complete later") is left out.
 //!
 //! Invariant: event ids are 1, 2, 3, …; every reference is to an earlier event; times never decrease, except that of
@@ -17,9 +19,12 @@ use std::collections::BTreeMap;
 use bosun_engine::*;
 use serde_json::{Value, json};
 
-use super::protojson::{ProtoMessage, duration, task_queue};
+use super::protojson::{ProtoMessage, duration, payload, task_queue};
 use crate::History;
 use crate::outcomes::answers;
+
+/// The flag of Temporal's core under which it compares ids and types of activities and children.
+const ID_AND_TYPE_DETERMINISM_CHECKS: u32 = 1;
 
 /// The history as Temporal's JSON: `{"events": […]}`.
 pub fn to_temporal(history: &History) -> Value {
@@ -40,6 +45,11 @@ pub(super) struct Exporter<'a> {
     pub(super) pending: BTreeMap<Seq, PendingOperation<'a>>,
     pub(super) updates: BTreeMap<&'a UpdateId, usize>,
     tasks: usize,
+    pub(super) timers: u64,
+    /// Side effects are counted among them.
+    pub(super) activities: u64,
+    /// Events that ask a child to cancel; the answer may come when the child has ended.
+    pub(super) child_cancels: BTreeMap<Seq, (usize, &'a WorkflowId, Option<RunId>)>,
 }
 
 /// Something that was asked for, as far as its end refers to it.
@@ -48,6 +58,8 @@ pub(super) struct PendingOperation<'a> {
     pub(super) asked: usize,
     pub(super) started: usize,
     pub(super) cancel_requested: usize,
+    /// Of a timer: its number among timers.
+    pub(super) timer: u64,
     pub(super) attempt: Attempt,
     pub(super) attempt_at: Timestamp,
     pub(super) last_failure: Option<&'a Failure>,
@@ -65,6 +77,9 @@ impl<'a> Exporter<'a> {
             pending: BTreeMap::new(),
             updates: BTreeMap::new(),
             tasks: 0,
+            timers: 0,
+            activities: 0,
+            child_cancels: BTreeMap::new(),
         }
     }
 
@@ -119,8 +134,15 @@ impl<'a> Exporter<'a> {
             .set("scheduledEventId", scheduled.to_string())
             .set("startedEventId", started.to_string())
             .set("identity", "bosun")
-            .set("workerVersion", json!({ "buildId": build.to_string() }));
+            .set("workerVersion", json!({ "buildId": build.to_string() }))
+            .maybe("sdkMetadata", self.sdk_metadata(), |metadata| metadata);
         self.task_completed = self.write("WORKFLOW_TASK_COMPLETED", "workflowTaskCompleted", completed);
+    }
+
+    /// Ids are those that Temporal's core counts, so it may compare them; who replays the first task hears of that.
+    fn sdk_metadata(&self) -> Option<Value> {
+        let compared = self.tasks == 1 && self.history.started().numbering.is_some();
+        compared.then(|| json!({ "coreUsedFlags": [ID_AND_TYPE_DETERMINISM_CHECKS] }))
     }
 
     /// Writes an event and gives its id.
@@ -148,6 +170,15 @@ impl<'a> Exporter<'a> {
         id
     }
 
+    /// Says of the event that was written last what it is for.
+    pub(super) fn note(&mut self, summary: Option<&str>, details: Option<&str>) {
+        let text = |text: &str| payload(&Payload::raw_json(json!(text).to_string()));
+        let metadata = ProtoMessage::new().maybe("summary", summary, text).maybe("details", details, text).done();
+        if let Some(event) = self.written.last_mut().filter(|_| summary.or(details).is_some()) {
+            event["userMetadata"] = metadata;
+        }
+    }
+
     pub(super) fn asked(&mut self, seq: Seq, pending: PendingOperation<'a>) {
         self.pending.insert(seq, pending);
     }
@@ -158,16 +189,18 @@ fn is_after_task(event: &EventKind) -> bool {
     event.origin() == Origin::Command || matches!(event, EventKind::WorkflowExecutionUpdateAccepted { .. })
 }
 
-/// How many events belong to the first round: up to an event that answers a command of the same turn, or that ends the
-/// run from outside after the code has spoken.
+/// How many events belong to the first round: up to the next thing that the code is told, an event that answers a command of
+/// the same turn, or one that ends the run from outside after the code has spoken.
 fn round(events: &[EventKind]) -> usize {
-    let mut asked = Vec::new();
+    let (mut asked, mut told) = (Vec::new(), false);
     for (index, event) in events.iter().enumerate() {
         let answered = answers(event).is_some_and(|seq| asked.contains(&seq));
         let ends_from_outside = event.closes().is_some() && event.origin() == Origin::Bookkeeping;
-        if index > 0 && (answered || ends_from_outside) {
+        let is_told = event.origin() == Origin::Activating;
+        if index > 0 && (answered || ends_from_outside || (told && is_told)) {
             return index;
         }
+        told |= is_told;
         asked.extend(asks(event));
     }
     events.len()

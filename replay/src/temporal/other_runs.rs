@@ -5,6 +5,7 @@
 use bosun_engine::*;
 use serde_json::{Value, json};
 
+use super::attributes::numbered;
 use super::export::{Exporter, PendingOperation};
 use super::protojson::*;
 
@@ -34,7 +35,7 @@ impl<'a> Exporter<'a> {
             .set("parentClosePolicy", close_policy)
             .set("workflowIdReusePolicy", reuse_policy)
             .maybe("retryPolicy", options.retry_policy.as_ref(), retry_policy)
-            .set("header", json!({}))
+            .set("header", numbered(initiated.seq))
             .maybe("memo", Some(&options.memo).filter(|memo| !memo.is_empty()), memo)
             .maybe(
                 "searchAttributes",
@@ -43,6 +44,7 @@ impl<'a> Exporter<'a> {
             );
         let event_type = "START_CHILD_WORKFLOW_EXECUTION_INITIATED";
         let asked = self.write(event_type, "startChildWorkflowExecutionInitiated", message);
+        self.note(options.summary.as_deref(), None);
         self.asked(
             initiated.seq,
             PendingOperation { asked, child: Some((initiated, None)), ..PendingOperation::default() },
@@ -59,9 +61,7 @@ impl<'a> Exporter<'a> {
             .set("reason", reason);
         let event_type = "REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED";
         let id = self.write(event_type, "requestCancelExternalWorkflowExecutionInitiated", message);
-        if let Some(pending) = self.pending.get_mut(&seq) {
-            pending.cancel_requested = id;
-        }
+        self.child_cancels.insert(seq, (id, &initiated.workflow_id, run_id));
     }
 
     pub(super) fn child(&mut self, seq: Seq, event: &EventKind) {
@@ -138,7 +138,7 @@ impl<'a> Exporter<'a> {
                     .set("workflowExecution", target(&initiated.target))
                     .text("signalName", &initiated.name)
                     .set("input", payloads(&initiated.input))
-                    .set("header", json!({}));
+                    .set("header", numbered(initiated.seq));
                 let event_type = "SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED";
                 let asked = self.write(event_type, "signalExternalWorkflowExecutionInitiated", message);
                 let pending =
@@ -157,9 +157,9 @@ impl<'a> Exporter<'a> {
     }
 
     pub(super) fn external_over(&mut self, seq: Seq, event: &EventKind) {
-        if let Some(PendingOperation { child: Some((child, run_id)), cancel_requested, .. }) = self.pending.get(&seq) {
+        if let Some((cancel_requested, child, run_id)) = self.child_cancels.remove(&seq) {
             // A child that was asked to cancel still ends.
-            let (child, initiated) = (execution(&child.workflow_id, *run_id), cancel_requested.to_string());
+            let (child, initiated) = (execution(child, run_id), cancel_requested.to_string());
             let message = self.in_namespace().set("initiatedEventId", initiated).set("workflowExecution", child);
             let (event_type, attributes) =
                 ("EXTERNAL_WORKFLOW_EXECUTION_CANCEL_REQUESTED", "externalWorkflowExecutionCancelRequested");

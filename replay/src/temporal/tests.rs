@@ -102,9 +102,9 @@ fn attributes_are_spelled_as_protojson() {
     );
 }
 
-/// Inputs of one turn share a workflow task, unless one answers a command of the same turn.
+/// Each thing that the code was told has a workflow task of its own, in the order in which it was told.
 #[test]
-fn a_turn_is_one_workflow_task_unless_it_answers_itself() {
+fn what_the_code_is_told_has_a_workflow_task_of_its_own() {
     let mut h = HistoryBuilder::started("order", "order-1", Payload::null());
     let charge = h.activity_scheduled("charge", Payload::null());
     h.signaled("a", Payload::null());
@@ -115,16 +115,19 @@ fn a_turn_is_one_workflow_task_unless_it_answers_itself() {
     let told = lines(&to_temporal(&History::new(h.turns()).unwrap()));
     let expected = "\
 6 WORKFLOW_EXECUTION_SIGNALED
-7 WORKFLOW_EXECUTION_SIGNALED
-8 WORKFLOW_TASK_SCHEDULED
-9 WORKFLOW_TASK_STARTED scheduledEventId=8
-10 WORKFLOW_TASK_COMPLETED scheduledEventId=8 startedEventId=9
-11 ACTIVITY_TASK_CANCEL_REQUESTED workflowTaskCompletedEventId=10 scheduledEventId=5
-12 ACTIVITY_TASK_CANCELED scheduledEventId=5 latestCancelRequestedEventId=11
-13 WORKFLOW_TASK_SCHEDULED
-14 WORKFLOW_TASK_STARTED scheduledEventId=13
-15 WORKFLOW_TASK_COMPLETED scheduledEventId=13 startedEventId=14
-16 WORKFLOW_EXECUTION_COMPLETED workflowTaskCompletedEventId=15
+7 WORKFLOW_TASK_SCHEDULED
+8 WORKFLOW_TASK_STARTED scheduledEventId=7
+9 WORKFLOW_TASK_COMPLETED scheduledEventId=7 startedEventId=8
+10 WORKFLOW_EXECUTION_SIGNALED
+11 WORKFLOW_TASK_SCHEDULED
+12 WORKFLOW_TASK_STARTED scheduledEventId=11
+13 WORKFLOW_TASK_COMPLETED scheduledEventId=11 startedEventId=12
+14 ACTIVITY_TASK_CANCEL_REQUESTED workflowTaskCompletedEventId=13 scheduledEventId=5
+15 ACTIVITY_TASK_CANCELED scheduledEventId=5 latestCancelRequestedEventId=14
+16 WORKFLOW_TASK_SCHEDULED
+17 WORKFLOW_TASK_STARTED scheduledEventId=16
+18 WORKFLOW_TASK_COMPLETED scheduledEventId=16 startedEventId=17
+19 WORKFLOW_EXECUTION_COMPLETED workflowTaskCompletedEventId=18
 ";
     assert!(told.ends_with(expected), "{told}");
 }

@@ -13,6 +13,7 @@ use super::{
     activity, approval, batch, budget, control, describe, diff, export, fork, list, llm, message, replay, reset,
     result, show, start, store, supervise, test, worker,
 };
+use crate::capability::model::SecretRef;
 
 /// Runs supervisors: long-lived managers of agents, commands and people that survive any crash.
 #[derive(Debug, Parser)]
@@ -40,6 +41,9 @@ pub struct Global {
     /// temporal.toml say.
     #[arg(long, global = true, env = "BOSUN_TEMPORAL", value_name = "HOST:PORT", conflicts_with = "address")]
     pub temporal: Option<String>,
+    /// Where the API key of the cluster is: env:NAME, file:/path or cmd:program arguments. It wins over TEMPORAL_API_KEY.
+    #[arg(long, global = true, env = "BOSUN_TEMPORAL_API_KEY", value_name = "REF")]
+    pub temporal_api_key: Option<SecretRef>,
     /// The file with the token of the control API [default: DIR/token].
     #[arg(long, global = true, env = "BOSUN_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,

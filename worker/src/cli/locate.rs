@@ -138,8 +138,15 @@ pub(super) async fn locate_histories(global: &Global, opener: &dyn OpenEngine) -
 /// The cluster that the command line names, if it names one.
 pub(super) fn cluster_of(global: &Global) -> Result<Option<ClusterPlace>, CliError> {
     let Some(address) = global.temporal.clone() else { return Ok(None) };
-    let namespace = Namespace::new(&global.namespace)?;
-    Ok(Some(ClusterPlace { address, namespace, identity: identity(), cached_runs: CACHED_RUNS }))
+    let (namespace, api_key) = (Namespace::new(&global.namespace)?, global.temporal_api_key.clone());
+    Ok(Some(ClusterPlace {
+        address,
+        namespace,
+        identity: identity(),
+        cached_runs: CACHED_RUNS,
+        api_key,
+        deployment: None,
+    }))
 }
 
 /// Who names no namespace means that of the cluster's environment, if it names one. Who names `default` means that.

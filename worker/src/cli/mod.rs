@@ -18,6 +18,7 @@ pub mod config;
 mod context;
 mod control;
 mod demo;
+mod deployment;
 mod describe;
 mod dev;
 mod diff;

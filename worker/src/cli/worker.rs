@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 
 use super::args::Global;
 use super::config::{Loaded, OnDamage};
+use super::deployment::DeploymentArgs;
 use super::dev::Beside;
 use super::error::CliError;
 use super::exit::Exit;
@@ -70,6 +71,8 @@ pub struct WorkerArgs {
     /// Of a cluster: how many runs stay in memory; 0: each workflow task is told from the beginning of its run.
     #[arg(long, value_name = "N", default_value_t = super::locate::CACHED_RUNS)]
     pub max_cached_workflows: usize,
+    #[command(flatten)]
+    pub deployment: DeploymentArgs,
     /// What is allowed of a task queue: QUEUE=5, attempts that run at once, or QUEUE=10/s, attempts that start in a second.
     /// May be given several times.
     #[arg(long, value_name = "QUEUE=LIMIT", value_delimiter = ',')]
@@ -136,6 +139,7 @@ impl WorkerArgs {
             slots: SlotArgs::default(),
             queue: Vec::new(),
             max_cached_workflows: super::locate::CACHED_RUNS,
+            deployment: DeploymentArgs::default(),
             queue_limit: Vec::new(),
             activities_per_second: None,
             memory: None,
@@ -204,7 +208,8 @@ pub(super) async fn run(
     super::locate::make_data_directory(data)?;
     let engine = match super::locate::cluster_of(global)? {
         Some(place) => {
-            let place = ClusterPlace { cached_runs: args.max_cached_workflows, ..place };
+            let (cached_runs, deployment) = (args.max_cached_workflows, args.deployment.named());
+            let place = ClusterPlace { cached_runs, deployment, ..place };
             opener.open_cluster(&place, data, &purpose).await?
         }
         None => open(screen, opener, global, &purpose).await?,

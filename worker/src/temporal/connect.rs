@@ -31,6 +31,9 @@ pub enum ConnectError {
     /// What the variables or `temporal.toml` say makes no sense.
     #[error("TEMPORAL_* or temporal.toml: {0}")]
     Config(String),
+    /// The API key is not where it is said to be.
+    #[error("the API key of the cluster: {0}")]
+    Key(String),
     /// Nobody answers, or not as a cluster does.
     #[error("{0}")]
     Unreachable(String),
@@ -108,7 +111,11 @@ fn options_of(profile: ClientConfigProfile) -> Result<ConnectionOptions, Connect
 
 /// Connects, and makes sure that a cluster answers.
 pub async fn connect(place: &ClusterPlace) -> Result<Connection, ConnectError> {
-    let profile = profile(&place.address, &variables())?;
+    let mut profile = profile(&place.address, &variables())?;
+    if let Some(reference) = &place.api_key {
+        let key = reference.resolve().await.map_err(|why| ConnectError::Key(why.message))?;
+        profile.api_key = Some(key.expose().to_owned());
+    }
     note_secrets(&profile);
     let address = profile.address.clone().unwrap_or_else(|| "localhost:7233".to_owned());
     let mut options = options_of(profile)?;

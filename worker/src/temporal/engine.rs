@@ -33,7 +33,7 @@ struct ClusterEngine {
 impl From<ConnectError> for OpenError {
     fn from(why: ConnectError) -> Self {
         match why {
-            ConnectError::Config(_) => OpenError::Refused(why.to_string()),
+            ConnectError::Config(_) | ConnectError::Key(_) => OpenError::Refused(why.to_string()),
             ConnectError::Unreachable(_) => OpenError::Unreachable(why.to_string()),
         }
     }
@@ -84,6 +84,7 @@ fn options_of(
         queues,
         slots,
         cached_runs: place.cached_runs,
+        deployment: place.deployment.clone(),
         turn_deadline: embedded.limits.turn_deadline,
         activities_per_second: per_second,
         workflows: registries.workflows,

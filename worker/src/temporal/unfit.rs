@@ -48,7 +48,9 @@ fn of_another_build(events: &[HistoryEvent], own: &str) -> bool {
     events.iter().any(|event| match &event.attributes {
         #[allow(deprecated, reason = "what a server without deployments keeps")]
         Some(Attributes::WorkflowTaskCompletedEventAttributes(done)) => {
-            done.worker_version.as_ref().is_some_and(|version| version.build_id != own)
+            let deployed = done.deployment_version.as_ref().map(|version| &version.build_id);
+            let build = deployed.or(done.worker_version.as_ref().map(|version| &version.build_id));
+            build.is_some_and(|build| build != own)
         }
         _ => false,
     })

@@ -13,7 +13,9 @@ use temporalio_client::Connection;
 use temporalio_common::protos::coresdk::workflow_activation::WorkflowActivation;
 use temporalio_common::protos::coresdk::workflow_activation::remove_from_cache::EvictionReason;
 use temporalio_common::protos::coresdk::workflow_activation::workflow_activation_job::Variant as Told;
-use temporalio_common::worker::WorkerTaskTypes;
+use temporalio_common::worker::{
+    VersioningBehavior, WorkerDeploymentOptions, WorkerDeploymentVersion, WorkerTaskTypes,
+};
 use temporalio_sdk_core::{
     CoreRuntime, PollError, RuntimeOptions, Worker, WorkerConfig, WorkerVersioningStrategy, init_worker,
 };
@@ -25,6 +27,7 @@ use super::history::{card_of, events_of, recorded, workflow_of};
 use super::run::{Home, Recorded, TaskFailed};
 use super::threads::{Work, WorkflowThreads, failed, is_told_again};
 use super::unfit;
+use crate::backend::Deployment;
 
 /// Workflow tasks that are worked on at once, for each queue.
 const WORKFLOW_TASKS: usize = 100;
@@ -41,6 +44,8 @@ pub struct ClusterWorkerOptions {
     pub slots: usize,
     /// How many runs stay in memory; 0: every workflow task is told from the beginning of its run.
     pub cached_runs: usize,
+    /// The versioned deployment that it is a version of.
+    pub deployment: Option<Deployment>,
     /// How long one turn of workflow code may take; a longer one fails its workflow task.
     pub turn_deadline: Duration,
     /// Attempts that start in a second; `None`: no limit.
@@ -157,8 +162,22 @@ fn config_of(options: &ClusterWorkerOptions, queue: &TaskQueue) -> Result<Worker
             enable_remote_activities: options.slots > 0,
             enable_nexus: false,
         })
-        .versioning_strategy(WorkerVersioningStrategy::None { build_id: options.workflows.build_id().to_string() })
+        .versioning_strategy(versioning(options))
         .build()
+}
+
+/// The build of the code is the version.
+fn versioning(options: &ClusterWorkerOptions) -> WorkerVersioningStrategy {
+    let build_id = options.workflows.build_id().to_string();
+    let Some(deployment) = &options.deployment else { return WorkerVersioningStrategy::None { build_id } };
+    let version =
+        WorkerDeploymentVersion::builder().deployment_name(deployment.name.clone()).build_id(build_id).build();
+    let behavior = match deployment.auto_upgrade {
+        true => VersioningBehavior::AutoUpgrade,
+        false => VersioningBehavior::Pinned,
+    };
+    let deployed = WorkerDeploymentOptions::new(version).use_worker_versioning(true);
+    WorkerVersioningStrategy::WorkerDeploymentBased(deployed.default_versioning_behavior(behavior).build())
 }
 
 /// Tells runs what the cluster says until Core has shut down.

@@ -4,6 +4,7 @@
 
 mod generate;
 mod kit;
+mod official;
 
 use std::time::Instant;
 

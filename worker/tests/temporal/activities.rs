@@ -1,7 +1,6 @@
 //! Single activities: completed by token, paused, left by a worker that drains.
 //!
-//! Invariant: an activity is named by the number that the code knows it by; the cluster counts otherwise, and that is never
-//! seen. Nothing is canceled that nobody has asked to cancel.
+//! Invariant: an activity is named by its number among the activities of its run, here and by Temporal's own tools. Nothing is canceled that nobody has asked to cancel.
 
 use serde_json::{Value, json};
 
@@ -30,12 +29,12 @@ fn sleeps(value: &str) -> Value {
 fn completed_by_token(cluster: &Cluster) {
     let queue = cluster.name("tokens");
     let worker = cluster.worker(&queue, &[]);
-    // The code has asked for three things before, of which the cluster counts one as an activity.
+    // The code has asked for three things before, of which two are counted as activities.
     let echo = json!({ "activity": { "type": "echo", "input": 1 } });
     let steps = json!([echo, { "timer": "1ms" }, { "side_effect": { "value": 1, "as": "x" } }, sleeps("by itself"), { "return": "$s" }]);
     cluster.start_program(&queue, "tokens", &json!({ "steps": steps }));
     let one = pending(cluster, "tokens", "Started");
-    assert_eq!(one["activity_id"], "4", "{one}");
+    assert_eq!(one["activity_id"], "3", "{one}");
     let token = one["task_token"].as_str().unwrap().to_owned();
     let (run, attempt) = token.rsplit_once(":4:").unwrap();
     assert_eq!(attempt, "1", "{token}");
@@ -60,24 +59,24 @@ fn paused_by_its_number(cluster: &Cluster) {
     let steps = json!([{ "timer": "1ms" }, { "side_effect": { "value": 1, "as": "x" } }, fails, { "return": "$f" }]);
     cluster.start_program(&queue, "pauses", &json!({ "steps": steps }));
     let one = pending(cluster, "pauses", "BackingOff");
-    assert_eq!((&one["activity_id"], &one["attempt"]), (&json!("3"), &json!(2)), "{one}");
+    assert_eq!((&one["activity_id"], &one["attempt"]), (&json!("2"), &json!(2)), "{one}");
     let refused = cluster.run(&["activity", "pause", "pauses", "1"]);
-    assert!(!refused.status.success(), "that is a timer here: {}", shown(&refused));
-    cluster.json(&["activity", "pause", "pauses", "3", "--reason", "look first"]);
+    assert!(!refused.status.success(), "that is a side effect: {}", shown(&refused));
+    cluster.json(&["activity", "pause", "pauses", "2", "--reason", "look first"]);
     pending(cluster, "pauses", "Paused");
-    cluster.json(&["activity", "unpause", "pauses", "3"]);
+    cluster.json(&["activity", "unpause", "pauses", "2"]);
     let (exit, result) = cluster.result("pauses");
     assert_eq!((exit, &result["result"]), (0, &json!(7)), "{result}");
-    let late = cluster.run(&["activity", "unpause", "pauses", "3"]);
+    let late = cluster.run(&["activity", "unpause", "pauses", "2"]);
     assert!(shown(&late).contains("already Completed"), "{}", shown(&late));
     cluster.start_program(&queue, "again", &json!({ "steps": steps }));
     let first = pending(cluster, "again", "BackingOff");
-    cluster.json(&["activity", "retry-now", "again", "3"]);
+    cluster.json(&["activity", "retry-now", "again", "2"]);
     let again = cluster.until("it fails once more, and is counted anew", || {
         let one = pending(cluster, "again", "BackingOff");
         (one["next_attempt_at"] != first["next_attempt_at"]).then_some(one)
     });
-    assert_eq!((&again["activity_id"], &again["attempt"]), (&json!("3"), &json!(2)), "{again}");
+    assert_eq!((&again["activity_id"], &again["attempt"]), (&json!("2"), &json!(2)), "{again}");
     cluster.json(&["terminate", "-w", "again", "--yes"]);
     assert_eq!(worker.term(), 0);
 }

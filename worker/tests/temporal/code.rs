@@ -17,6 +17,7 @@ use super::rig::{Cluster, shown};
 pub(super) const SCENES: &[Scene] = &[
     ("code_that_does_not_fit_fails_the_task_with_its_card", does_not_fit),
     ("code_that_does_not_come_back_fails_its_task_alone", does_not_come_back),
+    ("a_run_of_a_deployment_stays_with_its_build", stays_with_its_build),
 ];
 
 /// Names the build that this program is to be.
@@ -111,4 +112,49 @@ fn does_not_come_back(cluster: &Cluster) {
     let ended = cluster.run(&["terminate", "-w", "blocks", "--yes"]);
     assert!(ended.status.success(), "{}", shown(&ended));
     worker.term();
+}
+
+/// The builds of a deployment, as Temporal's tools name them.
+fn versions(cluster: &Cluster) -> Vec<String> {
+    let described = cluster.temporal(&["worker", "deployment", "describe", "--name", "boats", "--output", "json"]);
+    let described: Value = serde_json::from_slice(&described.stdout).unwrap_or_default();
+    let summaries = described["versionSummaries"].as_array().cloned().unwrap_or_default();
+    let build = |one: &Value| one["buildId"].as_str().or(one["BuildID"].as_str()).map(str::to_owned);
+    summaries.iter().filter_map(build).collect()
+}
+
+/// A version that nobody knew before becomes the one that new runs begin with.
+fn becomes_current(cluster: &Cluster, known: &[String]) -> String {
+    let new = cluster.until("the cluster knows the version", || {
+        versions(cluster).into_iter().find(|version| !known.contains(version))
+    });
+    let set =
+        ["worker", "deployment", "set-current-version", "--deployment-name", "boats", "--build-id", &new, "--yes"];
+    cluster.until("the version is the current one", || cluster.temporal(&set).status.success().then_some(()));
+    new
+}
+
+/// Two builds that do not fit each other's runs work side by side: each run goes on with the build that began it.
+fn stays_with_its_build(cluster: &Cluster) {
+    let queue = cluster.name("deployed");
+    let deployed = ["--deployment", "boats"];
+    let first = cluster.worker_of_with("first", &queue, &deployed);
+    let of_first = becomes_current(cluster, &[]);
+    let start = |id: &str| cluster.json(&["start", "changes", "-w", id, "--task-queue", &queue]);
+    start("deployed-1");
+    waits(cluster, "deployed-1");
+    let second = cluster.worker_of_with("second", &queue, &deployed);
+    becomes_current(cluster, std::slice::from_ref(&of_first));
+    start("deployed-2");
+    waits(cluster, "deployed-2");
+    for (id, said) in [("deployed-1", "hello ann"), ("deployed-2", "ahoy ann")] {
+        cluster.json(&["signal", "-w", id, "go"]);
+        let (exit, result) = cluster.result(id);
+        assert_eq!((exit, &result["result"]), (0, &json!(said)), "{id}: {result}");
+        let history = cluster.temporal(&["workflow", "show", "-w", id, "--output", "json"]);
+        let history = String::from_utf8_lossy(&history.stdout).into_owned();
+        assert!(!history.contains("WORKFLOW_TASK_FAILED"), "{id}: {history}");
+        assert_eq!(history.contains(&of_first), id == "deployed-1", "{id} was worked on by {of_first}? {history}");
+    }
+    assert_eq!((first.term(), second.term()), (0, 0));
 }

@@ -1,14 +1,14 @@
 //! The official Python SDK: a client of our workflows, activities for them, and a child of theirs.
 //!
-//! Invariant: the SDK is pinned, in a virtual environment that is kept. Where there is no Python or no SDK to be had, that is said
-//! loudly; with `BOSUN_REQUIRE_TEMPORAL=1` it fails.
+//! Invariant: where there is no Python or no SDK to be had, that is said loudly; with `BOSUN_REQUIRE_TEMPORAL=1` it fails.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 
 use super::Scene;
+use super::python_sdk::python;
 use super::rig::{Cluster, shown};
 
 pub(super) const SCENES: &[Scene] = &[
@@ -16,29 +16,6 @@ pub(super) const SCENES: &[Scene] = &[
     ("our_workflow_calls_python", our_workflow_calls_python),
     ("what_was_deleted_is_gone", super::requests::what_was_deleted_is_gone),
 ];
-
-const SDK: &str = "temporalio==1.35.0";
-
-/// The interpreter with the SDK.
-fn python() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/temporal/python");
-    let python = folder.join("bin/python");
-    let has_sdk = |python: &Path| {
-        let check = "import temporalio.service as s; assert s.__version__ == '1.35.0'";
-        Command::new(python).args(["-c", check]).output().is_ok_and(|output| output.status.success())
-    };
-    if has_sdk(&python) {
-        return Some(python);
-    }
-    let _ = Command::new("python3").args(["-m", "venv"]).arg(&folder).output();
-    let _ = Command::new(&python).args(["-m", "pip", "install", "--quiet", SDK]).output();
-    if has_sdk(&python) {
-        return Some(python);
-    }
-    eprintln!("\n!!! NOT RUN: the official Python SDK ({SDK}) is not there and cannot be installed.\n");
-    assert!(std::env::var_os("BOSUN_REQUIRE_TEMPORAL").is_none_or(|value| value != "1"), "the Python SDK is required");
-    None
-}
 
 fn script(cluster: &Cluster, python: &Path, name: &str, text: &str, more: &[&str]) -> Command {
     let file = cluster.folder.path().join(name);

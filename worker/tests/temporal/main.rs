@@ -15,10 +15,13 @@ mod evictions;
 mod interop;
 mod kills;
 mod programs;
+#[path = "../python_sdk/mod.rs"]
+mod python_sdk;
 mod replay;
 mod requests;
 mod rig;
 mod supervisors;
+mod tls;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -37,6 +40,7 @@ fn scenes() -> Vec<Scene> {
         evictions::SCENES,
         replay::SCENES,
         supervisors::SCENES,
+        tls::SCENES,
         kills::SCENES,
         interop::SCENES,
     ]

@@ -122,6 +122,22 @@ impl Cluster {
         command.output().unwrap()
     }
 
+    /// A command that finds the cluster by what this environment says.
+    pub(super) fn run_by(&self, environment: &[(&str, &str)], args: &[&str]) -> Output {
+        let data = self.folder.path().join("client");
+        self.bosun(&data).envs(environment.iter().copied()).args(args).output().unwrap()
+    }
+
+    /// A worker that finds the cluster by what this environment says.
+    pub(super) fn worker_found_by(&self, environment: &[(&str, &str)], queue: &str, address: &str) -> Worker {
+        let program = |data: &Path| {
+            let mut program = self.bosun(data);
+            program.envs(environment.iter().copied());
+            program
+        };
+        self.worker_at(address, program, queue, &[])
+    }
+
     /// A command on the cluster that succeeds, and its JSON.
     pub(super) fn json(&self, args: &[&str]) -> Value {
         json_of(&[args, &["-o", "json"]].concat(), &self.run(&[args, &["-o", "json"]].concat()))
@@ -144,22 +160,31 @@ impl Cluster {
 
     /// A worker that is a user's own program, in one of its builds.
     pub(super) fn worker_of(&self, build: &str, queue: &str) -> Worker {
+        self.worker_of_with(build, queue, &[])
+    }
+
+    /// As [`Self::worker_of`], with more options.
+    pub(super) fn worker_of_with(&self, build: &str, queue: &str, more: &[&str]) -> Worker {
         let own = std::env::current_exe().unwrap();
         let program = |data: &Path| {
             let mut program = self.program(&own, data);
             program.env(super::code::CODE, build);
             program
         };
-        self.worker_by(program, queue, &[])
+        self.worker_by(program, queue, more)
     }
 
     fn worker_by(&self, program: impl Fn(&Path) -> Command, queue: &str, more: &[&str]) -> Worker {
+        self.worker_at(&self.address, program, queue, more)
+    }
+
+    fn worker_at(&self, address: &str, program: impl Fn(&Path) -> Command, queue: &str, more: &[&str]) -> Worker {
         let name = self.name("worker");
         let data = self.folder.path().join(&name);
         let log = self.folder.path().join(format!("{name}.log"));
         let file = File::create(&log).unwrap();
         let mut command = program(&data);
-        command.args(["worker", "run", "--temporal", &self.address, "--task-queue", queue]).args(more);
+        command.args(["worker", "run", "--temporal", address, "--task-queue", queue]).args(more);
         let child = command.stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
         let mut worker = Worker { child, log };
         self.until("the worker is ready", || {

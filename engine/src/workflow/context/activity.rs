@@ -160,13 +160,13 @@ impl WfContext {
     ) -> ActivityFuture<T> {
         let asked = match check_activity(&activity_type, &options).and(input.map_err(Failure::from)) {
             Err(failure) => OperationSlots::refused(failure),
-            Ok(input) => self.shared.operate(&self.scope, place, "an activity", |seq, _| {
+            Ok(input) => self.shared.operate(&self.scope, place, "an activity", |seq, ledger| {
                 let pending = PendingCommand::Activity {
                     activity_type: activity_type.clone(),
                     cancellation: options.cancellation,
                     cancel_requested: false,
                 };
-                let activity_id = ActivityId::of(seq.to_string());
+                let activity_id = ledger.activity_id(seq);
                 (Command::ScheduleActivity { seq, activity_id, activity_type, input, options }, pending)
             }),
         };
@@ -193,8 +193,8 @@ impl WfContext {
         summary: Option<String>,
         moment: impl FnOnce(Timestamp) -> Timestamp,
     ) -> TimerFuture {
-        let asked = self.shared.operate(&self.scope, place, "a timer", |seq, now| {
-            let fire_at = moment(now);
+        let asked = self.shared.operate(&self.scope, place, "a timer", |seq, ledger| {
+            let fire_at = moment(ledger.now());
             (Command::StartTimer { seq, fire_at, summary }, PendingCommand::Timer { fire_at })
         });
         TimerFuture { operation: self.operation(place, asked) }

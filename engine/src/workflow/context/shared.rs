@@ -96,9 +96,9 @@ impl ContextShared {
     pub(crate) fn new(run_id: RunId, started: WorkflowExecutionStarted) -> Rc<Self> {
         Rc::new(ContextShared {
             before_forks: started.before_forks(),
+            ledger: RefCell::new(CommandLedger::new(run_id, started.numbering)),
             started,
             root: CancellationScope::root(),
-            ledger: RefCell::new(CommandLedger::new(run_id)),
             phase: Cell::new(CodePhase::Idle),
             mutated: RefCell::default(),
             operations: RefCell::default(),
@@ -184,7 +184,7 @@ impl ContextShared {
         scope: &Rc<CancellationScope>,
         place: CodePlace,
         what: &str,
-        make: impl FnOnce(Seq, Timestamp) -> (Command, PendingCommand),
+        make: impl FnOnce(Seq, &mut CommandLedger) -> (Command, PendingCommand),
     ) -> OperationSlots {
         if let Some(reason) = scope.canceled() {
             return OperationSlots::refused(Failure::canceled(format!(
@@ -199,7 +199,7 @@ impl ContextShared {
             return OperationSlots { seq: Seq(0), result, start: OnceSlot::empty() };
         }
         let seq = ledger.next_seq();
-        let (command, pending) = make(seq, ledger.now());
+        let (command, pending) = make(seq, &mut ledger);
         ledger.ask(place, command);
         let start = OnceSlot::empty();
         let is_child = matches!(pending, PendingCommand::Child { .. });
@@ -259,7 +259,13 @@ impl ContextShared {
     pub(crate) fn cancel_operation(&self, seq: Seq, reason: &str, place: Option<CodePlace>) {
         let Some(mut ledger) = self.asking(CANCELLATION) else { return };
         let cancel = match self.operations.borrow_mut().get_mut(&seq) {
-            Some(operation) => (operation.pending.cancel(seq, reason), operation.place),
+            Some(operation) => {
+                let mut cancel = operation.pending.cancel(seq, reason);
+                if cancel.command.is_some() && ledger.withdraw(seq) {
+                    cancel = operation.pending.withdrawn(seq, reason);
+                }
+                (cancel, operation.place)
+            }
             None => return,
         };
         let (cancel, asked_at) = cancel;

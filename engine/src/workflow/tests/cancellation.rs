@@ -114,6 +114,65 @@ fn nested_scopes_are_canceled_alone_or_with_their_parent() {
     world.check_replay();
 }
 
+/// What is asked for and canceled in answer to one job: an activity that would be waited for, a timer and a child.
+fn undone_at_once(ctx: WfContext) -> impl Future<Output = Result<Vec<bool>, Failure>> {
+    async move {
+        let scope = ctx.nested_scope();
+        let waits = options().with_cancellation(CancellationType::WaitCancellationCompleted);
+        let kept = ctx.activity::<()>("kept", &(), options());
+        let (activity, timer) = (scope.activity::<()>("undone", &(), waits), scope.timer(SECOND));
+        let child = scope.child_workflow::<()>("other", "child-1", &(), ChildWorkflowOptions::default());
+        scope.cancel_scope("never mind");
+        let canceled = vec![activity.await.is_err(), timer.await.is_err(), child.await.is_err()];
+        ctx.activity::<()>("last", &(), options()).await?;
+        kept.await?;
+        Ok(canceled)
+    }
+}
+
+/// E07, E10, E15: what is canceled in the turn that asks for it was never asked for, and the code hears of that at once, whatever
+/// the cancellation type; as on a cluster.
+#[test]
+fn what_is_canceled_in_the_turn_that_asks_for_it_is_never_asked_for() {
+    let registry = flow(undone_at_once);
+    let mut world = World::start(&registry, "flow", ());
+    let asked: Vec<_> = world.turns[0].events.iter().filter(|event| event.origin() == Origin::Command).collect();
+    let [EventKind::ActivityTaskScheduled(kept), EventKind::ActivityTaskScheduled(last)] = asked[..] else {
+        panic!("{asked:?}")
+    };
+    assert_eq!((kept.seq, kept.activity_id.as_str()), (Seq(1), "1"));
+    // Numbers are not given twice; the activity that was taken back was the second.
+    assert_eq!((last.seq, last.activity_id.as_str()), (Seq(5), "3"));
+    world.complete(1, ());
+    world.complete(5, ());
+    world.assert_completed(vec![true, true, true]);
+    world.check_replay();
+}
+
+/// G22: a run that was started before ids were counted by kind asks as it did then.
+#[test]
+fn an_old_run_keeps_its_ids_and_what_it_canceled_at_once() {
+    let registry = flow(undone_at_once);
+    let old = WorkflowExecutionStarted { numbering: None, ..started("flow", json(())) };
+    let mut world = World::start_with(&registry, old);
+    let ids: Vec<String> = world.turns[0]
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            EventKind::ActivityTaskScheduled(task) => Some(task.activity_id.to_string()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ids, ["1", "2"]);
+    let named: Vec<&str> = world.turns[0].events.iter().map(EventKind::name).collect();
+    assert!(named.contains(&"TimerCanceled") && named.contains(&"ActivityTaskCancelRequested"), "{named:?}");
+    world.happen(EventKind::ActivityTaskCanceled { seq: Seq(2), details: None });
+    world.complete(5, ());
+    world.complete(1, ());
+    world.assert_completed(vec![true, true, true]);
+    world.check_replay();
+}
+
 fn with_type(cancellation: CancellationType) -> World {
     let registry = flow(move |ctx| async move {
         let activity = ctx.activity::<u32>("work", &(), options().with_cancellation(cancellation));

@@ -324,12 +324,9 @@ impl Numbering {
 
     fn scheduled(&mut self, event: &TemporalEvent) -> Option<ActivityTaskScheduled> {
         let (fields, seq) = (&event.attributes, self.next(event));
-        let id = text(fields, "activityId");
-        // An id that is only a number is ours here, and the one of its kind there.
-        let id = if id.bytes().all(|byte| byte.is_ascii_digit()) { seq.to_string() } else { id.to_owned() };
         Some(ActivityTaskScheduled {
             seq,
-            activity_id: ActivityId::new(id).ok()?,
+            activity_id: ActivityId::new(text(fields, "activityId")).ok()?,
             activity_type: ActivityType::new(named(fields, "activityType")).ok()?,
             input: payloads(fields, "input").unwrap_or_default(),
             options: ActivityOptions {

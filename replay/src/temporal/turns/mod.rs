@@ -222,8 +222,10 @@ impl Tasks {
                 }
             }
             "WorkflowTaskCompleted" => {
-                let version = object(&event.attributes, "workerVersion");
-                let build = version.and_then(|version| u64::from_str_radix(text(version, "buildId"), 16).ok());
+                let version = |field| object(&event.attributes, field).map(|version| text(version, "buildId"));
+                // A version of a deployment, or a build by itself.
+                let builds = [version("deploymentVersion"), version("workerVersion")];
+                let build = builds.into_iter().flatten().find_map(|build| u64::from_str_radix(build, 16).ok());
                 let at = self.started.take().or(event.at).unwrap_or_default();
                 let told = std::mem::take(&mut self.waiting);
                 match told.is_empty() && !self.tasks.is_empty() {

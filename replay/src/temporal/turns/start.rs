@@ -77,6 +77,7 @@ pub(super) fn started(
         carried_request_ids: Vec::new(),
         forked_from: None,
         priority: None,
+        numbering: Some(IdNumbering::ByKind),
     };
     Ok((run, started))
 }

@@ -55,6 +55,7 @@ fn options_of(global: &Global) -> Vec<String> {
     ];
     words.extend(global.address.as_ref().map(|address| format!("--address={address}")));
     words.extend(global.temporal.as_ref().map(|address| format!("--temporal={address}")));
+    words.extend(global.temporal_api_key.as_ref().map(|reference| format!("--temporal-api-key={reference}")));
     words.extend(global.epoch_file.as_ref().map(|path| format!("--epoch-file={}", path.display())));
     words.extend(global.token_file.as_ref().map(|path| format!("--token-file={}", path.display())));
     words.extend(global.config.as_ref().map(|path| format!("--config={}", path.display())));
@@ -162,7 +163,8 @@ mod tests {
     fn a_verb_is_run_with_all_that_says_where_its_runs_are() {
         let kept = |global: &Global| {
             let Global { data, temporal, token_file, epoch_file, namespace, config, profile, set, .. } = global.clone();
-            (data, global.address.clone(), temporal, token_file, epoch_file, namespace, config, profile, set)
+            let cluster = (temporal, global.temporal_api_key.clone());
+            (data, global.address.clone(), cluster, token_file, epoch_file, namespace, config, profile, set)
         };
         let more = [
             "--token-file=/t",
@@ -171,6 +173,7 @@ mod tests {
             "--config=/c",
             "--profile=dev",
             "--set=a=b",
+            "--temporal-api-key=file:/k",
         ];
         for place in ["--temporal=127.0.0.1:7233", "--address=http://127.0.0.1:1"] {
             let words = ["bosun", "list", "--data=/data", place];

@@ -43,7 +43,7 @@ impl ClusterBackend {
             namespace: target.namespace.to_string(),
             execution: Some(execution_of(&target)),
             identity: self.who(because.identity.as_ref()),
-            activity: Some(pause_activity_request::Activity::Id(self.id_there(&target, &id).await?)),
+            activity: Some(pause_activity_request::Activity::Id(id.to_string())),
             reason: because.reason,
             ..Default::default()
         };
@@ -61,7 +61,7 @@ impl ClusterBackend {
             namespace: target.namespace.to_string(),
             execution: Some(execution_of(&target)),
             identity: self.who(because.identity.as_ref()),
-            activity: Some(unpause_activity_request::Activity::Id(self.id_there(&target, &id).await?)),
+            activity: Some(unpause_activity_request::Activity::Id(id.to_string())),
             ..Default::default()
         };
         let done = self.connection.clone().unpause_activity(Request::new(request)).await;
@@ -84,7 +84,7 @@ impl ClusterBackend {
             namespace: target.namespace.to_string(),
             execution: Some(execution_of(&target)),
             identity: self.who(asked.because.identity.as_ref()),
-            activity: Some(reset_activity_request::Activity::Id(self.id_there(&target, &id).await?)),
+            activity: Some(reset_activity_request::Activity::Id(id.to_string())),
             ..Default::default()
         };
         let done = self.connection.clone().reset_activity(Request::new(request)).await;
@@ -183,17 +183,6 @@ impl ClusterBackend {
             tokio::time::sleep(pause).await;
         }
         Ok(None)
-    }
-
-    /// The id there of an activity that has only a number here.
-    async fn id_there(&self, target: &Target, id: &ActivityId) -> Result<String, CallError> {
-        if !id.as_str().bytes().all(|byte| byte.is_ascii_digit()) {
-            return Ok(id.to_string());
-        }
-        let events = events_of_target(&self.connection, target).await.map_err(|status| about(target, &status))?;
-        let mut ids = activities_of(&events).into_iter();
-        let found = ids.find(|(there, seq)| own_id(there.clone(), *seq) == id.as_str());
-        found.map(|(there, _)| there).ok_or_else(|| Rejection::UnknownActivity { activity: id.to_string() }.into())
     }
 
     /// To the first or the last workflow task; other points have other numbers in a cluster's history than here.

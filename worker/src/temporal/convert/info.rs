@@ -87,7 +87,7 @@ pub(in crate::temporal) fn pending_activity(
     let runs = matches!(row.state(), S::Started | S::CancelRequested | S::PauseRequested);
     Some(PendingActivity {
         seq,
-        activity_id: ActivityId::new(own_id(row.activity_id, seq)).ok()?,
+        activity_id: ActivityId::new(row.activity_id).ok()?,
         activity_type: ActivityType::new(row.activity_type?.name).ok()?,
         state,
         attempt: Attempt(attempt),
@@ -98,9 +98,4 @@ pub(in crate::temporal) fn pending_activity(
         task_token: runs.then(|| TaskToken { run_id, seq, attempt: Attempt(attempt) }.to_string()),
         summary: None,
     })
-}
-
-/// An id that is only a number counts activities there, and all that the code asks for here.
-pub(in crate::temporal) fn own_id(activity_id: String, seq: Seq) -> String {
-    if activity_id.bytes().all(|byte| byte.is_ascii_digit()) { seq.to_string() } else { activity_id }
 }

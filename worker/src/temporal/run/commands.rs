@@ -30,7 +30,7 @@ impl ClusterRun {
         let variant = match command {
             Command::ScheduleActivity { seq, activity_id, activity_type, input, options } => {
                 summary = options.summary.clone();
-                self.schedule(seq, &activity_id, &activity_type, &input, &options)
+                self.schedule(seq, activity_id, &activity_type, &input, &options)
             }
             Command::RequestCancelActivity { seq } => {
                 let (_, seq) = self.numbers.of(seq)?;
@@ -119,14 +119,12 @@ impl ClusterRun {
     fn schedule(
         &mut self,
         seq: Seq,
-        activity_id: &ActivityId,
+        activity_id: ActivityId,
         activity_type: &ActivityType,
         input: &Payload,
         options: &ActivityOptions,
     ) -> Variant {
         let number = self.numbers.give(Kind::Activity, seq);
-        // An id that is only our number is theirs there.
-        let own = activity_id.as_str() == seq.to_string();
         let cancellation = match options.cancellation {
             CancellationType::TryCancel | CancellationType::WaitCancellationRequested => {
                 core::ActivityCancellationType::TryCancel
@@ -136,7 +134,7 @@ impl ClusterRun {
         };
         Variant::ScheduleActivity(core::ScheduleActivity {
             seq: number,
-            activity_id: if own { number.to_string() } else { activity_id.to_string() },
+            activity_id: activity_id.to_string(),
             activity_type: activity_type.to_string(),
             task_queue: options.task_queue.as_ref().map_or_else(|| self.task_queue.clone(), ToString::to_string),
             arguments: vec![payload_out(input)],

@@ -18,16 +18,13 @@ use super::{ClusterRun, TaskFailed};
 use crate::temporal::convert::*;
 use crate::temporal::{CARRIED_SIGNALS, SEQ};
 
-/// An activity that has only a number for an id is named by ours, as in the embedded engine and in replay.
-fn under_our_number(mut failure: Failure, theirs: u32, ours: Seq) -> Failure {
-    if let FailureKind::Activity { activity_id, retry_state, .. } = &mut failure.kind {
-        if activity_id.as_str() == theirs.to_string() {
-            *activity_id = ActivityId::of(ours.to_string());
-        }
-        if let Some(cause) = failure.cause.as_mut().filter(|cause| matches!(cause.kind, FailureKind::Canceled { .. })) {
-            cause.message = "activity canceled".to_owned();
-            *retry_state = RetryState::CancelRequested;
-        }
+/// The end of an activity in the words of the embedded engine.
+fn of_an_activity(mut failure: Failure) -> Failure {
+    if let FailureKind::Activity { retry_state, .. } = &mut failure.kind
+        && let Some(cause) = failure.cause.as_mut().filter(|cause| matches!(cause.kind, FailureKind::Canceled { .. }))
+    {
+        cause.message = "activity canceled".to_owned();
+        *retry_state = RetryState::CancelRequested;
     }
     failure
 }
@@ -93,6 +90,7 @@ pub(in crate::temporal) fn started_of(
         carried_request_ids: Vec::new(),
         forked_from: None,
         priority: priority_in(init.priority),
+        numbering: Some(IdNumbering::ByKind),
     })
 }
 
@@ -116,8 +114,7 @@ impl ClusterRun {
             Ended::Backoff(_) => return None,
         };
         let seq = self.numbers.ended(Kind::Activity, resolved.seq)?;
-        let result = result.map_err(|failure| under_our_number(failure, resolved.seq, seq));
-        Some(Job::ResolveActivity { seq, result })
+        Some(Job::ResolveActivity { seq, result: result.map_err(of_an_activity) })
     }
 
     pub(super) fn child_started(&mut self, resolved: core::ResolveChildWorkflowExecutionStart) -> Option<Job> {
