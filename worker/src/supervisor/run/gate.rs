@@ -19,7 +19,7 @@ use crate::supervisor::people::approval::{
     ApprovalDecision, ApprovalId, ApprovalScope, ApprovalSource, Closed, Consequence, OnReject, Proposal,
 };
 use crate::supervisor::people::escalation::{Escalations, Observed};
-use crate::supervisor::spec::{Risk, SupervisorSpec};
+use crate::supervisor::spec::SupervisorSpec;
 
 /// Whether people may be asked about the work of a run of this spec as it begins.
 pub(super) fn is_in(spec: &SupervisorSpec) -> bool {
