@@ -134,7 +134,11 @@ impl TaskStatus {
             Blocked => matches!(self, Pending | Ready | NeedsRevision),
             Failed => matches!(self, Pending | Ready | Blocked | AwaitingApproval | Errored | AwaitingReview),
             Escalated => matches!(self, AwaitingReview),
-            Skipped => matches!(self, Pending | Ready | Blocked | AwaitingApproval | Errored),
+            // SHH-10: a result that a person rejects is left out.
+            Skipped => {
+                matches!(self, Pending | Ready | Blocked | AwaitingApproval | Errored)
+                    || (by_human && self == AwaitingInput)
+            }
         }
     }
 
@@ -202,7 +206,7 @@ pending            ready errored:s blocked completed:h failed skipped cancelled
 ready              pending awaiting_approval running errored:s blocked completed:h failed skipped cancelled
 awaiting_approval  ready needs_revision completed:h failed skipped cancelled
 running            ready awaiting_input awaiting_review errored completed:w cancelled
-awaiting_input     running completed:h cancelled
+awaiting_input     running completed:h skipped:h cancelled
 awaiting_review    awaiting_input needs_revision completed:c failed escalated cancelled
 needs_revision     awaiting_approval running errored:s blocked completed:h cancelled
 errored            pending ready completed:h failed skipped cancelled

@@ -225,7 +225,8 @@ impl Control {
     pub fn cancelled_text(&self) -> Option<String> {
         let ControlState::Cancelled { cause, while_paused, .. } = &self.state else { return None };
         let how = if *while_paused { "workflow cancelled while paused" } else { "workflow cancelled" };
-        Some(format!("{how}: {}", cause.reason))
+        let reason = Some(&cause.reason).filter(|reason| !reason.is_empty());
+        Some(reason.map_or_else(|| how.to_owned(), |reason| format!("{how}: {reason}")))
     }
 
     /// A child that is told what the run is told, from before its result is waited for (SHN-05).

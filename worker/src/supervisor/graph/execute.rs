@@ -254,7 +254,10 @@ impl Graph {
             self.set(id, TaskStatus::AwaitingInput, Actor::Worker, "asks_a_person", out);
             return;
         }
-        self.take(id, attempt, gates, out);
+        match reply.proposes() {
+            Some(action) => self.act(id, action, gates, out),
+            None => self.take(id, attempt, gates, out),
+        }
     }
 
     /// The result counts: it goes to the reviewer, or the task is done.

@@ -38,15 +38,27 @@ pub struct GraphOutcome {
 impl Graph {
     /// How many tasks may fail: `floor(n * share) + 1` ends the run (SHN-31, SHN-33).
     pub fn max_failures(&self) -> Option<u32> {
+        self.max_failures_of(self.planned_tasks())
+    }
+
+    fn max_failures_of(&self, total: u32) -> Option<u32> {
         let share = u64::from(self.rules.threshold_bp?);
-        Some((u64::from(self.planned_tasks()) * share / 10_000) as u32 + 1)
+        Some((u64::from(total) * share / 10_000) as u32 + 1)
+    }
+
+    /// A recruit has failed, which counts where the spec says so (§4.2 no. 21).
+    pub fn recruit_failed(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        if self.rules.count_recruits {
+            self.check_threshold(gates, out);
+        }
     }
 
     pub(super) fn check_threshold(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
-        let Some(most) = self.max_failures() else { return };
-        let failed = self.failed;
+        let (recruits, recruits_failed) = if self.rules.count_recruits { gates.recruits() } else { (0, 0) };
+        let (total, failed) = (self.planned_tasks() + recruits, self.failed + recruits_failed);
+        let Some(most) = self.max_failures_of(total) else { return };
         if failed >= most && !self.phase.is_terminal() && self.phase != Phase::Compensating {
-            let details = json!({ "failed": failed, "total": self.planned_tasks(), "max_failures": most });
+            let details = json!({ "failed": failed, "total": total, "max_failures": most });
             self.abort("too_many_failures", "Too many failures".to_owned(), details, gates, out);
         }
     }
@@ -248,8 +260,8 @@ impl Graph {
     pub fn results(&self, gates: &dyn Gates) -> Vec<(String, Value)> {
         let accepted = |task: &&Task| task.status == TaskStatus::Completed || Self::is_unreviewed(task);
         let result = |task: &Task| Some((task.id.to_string(), task.result.clone()?));
-        let mut results: Vec<(String, Value)> =
-            self.plan.in_order().into_iter().filter(accepted).filter_map(result).collect();
+        let mut results: Vec<(String, Value)> = self.handed_result().into_iter().collect();
+        results.extend(self.plan.in_order().into_iter().filter(accepted).filter_map(result));
         results.extend(gates.more_results());
         results
     }
@@ -269,6 +281,9 @@ impl Graph {
 
     /// Tasks that gave nothing, each with its reason, in plan order.
     pub(super) fn not_done(&self) -> Vec<NotDone> {
+        if let Some(handed) = &self.handed {
+            return handed.not_done.clone();
+        }
         let standings = success::standings(&self.plan, self.excuses());
         let failed =
             |task: &&Task| matches!(standings.get(&task.id), Some(TaskOutcome::Open | TaskOutcome::Excused) | None);
@@ -282,18 +297,6 @@ impl Graph {
     /// The same as texts.
     pub fn failures(&self) -> Vec<String> {
         self.not_done().iter().map(NotDone::text).collect()
-    }
-
-    /// What was handed on has come back: its result is the run's.
-    pub fn handed_back(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        let given = answer.map_err(|why| why.message).and_then(|value| match value.get("result") {
-            Some(result) => Ok(result.clone()),
-            None => Err(value.get("reason").map_or_else(|| "no result".to_owned(), text_of)),
-        });
-        match given {
-            Ok(result) => self.end_in_shape(Some(result), gates, out),
-            Err(why) => self.abort("handed_on_failed", why, Value::Null, gates, out),
-        }
     }
 
     /// What the rules excuse.
@@ -310,13 +313,16 @@ impl Graph {
     fn claims(&self, has_result: bool) -> Claim {
         let needs_result = self.rules.synthesis == ResultSource::FinalTask;
         let stopped = !self.errors.is_empty() || self.cut;
-        let claim = success::of_tasks(&self.plan, self.excuses(), has_result, needs_result, stopped);
+        let claim = match &self.handed {
+            Some(handed) => handed.claim(),
+            None => success::of_tasks(&self.plan, self.excuses(), has_result, needs_result, stopped),
+        };
         Claim { success: claim.success && !self.cut, ..claim }
     }
 
     /// The end with a result that nobody was asked to put into its shape (FSS-21): one that breaks it is none. What a budget
     /// left of a result has the shape that it has.
-    fn end_in_shape(&mut self, result: Option<Value>, gates: &mut dyn Gates, out: &mut Outbox) {
+    pub(super) fn end_in_shape(&mut self, result: Option<Value>, gates: &mut dyn Gates, out: &mut Outbox) {
         match result.as_ref().filter(|_| !self.cut).and_then(|result| self.breaks_schema(result)) {
             Some(why) => {
                 let text = format!("the result does not have the required shape: {why}");

@@ -65,9 +65,9 @@ pub trait Gates {
         planned.to_owned()
     }
     /// Whether a decomposition this simple is handed on as a whole; who takes it has been asked for. Its end comes back
-    /// as [`super::Graph::handed_back`].
-    fn hands_on(&mut self, plan: &super::PlannerOutput, out: &mut Outbox) -> bool {
-        let _ = (plan, out);
+    /// as [`super::Graph::handed_back`]. `is_approved`: people have seen the plan as it is.
+    fn hands_on(&mut self, plan: &super::PlannerOutput, is_approved: bool, out: &mut Outbox) -> bool {
+        let _ = (plan, is_approved, out);
         false
     }
     fn may_start(&mut self, task: &Task, out: &mut Outbox) -> Start {
@@ -107,6 +107,10 @@ pub trait Gates {
     /// What else must be over before the run may end or synthesize: recruits, children.
     fn busy(&self) -> Option<String> {
         None
+    }
+    /// How many recruits have ended or are at work, and how many of them have failed.
+    fn recruits(&self) -> (u32, u32) {
+        (0, 0)
     }
     /// Results that are no task's of the plan: recruits. In order.
     fn more_results(&self) -> Vec<(String, Value)> {

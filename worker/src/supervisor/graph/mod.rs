@@ -19,6 +19,7 @@ mod execute;
 mod finish;
 mod flow;
 mod gates;
+mod handed;
 mod iterate;
 mod people;
 mod planning;
@@ -50,6 +51,7 @@ pub use budget::NOT_REVIEWED;
 pub use finish::{GraphOutcome, NO_TASK_PLANNED, final_result, final_task};
 pub use flow::*;
 pub use gates::{Gates, Open, PlanEvent, Start, Take};
+pub use handed::Handed;
 pub use people::{HUMAN, PLAN_REVIEW_TIMED_OUT, TASK_REJECTED};
 pub use policies::*;
 pub use refusal::{AgentForbidden, BuiltInReserved, NotTaken, PlanRefusal, ToolRefusal, Unreadable};
@@ -149,6 +151,9 @@ pub struct Graph {
     judged_done: bool,
     /// Tasks that ended since the controller or evaluator was asked last.
     ended_since_asked: bool,
+    /// What came of a request that was handed on as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    handed: Option<Handed>,
 }
 
 impl Graph {
@@ -196,6 +201,7 @@ impl Graph {
             cut: false,
             judged_done: false,
             ended_since_asked: false,
+            handed: None,
         };
         let ids: Vec<TaskId> = graph.plan.tasks.keys().cloned().collect();
         ids.iter().for_each(|id| graph.index(id));
@@ -388,10 +394,9 @@ impl Graph {
         self.plan.tasks.get(id).cloned()
     }
 
-    /// Tasks that were planned, recruits and replanned ones aside (§4.2 no. 21).
+    /// Tasks that were planned; recruits are none of them (§4.2 no. 21).
     fn planned_tasks(&self) -> u32 {
-        self.plan.tasks.values().filter(|task| self.rules.count_recruits || !task.labels.contains("recruited")).count()
-            as u32
+        self.plan.tasks.len() as u32
     }
 }
 

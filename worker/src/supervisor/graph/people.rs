@@ -7,7 +7,7 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::supervisor::core::strategy::Continuation;
-use crate::supervisor::model::{CancelReason, Feedback, FeedbackFrom, PlanOrigin, SkipReason, TaskError};
+use crate::supervisor::model::{Feedback, FeedbackFrom, PlanOrigin, SkipReason, TaskError};
 
 /// The capability of tasks that a person does: they are asked, and the answer is the result.
 pub const HUMAN: &str = "human";
@@ -26,7 +26,8 @@ impl Graph {
     /// A person has approved that a task may start, or that what its result proposes may be done.
     pub fn approved(&mut self, id: &TaskId, action: &str, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
-        match task.status {
+        let status = task.status;
+        match status {
             TaskStatus::AwaitingApproval => {
                 task.approved = true;
                 if !action.is_empty() && task.action.as_deref() != Some(action) {
@@ -38,23 +39,33 @@ impl Graph {
                     self.chosen.push(id.clone());
                 }
             }
-            TaskStatus::AwaitingInput => self.act(id, action, gates, out),
+            TaskStatus::AwaitingInput if self.set(id, TaskStatus::Running, Actor::Human, "approved", out) => {
+                self.act(id, action, gates, out);
+            }
             _ => {}
         }
         self.advance(gates, out);
     }
 
-    /// The action that a result proposed is carried out, once; the result stays as it is.
-    fn act(&mut self, id: &TaskId, action: &str, gates: &mut dyn Gates, out: &mut Outbox) {
-        if !self.set(id, TaskStatus::Running, Actor::Human, "approved", out) {
-            return;
-        }
+    /// The action that a result proposed is carried out, once; the result stays as it is. One that nobody pays for is told
+    /// as not done.
+    pub(super) fn act(&mut self, id: &TaskId, action: &str, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(task) = self.task(id) else { return };
         let attempt = task.tries;
         // A person was asked about the result as such: there is nothing more to do.
         if action.is_empty() {
             return self.take(id, attempt, gates, out);
         }
+        if out.budget().exhausted().is_some() {
+            self.set(id, TaskStatus::Errored, Actor::Worker, "budget", out);
+            return self.leave_out(
+                id,
+                &format!("the result is there, but `{action}` was not done: {SPENT}"),
+                gates,
+                out,
+            );
+        }
+        let Some(task) = self.task(id) else { return };
         let context =
             json!({ "id": id, "goal": task.goal, "action": action, "result": task.result, "role": task.role });
         let prompt = prompt_of(Purpose::ExecuteWorker, &context);
@@ -140,18 +151,17 @@ impl Graph {
         if !matches!(waiting, TaskStatus::AwaitingApproval | TaskStatus::AwaitingInput) {
             return;
         }
+        // What was tried and failed has failed, whoever does not let it be tried again (§4.1 no. 11).
+        if waiting == TaskStatus::AwaitingApproval && task.is_tried_again() {
+            if self.set(id, TaskStatus::Failed, Actor::Human, "approval_rejected", out) {
+                self.tell_ended(id, gates, out);
+                self.check_threshold(gates, out);
+            }
+            return self.advance(gates, out);
+        }
         task.error = Some(TaskError { kind: APPROVAL_REJECTED.into(), message: reason.to_owned() });
-        let to = match waiting {
-            TaskStatus::AwaitingApproval => {
-                task.skipped = Some(SkipReason::ApprovalRejected);
-                TaskStatus::Skipped
-            }
-            _ => {
-                task.cancelled = Some(CancelReason::Requested);
-                TaskStatus::Cancelled
-            }
-        };
-        if self.set(id, to, Actor::Human, "approval_rejected", out) {
+        task.skipped = Some(SkipReason::ApprovalRejected);
+        if self.set(id, TaskStatus::Skipped, Actor::Human, "approval_rejected", out) {
             self.tell_ended(id, gates, out);
         }
         self.advance(gates, out);
@@ -264,9 +274,15 @@ impl Graph {
 
     /// The plan that was shown is approved: it is carried out as it is (CUG-31).
     pub fn plan_approved(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
-        if self.phase == Phase::AwaitingPlanApproval {
-            self.execute_plan(gates, out);
+        if self.phase != Phase::AwaitingPlanApproval {
+            return;
         }
+        // A request without sub-tasks is for whoever answers it as a whole.
+        let whole = PlannerOutput { complexity: self.complexity_bp, ..PlannerOutput::default() };
+        if self.plan.tasks.is_empty() && gates.hands_on(&whole, true, out) {
+            return self.enter(Phase::Executing, out);
+        }
+        self.execute_plan(gates, out);
     }
 
     /// A person replaces what is left of the plan; what is over or runs stays. Refused as a whole, or taken as a whole.

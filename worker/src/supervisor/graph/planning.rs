@@ -157,7 +157,7 @@ impl Graph {
         self.plan.reasoning.clone_from(&output.reasoning);
         // What nobody here can do is for the people of this run.
         let is_paid = out.budget().exhausted().is_none();
-        if is_paid && self.unmatched(&output.tasks).is_none() && gates.hands_on(&output, out) {
+        if is_paid && self.unmatched(&output.tasks).is_none() && gates.hands_on(&output, false, out) {
             return self.enter(Phase::Executing, out);
         }
         self.propose(output.tasks, gates, out);
@@ -262,7 +262,19 @@ impl Graph {
         if let Some(why) = self.unmatched(&output.tasks).filter(|_| !self.rules.escalates_unmatched) {
             return Err(why);
         }
+        let is_known = |of: &TaskId| {
+            self.plan.tasks.contains_key(of) || output.tasks.iter().any(|task| task.id.as_ref() == Some(of))
+        };
         for (place, task) in output.tasks.iter().enumerate() {
+            if task.goal.trim().is_empty() {
+                return Err(PlanRefusal::NoGoal { place });
+            }
+            if task.max_attempts == Some(0) {
+                return Err(PlanRefusal::NoAttempt { place });
+            }
+            if let Some(of) = task.revises.clone().filter(|of| !is_known(of)) {
+                return Err(PlanRefusal::RevisesNothing { place, of });
+            }
             if let Some(why) = self.rules.forbids(WorkerRequirements::by(task)) {
                 let why = AgentForbidden { allowed: self.allowed_agents(), ..why };
                 return Err(PlanRefusal::Forbidden { place, why });

@@ -45,6 +45,12 @@ pub enum PlanRefusal {
     Forbidden { place: usize, why: AgentForbidden },
     #[error("tasks[{place}].capability: {why}")]
     Reserved { place: usize, why: BuiltInReserved },
+    #[error("tasks[{place}].goal: the text is empty; it says what is to be done")]
+    NoGoal { place: usize },
+    #[error("tasks[{place}].revises: there is no task {of} that it could take the place of")]
+    RevisesNothing { place: usize, of: TaskId },
+    #[error("tasks[{place}].max_attempts: expected a whole number of 1 or more, found 0")]
+    NoAttempt { place: usize },
     #[error("the plan has {given} tasks; at most {max} are taken")]
     TooLong { given: usize, max: u32 },
     #[error("task {0} is being done; cancel it, or leave it out of the new plan")]

@@ -105,6 +105,11 @@ impl Reply {
         Spent { tokens: number("tokens").unwrap_or_default(), cost_micros, calls: 1 }
     }
 
+    /// What the result proposes to do, if anything.
+    pub fn proposes(&self) -> Option<&str> {
+        self.action.as_deref().filter(|action| !action.is_empty())
+    }
+
     /// Why there is no result.
     pub(super) fn why(&self) -> String {
         self.reason.clone().unwrap_or_else(|| "Task did not produce a result".to_owned())

@@ -54,6 +54,9 @@ impl<G: Gates> Strategy<G> for Graph {
     }
     fn findings(&self, _budget: &Balance) -> Findings {
         let mut findings = Findings { tasks: self.reports(), errors: self.errors.clone(), ..Findings::default() };
+        if let Some(handed) = &self.handed {
+            findings.tasks.clone_from(&handed.tasks);
+        }
         if let Some(outcome) = &self.outcome {
             findings.final_result.clone_from(&outcome.final_result);
             (findings.error, findings.code) = (outcome.error.clone(), outcome.code.clone());

@@ -323,6 +323,10 @@ impl Task {
         let last = self.feedback.iter().rev().find(|feedback| feedback.from != FeedbackFrom::Supervisor)?;
         (!last.passed).then_some(last.text.as_str())
     }
+    /// Whether its last attempt failed, so that the next one is the same work once more.
+    pub fn is_tried_again(&self) -> bool {
+        self.attempts.last().is_some_and(|last| last.outcome == AttemptOutcome::Failed)
+    }
     pub fn is_in_flight(&self) -> bool {
         matches!(self.status, TaskStatus::Running | TaskStatus::AwaitingInput | TaskStatus::AwaitingReview)
     }

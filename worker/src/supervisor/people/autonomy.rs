@@ -45,6 +45,10 @@ impl Autonomy {
         let own = if self.rules.enabled { self.trust.mode() } else { self.base };
         self.set.unwrap_or(own)
     }
+    /// What holds below too: the mode that a person has set, and after an incident the mode that there is.
+    pub fn told(&self) -> (Option<HitlMode>, Option<HitlMode>) {
+        (self.set, self.trust.last_incident.filter(|_| self.rules.enabled).map(|_| self.mode()))
+    }
     pub fn trust(&self) -> &TrustRecord {
         &self.trust
     }

@@ -22,7 +22,7 @@ use crate::supervisor::spec::{PlanApproval, Span};
 /// The longest message, in bytes.
 pub const MESSAGE_MAX: usize = 10 * 1024;
 /// The longest wait for a review, whatever the spec says (SHH-25).
-pub const TIMEOUT_MAX: Span = Span::from_mins(15);
+pub const TIMEOUT_MAX: Span = PlanApproval::TIMEOUT_MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

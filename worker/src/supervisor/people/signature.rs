@@ -5,10 +5,10 @@
 
 use crate::agent::workflow::{SIGNAL_APPROVAL, SIGNAL_WAITS};
 use crate::supervisor::core::control;
-use crate::supervisor::run::PLAN_ANSWER;
+use crate::supervisor::run::{PEOPLE_RULES, PLAN_ANSWER};
 
 /// Signals that only runs send, to each other. What they hold is believed as it stands, also who approved something.
-pub const OF_RUNS: [&str; 2] = [PLAN_ANSWER, SIGNAL_WAITS];
+pub const OF_RUNS: [&str; 3] = [PEOPLE_RULES, PLAN_ANSWER, SIGNAL_WAITS];
 
 /// The field of a message that names a person, and the one for their words; nothing of messages of other workflows.
 pub fn signature_of(name: &str) -> Option<(&'static str, Option<&'static str>)> {

@@ -131,7 +131,8 @@ impl SupervisorRun {
             }
             Carried::Child { spec } => {
                 let part = self.child_budget(cx);
-                let input = children::nested(&spec, &call, self.context.depth, part, own_id(cx))?;
+                let told = self.told_to_agents();
+                let input = children::nested(&spec, &call, self.context.depth, part, own_id(cx), (&told, cx.now()))?;
                 self.start_child(call.key, SUPERVISOR, part.share.map(Lease::of_run), &input, cx);
             }
             Carried::Model { input, timeout } => {
@@ -220,7 +221,8 @@ impl SupervisorRun {
             return self.unpaid(key, cx);
         }
         let part = self.child_budget(cx);
-        match children::spec_of(&self.resolved.spec, kind, task, self.context.depth, part, own_id(cx)) {
+        let spec = self.spec_for_below(cx.now()).into_owned();
+        match children::spec_of(&spec, kind, task, self.context.depth, part, own_id(cx)) {
             Ok(input) => {
                 self.start_child(key.clone(), SUPERVISOR, part.share.map(Lease::of_run), &input, cx);
                 self.register_if_child(key, cx);

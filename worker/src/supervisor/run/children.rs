@@ -4,7 +4,7 @@
 //! is an answer like any other. Of its parent's budget it gets a part that is held for it, and what it spent is charged.
 
 use bosun_engine::workflow::Cx;
-use bosun_engine::{Failure, Payload, Seq};
+use bosun_engine::{Failure, Payload, Seq, Timestamp};
 use serde_json::{Value, json, to_value};
 
 use super::child_end::{self, ChildEnd};
@@ -12,15 +12,19 @@ use super::inherited::keep_what_was_said;
 use super::input::MoreContext;
 use super::lease::lower;
 use super::refusal::CarryRefusal;
+use super::rules_below::ToldBelow;
 use super::{RunContext, SupervisorInput, SupervisorOutput, SupervisorRun};
 use super::{lease, model};
 use crate::agent::AgentOutput;
 use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
 use crate::supervisor::core::calls::{Arrival, UnderWay};
-use crate::supervisor::graph::{PLAN_REVIEW_TIMED_OUT, TASK_REJECTED, text_of};
+use crate::supervisor::core::key::{GraphKey, Key};
+use crate::supervisor::core::phase::Phase;
+use crate::supervisor::graph::{Handed, PLAN_REVIEW_TIMED_OUT, TASK_REJECTED, text_of};
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, ChildTask, Outbox, Purpose};
 use crate::supervisor::spec::{Money, PlanningMode, Preset, Span, SupervisorSpec, SynthesisMode, fill};
+use crate::supervisor::task::TaskStatus;
 
 /// What a run below gets of the budget of this one: shares of what is used up by spending, and what is left of the rest.
 #[derive(Debug, Clone, Copy, Default)]
@@ -77,10 +81,15 @@ pub(super) fn nested(
     depth: u32,
     part: ChildBudget,
     above: Option<String>,
+    (told, now): (&ToldBelow, Timestamp),
 ) -> Result<Value, CarryRefusal> {
     let mut spec: SupervisorSpec = serde_json::from_value(spec.clone())?;
     spec.objective = objective(&spec.objective, call);
     bound(&mut spec, part);
+    if !told.is_nothing() {
+        told.change(&mut spec, now)?;
+        spec = spec.without_idle()?;
+    }
     let resolved = spec.resolve()?;
     let context = RunContext {
         depth: depth + 1,
@@ -160,12 +169,39 @@ impl SupervisorRun {
             }
             (Some(_), _, Some(failure)) => Err(agent_failed(&failure)),
             (Some(_), _, None) => Err(CallFailure::error("what the agent gave at its end cannot be read")),
+            (None, ChildEnd::Supervisor(report), failure) if matches!(key, Key::Graph(GraphKey::Routed)) => {
+                self.request_ended(*report, failure.as_ref(), out)
+            }
             (None, ChildEnd::Supervisor(report), None) => given(*report),
             (None, ChildEnd::Supervisor(report), Some(failure)) => Err(failed(&failure, Some(*report))),
             (None, _, Some(failure)) => Err(failed(&failure, None)),
             (None, _, None) => Err(CallFailure::error("the report of the run below cannot be read")),
         };
         self.hear(Arrival::Answer { key, answer }, out);
+    }
+
+    /// What came of the request that was handed on. What was done there counts for the trust in this run (SHT-06).
+    fn request_ended(&mut self, report: SupervisorOutput, failure: Option<&Failure>, out: &mut Outbox) -> Answer {
+        for task in report.tasks.iter().filter(|task| task.attempts > 0) {
+            if matches!(task.status, TaskStatus::Completed | TaskStatus::Failed) {
+                self.parts.autonomy.task_ended(task.status == TaskStatus::Completed, out);
+            }
+        }
+        if let Some(failure) = failure.filter(|failure| failure.is_canceled()) {
+            return Err(failed(failure, Some(report)));
+        }
+        let said = report.error.clone().or_else(|| failure.map(|failure| failure.root().message.clone()));
+        let why = said.or_else(|| report.reason.as_ref().map(|reason| reason.message.clone()));
+        let why = why.map(|why| if was_refused(&report) { rejected(&why, &report) } else { why });
+        let phase = if report.status == Phase::Partial.as_str() { Phase::Partial } else { Phase::Completed };
+        Ok(json!(Handed {
+            phase,
+            success: report.success,
+            result: report.final_result.filter(|result| failure.is_none() && !result.is_null()),
+            why,
+            not_done: report.reason.map(|reason| reason.tasks).unwrap_or_default(),
+            tasks: report.tasks,
+        }))
     }
 
     /// What an agent gave, or why it gave nothing.

@@ -18,7 +18,7 @@ use crate::supervisor::outbox::{Ask, Call, CallFailure, Outbox, Weight};
 use crate::supervisor::people::approval::{
     ApprovalDecision, ApprovalId, ApprovalScope, ApprovalSource, Closed, Consequence, OnReject, Proposal,
 };
-use crate::supervisor::people::escalation::{Escalations, Observed};
+use crate::supervisor::people::escalation::Escalations;
 use crate::supervisor::spec::SupervisorSpec;
 
 /// Whether people may be asked about the work of a run of this spec as it begins.
@@ -99,8 +99,9 @@ impl SupervisorRun {
         if !escalations.rules().enabled {
             return None;
         }
+        escalations.notice_before(None, &declared, None, out);
         // Nobody weighs what comes of it, so that failures in a row are looked at before.
-        let raised = escalations.weigh(mode, None, Observed { risk, ..Observed::default() }, out)?;
+        let raised = escalations.weigh_failures(mode, risk, out)?;
         let reasons = || raised.reasons.iter().map(|reason| reason.text.clone()).collect();
         raised.blocking.then(|| Wanted { reasons: reasons(), escalation: Some(raised.id.clone()) })
     }

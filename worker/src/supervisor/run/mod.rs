@@ -32,6 +32,7 @@ mod queries;
 mod refusal;
 mod routes;
 mod rules;
+mod rules_below;
 mod signals;
 mod spending;
 mod strategy;
@@ -56,6 +57,7 @@ pub use input::{INVALID_SPEC, RunContext, SupervisorInput};
 pub use output::{EndReason, SUPERVISOR_FAILED, SupervisorOutput};
 pub use progress::ProgressMessage;
 pub use refusal::NoSpec;
+pub(crate) use rules_below::PEOPLE_RULES;
 pub use signals::CANCEL_TASK;
 pub(crate) use signals::{PLAN_ANSWER, signals};
 

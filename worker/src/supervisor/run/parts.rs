@@ -3,7 +3,7 @@
 //! Invariant: each part decides about its own matter only; here they are asked in one order (topics, recruits, people),
 //! and told what has ended. Nothing here moves a task.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -20,11 +20,11 @@ use crate::supervisor::outbox::{Ask, ChildKind, ChildTask, Outbox};
 use crate::supervisor::people::approval::{ApprovalId, Approvals};
 use crate::supervisor::people::autonomy::Autonomy;
 use crate::supervisor::people::below::{Above, Below};
-use crate::supervisor::people::escalation::Escalations;
+use crate::supervisor::people::escalation::{Escalations, PlanShape};
 use crate::supervisor::people::interrupts::Interrupts;
 use crate::supervisor::people::plan_review::PlanReview;
 use crate::supervisor::routing::{Route, RoutingInput, is_simple, route};
-use crate::supervisor::spec::{PlanApproval, Routing, SupervisorSpec};
+use crate::supervisor::spec::{Money, PlanApproval, Ratio, Routing, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::{Teamwork, agent_of};
 
@@ -58,6 +58,9 @@ pub(super) struct RunGates {
     pub(super) handed_on: Option<Route>,
     /// Which escalation an approval answers.
     pub(super) escalated: BTreeMap<ApprovalId, String>,
+    /// What people have changed of `hitl` since the run began.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub(super) said: Map<String, Value>,
 }
 
 impl RunGates {
@@ -82,6 +85,7 @@ impl RunGates {
             objective: spec.objective.clone(),
             handed_on: None,
             escalated: BTreeMap::new(),
+            said: Map::new(),
         }
     }
 }
@@ -91,6 +95,29 @@ impl RunGates {
     pub(super) fn is_router(&self) -> bool {
         self.routing.as_ref().is_some_and(|rules| rules.entry)
     }
+
+    /// Whether people may have to be asked before a task starts, in whatever mode the run is.
+    fn is_asked_about(&self, task: &PlannedTask) -> bool {
+        let costly = self.escalations.rules().is_costly(task.cost.map(Money::from_micros));
+        task.action.is_some() || task.requires_approval || task.risk > Risk::Low || costly
+    }
+
+    /// Why people must see this plan, as it came from the planner.
+    fn plan_reasons(&self, plan: &PlannerOutput) -> Vec<String> {
+        let tools = plan.tasks.iter().flat_map(|task| task.tools.clone()).collect();
+        self.reasons_of_plan(PlanShape { complexity: plan.complexity.map(Ratio::from_bp), tools })
+    }
+}
+
+/// Who a task of a plan is for.
+fn worker_of(task: &PlannedTask) -> Option<&String> {
+    task.agent.as_ref().or(task.capability.as_ref())
+}
+
+/// Whether a plan gives its tasks to more than one, or in more than one role.
+fn several_work(plan: &PlannerOutput) -> bool {
+    let workers: BTreeSet<_> = plan.tasks.iter().map(|task| (worker_of(task), task.role.as_ref())).collect();
+    workers.len() > 1
 }
 
 impl Gates for RunGates {
@@ -120,16 +147,20 @@ impl Gates for RunGates {
 
     /// What needs no team is carried out by a child: a simple request (SHN-02, SHN-05), and in a router whatever its
     /// decomposition says (SHN-01, SHN-04). What people must be asked about stays here.
-    fn hands_on(&mut self, plan: &PlannerOutput, out: &mut Outbox) -> bool {
-        let gated = |task: &PlannedTask| task.action.is_some() || task.requires_approval || task.risk > Risk::Low;
+    fn hands_on(&mut self, plan: &PlannerOutput, is_approved: bool, out: &mut Outbox) -> bool {
         let Some(rules) = &self.routing else { return false };
-        if plan.tasks.iter().any(gated) || self.plan_approval.required {
+        let reviewed = self.plan_approval.required || !self.plan_reasons(plan).is_empty();
+        if plan.tasks.iter().any(|task| self.is_asked_about(task)) || (reviewed && !is_approved) {
             return false;
         }
         let simple = is_simple(plan, rules);
         let to = match (simple, rules.entry) {
             (true, false) => Route::Dag,
-            (_, true) => route(RoutingInput::of(plan), rules),
+            // One execution has one agent.
+            (_, true) => match route(RoutingInput::of(plan), rules) {
+                Route::SimpleTask if several_work(plan) => Route::Dag,
+                to => to,
+            },
             (false, false) => Route::Supervisor,
         };
         let whole = match to {
@@ -137,21 +168,27 @@ impl Gates for RunGates {
             Route::Dag => !simple,
             Route::SimpleTask => plan.tasks.len() > 1,
         };
-        // Only a plan is synthesized below, and what one agent gives has the shape that it has.
-        if self.shaped && !(whole && to == Route::Dag) {
+        let with_plan = to == Route::Dag && whole;
+        // One execution knows nothing of a plan.
+        let says_more = |task: &PlannedTask| task.required || task.compensation.is_some();
+        if !with_plan && plan.tasks.iter().any(says_more) {
             return false;
         }
-        self.handed_on = Some(to);
-        let only = plan.tasks.first().filter(|_| !whole);
+        // Only a plan is synthesized below, and what one agent gives has the shape that it has.
+        if self.shaped && !with_plan {
+            return false;
+        }
+        let first = plan.tasks.first().filter(|_| !with_plan);
         let task = ChildTask {
-            query: only.map_or(&self.objective, |task| &task.goal).clone(),
-            role: only.and_then(|task| task.role.clone()),
-            agent: only.and_then(|task| task.agent.clone().or_else(|| task.capability.clone())),
+            query: first.filter(|_| !whole).map_or(&self.objective, |task| &task.goal).clone(),
+            role: first.and_then(|task| task.role.clone()),
+            agent: first.and_then(|task| worker_of(task).cloned()),
             // What planning cost is paid here.
-            plan: (to == Route::Dag && whole).then(|| json!(PlannerOutput { tokens: 0, ..plan.clone() })),
+            plan: with_plan.then(|| json!(PlannerOutput { tokens: 0, ..plan.clone() })),
             is_planned: !whole,
             ..ChildTask::default()
         };
+        self.handed_on = Some(to);
         let kind = if to == Route::Dag { ChildKind::Dag } else { ChildKind::SimpleTask };
         out.ask(Ask::StartChild { key: GraphKey::Routed.into(), kind, task });
         true
@@ -190,7 +227,8 @@ impl Gates for RunGates {
         let success = task.status == TaskStatus::Completed;
         let tried = success || task.status == TaskStatus::Failed || task.tries > 0;
         if tried && !matches!(task.status, TaskStatus::Cancelled) {
-            self.escalations.task_ended(success);
+            let is_asked = self.escalations.row().is_some_and(|row| self.is_asked(row));
+            self.escalations.row_ended(self.autonomy.mode(), task, success, is_asked, out);
             self.autonomy.task_ended(success, out);
         }
         self.team.ended(task, out);
@@ -211,6 +249,10 @@ impl Gates for RunGates {
             return Some("the request was handed on to a child".to_owned());
         }
         self.team.busy()
+    }
+
+    fn recruits(&self) -> (u32, u32) {
+        self.team.members.recruits()
     }
 
     fn more_results(&self) -> Vec<(String, Value)> {

@@ -12,8 +12,10 @@ use crate::supervisor::core::key::Key;
 use crate::supervisor::graph::{Reply, Start, Take};
 use crate::supervisor::model::{Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Call, Outbox, Purpose};
-use crate::supervisor::people::approval::{ApprovalScope, Clearance, Closed, Consequence, OnReject, Proposal};
-use crate::supervisor::people::escalation::{Observed, PlanShape};
+use crate::supervisor::people::approval::{
+    ApprovalId, ApprovalScope, Clearance, Closed, Consequence, OnReject, Proposal,
+};
+use crate::supervisor::people::escalation::{Action, Observed, PlanShape};
 use crate::supervisor::people::interrupts::{OnExpiry, Question};
 use crate::supervisor::people::plan_review::{PlanReview, ReviewStatus};
 use crate::supervisor::spec::{Money, Ratio, Risk, Span};
@@ -38,12 +40,16 @@ impl RunGates {
         self.review.as_ref().is_none_or(|review| review.status() != ReviewStatus::Approved)
     }
 
+    /// Why the policy wants people to see a plan of this shape.
+    pub(super) fn reasons_of_plan(&self, shape: PlanShape) -> Vec<String> {
+        let rules = self.escalations.rules();
+        if rules.enabled { rules.plan_policy.reasons(&shape) } else { Vec::new() }
+    }
+
     fn plan_policy(&mut self, plan: &TaskPlan, shown: Value, complexity_bp: Option<u32>, out: &mut Outbox) -> bool {
         let tools = plan.in_order().into_iter().flat_map(|task| task.tools.clone()).collect();
-        let shape = PlanShape { complexity: complexity_bp.map(Ratio::from_bp), tools };
-        let rules = self.escalations.rules();
-        let reasons = rules.plan_policy.reasons(&shape);
-        let wanted = rules.enabled && !reasons.is_empty();
+        let reasons = self.reasons_of_plan(PlanShape { complexity: complexity_bp.map(Ratio::from_bp), tools });
+        let wanted = !reasons.is_empty();
         let proposal = Proposal {
             description: plan.objective.clone(),
             risk: Risk::High,
@@ -54,7 +60,7 @@ impl RunGates {
         };
         // A plan that was changed is another question, or none.
         self.approvals.changed(&proposal, out);
-        if wanted && !matches!(self.approvals.clearance(&proposal), Clearance::Pending(_)) {
+        if wanted && !matches!(self.approvals.clearance(&proposal, false), Clearance::Pending(_)) {
             self.approvals.request(proposal, out);
         }
         wanted
@@ -74,30 +80,51 @@ impl RunGates {
     /// Whether a person lets the task start as it stands now; asks them if they must be asked.
     pub(super) fn start_gate(&mut self, task: &Task, out: &mut Outbox) -> Start {
         let proposal = self.start_of(task);
-        match self.approvals.clearance(&proposal) {
-            Clearance::Approved { id, .. } => {
+        let mode = self.autonomy.mode();
+        let row = self.escalations.row_before(mode, task, out);
+        match self.approvals.clearance(&proposal, task.is_tried_again()) {
+            Clearance::Approved { id, .. } if row.is_none() => {
                 self.approvals.used(&id);
                 return Start::Go;
             }
             Clearance::Pending(_) => return Start::NeedsApproval,
-            Clearance::NotAsked => {}
+            Clearance::Approved { .. } | Clearance::NotAsked => {}
+        }
+        if row.as_ref().is_some_and(|row| self.is_asked(row)) {
+            return Start::Wait("a person is asked first about what failed in a row".to_owned());
         }
         let declared = task.action.as_deref().unwrap_or_default();
         let cost = task.est_cost_micros.map(Money::from_micros);
-        let weighed = self.escalations.before(self.autonomy.mode(), declared, cost, proposal.risk);
-        if weighed.is_none() && !task.requires_approval {
+        let weighed = self.escalations.before(mode, declared, cost, proposal.risk);
+        if weighed.is_none() && !task.requires_approval && row.is_none() {
+            self.escalations.notice_before(Some(&task.id), declared, cost, out);
             return Start::Go;
         }
         let mut reasons: Vec<String> = weighed.into_iter().flatten().map(|reason| reason.text).collect();
+        if let Some(of_row) = row.as_ref().and_then(|row| self.escalations.get(row))
+            && !reasons.contains(&of_row.primary)
+        {
+            reasons.push(of_row.primary.clone());
+        }
         if let Some(wanted) = &task.metadata.tool_approval {
             reasons.insert(0, format!("{}: {}", wanted.policy_name, wanted.message));
         }
         if reasons.is_empty() && task.requires_approval {
             reasons.push("The plan requires an approval".to_owned());
         }
+        if reasons.is_empty() && proposal.risk == Risk::Critical {
+            reasons.push("The task is critical".to_owned());
+        }
         self.approvals.changed(&proposal, out);
-        self.approvals.request(Proposal { reasons, ..proposal }, out);
+        let approval = self.approvals.request(Proposal { reasons, ..proposal }, out);
+        self.escalated.extend(row.map(|row| (approval, row)));
         Start::NeedsApproval
+    }
+
+    /// Whether somebody is asked about this escalation.
+    pub(super) fn is_asked(&self, escalation: &str) -> bool {
+        let asked = |id: &ApprovalId| self.escalated.get(id).is_some_and(|of| of == escalation);
+        self.approvals.pending().any(|request| asked(&request.id))
     }
 
     /// What a person is asked about a task: as it is declared, or as a person has changed it.
@@ -108,6 +135,11 @@ impl RunGates {
             "attempt": task.tries + 1, "role": task.role, "agent": task.agent, "capability": task.capability,
             "parameters": task.params, "dependencies": task.dependencies(),
         });
+        // Work that was sent back is another work.
+        let said: Vec<&str> = task.feedback.iter().filter(|said| !said.passed).map(|said| said.text.as_str()).collect();
+        if !said.is_empty() {
+            context["feedback"] = json!(said);
+        }
         // CUG-39: approval goes on, denial cancels.
         let by_policy = task.metadata.tool_approval.as_ref();
         if let (Some(wanted), Value::Object(context)) = (by_policy.map(|wanted| json!(wanted)), &mut context) {
@@ -137,13 +169,14 @@ impl RunGates {
         }
         let observed = Observed {
             confidence: reply.confidence.map(Ratio::from_bp),
-            proposed_action: reply.action.clone(),
+            proposed_action: reply.proposes().map(str::to_owned),
             cost: reply.cost.map(Money::from_micros),
             out_of_scope: reply.out_of_scope.then(|| task.goal.clone()),
             risk: task.risk,
             ..Observed::default()
         };
         let mode = self.autonomy.mode();
+        let held_back = self.is_held_back(task, reply);
         let raised = self.escalations.weigh(mode, Some(task.id.clone()), observed, out);
         let blocking = raised.filter(|escalation| escalation.blocking);
         let (id, reasons): (Option<String>, Vec<String>) = match blocking {
@@ -151,6 +184,7 @@ impl RunGates {
                 (Some(raised.id.clone()), raised.reasons.iter().map(|reason| reason.text.clone()).collect())
             }
             None if self.human_review => (None, vec!["Results sent for human review".to_owned()]),
+            None if held_back => (None, Vec::new()),
             None => return Take::Go,
         };
         let mut reasons = reasons;
@@ -163,11 +197,11 @@ impl RunGates {
         let proposal = Proposal {
             task_id: Some(task.id.clone()),
             description: task.goal.clone(),
-            risk: if reply.action.is_some() { risk.max(Risk::High) } else { risk },
+            risk: if reply.proposes().is_some() { risk.max(Risk::High) } else { risk },
             context: json!({ "result": task.result, "attempt": task.tries }),
             reasons,
             on_reject: if task.required { OnReject::EndRun } else { OnReject::Skip },
-            ..Proposal::new(ApprovalScope::Action, reply.action.clone().unwrap_or_default())
+            ..Proposal::new(ApprovalScope::Action, reply.proposes().unwrap_or_default())
         };
         self.approvals.changed(&proposal, out);
         let approval = self.approvals.request(proposal, out);
@@ -175,6 +209,14 @@ impl RunGates {
             self.escalated.insert(approval, id);
         }
         Take::NeedsApproval
+    }
+
+    /// Whether an action that a result proposes is asked for although it is nothing special (SHH-05): who commands is asked
+    /// for every action, and what is critical is asked for.
+    fn is_held_back(&self, task: &Task, reply: &Reply) -> bool {
+        let rules = self.escalations.rules();
+        let action = Action { risk: task.risk, ..Action::default() };
+        rules.enabled && reply.proposes().is_some() && rules.needs_approval(self.autonomy.mode(), &action)
     }
 
     /// An approval is decided: the escalation behind it is resolved, and what is used at once is used up.
@@ -188,6 +230,9 @@ impl RunGates {
             Consequence::Retry { .. } => "modify and retry",
             Consequence::Skip { .. } | Consequence::EndRun { .. } | Consequence::Cancel { .. } => "rejected",
         };
+        if resolution != "rejected" {
+            self.escalations.row_goes_on(&escalation);
+        }
         self.escalations.resolve(&escalation, resolution, out);
     }
 }

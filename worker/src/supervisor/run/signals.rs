@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::call_context::of_its_kind;
 use super::people::question_of;
 use super::refusal::{Refused, WishRefusal};
+use super::rules_below::PEOPLE_RULES;
 use super::{SupervisorRun, value_of};
 use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_TOP_UP, SIGNAL_WAITS};
 use crate::supervisor::core::calls::Arrival;
@@ -60,7 +61,7 @@ enum HumanInput {
 }
 
 const OF_CONTROL: [&str; 5] = [control::PAUSE, control::RESUME, control::CANCEL, control::TAKEOVER, control::RELEASE];
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 14] = [
     MAILBOX,
     RECRUIT,
     RETIRE,
@@ -70,6 +71,7 @@ const OTHERS: [&str; 13] = [
     EXTEND_APPROVAL,
     ESCALATE_APPROVAL,
     PLAN_ANSWER,
+    PEOPLE_RULES,
     CANCEL_TASK,
     WAITS_BELOW,
     BUDGET_REQUEST,
@@ -127,6 +129,7 @@ impl SupervisorRun {
             APPROVAL_RESPONSE | INTERRUPT_RESUME => return self.answer_signaled(name, value, out),
             EXTEND_APPROVAL | ESCALATE_APPROVAL => self.approval_moved(name, value, out).err(),
             PLAN_ANSWER => self.plan_answered(value, out).err(),
+            PEOPLE_RULES => self.people_rules_from_above(value, out).err(),
             CANCEL_TASK => self.cancel_task(value, out).err(),
             HUMAN_INPUT => self.human_input(value, out).err(),
             BUDGET_REQUEST => self.budget_requested(value).err(),
@@ -155,6 +158,10 @@ impl SupervisorRun {
             Err(why) => return refuse(name, &why.to_string(), out),
         };
         if !changed {
+            // Whoever pauses should know that the person who has the run decides when it goes on.
+            if name == control::PAUSE && self.parts.control.is_human() {
+                refuse(name, "a person has the run: it stands still until they release it", out);
+            }
             return self.held_below(name, value, out);
         }
         match name {
@@ -178,8 +185,11 @@ impl SupervisorRun {
 
     /// What the team has made of a signal or an answer: who has left, leaves tasks that nobody works on.
     pub(super) fn team_heard(&mut self, heard: Heard, out: &mut Outbox) {
-        let Heard::Retired { agent_id, tasks } = heard else { return };
         let Some(graph) = self.strategy.as_plan() else { return };
+        if let Heard::Recruit { succeeded: false, .. } = heard {
+            graph.recruit_failed(&mut self.parts, out);
+        }
+        let Heard::Retired { agent_id, tasks } = heard else { return };
         for task in tasks {
             let reason = format!("{agent_id} was retired");
             graph.cancel_task(&task, &reason, Actor::Supervisor, &mut self.parts, out);

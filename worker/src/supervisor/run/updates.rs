@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::parts::RunGates;
 use super::refusal::{Refused, WishRefusal};
+use super::rules_below::OF_PEOPLE;
 use super::signals::{ESCALATE_APPROVAL, EXTEND_APPROVAL, refusal};
 use super::{SupervisorRun, arguments, value_of};
 use crate::supervisor::graph::{Graph, PlannedTask, read};
@@ -57,9 +58,7 @@ struct RevisedPlan {
 impl SupervisorRun {
     pub(super) fn update(&mut self, name: &str, input: &Payload, out: &mut Outbox) -> Result<Value, Failure> {
         let value = value_of(input)?;
-        let refused = |why: String| Failure::from(Refused { kind: "Refused", why });
         arguments::of_update(name, &value).map_err(Refused::from)?;
-        self.asks_people(name, &value)?;
         match name {
             "add_task" | "patch_task" | "cancel_task" | "mark_final_task" | "update_task_status" => {
                 Ok(self.tool(name, &value, out)?)
@@ -72,35 +71,13 @@ impl SupervisorRun {
             "respond_approval" => Ok(self.approval_answered(&value, out)?),
             EXTEND_APPROVAL | ESCALATE_APPROVAL => Ok(self.approval_moved(name, &value, out)?),
             "respond_interrupt" => Ok(self.question_answered(&value, out)?),
-            "set_hitl_mode" => {
-                self.parts.autonomy.set_mode(&value, out).map_err(|why| refused(why.to_string()))?;
-                Ok(json!({ "mode": self.parts.autonomy.mode() }))
-            }
-            "report_incident" => {
-                self.parts.autonomy.report(&value, out).map_err(|why| refused(why.to_string()))?;
-                Ok(self.parts.autonomy.view(out.now()))
-            }
-            "set_policy" => {
-                self.parts.escalations.set_policy(&value).map_err(|why| refused(why.to_string()))?;
-                let rules = self.parts.escalations.rules();
-                self.parts.approvals.set_rules(rules.approval.clone());
-                Ok(json!(rules))
-            }
+            name if OF_PEOPLE.contains(&name) => self.people_rules(name, &value, out),
             "cleanup_agents" => Ok(self.cleanup_agents(&value, out)?),
             "kill_process" => Ok(self.strategy.kill_process(&value, out).map_err(Refused::from)?),
             other => Err(refusal(
                 "UnknownUpdate",
                 format!("a supervisor has no update named {other}; it has: {}", UPDATES.join(", ")),
             )),
-        }
-    }
-
-    /// Without tasks of a plan, whether people are asked is decided when the run begins.
-    fn asks_people(&self, name: &str, value: &Value) -> Result<(), Refused> {
-        let wants = name == "set_hitl_mode" || (name == "set_policy" && value.get("enabled") == Some(&json!(true)));
-        match wants && self.parts.gate.is_off() && !self.strategy.asks_before_tasks() {
-            true => Err(WishRefusal::AsksNobody.into()),
-            false => Ok(()),
         }
     }
 

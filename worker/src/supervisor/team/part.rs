@@ -187,10 +187,15 @@ impl Teamwork {
 
     /// What a result brings about: the recruits its agent asks for beside it, and those that rules want.
     pub fn result_seen(&mut self, task: &TaskId, result: &Value, asked: &[Value], out: &mut Outbox) {
-        if self.managed {
-            for outcome in self.members.result_seen(task, result, asked, out) {
-                self.heard(outcome, out);
+        if !self.managed {
+            for wanted in asked {
+                let data = json!({ "signal": SIGNAL_RECRUIT, "task": task, "asked": wanted, "why": NO_TEAM });
+                out.note(NoteKind::ActionRefused, data);
             }
+            return;
+        }
+        for outcome in self.members.result_seen(task, result, asked, out) {
+            self.heard(outcome, out);
         }
     }
 

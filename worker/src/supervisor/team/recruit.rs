@@ -207,6 +207,13 @@ impl Roster {
         self.alive().count()
     }
 
+    /// How many have ended or are at work, and how many of them have failed.
+    pub fn recruits(&self) -> (u32, u32) {
+        let began = self.recruits.values().filter(|recruit| recruit.stage != RecruitStatus::Authorizing).count();
+        let failed = self.results().iter().filter(|result| !result.success).count();
+        (began as u32, failed as u32)
+    }
+
     /// What recruits brought back, in the order they were asked for. Retired ones bring nothing.
     pub fn results(&self) -> Vec<RecruitResult> {
         let ended = |recruit: &Recruit| match &recruit.stage {

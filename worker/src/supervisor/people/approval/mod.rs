@@ -215,8 +215,8 @@ impl Approvals {
         out.note(NoteKind::ApprovalNotified, json!({ "id": entry.request.id, "ok": error.is_none(), "error": error }));
     }
 
-    /// Whether the proposal may start as it stands now.
-    pub fn clearance(&self, proposal: &Proposal) -> Clearance {
+    /// Whether the proposal may start as it stands now; `again`: as it was started before, after which it failed.
+    pub fn clearance(&self, proposal: &Proposal, again: bool) -> Clearance {
         let shown = proposal.hash();
         for entry in self.entries.values().rev().filter(|entry| entry.concerns(proposal)) {
             match &entry.state {
@@ -224,7 +224,7 @@ impl Approvals {
                     return Clearance::Pending(entry.request.id.clone());
                 }
                 ApprovalState::Decided(decision)
-                    if decision.approved && !entry.used && entry.request.shown == shown =>
+                    if decision.approved && (again || !entry.used) && entry.request.shown == shown =>
                 {
                     let action = decision.modified_action.clone().unwrap_or_else(|| entry.request.action.clone());
                     return Clearance::Approved { id: entry.request.id.clone(), action };

@@ -117,15 +117,19 @@ impl Proposal {
         }
     }
 
-    /// The hash of what a person sees: not of why or until when they are asked.
+    /// The hash of what a person sees: not of why or until when they are asked. The next try of a task is the same work.
     pub fn hash(&self) -> String {
+        let mut context = self.context.clone();
+        if let (ApprovalScope::Task, Value::Object(context)) = (self.scope, &mut context) {
+            context.remove("attempt");
+        }
         shown_hash(&json!({
             "scope": self.scope,
             "task_id": self.task_id,
             "action": self.action,
             "description": self.description,
             "risk": self.risk,
-            "context": self.context,
+            "context": context,
         }))
     }
 }
@@ -283,9 +287,12 @@ fn consequence(request: &ApprovalRequest, decision: &ApprovalDecision) -> Conseq
     }
     match request.on_reject {
         OnReject::EndRun => {
-            // A person's own words are told too; the deadline has none.
-            let said = decision.comment.as_ref().filter(|said| **said != reason && !decision.approver.is_empty());
-            let said = said.map(|said| format!(" ({}: {said})", decision.approver)).unwrap_or_default();
+            // A person's own words are told too, and that nobody said anything.
+            let said = decision.comment.as_ref().filter(|said| **said != reason).map(|said| match decision.source {
+                ApprovalSource::Human => format!(" ({}: {said})", decision.approver),
+                ApprovalSource::Timeout => format!(" ({said})"),
+            });
+            let said = said.unwrap_or_default();
             Consequence::EndRun { error: format!("Required task rejected: {reason}{said}") }
         }
         OnReject::Skip => Consequence::Skip { reason: decision.comment.clone().unwrap_or(reason) },

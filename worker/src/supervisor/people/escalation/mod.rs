@@ -2,7 +2,8 @@
 //!
 //! Invariant: an escalation keeps every reason that fired, the primary one first; one that blocks waits for exactly one
 //! resolution, one that only notifies makes nobody wait. Failures in a row are counted here and nowhere else: a success
-//! sets them to nothing, a person's answer does not. It asks nobody itself: approvals do.
+//! sets them to nothing, a person's answer does not: it lets the run go on until the next failure. It asks nobody itself:
+//! approvals do.
 
 mod policy;
 mod triggers;
@@ -15,7 +16,7 @@ use serde_json::{Map, Value, json};
 use super::answer::{InvalidAnswer, decode};
 use crate::supervisor::core::key::{Key, PeopleKey};
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::model::TaskId;
+use crate::supervisor::model::{Task, TaskId};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::{Gate, Hitl, HitlMode, Money, Risk, Span, Trigger, merge};
 
@@ -45,6 +46,9 @@ pub struct Escalations {
     count: u64,
     raised: BTreeMap<u64, Escalation>,
     consecutive_failures: u32,
+    /// The escalation of failures in a row after which nobody has let the run go on yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    row: Option<String>,
 }
 
 impl Escalations {
@@ -79,21 +83,39 @@ impl Escalations {
 
     /// Whether a person is asked before the action of a task, and why. Records nothing: the approval does.
     pub fn before(&self, mode: HitlMode, declared: &str, cost: Option<Money>, risk: Risk) -> Option<Vec<Reason>> {
-        if !self.hitl.enabled {
-            return None;
-        }
-        let sensitive = || self.hitl.is_sensitive_plan(declared) || self.hitl.is_sensitive_action(declared);
-        let is_sensitive = self.hitl.gates.contains(&Gate::Before) && sensitive();
+        let is_sensitive = self.is_sensitive_before(declared);
         let consecutive_failures = self.consecutive_failures;
-        if !self.hitl.needs_approval(mode, &Action { is_sensitive, cost, risk, consecutive_failures }) {
-            return None;
+        let action = Action { is_sensitive, cost, risk, consecutive_failures };
+        (self.hitl.enabled && self.hitl.needs_approval(mode, &action)).then(|| self.reasons_before(declared, cost))
+    }
+
+    /// What is fired by something that starts and nobody is asked about, as the spec wants it: people are told (SHH-15).
+    pub fn notice_before(&mut self, task: Option<&TaskId>, declared: &str, cost: Option<Money>, out: &mut Outbox) {
+        let mut reasons = self.reasons_before(declared, cost);
+        // A row of failures is raised when it is there.
+        reasons.retain(|reason| {
+            self.hitl.notify_only.contains(&reason.trigger) && reason.trigger != Trigger::ConsecutiveFailures
+        });
+        // Every try of a task is the same work.
+        let known = |escalation: &Escalation| escalation.task.as_ref() == task && escalation.reasons == reasons;
+        if self.hitl.enabled && (task.is_none() || !self.raised.values().any(known)) {
+            self.record(task.cloned(), reasons, false, out);
         }
-        let mut reasons = self.hitl.reasons(&Observed { cost, consecutive_failures, risk, ..Observed::default() });
-        if is_sensitive {
+    }
+
+    fn is_sensitive_before(&self, declared: &str) -> bool {
+        let sensitive = || self.hitl.is_sensitive_plan(declared) || self.hitl.is_sensitive_action(declared);
+        self.hitl.gates.contains(&Gate::Before) && sensitive()
+    }
+
+    fn reasons_before(&self, declared: &str, cost: Option<Money>) -> Vec<Reason> {
+        let consecutive_failures = self.consecutive_failures;
+        let mut reasons = self.hitl.reasons(&Observed { cost, consecutive_failures, ..Observed::default() });
+        if self.is_sensitive_before(declared) {
             let text = format!("Sensitive operation requires approval: {declared}");
             reasons.insert(0, Reason::new(Trigger::Sensitive, text));
         }
-        Some(reasons)
+        reasons
     }
 
     /// The function among those of some work that a person is asked about first: the sensitive one, if one is.
@@ -102,17 +124,70 @@ impl Escalations {
         functions.iter().find(sensitive).or(functions.first()).map(String::as_str).unwrap_or_default()
     }
 
-    /// Looks at what an agent gave: the escalation, if anything fired.
+    /// Looks at what an agent gave: the escalation, if anything fired. What others have failed at says nothing of it.
     pub fn weigh(
         &mut self,
         mode: HitlMode,
         task: Option<TaskId>,
-        mut observed: Observed,
+        observed: Observed,
         out: &mut Outbox,
     ) -> Option<&Escalation> {
-        observed.consecutive_failures = self.consecutive_failures;
+        let observed = Observed { consecutive_failures: 0, ..observed };
         let reasons = self.hitl.reasons(&observed);
         self.raise(mode, task, reasons, observed.risk, out)
+    }
+
+    /// Looks at how many have failed in a row, before work begins that is no task of a plan.
+    pub fn weigh_failures(&mut self, mode: HitlMode, risk: Risk, out: &mut Outbox) -> Option<&Escalation> {
+        let reasons = self.row_reasons();
+        self.raise(mode, None, reasons, risk, out)
+    }
+
+    /// A task of a plan has ended: failures in a row are raised when the last of them is there (SHH-01). A success ends
+    /// them, unless people are asked already: then they have the word.
+    pub fn row_ended(&mut self, mode: HitlMode, task: &Task, success: bool, is_asked: bool, out: &mut Outbox) {
+        self.task_ended(success);
+        if success {
+            if let Some(id) = self.row.take_if(|_| !is_asked) {
+                self.resolve(&id, "a task has succeeded", out);
+            }
+        } else if !self.get_row().is_some_and(Escalation::waits) {
+            self.raise_row(mode, task, out);
+        }
+    }
+
+    fn row_reasons(&self) -> Vec<Reason> {
+        self.hitl.reasons(&Observed { consecutive_failures: self.consecutive_failures, ..Observed::default() })
+    }
+
+    fn raise_row(&mut self, mode: HitlMode, task: &Task, out: &mut Outbox) {
+        let reasons = self.row_reasons();
+        let raised = self.raise(mode, Some(task.id.clone()), reasons, task.risk, out);
+        self.row = raised.filter(|raised| raised.blocking).map(|raised| raised.id.clone());
+    }
+
+    /// The escalation of failures in a row that holds up what starts.
+    pub fn row(&self) -> Option<&str> {
+        self.row.as_deref()
+    }
+
+    fn get_row(&self) -> Option<&Escalation> {
+        self.get(self.row.as_ref()?)
+    }
+
+    /// The escalation of failures in a row that a person has to answer before this task starts. Whoever did not let
+    /// another one start has let none.
+    pub fn row_before(&mut self, mode: HitlMode, task: &Task, out: &mut Outbox) -> Option<String> {
+        self.row.as_ref()?;
+        if !self.get_row().is_some_and(Escalation::waits) {
+            self.raise_row(mode, task, out);
+        }
+        self.row.clone()
+    }
+
+    /// A person has let the run go on after those failures.
+    pub fn row_goes_on(&mut self, escalation: &str) {
+        self.row.take_if(|row| row == escalation);
     }
 
     fn raise(

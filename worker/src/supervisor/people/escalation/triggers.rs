@@ -110,6 +110,10 @@ impl Hitl {
         let (cost, limit) = cost.zip(self.triggers.action_cost).filter(|(cost, limit)| cost > limit)?;
         Some((Trigger::ActionCost, format!("Cost exceeds limit: ${} > ${}", money_text(cost), money_text(limit))))
     }
+    /// Whether an action costs more than people let pass.
+    pub fn is_costly(&self, cost: Option<Money>) -> bool {
+        self.cost(cost).is_some()
+    }
     fn confidence(&self, confidence: Option<Ratio>) -> Option<(Trigger, String)> {
         let (found, limit) = confidence.zip(self.triggers.confidence).filter(|(found, limit)| found < limit)?;
         let text = format!("Confidence too low: {} < {}", ratio_text(found), ratio_text(limit));
@@ -130,20 +134,21 @@ impl Hitl {
         Some((Trigger::OutOfScope, format!("Out of scope: no registered agent or tool matches '{what}'")))
     }
 
-    /// Whether the mode asks a person before the action (SHH-05, SHH-20).
+    /// Whether the mode asks a person before the action (SHH-05, SHH-20); not for what is only told (SHH-15). Who asks for
+    /// what is sensitive asks for what is critical too.
     pub fn needs_approval(&self, mode: HitlMode, action: &Action) -> bool {
+        let asks = |trigger: &Trigger| !self.notify_only.contains(trigger);
+        let sensitive = action.is_sensitive.then_some(Trigger::Sensitive);
+        let cost = self.cost(action.cost).map(|(trigger, _)| trigger);
         match mode {
             HitlMode::HumanInCommand => true,
-            HitlMode::HumanInTheLoop => action.is_sensitive || self.cost(action.cost).is_some(),
+            HitlMode::HumanInTheLoop => {
+                sensitive.into_iter().chain(cost).any(|trigger| asks(&trigger))
+                    || self.is_exception(action.risk, std::iter::empty())
+            }
             HitlMode::HumanOnTheLoop => {
-                let observed = Observed {
-                    cost: action.cost,
-                    consecutive_failures: action.consecutive_failures,
-                    ..Observed::default()
-                };
-                let sensitive = action.is_sensitive.then_some(Trigger::Sensitive);
-                let fired = self.reasons(&observed).into_iter().map(|reason| reason.trigger).chain(sensitive);
-                self.is_exception(action.risk, fired)
+                let failures = self.failures(action.consecutive_failures).map(|(trigger, _)| trigger);
+                self.is_exception(action.risk, sensitive.into_iter().chain(cost).chain(failures).filter(asks))
             }
         }
     }

@@ -278,8 +278,8 @@ fn a_person_may_modify_and_retry() {
 fn one_approves_exactly_what_one_saw() {
     let (mut approvals, id) = asked(publish());
     let other = Proposal { context: json!({ "report": "another" }), ..publish() };
-    assert_eq!(approvals.clearance(&publish()), Clearance::Pending(id.clone()));
-    assert_eq!(approvals.clearance(&other), Clearance::NotAsked);
+    assert_eq!(approvals.clearance(&publish(), false), Clearance::Pending(id.clone()));
+    assert_eq!(approvals.clearance(&other, false), Clearance::NotAsked);
 
     let mut stale = answer(&id, true);
     stale["shown"] = "another hash".into();
@@ -287,25 +287,25 @@ fn one_approves_exactly_what_one_saw() {
     stale["shown"] = publish().hash().into();
     assert!(approvals.respond_json(&stale, &mut at(1)).is_ok());
     let cleared = Clearance::Approved { id: id.clone(), action: "publish".into() };
-    assert_eq!(approvals.clearance(&publish()), cleared);
-    assert_eq!(approvals.clearance(&other), Clearance::NotAsked);
+    assert_eq!(approvals.clearance(&publish(), false), cleared);
+    assert_eq!(approvals.clearance(&other, false), Clearance::NotAsked);
 
     let (mut out, mut changed) = (at(2), approvals.clone());
     assert_eq!(changed.changed(&other, &mut out), vec![id.clone()]);
     assert_eq!(only_note(&out, NoteKind::ApprovalVoided)["reason"], "what was shown has changed");
-    assert_eq!(changed.clearance(&publish()), Clearance::NotAsked);
+    assert_eq!(changed.clearance(&publish(), false), Clearance::NotAsked);
     assert_eq!(approvals.changed(&publish(), &mut at(2)), []);
 
     approvals.used(&id);
-    assert_eq!(approvals.clearance(&publish()), Clearance::NotAsked, "one approval is for one start");
+    assert_eq!(approvals.clearance(&publish(), false), Clearance::NotAsked, "one approval is for one start");
 
     let (mut approvals, id) = asked(publish());
     let mut modified = answer(&id, true);
     modified["modified_action"] = "publish draft".into();
     approvals.respond_json(&modified, &mut at(1)).unwrap();
     let now = Proposal { action: "publish draft".into(), ..publish() };
-    assert_eq!(approvals.clearance(&now), Clearance::Approved { id, action: "publish draft".into() });
-    assert_eq!(approvals.clearance(&publish()), Clearance::NotAsked);
+    assert_eq!(approvals.clearance(&now, false), Clearance::Approved { id, action: "publish draft".into() });
+    assert_eq!(approvals.clearance(&publish(), false), Clearance::NotAsked);
 }
 
 /// A change of a pending request cancels its timer; requests of other tasks stay.

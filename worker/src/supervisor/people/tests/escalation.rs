@@ -6,7 +6,7 @@ use super::super::escalation::{Action, EscalationPriority, Escalations, Observed
 use super::{MINUTE, after, asks, at, notes, only_note};
 use crate::supervisor::core::key::{PeopleKey, key};
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::model::TaskId;
+use crate::supervisor::model::{Task, TaskId};
 use crate::supervisor::spec::{
     Gate, Hitl, HitlException, HitlMode, Money, PlanPolicy, Ratio, Risk, Span, Trigger, TriggerOrder, Triggers,
 };
@@ -300,7 +300,7 @@ fn nobody_is_asked_where_people_are_switched_off() {
 fn failures_are_counted_in_a_row() {
     let mut escalations = Escalations::default();
     let weigh = |escalations: &mut Escalations| {
-        let raised = escalations.weigh(HumanInTheLoop, None, Observed::default(), &mut at(0));
+        let raised = escalations.weigh_failures(HumanInTheLoop, Risk::Low, &mut at(0));
         raised.map(|escalation| escalation.primary.clone())
     };
     for success in [false, false, true, false, false] {
@@ -312,6 +312,55 @@ fn failures_are_counted_in_a_row() {
     escalations.resolve("r1/esc-1", "go on", &mut at(1));
     escalations.task_ended(false);
     assert_eq!(weigh(&mut escalations).as_deref(), Some("Consecutive failures: 4 times"));
+}
+
+/// SHH-01, SHH-04: the n-th failure of a plan is raised when it ends, and holds up what starts until a person lets it.
+#[test]
+fn a_row_of_failures_holds_up_what_starts() {
+    let mut escalations = Escalations::default();
+    let (task, next) = (Task::new(TaskId::of("c"), "Three"), Task::new(TaskId::of("d"), "Four"));
+    let fails = |escalations: &mut Escalations, asked: bool| {
+        let mut out = at(0);
+        escalations.row_ended(HumanInTheLoop, &task, false, asked, &mut out);
+        notes(&out).len()
+    };
+    assert_eq!([fails(&mut escalations, false), fails(&mut escalations, false)], [0, 0]);
+    assert_eq!(escalations.row_before(HumanInTheLoop, &next, &mut at(0)), None);
+    assert_eq!(fails(&mut escalations, false), 1);
+    assert_eq!(fails(&mut escalations, true), 0, "people are asked already");
+    let row = escalations.row_before(HumanInTheLoop, &next, &mut at(0)).unwrap();
+    assert_eq!(escalations.get(&row).unwrap().task, Some(TaskId::of("c")));
+    let low = Observed { confidence: Some(Ratio::from_bp(9_000)), ..Observed::default() };
+    assert_eq!(escalations.weigh(HumanInTheLoop, None, low, &mut at(0)), None, "a good result is left alone");
+    // Whoever did not let one start has let none.
+    escalations.resolve(&row, "rejected", &mut at(1));
+    let again = escalations.row_before(HumanInTheLoop, &next, &mut at(1)).unwrap();
+    assert_ne!(row, again);
+    escalations.resolve(&again, "approved", &mut at(2));
+    escalations.row_goes_on(&again);
+    assert_eq!(escalations.row_before(HumanInTheLoop, &next, &mut at(2)), None);
+    assert_eq!(fails(&mut escalations, false), 1, "the next failure is another matter");
+    escalations.row_ended(HumanInTheLoop, &task, true, true, &mut at(3));
+    assert!(escalations.row().is_some(), "whoever is asked has the word");
+    escalations.row_ended(HumanInTheLoop, &task, true, false, &mut at(3));
+    assert_eq!((escalations.row(), escalations.consecutive_failures()), (None, 0));
+}
+
+/// SHH-15: before a task too, what only notifies is recorded once and asks nobody.
+#[test]
+fn what_is_only_told_is_told_once_before_a_task() {
+    let notify_only = vec![Trigger::Sensitive, Trigger::ActionCost];
+    let mut escalations = Escalations::new(Hitl { notify_only, ..Hitl::default() });
+    let cost = Some(Money::from_micros(5_000_000));
+    assert_eq!(escalations.before(HumanInTheLoop, "publish", cost, Risk::High), None);
+    assert!(escalations.before(HumanInCommand, "publish", cost, Risk::High).is_some());
+    let tells = |escalations: &mut Escalations| {
+        let mut out = at(0);
+        escalations.notice_before(Some(&TaskId::of("a")), "publish", cost, &mut out);
+        notes(&out).len()
+    };
+    assert_eq!([tells(&mut escalations), tells(&mut escalations)], [1, 0], "a next try is the same work");
+    assert_eq!(escalations.iter().next().unwrap().reasons.len(), 2);
 }
 
 /// SHH-03: an escalation keeps all reasons, and its first resolution.

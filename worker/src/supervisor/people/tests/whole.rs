@@ -270,7 +270,8 @@ async fn a_rejection_fails_the_run_or_skips_the_task() {
 /// SHH-09, SHH-11: nobody answers for half an hour: rejected, or approved where the spec says so; late answers are too late.
 #[tokio::test]
 async fn an_approval_that_nobody_answers_is_decided_by_time() {
-    let text = "Required task rejected: Sensitive operation requires approval: publish report";
+    let text = "Required task rejected: Sensitive operation requires approval: publish report (Approval timeout, \
+                auto-rejected)";
     let played = play(&publishing(), vec![]).await;
     assert_eq!(failed(&played), text);
     assert!(played.took.as_secs() >= 30 * 60 + 10 && played.took.as_secs() < 31 * 60, "{:?}", played.took);

@@ -7,6 +7,7 @@ use super::CheckResult;
 use crate::supervisor::fields::FieldError;
 use crate::supervisor::spec::Span;
 use crate::supervisor::spec::preset::Family;
+use crate::supervisor::spec::sections::PlanApproval;
 use crate::supervisor::spec::whole::SupervisorSpec;
 
 pub(super) fn check(spec: &SupervisorSpec) -> CheckResult {
@@ -69,6 +70,12 @@ fn spans(spec: &SupervisorSpec) -> CheckResult {
     let zero = |at: &str| FieldError::at(at, "expected a duration longer than zero, found 0s");
     if let Some((at, _)) = spans.iter().find(|(_, span)| span.is_some_and(Span::is_zero)) {
         return Err(zero(at));
+    }
+    // SHH-25: a review of a plan is bounded.
+    let (most, found) = (PlanApproval::TIMEOUT_MAX, spec.planning.approval.timeout);
+    if found > most {
+        let why = format!("a review of a plan waits for {most} at most, found {found}");
+        return Err(FieldError::at("planning.approval.timeout", why));
     }
     let topics = &spec.dependencies.topics;
     if topics.backoff > topics.backoff_max {

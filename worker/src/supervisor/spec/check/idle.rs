@@ -61,6 +61,23 @@ const SYNTHESIS: [&str; 5] = [
     "synthesis.own_result_chars",
     "synthesis.of_nothing",
 ];
+/// Of a team and its mailbox.
+const OF_TEAM: [&str; 12] = [
+    "team.max_size",
+    "team.recruit",
+    "team.recruit_join",
+    "team.late_recruits",
+    "team.policy",
+    "team.rules",
+    "mailbox.limit",
+    "mailbox.queue",
+    "mailbox.trim",
+    "mailbox.payload_max",
+    "mailbox.fetch_window",
+    "mailbox.ttl",
+];
+/// Of a router.
+const OF_ROUTER: [&str; 3] = ["routing.supervisor_above", "routing.simple_up_to", "routing.deps_to"];
 /// Of people, what only a plan and its tasks give them to look at.
 const OF_PLANS: [Idle; 6] = [
     (
@@ -103,6 +120,7 @@ pub(super) fn of(spec: &SupervisorSpec, base: &SupervisorSpec) -> Vec<Idle> {
         Family::Agents => of_agents(spec, base),
     };
     idle.extend(of_preset(spec));
+    idle.extend(of_shannon(spec));
     if !asks_questions(spec) {
         idle.push(("hitl.questions", "the run asks nobody anything but approvals, whose time is `hitl.approval`"));
     }
@@ -296,6 +314,32 @@ fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
         if spec.budget.on_exhausted == OnExhausted::Synthesize {
             all(&["budget.on_exhausted"], "nothing is synthesized, so this is `stop`");
         }
+    }
+    idle
+}
+
+/// What only a team, a router, or a plan reads.
+fn of_shannon(spec: &SupervisorSpec) -> Vec<Idle> {
+    let mut idle = Vec::new();
+    if spec.family() != Family::Graph || spec.chooses_planning() {
+        return idle;
+    }
+    let mut all = |keys: &[&'static str], why| idle.extend(keys.iter().map(|key| (*key, why)));
+    if !spec.has_team() {
+        all(&OF_TEAM, "a run of this preset has no team and no mailbox");
+    } else if !spec.team.recruit {
+        all(&["team.rules", "team.recruit_join", "team.late_recruits"], "`team.recruit` is false");
+    }
+    if !spec.routing.entry {
+        all(&OF_ROUTER, "the run is no router: say `routing: { entry: true }`");
+    }
+    if spec.budget.tokens.is_none() {
+        all(&["budget.degrade"], "without `budget.tokens` they do not run out");
+    }
+    if spec.is_one_execution() {
+        let why =
+            "one execution has no plan that could be shown: `hitl: { mode: human_in_command }` asks before it begins";
+        all(&["planning.approval.required", "hitl.plan_policy"], why);
     }
     idle
 }

@@ -60,8 +60,8 @@ impl Default for Hitl {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HitlMode {
-    /// People are asked before every task; without a plan before every turn of a chat, every delegation, hand-off and call
-    /// of a tool.
+    /// People are asked before every task, and before what its result proposes; without a plan before every turn of a chat,
+    /// every delegation, hand-off and call of a tool.
     HumanInCommand,
     /// People are asked when a trigger applies.
     HumanInTheLoop,

@@ -218,10 +218,15 @@ impl PlanPolicies {
 pub struct PlanApproval {
     /// Whether the plan waits for an approval.
     pub required: bool,
-    /// How long it waits.
+    /// How long it waits: a quarter of an hour at most.
     pub timeout: Span,
     /// How often the plan is made again with feedback.
     pub max_rounds: u32,
+}
+
+impl PlanApproval {
+    /// The longest that a review may wait (SHH-25).
+    pub const TIMEOUT_MAX: Span = Span::from_mins(15);
 }
 
 impl Default for PlanApproval {
