@@ -176,6 +176,7 @@ impl Drop for Worker {
 }
 
 /// Opens the log and makes what the threads of a worker share. Nothing runs yet.
+// long: one part after the other, each made of those before.
 pub(super) fn open(
     options: WorkerOptions,
     handle: tokio::runtime::Handle,

@@ -83,6 +83,7 @@ fn text(value: &Value) -> String {
 }
 
 /// Ends the worker: after what runs has ended, or at once (`now`).
+// long: each refusal on its own, before the signal.
 pub(super) async fn end(screen: &mut Screen, global: &Global, args: &DrainArgs, now: bool) -> Result<Exit, CliError> {
     if let Some(address) = &global.address {
         return Err(CliError::usage(format!(

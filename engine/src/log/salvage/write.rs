@@ -89,6 +89,7 @@ fn change(medium: &SledLog, segment: &Segment) -> Option<ShelfChange> {
     Some(ShelfChange { shelf: Shelf::Archive, key, value: Some(value) })
 }
 
+// long: one kind of group after the other, each behind the chain of the one before.
 fn write_groups(
     medium: &SledLog,
     chosen: &ChosenGroups,

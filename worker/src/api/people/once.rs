@@ -25,9 +25,20 @@ const LOOKED_AT: u64 = 5_000;
 /// Starts a run, or finds the one that the same request started before.
 pub(super) async fn start(backend: &CallerBackend, start: StartWorkflow) -> Result<Started, Problem> {
     let asked = start.clone();
-    let started = backend.start(start).await?;
+    let started = backend.start(start).await.map_err(|why| not_there(why.into()))?;
     same_start(backend, &asked, &started).await?;
     Ok(started)
+}
+
+/// What is named is not there: a workflow or an activity of a type that the worker does not have.
+pub(super) fn not_there(why: Problem) -> Problem {
+    match &why.rejection {
+        Some(Rejection::UnknownWorkflowType { .. }) => Problem { status: StatusCode::NOT_FOUND, ..why },
+        Some(Rejection::Invalid { what, .. }) if what == "activity_type" => {
+            Problem { status: StatusCode::NOT_FOUND, ..why }
+        }
+        _ => why,
+    }
 }
 
 /// Refuses a start whose key has started a run with something else in it.
@@ -159,7 +170,7 @@ pub(super) async fn update(
     has_key: bool,
 ) -> Result<UpdateOutcome, Problem> {
     let asked = request.clone();
-    let outcome = backend.update(to.clone(), request).await?;
+    let outcome = backend.update(to.clone(), request).await.map_err(|why| not_there(why.into()))?;
     if has_key {
         same_update(backend, &to, &asked).await?;
     }

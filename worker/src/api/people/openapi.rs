@@ -235,7 +235,7 @@ fn filter_shape() -> String {
     let status = "ExecutionStatus !?= '(Running|Paused|Completed|Failed|Canceled|Terminated|ContinuedAsNew|TimedOut)'";
     let moment = "(StartTime|CloseTime) (<|<=|>|>=) '20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T00:00:00Z'";
     let one = format!("({text}|{status}|{moment})");
-    format!("^( *|{one}( (AND|OR) {one}){{0,4}})$")
+    format!("({one}( (AND|OR) {one}){{0,4}})")
 }
 
 fn query(operation: &str, name: &str) -> Value {
@@ -247,7 +247,7 @@ fn query(operation: &str, name: &str) -> Value {
         "query" => {
             let about = "A list filter, for example `ExecutionStatus = 'Running'`; here of what every run has. \
                          The server also takes search attributes, brackets, IN, BETWEEN and STARTS_WITH; no ORDER BY";
-            (about, json!({ "type": "string", "pattern": filter_shape() }))
+            (about, json!({ "type": "string", "pattern": format!("^( *|{})$", filter_shape()) }))
         }
         "limit" => {
             let most = if operation == "listWorkflows" { RUNS_MAX } else { PAGE_MAX };
@@ -353,7 +353,7 @@ fn batch_schema() -> Value {
     json!({
         "type": "object", "required": ["query", "action"], "additionalProperties": false,
         "properties": {
-            "query": { "type": "string", "description": "A list filter, as of listWorkflows", "pattern": filter_shape() },
+            "query": { "type": "string", "description": "A list filter, as of listWorkflows; an empty one is refused", "pattern": format!("^{}$", filter_shape()) },
             "action": { "oneOf": actions },
             "reason": { "type": ["string", "null"], "description": "Recorded in the history of every run" },
             "rps": { "type": ["integer", "null"], "description": "Runs a second at most; 0: as many as can be", "minimum": 0, "maximum": 100_000 },
