@@ -336,7 +336,7 @@ fn of_shannon(spec: &SupervisorSpec) -> Vec<Idle> {
     if spec.budget.tokens.is_none() {
         all(&["budget.degrade"], "without `budget.tokens` they do not run out");
     }
-    if spec.is_one_execution() {
+    if spec.planning.mode == PlanningMode::None && spec.seed_plan.is_none() && !decides(spec) {
         let why =
             "one execution has no plan that could be shown: `hitl: { mode: human_in_command }` asks before it begins";
         all(&["planning.approval.required", "hitl.plan_policy"], why);
