@@ -157,14 +157,8 @@ impl Graph {
         ids.iter().map(edge).collect()
     }
 
-    /// PDT-32, PDT-54: only what is given changes; what has been done is locked.
-    fn patch_task(
-        &mut self,
-        patch: &PatchTask,
-        by: Actor,
-        gates: &mut dyn Gates,
-        out: &mut Outbox,
-    ) -> Result<Value, ToolRefusal> {
+    /// Whether a task may be changed as it is said, by whom.
+    fn may_patch(&self, patch: &PatchTask, by: Actor) -> Result<(), ToolRefusal> {
         let id = &patch.task_id;
         let Some(task) = self.task(id) else { return Err(ToolRefusal::NothingToPatch) };
         if task.status.is_terminal() || task.is_in_flight() {
@@ -177,9 +171,22 @@ impl Graph {
         }
         // What a program is given is as good as the program.
         let acts = by != Actor::Human && (patch.capability.is_some() || patch.parameters.is_some());
-        if let Some(why) = self.rules.reserved(wanted).filter(|_| acts) {
-            return Err(why.into());
+        match self.rules.reserved(wanted).filter(|_| acts) {
+            Some(why) => Err(why.into()),
+            None => Ok(()),
         }
+    }
+
+    /// PDT-32, PDT-54: only what is given changes; what has been done is locked.
+    fn patch_task(
+        &mut self,
+        patch: &PatchTask,
+        by: Actor,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) -> Result<Value, ToolRefusal> {
+        self.may_patch(patch, by)?;
+        let id = &patch.task_id;
         let edges = patch.dependencies.as_deref().map(|ids| self.plain_edges(ids));
         let mut changed = Vec::new();
         if let Some(edges) = edges
