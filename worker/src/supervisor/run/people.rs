@@ -82,7 +82,9 @@ impl RunGates {
         let proposal = self.start_of(task);
         let mode = self.autonomy.mode();
         let row = self.escalations.row_before(mode, task, out);
-        match self.approvals.clearance(&proposal, task.is_tried_again()) {
+        // A tool is approved for one use, so each time (CUG-39).
+        let again = task.is_tried_again() && task.metadata.tool_approval.is_none();
+        match self.approvals.clearance(&proposal, again) {
             Clearance::Approved { id, .. } if row.is_none() => {
                 self.approvals.used(&id);
                 return Start::Go;
