@@ -4,6 +4,8 @@
 //! commands join the turn before them, seqs count up as a driver would count them, and each turn's [`Outlook`] says what
 //! is still pending. The builder does not check that the story makes sense: a test may want one that does not, and
 //! whoever reads histories validates them anyway.
+//!
+//! Long: one method an event, named as the event is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

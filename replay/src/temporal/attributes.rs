@@ -2,6 +2,8 @@
 //!
 //! Invariant: every event kind is spelled out, so that a new one must be given a Temporal form (or none) before this
 //! compiles. References come from what the exporter remembers; the order of events is its affair.
+//!
+//! Long: one arm an event kind.
 
 use bosun_engine::*;
 use serde_json::{Value, json};

@@ -3,6 +3,8 @@
 //! Invariant: commands are entered only while the run is being activated; during a query or a validator the attempt is
 //! noted, and when the run has been dropped it is ignored, so that no `Drop` of user code can add a command. No borrow
 //! is held while user code runs.
+//!
+//! Long: one method each thing that a context may ask its driver for, or be told by it.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};

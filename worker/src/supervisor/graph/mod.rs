@@ -9,6 +9,8 @@
 //! Invariant: it changes only when told what happened (`answered`, `fired`, a person's or a signal's request), asks for
 //! everything through the outbox, and after every change has started all that may start. Every task's status follows
 //! the table; results belong to tasks by id, never by place. It knows no people, team or mailbox: these are [`Gates`].
+//!
+//! Long: the state of the machine, and the one way in for all that it is told.
 
 mod answers;
 mod awaits;
