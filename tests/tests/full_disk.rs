@@ -117,7 +117,7 @@ fn reads_go_on_when_the_reserve_is_used_up() {
     // Signals that nobody waits for are kept: each takes room, and no two hold the same, which would be kept once.
     let large = |n: usize, nth: i32| serde_json::json!(format!("{n}/{nth} ").repeat(20 << 10));
     let until = Instant::now() + REQUEST_MAX;
-    let mut sent = vec![0; 20];
+    let mut sent = [0; 20];
     let refused_at = 'signals: loop {
         for (n, sent) in sent.iter_mut().enumerate() {
             assert!(Instant::now() < until, "the disk does not get full");

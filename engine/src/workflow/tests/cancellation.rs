@@ -115,19 +115,17 @@ fn nested_scopes_are_canceled_alone_or_with_their_parent() {
 }
 
 /// What is asked for and canceled in answer to one job: an activity that would be waited for, a timer and a child.
-fn undone_at_once(ctx: WfContext) -> impl Future<Output = Result<Vec<bool>, Failure>> {
-    async move {
-        let scope = ctx.nested_scope();
-        let waits = options().with_cancellation(CancellationType::WaitCancellationCompleted);
-        let kept = ctx.activity::<()>("kept", &(), options());
-        let (activity, timer) = (scope.activity::<()>("undone", &(), waits), scope.timer(SECOND));
-        let child = scope.child_workflow::<()>("other", "child-1", &(), ChildWorkflowOptions::default());
-        scope.cancel_scope("never mind");
-        let canceled = vec![activity.await.is_err(), timer.await.is_err(), child.await.is_err()];
-        ctx.activity::<()>("last", &(), options()).await?;
-        kept.await?;
-        Ok(canceled)
-    }
+async fn undone_at_once(ctx: WfContext) -> Result<Vec<bool>, Failure> {
+    let scope = ctx.nested_scope();
+    let waits = options().with_cancellation(CancellationType::WaitCancellationCompleted);
+    let kept = ctx.activity::<()>("kept", &(), options());
+    let (activity, timer) = (scope.activity::<()>("undone", &(), waits), scope.timer(SECOND));
+    let child = scope.child_workflow::<()>("other", "child-1", &(), ChildWorkflowOptions::default());
+    scope.cancel_scope("never mind");
+    let canceled = vec![activity.await.is_err(), timer.await.is_err(), child.await.is_err()];
+    ctx.activity::<()>("last", &(), options()).await?;
+    kept.await?;
+    Ok(canceled)
 }
 
 /// E07, E10, E15: what is canceled in the turn that asks for it was never asked for, and the code hears of that at once, whatever

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use bosun_engine::*;
 use bosun_replay::{History, HistoryLimits, Prefixes, WhatIf, replay_history, what_if};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::live::{StoryEnvironment, code};
 use self::stories::stories;
@@ -154,6 +154,21 @@ fn the_same_code_decides_the_same_what_if() {
 /// program may look at that order.
 const TELLINGS: u32 = 100;
 
+/// An event or a history without what runs of today say of their ids: those that were recorded count activities among all
+/// that was asked for, and say nothing of it.
+fn numbered_alike(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields
+                .into_iter()
+                .filter(|(key, value)| !value.is_null() && key != "numbering" && key != "activity_id");
+            Value::Object(kept.map(|(key, value)| (key, numbered_alike(value))).collect())
+        }
+        Value::Array(items) => items.into_iter().map(numbered_alike).collect(),
+        other => other,
+    }
+}
+
 /// What the engine writes today is what it wrote then: a story that happens again gives the recorded events. Those of one
 /// moment (an activity and a child that end together) may come in another order, as threads have it; a program that sees
 /// that order is told again until it has the recorded one.
@@ -162,10 +177,11 @@ async fn a_story_that_happens_again_gives_the_recorded_history() {
     let (mut told, mut same) = (0, 0);
     let events = |history: &History| {
         let mut events: Vec<String> =
-            history.events().map(|event| format!("{} {}", event.at, json!(event.kind))).collect();
+            history.events().map(|event| format!("{} {}", event.at, numbered_alike(json!(event.kind)))).collect();
         events.sort();
         events
     };
+    let whole = |text: &str| numbered_alike(serde_json::from_str(text).expect("a history is JSON"));
     for story in stories().into_iter().step_by(7) {
         for telling in 1..=TELLINGS {
             let histories = StoryEnvironment::tell(&story).await;
@@ -174,8 +190,9 @@ async fn a_story_that_happens_again_gives_the_recorded_history() {
                 events(history) != events(&recorded)
             });
             let Some((name, history)) = differs else {
-                let texts =
-                    histories.iter().map(|(name, history)| history.to_json() == read(&format!("{name}.json")).0);
+                let texts = histories
+                    .iter()
+                    .map(|(name, history)| whole(&history.to_json()) == whole(&read(&format!("{name}.json")).0));
                 same += texts.filter(|same| *same).count();
                 told += histories.len();
                 break;

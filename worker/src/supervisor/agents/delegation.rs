@@ -289,7 +289,10 @@ impl AgentLoop {
         match (result, self.rules.delegation.kind) {
             (Ok(text), kind) => ToolOutcome {
                 worked: session.has_something(&text),
-                variables: (kind == DelegationKind::Variables).then(|| session.variables.clone()).unwrap_or_default(),
+                variables: match kind {
+                    DelegationKind::Variables => session.variables.clone(),
+                    DelegationKind::Process | DelegationKind::Coworkers => Variables::default(),
+                },
                 ..self.success(&Value::String(text))
             },
             (Err(why), DelegationKind::Coworkers) => {

@@ -390,7 +390,7 @@ impl Life {
         let told = report["final_result"] == "summed up";
         prop_assert!(!told || planned("synthesize/"), "nobody said what it tells: {report:#}\n{calls:?}");
         // Who decides has said that all is done: then the final task counts (PDT-08), and what else is open was judged.
-        let said = calls.iter().filter(|call| call.starts_with("decide/")).next_back();
+        let said = calls.iter().rfind(|call| call.starts_with("decide/"));
         if self.is_pydantask() || self.preset == "plan-run" {
             let last = tasks.get(self.final_at()).map(|task| task["status"].clone());
             prop_assert_eq!(last, Some(json!("completed")), "the final task counts: {:#}", report);

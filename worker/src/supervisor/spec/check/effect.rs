@@ -288,7 +288,7 @@ fn people(spec: &SupervisorSpec) -> CheckResult {
 /// conversation is not looked at: the entries are for those that become a plan.
 fn without_plan(spec: &SupervisorSpec) -> CheckResult {
     if !spec.is_without_plan() {
-        return only_told(spec);
+        return Ok(());
     }
     let usual = spec.preset.map(Preset::values).unwrap_or_default().hitl;
     let exceptions = [HitlException::RiskCritical, HitlException::ConsecutiveFailures, HitlException::Sensitive];
@@ -305,19 +305,6 @@ fn without_plan(spec: &SupervisorSpec) -> CheckResult {
             Err(FieldError::at("hitl.notify_only", why))
         }
         Some(one) => Err(FieldError::at("hitl.notify_only", no_entry(one))),
-        None => Ok(()),
-    }
-}
-
-/// What nobody is ever made to wait for is told anyway.
-fn only_told(spec: &SupervisorSpec) -> CheckResult {
-    let told = [Trigger::DecisionTimeout, Trigger::OutOfScope, Trigger::Review];
-    match spec.hitl.notify_only.iter().find(|one| told.contains(one)) {
-        Some(one) => {
-            let word = serde_json::to_value(one).ok().and_then(|word| word.as_str().map(str::to_owned));
-            let why = format!("`{}` has no effect here: it holds nothing up anyway", word.unwrap_or_default());
-            Err(FieldError::at("hitl.notify_only", why))
-        }
         None => Ok(()),
     }
 }

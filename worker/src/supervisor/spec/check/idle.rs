@@ -333,9 +333,6 @@ fn of_shannon(spec: &SupervisorSpec) -> Vec<Idle> {
     if !spec.routing.entry {
         all(&OF_ROUTER, "the run is no router: say `routing: { entry: true }`");
     }
-    if spec.budget.tokens.is_none() {
-        all(&["budget.degrade"], "without `budget.tokens` they do not run out");
-    }
     if spec.planning.mode == PlanningMode::None && spec.seed_plan.is_none() && !decides(spec) {
         let why =
             "one execution has no plan that could be shown: `hitl: { mode: human_in_command }` asks before it begins";
