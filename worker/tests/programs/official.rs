@@ -76,7 +76,7 @@ fn official_replayers_accept_what_arbitrary_programs_have_done() {
 fn changed_ones_are_refused(python: &Path, exports: &BTreeMap<String, Export>) {
     let mut changed = BTreeMap::new();
     for (how, change) in
-        [("type", other_type as fn(&mut Vec<Value>) -> bool), ("order", other_order), ("number", other_number)]
+        [("type", other_type as fn(&mut [Value]) -> bool), ("order", other_order), ("number", other_number)]
     {
         let with = exports.iter().filter_map(|(name, export)| {
             let mut history = export.history.clone();
@@ -100,14 +100,14 @@ const SCHEDULED: &str = "EVENT_TYPE_ACTIVITY_TASK_SCHEDULED";
 const TIMER: &str = "EVENT_TYPE_TIMER_STARTED";
 const CHILD: &str = "EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED";
 
-fn other_type(events: &mut Vec<Value>) -> bool {
+fn other_type(events: &mut [Value]) -> bool {
     let Some(event) = events.iter_mut().find(|event| event["eventType"] == SCHEDULED) else { return false };
     event["activityTaskScheduledEventAttributes"]["activityType"]["name"] = json!("another");
     true
 }
 
 /// Two neighbours that are asked for in one workflow task change places.
-fn other_order(events: &mut Vec<Value>) -> bool {
+fn other_order(events: &mut [Value]) -> bool {
     let begins = |event: &Value| [SCHEDULED, TIMER, CHILD].iter().any(|kind| event["eventType"] == *kind);
     let pair = |two: &[Value]| begins(&two[0]) && begins(&two[1]) && two[0]["eventType"] != two[1]["eventType"];
     let Some(at) = events.windows(2).position(pair) else { return false };
@@ -128,7 +128,7 @@ fn other_order(events: &mut Vec<Value>) -> bool {
     true
 }
 
-fn other_number(events: &mut Vec<Value>) -> bool {
+fn other_number(events: &mut [Value]) -> bool {
     let fired = events.iter_mut().find(|event| event["eventType"] == "EVENT_TYPE_TIMER_FIRED");
     let Some(event) = fired else { return false };
     event["timerFiredEventAttributes"]["timerId"] = json!("77");
