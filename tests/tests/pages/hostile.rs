@@ -53,7 +53,7 @@ fn markup_of_runs_is_text_on_every_page() {
     pages.program(&id, steps);
     pages.supervisor("asks", &spec("shannon-supervisor"));
     let schedule = json!({ "spec": { "intervals": [{ "every": "1s" }] },
-        "action": { "workflow_type": MARKUP, "workflow_id": "x" },
+        "action": { "workflow_type": "kitchen-sink", "workflow_id": MARKUP, "input": { "steps": [{ "return": MARKUP }] } },
         "state": { "note": MARKUP } });
     let of_it = json!({ "workflow_type": "bosun.schedule", "workflow_id": format!("schedule:{MARKUP}"),
         "input": { "schedule_id": MARKUP, "schedule": schedule } });
