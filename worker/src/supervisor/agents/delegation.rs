@@ -3,6 +3,8 @@
 //! Invariant: who may be asked, whether they exist and how deep they would be is looked at, in that order, before
 //! anything is started; a child knows what it is told and nothing else. A refusal is the answer of the call: the caller
 //! goes on and decides.
+//!
+//! Long: each form of delegation is asked for, refused and answered in one place.
 
 use serde_json::{Map, Value, json};
 
