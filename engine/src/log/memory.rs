@@ -69,6 +69,7 @@ struct MemoryState {
     calls: u64,
     fail_at: Option<(u64, InjectedFault)>,
     failed: Option<StorageError>,
+    full: bool,
     held: Vec<(RunId, String)>,
 }
 
@@ -118,6 +119,10 @@ impl MemoryLog {
         let mut state = self.lock();
         state.fail_at = Some((state.writes + n, fault));
     }
+    /// From now on there is no room for anything, or there is again. A change without room changes nothing.
+    pub fn fill(&self, full: bool) {
+        self.lock().full = full;
+    }
     /// How many calls there were that change or sync anything.
     pub fn write_calls(&self) -> u64 {
         self.lock().writes
@@ -160,6 +165,9 @@ impl MemoryLog {
         state.writes += 1;
         if let Some(failed) = &state.failed {
             return Err(failed.clone());
+        }
+        if state.full {
+            return Err(StorageError::NoRoom { path: "memory".into(), bytes: 0 });
         }
         let Some((_, fault)) = state.fail_at.filter(|(n, _)| *n == state.writes) else {
             write(&mut state);

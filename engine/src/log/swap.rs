@@ -214,7 +214,7 @@ fn parse(bytes: &[u8]) -> Option<(String, Vec<String>, Vec<String>)> {
 mod tests {
     use super::*;
 
-    /// What cannot be read is not taken for empty: here a link to itself.
+    /// A store is not copied into itself, by whatever name its directory is called.
     #[test]
     fn a_copy_lies_outside_of_its_source() {
         let home = tempfile::tempdir().unwrap();
@@ -231,6 +231,7 @@ mod tests {
         }
     }
 
+    /// What cannot be read is not taken for empty: here a link to itself.
     #[test]
     fn what_cannot_be_read_is_not_free() {
         let home = tempfile::tempdir().unwrap();

@@ -212,6 +212,8 @@ impl Committer {
     /// batch is as it was.
     pub(super) fn commit(&self, shared: &WorkerShared, batch: &mut [CommitItem]) -> Option<Result<Durable, Rejection>> {
         if let Some(failed) = shared.health.storage_failure() {
+            // Nothing waits for room any more: it is refused.
+            self.no_room.is_over();
             return Some(Err(failed.refusal().unwrap_or(Rejection::ShuttingDown)));
         }
         let counts: Vec<usize> = batch.iter().map(|item| item.turns.len()).collect();
@@ -249,6 +251,7 @@ impl Committer {
                 None
             }
             Err(error) => {
+                self.no_room.is_over();
                 tracing::error!(%error, "the log has failed; nothing is acknowledged any more");
                 if !seeded::on(Bug::CacheNotEvicted) {
                     shared.health.worsen(health::of_storage(&error));

@@ -219,6 +219,30 @@ async fn a_run_that_is_ahead_of_a_failed_log_acknowledges_nothing() {
     }
 }
 
+/// G4, G5: a disk that fails for good while something waits for room on it: who waits is told, what is on the disk can be read
+/// meanwhile, and the worker ends when it is told to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_that_then_fails_lets_the_worker_end() {
+    const LONG: Duration = Duration::from_secs(60);
+    let log = Arc::new(MemoryLog::new([4; 16]));
+    let mut options = WorkerOptions::new(DataDirectory::Log(log.clone()));
+    options.workflows = WorkflowRegistry::new().workflow("parrot", parrot);
+    let worker = Worker::start(options).unwrap();
+    let client = worker.client();
+    client.start(start("parrot", "p", &())).await.unwrap();
+    log.fill(true);
+    let refused = client.signal(&target("p"), signal("word", "x")).await;
+    assert!(matches!(refused, Err(Rejection::StorageFull { .. })), "{refused:?}");
+    assert!(client.describe(&target("p")).await.unwrap().info.status.is_open());
+    log.fail_at(1, InjectedFault::Eio);
+    log.fill(false);
+    let health = tokio::time::timeout(LONG, worker.stopped()).await.expect("the failure is noticed");
+    assert!(matches!(health, bosun_engine::Health::StorageFailed { .. }), "{health:?}");
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || ended.send(worker.stop()));
+    end.recv_timeout(LONG).expect("the worker ends").unwrap();
+}
+
 /// E40: the test environment skips time instead of waiting, gives the same ids, times and histories every time, and is
 /// driven through the client that production has.
 #[tokio::test]
