@@ -7,8 +7,8 @@
 //! waits for the disk and reads go on (`no_room`).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::health;
@@ -61,6 +61,10 @@ pub(crate) struct Committer {
     /// Held by whoever commits and releases; with the group that found no room on the disk.
     role: Mutex<Option<Vec<CommitItem>>>,
     pub(crate) no_room: NoRoom,
+    /// The worker leaves: what finds no room from now on is refused.
+    leaving: AtomicBool,
+    /// Something found no room while the worker left: what comes behind it, and may rest on it, is refused with it.
+    gave_up: OnceLock<Rejection>,
     /// How many items of each shard have been released.
     released: Vec<AtomicU64>,
     /// Since when a group is being written, if one is.
@@ -75,6 +79,8 @@ impl Committer {
             space: Condvar::new(),
             role: Mutex::new(None),
             no_room: NoRoom::new(),
+            leaving: AtomicBool::new(false),
+            gave_up: OnceLock::new(),
             released: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             writing: Mutex::new(None),
         }
@@ -127,7 +133,13 @@ impl Committer {
     pub(crate) fn released(&self, shard: usize) -> u64 {
         self.released[shard].load(Ordering::Acquire)
     }
+    /// The worker leaves: nobody waits for room any more, in particular not whoever waits for the threads to end.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+        self.arrived.notify_all();
+    }
     pub(crate) fn stop(&self) {
+        self.leave();
         self.lock().stopped = true;
         self.arrived.notify_all();
         self.space.notify_all();
@@ -216,6 +228,9 @@ impl Committer {
             self.no_room.is_over();
             return Some(Err(failed.refusal().unwrap_or(Rejection::ShuttingDown)));
         }
+        if let Some(why) = self.gave_up.get() {
+            return Some(Err(why.clone()));
+        }
         let counts: Vec<usize> = batch.iter().map(|item| item.turns.len()).collect();
         let mut turns: Vec<Turn> = batch.iter_mut().flat_map(|item| std::mem::take(&mut item.turns)).collect();
         if turns.is_empty() {
@@ -239,10 +254,12 @@ impl Committer {
                 if self.no_room.looked(&error.to_string()) {
                     tracing::error!(%error, "what was decided waits for room on the disk");
                 }
-                // Stopped: nothing was written, and nothing is acknowledged.
-                if self.lock().stopped {
+                if self.leaving.load(Ordering::Acquire) {
+                    // Nothing was written, and nothing is acknowledged.
+                    let why = health::rejection_of(&error);
+                    let _ = self.gave_up.set(why.clone());
                     self.no_room.is_over();
-                    return Some(Err(health::rejection_of(&error)));
+                    return Some(Err(why));
                 }
                 let mut turns = turns.drain(..);
                 for (item, count) in batch.iter_mut().zip(counts) {

@@ -253,6 +253,7 @@ impl Stepped {
         for mailbox in &self.shared.mailboxes {
             mailbox.stop();
         }
+        self.shared.committer.leave();
         for number in 0..self.threads.len() {
             while let Arrival::Message(message) = self.shared.mailboxes[number].next(None) {
                 self.threads[number].turn(message);

@@ -12,6 +12,7 @@ use super::committer::{Answer, RunName};
 use super::current_turn::{CurrentTurn, SharedReply, TurnCaller};
 use super::health::{Health, rejection_of};
 use super::mailbox::{ActivityAct, Arrival, ClosedRun, RunRef, ShardMessage};
+use super::no_room::ROOM_LOOKS;
 use super::release::close_with_parent;
 use super::reset::heir;
 use super::shard::Shard;
@@ -43,7 +44,11 @@ impl TurnThread {
             self.publish_wake();
             let deadline = self.next_deadline();
             let due = self.is_due();
-            let wait = if due { Some(std::time::Duration::ZERO) } else { self.real_wait(deadline) };
+            let wait = match (due, self.shared.committer.no_room.waits()) {
+                (true, _) => Some(std::time::Duration::ZERO),
+                (false, true) => Some(ROOM_LOOKS),
+                (false, false) => self.real_wait(deadline),
+            };
             if due {
                 self.fire_due(|thread| thread.shared.committer.kick(&thread.shared, false));
                 self.commit();
@@ -81,10 +86,13 @@ impl TurnThread {
         self.finish_message();
     }
 
-    /// Whether a run has a deadline that has come, and all runs were looked at that the worker before has left.
+    /// Whether a run has a deadline that has come, and all runs were looked at that the worker before has left. While
+    /// something waits for room on the disk none has: what is decided then would wait in memory behind it, without an end.
     pub(crate) fn is_due(&self) -> bool {
         let recovered = self.shared.recovering[self.shard.number].load(Ordering::Acquire) == 0;
-        recovered && self.next_deadline().is_some_and(|at| at <= self.shared.clock.now())
+        recovered
+            && !self.shared.committer.no_room.waits()
+            && self.next_deadline().is_some_and(|at| at <= self.shared.clock.now())
     }
 
     /// The first shard waits for the rates of task queues, too.
@@ -324,8 +332,25 @@ impl TurnThread {
             Err(why) if self.shared.committer.no_room.waits() => return reply.send(Err(why)),
             Err(why) => return self.answer(reply, Err(why)),
         };
-        let seen = self.on_disk(&name, reply.caller(), look).flatten();
+        let known = self.shard.loaded(name.run_id).is_some() && !self.shard.has_turn_in_flight(name.run_id);
+        let seen = match known {
+            // All that it has decided is on the disk.
+            true => self.look(&name, reply.caller(), look).flatten(),
+            false => self.on_disk(&name, reply.caller(), look).flatten(),
+        };
         reply.send(seen);
+    }
+
+    /// The run that somebody wants to read: while nothing can be written, not one that has begun since.
+    fn find_to_read(&mut self, target: Target) -> Result<RunName, Rejection> {
+        let of_this_run = target.run_id.is_some();
+        let name = self.shard.find(&RunRef::Target(target))?;
+        let journal = &self.shared.journal;
+        if of_this_run || !self.shared.committer.no_room.waits() || journal.run(name.run_id).is_some() {
+            return Ok(name);
+        }
+        let before = journal.latest_run(&name.namespace, &name.workflow_id);
+        Ok(RunName { run_id: before.unwrap_or(name.run_id), ..name })
     }
 
     /// As [`TurnThread::look`], at the run as the disk has it.
@@ -342,12 +367,12 @@ impl TurnThread {
     }
 
     fn query(&mut self, target: Target, query: &QueryName, input: &Payload, reply: SharedReply<Payload>) {
-        let found = self.shard.find(&RunRef::Target(target));
+        let found = self.find_to_read(target);
         self.read(found, reply, |execution| execution.query(query, input));
     }
 
     fn describe(&mut self, target: Target, reply: SharedReply<Box<Description>>) {
-        let found = self.shard.find(&RunRef::Target(target));
+        let found = self.find_to_read(target);
         let held = found.as_ref().ok().and_then(|name| self.shared.held_why(name.run_id));
         let shared = self.shared.clone();
         self.read(found, reply, |execution| {
@@ -358,27 +383,26 @@ impl TurnThread {
     }
 
     fn await_close(&mut self, target: Target, reply: SharedReply<ClosedRun>) {
-        let name = match self.shard.find(&RunRef::Target(target)) {
+        let name = match self.find_to_read(target) {
             Ok(name) => name,
             Err(why) => return self.answer(reply, Err(why)),
         };
-        // An open run that is not loaded stays so: its waiter costs nothing until it ends. The end of one that is not written
-        // yet is heard when it is.
-        let open = self.shard.info(name.run_id).is_some_and(|info| info.status.is_open())
-            || self.shared.committer.no_room.waits()
-                && self.on_disk(&name, reply.caller(), |execution| !execution.run().is_closed()).unwrap_or(false);
-        if open {
+        // An open run that is not loaded stays so: its waiter costs nothing until it ends. The end of one that may not be
+        // written yet is heard when it is, so whoever waits is known before anybody looks whether it is.
+        let open = self.shard.info(name.run_id).is_some_and(|info| info.status.is_open());
+        let run_id = name.run_id;
+        if open || self.shared.committer.no_room.waits() {
             if let Some(reply) = reply.take() {
-                self.shared.waiters.await_close(&self.shared.health, name.run_id, reply);
+                self.shared.waiters.await_close(&self.shared.health, run_id, reply);
+            }
+            let seen = if open { None } else { self.on_disk(&name, TurnCaller::Nobody, closed_run).ok().flatten() };
+            if let Some(closed) = seen {
+                self.shared.waiters.closed(&closed);
             }
             return;
         }
-        let missing = Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(name.run_id) };
-        let run_id = name.run_id;
-        self.read(Ok(name), reply, move |execution| {
-            let (outcome, next_run) = (execution.run().outcome().cloned(), execution.run().info().next_run);
-            Ok(ClosedRun { run_id, outcome: outcome.ok_or(missing)?, next_run })
-        });
+        let missing = Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(run_id) };
+        self.read(Ok(name), reply, move |execution| closed_run(execution).ok_or(missing));
     }
 
     pub(super) fn watch_child(
@@ -426,6 +450,13 @@ impl TurnThread {
 /// An answer that is given when the turn is durable.
 pub(super) fn when_durable<T: Send + 'static>(reply: SharedReply<T>, answer: T) -> Answer {
     Box::new(move |durable| reply.send(durable.map(|()| answer).map_err(Clone::clone)))
+}
+
+/// How a run ended, if it has.
+fn closed_run(execution: &mut Execution) -> Option<ClosedRun> {
+    let run = execution.run();
+    let info = run.info();
+    Some(ClosedRun { run_id: info.run_id, outcome: run.outcome().cloned()?, next_run: info.next_run })
 }
 
 fn describe(execution: &Execution, held: Option<String>, limits: &crate::machine::Limits) -> Description {

@@ -145,6 +145,8 @@ impl Worker {
         for mailbox in &self.shared.mailboxes {
             mailbox.stop();
         }
+        // Whoever replaces a thread waits for what that thread decided.
+        self.shared.committer.leave();
         self.turns.join(Duration::from_secs(1));
         self.shared.committer.stop();
         self.housekeeping.stop();

@@ -149,12 +149,10 @@ impl Command {
             _ => 0,
         }
     }
-    /// The number of the activity, timer or child that it begins.
+    /// The number of the activity or child that it begins.
     pub(crate) fn begins(&self) -> Option<Seq> {
         match self {
-            Command::ScheduleActivity { seq, .. }
-            | Command::StartTimer { seq, .. }
-            | Command::StartChildWorkflow { seq, .. } => Some(*seq),
+            Command::ScheduleActivity { seq, .. } | Command::StartChildWorkflow { seq, .. } => Some(*seq),
             _ => None,
         }
     }

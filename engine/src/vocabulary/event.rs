@@ -434,8 +434,9 @@ pub struct WorkflowExecutionStarted {
 /// How a run names what has no name of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IdNumbering {
-    /// As Temporal's core: activities are counted by themselves, a side effect among them; and what the code asks for and
-    /// cancels in answer to the same job is neither asked for nor canceled, and the code hears of the cancellation at once.
+    /// As Temporal's core: activities are counted by themselves, a side effect among them; and an activity or a child that the
+    /// code asks for and cancels in answer to the same job is neither asked for nor canceled, and the code hears of the
+    /// cancellation at once. Of a timer it hears at once anyway, so its start and its end are recorded.
     ByKind,
 }
 

@@ -372,10 +372,7 @@ impl Cx<'_> {
     fn cancel_pending(&mut self, place: CodePlace, seq: Seq, reason: &str) {
         let Some(pending) = self.driver.pending.get_mut(&seq) else { return };
         let reason = if reason.is_empty() { "by the workflow" } else { reason };
-        let mut cancel = pending.cancel(seq, reason);
-        if cancel.command.is_some() && self.ledger.withdraw(seq) {
-            cancel = pending.withdrawn(seq, reason);
-        }
+        let cancel = pending.cancel_in(self.ledger, seq, reason);
         if let Some(command) = cancel.command {
             self.ledger.ask(place, command);
         }

@@ -3,7 +3,7 @@
 //! Invariant: command numbers, random values and the answers of `patched` depend on the run id, the order of the calls
 //! and history alone. After a closing command nothing is entered any more. The ledger runs no user code.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::Location;
 
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,10 @@ pub(crate) struct CommandLedger {
     markers: Markers,
     counters: LedgerCounters,
     commands: Vec<Command>,
+    /// The last number that was given before this activation.
+    began: Seq,
+    /// What was asked for in this activation and taken back in it.
+    withdrawn: BTreeSet<Seq>,
     /// `None` for commands that the driver adds by itself.
     places: Vec<Option<CodePlace>>,
     /// The first thing the code asked for that cannot be; it fails the run when the code returns.
@@ -81,6 +85,8 @@ impl CommandLedger {
             at: Timestamp::ZERO,
             history: HistorySize::default(),
             markers: Markers::Fresh,
+            began: Seq(counters.seq),
+            withdrawn: BTreeSet::new(),
             counters,
             commands: Vec::new(),
             places: Vec::new(),
@@ -100,6 +106,8 @@ impl CommandLedger {
         self.markers = markers;
         self.commands.clear();
         self.places.clear();
+        self.withdrawn.clear();
+        self.began = Seq(self.counters.seq);
         self.bytes = 0;
         self.defect = None;
         if let Job::CancelWorkflow { reason } = &job {
@@ -114,7 +122,17 @@ impl CommandLedger {
     /// Closes the page.
     pub(crate) fn finish(&mut self) -> Vec<Command> {
         self.markers = Markers::Fresh;
-        std::mem::take(&mut self.commands)
+        let commands = std::mem::take(&mut self.commands);
+        let withdrawn = std::mem::take(&mut self.withdrawn);
+        if withdrawn.is_empty() {
+            return commands;
+        }
+        let is_kept = |command: &Command| command.begins().is_none_or(|seq| !withdrawn.contains(&seq));
+        let places = std::mem::take(&mut self.places);
+        let kept = commands.into_iter().zip(places).filter(|(command, _)| is_kept(command));
+        let (commands, places) = kept.unzip();
+        self.places = places;
+        commands
     }
 
     pub(crate) fn run_id(&self) -> RunId {
@@ -192,14 +210,11 @@ impl CommandLedger {
     pub(crate) fn activity_id(&mut self, seq: Seq) -> ActivityId {
         ActivityId::of(self.counters.count_activity().unwrap_or(seq.0).to_string())
     }
-    /// Takes back what was asked for under this number, if that was in this activation and the run works so: it is as if the
-    /// code had never asked.
+    /// Takes back an activity or a child that was asked for under this number, if that was in this activation and the run
+    /// works so: it is as if the code had never asked. It counts among what a turn may hold all the same.
     pub(crate) fn withdraw(&mut self, seq: Seq) -> bool {
-        let asked = self.commands.iter().position(|command| command.begins() == Some(seq));
-        let Some(at) = asked.filter(|_| self.counters.activities.is_some()) else { return false };
-        self.bytes -= self.commands.remove(at).payload_bytes();
-        self.places.remove(at);
-        true
+        let may = self.counters.activities.is_some() && seq > self.began;
+        may && self.withdrawn.insert(seq)
     }
     /// Remembers that the code asked for something that cannot be. Only the first one counts.
     pub(crate) fn fault(&mut self, failure: Failure) {

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ledger::CommandLedger;
 use crate::vocabulary::*;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,9 +53,10 @@ impl PendingCommand {
                 let at_once = matches!(cancellation, CancellationType::TryCancel | CancellationType::Abandon);
                 Cancel { command: asks.then_some(Command::RequestCancelActivity { seq }), over: at_once.then(canceled) }
             }
-            PendingCommand::Timer { .. } => {
-                Cancel { command: Some(Command::CancelTimer { seq }), over: Some(timer_canceled(seq, reason)) }
-            }
+            PendingCommand::Timer { .. } => Cancel {
+                command: Some(Command::CancelTimer { seq }),
+                over: Some(Failure::canceled(format!("timer {seq} canceled: {reason}"))),
+            },
             PendingCommand::Child { workflow_id, cancellation, cancel_requested, .. } => {
                 let canceled = || child_canceled(workflow_id, reason);
                 let asks = *cancellation != CancellationType::Abandon && !*cancel_requested;
@@ -72,15 +74,22 @@ impl PendingCommand {
         }
     }
 
-    /// What canceling means where nobody has heard of this yet: the code is told at once, whatever its cancellation type says.
-    pub(crate) fn withdrawn(&self, seq: Seq, reason: &str) -> Cancel {
+    /// Cancels what was asked for in this very activation, if the ledger takes that back: nobody has heard of it, so the code
+    /// is told at once, whatever its cancellation type says. A timer is over at once anyway, and both its commands stay.
+    pub(crate) fn cancel_in(&mut self, ledger: &mut CommandLedger, seq: Seq, reason: &str) -> Cancel {
+        let cancel = self.cancel(seq, reason);
         let over = match self {
-            PendingCommand::Activity { activity_type, .. } => Some(activity_canceled(activity_type, reason)),
-            PendingCommand::Timer { .. } => Some(timer_canceled(seq, reason)),
-            PendingCommand::Child { workflow_id, .. } => Some(child_canceled(workflow_id, reason)),
-            PendingCommand::SignalExternal { .. } | PendingCommand::CancelExternal { .. } => None,
+            _ if cancel.command.is_none() => return cancel,
+            PendingCommand::Activity { activity_type, .. } => activity_canceled(activity_type, reason),
+            PendingCommand::Child { workflow_id, .. } => child_canceled(workflow_id, reason),
+            PendingCommand::Timer { .. }
+            | PendingCommand::SignalExternal { .. }
+            | PendingCommand::CancelExternal { .. } => return cancel,
         };
-        Cancel { command: None, over }
+        match ledger.withdraw(seq) {
+            true => Cancel { command: None, over: Some(over) },
+            false => cancel,
+        }
     }
 
     /// A child whose cancel request has been delivered and that waits for no more than that.
@@ -115,10 +124,6 @@ impl PendingCommand {
 
 fn activity_canceled(activity_type: &ActivityType, reason: &str) -> Failure {
     Failure::canceled(format!("activity {activity_type} canceled: {reason}"))
-}
-
-fn timer_canceled(seq: Seq, reason: &str) -> Failure {
-    Failure::canceled(format!("timer {seq} canceled: {reason}"))
 }
 
 fn child_canceled(workflow_id: &WorkflowId, reason: &str) -> Failure {

@@ -14,7 +14,7 @@
 //! Invariant: event ids are 1, 2, 3, …; every reference is to an earlier event; times never decrease, except that of
 //! `ActivityTaskStarted`, which tells when the attempt started, as Temporal does. Deterministic: no clock, no chance.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bosun_engine::*;
 use serde_json::{Value, json};
@@ -96,8 +96,12 @@ impl<'a> Exporter<'a> {
     /// What happened, the workflow task, what the code asked for.
     fn round(&mut self, events: &'a [EventKind], build: BuildId) {
         let mut after_task = Vec::new();
+        let undone = undone_at_once(events);
         for event in events {
-            if is_after_task(event) || self.is_too_early(event) {
+            if timer_of(event).is_some_and(|seq| undone.contains(&seq)) {
+                // Temporal's core sends neither command, and counts the timer.
+                self.timers += u64::from(matches!(event, EventKind::TimerStarted { .. }));
+            } else if is_after_task(event) || self.is_too_early(event) {
                 after_task.push(event);
             } else {
                 self.event(event);
@@ -187,6 +191,25 @@ impl<'a> Exporter<'a> {
 /// Temporal writes an accepted update among the commands: a worker accepts it while it works on a task.
 fn is_after_task(event: &EventKind) -> bool {
     event.origin() == Origin::Command || matches!(event, EventKind::WorkflowExecutionUpdateAccepted { .. })
+}
+
+/// The timer that an event asks for or cancels.
+fn timer_of(event: &EventKind) -> Option<Seq> {
+    match event {
+        EventKind::TimerStarted { seq, .. } | EventKind::TimerCanceled { seq } => Some(*seq),
+        _ => None,
+    }
+}
+
+/// Timers that the code asks for and cancels in answer to one job.
+fn undone_at_once(events: &[EventKind]) -> BTreeSet<Seq> {
+    let started =
+        |seq: &Seq| events.iter().any(|event| matches!(event, EventKind::TimerStarted { seq: of, .. } if of == seq));
+    let canceled = events.iter().filter_map(|event| match event {
+        EventKind::TimerCanceled { seq } => Some(*seq),
+        _ => None,
+    });
+    canceled.filter(started).collect()
 }
 
 /// How many events belong to the first round: up to the next thing that the code is told, an event that answers a command of

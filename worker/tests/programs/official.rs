@@ -241,6 +241,16 @@ fn shipped() -> Vec<(&'static str, Value)> {
             json!([{ "race": { "branches": [[{ "timer": "1h" }], [{ "set": { "x": 1 } }]], "as": "won" } }]),
         ),
         (
+            // What is asked for later keeps the numbers that the official SDKs give it.
+            "after-a-race-at-once",
+            json!([
+                { "race": { "branches": [[{ "timer": "1h" }], [{ "set": { "x": 1 } }]], "as": "won" } },
+                { "timer": "1ms" },
+                { "side_effect": { "value": 7, "as": "x" } },
+                echo(json!("$x"))
+            ]),
+        ),
+        (
             "side-effects",
             json!([{ "side_effect": { "value": 7, "as": "x" } }, echo(json!("$x")), { "side_effect": { "value": 8, "as": "x" } }]),
         ),

@@ -261,13 +261,7 @@ impl ContextShared {
     pub(crate) fn cancel_operation(&self, seq: Seq, reason: &str, place: Option<CodePlace>) {
         let Some(mut ledger) = self.asking(CANCELLATION) else { return };
         let cancel = match self.operations.borrow_mut().get_mut(&seq) {
-            Some(operation) => {
-                let mut cancel = operation.pending.cancel(seq, reason);
-                if cancel.command.is_some() && ledger.withdraw(seq) {
-                    cancel = operation.pending.withdrawn(seq, reason);
-                }
-                (cancel, operation.place)
-            }
+            Some(operation) => (operation.pending.cancel_in(&mut ledger, seq, reason), operation.place),
             None => return,
         };
         let (cancel, asked_at) = cancel;

@@ -99,7 +99,7 @@ fn timers_keep_apart_when_they_are_renumbered() {
         })
     };
     assert_eq!(turns.iter().filter_map(fired).collect::<Vec<_>>(), [Seq(2), Seq(3)]);
-    assert_eq!(fits(&code, turns), Ok(3));
+    assert_eq!(fits(&code, turns), Ok(5));
 }
 
 /// A cluster tells of a second signal in the task in which the first one has made the code end the run.
