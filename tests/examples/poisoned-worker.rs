@@ -62,7 +62,8 @@ async fn harm(context: &WfContext, kind: &str) -> Result<Value, Failure> {
             bosun_engine::workflow::join_all(futures.collect::<Vec<_>>()).await;
         }
         "deep" => {
-            let deep = (0..3_000_000).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
+            // More than the stack of a turn holds, and soon there: slow code would be taken off its thread before it overflows.
+            let deep = (0..600_000).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
             let encoded = Payload::encode(&deep);
             std::mem::forget(deep);
             return Ok(json!(encoded?.len()));
