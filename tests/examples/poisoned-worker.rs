@@ -63,7 +63,7 @@ async fn harm(context: &WfContext, kind: &str) -> Result<Value, Failure> {
         }
         "deep" => {
             // More than the stack of a turn holds, and soon there: slow code would be taken off its thread before it overflows.
-            let deep = (0..600_000).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
+            let deep = (0..1_500_000).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
             let encoded = Payload::encode(&deep);
             std::mem::forget(deep);
             return Ok(json!(encoded?.len()));
