@@ -162,6 +162,9 @@ pub struct PendingActivity {
     pub task_token: Option<String>,
     /// What it is for.
     pub summary: Option<String>,
+    /// The task queue that it waits in, where it is not the one of its run.
+    #[serde(default)]
+    pub task_queue: Option<TaskQueue>,
 }
 
 /// What a pending activity is at.

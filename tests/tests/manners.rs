@@ -10,6 +10,7 @@ use bosun_tests::harness::binary::{run, said};
 use bosun_tests::harness::crash::READY_MAX;
 use bosun_tests::harness::faults::Injection;
 use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
+use rustix::process::Signal;
 use serde_json::Value;
 
 const ORDER: &str = r#"{"order_id": "o-1", "items": [{"sku": "tea", "quantity": 1}], "cents": 5}"#;
@@ -158,7 +159,6 @@ fn a_worker_is_described_and_ended_through_its_directory() {
     stranger.wait().unwrap();
 }
 
-/// The unit names this program and this directory, and refuses options that `worker run` does not take.
 /// A directory that a worker holds is refused to a second one at once, by the name of the first; and what cannot be served is
 /// said before anything is opened or made.
 #[test]
@@ -196,6 +196,38 @@ fn who_waits_for_the_directory_says_so() {
     assert!(told.contains("waiting for 3 s at most"), "{told}");
 }
 
+/// A worker that drains is about to leave: the next one waits for that.
+#[test]
+fn a_worker_that_drains_is_followed_by_the_next() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, noted, go) = (home.path().join("data"), home.path().join("noted"), home.path().join("go"));
+    let program = Program::bosun_worker().unwrap();
+    let (mut first, http) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    let script = format!("touch {}; while [ ! -e {} ]; do sleep 0.02; done; echo 1", noted.display(), go.display());
+    let step = serde_json::json!({ "activity": { "type": "process", "input": { "argv": ["sh", "-c", script] } } });
+    let input = serde_json::json!({ "steps": [step] }).to_string();
+    let started = run(&data, &["start", "kitchen-sink", "-w", "slow", "--input", &input]);
+    assert!(started.status.success(), "{}", said(&started));
+    let began = std::time::Instant::now();
+    while !noted.exists() {
+        assert!(began.elapsed() < READY_MAX, "it never ran");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    first.signal(Signal::TERM).unwrap();
+    while http.request("GET", "/readyz", None).is_ok_and(|answer| answer.status == 200) {
+        assert!(began.elapsed() < READY_MAX, "it does not drain");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut second = WorkerProcess::spawn(&program, &data).unwrap();
+    assert!(second.wait(Duration::from_millis(300)).unwrap().is_none(), "{}", second.said());
+    std::fs::write(&go, "").unwrap();
+    second.wait_ready(READY_MAX).unwrap();
+    assert!(first.wait(READY_MAX).unwrap().is_some_and(|status| status.success()));
+    let ended = run(&data, &["result", "slow"]);
+    assert!(ended.status.success(), "{}", said(&ended));
+}
+
+/// The unit names this program and this directory, and refuses options that `worker run` does not take.
 #[test]
 fn the_unit_starts_this_program_with_options_that_it_takes() {
     let home = tempfile::tempdir().unwrap();

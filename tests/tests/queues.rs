@@ -121,6 +121,26 @@ fn what_waits_for_a_slot_says_so() {
     }
 }
 
+/// The queue that is full is the activity's own, whatever the one of its run is.
+#[test]
+fn who_waits_for_a_slot_of_a_queue_is_told_which() {
+    let home = tempfile::tempdir().unwrap();
+    let (home, data) = (home.path(), home.path().join("data"));
+    let words = ["worker", "run", "--queue", "default", "--queue", "narrow", "--queue-limit", "narrow=1"];
+    let (_worker, http) = WorkerProcess::start(&Program::new(bosun().unwrap(), &words), &data, READY_MAX).unwrap();
+    let one = |name: &str| json!([{ "activity": { "type": "process", "task_queue": "narrow", "input": noting(home, name) } }]);
+    let steps = json!([{ "parallel": [one("a"), one("b")] }]);
+    let body = json!({ "workflow_type": "kitchen-sink", "workflow_id": "two", "input": { "steps": steps } });
+    assert_eq!(ask(&http, "POST", "/api/v1/workflows", Some(&body)).0, 201);
+    until("one has the slot", || std::fs::read_to_string(home.join("noted")).is_ok());
+    let says =
+        || said(&run(&data, &["describe", "two"])).contains("a slot of its task queue narrow, of which 1 may run");
+    until(&format!("nothing of the slot: {}", said(&run(&data, &["describe", "two"]))), says);
+    std::fs::write(home.join("go"), "").unwrap();
+    let ended = run(&data, &["result", "two"]);
+    assert!(ended.status.success(), "{}", said(&ended));
+}
+
 /// No activity of this type is there to be started, now or later.
 #[test]
 fn an_activity_that_nobody_has_is_refused() {

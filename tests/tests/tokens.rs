@@ -213,6 +213,22 @@ fn a_token_of_one_namespace_means_that_one() {
         assert_eq!(ask(&dev, "GET", path, None).0, 404, "{path}");
     }
     assert_eq!(ask(&doors.owner, "GET", "/api/v1/workflows/w", None).0, 404, "who sees all names it");
+    let (schedule, waiting) = (
+        json!({ "spec": { "cron": ["0 2 * * *"] }, "action": { "workflow_type": "kitchen-sink", "workflow_id": "nightly" } }),
+        json!({ "steps": [] }),
+    );
+    for (path, body) in [
+        ("/api/v1/workflows", json!({ "workflow_type": "kitchen-sink", "workflow_id": "begun", "input": waiting })),
+        ("/api/v1/standalone-activities", json!({ "activity_type": "echo", "activity_id": "begun", "input": 1 })),
+        ("/api/v1/schedules", json!({ "schedule_id": "begun", "schedule": schedule })),
+        ("/api/v1/batches", json!({ "query": "WorkflowId = 'w'", "action": { "do": "cancel" }, "batch_id": "begun" })),
+    ] {
+        let (status, answer) = ask(&dev, "POST", path, Some(body.clone()));
+        assert_eq!(status, 201, "{path}: {answer}");
+        let id = answer["workflow_id"].as_str().unwrap();
+        let seen = ask(&doors.owner, "GET", &format!("/api/v1/workflows/{id}?namespace=dev"), None);
+        assert_eq!(seen.0, 200, "{path}: {}", seen.1);
+    }
 }
 
 /// Who may only look does not end the worker.

@@ -99,6 +99,7 @@ impl Activity {
             heartbeat_details: self.heartbeat_details.clone(),
             task_token: self.is_under_way().then(|| TaskToken { run_id, seq, attempt: self.attempt }.to_string()),
             summary: self.options().summary.clone(),
+            task_queue: self.options().task_queue.clone(),
         }
     }
     /// The deadlines that are true of the activity as it stands.

@@ -53,6 +53,11 @@ impl CallerBackend {
         CallerBackend { backend, caller }
     }
 
+    /// [`Caller::namespace_of_new`].
+    pub(crate) fn namespace_of_new(&self, named: Option<Namespace>) -> Namespace {
+        self.caller.namespace_of_new(named)
+    }
+
     /// What the caller may do.
     pub(crate) fn role(&self) -> TokenRole {
         self.caller.role

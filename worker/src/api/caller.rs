@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use bosun_engine::{Identity, Namespace};
+use bosun_engine::{DEFAULT_NAMESPACE, Identity, Namespace};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +66,11 @@ impl Caller {
     pub fn only_namespace(&self) -> Option<&Namespace> {
         let mut only = self.namespaces.as_ref()?.iter();
         only.next().filter(|_| only.next().is_none())
+    }
+
+    /// The namespace of what is begun: what was named, else the one that the caller has, else the default.
+    pub fn namespace_of_new(&self, named: Option<Namespace>) -> Namespace {
+        named.or_else(|| self.only_namespace().cloned()).unwrap_or_else(|| Namespace::of(DEFAULT_NAMESPACE))
     }
 
     pub fn sees(&self, namespace: &Namespace) -> bool {

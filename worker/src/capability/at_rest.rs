@@ -6,11 +6,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bosun_engine::log::{CodecChain, Compression, Encryption, PayloadCodec};
+use rustix::fs::StatVfsMountFlags;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -149,11 +150,18 @@ async fn read(reference: &str) -> Result<(String, [u8; 32]), String> {
     Ok((name.as_str()[..NAME].to_owned(), *key.as_bytes()))
 }
 
-/// A key that others can read hides nothing from them.
+/// A key that others can read hides nothing from them. One that the worker's user could not close to them, as a secret that Docker
+/// or Kubernetes mounts, is used, with a warning: who runs it decides who else is there.
 fn only_for_its_owner(path: &Path) -> Result<(), String> {
     // One that cannot be looked at is said to be by whoever reads it.
-    let Ok(mode) = fs::metadata(path).map(|about| about.permissions().mode() & 0o777) else { return Ok(()) };
+    let Ok(about) = fs::metadata(path) else { return Ok(()) };
+    let mode = about.permissions().mode() & 0o777;
     if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let fixed = rustix::fs::statvfs(path).is_ok_and(|of| of.f_flag.contains(StatVfsMountFlags::RDONLY));
+    if fixed || about.uid() != rustix::process::geteuid().as_raw() {
+        tracing::warn!(path = %path.display(), mode = %format!("{mode:o}"), "others can read the key of the store");
         return Ok(());
     }
     Err(format!(
@@ -236,6 +244,11 @@ mod tests {
         fs::set_permissions(dir.path().join("open"), fs::Permissions::from_mode(0o640)).unwrap();
         let why = loaded(Some(&open), &[]).await.unwrap_err();
         assert!(why.contains("mode 640") && why.contains("chmod 600"), "{why}");
+        // Another user's file cannot be closed by the worker's.
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(dir.path().join("open"), Some(65_534), None).unwrap();
+            loaded(Some(&open), &[]).await.unwrap();
+        }
     }
 
     #[tokio::test]

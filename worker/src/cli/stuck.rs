@@ -195,7 +195,8 @@ fn of_activity(
     let help = format!("bosun describe {id}");
     if waits
         && untaken >= BUSY
-        && let Some(why) = slots.and_then(|slots| taken(slots, &info.task_queue))
+        && let Some(why) =
+            slots.and_then(|slots| taken(slots, activity.task_queue.as_ref().unwrap_or(&info.task_queue)))
     {
         return Some(Obstacle::of(info, &what, &why, help));
     }
@@ -246,6 +247,7 @@ mod tests {
             heartbeat_details: None,
             task_token: None,
             summary: None,
+            task_queue: None,
         }];
     }
 

@@ -33,7 +33,7 @@ use super::service_manager::ServiceManager;
 use super::time_format::{now, parse_duration};
 use crate::api::handlers::Api;
 use crate::api::{Server, ServerLimits, Token, Tokens, WorkerFile};
-use crate::backend::{Access, ClusterPlace, Engine, OpenEngine, OpenError, SlotCounts, Stopped};
+use crate::backend::{Access, Backend, ClusterPlace, Engine, EngineHealth, OpenEngine, OpenError, SlotCounts, Stopped};
 use crate::capability::owner::{Guards, QueuePolicy, StorePolicy};
 use crate::notify::cursor::{Cursor, GoneWorker};
 use crate::notify::links::Links;
@@ -309,17 +309,27 @@ fn policy(args: &WorkerArgs) -> Result<StorePolicy, CliError> {
 
 /// Refuses to start where a worker holds the directory that proves who it is: it does not go away by itself.
 async fn refuse_a_second(global: &Global) -> Result<(), CliError> {
-    let Some(file) = WorkerFile::read(&global.data).filter(|file| file.process_lives() && !file.of_a_run) else {
-        return Ok(());
-    };
-    // Whose token cannot be read proves nothing; the lock decides then.
-    match super::locate::attach_to(&file, global).await {
-        Ok(Some(_)) => {
-            let held = CliError::from(OpenError::Locked(global.data.clone()));
-            let why = format!("the worker with pid {} works on it, and serves {}", file.pid, file.address);
-            Err(held.cause(why).help("`bosun worker drain` ends it"))
+    let began = std::time::Instant::now();
+    loop {
+        let Some(file) = WorkerFile::read(&global.data).filter(|file| file.process_lives() && !file.of_a_run) else {
+            return Ok(());
+        };
+        // Whose token cannot be read proves nothing; the lock decides then.
+        let Ok(Some(worker)) = super::locate::attach_to(&file, global).await else { return Ok(()) };
+        match worker.health().await {
+            // It is about to leave.
+            Ok(EngineHealth::Draining) if began.elapsed() < OPEN_PATIENCE => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            // It has left meanwhile.
+            Err(_) if began.elapsed() < OPEN_PATIENCE => tokio::time::sleep(Duration::from_millis(50)).await,
+            health => {
+                let held = CliError::from(OpenError::Locked(global.data.clone()));
+                let does = if let Ok(EngineHealth::Draining) = health { "drains" } else { "works on it" };
+                let why = format!("the worker with pid {} {does}, and serves {}", file.pid, file.address);
+                return Err(held.cause(why).help("`bosun worker drain` ends it"));
+            }
         }
-        Ok(None) | Err(_) => Ok(()),
     }
 }
 

@@ -98,9 +98,10 @@ fn compared_asked_and_stepped_through(cluster: &Cluster) {
 
 fn stepped_through(cluster: &Cluster, id: &str) -> String {
     let script = r#"
-import os, pty, select, sys
+import fcntl, os, pty, select, struct, sys, termios
 pid, screen = pty.fork()
 if pid == 0:
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     os.execv(sys.argv[1], sys.argv[1:])
 seen = b""
 for keys in (b"n", b"n", b"n", b"q"):
@@ -130,7 +131,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 "#;
     let mut command = Command::new("python3");
     command.args(["-c", script, env!("CARGO_BIN_EXE_bosun"), "--temporal", &cluster.address, "replay", "debug", id]);
-    command.env("TERM", "xterm").env("COLUMNS", "120").env("LINES", "40").current_dir(cluster.folder.path());
+    command.env("TERM", "xterm").current_dir(cluster.folder.path());
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{}", shown(&output));
     shown(&output)

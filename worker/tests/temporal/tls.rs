@@ -17,7 +17,7 @@ pub(super) const SCENES: &[Scene] =
     &[("a_cluster_behind_tls_takes_who_shows_a_certificate", behind_tls), ("a_profile_says_all_of_it", by_a_profile)];
 
 /// Of letters whose codes in HTTP/2 are all of five bits, so that its bytes in a packed header are known.
-const API_KEY: &str = "sic0transit2aestasotio1i";
+const API_KEY: &str = "sic0it2estate1coast0ease";
 
 struct Proxy {
     child: Child,

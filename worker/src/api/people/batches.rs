@@ -48,7 +48,7 @@ pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) 
     if id.as_ref().is_some_and(String::is_empty) {
         members.wrong("batch_id", "it is empty: leave it out, and the batch gets an id");
     }
-    let namespace = members.parsed::<Namespace>("namespace").unwrap_or_else(|| Namespace::of(DEFAULT_NAMESPACE));
+    let namespace = me.backend.namespace_of_new(members.parsed("namespace"));
     let dry_run = members.typed("dry_run").unwrap_or(false);
     members.done()?;
     let (Some(query), Some(action)) = (query, action) else {

@@ -49,7 +49,7 @@ pub(super) fn request_id(headers: &HeaderMap) -> Result<Option<RequestId>, Probl
 }
 
 pub async fn start(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) -> Answer {
-    let StartBody { start, then } = start_body::read(&body, key(&headers)?.as_deref())?;
+    let StartBody { start, then } = start_body::read(&body, key(&headers)?.as_deref(), &me.backend)?;
     let (workflow_type, namespace) = (start.workflow_type.clone(), start.namespace.clone());
     let (workflow_id, asked) = (start.workflow_id.clone(), start.clone());
     if let Some(message) = &then {

@@ -110,13 +110,13 @@ pub async fn create_schedule(me: AuthorizedCaller, headers: HeaderMap, body: Byt
     let id = members.text("schedule_id");
     members.needs("schedule_id", id.is_some());
     let id = id.map(|id| id.strip_prefix(ID_PREFIX).unwrap_or(&id).to_owned()).unwrap_or_default();
-    let namespace: Option<Namespace> = members.parsed("namespace");
+    let namespace = me.backend.namespace_of_new(members.parsed("namespace"));
     let schedule = schedule_in(&mut members, &id);
     members.done()?;
     let schedule = schedule.ok_or_else(|| Problem::bad_request("schedule: it is needed"))?;
     let workflow_id = WorkflowId::new(format!("{ID_PREFIX}{id}"));
     let mut target = Target::workflow(workflow_id.map_err(|why| Problem::bad_request(format!("schedule_id: {why}")))?);
-    target.namespace = namespace.unwrap_or(target.namespace);
+    target.namespace = namespace;
     let start = ScheduleInput::start(schedule, target);
     let start = start.map_err(|why| Problem::bad_request(format!("schedule.action.input: {why}")))?;
     let started = once::start(&me.backend, StartWorkflow { request_id, ..start }).await?;

@@ -60,7 +60,7 @@ pub async fn start_activity(me: AuthorizedCaller, headers: HeaderMap, body: Byte
     members.needs("activity_type", activity_type.is_some());
     let id = members.text("activity_id");
     let input = members.any("input").unwrap_or(Value::Null);
-    let namespace: Option<Namespace> = members.parsed("namespace");
+    let namespace = me.backend.namespace_of_new(members.parsed("namespace"));
     let options = options(&mut members);
     members.done()?;
     let activity_type = activity_type.ok_or_else(|| Problem::bad_request("activity_type: it is needed"))?;
@@ -72,7 +72,7 @@ pub async fn start_activity(me: AuthorizedCaller, headers: HeaderMap, body: Byte
     let order = ActivityOrder { activity_type, input, options };
     let start = order.start(&id)?;
     let start = StartWorkflow {
-        namespace: namespace.unwrap_or(start.namespace),
+        namespace,
         task_queue: task_queue.unwrap_or(start.task_queue),
         id_conflict_policy: IdConflictPolicy::UseExisting,
         request_id: key,

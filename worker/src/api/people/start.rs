@@ -8,6 +8,7 @@ use bosun_engine::*;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::super::authority::CallerBackend;
 use super::super::problem::Problem;
 use super::super::token::random_hex;
 use super::body::{Members, whole};
@@ -95,7 +96,7 @@ impl StartMessage {
     }
 }
 
-pub(super) fn read(body: &Bytes, key: Option<&str>) -> Result<StartBody, Problem> {
+pub(super) fn read(body: &Bytes, key: Option<&str>, me: &CallerBackend) -> Result<StartBody, Problem> {
     let mut members = Members::read(body)?;
     let workflow_type: Option<WorkflowType> = members.parsed("workflow_type");
     members.needs("workflow_type", workflow_type.is_some());
@@ -105,7 +106,7 @@ pub(super) fn read(body: &Bytes, key: Option<&str>) -> Result<StartBody, Problem
     let input = members.any("input").unwrap_or(Value::Null);
     let input = Payload::encode(&input).map_err(|why| members.wrong("input", why.to_string())).unwrap_or_default();
     let span = |span: Span| std::time::Duration::from(span);
-    let (namespace, task_queue) = (members.parsed("namespace"), members.parsed("task_queue"));
+    let (namespace, task_queue) = (me.namespace_of_new(members.parsed("namespace")), members.parsed("task_queue"));
     let execution_timeout = members.parsed("execution_timeout").map(span);
     let run_timeout = members.parsed("run_timeout").map(span);
     let retry_policy = retry_policy(&mut members);
@@ -126,7 +127,7 @@ pub(super) fn read(body: &Bytes, key: Option<&str>) -> Result<StartBody, Problem
     };
     let start = StartWorkflow::new(workflow_type, workflow_id);
     let start = StartWorkflow {
-        namespace: namespace.unwrap_or(start.namespace),
+        namespace,
         task_queue: task_queue.unwrap_or(start.task_queue),
         input,
         execution_timeout,

@@ -97,5 +97,7 @@ pub(in crate::temporal) fn pending_activity(
         heartbeat_details: row.heartbeat_details.map(|details| payloads_in(details.payloads)),
         task_token: runs.then(|| TaskToken { run_id, seq, attempt: Attempt(attempt) }.to_string()),
         summary: None,
+        // A server does not say.
+        task_queue: None,
     })
 }
