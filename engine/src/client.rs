@@ -132,6 +132,13 @@ impl Client {
         }
         self.check_payload(&start.input)?;
         start.memo.values().try_for_each(|payload| self.check_payload(payload))?;
+        let known = |name: &&FieldName| crate::Filter::builtin_fields().any(|field| field == name.as_str());
+        let taken = start.search_attributes.keys().find(known);
+        if let Some(name) = taken {
+            let why =
+                format!("the search attribute {name}: lists know a field of that name of every run; choose another");
+            return Err(Rejection::Invalid { what: "start request".into(), why });
+        }
         let wrong = start.retry_policy.as_ref().and_then(|policy| policy.check().err());
         let wrong = wrong.or_else(|| start.priority.as_ref()?.check().err());
         wrong.map_or(Ok(()), |why| Err(Rejection::Invalid { what: "start request".into(), why }))

@@ -28,7 +28,7 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     (&["start", "preset.yaml"], 1, &["run preset.yaml"]),
     // Names.
     (&["lst"], 2, &["unrecognized subcommand 'lst'", "'list'"]),
-    (&["start", "order-sagas"], 1, &["no workflow type order-sagas", "order-saga", "ends in .yaml"]),
+    (&["start", "order-sagas"], 1, &["no workflow type order-sagas", "order-saga", "bosun run FILE.yaml"]),
     (&["start", "order-saga", "--input", "{bad"], 2, &["--input is not JSON", "quote text"]),
     (&["list", "--fields", "workflw_id"], 2, &["no column is called `workflw_id`", "did you mean `workflow_id`?"]),
     (&["list", "--query", "Status = 'Running'"], 2, &["`Status` is no field", "ExecutionStatus"]),
@@ -41,6 +41,12 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     (&["plan", "approve", "waits"], 30, &["waits is a run of kitchen-sink, and no supervisor", "describe waits"]),
     (&["budget", "top-up", "waits"], 2, &["--tokens", "--calls"]),
     // People.
+    (&["start", "kitchen-sink", "-w", ".."], 2, &["workflow id is \"..\", which leads elsewhere", "choose another"]),
+    (
+        &["start", "kitchen-sink", "--input", "{\"steps\": []}", "--search-attribute", "WorkflowId=x"],
+        2,
+        &["the search attribute WorkflowId", "choose another"],
+    ),
     (&["approval", "approve", "nothing"], 30, &["nothing of the id nothing waits", "approval list` shows what does"]),
     (&["terminate", "waits"], 32, &["add --yes"]),
     // Past and forks.

@@ -1,6 +1,6 @@
 //! Identifiers: every id and name has its own type, so that no two can be swapped by accident.
 //!
-//! Invariant: a text id that exists is valid (1 to 255 bytes, no control characters); it is checked once, where it
+//! Invariant: a text id that exists is valid (1 to 255 bytes, no control characters, not `.` or `..`); it is checked once, where it
 //! enters. Ids are never made from a clock or a random source here: the shell makes run ids, the run derives the rest.
 
 use std::fmt;
@@ -38,6 +38,14 @@ pub enum InvalidId {
         /// Its place in bytes, from 0.
         at: usize,
     },
+    /// It is `.` or `..`.
+    #[error("{what} is {text:?}, which leads elsewhere in addresses; choose another")]
+    LeadsElsewhere {
+        /// Which id or name was read.
+        what: &'static str,
+        /// The text.
+        text: String,
+    },
     /// It is not written as run ids are.
     #[error("{text:?} is not a run id: expected 32 hexadecimal digits, with or without hyphens")]
     NotARunId {
@@ -53,6 +61,9 @@ fn check(what: &'static str, text: &str) -> Result<(), InvalidId> {
     if text.len() > ID_LENGTH_MAX {
         return Err(InvalidId::TooLong { what, length: text.len() });
     }
+    if matches!(text, "." | "..") {
+        return Err(InvalidId::LeadsElsewhere { what, text: text.to_owned() });
+    }
     match text.char_indices().find(|(_, c)| c.is_control()) {
         Some((at, character)) => Err(InvalidId::ControlCharacter { what, character, at }),
         None => Ok(()),
@@ -67,7 +78,7 @@ macro_rules! text_ids {
         pub struct $name(std::sync::Arc<str>);
 
         impl $name {
-            /// Checks the text: 1 to 255 bytes, no control characters.
+            /// Checks the text: 1 to 255 bytes, no control characters, not `.` or `..`.
             pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidId> {
                 check($what, text.as_ref())?;
                 Ok(Self(text.as_ref().into()))
@@ -301,6 +312,9 @@ mod tests {
         assert_eq!(WorkflowId::new(""), Err(InvalidId::Empty { what: "workflow id" }));
         assert!(matches!(WorkflowId::new("a\nb"), Err(InvalidId::ControlCharacter { at: 1, .. })));
         assert!(WorkflowId::new("x".repeat(255)).is_ok());
+        assert!(
+            matches!(WorkflowId::new(".."), Err(InvalidId::LeadsElsewhere { .. })) && WorkflowId::new("...").is_ok()
+        );
         assert_eq!(WorkflowId::new("x".repeat(256)), Err(InvalidId::TooLong { what: "workflow id", length: 256 }));
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn with_scheme(address: &str) -> String {
 pub(super) fn segment(text: &str) -> Result<String, CallError> {
     if matches!(text, "." | "..") {
         // URLs give these a meaning, escaped or not.
-        let why = "cannot be sent over HTTP; use the worker's own command line without --address".to_owned();
+        let why = "it leads elsewhere in addresses, and nothing has it".to_owned();
         return Err(Rejection::Invalid { what: format!("id {text:?}"), why }.into());
     }
     Ok(escape(text))

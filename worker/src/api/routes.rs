@@ -182,7 +182,14 @@ pub fn router(exact: bool) -> Router<Api> {
 async fn known(names: &'static [&'static str], request: Request, next: Next) -> Response {
     let given = Query::<Vec<(String, String)>>::try_from_uri(request.uri());
     let wrong: Vec<InvalidField> = match &given {
-        Ok(Query(given)) => given.iter().filter_map(|(name, value)| wrong_parameter(name, value, names)).collect(),
+        Ok(Query(given)) => {
+            let twice = |at: usize, name: &str| given[..at].iter().any(|(earlier, _)| earlier == name);
+            let wrong = |(at, (name, value)): (usize, &(String, String))| match twice(at, name) {
+                true => Some(InvalidField { at: name.clone(), why: "it is given twice".to_owned() }),
+                false => wrong_parameter(name, value, names),
+            };
+            given.iter().enumerate().filter_map(wrong).collect()
+        }
         // The handler says what is wrong with it.
         Err(_) => Vec::new(),
     };
@@ -202,7 +209,7 @@ fn wrong_parameter(name: &str, value: &str, names: &[&str]) -> Option<InvalidFie
     } else {
         match name {
             "limit" | "from" | "at" | "after" | "timeout_ms" if value.parse::<u64>().is_err() => {
-                format!("{value:?} is not a whole number")
+                format!("{value:?} is not a whole number from 0 on")
             }
             "all" | "follow" | "follow_runs" if value.parse::<bool>().is_err() => {
                 format!("{value:?} is neither true nor false")

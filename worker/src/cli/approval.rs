@@ -240,10 +240,11 @@ async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
     }
     let view = |one: &HumanRequest| {
         let mut told = one.told();
-        told["answer"] = one.answer().into();
+        told["answer"] = cx.screen.reach.complete(&one.answer()).into();
         told
     };
-    cx.screen.object("approval.list", json!({ "waiting": all.iter().map(view).collect::<Vec<Value>>() }));
+    let rows = all.iter().map(view).collect();
+    cx.screen.objects("approval.list", "waiting", rows);
     if all.is_empty() {
         cx.screen.line("nobody is asked anything".to_owned());
     }

@@ -109,9 +109,9 @@ impl From<Rejection> for CliError {
                     _ if is_file => {
                         format!("a spec or a plan is run by its file: `bosun run {file}`, or `run --no-wait`")
                     }
-                    Some(near) => format!("did you mean `{near}`? A spec is named by its file, which ends in .yaml"),
+                    Some(near) => format!("did you mean `{near}`? A spec is run by its file: `bosun run FILE.yaml`"),
                     None => {
-                        "register it in the program of this worker; a spec is named by its file, which ends in .yaml"
+                        "register it in the program of this worker; a spec is run by its file: `bosun run FILE.yaml`"
                             .to_owned()
                     }
                 })

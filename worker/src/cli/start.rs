@@ -58,6 +58,7 @@ pub struct StartOptions {
     /// One line for people.
     #[arg(long, value_name = "TEXT")]
     pub summary: Option<String>,
+    /// More lines for people.
     #[arg(long, value_name = "TEXT")]
     pub details: Option<String>,
     #[command(flatten)]

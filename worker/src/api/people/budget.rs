@@ -37,7 +37,10 @@ pub async fn top_up(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
     }
     let more = MoreBudget { tokens, cost_micros, calls, wall_ms, allow_unpriced: allow_unpriced == Some(true) };
     if more == MoreBudget::default() {
-        members.needs("tokens", false);
+        members.wrong(
+            "tokens",
+            "it is needed, or one of cost_micros, calls, wall and allow_unpriced: what there is more of",
+        );
     }
     members.done()?;
     if key.is_some() {

@@ -199,7 +199,7 @@ pub(crate) fn plan_in(state: &Value) -> Option<Markup> {
         let here = fields.get("plan").filter(is_plan);
         here.or_else(|| fields.values().find_map(|value| find(value, depth + 1)))
     }
-    find(state, 0).map(graph)
+    find(state, 0).map(|plan| html! { (graph(plan)) (tasks(plan)) })
 }
 
 fn arrow(from: &Node<'_>, to: &Node<'_>) -> Markup {
