@@ -257,6 +257,20 @@ fn a_key_of_another_request_is_refused() {
     assert_eq!(cancel(&api, "enough").0, 202);
     reused(cancel(&api, "too dear"), &["reason"]);
 
+    // What a paused run has been told waits, and its keys are used.
+    let still = |path: &str, key: &str, body: Value| {
+        api.ask("POST", &format!("workflows/still/{path}"), Some(&body), &[&format!("Idempotency-Key: {key}")])
+    };
+    assert_eq!(api.ask("POST", "workflows", Some(&start("still", waiting.clone())), &[]).0, 201);
+    assert_eq!(api.ask("POST", "workflows/still/execution/pause", Some(&json!({})), &[]).0, 202);
+    assert_eq!(still("signals/go", "s", json!(1)).0, 202);
+    assert_eq!(still("signals/go", "s", json!(1)).0, 202, "the same again");
+    reused(still("signals/go", "s", json!(2)), &["input"]);
+    reused(still("signals/end", "s", json!(1)), &["name"]);
+    let (status, told) = still("cancel", "s", json!({}));
+    assert_eq!((status, &told["code"]), (422, &json!("idempotency_key_reused")), "{told}");
+    assert!(told["message"].as_str().unwrap().contains("another request than a cancellation"), "{told}");
+
     let job = |input: u8| {
         let body = json!({ "activity_type": "echo", "activity_id": "job", "input": input });
         api.ask("POST", "standalone-activities", Some(&body), &["Idempotency-Key: job 1"])

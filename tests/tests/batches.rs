@@ -154,6 +154,10 @@ fn a_batch_is_looked_at_asked_for_seen_and_stopped() {
     assert_eq!((shown["done"].as_u64(), shown["skipped"].as_u64()), (Some(40), Some(1)), "{shown:#}");
     assert!(shown["reasons"].to_string().contains("is already Completed"), "{shown:#}");
     assert_eq!(count(&data, "ExecutionStatus = 'Paused'"), 40);
+    // An id that is taken begins nothing else, and says whose it is.
+    ok(&data, &["pause", "--query", query, "--rps", "0", "--batch-id", "hold", "--yes"]);
+    let taken = run(&data, &["terminate", "--query", query, "--rps", "0", "--batch-id", "hold", "--yes"]);
+    assert!(taken.status.code() == Some(2) && said(&taken).contains("that batch is to pause"), "{}", said(&taken));
     ok(&data, &["resume", "--query", "ExecutionStatus = 'Paused'", "--rps", "0", "--batch-id", "go", "--yes"]);
     until_ended(&data, &mut worker, "go", 0, &mut Chance::from_env("batches"));
     assert_eq!(count(&data, "ExecutionStatus = 'Paused'"), 0);

@@ -47,6 +47,11 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
         2,
         &["the search attribute WorkflowId", "choose another"],
     ),
+    (
+        &["start", "kitchen-sink", "--input", "{\"steps\": []}", "--search-attribute", "TemporalScheduledById=x"],
+        2,
+        &["TemporalScheduledById", "schedules give it"],
+    ),
     (&["approval", "approve", "nothing"], 30, &["nothing of the id nothing waits", "approval list` shows what does"]),
     (&["terminate", "waits"], 32, &["add --yes"]),
     // Past and forks.

@@ -71,12 +71,21 @@ fn values_of_the_configuration_are_set_and_comments_stay() {
     ok(home, &["config", "unset", "worker.slots"]);
     assert!(!std::fs::read_to_string(&file).unwrap().contains("slots = 4"));
 
+    // As `config list` shows it, also where a word has a comma.
+    ok(home, &["config", "set", "notify.channels.desk.command", r#"["tee", "-a", "x, y"]"#]);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains(r#"command = ["tee", "-a", "x, y"]"#), "{text}");
+
     // What could not be used is not written.
     let before = std::fs::read_to_string(&file).unwrap();
     for (words, code, part) in [
         (["config", "set", "worker.slot", "4"].as_slice(), 2, "no key is called `worker.slot`"),
         (&["config", "set", "worker.slots", "many"], 2, "a whole number is wanted"),
         (&["config", "set", "worker.memory", "much"], 2, "worker.memory"),
+        (&["config", "set", "worker.bind", "999.1.1.1"], 2, "worker.bind"),
+        (&["config", "set", "worker.drain_timeout", "abc"], 2, "worker.drain_timeout"),
+        (&["config", "set", "output", "xml"], 2, "\"xml\" is none of text, json"),
+        (&["config", "set", "notify.channels.desk.command", "[\"tee\""], 2, "a list as JSON"),
         (&["config", "set", "worker.retention", "7", "--in-profile", "dev"], 2, "worker.retention"),
         (&["config", "unset", "worker.port"], 30, "does not set worker.port"),
         (&["config", "list", "--profile", "prod"], 2, "there is no profile prod"),

@@ -64,7 +64,7 @@ pub(crate) struct HumanMessage {
 }
 
 /// Why an answer is none to this request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AnswerMisfit {
     #[error("this is a question: it is answered, not approved")]
     IsQuestion,
@@ -74,6 +74,22 @@ pub(crate) enum AnswerMisfit {
     ToolCallIsAsShown,
     #[error("this is neither a question nor an approval: its `answer` says what answers it")]
     IsElsewhere,
+    #[error("the answer is not what was asked for: {0}")]
+    NotAsAsked(String),
+}
+
+/// The schema that a question says its answer has.
+pub(crate) fn schema_of(payload: &Value) -> Option<&Value> {
+    // A task for a person has what belongs to it in its parameters.
+    let places = [payload, &payload["context"]].into_iter();
+    let mut schemas = places.flat_map(|place| ["schema", "answer_schema", "response_schema"].map(|key| &place[key]));
+    schemas.find(|schema| schema.is_object())
+}
+
+/// What of an answer its schema does not allow, each with its place. A schema that is none binds nobody.
+pub(crate) fn misfits(schema: &Value, answer: &Value) -> Vec<(String, String)> {
+    let Ok(validator) = jsonschema::validator_for(schema) else { return Vec::new() };
+    validator.iter_errors(answer).map(|error| (error.instance_path().to_string(), error.to_string())).collect()
 }
 
 impl HumanRequest {
@@ -130,6 +146,15 @@ impl HumanRequest {
     pub(crate) fn answered(&self, answer: &Value) -> Result<HumanMessage, AnswerMisfit> {
         match self.kind {
             HumanRequestKind::Question => {
+                let wrong =
+                    schema_of(&self.request["payload"]).map(|schema| misfits(schema, answer)).unwrap_or_default();
+                if !wrong.is_empty() {
+                    let told: Vec<String> = wrong
+                        .into_iter()
+                        .map(|(at, why)| if at.is_empty() { why } else { format!("{at}: {why}") })
+                        .collect();
+                    return Err(AnswerMisfit::NotAsAsked(told.join("; ")));
+                }
                 let input = json!({ "interrupt_id": self.id(), "resume": answer });
                 Ok(HumanMessage { signal: SIGNAL_ANSWER, input })
             }

@@ -60,6 +60,16 @@ fn what_has_begun_since_it_was_shown_is_left_alone() {
         assert_eq!(door.pages.ended(id)["status"], "Canceled");
     }
     assert_eq!(status(&door.pages, "late"), "Running");
+    // A schedule is meant by whoever names its type.
+    let nightly = json!({ "schedule_id": "n", "schedule": { "spec": { "cron": ["0 2 * * *"] },
+        "action": { "workflow_type": "kitchen-sink", "workflow_id": "n" } } });
+    let begun = door.pages.http.request("POST", "/api/v1/schedules", Some(nightly.to_string().as_bytes())).unwrap();
+    assert_eq!(begun.status, 201, "{begun:?}");
+    for (query, told) in [("", "Terminate 1 run?"), ("WorkflowType+%3D+'bosun.schedule'", "Terminate 1 run?")] {
+        let shown = door.post("/batch", &cookie, &door.sealed(&format!("query={query}&of=all&verb=terminate")));
+        assert!(shown.body.contains(told), "{query}: {shown:?}");
+        assert_eq!(shown.body.contains("schedule:n"), !query.is_empty(), "{shown:?}");
+    }
     for (form, told) in [
         ("verb=delete&of=all", "it is pause, resume, cancel or terminate"),
         ("verb=cancel&of=chosen&run=nonsense", "it names no run"),

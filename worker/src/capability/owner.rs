@@ -99,6 +99,9 @@ fn keep_of(text: &str) -> Result<Option<Duration>, String> {
     let wrong = || format!("{text:?} is not how long runs are kept, like 30d, 12h, dev=1d or forever");
     let unit = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
     let number: u64 = text[..unit].parse().map_err(|_| wrong())?;
+    if number == 0 {
+        return Err(format!("{text:?} would remove every run as it ends; the least is 1s"));
+    }
     let seconds = match text[unit..].trim() {
         "s" => 1,
         "m" => 60,

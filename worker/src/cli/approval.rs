@@ -276,9 +276,13 @@ async fn pending(
     let runs = open_runs(cx, run).await?;
     for (target, workflow_type) in &runs {
         let asked = inbox::requests(&*cx.backend, target, workflow_type).await?;
-        // What other verbs answer is shown, and not decided here.
-        let asked = asked.into_iter().filter(|one| kind.is_none() || one.kind != HumanRequestKind::Elsewhere);
         match asked.into_iter().find(|one| one.id() == id) {
+            // What other verbs answer is shown, and not decided here.
+            Some(other) if kind.is_some() && other.kind == HumanRequestKind::Elsewhere => {
+                let answer = other.answer();
+                return Err(CliError::usage(format!("{id} is {}, not an approval", other.line()))
+                    .help(format!("`{answer}` answers it")));
+            }
             Some(found) if kind.is_none_or(|kind| is_question(kind) == is_question(found.kind)) => return Ok(found),
             Some(other) => {
                 let is =

@@ -12,8 +12,10 @@ mod validate;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use bosun_engine::Namespace;
 use clap::builder::Resettable;
 use clap::{Command, Subcommand, ValueEnum};
 use schemars::JsonSchema;
@@ -23,7 +25,7 @@ use serde_json::{Map, Value, json};
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
-use super::output::{Cell, Screen, TextStyle};
+use super::output::{Cell, Format, Screen, TextStyle};
 use super::time_format::parse_duration;
 use super::worker::parse_bytes;
 use crate::capability::at_rest::StoreKeys;
@@ -356,6 +358,10 @@ impl KeyKind {
             KeyKind::Text => json!(text),
             KeyKind::Number => json!(text.trim().parse::<u64>().ok()?),
             KeyKind::Switch => json!(text.trim().parse::<bool>().ok()?),
+            // As a file has it, and `config list` shows it: a text may hold a comma.
+            KeyKind::Texts if text.trim_start().starts_with('[') => {
+                json!(serde_json::from_str::<Vec<String>>(text).ok()?)
+            }
             KeyKind::Texts => json!(text.split(',').map(str::trim).filter(|one| !one.is_empty()).collect::<Vec<_>>()),
         })
     }
@@ -364,7 +370,7 @@ impl KeyKind {
             KeyKind::Text => "a text is wanted",
             KeyKind::Number => "a whole number is wanted",
             KeyKind::Switch => "true or false is wanted",
-            KeyKind::Texts => "texts separated by commas are wanted",
+            KeyKind::Texts => "texts separated by commas are wanted, or a list as JSON: [\"a\", \"b\"]",
         }
     }
 }
@@ -433,6 +439,22 @@ fn put_together(values: &Values) -> Result<Config, CliError> {
     QueuePolicy::of(&config.worker.queue_limit, None).map_err(|why| wrong(&format!("`worker.queue_limit`: {why}")))?;
     QueuePolicy::of(&[], config.worker.activities_per_second.as_deref())
         .map_err(|why| wrong(&format!("`worker.activities_per_second`: {why}")))?;
+    if let Some(text) = &config.output {
+        Format::from_str(text, false).map_err(|_| {
+            let known: Vec<_> = Format::value_variants().iter().filter_map(Format::to_possible_value).collect();
+            let known: Vec<&str> = known.iter().map(|value| value.get_name()).collect();
+            wrong(&format!("`output`: {text:?} is none of {}", known.join(", ")))
+        })?;
+    }
+    if let Some(text) = &config.namespace {
+        Namespace::new(text).map_err(|why| wrong(&format!("`namespace`: {why}")))?;
+    }
+    if let Some(text) = &config.worker.bind {
+        text.parse::<IpAddr>().map_err(|_| wrong(&format!("`worker.bind`: {text:?} is no IP address")))?;
+    }
+    if let Some(text) = &config.worker.drain_timeout {
+        parse_duration(text).map_err(|why| wrong(&format!("`worker.drain_timeout`: {why}")))?;
+    }
     if let Some(text) = &config.worker.memory {
         parse_bytes(text).map_err(|why| wrong(&format!("`worker.memory`: {why}")))?;
     }
@@ -544,11 +566,12 @@ fn list(screen: &mut Screen, loaded: &Loaded) -> Result<(), CliError> {
     let cells = rows.iter().map(|row| {
         let text = |name: &str| super::result::value_text(&row[name]);
         let value = if row["value"].is_null() { "-".to_owned() } else { row["value"].to_string() };
+        let variable = if row["variable"].is_null() { "-".to_owned() } else { text("variable") };
         vec![
             Cell::of(text("key"), TextStyle::Bold),
             value.into(),
             text("origin").into(),
-            Cell::of(text("variable"), TextStyle::Dim),
+            Cell::of(variable, TextStyle::Dim),
         ]
     });
     let cells = cells.collect();

@@ -230,7 +230,10 @@ fn search_attributes(pairs: &[String]) -> Result<SearchAttributes, CliError> {
                 )));
             }
         };
-        attributes.insert(FieldName::new(name)?, value);
+        let field = FieldName::new(&name)?;
+        crate::schedule::only_by_schedules(&field)
+            .map_err(|why| CliError::usage(format!("search attribute {name}: {why}")))?;
+        attributes.insert(field, value);
     }
     Ok(attributes)
 }

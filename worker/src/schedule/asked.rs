@@ -97,7 +97,18 @@ impl ScheduleRun {
                 self.arrive(PlannedStart { nominal, overlap, by_hand: true }, cx);
                 return Ok(json!({ "nominal": moment(nominal), "version": self.standing.version }));
             }
-            "backfill" => self.standing.backfills.push_back(read_value(input.to_json())?),
+            "backfill" => {
+                let mut range: Backfill = read_value(input.to_json())?;
+                if range.start_time > now {
+                    return Err(InvalidSchedule::at(
+                        "start_time",
+                        "it has not come yet: its times start when they come",
+                    ));
+                }
+                // What has not come yet is started when it comes, and not before.
+                range.end_time = range.end_time.min(now);
+                self.standing.backfills.push_back(range);
+            }
             _ => {}
         }
         if matches!(name, "update" | "pause" | "unpause") {

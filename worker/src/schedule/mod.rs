@@ -58,5 +58,16 @@ pub use spec::{InvalidSchedule, Schedule};
 /// What the workflow id of a schedule begins with.
 pub const ID_PREFIX: &str = "schedule:";
 
+/// Whether a run that no schedule starts may have a search attribute of this name.
+///
+/// # Errors
+/// It is one of those by which the runs of a schedule are found.
+pub(crate) fn only_by_schedules(name: &bosun_engine::FieldName) -> Result<(), String> {
+    match [action::ATTRIBUTE_ID, action::ATTRIBUTE_TIME].contains(&name.as_str()) {
+        true => Err("schedules give it to the runs that they start; choose another name".to_owned()),
+        false => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests;

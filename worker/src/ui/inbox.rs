@@ -18,7 +18,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::schema_form::{answer_of, fields_of, schema_of};
+use self::schema_form::{answer_of, fields_of};
 use super::elements::{ago, path_segment, query_value, run_link, value};
 use super::forms::{Fields, Form, Visitor};
 use super::layout::{Page, PageError, Place, go_to};
@@ -32,7 +32,7 @@ use crate::cli::below::below;
 use crate::cli::request_text::parts;
 use crate::inbox::{
     ASKING, AskingRuns, HumanDecision, HumanRequest, HumanRequestKind, RUNS_MAX, asked_by, asking_runs, requests,
-    target_of,
+    schema_of, target_of,
 };
 use crate::notify::notified;
 

@@ -59,6 +59,21 @@ async fn a_backfill_starts_the_times_of_a_range_both_ends_included() {
     assert_eq!(describe(&environment).await["backfills"], json!([]));
 }
 
+/// A time that has not come yet starts when it comes, once.
+#[tokio::test]
+async fn a_backfill_leaves_what_has_not_come_for_then() {
+    let environment = environment();
+    create(&environment, &every_minute(Overlap::AllowAll, 1)).await;
+    environment.sleep(seconds(150)).await;
+    let range = json!({ "start_time": "2026-01-01T00:03:00Z", "end_time": "2026-01-01T00:06:00Z" });
+    let why = try_update(&environment, "backfill", range).await.unwrap_err();
+    assert!(why.contains("it has not come yet"), "{why}");
+    let range = json!({ "start_time": "2026-01-01T00:01:30Z", "end_time": "2026-01-01T00:06:00Z" });
+    update(&environment, "backfill", range).await;
+    environment.sleep(seconds(250)).await;
+    assert_eq!(nominals(&environment).await, [60, 120, 120, 180, 240, 300, 360], "that of 120 by hand once more");
+}
+
 #[tokio::test]
 async fn a_limit_counts_what_starts_by_itself() {
     let environment = environment();

@@ -161,6 +161,7 @@ fn misfit(why: AnswerMisfit) -> Problem {
         AnswerMisfit::IsApproval => ("answer", "this is an approval: send `approved`, true or false".to_owned()),
         AnswerMisfit::ToolCallIsAsShown => ("modified_action", why.to_string()),
         AnswerMisfit::IsElsewhere => ("id", why.to_string()),
+        AnswerMisfit::NotAsAsked(_) => ("answer", why.to_string()),
     };
     let mut problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_body", format!("{at}: {why}"));
     problem.errors = vec![super::super::problem::InvalidField { at: at.to_owned(), why }];

@@ -74,7 +74,15 @@ pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) 
         }
     };
     let start = StartWorkflow { namespace, request_id: Some(once), ..batch::run::start(&id, &order)? };
+    let of_id = Target { namespace: start.namespace.clone(), ..Target::workflow(start.workflow_id.clone()) };
     let started = me.backend.start(start).await?;
+    if !started.newly_started {
+        let batch = Target { run_id: Some(started.run_id), ..of_id };
+        if let Some(other) = batch::run::another(&me.backend, batch, &order).await? {
+            let message = format!("the batch id {id} is taken: that batch is to {other}; nothing has begun");
+            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", message));
+        }
+    }
     let status = if started.newly_started { StatusCode::CREATED } else { StatusCode::OK };
     let answer = json!({
         "batch_id": id, "workflow_id": started.workflow_id, "run_id": started.run_id, "count": count, "dry_run": false,

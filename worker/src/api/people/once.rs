@@ -143,7 +143,7 @@ pub(super) async fn same_signal(backend: &CallerBackend, to: &Target, asked: &Si
             let same = [("name", was.name == asked.name), ("input", was.input.to_json() == asked.input.to_json())];
             same.into_iter().filter(|(_, same)| !same).map(|(name, _)| name).collect()
         }
-        Some(_) => vec!["signal"],
+        Some(_) => return Err(of_another_kind(key.as_str(), "a signal")),
         None => Vec::new(),
     };
     refused_if(other, key.as_str(), "a signal")
@@ -157,7 +157,7 @@ pub(super) async fn cancel(backend: &CallerBackend, of: Target, because: Attribu
     let other = match left_by(backend, &of, &key).await? {
         Some(EventKind::WorkflowExecutionCancelRequested { reason: was, .. }) if was != reason => vec!["reason"],
         Some(EventKind::WorkflowExecutionCancelRequested { .. }) | None => Vec::new(),
-        Some(_) => vec!["cancel"],
+        Some(_) => return Err(of_another_kind(key.as_str(), "a cancellation")),
     };
     refused_if(other, key.as_str(), "a cancellation")
 }
@@ -219,9 +219,17 @@ async fn newest(
     run: &Target,
     is: impl Fn(&EventKind) -> bool,
 ) -> Result<Option<EventKind>, CallError> {
-    let info = backend.describe(run.clone()).await?.info;
+    let Description { info, inbox, .. } = backend.describe(run.clone()).await?;
     // The very run: another one may follow while this is read.
     let run = crate::inbox::target_of(&info);
+    // What a run that is paused or held was told waits beside its events.
+    if inbox > 0 {
+        let turns = backend.turns(run.clone()).await?;
+        let waiting = turns.into_iter().rev().flat_map(|turn| turn.inbox_added.into_iter().rev()).filter_map(as_event);
+        if let Some(found) = waiting.into_iter().find(&is) {
+            return Ok(Some(found));
+        }
+    }
     let (whole, mut before) = (info.history.events, info.history.events + 1);
     let mut size = NEWEST;
     while before > 1 && whole.saturating_sub(before) < LOOKED_AT {
@@ -234,6 +242,28 @@ async fn newest(
         (before, size) = (from, AT_ONCE);
     }
     Ok(None)
+}
+
+/// The event that an input becomes when a run takes it.
+fn as_event(input: Input) -> Option<EventKind> {
+    match input {
+        Input::Signal(signal) => Some(EventKind::WorkflowExecutionSignaled(signal)),
+        Input::RequestCancel { reason, identity, request_id } => {
+            Some(EventKind::WorkflowExecutionCancelRequested { reason, identity, request_id })
+        }
+        Input::Update { update_id, name, input, identity } => {
+            Some(EventKind::WorkflowExecutionUpdateAccepted { update_id, name, input, identity })
+        }
+        _ => None,
+    }
+}
+
+/// A key that was used for a request of another kind.
+fn of_another_kind(key: &str, what: &str) -> Problem {
+    let message = format!(
+        "the Idempotency-Key {key:?} was used for another request than {what}: nothing has changed; use another key with this one"
+    );
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", message)
 }
 
 /// What is said where something of a request is not what its key was used for first.

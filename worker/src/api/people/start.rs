@@ -210,7 +210,10 @@ fn attributes_of(given: serde_json::Map<String, Value>, members: &mut Members) -
             Value::Null | Value::Object(_) => None,
         };
         match (FieldName::new(&name), value) {
-            (Ok(field), Some(value)) => drop(attributes.insert(field, value)),
+            (Ok(field), Some(value)) => match crate::schedule::only_by_schedules(&field) {
+                Ok(()) => drop(attributes.insert(field, value)),
+                Err(why) => members.wrong(&at, why),
+            },
             (Err(why), _) => members.wrong(&at, why.to_string()),
             (Ok(_), None) => members.wrong(&at, "it must be true or false, a number, a text or a list of texts"),
         }

@@ -66,7 +66,17 @@ pub(in crate::cli) async fn many(
         request_id: Some(RequestId::new(format!("batch:{id}"))?),
         ..batch::run::start(&id, &order)?
     };
+    let of_id = start.workflow_id.clone();
     let started = cx.backend.start(start).await?;
+    if !started.newly_started {
+        let batch = Target { namespace: cx.namespace.clone(), ..Target::run(of_id, started.run_id) };
+        if let Some(other) = batch::run::another(&*cx.backend, batch, &order).await? {
+            return Err(CliError::usage(format!(
+                "the batch id {id} is taken: that batch is to {other}; nothing has begun"
+            ))
+            .help("take another --batch-id"));
+        }
+    }
     cx.screen.object(
         "batch.start",
         json!({ "batch_id": id, "workflow_id": started.workflow_id, "run_id": started.run_id, "count": count,

@@ -8,19 +8,12 @@ use maud::{Markup, html};
 use serde_json::{Map, Value};
 
 use crate::api::problem::{InvalidField, Problem};
+use crate::inbox::{misfits, schema_of};
 use crate::ui::forms::Fields;
 
 /// Before the name of each field of an answer.
 const PREFIX: &str = "answer.";
 const WHOLE: &str = "answer";
-
-/// The schema that a question says its answer has.
-pub(super) fn schema_of(payload: &Value) -> Option<&Value> {
-    // A task for a person has what belongs to it in its parameters.
-    let places = [payload, &payload["context"]].into_iter();
-    let mut schemas = places.flat_map(|place| ["schema", "answer_schema", "response_schema"].map(|key| &place[key]));
-    schemas.find(|schema| schema.is_object())
-}
 
 /// The properties of an object all of whose properties are simple.
 fn properties(schema: &Value) -> Option<&Map<String, Value>> {
@@ -103,12 +96,8 @@ pub(super) fn answer_of(schema: Option<&Value>, fields: &Fields) -> Result<Value
         }
     };
     let Some(schema) = schema else { return Ok(answer) };
-    // A schema that is none binds nobody.
-    let Ok(validator) = jsonschema::validator_for(schema) else { return Ok(answer) };
-    let errors: Vec<InvalidField> = validator
-        .iter_errors(&answer)
-        .map(|error| InvalidField { at: error.instance_path().to_string(), why: error.to_string() })
-        .collect();
+    let errors: Vec<InvalidField> =
+        misfits(schema, &answer).into_iter().map(|(at, why)| InvalidField { at, why }).collect();
     if errors.is_empty() {
         return Ok(answer);
     }
