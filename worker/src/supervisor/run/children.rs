@@ -34,6 +34,15 @@ pub(super) struct ChildBudget {
     pub(super) calls: Option<u64>,
 }
 
+/// What a run below is told of the one above.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FromAbove {
+    /// Its workflow id: it is told what the run below waits for.
+    pub(super) id: Option<String>,
+    /// The policies that stand in place of those of its spec.
+    pub(super) policies: Option<Value>,
+}
+
 /// The input of a child of this kind: the parent's agents and script, and a task of its own.
 pub(super) fn spec_of(
     parent: &SupervisorSpec,
@@ -41,7 +50,7 @@ pub(super) fn spec_of(
     task: ChildTask,
     depth: u32,
     part: ChildBudget,
-    above: Option<String>,
+    above: FromAbove,
 ) -> Result<Value, CarryRefusal> {
     let preset = match kind {
         ChildKind::SimpleTask => Preset::ShannonSimple,
@@ -64,9 +73,9 @@ pub(super) fn spec_of(
         depth: depth + 1,
         role,
         agent_id,
-        more: MoreContext { agent, plan, ..MoreContext::default() },
+        more: MoreContext { agent, plan, policies: above.policies, ..MoreContext::default() },
         shared: part.share.is_some(),
-        above,
+        above: above.id,
         ..RunContext::default()
     };
     bound(&mut spec, part);
