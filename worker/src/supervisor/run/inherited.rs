@@ -16,6 +16,7 @@ pub(super) fn keep_what_was_said(parent: &SupervisorSpec, child: &mut Supervisor
     let usual = parent.preset.map(Preset::values).unwrap_or_default();
     child.reviewer.clone_from(&parent.reviewer);
     child.planning.policies.clone_from(&parent.planning.policies);
+    child.planning.built_in.clone_from(&parent.planning.built_in);
     said(&usual.dispatch, &parent.dispatch, &mut child.dispatch)?;
     said(&usual.dependencies, &parent.dependencies, &mut child.dependencies)?;
     said(&usual.review, &parent.review, &mut child.review)?;
