@@ -59,8 +59,12 @@ impl Graph {
         for id in chosen {
             if self.in_flight.len() >= slots {
                 self.chosen.push(id);
-            } else if let Err(Unclaimed::Because(why)) = self.claim(&id, gates, out) {
-                self.note_skipped(&id, &why);
+                continue;
+            }
+            match self.claim(&id, gates, out) {
+                Ok(()) | Err(Unclaimed::Asked) => {}
+                Err(Unclaimed::Held) => self.chosen.push(id),
+                Err(Unclaimed::Because(why)) => self.note_skipped(&id, &why),
             }
         }
         self.schedule(gates, out);

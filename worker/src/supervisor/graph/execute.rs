@@ -20,6 +20,8 @@ use crate::supervisor::routing::{ThinkingStrategy, degrade};
 pub(super) enum Unclaimed {
     /// People are asked first.
     Asked,
+    /// People are asked about others first: it starts by itself when they have answered.
+    Held,
     Because(String),
 }
 
@@ -86,6 +88,7 @@ impl Graph {
                 self.set(id, TaskStatus::AwaitingApproval, Actor::Scheduler, "approval_requested", out);
                 return Err(Unclaimed::Asked);
             }
+            Start::Held(_) => return Err(Unclaimed::Held),
             Start::Wait(why) => return Err(Unclaimed::Because(why)),
             Start::Refused(why) => {
                 self.give_up(id, SkipReason::PolicyDenied, why.clone(), gates, out);

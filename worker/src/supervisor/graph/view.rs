@@ -87,7 +87,7 @@ impl Graph {
                 reasons.push(format!("waits for a slot: {} of {} are taken", self.in_flight.len(), self.rules.slots()));
             } else if let Some(earlier) = self.stopped_before(id, out) {
                 reasons.push(format!("waits for task {earlier}, which comes before it"));
-            } else if let Start::Wait(why) = gates.may_start(task, out) {
+            } else if let Start::Wait(why) | Start::Held(why) = gates.may_start(task, out) {
                 reasons.push(why);
             } else if self.rules.selection == Selection::Supervisor {
                 reasons.push("the supervisor has not chosen it yet".to_owned());

@@ -93,7 +93,7 @@ impl RunGates {
             Clearance::Approved { .. } | Clearance::NotAsked => {}
         }
         if row.as_ref().is_some_and(|row| self.is_asked(row)) {
-            return Start::Wait("a person is asked first about what failed in a row".to_owned());
+            return Start::Held("a person is asked first about what failed in a row".to_owned());
         }
         let declared = task.action.as_deref().unwrap_or_default();
         let cost = task.est_cost_micros.map(Money::from_micros);
