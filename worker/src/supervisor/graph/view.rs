@@ -66,7 +66,11 @@ impl Graph {
             status if status.is_terminal() => return None,
             TaskStatus::AwaitingApproval => reasons.push("waits for an approval".to_owned()),
             TaskStatus::AwaitingInput => reasons.push("waits for a person's answer".to_owned()),
-            TaskStatus::AwaitingReview => reasons.push("waits for its review".to_owned()),
+            TaskStatus::AwaitingReview => {
+                let acts = calls(out).any(|key| matches!(key, GraphKey::Act { task, .. } if task == id));
+                let why = if acts { "waits for what its accepted result proposed" } else { "waits for its review" };
+                reasons.push(why.to_owned());
+            }
             TaskStatus::Errored => {
                 let error = task.error.as_ref().map(|error| error.message.as_str()).unwrap_or_default();
                 let waits = times(out).any(|key| self.task_of(key) == Some(id));
