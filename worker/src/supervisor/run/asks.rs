@@ -223,7 +223,8 @@ impl SupervisorRun {
         }
         let part = self.child_budget(cx);
         let spec = self.spec_for_below(cx.now()).into_owned();
-        let above = FromAbove { id: own_id(cx), policies: self.context.more.policies.clone() };
+        let policies = self.context.more.policies.clone();
+        let above = FromAbove { id: own_id(cx), policies, told: self.told_to_agents() };
         match children::spec_of(&spec, kind, task, self.context.depth, part, above) {
             Ok(input) => {
                 self.start_child(key.clone(), SUPERVISOR, part.share.map(Lease::of_run), &input, cx);

@@ -41,6 +41,8 @@ pub(super) struct FromAbove {
     pub(super) id: Option<String>,
     /// The policies that stand in place of those of its spec.
     pub(super) policies: Option<Value>,
+    /// What people have changed.
+    pub(super) told: ToldBelow,
 }
 
 /// The input of a child of this kind: the parent's agents and script, and a task of its own.
@@ -76,6 +78,7 @@ pub(super) fn spec_of(
         more: MoreContext { agent, plan, policies: above.policies, ..MoreContext::default() },
         shared: part.share.is_some(),
         above: above.id,
+        told: above.told,
         ..RunContext::default()
     };
     bound(&mut spec, part);
@@ -108,6 +111,7 @@ pub(super) fn nested(
         },
         shared: part.share.is_some(),
         above,
+        told: told.clone(),
         ..RunContext::default()
     };
     Ok(to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) })?)

@@ -84,20 +84,32 @@ impl SupervisorRun {
         Cow::Owned(spec)
     }
 
-    /// What people have said, as far as it holds for a supervisor that is an agent and has rules of its own.
+    /// What people have said here and above, as far as it holds for a supervisor that is an agent and has rules of its own.
     pub(super) fn told_to_agents(&self) -> ToldBelow {
         let (set, most) = self.parts.autonomy.told();
-        ToldBelow { policy: self.parts.said.clone(), set, most }
+        let above = &self.context.told;
+        let mut policy = Value::Object(above.policy.clone());
+        merge(&mut policy, &Value::Object(self.parts.said.clone()));
+        ToldBelow {
+            policy: policy.as_object().cloned().unwrap_or_default(),
+            // An incident here came after what was set before this run began.
+            set: set.or(above.set.filter(|_| most.is_none())),
+            most: [most, above.most].into_iter().flatten().min_by_key(|mode| mode.level()),
+        }
     }
 }
 
-/// What people have changed since the run began, for a run below that has rules of its own.
-#[derive(Debug, Clone, Default)]
-pub(super) struct ToldBelow {
+/// What people have changed before a run below began that has rules of its own: here, and above.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ToldBelow {
+    #[serde(skip_serializing_if = "Map::is_empty")]
     policy: Map<String, Value>,
     /// A person has set this mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
     set: Option<HitlMode>,
     /// After an incident nobody below is asked less than this.
+    #[serde(skip_serializing_if = "Option::is_none")]
     most: Option<HitlMode>,
 }
 
