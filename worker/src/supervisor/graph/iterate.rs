@@ -194,7 +194,7 @@ impl Graph {
     ) -> Result<(), PlanRefusal> {
         let runs = |task: &Task| origin == PlanOrigin::Human && task.is_in_flight();
         let (mut renamed, mut fresh, mut again, mut over) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
-        for (id, task) in self.as_policies_want(planned) {
+        for (id, task) in self.as_policies_want(planned, origin) {
             if self.task(&id).is_some_and(runs) {
                 return Err(PlanRefusal::BeingDone(id));
             }
@@ -231,7 +231,7 @@ impl Graph {
     }
 
     /// A later plan, each task with its id, as the policies of the run want it (CUG-04).
-    fn as_policies_want(&mut self, mut planned: Vec<PlannedTask>) -> Vec<(TaskId, PlannedTask)> {
+    fn as_policies_want(&mut self, mut planned: Vec<PlannedTask>, origin: PlanOrigin) -> Vec<(TaskId, PlannedTask)> {
         let named: BTreeSet<TaskId> = planned.iter().filter_map(|task| task.id.clone()).collect();
         for task in &mut planned {
             if task.id.is_none() {
@@ -239,6 +239,9 @@ impl Graph {
             }
         }
         self.rules.apply_policies(&mut planned);
+        if origin == PlanOrigin::Human {
+            self.put_after_what_runs(&mut planned);
+        }
         planned.into_iter().filter_map(|task| Some((task.id.clone()?, task))).collect()
     }
 
