@@ -229,7 +229,8 @@ impl Gates for RunGates {
         // Whoever said no to a result, or did not pay for the rest, says nothing of who did the work.
         let left_out = matches!(task.skipped, Some(SkipReason::ApprovalRejected | SkipReason::Budget));
         if tried && !left_out && task.status != TaskStatus::Cancelled {
-            let is_asked = self.escalations.row().is_some_and(|row| self.is_asked(row));
+            // Whoever did by hand what they were asked about has answered.
+            let is_asked = self.escalations.row().is_some_and(|row| self.is_asked_beside(row, &task.id));
             self.escalations.row_ended(self.autonomy.mode(), task, success, is_asked, out);
             self.autonomy.task_ended(success, out);
         }

@@ -13,7 +13,7 @@ use crate::supervisor::graph::{Reply, Start, Take};
 use crate::supervisor::model::{Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Call, Outbox, Purpose};
 use crate::supervisor::people::approval::{
-    ApprovalId, ApprovalScope, Clearance, Closed, Consequence, OnReject, Proposal,
+    ApprovalId, ApprovalRequest, ApprovalScope, Clearance, Closed, Consequence, OnReject, Proposal,
 };
 use crate::supervisor::people::escalation::{Action, Observed, PlanShape};
 use crate::supervisor::people::interrupts::{OnExpiry, Question};
@@ -125,8 +125,17 @@ impl RunGates {
 
     /// Whether somebody is asked about this escalation.
     pub(super) fn is_asked(&self, escalation: &str) -> bool {
-        let asked = |id: &ApprovalId| self.escalated.get(id).is_some_and(|of| of == escalation);
-        self.approvals.pending().any(|request| asked(&request.id))
+        self.asked_about(escalation).next().is_some()
+    }
+
+    /// The same with another task than this one.
+    pub(super) fn is_asked_beside(&self, escalation: &str, task: &TaskId) -> bool {
+        self.asked_about(escalation).any(|request| request.task_id.as_ref() != Some(task))
+    }
+
+    fn asked_about(&self, escalation: &str) -> impl Iterator<Item = &ApprovalRequest> {
+        let asked = move |id: &ApprovalId| self.escalated.get(id).is_some_and(|of| of == escalation);
+        self.approvals.pending().filter(move |request| asked(&request.id))
     }
 
     /// What a person is asked about a task: as it is declared, or as a person has changed it.
