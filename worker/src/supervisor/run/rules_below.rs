@@ -16,7 +16,7 @@ use super::refusal::{Refused, WishRefusal};
 use crate::supervisor::core::key::Key;
 use crate::supervisor::outbox::{Ask, Outbox};
 use crate::supervisor::people::autonomy::Autonomy;
-use crate::supervisor::spec::{Hitl, HitlMode, SupervisorSpec, merge};
+use crate::supervisor::spec::{Hitl, HitlMode, SupervisorSpec, Via, merge};
 
 /// The updates that change how people are asked.
 pub(super) const OF_PEOPLE: [&str; 3] = ["report_incident", "set_hitl_mode", "set_policy"];
@@ -61,13 +61,27 @@ impl SupervisorRun {
         }
     }
 
-    /// Without tasks of a plan, whether people are asked is decided when the run begins.
+    /// Without tasks of a plan, whether people are asked is decided when the run begins. A mode changes nothing while `hitl`
+    /// is off, unless there is somebody below who may have it on.
     fn asks_people(&self, name: &str, value: &Value) -> Result<(), Refused> {
-        let wants = name == "set_hitl_mode" || (name == "set_policy" && value.get("enabled") == Some(&json!(true)));
-        match wants && self.parts.gate.is_off() && !self.strategy.asks_before_tasks() {
-            true => Err(WishRefusal::AsksNobody.into()),
+        let sets_mode = name == "set_hitl_mode";
+        let wants = sets_mode || (name == "set_policy" && value.get("enabled") == Some(&json!(true)));
+        let by_plan = self.strategy.asks_before_tasks();
+        if wants && self.parts.gate.is_off() && !by_plan {
+            return Err(WishRefusal::AsksNobody.into());
+        }
+        let passed_on = by_plan && self.may_have_supervisors();
+        match sets_mode && !self.parts.escalations.rules().enabled && !passed_on {
+            true => Err(WishRefusal::AsksInNoMode.into()),
             false => Ok(()),
         }
+    }
+
+    /// Whether an agent of this run may be a supervisor of its own.
+    fn may_have_supervisors(&self) -> bool {
+        let spec = &self.resolved.spec;
+        let mut vias = spec.agents.iter().filter_map(|agent| agent.via.as_ref()).chain([&spec.via]);
+        vias.any(|via| matches!(via, Via::Supervisor(_)))
     }
 
     /// The spec as a run of a task of this one is given it: with the rules of people as they are now.
