@@ -48,7 +48,11 @@ impl SupervisorRun {
         }
         // Whoever is below hears of it, also where this run has no use for it.
         self.tell_below(&change, out);
-        self.asks_people(&change.update, &change.input)?;
+        if let Err(why) = self.asks_people(&change.update, &change.input) {
+            // So does whoever begins below later.
+            self.context.told.add(&change);
+            return Err(why);
+        }
         let changed = self.parts.people_rules(&change.update, &change.input, out);
         changed.map(|_| ()).map_err(|why| refused(why.message))
     }
@@ -102,10 +106,8 @@ impl SupervisorRun {
     pub(super) fn told_to_agents(&self) -> ToldBelow {
         let (set, most) = self.parts.autonomy.told();
         let above = &self.context.told;
-        let mut policy = Value::Object(above.policy.clone());
-        merge(&mut policy, &Value::Object(self.parts.said.clone()));
         ToldBelow {
-            policy: policy.as_object().cloned().unwrap_or_default(),
+            policy: merged(&above.policy, &Value::Object(self.parts.said.clone())),
             // An incident here came after what was set before this run began.
             set: set.or(above.set.filter(|_| most.is_none())),
             most: [most, above.most].into_iter().flatten().min_by_key(|mode| mode.level()),
@@ -132,6 +134,15 @@ impl ToldBelow {
         self.policy.is_empty() && self.set.is_none() && self.most.is_none()
     }
 
+    /// A change that the run itself has no use for.
+    fn add(&mut self, change: &Change) {
+        if change.update == "set_hitl_mode" {
+            self.set = change.input.get("mode").and_then(|mode| HitlMode::deserialize(mode).ok()).or(self.set);
+        } else if change.update == "set_policy" {
+            self.policy = merged(&self.policy, &change.input);
+        }
+    }
+
     pub(super) fn change(&self, spec: &mut SupervisorSpec, now: Timestamp) -> Result<(), serde_json::Error> {
         let mut hitl = json!(spec.hitl);
         merge(&mut hitl, &Value::Object(self.policy.clone()));
@@ -142,6 +153,16 @@ impl ToldBelow {
             begin_in(spec, mode);
         }
         Ok(())
+    }
+}
+
+/// A policy with what was said later in place of what was said before.
+fn merged(before: &Map<String, Value>, later: &Value) -> Map<String, Value> {
+    let mut policy = Value::Object(before.clone());
+    merge(&mut policy, later);
+    match policy {
+        Value::Object(policy) => policy,
+        _ => before.clone(),
     }
 }
 
@@ -166,11 +187,7 @@ impl RunGates {
             }
             _ => {
                 self.escalations.set_policy(value).map_err(|why| refused(why.to_string()))?;
-                let mut said = Value::Object(std::mem::take(&mut self.said));
-                merge(&mut said, value);
-                if let Value::Object(said) = said {
-                    self.said = said;
-                }
+                self.said = merged(&self.said, value);
                 let rules = self.escalations.rules();
                 self.approvals.set_rules(rules.approval.clone());
                 Ok(json!(rules))
