@@ -129,7 +129,9 @@ impl TaskStatus {
             // A task that cannot be started as it is written (PDT-18, PDT-19) is the scheduler's to say.
             Errored => {
                 let unstarted = matches!(self, Pending | Ready | NeedsRevision | Blocked);
-                matches!(self, Running) || (by == Actor::Scheduler && unstarted)
+                // SHH-18: what an accepted result proposes is carried out before its task is over, and may go wrong.
+                let acts = by == Actor::Worker && self == AwaitingReview;
+                matches!(self, Running) || acts || (by == Actor::Scheduler && unstarted)
             }
             Blocked => matches!(self, Pending | Ready | NeedsRevision),
             Failed => matches!(self, Pending | Ready | Blocked | AwaitingApproval | Errored | AwaitingReview),
@@ -200,14 +202,15 @@ mod tests {
     use super::*;
 
     /// The whole table of §5.2 as text: a change of behaviour shows up here.
-    /// `x` is for everybody; `w`, `c` for the worker, the critic (and a human); `h` for a human only; `s` for the scheduler.
+    /// `x` is for everybody; `w`, `c` for the worker, the critic (and a human); `h` for a human only; `s` for the scheduler;
+    /// `d` for the worker alone.
     const TABLE: &str = "
 pending            ready errored:s blocked completed:h failed skipped cancelled
 ready              pending awaiting_approval running errored:s blocked completed:h failed skipped cancelled
 awaiting_approval  ready needs_revision completed:h failed skipped cancelled
 running            ready awaiting_input awaiting_review errored completed:w cancelled
 awaiting_input     running completed:h skipped:h cancelled
-awaiting_review    awaiting_input needs_revision completed:c failed escalated cancelled
+awaiting_review    awaiting_input needs_revision errored:d completed:c failed escalated cancelled
 needs_revision     awaiting_approval running errored:s blocked completed:h cancelled
 errored            pending ready completed:h failed skipped cancelled
 blocked            pending errored:s completed:h failed skipped cancelled
@@ -226,6 +229,7 @@ cancelled
             [true, false, false, false, false] => Some(":s"),
             [false, true, false, false, true] => Some(":w"),
             [false, false, true, false, true] => Some(":c"),
+            [false, true, false, false, false] => Some(":d"),
             [false, false, false, false, true] => Some(":h"),
             [false, false, false, false, false] => None,
             other => panic!("{from} -> {to}: {other:?}"),

@@ -79,6 +79,16 @@ pub enum Dependency {
     Edge(PlannedEdge),
 }
 
+impl Dependency {
+    /// The task that is waited for.
+    pub fn on(&self) -> &TaskId {
+        match self {
+            Dependency::Id(id) => id,
+            Dependency::Edge(edge) => &edge.on,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedEdge {

@@ -41,9 +41,13 @@ impl Graph {
     /// What nobody will do or review any more. A supervisor that selects leaves its plan as it stands (PDT-09).
     fn undone(&self, out: &Outbox) -> Vec<TaskId> {
         let under_review = |id: &TaskId| {
-            let reviews = |key: &GraphKey| matches!(key, GraphKey::Review { .. } | GraphKey::ReviewAgain { .. });
             let whole = self.rules.review == ReviewScope::Iteration;
-            calls(out).any(|key| reviews(key) && (whole || self.task_of(key) == Some(id)))
+            calls(out).any(|key| match key {
+                GraphKey::Review { .. } | GraphKey::ReviewAgain { .. } => whole || self.task_of(key) == Some(id),
+                // What its accepted result proposed is under way.
+                GraphKey::Act { task, .. } => task == id,
+                _ => false,
+            })
         };
         let undone = |task: &&Task| match task.status {
             TaskStatus::AwaitingReview => !under_review(&task.id),

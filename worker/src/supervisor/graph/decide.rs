@@ -59,8 +59,12 @@ impl Graph {
         for id in chosen {
             if self.in_flight.len() >= slots {
                 self.chosen.push(id);
-            } else if let Err(Unclaimed::Because(why)) = self.claim(&id, gates, out) {
-                self.note_skipped(&id, &why);
+                continue;
+            }
+            match self.claim(&id, gates, out) {
+                Ok(()) | Err(Unclaimed::Asked) => {}
+                Err(Unclaimed::Held) => self.chosen.push(id),
+                Err(Unclaimed::Because(why)) => self.note_skipped(&id, &why),
             }
         }
         self.schedule(gates, out);
@@ -75,7 +79,9 @@ impl Graph {
         let answers = std::mem::take(&mut self.tool_answers);
         let bootstrap = self.cycle == 1 && self.plan.tasks.is_empty();
         let board: Vec<Value> = self.plan.tasks.values().map(|task| json!(self.board_line(task))).collect();
-        let granted = |card: &&CapabilityCard| !self.rules.reserved.contains(&card.name);
+        // An agent may be called as something in the box is: then it is the agent.
+        let granted =
+            |card: &&CapabilityCard| self.rules.card(&card.name).is_some() || !self.rules.reserved.contains(&card.name);
         let capabilities: Vec<Value> = self.rules.capabilities.iter().filter(granted).map(|card| json!(card)).collect();
         let context = json!({
             "objective": self.plan.objective, "cycle": self.cycle,

@@ -20,6 +20,8 @@ use crate::supervisor::routing::{ThinkingStrategy, degrade};
 pub(super) enum Unclaimed {
     /// People are asked first.
     Asked,
+    /// People are asked about others first: it starts by itself when they have answered.
+    Held,
     Because(String),
 }
 
@@ -86,6 +88,7 @@ impl Graph {
                 self.set(id, TaskStatus::AwaitingApproval, Actor::Scheduler, "approval_requested", out);
                 return Err(Unclaimed::Asked);
             }
+            Start::Held(_) => return Err(Unclaimed::Held),
             Start::Wait(why) => return Err(Unclaimed::Because(why)),
             Start::Refused(why) => {
                 self.give_up(id, SkipReason::PolicyDenied, why.clone(), gates, out);
@@ -254,10 +257,7 @@ impl Graph {
             self.set(id, TaskStatus::AwaitingInput, Actor::Worker, "asks_a_person", out);
             return;
         }
-        match reply.proposes() {
-            Some(action) => self.act(id, action, gates, out),
-            None => self.take(id, attempt, gates, out),
-        }
+        self.act_or_judge(id, reply.proposes().unwrap_or_default(), gates, out);
     }
 
     /// The result counts: it goes to the reviewer, or the task is done.
@@ -290,6 +290,8 @@ impl Graph {
         let tries = Tries { most: own.copied().unwrap_or(self.rules.tries), pause };
         // PDT-26: errors consume attempts, so a task that has none left is not tried again.
         let is_out = self.rules.errors_are_attempts && task.attempt_count >= task.max_attempts;
+        // Between the review of an iteration and what follows nothing is done again.
+        let is_out = is_out || self.phase == Phase::Reviewing;
         match tries.next(failures, out.now()) {
             NextTry::Now if !is_out => self.retry(id, out),
             NextTry::At(at) if !is_out => {

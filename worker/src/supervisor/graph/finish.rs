@@ -210,6 +210,11 @@ impl Graph {
         gates.synthesizing(out);
         gates.moment(PlanEvent::Finished, &self.plan, out);
         match self.rules.synthesis {
+            // A request that was handed on has no tasks here that its result could be looked for in.
+            source if self.handed.is_some() && !matches!(source, ResultSource::Merge | ResultSource::Synthesizer) => {
+                let result = self.handed_result().map(|(_, result)| result);
+                self.end_in_shape(result, gates, out);
+            }
             ResultSource::FinalTask => {
                 let result = final_result(&self.plan).and_then(|id| self.task(&id)?.result.clone());
                 self.end_in_shape(result, gates, out);

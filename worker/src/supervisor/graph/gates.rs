@@ -16,6 +16,8 @@ pub enum Start {
     NeedsApproval,
     /// Not now, for this reason; ask again later.
     Wait(String),
+    /// Not before people have answered what they are asked about others, in these words: what was chosen stays chosen.
+    Held(String),
     /// Never.
     Refused(String),
 }

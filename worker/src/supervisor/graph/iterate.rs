@@ -102,7 +102,17 @@ impl Graph {
             self.apply_assessment(assessment, gates, out);
         }
         self.snapshot_plan("review", out);
-        let again = review.needs_replanning && self.iteration < self.rules.max_iterations;
+        self.judged = Some(review.needs_replanning);
+        self.after_review(gates, out);
+    }
+
+    /// What the review accepted is carried out before anything follows it: another plan, or the end.
+    pub(super) fn after_review(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        if self.phase != Phase::Reviewing || calls(out).any(|key| matches!(key, GraphKey::Act { .. })) {
+            return;
+        }
+        let Some(wanted) = self.judged.take() else { return };
+        let again = wanted && self.iteration < self.rules.max_iterations;
         if again && out.budget().exhausted().is_none() {
             return self.replan(out);
         }
@@ -146,15 +156,12 @@ impl Graph {
         let data =
             json!({ "task": id, "verdict": verdict, "feedback": assessment.feedback, "score_bp": assessment.score });
         out.note(NoteKind::ReviewRecorded, data);
-        let to = match verdict {
-            VerdictKind::Accepted => TaskStatus::Completed,
-            VerdictKind::Escalate => TaskStatus::Escalated,
-            VerdictKind::NeedsRevision => TaskStatus::NeedsRevision,
-        };
-        if verdict == VerdictKind::Escalate {
-            self.escalate(id, &assessment.feedback, gates, out);
-        } else if self.set(id, to, Actor::Critic, "reviewed", out) && to.is_terminal() {
-            self.tell_ended(id, gates, out);
+        match verdict {
+            VerdictKind::Accepted => self.accept(id, "reviewed", gates, out),
+            VerdictKind::Escalate => self.escalate(id, &assessment.feedback, gates, out),
+            VerdictKind::NeedsRevision => {
+                self.set(id, TaskStatus::NeedsRevision, Actor::Critic, "reviewed", out);
+            }
         }
     }
 
@@ -187,7 +194,7 @@ impl Graph {
     ) -> Result<(), PlanRefusal> {
         let runs = |task: &Task| origin == PlanOrigin::Human && task.is_in_flight();
         let (mut renamed, mut fresh, mut again, mut over) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
-        for (id, task) in self.as_policies_want(planned) {
+        for (id, task) in self.as_policies_want(planned, origin) {
             if self.task(&id).is_some_and(runs) {
                 return Err(PlanRefusal::BeingDone(id));
             }
@@ -224,7 +231,7 @@ impl Graph {
     }
 
     /// A later plan, each task with its id, as the policies of the run want it (CUG-04).
-    fn as_policies_want(&mut self, mut planned: Vec<PlannedTask>) -> Vec<(TaskId, PlannedTask)> {
+    fn as_policies_want(&mut self, mut planned: Vec<PlannedTask>, origin: PlanOrigin) -> Vec<(TaskId, PlannedTask)> {
         let named: BTreeSet<TaskId> = planned.iter().filter_map(|task| task.id.clone()).collect();
         for task in &mut planned {
             if task.id.is_none() {
@@ -232,6 +239,9 @@ impl Graph {
             }
         }
         self.rules.apply_policies(&mut planned);
+        if origin == PlanOrigin::Human {
+            self.put_after_what_runs(&mut planned);
+        }
         planned.into_iter().filter_map(|task| Some((task.id.clone()?, task))).collect()
     }
 

@@ -112,6 +112,9 @@ pub struct Graph {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     synthesis_error: Option<String>,
     review_tries: u32,
+    /// The review of the iteration is over, and what it accepted is being carried out: whether it wants another plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    judged: Option<bool>,
     /// What the last plan asked for and did not get; the planner is told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     refused_in_plan: Vec<String>,
@@ -182,6 +185,7 @@ impl Graph {
             synthesis_tries: 0,
             synthesis_error: None,
             review_tries: 0,
+            judged: None,
             refused_in_plan: Vec::new(),
             planning_tries: 0,
             control_tries: 0,
@@ -268,6 +272,7 @@ impl Graph {
 
     /// Does all that can be done now. Called after every change, also of what gates answer.
     pub fn advance(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        self.after_review(gates, out);
         if self.phase != Phase::Executing {
             return;
         }

@@ -40,11 +40,24 @@ impl Graph {
                 }
             }
             TaskStatus::AwaitingInput if self.set(id, TaskStatus::Running, Actor::Human, "approved", out) => {
-                self.act(id, action, gates, out);
+                self.act_or_judge(id, action, gates, out);
             }
             _ => {}
         }
         self.advance(gates, out);
+    }
+
+    /// What a result proposes is done at once where nobody judges the result; otherwise when it is accepted, if it is.
+    pub(super) fn act_or_judge(&mut self, id: &TaskId, action: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.task(id) else { return };
+        let (attempt, is_judged) = (task.tries, self.is_judged(task));
+        if !action.is_empty() && !is_judged {
+            return self.act(id, action, gates, out);
+        }
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            task.metadata.proposed_action = Some(action.to_owned()).filter(|action| !action.is_empty());
+        }
+        self.take(id, attempt, gates, out);
     }
 
     /// The action that a result proposed is carried out, once; the result stays as it is. One that nobody pays for is told
@@ -52,10 +65,6 @@ impl Graph {
     pub(super) fn act(&mut self, id: &TaskId, action: &str, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(task) = self.task(id) else { return };
         let attempt = task.tries;
-        // A person was asked about the result as such: there is nothing more to do.
-        if action.is_empty() {
-            return self.take(id, attempt, gates, out);
-        }
         if out.budget().exhausted().is_some() {
             self.set(id, TaskStatus::Errored, Actor::Worker, "budget", out);
             return self.leave_out(
@@ -77,7 +86,10 @@ impl Graph {
     }
 
     pub(super) fn acted(&mut self, id: &TaskId, attempt: u32, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        if self.task(id).is_none_or(|task| task.status != TaskStatus::Running || task.tries != attempt) {
+        let Some(task) = self.task(id) else { return };
+        let is_judged = self.is_judged(task);
+        let waits_in = if is_judged { TaskStatus::AwaitingReview } else { TaskStatus::Running };
+        if task.status != waits_in || task.tries != attempt {
             return;
         }
         let read = |done: Value| Ok::<_, NotTaken>((Reply::of(done.clone())?, done));
@@ -90,7 +102,11 @@ impl Graph {
                 if let Some(task) = self.plan.tasks.get_mut(id) {
                     task.metadata.action_result = Some(done);
                 }
-                self.take(id, attempt, gates, out);
+                // What was judged is not judged again: it was accepted before anything was done.
+                match is_judged {
+                    true => self.accept(id, "acted", gates, out),
+                    false => self.take(id, attempt, gates, out),
+                }
             }
             Err(why) => self.errored(id, attempt, why.to_string(), gates, out),
         }

@@ -5,13 +5,13 @@
 //! role, or not at all; whoever starts a task looks once more (`execute`), so no way into a plan leads around them.
 //! Nothing is resolved here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::answers::{Dependency, PlannedTask};
 use super::{Graph, GraphRules, WorkerRequirements};
-use crate::supervisor::model::{Task, TaskId};
+use crate::supervisor::model::{Edge, Task, TaskId};
 
 /// What the supervisor's state says before it plans.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -60,14 +60,7 @@ impl GraphRules {
             let Some(before) = ranked.iter().filter_map(|(rank, _)| rank.filter(|rank| *rank < own)).max() else {
                 continue;
             };
-            let known: BTreeSet<&TaskId> = task
-                .deps
-                .iter()
-                .map(|dependency| match dependency {
-                    Dependency::Id(id) => id,
-                    Dependency::Edge(edge) => &edge.on,
-                })
-                .collect();
+            let known: BTreeSet<&TaskId> = task.deps.iter().map(Dependency::on).collect();
             let missing: Vec<TaskId> = ranked
                 .iter()
                 .filter(|(rank, id)| *rank == Some(before) && id.as_ref().is_some_and(|id| !known.contains(id)))
@@ -79,14 +72,53 @@ impl GraphRules {
 }
 
 impl Graph {
-    /// What the order of agents puts before a task that joins a plan: all that is not over of whoever comes earlier.
-    pub(super) fn ordered_before(&self, task: &Task) -> Vec<TaskId> {
-        let rank = |task: &Task| {
-            let agent = self.rules.agent_for(WorkerRequirements::of(task));
-            self.rules.policies.rank(agent.as_ref())
-        };
-        let Some(own) = rank(task) else { return Vec::new() };
-        let earlier = |id: &&TaskId| self.task(id).and_then(rank).is_some_and(|other| other < own);
-        self.open.iter().filter(earlier).cloned().collect()
+    /// What the order of agents puts before work that joins a plan: all that is not over of whoever comes earlier.
+    pub(super) fn ordered_before(&self, wanted: WorkerRequirements<'_>) -> Vec<TaskId> {
+        let rank = |wanted| self.rules.policies.rank(self.rules.agent_for(wanted).as_ref());
+        let Some(own) = rank(wanted) else { return Vec::new() };
+        let of = |id: &TaskId| self.task(id).and_then(|task| rank(WorkerRequirements::of(task)));
+        self.open.iter().filter(|id| of(id).is_some_and(|other| other < own)).cloned().collect()
     }
+
+    /// What it puts before a task of the plan that is changed to this: of all that, what the task does not wait for by these
+    /// edges anyway, and what does not wait for the task itself.
+    pub(super) fn ordered_before_changed(&self, task: &Task, edges: &[Edge]) -> Vec<TaskId> {
+        let mut ordered = self.ordered_before(WorkerRequirements::of(task));
+        if ordered.is_empty() {
+            return ordered;
+        }
+        let mut waiting: BTreeMap<&TaskId, Vec<&TaskId>> = BTreeMap::new();
+        let others = self.plan.tasks.values().filter(|other| other.id != task.id);
+        for (other, edge) in others.flat_map(|other| other.edges.iter().map(move |edge| (&other.id, &edge.on))) {
+            waiting.entry(edge).or_default().push(other);
+        }
+        let after = reached(vec![&task.id], |id| waiting.get(id).cloned().unwrap_or_default());
+        let edges_of = |id: &TaskId| self.task(id).map(|task| task.edges.as_slice()).unwrap_or_default();
+        let before = reached(edges.iter().map(|edge| &edge.on).collect(), |id| {
+            edges_of(id).iter().map(|edge| &edge.on).collect()
+        });
+        ordered.retain(|id| !after.contains(id) && !before.contains(id));
+        ordered
+    }
+
+    /// A plan of a person leaves alone what runs: its tasks wait for that as the order of agents wants it.
+    pub(super) fn put_after_what_runs(&self, planned: &mut [PlannedTask]) {
+        for task in planned {
+            let known: BTreeSet<TaskId> = task.deps.iter().map(|dependency| dependency.on().clone()).collect();
+            let mut before = self.ordered_before(WorkerRequirements::by(task));
+            before.retain(|id| !known.contains(id) && self.task(id).is_some_and(Task::is_in_flight));
+            task.deps.extend(before.into_iter().map(Dependency::Id));
+        }
+    }
+}
+
+/// These and all that is reached from them, step by step.
+fn reached<'t>(mut from: Vec<&'t TaskId>, next: impl Fn(&TaskId) -> Vec<&'t TaskId>) -> BTreeSet<&'t TaskId> {
+    let mut seen = BTreeSet::new();
+    while let Some(id) = from.pop() {
+        if seen.insert(id) {
+            from.extend(next(id));
+        }
+    }
+    seen
 }

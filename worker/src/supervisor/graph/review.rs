@@ -94,6 +94,28 @@ impl Graph {
         }
     }
 
+    /// Whether somebody, or some rule, has to accept the result of a task before it counts.
+    pub(super) fn is_judged(&self, task: &Task) -> bool {
+        match self.rules.review {
+            ReviewScope::None => false,
+            ReviewScope::Rules => plan_task::verdict(task).is_some(),
+            ReviewScope::Task | ReviewScope::Iteration => true,
+        }
+    }
+
+    /// The result counts: what it proposes is done now, and with that the task is over. Until then it stays where it is.
+    pub(super) fn accept(&mut self, id: &TaskId, reason: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        let proposed = self.plan.tasks.get_mut(id).and_then(|task| task.metadata.proposed_action.take());
+        match proposed {
+            Some(action) => self.act(id, &action, gates, out),
+            None => {
+                if self.set(id, TaskStatus::Completed, Actor::Critic, reason, out) {
+                    self.tell_ended(id, gates, out);
+                }
+            }
+        }
+    }
+
     /// A verdict as it counts: work of too low a score is not accepted (supervisors.md §4.2 no. 27).
     pub(super) fn counted(&self, verdict: VerdictKind, score: Option<u32>) -> VerdictKind {
         let too_low = self.rules.accept_below_score_bp.zip(score).is_some_and(|(least, score)| score < least);
@@ -128,8 +150,7 @@ impl Graph {
         match verdict {
             VerdictKind::Accepted => {
                 task.error = None;
-                self.set(id, TaskStatus::Completed, Actor::Critic, "accepted", out);
-                self.tell_ended(id, gates, out);
+                self.accept(id, "accepted", gates, out);
             }
             VerdictKind::Escalate => {
                 self.escalate(id, &review.feedback, gates, out);

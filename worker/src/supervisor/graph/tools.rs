@@ -136,7 +136,8 @@ impl Graph {
         let mut task = Task::new(id.clone(), add.sub_task_objective.clone());
         task.capability = Some(add.capability.clone());
         let mut dependencies = add.dependencies.clone().unwrap_or_default();
-        let ordered = self.ordered_before(&task).into_iter().filter(|id| !dependencies.contains(id));
+        let ordered =
+            self.ordered_before(WorkerRequirements::of(&task)).into_iter().filter(|id| !dependencies.contains(id));
         dependencies.extend(ordered.collect::<Vec<_>>());
         task.edges = self.plain_edges(&dependencies);
         task.metadata = add.metadata.clone().unwrap_or_default().into();
@@ -177,6 +178,21 @@ impl Graph {
         }
     }
 
+    /// What a task waits for once it is patched: what is said, or as it was, and what the order of agents puts before whoever
+    /// does it then (CUG-04). Nothing, where the patch is about something else.
+    fn patched_edges(&self, patch: &PatchTask) -> Option<Vec<Edge>> {
+        if patch.dependencies.is_none() && patch.capability.is_none() {
+            return None;
+        }
+        let task = self.task(&patch.task_id)?;
+        let patched = Task { capability: patch.capability.clone().or(task.capability.clone()), ..task.clone() };
+        let said = patch.dependencies.as_deref().map(|ids| self.plain_edges(ids));
+        let mut edges = said.unwrap_or_else(|| task.edges.clone());
+        let ordered = self.ordered_before_changed(&patched, &edges);
+        edges.extend(self.plain_edges(&ordered));
+        Some(edges)
+    }
+
     /// PDT-32, PDT-54: only what is given changes; what has been done is locked.
     fn patch_task(
         &mut self,
@@ -187,7 +203,7 @@ impl Graph {
     ) -> Result<Value, ToolRefusal> {
         self.may_patch(patch, by)?;
         let id = &patch.task_id;
-        let edges = patch.dependencies.as_deref().map(|ids| self.plain_edges(ids));
+        let edges = self.patched_edges(patch);
         let mut changed = Vec::new();
         if let Some(edges) = edges
             && self.plan.set_edges(id, edges)?

@@ -66,7 +66,11 @@ impl Graph {
             status if status.is_terminal() => return None,
             TaskStatus::AwaitingApproval => reasons.push("waits for an approval".to_owned()),
             TaskStatus::AwaitingInput => reasons.push("waits for a person's answer".to_owned()),
-            TaskStatus::AwaitingReview => reasons.push("waits for its review".to_owned()),
+            TaskStatus::AwaitingReview => {
+                let acts = calls(out).any(|key| matches!(key, GraphKey::Act { task, .. } if task == id));
+                let why = if acts { "waits for what its accepted result proposed" } else { "waits for its review" };
+                reasons.push(why.to_owned());
+            }
             TaskStatus::Errored => {
                 let error = task.error.as_ref().map(|error| error.message.as_str()).unwrap_or_default();
                 let waits = times(out).any(|key| self.task_of(key) == Some(id));
@@ -87,7 +91,7 @@ impl Graph {
                 reasons.push(format!("waits for a slot: {} of {} are taken", self.in_flight.len(), self.rules.slots()));
             } else if let Some(earlier) = self.stopped_before(id, out) {
                 reasons.push(format!("waits for task {earlier}, which comes before it"));
-            } else if let Start::Wait(why) = gates.may_start(task, out) {
+            } else if let Start::Wait(why) | Start::Held(why) = gates.may_start(task, out) {
                 reasons.push(why);
             } else if self.rules.selection == Selection::Supervisor {
                 reasons.push("the supervisor has not chosen it yet".to_owned());

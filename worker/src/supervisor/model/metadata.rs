@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The names that a run writes itself.
-const OF_THE_RUN: [&str; 10] = [
+const OF_THE_RUN: [&str; 11] = [
     "action_result",
     "approved_action",
     "consultations",
     "missing_required_parameters",
     "overflows",
+    "proposed_action",
     "qa.report_viewed",
     "reflections",
     "scratch_notes",
@@ -66,6 +67,9 @@ pub struct TaskMetadata {
     /// What a person has approved in place of the task's own action (SHH-12).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_action: Option<String>,
+    /// What the result proposes to do, until it is judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposed_action: Option<String>,
     /// What came of the action that a result proposed (SHH-19).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action_result: Option<Value>,
@@ -157,6 +161,7 @@ mod tests {
         let all = TaskMetadata {
             said: PlanMetadata::said(map(json!({ "from": "ann" }))).unwrap(),
             approved_action: Some("read".into()),
+            proposed_action: Some("read".into()),
             action_result: Some(json!(1)),
             tool_approval: Some(ToolApprovalWanted { policy_name: "p".into(), message: "m".into(), code: "c".into() }),
             overflows: vec![Overflow { attempt: 1, notes: "n".into() }],

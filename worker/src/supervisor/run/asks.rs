@@ -12,6 +12,7 @@ use bosun_engine::{
 };
 use serde_json::{Value, json};
 
+use super::children::FromAbove;
 use super::lease;
 use super::refusal::CarryRefusal;
 use super::work::{self, Carried};
@@ -222,7 +223,9 @@ impl SupervisorRun {
         }
         let part = self.child_budget(cx);
         let spec = self.spec_for_below(cx.now()).into_owned();
-        match children::spec_of(&spec, kind, task, self.context.depth, part, own_id(cx)) {
+        let policies = self.context.more.policies.clone();
+        let above = FromAbove { id: own_id(cx), policies, told: self.told_to_agents() };
+        match children::spec_of(&spec, kind, task, self.context.depth, part, above) {
             Ok(input) => {
                 self.start_child(key.clone(), SUPERVISOR, part.share.map(Lease::of_run), &input, cx);
                 self.register_if_child(key, cx);

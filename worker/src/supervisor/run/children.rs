@@ -34,6 +34,17 @@ pub(super) struct ChildBudget {
     pub(super) calls: Option<u64>,
 }
 
+/// What a run below is told of the one above.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FromAbove {
+    /// Its workflow id: it is told what the run below waits for.
+    pub(super) id: Option<String>,
+    /// The policies that stand in place of those of its spec.
+    pub(super) policies: Option<Value>,
+    /// What people have changed.
+    pub(super) told: ToldBelow,
+}
+
 /// The input of a child of this kind: the parent's agents and script, and a task of its own.
 pub(super) fn spec_of(
     parent: &SupervisorSpec,
@@ -41,7 +52,7 @@ pub(super) fn spec_of(
     task: ChildTask,
     depth: u32,
     part: ChildBudget,
-    above: Option<String>,
+    above: FromAbove,
 ) -> Result<Value, CarryRefusal> {
     let preset = match kind {
         ChildKind::SimpleTask => Preset::ShannonSimple,
@@ -64,9 +75,10 @@ pub(super) fn spec_of(
         depth: depth + 1,
         role,
         agent_id,
-        more: MoreContext { agent, plan, ..MoreContext::default() },
+        more: MoreContext { agent, plan, policies: above.policies, ..MoreContext::default() },
         shared: part.share.is_some(),
-        above,
+        above: above.id,
+        told: above.told,
         ..RunContext::default()
     };
     bound(&mut spec, part);
@@ -99,6 +111,7 @@ pub(super) fn nested(
         },
         shared: part.share.is_some(),
         above,
+        told: told.clone(),
         ..RunContext::default()
     };
     Ok(to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) })?)

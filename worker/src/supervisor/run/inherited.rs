@@ -2,7 +2,8 @@
 //!
 //! Invariant: what differs from the values of the parent's preset stands in place of the values of the child's, wherever the
 //! child has a use for it; what has no effect there is left out, so that a child is never refused for what its parent says.
-//! Who plans, who is in the team and what is told on the way is the parent's own. It starts nothing.
+//! Who plans, who is in the team and what is told on the way is the parent's own; who of the team may work, in which order
+//! and whom people are asked about holds for the children as well. It starts nothing.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,6 +15,8 @@ use crate::supervisor::spec::{Preset, SupervisorSpec};
 pub(super) fn keep_what_was_said(parent: &SupervisorSpec, child: &mut SupervisorSpec) -> Result<(), Error> {
     let usual = parent.preset.map(Preset::values).unwrap_or_default();
     child.reviewer.clone_from(&parent.reviewer);
+    child.planning.policies.clone_from(&parent.planning.policies);
+    child.planning.built_in.clone_from(&parent.planning.built_in);
     said(&usual.dispatch, &parent.dispatch, &mut child.dispatch)?;
     said(&usual.dependencies, &parent.dependencies, &mut child.dependencies)?;
     said(&usual.review, &parent.review, &mut child.review)?;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::call_context::of_its_kind;
 use super::refusal::NoSpec;
+use super::rules_below::ToldBelow;
 use super::strategy::RunStrategy;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::{ResolvedSpec, SupervisorSpec, read_spec_value};
@@ -35,6 +36,9 @@ pub struct RunContext {
     /// Its budget is a part of the parent's, who is told what was spent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
+    /// What people had changed above of how they are asked when this run began: it holds for what begins below it too.
+    #[serde(skip_serializing_if = "ToldBelow::is_nothing")]
+    pub told: ToldBelow,
     /// What else whoever started it gives along.
     #[serde(skip_serializing_if = "MoreContext::is_empty")]
     pub more: MoreContext,

@@ -15,7 +15,7 @@ use crate::supervisor::core::gate::CallGate;
 use crate::supervisor::core::key::GraphKey;
 use crate::supervisor::graph::{Gates, PlanEvent, PlannedTask, PlannerOutput, Reply, Start, Take};
 use crate::supervisor::memory::SessionMemoryPart;
-use crate::supervisor::model::{Risk, Task, TaskId, TaskPlan};
+use crate::supervisor::model::{Risk, SkipReason, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Ask, ChildKind, ChildTask, Outbox};
 use crate::supervisor::people::approval::{ApprovalId, Approvals};
 use crate::supervisor::people::autonomy::Autonomy;
@@ -226,8 +226,11 @@ impl Gates for RunGates {
     fn ended(&mut self, task: &Task, out: &mut Outbox) {
         let success = task.status == TaskStatus::Completed;
         let tried = success || task.status == TaskStatus::Failed || task.tries > 0;
-        if tried && !matches!(task.status, TaskStatus::Cancelled) {
-            let is_asked = self.escalations.row().is_some_and(|row| self.is_asked(row));
+        // Whoever said no to a result, or did not pay for the rest, says nothing of who did the work.
+        let left_out = matches!(task.skipped, Some(SkipReason::ApprovalRejected | SkipReason::Budget));
+        if tried && !left_out && task.status != TaskStatus::Cancelled {
+            // Whoever did by hand what they were asked about has answered.
+            let is_asked = self.escalations.row().is_some_and(|row| self.is_asked_beside(row, &task.id));
             self.escalations.row_ended(self.autonomy.mode(), task, success, is_asked, out);
             self.autonomy.task_ended(success, out);
         }

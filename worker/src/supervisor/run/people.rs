@@ -13,7 +13,7 @@ use crate::supervisor::graph::{Reply, Start, Take};
 use crate::supervisor::model::{Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Call, Outbox, Purpose};
 use crate::supervisor::people::approval::{
-    ApprovalId, ApprovalScope, Clearance, Closed, Consequence, OnReject, Proposal,
+    ApprovalId, ApprovalRequest, ApprovalScope, Clearance, Closed, Consequence, OnReject, Proposal,
 };
 use crate::supervisor::people::escalation::{Action, Observed, PlanShape};
 use crate::supervisor::people::interrupts::{OnExpiry, Question};
@@ -93,7 +93,7 @@ impl RunGates {
             Clearance::Approved { .. } | Clearance::NotAsked => {}
         }
         if row.as_ref().is_some_and(|row| self.is_asked(row)) {
-            return Start::Wait("a person is asked first about what failed in a row".to_owned());
+            return Start::Held("a person is asked first about what failed in a row".to_owned());
         }
         let declared = task.action.as_deref().unwrap_or_default();
         let cost = task.est_cost_micros.map(Money::from_micros);
@@ -125,8 +125,17 @@ impl RunGates {
 
     /// Whether somebody is asked about this escalation.
     pub(super) fn is_asked(&self, escalation: &str) -> bool {
-        let asked = |id: &ApprovalId| self.escalated.get(id).is_some_and(|of| of == escalation);
-        self.approvals.pending().any(|request| asked(&request.id))
+        self.asked_about(escalation).next().is_some()
+    }
+
+    /// The same with another task than this one.
+    pub(super) fn is_asked_beside(&self, escalation: &str, task: &TaskId) -> bool {
+        self.asked_about(escalation).any(|request| request.task_id.as_ref() != Some(task))
+    }
+
+    fn asked_about(&self, escalation: &str) -> impl Iterator<Item = &ApprovalRequest> {
+        let asked = move |id: &ApprovalId| self.escalated.get(id).is_some_and(|of| of == escalation);
+        self.approvals.pending().filter(move |request| asked(&request.id))
     }
 
     /// What a person is asked about a task: as it is declared, or as a person has changed it.

@@ -68,6 +68,11 @@ pub(super) enum WishRefusal {
         "this run asks nobody, which was said when it began: start one with `hitl.enabled`, `hitl.mode` or `trust.level`"
     )]
     AsksNobody,
+    #[error(
+        "`hitl.enabled` is false here, so that no mode asks anybody: switch it on first, with the update set_policy and \
+         `enabled: true`, or start a run with `hitl.enabled`, `hitl.mode` or `trust.level`"
+    )]
+    AsksInNoMode,
     #[error("{0} is no run below this one")]
     NotBelow(String),
     #[error(transparent)]

@@ -16,7 +16,7 @@ use super::refusal::{Refused, WishRefusal};
 use crate::supervisor::core::key::Key;
 use crate::supervisor::outbox::{Ask, Outbox};
 use crate::supervisor::people::autonomy::Autonomy;
-use crate::supervisor::spec::{Hitl, HitlMode, SupervisorSpec, merge};
+use crate::supervisor::spec::{Hitl, HitlMode, SupervisorSpec, Via, merge};
 
 /// The updates that change how people are asked.
 pub(super) const OF_PEOPLE: [&str; 3] = ["report_incident", "set_hitl_mode", "set_policy"];
@@ -48,7 +48,11 @@ impl SupervisorRun {
         }
         // Whoever is below hears of it, also where this run has no use for it.
         self.tell_below(&change, out);
-        self.asks_people(&change.update, &change.input)?;
+        if let Err(why) = self.asks_people(&change.update, &change.input) {
+            // So does whoever begins below later.
+            self.context.told.add(&change);
+            return Err(why);
+        }
         let changed = self.parts.people_rules(&change.update, &change.input, out);
         changed.map(|_| ()).map_err(|why| refused(why.message))
     }
@@ -61,13 +65,27 @@ impl SupervisorRun {
         }
     }
 
-    /// Without tasks of a plan, whether people are asked is decided when the run begins.
+    /// Without tasks of a plan, whether people are asked is decided when the run begins. A mode changes nothing while `hitl`
+    /// is off, unless there is somebody below who may have it on.
     fn asks_people(&self, name: &str, value: &Value) -> Result<(), Refused> {
-        let wants = name == "set_hitl_mode" || (name == "set_policy" && value.get("enabled") == Some(&json!(true)));
-        match wants && self.parts.gate.is_off() && !self.strategy.asks_before_tasks() {
-            true => Err(WishRefusal::AsksNobody.into()),
+        let sets_mode = name == "set_hitl_mode";
+        let wants = sets_mode || (name == "set_policy" && value.get("enabled") == Some(&json!(true)));
+        let by_plan = self.strategy.asks_before_tasks();
+        if wants && self.parts.gate.is_off() && !by_plan {
+            return Err(WishRefusal::AsksNobody.into());
+        }
+        let passed_on = by_plan && self.may_have_supervisors();
+        match sets_mode && !self.parts.escalations.rules().enabled && !passed_on {
+            true => Err(WishRefusal::AsksInNoMode.into()),
             false => Ok(()),
         }
+    }
+
+    /// Whether an agent of this run may be a supervisor of its own.
+    fn may_have_supervisors(&self) -> bool {
+        let spec = &self.resolved.spec;
+        let mut vias = spec.agents.iter().filter_map(|agent| agent.via.as_ref()).chain([&spec.via]);
+        vias.any(|via| matches!(via, Via::Supervisor(_)))
     }
 
     /// The spec as a run of a task of this one is given it: with the rules of people as they are now.
@@ -84,26 +102,45 @@ impl SupervisorRun {
         Cow::Owned(spec)
     }
 
-    /// What people have said, as far as it holds for a supervisor that is an agent and has rules of its own.
+    /// What people have said here and above, as far as it holds for a supervisor that is an agent and has rules of its own.
     pub(super) fn told_to_agents(&self) -> ToldBelow {
         let (set, most) = self.parts.autonomy.told();
-        ToldBelow { policy: self.parts.said.clone(), set, most }
+        let above = &self.context.told;
+        ToldBelow {
+            policy: merged(&above.policy, &Value::Object(self.parts.said.clone())),
+            // An incident here came after what was set before this run began.
+            set: set.or(above.set.filter(|_| most.is_none())),
+            most: [most, above.most].into_iter().flatten().min_by_key(|mode| mode.level()),
+        }
     }
 }
 
-/// What people have changed since the run began, for a run below that has rules of its own.
-#[derive(Debug, Clone, Default)]
-pub(super) struct ToldBelow {
+/// What people have changed before a run below began that has rules of its own: here, and above.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ToldBelow {
+    #[serde(skip_serializing_if = "Map::is_empty")]
     policy: Map<String, Value>,
     /// A person has set this mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
     set: Option<HitlMode>,
     /// After an incident nobody below is asked less than this.
+    #[serde(skip_serializing_if = "Option::is_none")]
     most: Option<HitlMode>,
 }
 
 impl ToldBelow {
     pub(super) fn is_nothing(&self) -> bool {
         self.policy.is_empty() && self.set.is_none() && self.most.is_none()
+    }
+
+    /// A change that the run itself has no use for.
+    fn add(&mut self, change: &Change) {
+        if change.update == "set_hitl_mode" {
+            self.set = change.input.get("mode").and_then(|mode| HitlMode::deserialize(mode).ok()).or(self.set);
+        } else if change.update == "set_policy" {
+            self.policy = merged(&self.policy, &change.input);
+        }
     }
 
     pub(super) fn change(&self, spec: &mut SupervisorSpec, now: Timestamp) -> Result<(), serde_json::Error> {
@@ -116,6 +153,16 @@ impl ToldBelow {
             begin_in(spec, mode);
         }
         Ok(())
+    }
+}
+
+/// A policy with what was said later in place of what was said before.
+fn merged(before: &Map<String, Value>, later: &Value) -> Map<String, Value> {
+    let mut policy = Value::Object(before.clone());
+    merge(&mut policy, later);
+    match policy {
+        Value::Object(policy) => policy,
+        _ => before.clone(),
     }
 }
 
@@ -140,11 +187,7 @@ impl RunGates {
             }
             _ => {
                 self.escalations.set_policy(value).map_err(|why| refused(why.to_string()))?;
-                let mut said = Value::Object(std::mem::take(&mut self.said));
-                merge(&mut said, value);
-                if let Value::Object(said) = said {
-                    self.said = said;
-                }
+                self.said = merged(&self.said, value);
                 let rules = self.escalations.rules();
                 self.approvals.set_rules(rules.approval.clone());
                 Ok(json!(rules))

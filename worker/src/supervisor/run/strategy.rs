@@ -16,7 +16,7 @@ use super::rules;
 use crate::supervisor::agents::{AgentLoop, Thread};
 use crate::supervisor::chat::{ChatError, ChatMessage, ChatRules, GroupChat};
 use crate::supervisor::core::strategy::Strategy;
-use crate::supervisor::graph::Graph;
+use crate::supervisor::graph::{Graph, ResolvedPolicies};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::{Family, SupervisorSpec};
 
@@ -50,11 +50,12 @@ impl DerefMut for RunStrategy {
     }
 }
 
-/// Who does a task without a plan: whom the parent named; where no role is wanted, the first. Whom a role is for is found
-/// as for every task: a recruit never does the work of an agent of another role.
-fn simple_agent(spec: &SupervisorSpec, context: &RunContext) -> Option<String> {
+/// Who does a task without a plan: whom the parent named; where no role is wanted, the first who may. Whom a role is for is
+/// found as for every task: a recruit never does the work of an agent of another role.
+fn simple_agent(spec: &SupervisorSpec, context: &RunContext, policies: &ResolvedPolicies) -> Option<String> {
     let named = context.more.agent.clone();
-    let first = || spec.agents.first().map(|agent| agent.name.clone()).filter(|_| context.role.is_none());
+    let allowed = || spec.agents.iter().map(|agent| &agent.name).find(|name| policies.allows(name)).cloned();
+    let first = || allowed().filter(|_| context.role.is_none());
     named.or_else(first)
 }
 
@@ -75,8 +76,9 @@ fn graph(spec: &SupervisorSpec, context: &RunContext) -> Result<Graph, StartRefu
     }
     rules.follow_playbooks(&spec.objective);
     let plan = rules::first_plan(spec, &rules)?;
+    let agent = simple_agent(spec, context, &rules.policies);
     let mut graph = Graph::new(rules, plan).given(context.more.plan.clone());
-    graph.without_plan(context.role.clone(), simple_agent(spec, context));
+    graph.without_plan(context.role.clone(), agent);
     Ok(graph)
 }
 

@@ -47,7 +47,9 @@ impl SupervisorSpec {
     pub(in crate::supervisor) fn without_idle(self) -> Result<Self, serde_json::Error> {
         let base = self.preset.map(Preset::values).unwrap_or_default();
         let usual = serde_json::to_value(&base)?;
-        let (mut spec, mut own) = (self.clone(), serde_json::to_value(&self)?);
+        let mut spec = self;
+        effect::without_idle_people(&mut spec);
+        let mut own = serde_json::to_value(&spec)?;
         // A value that is put back may leave another one without effect; each goes back once at the most.
         loop {
             let mut changed = false;

@@ -176,13 +176,26 @@ impl Escalations {
     }
 
     /// The escalation of failures in a row that a person has to answer before this task starts. Whoever did not let
-    /// another one start has let none.
+    /// another one start has let none. Once the rules ask about no failures any more, nobody has to.
     pub fn row_before(&mut self, mode: HitlMode, task: &Task, out: &mut Outbox) -> Option<String> {
-        self.row.as_ref()?;
+        let id = self.row.clone()?;
+        if !self.asks_about_rows(mode) {
+            self.row = None;
+            self.resolve(&id, "void", out);
+            return None;
+        }
         if !self.get_row().is_some_and(Escalation::waits) {
             self.raise_row(mode, task, out);
         }
         self.row.clone()
+    }
+
+    /// Whether failures in a row, of whatever work, may hold anything up.
+    fn asks_about_rows(&self, mode: HitlMode) -> bool {
+        let notified = self.hitl.notify_only.contains(&Trigger::ConsecutiveFailures);
+        let exception = || self.hitl.is_exception(Risk::Critical, std::iter::once(Trigger::ConsecutiveFailures));
+        let asks = self.hitl.enabled && self.hitl.triggers.consecutive_failures.is_some() && !notified;
+        asks && (mode != HitlMode::HumanOnTheLoop || exception())
     }
 
     /// A person has let the run go on after those failures.

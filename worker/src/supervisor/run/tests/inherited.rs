@@ -3,7 +3,7 @@
 use serde_json::{Value, json, to_value};
 
 use crate::supervisor::outbox::{ChildKind, ChildTask};
-use crate::supervisor::run::children::{self, ChildBudget};
+use crate::supervisor::run::children::{self, ChildBudget, FromAbove};
 use crate::supervisor::spec::{Family, Preset, SupervisorSpec, read_spec_value};
 
 const SECTIONS: [&str; 7] = ["dispatch", "dependencies", "review", "failure", "synthesis", "compensation", "budget"];
@@ -73,7 +73,7 @@ fn a_child_is_never_refused_for_what_its_parent_says() {
             for kind in [ChildKind::SimpleTask, ChildKind::Dag] {
                 for is_planned in [false, true] {
                     let task = ChildTask { query: "q".to_owned(), is_planned, ..ChildTask::default() };
-                    let child = children::spec_of(&parent, kind, task, 0, ChildBudget::default(), None);
+                    let child = children::spec_of(&parent, kind, task, 0, ChildBudget::default(), FromAbove::default());
                     assert!(child.is_ok(), "{kind:?} of {}: {}", json!(parent), child.unwrap_err());
                     count += 1;
                 }
@@ -93,7 +93,7 @@ fn a_child_does_its_tasks_as_the_spec_says() {
     let parent = read_spec_value(said).unwrap().spec;
     let child = |kind| -> SupervisorSpec {
         let task = ChildTask { query: "q".to_owned(), ..ChildTask::default() };
-        let input = children::spec_of(&parent, kind, task, 0, ChildBudget::default(), None).unwrap();
+        let input = children::spec_of(&parent, kind, task, 0, ChildBudget::default(), FromAbove::default()).unwrap();
         serde_json::from_value(input["resolved"]["spec"].clone()).unwrap()
     };
     let (simple, dag) = (child(ChildKind::SimpleTask), child(ChildKind::Dag));

@@ -16,7 +16,7 @@ use crate::supervisor::graph::{Graph, GraphRules};
 use crate::supervisor::model::TaskPlan;
 use crate::supervisor::outbox::{Call, ChildKind, ChildTask, Purpose};
 use crate::supervisor::run::child_end::ChildEnd;
-use crate::supervisor::run::children::ChildBudget;
+use crate::supervisor::run::children::{ChildBudget, FromAbove};
 use crate::supervisor::run::work::{Carried, answer_of, carried};
 use crate::supervisor::run::{children, model, spending};
 use crate::supervisor::spec::{SupervisorSpec, Via, read_spec};
@@ -71,7 +71,7 @@ fn children_are_played_as_their_parent_is() {
     let parent = spec(AGENTS);
     for kind in [ChildKind::SimpleTask, ChildKind::Dag, ChildKind::Supervisor] {
         let task = ChildTask { query: "q".to_owned(), ..ChildTask::default() };
-        let input = children::spec_of(&parent, kind, task, 0, ChildBudget::default(), None).unwrap();
+        let input = children::spec_of(&parent, kind, task, 0, ChildBudget::default(), FromAbove::default()).unwrap();
         let child: SupervisorSpec = serde_json::from_value(input["resolved"]["spec"].clone()).unwrap();
         assert_eq!(child.via, parent.via, "{kind:?}");
     }

@@ -290,22 +290,42 @@ fn without_plan(spec: &SupervisorSpec) -> CheckResult {
     if !spec.is_without_plan() {
         return Ok(());
     }
-    let usual = spec.preset.map(Preset::values).unwrap_or_default().hitl;
-    let exceptions = [HitlException::RiskCritical, HitlException::ConsecutiveFailures, HitlException::Sensitive];
-    let strange = |one: &&HitlException| !usual.exceptions.contains(one) && !exceptions.contains(one);
-    if let Some(one) = spec.hitl.exceptions.iter().find(strange) {
+    let (exceptions, notices) = entries_without_plan(spec);
+    if let Some(one) = spec.hitl.exceptions.iter().find(|one| !exceptions.contains(one)) {
         return Err(FieldError::at("hitl.exceptions", no_entry(one)));
     }
-    let counted = !idle::is_one_work(spec);
-    let known = |one: &Trigger| counted && *one == Trigger::ConsecutiveFailures;
-    let strange = |one: &&Trigger| !usual.notify_only.contains(one) && !known(one);
-    match spec.hitl.notify_only.iter().find(strange) {
+    match spec.hitl.notify_only.iter().find(|one| !notices.contains(one)) {
         Some(Trigger::ConsecutiveFailures) => {
             let why = format!("`consecutive_failures` has no effect here: {}", idle::ONE_WORK);
             Err(FieldError::at("hitl.notify_only", why))
         }
         Some(one) => Err(FieldError::at("hitl.notify_only", no_entry(one))),
         None => Ok(()),
+    }
+}
+
+/// The entries of those lists that something has an effect by where there is no plan, or that the preset has anyway.
+fn entries_without_plan(spec: &SupervisorSpec) -> (Vec<HitlException>, Vec<Trigger>) {
+    let usual = spec.preset.map(Preset::values).unwrap_or_default().hitl;
+    let (mut exceptions, mut notices) = (usual.exceptions, usual.notify_only);
+    exceptions.extend([HitlException::RiskCritical, HitlException::ConsecutiveFailures, HitlException::Sensitive]);
+    notices.extend(Some(Trigger::ConsecutiveFailures).filter(|_| !idle::is_one_work(spec)));
+    (exceptions, notices)
+}
+
+/// Leaves out what is said of people where nobody is asked, or where nothing can be asked about it: what is told to a run
+/// below is not always of use there.
+pub(super) fn without_idle_people(spec: &mut SupervisorSpec) {
+    if !spec.hitl.enabled {
+        spec.hitl.mode = spec.preset.map(Preset::values).unwrap_or_default().hitl.mode;
+    }
+    if !(spec.hitl.enabled && spec.trust.enabled) {
+        spec.trust.level = None;
+    }
+    if spec.is_without_plan() {
+        let (exceptions, notices) = entries_without_plan(spec);
+        spec.hitl.exceptions.retain(|one| exceptions.contains(one));
+        spec.hitl.notify_only.retain(|one| notices.contains(one));
     }
 }
 
