@@ -7,7 +7,7 @@ use std::time::Duration;
 use bosun_engine::clock::{Clock, VirtualClock};
 use bosun_engine::log::{InjectedFault, MemoryLog};
 use bosun_engine::testing::TestEnvironment;
-use bosun_engine::workflow::{WfContext, WorkflowRegistry};
+use bosun_engine::workflow::{Cx, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry};
 use bosun_engine::*;
 
 use crate::kit::*;
@@ -241,6 +241,89 @@ async fn a_full_disk_that_then_fails_lets_the_worker_end() {
     let (ended, end) = std::sync::mpsc::channel();
     std::thread::spawn(move || ended.send(worker.stop()));
     end.recv_timeout(LONG).expect("the worker ends").unwrap();
+}
+
+/// Counts signals, and asks for nothing: a signal is one event.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Tally(u64);
+
+impl StateMachine for Tally {
+    const TYPE: &'static str = "tally";
+    type Input = ();
+    type Output = u64;
+
+    fn start((): (), _: &mut Cx<'_>) -> Result<Self, Failure> {
+        Ok(Tally(0))
+    }
+    fn on_event(&mut self, event: WorkflowEvent, _: &mut Cx<'_>) -> Result<(), Failure> {
+        self.0 += u64::from(matches!(event, WorkflowEvent::Signal(_)));
+        Ok(())
+    }
+    fn queries() -> &'static [&'static str] {
+        &["count"]
+    }
+    fn query(&self, _: &QueryName, _: &Payload) -> Result<Payload, Failure> {
+        Ok(Payload::encode(&self.0)?)
+    }
+}
+
+/// G5, E37: a worker that leaves while the disk is full refuses what found no room. Nothing of that is in a snapshot either, even
+/// if there is room by the time that snapshots are written: the next worker knows what the log holds, and goes on from there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_full_disk_refused_is_in_no_snapshot() {
+    let log = Arc::new(MemoryLog::new([5; 16]));
+    // Below 2: the turn of `slow` has not begun; 2: it may end.
+    let gate = Arc::new(AtomicU32::new(0));
+    let options = || {
+        let gate = gate.clone();
+        let slow = move |ctx: WfContext, (): ()| {
+            let gate = gate.clone();
+            async move {
+                ctx.signal_channel::<()>("go").recv().await?;
+                gate.fetch_max(1, Ordering::SeqCst);
+                while gate.load(Ordering::SeqCst) < 2 {
+                    std::thread::yield_now();
+                }
+                Ok(())
+            }
+        };
+        let mut options = WorkerOptions::new(DataDirectory::Log(log.clone()));
+        (options.shards, options.housekeeping_every, options.shadow_replay_every) = (1, HOUR, 0);
+        options.workflows = WorkflowRegistry::new().state_machine::<Tally>().workflow("slow", slow);
+        options
+    };
+    let worker = Worker::start(options()).unwrap();
+    let client = worker.client();
+    client.start(start("tally", "t", &())).await.unwrap();
+    client.start(start("slow", "s", &())).await.unwrap();
+    let looks = log.write_calls();
+    log.fill(true);
+    let counted = tokio::spawn({
+        let client = client.clone();
+        async move { client.signal(&target("t"), signal("x", &())).await }
+    });
+    while log.write_calls() == looks {
+        tokio::task::yield_now().await;
+    }
+    // The shard is at this turn until the signal before it has been refused.
+    let kept = tokio::spawn(async move { client.signal(&target("s"), signal("go", &())).await });
+    while gate.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let stopped = std::thread::spawn(move || worker.stop());
+    let refused = counted.await.unwrap();
+    assert!(matches!(refused, Err(Rejection::StorageFull { .. })), "{refused:?}");
+    log.fill(false);
+    gate.store(2, Ordering::SeqCst);
+    assert!(kept.await.unwrap().is_err());
+    stopped.join().unwrap().unwrap();
+
+    let worker = Worker::start(options()).unwrap();
+    let client = worker.client();
+    assert_eq!(query::<u64>(&client, "t", "count").await, 0, "what was refused does not count");
+    client.signal(&target("t"), signal("x", &())).await.unwrap();
+    assert_eq!(query::<u64>(&client, "t", "count").await, 1);
+    worker.stop().unwrap();
 }
 
 /// E40: the test environment skips time instead of waiting, gives the same ids, times and histories every time, and is
