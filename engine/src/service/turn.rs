@@ -395,14 +395,30 @@ impl TurnThread {
             if let Some(reply) = reply.take() {
                 self.shared.waiters.await_close(&self.shared.health, run_id, reply);
             }
-            let seen = if open { None } else { self.on_disk(&name, TurnCaller::Nobody, closed_run).ok().flatten() };
-            if let Some(closed) = seen {
-                self.shared.waiters.closed(&closed);
+            if !open {
+                self.tell_if_closed(&name);
             }
             return;
         }
         let missing = Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(run_id) };
         self.read(Ok(name), reply, move |execution| closed_run(execution).ok_or(missing));
+    }
+
+    /// Tells those who wait for the end of a run what the disk says of it: how it ended, or why that cannot be read. Of a run
+    /// that is open there they hear when its end is written.
+    fn tell_if_closed(&mut self, name: &RunName) {
+        let (shared, run_id) = (self.shared.clone(), name.run_id);
+        let refused = TurnCaller::Refused(Box::new(move |why| shared.waiters.refuse_close(run_id, &why)));
+        match self.on_disk(name, refused, closed_run) {
+            Ok(Some(closed)) => self.shared.waiters.closed(&closed),
+            Ok(None) => {}
+            Err(why) => {
+                let has_ended = self.shared.journal.run(run_id).is_some_and(|entry| !entry.info.status.is_open());
+                if has_ended {
+                    self.shared.waiters.refuse_close(run_id, &why);
+                }
+            }
+        }
     }
 
     pub(super) fn watch_child(

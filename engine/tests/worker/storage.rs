@@ -326,6 +326,30 @@ async fn what_a_full_disk_refused_is_in_no_snapshot() {
     worker.stop().unwrap();
 }
 
+/// G5, G6: on a full disk, too, whoever waits for the end of a run whose history cannot be read is told so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_the_end_of_an_unreadable_run_is_told_on_a_full_disk() {
+    const LONG: Duration = Duration::from_secs(60);
+    let log = Arc::new(MemoryLog::new([6; 16]));
+    let mut options = WorkerOptions::new(DataDirectory::Log(log.clone()));
+    (options.shards, options.housekeeping_every) = (1, HOUR);
+    options.workflows = WorkflowRegistry::new().workflow("parrot", parrot);
+    let worker = Worker::start(options).unwrap();
+    let client = worker.client();
+    client.start(start("parrot", "damaged", &())).await.unwrap();
+    client.signal(&target("damaged"), signal("word", "end")).await.unwrap();
+    assert_eq!(output::<u32>(&client, "damaged").await, 0);
+    client.start(start("parrot", "open", &())).await.unwrap();
+    assert!(log.damage_group(GroupSeq(1), |bytes| bytes.iter_mut().for_each(|byte| *byte ^= 0xff)));
+    log.fill(true);
+    let refused = client.signal(&target("open"), signal("word", "x")).await;
+    assert!(matches!(refused, Err(Rejection::StorageFull { .. })), "{refused:?}");
+    let end = tokio::time::timeout(LONG, client.result(&target("damaged"), WHOLE)).await.expect("an answer");
+    assert!(matches!(end, Err(Rejection::Held { .. })), "{end:?}");
+    log.fill(false);
+    worker.stop().unwrap();
+}
+
 /// E40: the test environment skips time instead of waiting, gives the same ids, times and histories every time, and is
 /// driven through the client that production has.
 #[tokio::test]
