@@ -350,6 +350,64 @@ async fn who_waits_for_the_end_of_an_unreadable_run_is_told_on_a_full_disk() {
     worker.stop().unwrap();
 }
 
+/// G5: what an attempt says of itself while the disk is full does not pile up: reads go on for as long as it is full.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heartbeats_do_not_pile_up_on_a_full_disk() {
+    const LONG: Duration = Duration::from_secs(120);
+    const ATTEMPTS: usize = 512;
+    let log = Arc::new(MemoryLog::new([7; 16]));
+    let mut options = WorkerOptions::new(DataDirectory::Log(log.clone()));
+    let beats = |ctx: WfContext, (): ()| async move {
+        let beating = ActivityOptions { heartbeat: Some(Duration::from_millis(250)), ..quick() };
+        let all: Vec<_> = (0..ATTEMPTS).map(|_| ctx.activity::<()>("beats", &(), beating.clone())).collect();
+        for one in all {
+            one.await?;
+        }
+        Ok(())
+    };
+    options.workflows = WorkflowRegistry::new().workflow("parrot", parrot).workflow("beats", beats);
+    let said = Arc::new(AtomicU32::new(0));
+    let counted = said.clone();
+    options.activities.register("beats", move |ctx: ActivityContext, (): ()| {
+        let said = counted.clone();
+        async move {
+            loop {
+                ctx.heartbeat(&said.fetch_add(1, Ordering::SeqCst))?;
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            #[expect(unreachable_code, reason = "gives the function its type")]
+            Ok(())
+        }
+    });
+    (options.shards, options.housekeeping_every, options.slots) = (1, HOUR, ATTEMPTS);
+    let worker = Worker::start(options).unwrap();
+    let client = worker.client();
+    client.start(start("parrot", "p", &())).await.unwrap();
+    client.start(start("beats", "b", &())).await.unwrap();
+    let heard = || said.load(Ordering::SeqCst);
+    while heard() < ATTEMPTS as u32 {
+        tokio::task::yield_now().await;
+    }
+    log.fill(true);
+    let until = std::time::Instant::now() + LONG;
+    while heard() < 16_000 {
+        assert!(std::time::Instant::now() < until, "{} heartbeats", heard());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // A machine that has too much to do answers late, and then that the disk is full.
+    while let Err(why) = client.describe(&target("p")).await {
+        assert!(std::time::Instant::now() < until, "after {} heartbeats: {why}", heard());
+    }
+    log.fill(false);
+    // Refused until it is known that there is room.
+    while let Err(refused) = client.signal(&target("p"), signal("word", "end")).await {
+        assert!(matches!(refused, Rejection::StorageFull { .. }), "{refused}");
+        assert!(std::time::Instant::now() < until, "{refused}");
+    }
+    assert_eq!(output::<u32>(&client, "p").await, 0);
+    worker.stop().unwrap();
+}
+
 /// E40: the test environment skips time instead of waiting, gives the same ids, times and histories every time, and is
 /// driven through the client that production has.
 #[tokio::test]
