@@ -357,16 +357,18 @@ impl TurnThread {
         look: impl FnOnce(&mut Execution) -> Result<T, Rejection>,
     ) {
         let name = match found {
-            Ok(name) if !self.shared.committer.no_room.waits() => {
-                let answer = self.look(&name, reply.caller(), look).flatten();
-                return self.answer(reply, answer);
-            }
             Ok(name) => name,
             // What is not in memory is not on the disk either.
             Err(why) if self.shared.committer.no_room.waits() => return reply.send(Err(why)),
             Err(why) => return self.answer(reply, Err(why)),
         };
+        // Asked for before it is known whether something waits for room: what was refused is in flight no more either, and then
+        // nothing waits any more.
         let known = self.shard.loaded(name.run_id).is_some() && !self.shard.has_turn_in_flight(name.run_id);
+        if !self.shared.committer.no_room.waits() {
+            let answer = self.look(&name, reply.caller(), look).flatten();
+            return self.answer(reply, answer);
+        }
         let seen = match known {
             // All that it has decided is on the disk.
             true => self.look(&name, reply.caller(), look).flatten(),
