@@ -223,7 +223,6 @@ async fn a_run_that_is_ahead_of_a_failed_log_acknowledges_nothing() {
 /// meanwhile, and the worker ends when it is told to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_that_then_fails_lets_the_worker_end() {
-    const LONG: Duration = Duration::from_secs(60);
     let log = Arc::new(MemoryLog::new([4; 16]));
     let mut options = WorkerOptions::new(DataDirectory::Log(log.clone()));
     options.workflows = WorkflowRegistry::new().workflow("parrot", parrot);
@@ -241,6 +240,18 @@ async fn a_full_disk_that_then_fails_lets_the_worker_end() {
     let (ended, end) = std::sync::mpsc::channel();
     std::thread::spawn(move || ended.send(worker.stop()));
     end.recv_timeout(LONG).expect("the worker ends").unwrap();
+}
+
+/// The limit only keeps a broken test from hanging.
+const LONG: Duration = Duration::from_secs(120);
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let waits = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, waits).await.expect(what);
 }
 
 /// Counts signals, and asks for nothing: a signal is one event.
@@ -302,14 +313,10 @@ async fn what_a_full_disk_refused_is_in_no_snapshot() {
         let client = client.clone();
         async move { client.signal(&target("t"), signal("x", &())).await }
     });
-    while log.write_calls() == looks {
-        tokio::task::yield_now().await;
-    }
+    until("the disk is found full", || log.write_calls() != looks).await;
     // The shard is at this turn until the signal before it has been refused.
     let kept = tokio::spawn(async move { client.signal(&target("s"), signal("go", &())).await });
-    while gate.load(Ordering::SeqCst) == 0 {
-        tokio::task::yield_now().await;
-    }
+    until("its turn begins", || gate.load(Ordering::SeqCst) > 0).await;
     let stopped = std::thread::spawn(move || worker.stop());
     let refused = counted.await.unwrap();
     assert!(matches!(refused, Err(Rejection::StorageFull { .. })), "{refused:?}");
@@ -329,7 +336,6 @@ async fn what_a_full_disk_refused_is_in_no_snapshot() {
 /// G5, G6: on a full disk, too, whoever waits for the end of a run whose history cannot be read is told so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_for_the_end_of_an_unreadable_run_is_told_on_a_full_disk() {
-    const LONG: Duration = Duration::from_secs(60);
     let log = Arc::new(MemoryLog::new([6; 16]));
     let mut options = WorkerOptions::new(DataDirectory::Log(log.clone()));
     (options.shards, options.housekeeping_every) = (1, HOUR);
@@ -353,7 +359,6 @@ async fn who_waits_for_the_end_of_an_unreadable_run_is_told_on_a_full_disk() {
 /// G5: what an attempt says of itself while the disk is full does not pile up: reads go on for as long as it is full.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heartbeats_do_not_pile_up_on_a_full_disk() {
-    const LONG: Duration = Duration::from_secs(120);
     const ATTEMPTS: usize = 512;
     let log = Arc::new(MemoryLog::new([7; 16]));
     let mut options = WorkerOptions::new(DataDirectory::Log(log.clone()));
@@ -385,25 +390,16 @@ async fn heartbeats_do_not_pile_up_on_a_full_disk() {
     client.start(start("parrot", "p", &())).await.unwrap();
     client.start(start("beats", "b", &())).await.unwrap();
     let heard = || said.load(Ordering::SeqCst);
-    while heard() < ATTEMPTS as u32 {
-        tokio::task::yield_now().await;
-    }
+    until("the attempts run", || heard() >= ATTEMPTS as u32).await;
     log.fill(true);
-    let until = std::time::Instant::now() + LONG;
-    while heard() < 16_000 {
-        assert!(std::time::Instant::now() < until, "{} heartbeats", heard());
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    until("more heartbeats than may wait", || heard() >= 16_000).await;
     // A machine that has too much to do answers late, and then that the disk is full.
-    while let Err(why) = client.describe(&target("p")).await {
-        assert!(std::time::Instant::now() < until, "after {} heartbeats: {why}", heard());
-    }
+    let answered = async { while client.describe(&target("p")).await.is_err() {} };
+    tokio::time::timeout(LONG, answered).await.expect("reads go on");
     log.fill(false);
     // Refused until it is known that there is room.
-    while let Err(refused) = client.signal(&target("p"), signal("word", "end")).await {
-        assert!(matches!(refused, Rejection::StorageFull { .. }), "{refused}");
-        assert!(std::time::Instant::now() < until, "{refused}");
-    }
+    let taken = async { while client.signal(&target("p"), signal("word", "end")).await.is_err() {} };
+    tokio::time::timeout(LONG, taken).await.expect("there is room");
     assert_eq!(output::<u32>(&client, "p").await, 0);
     worker.stop().unwrap();
 }
