@@ -138,6 +138,10 @@ impl Committer {
         self.leaving.store(true, Ordering::Release);
         self.arrived.notify_all();
     }
+    /// Whether something was refused that had been decided, for want of room while the worker left.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.gave_up.get().is_some()
+    }
     pub(crate) fn stop(&self) {
         self.leave();
         self.lock().stopped = true;

@@ -18,6 +18,7 @@
 )]
 
 mod abort;
+mod beats;
 mod budget;
 mod committer;
 mod current_turn;

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::beats::KeptBeats;
 use super::committer::{Answer, RunName};
 use super::current_turn::{CurrentTurn, SharedReply, TurnCaller};
 use super::health::{Health, rejection_of};
@@ -27,11 +28,13 @@ pub(crate) struct TurnThread {
     pub(super) shard: Shard,
     pub(super) shared: Arc<WorkerShared>,
     pub(super) current_turn: Arc<CurrentTurn>,
+    beats: KeptBeats,
 }
 
 impl TurnThread {
     pub(crate) fn new(shard: Shard) -> Self {
-        TurnThread { shared: shard.shared.clone(), current_turn: shard.current_turn.clone(), shard }
+        let (shared, current_turn) = (shard.shared.clone(), shard.current_turn.clone());
+        TurnThread { shared, current_turn, shard, beats: KeptBeats::default() }
     }
 
     /// Until the worker stops, or the shard is given to another thread.
@@ -86,13 +89,14 @@ impl TurnThread {
         self.finish_message();
     }
 
-    /// Whether a run has a deadline that has come, and all runs were looked at that the worker before has left. While
-    /// something waits for room on the disk none has: what is decided then would wait in memory behind it, without an end.
+    /// Whether a run has a deadline that has come, or a heartbeat was kept, and all runs were looked at that the worker before
+    /// has left. While something waits for room on the disk none has: what is decided then would wait in memory behind it,
+    /// without an end.
     pub(crate) fn is_due(&self) -> bool {
         let recovered = self.shared.recovering[self.shard.number].load(Ordering::Acquire) == 0;
         recovered
             && !self.shared.committer.no_room.waits()
-            && self.next_deadline().is_some_and(|at| at <= self.shared.clock.now())
+            && (!self.beats.is_empty() || self.next_deadline().is_some_and(|at| at <= self.shared.clock.now()))
     }
 
     /// The first shard waits for the rates of task queues, too.
@@ -130,6 +134,8 @@ impl TurnThread {
     pub(crate) fn fire_due(&mut self, decided: impl Fn(&Self)) {
         self.shared.time.begin();
         self.current_turn.take_message();
+        // Whoever has said that it is alive has not run into a timeout.
+        self.decide_beats();
         let now = self.shared.clock.now();
         if self.shard.number == 0 && self.shared.next_ready().is_some_and(|at| at <= now) {
             self.shared.grant_ready();
@@ -153,10 +159,17 @@ impl TurnThread {
             ShardMessage::Fork { fork, dry_run, reply } => self.fork(*fork, dry_run, SharedReply::new(reply)),
             ShardMessage::Reset { run_id, request, reply } => self.reset(*request, run_id, SharedReply::new(reply)),
             ShardMessage::Input { run, input, reply } => {
-                match (self.find_for(run, &input), reply.map(SharedReply::new)) {
-                    (Ok(name), reply) => self.input(&name, input, reply),
-                    (Err(why), Some(reply)) => self.answer(reply, Err(why)),
-                    (Err(_), None) => {}
+                if let Some((of_beat, beat)) = self.beats.before(&run, &input) {
+                    self.input_for(of_beat, beat, None);
+                    if self.current_turn.is_replaced() {
+                        // The next thread has the beat, and this is not under way here.
+                        return self.shared.deliver_to(self.shard.number, ShardMessage::Input { run, input, reply });
+                    }
+                }
+                let keeps = reply.is_none() && self.shared.committer.no_room.waits();
+                let decides = if keeps { self.beats.keep(run, input) } else { Some((run, input)) };
+                if let Some((run, input)) = decides {
+                    self.input_for(run, input, reply.map(SharedReply::new));
                 }
             }
             ShardMessage::SlotGranted(waiting) => self.slot_granted(waiting),
@@ -184,6 +197,27 @@ impl TurnThread {
                 self.shared.looks_open.fetch_sub(1, Ordering::AcqRel);
             }
             ShardMessage::Wake => {}
+        }
+    }
+
+    fn input_for(&mut self, run: RunRef, input: Input, reply: Option<SharedReply<()>>) {
+        match (self.find_for(run, &input), reply) {
+            (Ok(name), reply) => self.input(&name, input, reply),
+            (Err(why), Some(reply)) => self.answer(reply, Err(why)),
+            (Err(_), None) => {}
+        }
+    }
+
+    /// Decides the heartbeats that were kept, if what was decided before them does not wait for room any more.
+    fn decide_beats(&mut self) {
+        if self.shared.committer.no_room.waits() {
+            return;
+        }
+        for (run, beat) in self.beats.take() {
+            if self.current_turn.is_replaced() {
+                return;
+            }
+            self.input_for(run, beat, None);
         }
     }
 
@@ -323,16 +357,18 @@ impl TurnThread {
         look: impl FnOnce(&mut Execution) -> Result<T, Rejection>,
     ) {
         let name = match found {
-            Ok(name) if !self.shared.committer.no_room.waits() => {
-                let answer = self.look(&name, reply.caller(), look).flatten();
-                return self.answer(reply, answer);
-            }
             Ok(name) => name,
             // What is not in memory is not on the disk either.
             Err(why) if self.shared.committer.no_room.waits() => return reply.send(Err(why)),
             Err(why) => return self.answer(reply, Err(why)),
         };
+        // Asked for before it is known whether something waits for room: what was refused is in flight no more either, and then
+        // nothing waits any more.
         let known = self.shard.loaded(name.run_id).is_some() && !self.shard.has_turn_in_flight(name.run_id);
+        if !self.shared.committer.no_room.waits() {
+            let answer = self.look(&name, reply.caller(), look).flatten();
+            return self.answer(reply, answer);
+        }
         let seen = match known {
             // All that it has decided is on the disk.
             true => self.look(&name, reply.caller(), look).flatten(),
@@ -395,14 +431,30 @@ impl TurnThread {
             if let Some(reply) = reply.take() {
                 self.shared.waiters.await_close(&self.shared.health, run_id, reply);
             }
-            let seen = if open { None } else { self.on_disk(&name, TurnCaller::Nobody, closed_run).ok().flatten() };
-            if let Some(closed) = seen {
-                self.shared.waiters.closed(&closed);
+            if !open {
+                self.tell_if_closed(&name);
             }
             return;
         }
         let missing = Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(run_id) };
         self.read(Ok(name), reply, move |execution| closed_run(execution).ok_or(missing));
+    }
+
+    /// Tells those who wait for the end of a run what the disk says of it: how it ended, or why that cannot be read. Of a run
+    /// that is open there they hear when its end is written.
+    fn tell_if_closed(&mut self, name: &RunName) {
+        let (shared, run_id) = (self.shared.clone(), name.run_id);
+        let refused = TurnCaller::Refused(Box::new(move |why| shared.waiters.refuse_close(run_id, &why)));
+        match self.on_disk(name, refused, closed_run) {
+            Ok(Some(closed)) => self.shared.waiters.closed(&closed),
+            Ok(None) => {}
+            Err(why) => {
+                let has_ended = self.shared.journal.run(run_id).is_some_and(|entry| !entry.info.status.is_open());
+                if has_ended {
+                    self.shared.waiters.refuse_close(run_id, &why);
+                }
+            }
+        }
     }
 
     pub(super) fn watch_child(

@@ -33,6 +33,13 @@ impl Waiters {
             reply.send(Ok(closed.clone()));
         }
     }
+    /// Nobody can say how this run has ended.
+    pub(crate) fn refuse_close(&self, run: RunId, why: &Rejection) {
+        let waiting = self.closes.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
+        for reply in waiting.into_iter().flatten() {
+            reply.send(Err(why.clone()));
+        }
+    }
     pub(crate) fn await_update(
         &self,
         health: &HealthCell,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bosun_engine::clock::{Clock, VirtualClock};
 use bosun_engine::log::{InjectedFault, MemoryLog};
 use bosun_engine::testing::TestEnvironment;
-use bosun_engine::workflow::{WfContext, WorkflowRegistry};
+use bosun_engine::workflow::{Cx, StateMachine, WfContext, WorkflowEvent, WorkflowRegistry};
 use bosun_engine::*;
 
 use crate::kit::*;
@@ -223,7 +223,6 @@ async fn a_run_that_is_ahead_of_a_failed_log_acknowledges_nothing() {
 /// meanwhile, and the worker ends when it is told to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_that_then_fails_lets_the_worker_end() {
-    const LONG: Duration = Duration::from_secs(60);
     let log = Arc::new(MemoryLog::new([4; 16]));
     let mut options = WorkerOptions::new(DataDirectory::Log(log.clone()));
     options.workflows = WorkflowRegistry::new().workflow("parrot", parrot);
@@ -241,6 +240,168 @@ async fn a_full_disk_that_then_fails_lets_the_worker_end() {
     let (ended, end) = std::sync::mpsc::channel();
     std::thread::spawn(move || ended.send(worker.stop()));
     end.recv_timeout(LONG).expect("the worker ends").unwrap();
+}
+
+/// The limit only keeps a broken test from hanging.
+const LONG: Duration = Duration::from_secs(120);
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let waits = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, waits).await.expect(what);
+}
+
+/// Counts signals, and asks for nothing: a signal is one event.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Tally(u64);
+
+impl StateMachine for Tally {
+    const TYPE: &'static str = "tally";
+    type Input = ();
+    type Output = u64;
+
+    fn start((): (), _: &mut Cx<'_>) -> Result<Self, Failure> {
+        Ok(Tally(0))
+    }
+    fn on_event(&mut self, event: WorkflowEvent, _: &mut Cx<'_>) -> Result<(), Failure> {
+        self.0 += u64::from(matches!(event, WorkflowEvent::Signal(_)));
+        Ok(())
+    }
+    fn queries() -> &'static [&'static str] {
+        &["count"]
+    }
+    fn query(&self, _: &QueryName, _: &Payload) -> Result<Payload, Failure> {
+        Ok(Payload::encode(&self.0)?)
+    }
+}
+
+/// G5, E37: a worker that leaves while the disk is full refuses what found no room. Nothing of that is in a snapshot either, even
+/// if there is room by the time that snapshots are written: the next worker knows what the log holds, and goes on from there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_full_disk_refused_is_in_no_snapshot() {
+    let log = Arc::new(MemoryLog::new([5; 16]));
+    // Below 2: the turn of `slow` has not begun; 2: it may end.
+    let gate = Arc::new(AtomicU32::new(0));
+    let options = || {
+        let gate = gate.clone();
+        let slow = move |ctx: WfContext, (): ()| {
+            let gate = gate.clone();
+            async move {
+                ctx.signal_channel::<()>("go").recv().await?;
+                gate.fetch_max(1, Ordering::SeqCst);
+                while gate.load(Ordering::SeqCst) < 2 {
+                    std::thread::yield_now();
+                }
+                Ok(())
+            }
+        };
+        let mut options = WorkerOptions::new(DataDirectory::Log(log.clone()));
+        (options.shards, options.housekeeping_every, options.shadow_replay_every) = (1, HOUR, 0);
+        options.workflows = WorkflowRegistry::new().state_machine::<Tally>().workflow("slow", slow);
+        options
+    };
+    let worker = Worker::start(options()).unwrap();
+    let client = worker.client();
+    client.start(start("tally", "t", &())).await.unwrap();
+    client.start(start("slow", "s", &())).await.unwrap();
+    let looks = log.write_calls();
+    log.fill(true);
+    let counted = tokio::spawn({
+        let client = client.clone();
+        async move { client.signal(&target("t"), signal("x", &())).await }
+    });
+    until("the disk is found full", || log.write_calls() != looks).await;
+    // The shard is at this turn until the signal before it has been refused.
+    let kept = tokio::spawn(async move { client.signal(&target("s"), signal("go", &())).await });
+    until("its turn begins", || gate.load(Ordering::SeqCst) > 0).await;
+    let stopped = std::thread::spawn(move || worker.stop());
+    let refused = counted.await.unwrap();
+    assert!(matches!(refused, Err(Rejection::StorageFull { .. })), "{refused:?}");
+    log.fill(false);
+    gate.store(2, Ordering::SeqCst);
+    assert!(kept.await.unwrap().is_err());
+    stopped.join().unwrap().unwrap();
+
+    let worker = Worker::start(options()).unwrap();
+    let client = worker.client();
+    assert_eq!(query::<u64>(&client, "t", "count").await, 0, "what was refused does not count");
+    client.signal(&target("t"), signal("x", &())).await.unwrap();
+    assert_eq!(query::<u64>(&client, "t", "count").await, 1);
+    worker.stop().unwrap();
+}
+
+/// G5, G6: on a full disk, too, whoever waits for the end of a run whose history cannot be read is told so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_the_end_of_an_unreadable_run_is_told_on_a_full_disk() {
+    let log = Arc::new(MemoryLog::new([6; 16]));
+    let mut options = WorkerOptions::new(DataDirectory::Log(log.clone()));
+    (options.shards, options.housekeeping_every) = (1, HOUR);
+    options.workflows = WorkflowRegistry::new().workflow("parrot", parrot);
+    let worker = Worker::start(options).unwrap();
+    let client = worker.client();
+    client.start(start("parrot", "damaged", &())).await.unwrap();
+    client.signal(&target("damaged"), signal("word", "end")).await.unwrap();
+    assert_eq!(output::<u32>(&client, "damaged").await, 0);
+    client.start(start("parrot", "open", &())).await.unwrap();
+    assert!(log.damage_group(GroupSeq(1), |bytes| bytes.iter_mut().for_each(|byte| *byte ^= 0xff)));
+    log.fill(true);
+    let refused = client.signal(&target("open"), signal("word", "x")).await;
+    assert!(matches!(refused, Err(Rejection::StorageFull { .. })), "{refused:?}");
+    let end = tokio::time::timeout(LONG, client.result(&target("damaged"), WHOLE)).await.expect("an answer");
+    assert!(matches!(end, Err(Rejection::Held { .. })), "{end:?}");
+    log.fill(false);
+    worker.stop().unwrap();
+}
+
+/// G5: what an attempt says of itself while the disk is full does not pile up: reads go on for as long as it is full.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heartbeats_do_not_pile_up_on_a_full_disk() {
+    const ATTEMPTS: usize = 512;
+    let log = Arc::new(MemoryLog::new([7; 16]));
+    let mut options = WorkerOptions::new(DataDirectory::Log(log.clone()));
+    let beats = |ctx: WfContext, (): ()| async move {
+        let beating = ActivityOptions { heartbeat: Some(Duration::from_millis(250)), ..quick() };
+        let all: Vec<_> = (0..ATTEMPTS).map(|_| ctx.activity::<()>("beats", &(), beating.clone())).collect();
+        for one in all {
+            one.await?;
+        }
+        Ok(())
+    };
+    options.workflows = WorkflowRegistry::new().workflow("parrot", parrot).workflow("beats", beats);
+    let said = Arc::new(AtomicU32::new(0));
+    let counted = said.clone();
+    options.activities.register("beats", move |ctx: ActivityContext, (): ()| {
+        let said = counted.clone();
+        async move {
+            loop {
+                ctx.heartbeat(&said.fetch_add(1, Ordering::SeqCst))?;
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            #[expect(unreachable_code, reason = "gives the function its type")]
+            Ok(())
+        }
+    });
+    (options.shards, options.housekeeping_every, options.slots) = (1, HOUR, ATTEMPTS);
+    let worker = Worker::start(options).unwrap();
+    let client = worker.client();
+    client.start(start("parrot", "p", &())).await.unwrap();
+    client.start(start("beats", "b", &())).await.unwrap();
+    let heard = || said.load(Ordering::SeqCst);
+    until("the attempts run", || heard() >= ATTEMPTS as u32).await;
+    log.fill(true);
+    until("more heartbeats than may wait", || heard() >= 16_000).await;
+    // A machine that has too much to do answers late, and then that the disk is full.
+    let answered = async { while client.describe(&target("p")).await.is_err() {} };
+    tokio::time::timeout(LONG, answered).await.expect("reads go on");
+    log.fill(false);
+    // Refused until it is known that there is room.
+    let taken = async { while client.signal(&target("p"), signal("word", "end")).await.is_err() {} };
+    tokio::time::timeout(LONG, taken).await.expect("there is room");
+    assert_eq!(output::<u32>(&client, "p").await, 0);
+    worker.stop().unwrap();
 }
 
 /// E40: the test environment skips time instead of waiting, gives the same ids, times and histories every time, and is

@@ -231,12 +231,16 @@ impl Shard {
         if next < loaded.snapshot_at + grown || loaded.last_item > self.shared.committer.released(self.number) {
             return;
         }
+        // Released is also what was refused: then what is in memory may be ahead of the log.
+        if self.shared.committer.has_given_up() {
+            return;
+        }
         if !self.shared.shadows.trusts(&loaded.execution.run().info().workflow_type) {
             return;
         }
         let Some(code) = loaded.execution.snapshot() else { return };
         if let Ok(state) = rmp_serde::to_vec(&(loaded.execution.run(), code)) {
-            let snapshot = MachineSnapshot { event: EventId(next - 1), build: self.shared.build, state };
+            let snapshot = MachineSnapshot { event: EventId(next), build: self.shared.build, state };
             match self.shared.journal.put_snapshot(run, snapshot) {
                 Ok(()) => loaded.snapshot_at = next,
                 Err(error) => tracing::warn!(%run, %error, "a snapshot could not be kept; the run is replayed instead"),
