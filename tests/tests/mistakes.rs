@@ -52,6 +52,11 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
         2,
         &["TemporalScheduledById", "schedules give it"],
     ),
+    (
+        &["start", "kitchen-sink", "-w", "once", "--request-id", "k", "--input", "{\"steps\": [1]}"],
+        2,
+        &["the request id k has started once with another input", "another --request-id"],
+    ),
     (&["approval", "approve", "nothing"], 30, &["nothing of the id nothing waits", "approval list` shows what does"]),
     (&["terminate", "waits"], 32, &["add --yes"]),
     // Past and forks.
@@ -114,6 +119,11 @@ fn the_message_of_a_mistake_names_its_fix() {
     let parked = r#"{"steps": [{"wait_signal": {"name": "go"}}]}"#;
     let (code, text) = said(folder, &["start", "kitchen-sink", "-w", "waits", "--input", parked]);
     assert_eq!(code, 0, "{text}");
+    let once = ["start", "kitchen-sink", "-w", "once", "--request-id", "k", "--input", parked];
+    for _ in 0..2 {
+        let (code, text) = said(folder, &once);
+        assert!(code == 0, "{text}");
+    }
     let before = said(folder, &["list", "-o", "json"]);
     let mut wrong = Vec::new();
     for (words, expected, told) in MISTAKES {
