@@ -28,7 +28,7 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     (&["start", "preset.yaml"], 1, &["run preset.yaml"]),
     // Names.
     (&["lst"], 2, &["unrecognized subcommand 'lst'", "'list'"]),
-    (&["start", "order-sagas"], 1, &["no workflow type order-sagas", "order-saga", "bosun run FILE.yaml"]),
+    (&["start", "order-sagas"], 1, &["no workflow type order-sagas", "order-saga", "run FILE.yaml`"]),
     (&["start", "order-saga", "--input", "{bad"], 2, &["--input is not JSON", "quote text"]),
     (&["list", "--fields", "workflw_id"], 2, &["no column is called `workflw_id`", "did you mean `workflow_id`?"]),
     (&["list", "--query", "Status = 'Running'"], 2, &["`Status` is no field", "ExecutionStatus"]),
