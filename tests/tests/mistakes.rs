@@ -28,7 +28,7 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     (&["start", "preset.yaml"], 1, &["run preset.yaml"]),
     // Names.
     (&["lst"], 2, &["unrecognized subcommand 'lst'", "'list'"]),
-    (&["start", "order-sagas"], 1, &["no workflow type order-sagas", "order-saga", "bosun run FILE.yaml"]),
+    (&["start", "order-sagas"], 1, &["no workflow type order-sagas", "order-saga", "run FILE.yaml`"]),
     (&["start", "order-saga", "--input", "{bad"], 2, &["--input is not JSON", "quote text"]),
     (&["list", "--fields", "workflw_id"], 2, &["no column is called `workflw_id`", "did you mean `workflow_id`?"]),
     (&["list", "--query", "Status = 'Running'"], 2, &["`Status` is no field", "ExecutionStatus"]),
@@ -51,6 +51,11 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
         &["start", "kitchen-sink", "--input", "{\"steps\": []}", "--search-attribute", "TemporalScheduledById=x"],
         2,
         &["TemporalScheduledById", "schedules give it"],
+    ),
+    (
+        &["start", "kitchen-sink", "-w", "once", "--request-id", "k", "--input", "{\"steps\": [1]}"],
+        2,
+        &["the request id k has started once with another input", "another --request-id"],
     ),
     (&["approval", "approve", "nothing"], 30, &["nothing of the id nothing waits", "approval list` shows what does"]),
     (&["terminate", "waits"], 32, &["add --yes"]),
@@ -114,6 +119,11 @@ fn the_message_of_a_mistake_names_its_fix() {
     let parked = r#"{"steps": [{"wait_signal": {"name": "go"}}]}"#;
     let (code, text) = said(folder, &["start", "kitchen-sink", "-w", "waits", "--input", parked]);
     assert_eq!(code, 0, "{text}");
+    let once = ["start", "kitchen-sink", "-w", "once", "--request-id", "k", "--input", parked];
+    for _ in 0..2 {
+        let (code, text) = said(folder, &once);
+        assert!(code == 0, "{text}");
+    }
     let before = said(folder, &["list", "-o", "json"]);
     let mut wrong = Vec::new();
     for (words, expected, told) in MISTAKES {

@@ -12,6 +12,7 @@ use super::exit::Exit;
 use super::list::{run_json, shell_word, status_paint};
 use super::output::{Screen, TextStyle, one_line};
 use super::resolve::run_of;
+use super::result::value_text;
 use super::stuck::Lookout;
 use super::waiting::waiting;
 use crate::notify::notified;
@@ -88,8 +89,8 @@ fn head(screen: &mut Screen, description: &Description) {
             screen.field(name, text);
         }
     }
-    for (name, value) in &info.search_attributes {
-        screen.field("attribute", format!("{name} = {value:?}"));
+    for (name, value) in crate::run_json::attributes(info, |at| screen.time.json(at)) {
+        screen.field("attribute", format!("{name} = {}", value_text(&value)));
     }
     for (name, value) in &info.memo {
         screen.field("memo", format!("{name} = {}", brief(value)));

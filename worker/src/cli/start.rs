@@ -240,7 +240,7 @@ fn search_attributes(pairs: &[String]) -> Result<SearchAttributes, CliError> {
 
 pub(super) async fn start(cx: &mut Context, args: StartArgs) -> Result<Exit, CliError> {
     let request = args.request(cx)?;
-    let started = cx.backend.start(request).await?;
+    let started = start_once(cx, request).await?;
     print_started(cx, "workflow.start", &started);
     Ok(Exit::Ok)
 }
@@ -261,9 +261,26 @@ pub(super) async fn signal_with_start(cx: &mut Context, args: SignalWithStartArg
     Ok(Exit::Ok)
 }
 
+/// Starts it, or finds what the same request id has started; with something else in it that id is refused.
+async fn start_once(cx: &Context, request: StartWorkflow) -> Result<Started, CliError> {
+    let sent = request.clone();
+    let started = cx.backend.start(request).await?;
+    let other = crate::api::people::other_than_first(&*cx.backend, &sent, &started).await;
+    match &sent.request_id {
+        Some(key) if !other.is_empty() => {
+            let id = shell_word(started.workflow_id.as_str());
+            let why =
+                format!("the request id {key} has started {id} with another {}: nothing has begun", other.join(", "));
+            Err(CliError::usage(why)
+                .help(format!("take another --request-id; `bosun describe {id}` shows what it began")))
+        }
+        _ => Ok(started),
+    }
+}
+
 pub(super) fn print_started(cx: &mut Context, schema: &str, started: &Started) {
     cx.screen.object(schema, json!(started));
-    let verb = if started.newly_started { "started" } else { "already open:" };
+    let verb = if started.newly_started { "started" } else { "already started:" };
     cx.screen.line(format!("{verb} {} (run {})", started.workflow_id, started.run_id));
     if !cx.carried_on {
         let hint = cx.screen.reach.complete("`bosun worker run`");
@@ -278,7 +295,7 @@ pub(super) async fn execute(cx: &mut Context, args: ExecuteArgs) -> Result<Exit,
 }
 
 pub(super) async fn go(cx: &mut Context, request: StartWorkflow, timeout: Option<Duration>) -> Result<Exit, CliError> {
-    let started = cx.backend.start(request).await?;
+    let started = start_once(cx, request).await?;
     let how = if started.newly_started { "started" } else { "going on with" };
     cx.screen.note(&format!("{how} {} (run {})", started.workflow_id, started.run_id));
     let target = Target { namespace: cx.namespace.clone(), ..Target::run(started.workflow_id, started.run_id) };

@@ -53,13 +53,12 @@ pub(super) fn now() -> Timestamp {
     Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// Reads `30s`, `5m`, `1h 30m`, `250ms`.
+/// Reads `30s`, `5m`, `1h 30m`, `250ms`; also `7d` and `2w`, of 24 hours a day.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    let span: jiff::SignedDuration =
-        text.parse().map_err(|_| format!("{text:?} is not a duration like 30s, 5m, 1h 30m"))?;
+    let Ok(span) = text.parse::<jiff::SignedDuration>() else { return crate::schedule::text::parse_duration(text) };
     Duration::try_from(span).map_err(|_| format!("{text:?} is negative"))
 }
 
@@ -90,6 +89,7 @@ mod tests {
         assert_eq!(parse_duration("1h 30m"), Ok(Duration::from_secs(5_400)));
         assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
+        assert_eq!(parse_duration("1d 1h"), Ok(Duration::from_secs(90_000)));
         assert!(parse_duration("soon").is_err());
         assert!(parse_duration("-5s").is_err());
     }

@@ -46,12 +46,40 @@ pub(crate) fn in_words(one: &Value, at: impl Fn(Timestamp) -> String) -> String 
     let text = |name: &str| one[name].as_str().unwrap_or_default();
     let moment = |name: &str| one[name].as_i64().map(|micros| at(Timestamp(micros)));
     let last = one["last"].as_str().map_or_else(String::new, |last| format!(" ({last})"));
+    // Each reminder follows a delivery.
+    let before = match one["reminder"].as_u64().unwrap_or(0) {
+        0 => String::new(),
+        1 => "delivered, ".to_owned(),
+        times => format!("delivered {times} times, "),
+    };
     let what = match text("state") {
         "delivered" => format!("delivered {}", moment("at").unwrap_or_default()),
-        "moot" => "not needed any more".to_owned(),
+        "moot" => format!("{before}not needed any more"),
+        "waiting" if !before.is_empty() => {
+            format!("{before}next reminder {}", moment("next_attempt_at").unwrap_or_default())
+        }
         "given_up" => format!("given up {}", moment("at").unwrap_or_default()),
         "waiting" => format!("next attempt {}", moment("next_attempt_at").unwrap_or_default()),
         other => other.to_owned(),
     };
     format!("{} of {}: {what}{last}", text("channel"), text("kind"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_delivered_is_said_to_be() {
+        let of = |state: &str, reminder: u32| {
+            let one = json!({ "channel": "ops", "kind": "approval", "state": state, "reminder": reminder,
+                "next_attempt_at": 5, "last": "HTTP 200" });
+            in_words(&one, |_| "in 12s".to_owned())
+        };
+        assert_eq!(of("waiting", 0), "ops of approval: next attempt in 12s (HTTP 200)");
+        assert_eq!(of("waiting", 1), "ops of approval: delivered, next reminder in 12s (HTTP 200)");
+        assert_eq!(of("moot", 3), "ops of approval: delivered 3 times, not needed any more (HTTP 200)");
+    }
 }

@@ -48,9 +48,21 @@ pub(super) async fn same_start(
     started: &Started,
 ) -> Result<(), Problem> {
     let Some(key) = asked.request_id.as_ref().filter(|_| !started.newly_started) else { return Ok(()) };
-    let Some((at, first)) = begun_by(backend, asked, key, started.run_id).await else { return Ok(()) };
     let sent = backend.start_as_sent(asked.clone())?;
-    refused_if(other_parts(&first, at, &sent), key.as_str(), "a start")
+    refused_if(other_than_first(backend, &sent, started).await, key.as_str(), "a start")
+}
+
+/// The members of a start that are not what they were when its request id started the run that was found.
+pub(crate) async fn other_than_first(
+    backend: &dyn Backend,
+    sent: &StartWorkflow,
+    started: &Started,
+) -> Vec<&'static str> {
+    let Some(key) = sent.request_id.as_ref().filter(|_| !started.newly_started) else { return Vec::new() };
+    match begun_by(backend, sent, key, started.run_id).await {
+        Some((at, first)) => other_parts(&first, at, sent),
+        None => Vec::new(),
+    }
 }
 
 /// Refuses a start with a message, before it is sent, whose key has started a run with another one, or with none: that run
@@ -86,7 +98,7 @@ pub(super) async fn same_start_with(
 
 /// The first event of the chain of a run, where this key has started it; otherwise it is an open one of the id, which is used.
 async fn begun_by(
-    backend: &CallerBackend,
+    backend: &dyn Backend,
     asked: &StartWorkflow,
     key: &RequestId,
     run: RunId,
@@ -99,7 +111,7 @@ async fn begun_by(
 }
 
 /// The first event of a run.
-async fn begun(backend: &CallerBackend, run: Target) -> Option<(Timestamp, Box<WorkflowExecutionStarted>)> {
+async fn begun(backend: &dyn Backend, run: Target) -> Option<(Timestamp, Box<WorkflowExecutionStarted>)> {
     let event = backend.history(run, EventId(1), 1).await.ok()?.pop()?;
     match event.kind {
         EventKind::WorkflowExecutionStarted(started) => Some((event.at, started)),

@@ -215,9 +215,9 @@ fn or_null(schema: Value) -> Value {
     json!({ "anyOf": [schema, { "type": "null" }] })
 }
 
-/// An id: the server takes others too, of at most 255 bytes and without control characters.
+/// An id: the server takes others too, of at most 255 bytes, without control characters, and not `.` or `..`.
 fn id_schema() -> Value {
-    json!({ "type": "string", "pattern": "^[!-~]([ -~]{0,198}[!-~])?$" })
+    json!({ "type": "string", "pattern": "^[!-\\-/-~]([ -~]{0,198}[!-~])?$" })
 }
 
 /// What a name in a path stands for.

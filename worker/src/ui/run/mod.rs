@@ -138,6 +138,7 @@ fn head(visitor: &Visitor, description: &Description) -> Markup {
             @if let Some(run) = info.continued_from { div { dt { "Continued from" } dd { a href=(link(&info.workflow_id, Some(run))) { (run) } } } }
             @if let Some(run) = info.next_run { div { dt { "Next run" } dd { a href=(link(&info.workflow_id, Some(run))) { (run) } } } }
             @if let Some(summary) = &info.summary { div { dt { "Summary" } dd { (summary) } } }
+            @for (name, attribute) in crate::run_json::attributes(info, |at| serde_json::json!(at.to_string())) { div { dt { "Attribute " (name) } dd { (value(&attribute)) } } }
             @for (name, payload) in &info.memo { div { dt { "Memo " (name) } dd { (value(&payload.to_json())) } } }
         }
         @if let Some(details) = &info.details { p.wrap { (details) } }
