@@ -52,6 +52,22 @@ fn a_disk_that_is_full_thirty_times_loses_nothing() {
     fill_up(30, true);
 }
 
+/// A backup on a full disk is no matter of the worker's own: it says where there is no room, once, and goes on.
+#[test]
+fn a_backup_on_a_full_disk_says_so_once() {
+    let Some(disk) = SmallDisk::require_or_explain(MIB) else { return };
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let (_worker, http) = WorkerProcess::start(&Program::bosun_worker().unwrap(), &data, READY_MAX).unwrap();
+    let to = disk.dir().join("bk");
+    let refused = command(&data, &["store", "backup", to.to_str().unwrap()]).output().unwrap();
+    let told = said(&refused);
+    assert!(!refused.status.success(), "{told}");
+    assert_eq!(told.matches("the disk is full").count(), 1, "{told}");
+    assert!(told.contains("/bk/") && !told.contains("nothing new is begun"), "{told}");
+    assert_eq!(http.healthz().unwrap(), 200);
+}
+
 /// How long a worker may take to go on when there is space.
 const RESUME_MAX: Duration = Duration::from_secs(5);
 

@@ -48,6 +48,7 @@ mod simulation;
 mod soak;
 mod standalone;
 mod storage_faults;
+mod streams;
 mod supervisor_cli;
 mod tidy;
 mod timers;

@@ -25,6 +25,12 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     (&["run", "preset.yaml"], 2, &["shannon-supervisr", "did you mean `shannon-supervisor`?", "preset.yaml:2:1"]),
     (&["run", "key.yaml"], 2, &["unknown key `objektive`", "did you mean `objective`?", "key.yaml:3:1"]),
     (&["run", "broken.yaml"], 2, &["broken.yaml", "line 1, column 4"]),
+    (&["run", "anchor.yaml"], 2, &["anchors (`&name`) and aliases (`*name`) are not taken here", "line 2, column"]),
+    (&["run", "two.yaml"], 2, &["more than one document", "`---`"]),
+    (&["run", "kind.yaml"], 2, &["kind: \"supervsor\"", "expected `kind: supervisor`"]),
+    (&["run", "empty.yaml"], 2, &["the file is empty", "kind: supervisor", "objective:"]),
+    (&["run", "zero.yaml"], 1, &["zero.yaml is longer than 4194304 bytes"]),
+    (&["start", "kitchen-sink", "-i", "@zero.yaml"], 1, &["the file zero.yaml is longer than 4194304 bytes", "a reference to it"]),
     (&["start", "preset.yaml"], 1, &["run preset.yaml"]),
     // Names.
     (&["lst"], 2, &["unrecognized subcommand 'lst'", "'list'"]),
@@ -62,6 +68,9 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     // Past and forks.
     (&["fork", "waits", "--at", "9999"], 2, &["event 9999", "the history has"]),
     (&["export", "waits", "--as", "pdf"], 2, &["invalid value 'pdf'", "html"]),
+    (&["replay", "show", "./list.json"], 21, &["the file as a whole: expected an object"]),
+    (&["export", "./list.json"], 21, &["list.json cannot be read as a history"]),
+    (&["store", "verify", "--epoch-file", "no/such/epoch"], 21, &["epoch file", "no/such/epoch is not there", "nothing was compared"]),
     (&["replay", "check", "nowhere.json"], 21, &["nowhere.json: No such file"]),
     // Store, worker and tokens.
     (&["store", "backup", "spec.yaml"], 2, &["it is a file", "name a directory"]),
@@ -111,6 +120,15 @@ fn the_message_of_a_mistake_names_its_fix() {
     write("preset.yaml", &SPEC.replace("preset: shannon-supervisor", "preset: shannon-supervisr"));
     write("key.yaml", &SPEC.replace("objective:", "objektive:"));
     write("broken.yaml", "a: [1\n");
+    write("anchor.yaml", "objective: x\ntasks: &a []\n");
+    write("two.yaml", "objective: x\n---\nobjective: y\n");
+    write(
+        "kind.yaml",
+        &SPEC.replace("kind: supervisor", "kind: supervsor").replace("preset: shannon-supervisor\n", ""),
+    );
+    write("empty.yaml", "");
+    write("list.json", "[]");
+    std::os::unix::fs::symlink("/dev/zero", folder.join("zero.yaml")).unwrap();
     std::fs::create_dir(folder.join("taken")).unwrap();
     write("taken/file", "of somebody else");
     // Before anything was started there is nothing, and that is said.

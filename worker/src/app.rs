@@ -27,6 +27,7 @@ use bosun_engine::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::agent::{self, Conversations, WithAgents};
 use crate::capability::environment;
@@ -261,7 +262,7 @@ fn capabilities(
 /// A plan runs in the working directory of the command.
 fn load_plan(request: &PlanRequest) -> Result<PlanFile, String> {
     let path = request.path.as_path();
-    let text = std::fs::read_to_string(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
+    let text = cli::read_short(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
     let name = path.file_stem().map_or_else(|| "plan".to_owned(), |name| name.to_string_lossy().into_owned());
     let shown = path.to_string_lossy();
     let directory = std::env::current_dir().map_err(|why| format!("the working directory: {why}"))?;
@@ -270,7 +271,7 @@ fn load_plan(request: &PlanRequest) -> Result<PlanFile, String> {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let files = move |file: &str| {
             let path = folder.join(file);
-            std::fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
+            cli::read_short(&path).map_err(|why| format!("{}: {why}", path.display()))
         };
         let read = read_spec_in(Some(&directory), &shown, &text, &request.overrides, &files);
         let mut read = read.map_err(|why| why.to_string())?;
@@ -289,12 +290,31 @@ fn load_plan(request: &PlanRequest) -> Result<PlanFile, String> {
     if is_scene_text(&text) {
         return Err(format!("{shown} is a scene, which is not run but played: `bosun test {shown}`"));
     }
+    neither_plan_nor_spec(&text).map_err(|why| format!("{shown}: {why}"))?;
     if request.overrides.as_object().is_some_and(|overrides| !overrides.is_empty()) {
         return Err(format!("{shown} is a plan, not a supervisor's spec: nothing of it can be set from outside"));
     }
     let input = PlanRunInput::read(&shown, &text, &directory);
     let input = Payload::encode(&input.map_err(|why| why.to_string())?).map_err(|why| why.to_string())?;
     Ok(PlanFile { name, workflow_type: WorkflowType::of(PLAN_RUN), input, notes: Vec::new(), refused: None })
+}
+
+/// What is no plan by its first words: a reader of plans would miss what was never meant to be there.
+fn neither_plan_nor_spec(text: &str) -> Result<(), String> {
+    if text.len() > supervisor::PLAN_BYTES_MAX {
+        return Ok(());
+    }
+    match supervisor::parse_yaml(text) {
+        Ok(Value::Null) => {
+            Err("the file is empty; a spec begins with `kind: supervisor`, a plan with `objective: what it is about`"
+                .into())
+        }
+        Ok(Value::Object(file)) => match file.get("kind") {
+            Some(kind) => Err(format!("kind: {kind}: expected `kind: supervisor`; a plan has no `kind`")),
+            None => Ok(()),
+        },
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// The models that the environment names.

@@ -111,7 +111,6 @@ pub(crate) fn refusal_of_reading(error: &StorageError) -> Rejection {
         StorageError::Taken { dir, detail } => {
             Rejection::Invalid { what: dir.display().to_string(), why: detail.clone() }
         }
-        error if error.is_full() => Rejection::StorageFull { why },
         error if error.is_damage() => Rejection::Damaged { why },
         _ => Rejection::StorageError { why },
     }

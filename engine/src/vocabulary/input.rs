@@ -441,7 +441,7 @@ pub enum Rejection {
         why: String,
     },
     /// There is no space for anything new. It is over when there is.
-    #[error("the disk is full: {why}; nothing new is begun until there is space")]
+    #[error("the disk is full: {}; nothing new is begun until there is space", why.trim_start_matches("the disk is full: "))]
     StorageFull {
         /// Which file could not grow.
         why: String,

@@ -1,7 +1,7 @@
 //! What workflow code asks for, as a non-determinism card tells it: the request, and what to do about a difference.
 //!
 //! Invariant: values, not texts: whoever needs a part of a request reads a field. Contents are told by their length and
-//! hash, so that a card may be logged. How requests are compared is not known here.
+//! hash, so that a card may be logged; of a failure its message is told as well, shortened, as logs tell it. How requests are compared is not known here.
 
 use std::fmt;
 
@@ -79,15 +79,33 @@ pub struct Request {
 pub enum Detail {
     /// When a timer fires.
     Until(Timestamp),
-    /// The type of a failure; its message is user data.
+    /// A failure: what says why code ends otherwise than it did.
     Failure {
         /// The name of the failure.
         failure_type: String,
-        /// Its message, without the text.
+        /// All of its message, by its hash.
         message: ContentHash,
+        /// The beginning of its message, on one line.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        text: String,
     },
     /// A patch of which the code says that no run needs it any more.
     Deprecated,
+}
+
+/// So many characters of a failure's message are told.
+const TEXT_MAX: usize = 200;
+
+impl Detail {
+    pub(super) fn of_failure(failure: &Failure) -> Detail {
+        let message = ContentHash::of_text(&failure.message);
+        let mut text: String = failure.message.chars().take(TEXT_MAX).collect();
+        if text.len() < failure.message.len() {
+            text.push('…');
+        }
+        let text = text.replace(char::is_control, " ");
+        Detail::Failure { failure_type: failure.type_name().to_owned(), message, text }
+    }
 }
 
 /// A content without the content.
@@ -229,7 +247,9 @@ impl fmt::Display for Request {
         }
         match &self.detail {
             Some(Detail::Until(at)) => write!(f, " until {at}")?,
-            Some(Detail::Failure { failure_type, message }) => write!(f, " {failure_type} (message of {message})")?,
+            Some(Detail::Failure { failure_type, message, text }) => {
+                write!(f, " {failure_type} {text:?} (message of {message})")?;
+            }
             Some(Detail::Deprecated) => f.write_str(" (deprecated)")?,
             None => {}
         }
@@ -255,6 +275,25 @@ mod tests {
         };
         let hint = Hint::Renamed { from: cancel("a"), to: cancel("b") }.to_string();
         assert!(hint.starts_with("`a` became `b`"), "{hint}");
+    }
+
+    /// Why code fails is what its author looks for: the card has it, on one line and bounded.
+    #[test]
+    fn a_failure_is_told_with_its_message() {
+        let told = |message: &str| {
+            let detail = Some(Detail::of_failure(&Failure::application("InvalidPlan", message)));
+            Request { detail, ..Request::new(RequestKind::FailWorkflow) }.to_string()
+        };
+        let text = told("no capability\n`prozess`");
+        assert!(
+            text.starts_with("FailWorkflow InvalidPlan \"no capability `prozess`\" (message of 23 bytes, blake3 "),
+            "{text}"
+        );
+        let text = told(&"é".repeat(100_000));
+        assert!(
+            text.contains(&format!("\"{}…\" (message of 200000 bytes", "é".repeat(TEXT_MAX))) && text.len() < 600,
+            "{text}"
+        );
     }
 
     #[test]

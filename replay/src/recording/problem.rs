@@ -62,6 +62,11 @@ impl fmt::Display for CommandFamily {
     }
 }
 
+/// A field by its path; no path is all of the file.
+fn place_of(path: &str) -> String {
+    if path.is_empty() { "the file as a whole".to_owned() } else { format!("`{path}`") }
+}
+
 /// What is wrong with a history; each says it in its message.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum HistoryProblem {
@@ -76,7 +81,7 @@ pub(crate) enum HistoryProblem {
     MissingField { path: String },
     #[error("`{path}` is not known to this version; a newer one wrote the file, or it was edited")]
     UnknownField { path: String },
-    #[error("`{path}`: {why}")]
+    #[error("{}: {why}", place_of(path))]
     Malformed { path: String, why: String },
     #[error("no event is called {name:?} in this version")]
     UnknownEventType { name: String },

@@ -473,7 +473,7 @@ fn no_profile(name: &str, place: &str, there: &[String]) -> CliError {
 
 /// The keys of a file with their values.
 fn read_file(path: &Path) -> Result<FileText, CliError> {
-    let text = std::fs::read_to_string(path).map_err(|why| wrong(&format!("{}: {why}", path.display())))?;
+    let text = super::input::read_short(path).map_err(|why| wrong(&format!("{}: {why}", path.display())))?;
     read_text(&text, path)
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: a verb reaches runs through the backend only, and prints through the screen only, so that a test can
 //! give it both. How the backend was found does not show here, except for whether anybody carries runs on.
 
-use std::io::{BufRead, IsTerminal};
+use std::io::{self, BufRead, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,6 +12,8 @@ use serde_json::Value;
 
 use super::error::{CliError, one_line};
 use super::explain::Code;
+use super::input::from_outside;
+use super::list::shell_word;
 use super::output::Screen;
 use super::reconnect::Reconnect;
 use crate::backend::{Attribution, Backend};
@@ -28,6 +30,8 @@ pub struct Context {
     /// Whether the backend is another process: paths and waiting mean something else then.
     pub attached: bool,
     pub reconnect: Reconnect,
+    /// The run that the verb waits for or follows.
+    pub awaited: Option<WorkflowId>,
     pub plans: Option<PlanLoader>,
 }
 
@@ -85,11 +89,29 @@ impl Context {
             return refused(&format!("{question} needs a yes, and nobody can be asked"));
         }
         self.screen.draw(&format!("{}? [y/N] ", one_line(question)));
-        let mut answer = String::new();
-        let read = std::io::stdin().lock().read_line(&mut answer);
-        match (read, answer.trim().to_ascii_lowercase().as_str()) {
-            (Ok(_), "y" | "yes") => Ok(()),
+        let read = from_outside(|| {
+            let mut answer = String::new();
+            io::stdin().lock().read_line(&mut answer).map(|_| answer)
+        });
+        let answer = read.inspect_err(|_| self.screen.draw("\n"))?;
+        match answer.map(|answer| answer.trim().to_ascii_lowercase()).as_deref() {
+            Ok("y" | "yes") => Ok(()),
             _ => refused("not confirmed"),
+        }
+    }
+
+    /// What becomes of what an interrupted verb waited for.
+    pub(super) fn goes_on(&self, why: CliError) -> CliError {
+        if why.code != Code::Interrupted || why.help.is_some() {
+            return why;
+        }
+        match &self.awaited {
+            Some(id) if self.attached => {
+                let id = shell_word(id.as_str());
+                why.help(format!("the run goes on; `bosun result {id}` waits for its end"))
+            }
+            None if self.attached => why.help("what the worker does goes on without this command"),
+            _ => why.help("what was recorded stays; the same command goes on where this one stopped"),
         }
     }
 }

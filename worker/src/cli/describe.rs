@@ -109,6 +109,11 @@ fn head(screen: &mut Screen, description: &Description) {
     }
 }
 
+/// How far a fork or a reset kept the history; one that kept nothing began anew.
+pub(super) fn point(event: EventId) -> String {
+    if event.0 == 0 { "the beginning".to_owned() } else { format!("event {event}") }
+}
+
 /// The runs that this one comes from and leads to.
 fn lineage(screen: &mut Screen, info: &RunInfo) {
     if let Some(parent) = &info.parent {
@@ -116,11 +121,11 @@ fn lineage(screen: &mut Screen, info: &RunInfo) {
     }
     if let Some(from) = &info.forked_from {
         match from.reset {
-            true => screen.field("reset from", format!("event {} of run {}", from.event, from.run_id)),
+            true => screen.field("reset from", format!("{} of run {}", point(from.event), from.run_id)),
             false => {
                 screen.field(
                     "forked from",
-                    format!("{} at event {} (run {})", from.workflow_id, from.event, from.run_id),
+                    format!("{} at {} (run {})", from.workflow_id, point(from.event), from.run_id),
                 );
             }
         }

@@ -175,6 +175,10 @@ codes! {
     BudgetSpent 49 BudgetExhausted "the budget is spent, and the run is paused"
         "The spec says `on_exhausted: ask`, or an agent has reached its own limit. `bosun budget show ID` tells what was spent; \
          `bosun budget top-up ID` with --calls, --tokens or --cost gives more. The run stays open meanwhile.";
+    OtherDirectory 50 Refused "the directory holds other things"
+        "A store is made in a directory that is new or empty, since it closes that directory to other users and fills it with its \
+         files. The one that was named holds files that are no store's, and nothing was made there. Look whether --data (or \
+         BOSUN_STORE) names the directory you mean, or name one inside of it.";
 }
 
 /// What cards of the engine are called: no errors of a command, but what holds a run, fails a check or is an alarm.

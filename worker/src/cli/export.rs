@@ -1,29 +1,28 @@
-//! `export`: the history of a run as a file, for replay elsewhere, for bug reports, or for Temporal's tools.
+//! `export`: the history of a run, or of a history file, as a file: for replay elsewhere, for bug reports, or for Temporal's tools.
 //!
 //! Invariant: an export in our format reads back as the same turns, bit for bit, unless something was left out on
-//! request; then it says so itself. Temporal's form is for viewing only. Reading carries no run on.
+//! request; then it says so itself: nothing that a file lacks comes back. Temporal's form is for viewing only. Reading carries
+//! no run on.
 
 use std::path::PathBuf;
 
-use bosun_replay::{History, to_temporal};
+use bosun_replay::to_temporal;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::args::RunOf;
 use super::error::CliError;
 use super::exit::Exit;
-use super::explain::Code;
 use super::list::shell_word;
 use super::output::Format;
 use super::replay::Bench;
 use super::replay::record::{Redact, write};
-use super::resolve::find;
+use super::replay::source::HistoryOf;
 use crate::ui::export;
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
     #[command(flatten)]
-    pub run: RunOf,
+    of: HistoryOf,
     /// The form of the file.
     #[arg(long = "as", alias = "format", value_name = "FORM", default_value = "json")]
     form: ExportFormat,
@@ -53,12 +52,7 @@ enum ExportFormat {
 }
 
 pub(super) async fn export(bench: &mut Bench<'_>, args: ExportArgs) -> Result<Exit, CliError> {
-    let histories = bench.histories().await?;
-    let target = find(&*histories, &bench.namespace, args.run.id.as_deref(), &args.run.exact).await?;
-    let turns = histories.turns(target.clone()).await?;
-    let history = History::new(turns).map_err(|why| {
-        CliError::new(Code::UnreadableHistory, format!("{} cannot be exported", target.workflow_id)).cause(why)
-    })?;
+    let (_, history) = bench.recorded(&args.of).await?.replayable(&bench.workflows)?;
     let history = history.redacted(Redact::redaction(args.redact));
     let text = match args.form {
         ExportFormat::Json => history.to_json(),

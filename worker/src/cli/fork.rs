@@ -332,7 +332,12 @@ pub(crate) fn plan_lines(plan: &ForkPlan) -> Vec<(&'static str, String)> {
         inbox,
     } = plan;
     let moved = moved.as_ref().map(|why| format!(" - {why}")).unwrap_or_default();
-    let mut lines = vec![("keeps", format!("events 1 to {event}, drops {dropped}{moved}"))];
+    let keeps = match event.0 {
+        0 => format!("nothing: it begins anew, and drops {dropped}{moved}"),
+        1 => format!("event 1, drops {dropped}{moved}"),
+        last => format!("events 1 to {last}, drops {dropped}{moved}"),
+    };
+    let mut lines = vec![("keeps", keeps)];
     lines.extend(told.iter().map(|one| {
         let place = one.event.map(|event| format!(" (event {event})")).unwrap_or_default();
         let label = if one.why == ForkTelling::Reapplied { "sends again" } else { "tells" };

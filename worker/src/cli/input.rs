@@ -1,10 +1,13 @@
 //! Inputs from the command line: JSON, a file, standard input, or `key=value` pairs.
 //!
 //! Invariant: what is sent is valid JSON, compact, with the keys in the order they were written. Nothing here knows
-//! what a workflow expects.
+//! what a workflow expects. No more is read than a request may hold, and Ctrl-C ends the command while it waits for what
+//! comes from outside.
 
-use std::io::Read;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
+use std::sync::mpsc;
 
 use bosun_engine::{Failure, Payload};
 use serde_json::{Map, Value};
@@ -12,8 +15,8 @@ use serde_json::{Map, Value};
 use super::error::CliError;
 use super::explain::Code;
 
-/// Standard input that is larger than any payload may be is not read to its end.
-const STDIN_MAX: u64 = 64 * 1024 * 1024;
+/// The most that is read of a file or of standard input: what the control API takes in one request.
+const INPUT_MAX: u64 = 4 * 1024 * 1024;
 
 /// The input of a request: `--input` or pairs, not both. Nothing given is `null`.
 pub(super) fn payload(input: Option<&str>, pairs: &[String]) -> Result<Payload, CliError> {
@@ -37,12 +40,7 @@ fn encode(value: &Value) -> Result<Payload, CliError> {
 /// JSON text, `@file`, or `-`.
 pub(super) fn parse(text: &str) -> Result<Value, CliError> {
     let (what, text) = match text {
-        "-" => {
-            let mut read = String::new();
-            let stdin = std::io::stdin().lock().take(STDIN_MAX).read_to_string(&mut read);
-            stdin.map_err(|why| bad("cannot read standard input").cause(why))?;
-            ("standard input".to_owned(), read)
-        }
+        "-" => ("standard input".to_owned(), read_stdin()?),
         text => match text.strip_prefix('@') {
             Some(path) => (format!("file {path}"), read_file(Path::new(path))?),
             None => ("--input".to_owned(), text.to_owned()),
@@ -54,8 +52,66 @@ pub(super) fn parse(text: &str) -> Result<Value, CliError> {
     })
 }
 
-fn read_file(path: &Path) -> Result<String, CliError> {
-    std::fs::read_to_string(path).map_err(|why| CliError::no_file(path.display(), &why))
+/// A text from standard input.
+pub(super) fn read_stdin() -> Result<String, CliError> {
+    from_outside(|| short(io::stdin().lock()))?
+        .map_err(|why| too_long("standard input", &why).unwrap_or_else(|| bad("cannot read standard input").cause(why)))
+}
+
+/// A text from a file that somebody named.
+pub(super) fn read_file(path: &Path) -> Result<String, CliError> {
+    let named = path.to_owned();
+    let name = path.display();
+    from_outside(move || read_short(&named))?
+        .map_err(|why| too_long(&format!("the file {name}"), &why).unwrap_or_else(|| CliError::no_file(name, &why)))
+}
+
+/// A text file as far as it is no longer than a request may be; a longer one is refused without being read to its end.
+pub(crate) fn read_short(path: &Path) -> io::Result<String> {
+    short(File::open(path)?)
+}
+
+fn short(from: impl Read) -> io::Result<String> {
+    let mut read = Vec::new();
+    from.take(INPUT_MAX + 1).read_to_end(&mut read)?;
+    if read.len() as u64 > INPUT_MAX {
+        return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {INPUT_MAX} bytes")));
+    }
+    String::from_utf8(read).map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not text in UTF-8"))
+}
+
+fn too_long(what: &str, why: &io::Error) -> Option<CliError> {
+    (why.kind() == ErrorKind::FileTooLarge).then(|| {
+        CliError::new(Code::PayloadTooLarge, format!("{what} is longer than {INPUT_MAX} bytes, the most that is read"))
+            .help("keep the data elsewhere, and give a reference to it")
+    })
+}
+
+/// Does what may wait for a person or another program; Ctrl-C ends the waiting, and the command with nothing done.
+pub(super) fn from_outside<T: Send + 'static>(
+    read: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<io::Result<T>, CliError> {
+    // Where nothing catches the signal, it ends the process by itself.
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return Ok(read()) };
+    let interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt());
+    let mut interrupt = interrupt.map_err(|why| CliError::new(Code::Failed, "cannot catch signals").cause(why))?;
+    let (done, told) = mpsc::channel();
+    let interrupted = done.clone();
+    let watch = runtime.spawn(async move {
+        if interrupt.recv().await.is_some() {
+            // Nobody listens when the text was there first.
+            let _ = interrupted.send(None);
+        }
+    });
+    // A thread of its own: one that never comes back holds up nothing, and ends with the process.
+    let reader = std::thread::Builder::new().name("input".into()).spawn(move || done.send(Some(read())));
+    reader.map_err(|why| CliError::new(Code::Failed, "no thread for the input").cause(why))?;
+    let read = told.recv();
+    watch.abort();
+    match read {
+        Ok(Some(read)) => Ok(read),
+        Ok(None) | Err(_) => Err(CliError::new(Code::Interrupted, "interrupted").help("nothing was done")),
+    }
 }
 
 /// Pairs as an object. A value is JSON where it is valid JSON, and text otherwise; `a.b=1` nests.
@@ -111,6 +167,16 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "[1, 2]\n").unwrap();
         assert_eq!(text(Some(&format!("@{}", file.path().display())), &[]), Ok("[1,2]".into()));
+    }
+
+    /// No more is read than is taken: a longer file is none of a request.
+    #[test]
+    fn as_much_is_read_as_a_request_may_hold() {
+        assert_eq!(INPUT_MAX, crate::api::ServerLimits::default().body as u64);
+        assert_eq!(short(io::repeat(b' ').take(INPUT_MAX)).unwrap().len() as u64, INPUT_MAX);
+        assert_eq!(short(io::repeat(b' ')).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        let told = text(Some("@/dev/zero"), &[]).unwrap_err();
+        assert_eq!(told, "the file /dev/zero is longer than 4194304 bytes, the most that is read");
     }
 
     #[test]

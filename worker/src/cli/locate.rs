@@ -182,9 +182,74 @@ pub(super) fn no_store(data: &Path) -> Result<(), CliError> {
     Err(CliError::new(Code::NoStore, message).help("name an existing directory with --data or BOSUN_STORE"))
 }
 
+/// What a worker makes in its directory before that is a store, and what it leaves there of one: these names, and those with
+/// something behind a dot or a dash. `lost+found` is the file system's own, where the directory is all of a disk.
+const OWN: [&str; 26] = [
+    "anchor",
+    "bosun",
+    "compacted",
+    "damaged",
+    "demo",
+    "groups",
+    "held",
+    "incoming",
+    "keys",
+    "links",
+    "log",
+    "lost+found",
+    "marks",
+    "notified",
+    "payloads",
+    "processes",
+    "quarantine",
+    "reserve",
+    "seen-time",
+    "store",
+    "swapping",
+    "token",
+    "tokens",
+    "values",
+    "wal",
+    "worker",
+];
+/// Entries of others that are named at most.
+const OTHERS_SHOWN: usize = 3;
+
+/// A directory that holds other things is nobody's data directory: a home or a source tree would be strewn with the files of a
+/// store, and closed to everybody else.
+fn holds_nothing_else(data: &Path) -> Result<(), CliError> {
+    // Of a cluster there is no store, but a token; what activities keep beside it is theirs.
+    if is_store(data) || data.join("token").is_file() {
+        return Ok(());
+    }
+    let entries = match std::fs::read_dir(data) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(why) => return Err(CliError::new(Code::Failed, format!("cannot look into {}", data.display())).cause(why)),
+    };
+    let is_own = |name: &str| {
+        let rest =
+            |own: &&str| name.strip_prefix(*own).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']));
+        OWN.iter().any(|own| rest(&own))
+    };
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut others: Vec<String> = names.filter(|name| !is_own(name)).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    others.sort();
+    let more = if others.len() > OTHERS_SHOWN { ", …" } else { "" };
+    others.truncate(OTHERS_SHOWN);
+    let message =
+        format!("{} is no data directory: it holds other things ({}{more})", data.display(), others.join(", "));
+    Err(CliError::new(Code::OtherDirectory, message)
+        .help("name a directory that is new or empty with --data or BOSUN_STORE; nothing was made"))
+}
+
 /// Histories may hold what is nobody else's business.
 pub(super) fn make_data_directory(data: &Path) -> Result<(), CliError> {
     is_no_file(data)?;
+    holds_nothing_else(data)?;
     let made = DirBuilder::new().recursive(true).mode(0o700).create(data);
     made.map_err(|why| CliError::new(Code::Failed, format!("cannot create {}", data.display())).cause(why))
 }

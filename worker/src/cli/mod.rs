@@ -67,6 +67,7 @@ pub(crate) mod time_format;
 mod token;
 mod top;
 mod ui;
+mod unprinted;
 pub(crate) mod waiting;
 mod watch;
 mod worker;
@@ -91,6 +92,7 @@ pub(crate) use describe::outcome_text;
 use error::CliError;
 use exit::Exit;
 use explain::Code;
+pub(crate) use input::read_short;
 pub(crate) use list::shell_word;
 use locate::{LocatedEngine, locate};
 use output::{Format, Screen};
@@ -189,8 +191,7 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
         Ok(cli) => cli,
         Err(mut why) => {
             suggest_nothing_destructive(&mut why);
-            let _ = why.print();
-            return if why.use_stderr() { Exit::Usage } else { Exit::Ok };
+            return unprinted::print_help(&why);
         }
     };
     let global = cli.global.clone();
@@ -212,7 +213,9 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
         },
     };
     log::leave();
-    match ended.and_then(|exit| screen.refused().map_or(Ok(exit), Err)) {
+    // What a worker prints is where it can be reached: its end is judged by its work.
+    let unprinted = if is_worker { None } else { screen.unprinted() };
+    match ended.and_then(|exit| screen.refused().or(unprinted).map_or(Ok(exit), Err)) {
         Ok(exit) => exit,
         Err(error) => {
             screen.error(&error);
@@ -264,12 +267,12 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
             return tokio::task::block_in_place(|| test::test(screen, &workflows, &args));
         }
         Noun::Replay(verb) => {
-            return interruptible(Box::pin(replay::replay(screen, &global, program, verb)), false).await;
+            return interruptible(Box::pin(replay::replay(screen, &global, program, verb))).await.map_err(nothing_done);
         }
         Noun::Verb(verb) | Noun::Workflow(verb) => match Reading::of(verb) {
             Ok(verb) => {
                 let mut bench = replay::Bench::new(screen, &global, program)?;
-                return interruptible(verb.run(&mut bench), false).await;
+                return interruptible(verb.run(&mut bench)).await.map_err(nothing_done);
             }
             Err(verb) => Verb::Workflow(verb),
         },
@@ -325,6 +328,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         carried_on: attached || global.temporal.is_some() || matches!(purpose, Access::Work { .. }),
         attached,
         reconnect: Reconnect::by(&global, program, &purpose, verb.is_of_a_namespace().then_some(namespace)),
+        awaited: None,
         plans: program.plans,
     };
     // A cluster knows its namespaces itself, used or not.
@@ -369,28 +373,26 @@ async fn beside_the_api(
         }
         _ => None,
     };
-    let attached = cx.attached;
     // On the heap: the future of all verbs is too large for the stack of a thread.
-    let ended = interruptible(Box::pin(verb.run(cx)), attached).await;
+    let ended = interruptible(Box::pin(verb.run(cx))).await.map_err(|why| cx.goes_on(why));
     if let Some(serving) = serving {
         serving.stop(&global.data, Exit::Error).await;
     }
     ended
 }
 
-async fn interruptible(verb: impl Future<Output = Result<Exit, CliError>>, attached: bool) -> Result<Exit, CliError> {
+async fn interruptible(verb: impl Future<Output = Result<Exit, CliError>>) -> Result<Exit, CliError> {
     tokio::select! {
         ended = verb => ended,
-        _ = tokio::signal::ctrl_c() => Err(interrupted(attached)),
+        _ = tokio::signal::ctrl_c() => Err(CliError::new(Code::Interrupted, "interrupted")),
     }
 }
 
-fn interrupted(attached: bool) -> CliError {
-    let error = CliError::new(Code::Interrupted, "interrupted");
-    if attached {
-        error.help("the run goes on; `bosun result` waits for it again")
-    } else {
-        error.help("what was recorded stays; the same command goes on where this one stopped")
+/// A verb that only reads has nothing to go on with.
+fn nothing_done(why: CliError) -> CliError {
+    match why.code {
+        Code::Interrupted if why.help.is_none() => why.help("nothing was changed; the same command begins again"),
+        _ => why,
     }
 }
 

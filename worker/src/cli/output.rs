@@ -75,8 +75,8 @@ pub struct Screen {
     pub reach: Reach,
     out: Box<dyn Write + Send + Sync>,
     err: Box<dyn Write + Send + Sync>,
-    /// Nobody reads stdout any more.
-    closed: bool,
+    /// Why stdout takes nothing any more, if it does not.
+    pub(super) lost: Option<io::Error>,
 }
 
 impl Screen {
@@ -97,7 +97,7 @@ impl Screen {
             reach: Reach::default(),
             out: Box::new(out),
             err: Box::new(err),
-            closed: false,
+            lost: None,
         }
     }
 
@@ -118,18 +118,14 @@ impl Screen {
             reach: Reach::default(),
             out: Box::new(io::sink()),
             err: Box::new(io::sink()),
-            closed: false,
+            lost: None,
         }
     }
 
-    /// Whether the reader of stdout has gone (`bosun show -f | head`).
-    pub fn closed(&self) -> bool {
-        self.closed
-    }
-
     pub(super) fn write(&mut self, text: &str) {
-        if self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).is_err() {
-            self.closed = true;
+        // Behind a gap nothing more is printed: what is there is the beginning of the answer.
+        if self.lost.is_none() {
+            self.lost = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).err();
         }
     }
 
@@ -451,7 +447,7 @@ pub(crate) mod captured {
                 reach: Reach::default(),
                 out: Box::new(Half(output.clone(), false)),
                 err: Box::new(Half(output.clone(), true)),
-                closed: false,
+                lost: None,
             };
             (screen, output)
         }

@@ -46,10 +46,13 @@ pub(super) fn workflow_id(plan: &PlanFile) -> Result<WorkflowId, CliError> {
 pub(super) fn load(plans: Option<PlanLoader>, request: &PlanRequest) -> Result<PlanFile, CliError> {
     let load =
         plans.ok_or_else(|| CliError::new(Code::BadPlan, "this program has no supervisors to run plans with"))?;
-    std::fs::read(&request.path).map_err(|why| CliError::no_file(request.path.display(), &why))?;
+    super::input::read_file(&request.path)?;
     load(request).map_err(|why| {
         let error = CliError::new(Code::BadPlan, why);
-        let lacks_objective = error.to_string().contains("required key `objective` is missing");
+        // A plan file takes nothing from outside.
+        let text = error.to_string();
+        let lacks_objective =
+            text.starts_with("Invalid supervisor spec") && text.contains("required key `objective` is missing");
         let help = format!("say it here: `bosun run {} objective=\"...\"`", request.path.display());
         if lacks_objective { error.help(help) } else { error }
     })

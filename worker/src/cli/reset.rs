@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::batch::{self, ManyOf};
 use super::context::{Context, identity};
+use super::describe::point;
 use super::error::CliError;
 use super::exit::Exit;
 use super::fork::plan_lines;
@@ -114,12 +115,12 @@ fn say(screen: &mut Screen, done: &ResetDone, dry_run: bool) {
         Some(run) if done.newly_started => screen.line(format!("reset {id} (run {run})")),
         Some(run) => {
             screen.line(format!("already reset: {id} (run {run})"));
-            screen.field("from", format!("event {} of run {}", done.from.event, done.from.run_id));
+            screen.field("from", format!("{} of run {}", point(done.from.event), done.from.run_id));
             return;
         }
         None => screen.line("dry run: nothing is written".into()),
     }
-    screen.field("from", format!("event {} of run {}", done.from.event, done.from.run_id));
+    screen.field("from", format!("{} of run {}", point(done.from.event), done.from.run_id));
     if let Some(run) = done.terminated {
         screen.field("ends", format!("run {run}"));
     }

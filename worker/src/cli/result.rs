@@ -42,6 +42,7 @@ pub struct ResultArgs {
 
 pub(super) async fn result(cx: &mut Context, args: ResultArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
+    cx.awaited = Some(target.workflow_id.clone());
     let result = if args.no_wait {
         now(cx, target, !args.no_follow_runs).await?
     } else if args.no_follow_runs {
@@ -104,6 +105,7 @@ pub(super) async fn wait_for(
     watch: Watch,
     parking: ParkPolicy,
 ) -> Result<RunResult, CliError> {
+    cx.awaited = Some(target.workflow_id.clone());
     let until = timeout.map(|timeout| Instant::now() + timeout);
     let progress = ProgressBoard::new(watch, target.clone());
     let mut shown = Shown { progress, next: EventId(1), ticks: 0, held: false };

@@ -3,6 +3,8 @@
 //! Invariant: each names the version of the plan that somebody has seen, and the run refuses any other; what is approved
 //! is the very content of that version. Nothing is looked up in place of the person.
 
+use std::path::Path;
+
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -11,6 +13,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
+use super::input::{read_file, read_stdin};
 use super::list::shell_word;
 use super::resolve::run_of;
 use super::result::value_text;
@@ -136,8 +139,8 @@ fn latest(why: CliError, target: &bosun_engine::Target) -> CliError {
 fn tasks(file: &str) -> Result<Value, CliError> {
     let bad = |why: String| CliError::new(Code::BadPlan, format!("{file}: {why}"));
     let text = match file {
-        "-" => std::io::read_to_string(std::io::stdin()).map_err(|why| bad(why.to_string()))?,
-        file => std::fs::read_to_string(file).map_err(|why| CliError::no_file(file, &why))?,
+        "-" => read_stdin()?,
+        file => read_file(Path::new(file))?,
     };
     let value = crate::supervisor::parse_yaml(&text).map_err(|why| bad(why.to_string()))?;
     match value.get("tasks").unwrap_or(&value) {

@@ -166,6 +166,7 @@ async fn follow(cx: &mut Context, target: Target, args: &ShowArgs) -> Result<Exi
     if !cx.carried_on {
         cx.screen.note("no worker carries runs on: showing what is there");
     }
+    cx.awaited = Some(target.workflow_id.clone());
     let (mut next, mut left) = (EventId(args.from.max(1)), args.limit.unwrap_or(usize::MAX));
     let mut waits = ProgressBoard::new(Watch::Events, target.clone());
     loop {

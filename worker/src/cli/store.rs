@@ -15,7 +15,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::output::Screen;
-use crate::backend::{OpenEngine, StoreWork};
+use crate::backend::{OpenEngine, OpenError, StoreWork};
 use crate::store_reports::retention_json;
 
 #[derive(Debug, Subcommand)]
@@ -93,10 +93,21 @@ async fn work(
     next: Option<String>,
 ) -> Result<Exit, CliError> {
     super::locate::is_no_file(data)?;
-    let report = opener.store_work(data, &work).await?;
+    let report = opener.store_work(data, &work).await.map_err(held)?;
     print(screen, schema, &report);
     next.iter().for_each(|next| screen.next(next));
     Ok(Exit::Ok)
+}
+
+/// Who works on the directory as a whole needs it alone: no address leads around that.
+fn held(why: OpenError) -> CliError {
+    let is_held = matches!(why, OpenError::Locked(_));
+    let error = CliError::from(why);
+    if is_held {
+        error.help("`bosun worker stop` ends the worker that holds it; then give the command again")
+    } else {
+        error
+    }
 }
 
 /// A store that cannot be opened for its damage: what is wrong, which groups and runs it hit, and what would be saved.
@@ -128,6 +139,16 @@ impl Configured {
         retention_json(&RetentionInfo::of_directory(&self.data, &self.retention, super::time_format::now()))
     }
 
+    /// A file that is not there judges nothing: who named it would take that for a check that was passed.
+    fn no_epoch_file(&self, report: &mut Value) {
+        let Some(file) = self.epoch_file.as_ref().filter(|file| !file.exists()) else { return };
+        let detail = format!("the epoch file {} is not there: nothing was compared with it", file.display());
+        report["ok"] = Value::Bool(false);
+        if let Some(findings) = report["findings"].as_array_mut() {
+            findings.push(json!({ "class": "epoch", "file": file, "group": null, "run_id": null, "offset": null, "detail": detail }));
+        }
+    }
+
     /// A worker judges its store by the file that it was started with.
     fn unjudged(&self, report: &mut Value) {
         if let (Some(file), true) = (&self.epoch_file, report["epoch"].is_null()) {
@@ -142,6 +163,7 @@ pub(super) async fn store(cx: &mut Context, verb: StoreVerb, configured: &Config
         StoreVerb::Verify => {
             let mut report = cx.backend.verify().await?;
             configured.unjudged(&mut report);
+            configured.no_epoch_file(&mut report);
             print(&mut cx.screen, "store.verify", &report);
             Ok(if healthy(&report) { Exit::Ok } else { Exit::HistoryUnreadable })
         }

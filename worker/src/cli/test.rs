@@ -228,7 +228,7 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
 
 /// Specs that scenes name lie beside them: a scene has a line that says what it shows.
 fn is_scene(path: &Path) -> bool {
-    std::fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| line.starts_with("scene:")))
+    super::input::read_short(path).is_ok_and(|text| text.lines().any(|line| line.starts_with("scene:")))
 }
 
 /// How many are played at once.

@@ -14,6 +14,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
+use super::list::shell_word;
 use super::locate::no_store;
 use super::output::{Cell, Screen, TextStyle};
 use super::time_format::parse_duration;
@@ -92,6 +93,9 @@ fn create(screen: &mut Screen, global: &Global, args: CreateArgs) -> Result<Exit
     let token = tokens::create(&global.data, new)?;
     screen.object("token.create", json!({ "name": args.name, "role": args.role, "token": token.secret() }));
     screen.line(token.secret().to_owned());
+    let name = shell_word(&args.name);
+    let again = format!("`bosun token revoke {name}`, then `bosun token create {name}` makes another one");
+    screen.shown_once(&format!("the token of {}", args.name), &again)?;
     screen.note("it is shown this once; give it to them as a file of mode 600, for --token-file or BOSUN_TOKEN_FILE");
     Ok(Exit::Ok)
 }

@@ -62,7 +62,7 @@ impl SceneFile {
     /// Reads a scene; the files that it names are beside it.
     pub fn load(path: &Path) -> Result<SceneFile, BadScene> {
         let file = path.to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(path).map_err(|why| BadScene {
+        let text = crate::cli::read_short(path).map_err(|why| BadScene {
             file: file.clone(),
             why: FieldError { path: "the file".to_owned(), problem: why.to_string() },
             place: None,
@@ -107,6 +107,6 @@ fn beside(folder: &Path) -> impl Fn(&str) -> Result<String, String> {
     let folder = folder.to_owned();
     move |name| {
         let path = folder.join(name);
-        std::fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
+        crate::cli::read_short(&path).map_err(|why| format!("{}: {why}", path.display()))
     }
 }

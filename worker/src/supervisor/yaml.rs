@@ -23,6 +23,9 @@ pub(crate) fn parse(text: &str) -> Result<Value, InvalidYaml> {
 pub enum InvalidYaml {
     #[error("the key `{key}` is given twice, again at line {line}, column {column}")]
     Twice { key: String, line: u64, column: u64 },
+    /// What YAML has and files here do not, or more than anybody needs.
+    #[error("{what}, at line {line}, column {column}")]
+    NotTaken { what: &'static str, line: u64, column: u64 },
     /// In the words of the parser.
     #[error("{0}")]
     Parser(String),
@@ -46,12 +49,28 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
+fn not_taken(breach: &serde_saphyr::budget::BudgetBreach) -> &'static str {
+    use serde_saphyr::budget::BudgetBreach as B;
+    match breach {
+        B::Anchors { .. } | B::Aliases { .. } | B::AliasAnchorRatio { .. } => {
+            "anchors (`&name`) and aliases (`*name`) are not taken here: write the value where it is used"
+        }
+        B::MergeKeys { .. } => "merge keys (`<<`) are not taken here: write the keys where they are used",
+        B::Documents { .. } => "the file holds more than one document: keep what stands before or after `---`",
+        B::Depth { .. } => "the values are nested deeper than 32 levels",
+        _ => "the file holds more values than are read (50000)",
+    }
+}
+
 impl InvalidYaml {
     /// Without advice for programmers.
     fn of(why: &serde_saphyr::Error) -> InvalidYaml {
         match why.without_snippet() {
             serde_saphyr::Error::DuplicateMappingKey { key: Some(key), location } => {
                 InvalidYaml::Twice { key: key.clone(), line: location.line(), column: location.column() }
+            }
+            serde_saphyr::Error::Budget { breach, location } => {
+                InvalidYaml::NotTaken { what: not_taken(breach), line: location.line(), column: location.column() }
             }
             other => InvalidYaml::Parser(other.to_string()),
         }

@@ -154,8 +154,7 @@ impl RequestEntry {
         self
     }
     fn failed(self, failure: &Failure) -> Self {
-        let message = ContentHash::of_text(&failure.message);
-        self.detail(Detail::Failure { failure_type: failure.type_name().to_owned(), message })
+        self.detail(Detail::of_failure(failure))
     }
     fn ended(self, result: &Result<Payload, Failure>) -> Self {
         match result {

@@ -95,7 +95,7 @@ async fn fuzz_case(
     workflow_type: &WorkflowType,
 ) -> Result<Exit, CliError> {
     let bad = |why: String| CliError::new(Code::BadInput, format!("the case {}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|why| bad(why.to_string()))?;
+    let text = crate::cli::read_short(path).map_err(|why| bad(why.to_string()))?;
     let plan: LifePlan = text.parse().map_err(|why: bosun_replay::simulate::CaseError| bad(why.to_string()))?;
     if plan.workflow_type != *workflow_type {
         return Err(bad(format!("it is about the workflow type {}", plan.workflow_type)));
