@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::health;
 use super::no_room::{NoRoom, ROOM_LOOKS};
 use super::shared::WorkerShared;
+use crate::log::StorageError;
 use crate::machine::{Durable, SealedEffects};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::*;
@@ -259,11 +260,7 @@ impl Committer {
                     tracing::error!(%error, "what was decided waits for room on the disk");
                 }
                 if self.leaving.load(Ordering::Acquire) {
-                    // Nothing was written, and nothing is acknowledged.
-                    let why = health::rejection_of(&error);
-                    let _ = self.gave_up.set(why.clone());
-                    self.no_room.is_over();
-                    return Some(Err(why));
+                    return Some(Err(self.give_up(&error)));
                 }
                 let mut turns = turns.drain(..);
                 for (item, count) in batch.iter_mut().zip(counts) {
@@ -280,6 +277,14 @@ impl Committer {
                 Some(Err(health::rejection_of(&error)))
             }
         }
+    }
+
+    /// There is no room for what was decided, and nobody is left to wait for it: nothing was written, and nothing is acknowledged.
+    fn give_up(&self, error: &StorageError) -> Rejection {
+        let why = health::rejection_of(error);
+        let _ = self.gave_up.set(why.clone());
+        self.no_room.is_over();
+        why
     }
 
     fn note_writing(&self, since: Option<Instant>) {

@@ -33,6 +33,7 @@ const RPS_MAX: u32 = 100_000;
 struct WholeNumber(#[serde(deserialize_with = "whole")] Option<u32>);
 
 /// A batch is started, or only says what it would do.
+// long: all that is wrong with a body is told at once, and then one step follows the other.
 pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) -> Answer {
     let mut members = Members::read(&body)?;
     let query = members.text("query");
@@ -77,11 +78,7 @@ pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) 
     let of_id = Target { namespace: start.namespace.clone(), ..Target::workflow(start.workflow_id.clone()) };
     let started = me.backend.start(start).await?;
     if !started.newly_started {
-        let batch = Target { run_id: Some(started.run_id), ..of_id };
-        if let Some(other) = batch::run::another(&me.backend, batch, &order).await? {
-            let message = format!("the batch id {id} is taken: that batch is to {other}; nothing has begun");
-            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", message));
-        }
+        same_batch(&me, Target { run_id: Some(started.run_id), ..of_id }, &order, &id).await?;
     }
     let status = if started.newly_started { StatusCode::CREATED } else { StatusCode::OK };
     let answer = json!({
@@ -114,6 +111,17 @@ fn action(members: &mut Members) -> Option<BatchAction> {
             serde_json::from_value(Value::Object(known)).map_err(|why| action.wrong("", why.to_string())).ok()
         })
     })?
+}
+
+/// Refuses an order whose id another batch has.
+async fn same_batch(me: &AuthorizedCaller, batch: Target, order: &BatchOrder, id: &str) -> Result<(), Problem> {
+    match batch::run::another(&me.backend, batch, order).await? {
+        None => Ok(()),
+        Some(other) => {
+            let message = format!("the batch id {id} is taken: that batch is to {other}; nothing has begun");
+            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", message))
+        }
+    }
 }
 
 fn fresh_id(order: &BatchOrder) -> Result<String, Problem> {
