@@ -21,8 +21,10 @@ const PLAN: &str = "\
 objective: x
 tasks: [{ task_id: 1, sub_task_objective: y, capability: process, parameters: { argv: [\"true\"] } }]
 ";
-/// Between two looks, and two presses of a key.
+/// Between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Between two presses of a key.
+const PRESSES: Duration = Duration::from_secs(10);
 
 fn parked(data: &Path) {
     let started = run(data, &["start", "kitchen-sink", "-w", "waits", "--input", PARKED]);
@@ -133,13 +135,16 @@ impl Terminal {
         }
     }
 
-    /// Presses Ctrl-C until it ends.
+    /// Presses Ctrl-C until it ends. Each press throws away what the terminal has not shown yet, so there is time between two.
     #[track_caller]
     fn interrupt(mut self) -> (ExitStatus, String) {
-        let began = Instant::now();
+        let (began, mut pressed) = (Instant::now(), None::<Instant>);
         loop {
-            // It may be gone already.
-            let _ = self.child.stdin.as_mut().unwrap().write_all(b"\x03");
+            if pressed.is_none_or(|pressed| pressed.elapsed() > PRESSES) {
+                pressed = Some(Instant::now());
+                // It may be gone already.
+                let _ = self.child.stdin.as_mut().unwrap().write_all(b"\x03");
+            }
             self.look();
             if let Some(status) = self.child.try_wait().unwrap() {
                 while let Ok(part) = self.shown.recv_timeout(PAUSE) {

@@ -321,6 +321,7 @@ fn may_be_refused(said: &Said) -> bool {
     matches!(code, "unknown_query" | "query_failed" | "update_refused")
         || (code == "invalid" && by_history)
         || (code == "invalid_body" && by_times)
+        || (code == "bad_request" && message.starts_with("at: there is no event"))
 }
 
 impl Rig {
