@@ -228,13 +228,8 @@ impl Committer {
     /// The second step: the group becomes durable, or the worker has failed. Nothing: there is no room on the disk, and the
     /// batch is as it was.
     pub(super) fn commit(&self, shared: &WorkerShared, batch: &mut [CommitItem]) -> Option<Result<Durable, Rejection>> {
-        if let Some(failed) = shared.health.storage_failure() {
-            // Nothing waits for room any more: it is refused.
-            self.no_room.is_over();
-            return Some(Err(failed.refusal().unwrap_or(Rejection::ShuttingDown)));
-        }
-        if let Some(why) = self.gave_up.get() {
-            return Some(Err(why.clone()));
+        if let Some(why) = self.is_over(shared) {
+            return Some(Err(why));
         }
         let counts: Vec<usize> = batch.iter().map(|item| item.turns.len()).collect();
         let mut turns: Vec<Turn> = batch.iter_mut().flat_map(|item| std::mem::take(&mut item.turns)).collect();
@@ -276,6 +271,18 @@ impl Committer {
                 }
                 Some(Err(health::rejection_of(&error)))
             }
+        }
+    }
+
+    /// Why nothing is written any more, if so.
+    fn is_over(&self, shared: &WorkerShared) -> Option<Rejection> {
+        match shared.health.storage_failure() {
+            Some(failed) => {
+                // Nothing waits for room any more: it is refused.
+                self.no_room.is_over();
+                Some(failed.refusal().unwrap_or(Rejection::ShuttingDown))
+            }
+            None => self.gave_up.get().cloned(),
         }
     }
 

@@ -8,7 +8,7 @@ use bosun_tests::harness::crash::READY_MAX;
 use bosun_tests::harness::process::WorkerProcess;
 use bosun_tests::harness::workload::program;
 use bosun_tests::harness::{Chance, count_from_env, say};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::receiver::Receiver;
 use super::{config, until, worker};
@@ -135,8 +135,13 @@ fn a_cursor_that_is_wrong_tells_nothing_twice_and_leaves_nothing_out() {
     }
     // Whoever names no channel leaves it where it stands: what fails meanwhile is told by the next one that does.
     std::fs::remove_file(&file).unwrap();
-    drop(WorkerProcess::start(&worker(&path, &[]), &data, READY_MAX).unwrap());
-    until(SETTLE, || if file.exists() { Ok(()) } else { Err("no cursor".to_owned()) });
+    let (mut first, _) = WorkerProcess::start(&worker(&path, &[]), &data, READY_MAX).unwrap();
+    // That the one before was gone is written before it: it is the place in the log that counts.
+    until(SETTLE, || {
+        let told: Value = serde_json::from_slice(&std::fs::read(&file).unwrap_or_default()).unwrap_or_default();
+        if told["group"].is_u64() { Ok(()) } else { Err(format!("no cursor: {told}")) }
+    });
+    first.kill().unwrap();
     let (mut silent, http) =
         WorkerProcess::start(&bosun_tests::harness::process::Program::bosun_worker().unwrap(), &data, READY_MAX)
             .unwrap();

@@ -203,7 +203,12 @@ fn each_event_that_can_be_forked_from_leads_to_its_form() {
         // What is kept ends there: the cut was not moved to somewhere else.
         let kept = if of("kind") == "none" { *event } else { event - 1 };
         let kept = if of("kind") == "input" { 0 } else { kept };
-        let told = format!("events 1 to {kept}, drops {}</dd>", events.len() as u64 - kept);
+        let keeps = match kept {
+            0 => "nothing: it begins anew, and".to_owned(),
+            1 => "event 1,".to_owned(),
+            last => format!("events 1 to {last},"),
+        };
+        let told = format!("{keeps} drops {}</dd>", events.len() as u64 - kept);
         assert!(looked.body.contains(&told), "{event}: {told}: {}", looked.body);
     }
     assert_eq!(signals, 2);

@@ -230,7 +230,7 @@ fn holds_nothing_else(data: &Path) -> Result<(), CliError> {
     let is_own = |name: &str| {
         let rest =
             |own: &&str| name.strip_prefix(*own).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']));
-        OWN.iter().any(|own| rest(&own))
+        OWN.iter().any(rest)
     };
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut others: Vec<String> = names.filter(|name| !is_own(name)).collect();

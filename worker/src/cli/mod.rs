@@ -172,6 +172,7 @@ fn suggest_nothing_destructive(why: &mut clap::Error) {
 }
 
 /// Runs a command line to its end. clap prints help and usage errors itself.
+// long: one step after the other.
 pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit {
     let args: Vec<OsString> = args.into_iter().collect();
     let file = args.first().and_then(|file| std::path::Path::new(file).file_name()).map(|name| name.to_string_lossy());
