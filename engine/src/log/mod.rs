@@ -98,6 +98,11 @@ pub(crate) fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
     private::create(path)
 }
 
+/// Whether an entry of this name in a data directory is made by a store or its worker, or by nobody of them.
+pub fn is_entry_of_store(name: &str) -> bool {
+    private::is_own(name)
+}
+
 /// Named key-value maps beside the log. All but [`Shelf::Archive`] are derived: lost or damaged, they are rebuilt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]

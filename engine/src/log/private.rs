@@ -37,6 +37,13 @@ const OWN: [&str; 22] = [
     "wal",
     "worker",
 ];
+
+/// Whether a worker makes an entry of this name in its directory.
+pub(crate) fn is_own(name: &str) -> bool {
+    let is = |own: &str| name.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']));
+    OWN.into_iter().any(is)
+}
+
 /// How long a file handle is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -96,11 +103,7 @@ fn tighten_store(root: &Path) -> io::Result<()> {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let ours = |own: &str| {
-            let rest = name.strip_prefix(own);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
-        };
-        if OWN.into_iter().any(ours) {
+        if is_own(&name) {
             tighten_tree(&entry.path())?;
         }
     }

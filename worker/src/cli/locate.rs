@@ -182,36 +182,9 @@ pub(super) fn no_store(data: &Path) -> Result<(), CliError> {
     Err(CliError::new(Code::NoStore, message).help("name an existing directory with --data or BOSUN_STORE"))
 }
 
-/// What a worker makes in its directory before that is a store, and what it leaves there of one: these names, and those with
-/// something behind a dot or a dash. `lost+found` is the file system's own, where the directory is all of a disk.
-const OWN: [&str; 26] = [
-    "anchor",
-    "bosun",
-    "compacted",
-    "damaged",
-    "demo",
-    "groups",
-    "held",
-    "incoming",
-    "keys",
-    "links",
-    "log",
-    "lost+found",
-    "marks",
-    "notified",
-    "payloads",
-    "processes",
-    "quarantine",
-    "reserve",
-    "seen-time",
-    "store",
-    "swapping",
-    "token",
-    "tokens",
-    "values",
-    "wal",
-    "worker",
-];
+/// What lies beside a store: of the shell's own, and `lost+found`, which is the file system's where the directory is all of a
+/// disk.
+const BESIDE: [&str; 4] = ["demo", "links", "lost+found", "notified"];
 /// Entries of others that are named at most.
 const OTHERS_SHOWN: usize = 3;
 
@@ -228,9 +201,9 @@ fn holds_nothing_else(data: &Path) -> Result<(), CliError> {
         Err(why) => return Err(CliError::new(Code::Failed, format!("cannot look into {}", data.display())).cause(why)),
     };
     let is_own = |name: &str| {
-        let rest =
-            |own: &&str| name.strip_prefix(*own).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']));
-        OWN.iter().any(rest)
+        // With what is behind a dot: keys, and files that are being written.
+        let first = name.split('.').next().unwrap_or_default();
+        bosun_engine::log::is_entry_of_store(name) || BESIDE.contains(&first)
     };
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut others: Vec<String> = names.filter(|name| !is_own(name)).collect();
