@@ -17,10 +17,12 @@
 //! | what a person asks, what is wrong with it, what is counted | `order` |
 //! | the workflow | `run` |
 //! | the two activities, and how a run is touched once | `carry_out` |
+//! | whose an id is that is taken | `begun` |
 //!
 //! Invariant: `order` and `run` are pure. A batch may do what whoever asked for it may do, and nothing else: every call goes
 //! through the backend of that caller.
 
+pub(crate) mod begun;
 #[doc(hidden)]
 pub mod carry_out;
 #[doc(hidden)]

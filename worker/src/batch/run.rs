@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 
 use super::carry_out::{CARRY_OUT, CarryOut, FIND, FindPage};
 use super::order::{BatchOrder, BatchPage, BatchStanding, PageDone};
-use crate::backend::{Backend, CallError};
 
 /// The workflow type.
 pub const BATCH: &str = "bosun.batch";
@@ -196,22 +195,6 @@ pub fn start(id: &str, order: &BatchOrder) -> Result<StartWorkflow, Rejection> {
     start.summary = Some(format!("{} {}", order.action.in_words(), order.query));
     start.id_reuse_policy = IdReusePolicy::RejectDuplicate;
     Ok(start)
-}
-
-/// What the batch that has begun under this id does, where that is something else than this order.
-///
-/// # Errors
-/// Its history cannot be read.
-pub(crate) async fn another(
-    backend: &dyn Backend,
-    batch: Target,
-    order: &BatchOrder,
-) -> Result<Option<String>, CallError> {
-    let Some(first) = backend.history(batch, EventId(1), 1).await?.pop() else { return Ok(None) };
-    let EventKind::WorkflowExecutionStarted(started) = first.kind else { return Ok(None) };
-    let Ok(begun) = started.input.decode::<BatchOrder>() else { return Ok(None) };
-    let parts = |order: &BatchOrder| (order.query.clone(), order.action.clone(), order.reason.clone(), order.rps);
-    Ok((parts(&begun) != parts(order)).then(|| format!("{} {}", begun.action.in_words(), begun.query)))
 }
 
 /// Adds the workflow of batches.

@@ -115,7 +115,7 @@ fn action(members: &mut Members) -> Option<BatchAction> {
 
 /// Refuses an order whose id another batch has.
 async fn same_batch(me: &AuthorizedCaller, batch: Target, order: &BatchOrder, id: &str) -> Result<(), Problem> {
-    match batch::run::another(&me.backend, batch, order).await? {
+    match batch::begun::another(&me.backend, batch, order).await? {
         None => Ok(()),
         Some(other) => {
             let message = format!("the batch id {id} is taken: that batch is to {other}; nothing has begun");

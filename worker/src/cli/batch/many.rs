@@ -70,7 +70,7 @@ pub(in crate::cli) async fn many(
     let started = cx.backend.start(start).await?;
     if !started.newly_started {
         let batch = Target { namespace: cx.namespace.clone(), ..Target::run(of_id, started.run_id) };
-        if let Some(other) = batch::run::another(&*cx.backend, batch, &order).await? {
+        if let Some(other) = batch::begun::another(&*cx.backend, batch, &order).await? {
             return Err(CliError::usage(format!(
                 "the batch id {id} is taken: that batch is to {other}; nothing has begun"
             ))
