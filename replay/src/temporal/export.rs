@@ -203,13 +203,15 @@ fn timer_of(event: &EventKind) -> Option<Seq> {
 
 /// Timers that the code asks for and cancels in answer to one job.
 fn undone_at_once(events: &[EventKind]) -> BTreeSet<Seq> {
-    let started =
-        |seq: &Seq| events.iter().any(|event| matches!(event, EventKind::TimerStarted { seq: of, .. } if of == seq));
-    let canceled = events.iter().filter_map(|event| match event {
-        EventKind::TimerCanceled { seq } => Some(*seq),
-        _ => None,
-    });
-    canceled.filter(started).collect()
+    let (mut started, mut undone) = (BTreeSet::new(), BTreeSet::new());
+    for event in events {
+        match event {
+            EventKind::TimerStarted { seq, .. } => _ = started.insert(*seq),
+            EventKind::TimerCanceled { seq } if started.contains(seq) => _ = undone.insert(*seq),
+            _ => {}
+        }
+    }
+    undone
 }
 
 /// How many events belong to the first round: up to the next thing that the code is told, an event that answers a command of
