@@ -218,6 +218,9 @@ fn a_worker_that_drains_is_followed_by_the_next() {
         assert!(began.elapsed() < READY_MAX, "it does not drain");
         std::thread::sleep(Duration::from_millis(20));
     }
+    // On the port that the first one still has.
+    let port = http.endpoint.address.rsplit_once(':').unwrap().1.to_owned();
+    let program = Program::new(bosun().unwrap(), &["worker", "run", "--port", &port]);
     let mut second = WorkerProcess::spawn(&program, &data).unwrap();
     assert!(second.wait(Duration::from_millis(300)).unwrap().is_none(), "{}", second.said());
     std::fs::write(&go, "").unwrap();
