@@ -128,8 +128,8 @@ async fn undone_at_once(ctx: WfContext) -> Result<Vec<bool>, Failure> {
     Ok(canceled)
 }
 
-/// E07, E10, E15: what is canceled in the turn that asks for it was never asked for, and the code hears of that at once, whatever
-/// the cancellation type; as on a cluster.
+/// E07, E10, E15: an activity or a child that is canceled in the turn that asks for it was never asked for, and the code hears
+/// of that at once, whatever the cancellation type; as on a cluster. A timer leaves both its events.
 #[test]
 fn what_is_canceled_in_the_turn_that_asks_for_it_is_never_asked_for() {
     let registry = flow(undone_at_once);
