@@ -16,7 +16,7 @@ pub(super) const ROOM_LOOKS: Duration = Duration::from_millis(100);
 const LOOKS_MAX: u64 = 20;
 
 #[derive(Debug, Default, Clone)]
-struct RoomState {
+struct Waiting {
     /// Why there is no room, while something waits for it.
     why: Option<String>,
     /// How many looks there were, and how many when something began to wait.
@@ -25,11 +25,11 @@ struct RoomState {
 }
 
 /// Whether something that was decided waits for room on the disk.
-pub(crate) struct NoRoom(watch::Sender<RoomState>);
+pub(crate) struct NoRoom(watch::Sender<Waiting>);
 
 impl NoRoom {
     pub(super) fn new() -> NoRoom {
-        NoRoom(watch::Sender::new(RoomState::default()))
+        NoRoom(watch::Sender::new(Waiting::default()))
     }
 
     /// There was no room. Says whether that is new.

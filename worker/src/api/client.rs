@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::address::{escape, run_path, segment, with_scheme};
-use super::handlers::{StartAnswer, StartBody, WAIT_MAX};
+use super::handlers::{StartAnswer, StartRequestBody, WAIT_MAX};
 use super::problem::Problem;
 use super::proof::{Proof, Unproven, chain};
 use super::routes::EXACT;
@@ -138,7 +138,7 @@ impl Inner {
         serde_json::from_slice(body).map_err(|why| self.unreadable(why))
     }
 
-    async fn start(&self, body: StartBody) -> Result<StartAnswer, CallError> {
+    async fn start(&self, body: StartRequestBody) -> Result<StartAnswer, CallError> {
         self.post(&api("workflows"), &body).await
     }
 
@@ -278,7 +278,7 @@ impl Inner {
 
 impl Backend for HttpClient {
     fn start(&self, start: StartWorkflow) -> Reply<'_, Started> {
-        Box::pin(async move { Ok(self.0.start(StartBody { start, signal: None, update: None }).await?.started) })
+        Box::pin(async move { Ok(self.0.start(StartRequestBody { start, signal: None, update: None }).await?.started) })
     }
     fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
         Box::pin(async move { self.0.post(&api("forks"), &request).await })
@@ -290,14 +290,14 @@ impl Backend for HttpClient {
         self.message_post(target, "signals", signal.name.to_string(), signal)
     }
     fn signal_with_start(&self, start: StartWorkflow, then: SignalRequest) -> Reply<'_, Started> {
-        Box::pin(async move { Ok(self.0.start(StartBody { start, signal: Some(then), update: None }).await?.started) })
+        Box::pin(async move { Ok(self.0.start(StartRequestBody { start, signal: Some(then), update: None }).await?.started) })
     }
     fn update(&self, target: Target, update: UpdateRequest) -> Reply<'_, UpdateOutcome> {
         self.message_post(target, "updates", update.name.to_string(), update)
     }
     fn update_with_start(&self, start: StartWorkflow, then: UpdateRequest) -> Reply<'_, (Started, UpdateOutcome)> {
         Box::pin(async move {
-            let answer = self.0.start(StartBody { start, signal: None, update: Some(then) }).await?;
+            let answer = self.0.start(StartRequestBody { start, signal: None, update: Some(then) }).await?;
             let outcome = answer.update.ok_or_else(|| self.0.unreadable("it says nothing of the update"))?;
             Ok((answer.started, outcome))
         })

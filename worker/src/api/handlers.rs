@@ -160,7 +160,7 @@ pub async fn no_such_method(uri: Uri) -> Problem {
 
 /// A start, and what the run is told with it: a signal or an update.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct StartBody {
+pub struct StartRequestBody {
     pub start: StartWorkflow,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<SignalRequest>,
@@ -177,7 +177,7 @@ pub struct StartAnswer {
 }
 
 pub async fn start(me: AuthorizedCaller, body: Bytes) -> Result<(StatusCode, Json<StartAnswer>), Problem> {
-    let StartBody { start, signal, update } = body_of(&body)?;
+    let StartRequestBody { start, signal, update } = body_of(&body)?;
     let (started, update) = match (signal, update) {
         (None, None) => (me.backend.start(start).await?, None),
         (Some(signal), None) => (me.backend.signal_with_start(start, signal).await?, None),

@@ -61,7 +61,7 @@ pub struct ForkArgs {
     pub set_input: Option<String>,
     /// Which inputs that reached the source after this event the fork gets again.
     #[arg(long, value_name = "WHAT", default_value = "signals")]
-    pub reapply: Reapply,
+    pub reapply: ReapplyToFork,
     /// Say what would happen, and write nothing.
     #[arg(long)]
     pub dry_run: bool,
@@ -75,7 +75,7 @@ pub struct ForkArgs {
 
 /// Temporal's reset has the same option with the same default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Reapply {
+pub enum ReapplyToFork {
     /// Signals, each once and in their order.
     Signals,
     /// Nothing; the answer names the signals that are dropped.
@@ -122,8 +122,8 @@ impl ForkArgs {
             at: self.at.map(EventId),
             changes: self.changes()?,
             reapply: match self.reapply {
-                Reapply::Signals => ForkReapply::Signals,
-                Reapply::None => ForkReapply::None,
+                ReapplyToFork::Signals => ForkReapply::Signals,
+                ReapplyToFork::None => ForkReapply::None,
             },
             request_id: self.request_id.as_ref().map(RequestId::new).transpose()?,
             identity: Some(identity()),

@@ -27,11 +27,11 @@ pub enum NotifyVerb {
     #[command(visible_alias = "ls")]
     List,
     /// Send a test to each channel, and say how it went.
-    Test(TestArgs),
+    Test(TestChannelArgs),
 }
 
 #[derive(Debug, Args)]
-pub struct TestArgs {
+pub struct TestChannelArgs {
     /// Only this channel.
     #[arg(long, value_name = "NAME")]
     pub channel: Option<String>,
@@ -50,7 +50,7 @@ pub(super) async fn notify(
     }
     match verb {
         NotifyVerb::List => list(screen, &notify.channels),
-        NotifyVerb::Test(TestArgs { channel }) => {
+        NotifyVerb::Test(TestChannelArgs { channel }) => {
             if let Some(name) = channel.as_ref().filter(|name| !notify.channels.contains_key(*name)) {
                 return Err(CliError::new(Code::NotFound, format!("there is no channel {name}"))
                     .help("`bosun notify list` shows them"));

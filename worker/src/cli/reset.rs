@@ -41,12 +41,12 @@ pub struct ResetHow {
     pub to: ResetTo,
     /// What reached the run after that and reaches the new one again.
     #[arg(long, value_name = "WHAT", default_value = "all")]
-    pub reapply: Reapply,
+    pub reapply: ReapplyAfterReset,
 }
 
 /// Temporal's reset has the same words with the same default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Reapply {
+pub enum ReapplyAfterReset {
     /// Nothing; what is dropped is named.
     None,
     /// Signals, each once and in their order.
@@ -57,13 +57,13 @@ pub enum Reapply {
     All,
 }
 
-impl From<Reapply> for ResetReapply {
-    fn from(reapply: Reapply) -> ResetReapply {
+impl From<ReapplyAfterReset> for ResetReapply {
+    fn from(reapply: ReapplyAfterReset) -> ResetReapply {
         match reapply {
-            Reapply::None => ResetReapply::None,
-            Reapply::Signal => ResetReapply::Signal,
-            Reapply::Update => ResetReapply::Update,
-            Reapply::All => ResetReapply::All,
+            ReapplyAfterReset::None => ResetReapply::None,
+            ReapplyAfterReset::Signal => ResetReapply::Signal,
+            ReapplyAfterReset::Update => ResetReapply::Update,
+            ReapplyAfterReset::All => ResetReapply::All,
         }
     }
 }

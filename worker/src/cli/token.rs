@@ -24,7 +24,7 @@ use crate::api::tokens::{self, NamedToken, NewToken, TokensError};
 #[derive(Debug, Subcommand)]
 pub enum TokenVerb {
     /// Make a token for somebody and print it once. Histories record what they do under its name.
-    Create(CreateArgs),
+    Create(CreateTokenArgs),
     /// List the tokens and what each may do.
     #[command(visible_alias = "ls")]
     List,
@@ -36,7 +36,7 @@ pub enum TokenVerb {
 }
 
 #[derive(Debug, Args)]
-pub struct CreateArgs {
+pub struct CreateTokenArgs {
     /// Who gets it: this is what histories record.
     #[arg(value_name = "NAME")]
     pub name: String,
@@ -80,7 +80,7 @@ pub(super) fn token(screen: &mut Screen, global: &Global, verb: TokenVerb) -> Re
     }
 }
 
-fn create(screen: &mut Screen, global: &Global, args: CreateArgs) -> Result<Exit, CliError> {
+fn create(screen: &mut Screen, global: &Global, args: CreateTokenArgs) -> Result<Exit, CliError> {
     let namespaces: BTreeSet<Namespace> = args.namespaces.iter().map(Namespace::new).collect::<Result<_, _>>()?;
     let created_at = super::time_format::now();
     let new = NewToken {

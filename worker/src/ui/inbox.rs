@@ -37,7 +37,7 @@ use crate::inbox::{
 use crate::notify::notified;
 
 #[derive(Deserialize)]
-pub(super) struct InboxQuery {
+pub(super) struct InboxPageQuery {
     /// Only what this run asks, or one below it.
     run_id: Option<String>,
     namespace: Option<String>,
@@ -56,7 +56,7 @@ struct InboxRuns {
     cut: Option<&'static str>,
 }
 
-pub(super) async fn page(visitor: Visitor, Query(query): Query<InboxQuery>) -> Result<Response, PageError> {
+pub(super) async fn page(visitor: Visitor, Query(query): Query<InboxPageQuery>) -> Result<Response, PageError> {
     let InboxRuns { runs, next, cut } = asking(&visitor, &query).await?;
     let (all, silent) = asked_by(&visitor.backend, &runs).await;
     let mut cards = Vec::new();
@@ -93,7 +93,7 @@ pub(super) async fn page(visitor: Visitor, Query(query): Query<InboxQuery>) -> R
 }
 
 /// The open runs that ask people: a page of all, or one and those below it.
-async fn asking(visitor: &Visitor, query: &InboxQuery) -> Result<InboxRuns, Problem> {
+async fn asking(visitor: &Visitor, query: &InboxPageQuery) -> Result<InboxRuns, Problem> {
     let backend = &visitor.backend;
     let Some(run) = &query.run_id else {
         let after = query.cursor.as_deref().map(Cursor::read).transpose()?;

@@ -62,7 +62,7 @@ pub struct WhatArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct CreateArgs {
+pub struct CreateScheduleArgs {
     /// The id of the schedule.
     #[arg(value_name = "ID")]
     pub id: String,
@@ -87,7 +87,7 @@ pub struct CreateArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct UpdateArgs {
+pub struct UpdateScheduleArgs {
     /// The id of the schedule.
     #[arg(value_name = "ID")]
     pub id: String,
@@ -193,7 +193,7 @@ pub(super) async fn existing(cx: &Context, id: &str) -> Result<(Target, Workflow
 }
 
 /// What a command line wants created, checked.
-pub(super) fn new_schedule(plans: Option<PlanLoader>, args: &CreateArgs) -> Result<Schedule, CliError> {
+pub(super) fn new_schedule(plans: Option<PlanLoader>, args: &CreateScheduleArgs) -> Result<Schedule, CliError> {
     let mut action = ScheduleAction {
         workflow_type: String::new(),
         workflow_id: plain(&args.id).to_owned(),
@@ -215,7 +215,7 @@ pub(super) fn new_schedule(plans: Option<PlanLoader>, args: &CreateArgs) -> Resu
     Ok(schedule)
 }
 
-pub(super) async fn create(cx: &mut Context, args: CreateArgs) -> Result<Exit, CliError> {
+pub(super) async fn create(cx: &mut Context, args: CreateScheduleArgs) -> Result<Exit, CliError> {
     let schedule = new_schedule(cx.plans, &args)?;
     let id = plain(&args.id).to_owned();
     let request = ScheduleInput::start(schedule, target(cx, &id)?);
@@ -278,7 +278,7 @@ fn say(cx: &mut Context, verb: &str, id: &str, answer: Value, done: &str) -> Exi
     Exit::Ok
 }
 
-pub(super) async fn update(cx: &mut Context, args: UpdateArgs) -> Result<Exit, CliError> {
+pub(super) async fn update(cx: &mut Context, args: UpdateScheduleArgs) -> Result<Exit, CliError> {
     let (target, _) = existing(cx, &args.id).await?;
     let shown = ask(cx, &target, "describe", &Value::Null).await?;
     let schedule = serde_json::from_value(shown["schedule"].clone());

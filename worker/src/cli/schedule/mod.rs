@@ -13,20 +13,20 @@ use super::context::{Context, PlanLoader};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::Screen;
-use act::{BackfillArgs, CreateArgs, UpdateArgs};
+use act::{BackfillArgs, CreateScheduleArgs, UpdateScheduleArgs};
 use show::{NextArgs, ScheduleListArgs};
 
 #[derive(Debug, Subcommand)]
 pub enum ScheduleVerb {
     /// Start a workflow, or a plan or supervisor from its file, at set times.
-    Create(Box<CreateArgs>),
+    Create(Box<CreateScheduleArgs>),
     /// List all schedules and when each starts next.
     #[command(visible_alias = "ls")]
     List(ScheduleListArgs),
     /// Show what a schedule starts and when, which runs are open, what waits, and what is past.
     Describe(ScheduleId),
     /// Change a schedule from now on; options that you leave out stay as they are.
-    Update(Box<UpdateArgs>),
+    Update(Box<UpdateScheduleArgs>),
     /// Stop a schedule from starting anything by itself; times that pass meanwhile are not made up for.
     Pause(NoteArgs),
     /// Let a paused schedule go on.
