@@ -108,6 +108,7 @@ impl Run {
         started.last_failure = Some(failure.clone());
         started.start_at = Some(at);
         started.carried_signals = Vec::new();
+        started.signals_at_start = None;
         started.forked_from = None;
         started.numbering = Some(IdNumbering::ByKind);
         started.carried_request_ids = self.carried_request_ids();
@@ -180,6 +181,7 @@ impl Run {
         started.search_attributes =
             options.search_attributes.clone().unwrap_or_else(|| self.info.search_attributes.clone());
         started.carried_signals = unconsumed_signals.clone();
+        started.signals_at_start = None;
         started.forked_from = None;
         started.numbering = Some(IdNumbering::ByKind);
         started.carried_request_ids = self.carried_request_ids();

@@ -129,13 +129,17 @@ impl TurnThread {
             _ => None,
         };
         let caller = TurnCaller::Refused(Box::new(move |why| {
+            let why = not_begun(why);
             first.send(Err(why.clone()));
             second.refuse(why);
         }));
         let ends = ends.map(|name| (name, start.identity.clone()));
         let what = self.shared.quarantine.is_some().then(|| what_is_started(&start));
         self.current_turn.begin_start(what, &name, caller);
-        let begun = self.shard.begin(run_id, (start.first_event(run_id, now), now, what), ends, then, answers);
+        let mut event = start.first_event(run_id, now);
+        // The code finds it waiting.
+        event.signals_at_start = matches!(then, Some(Input::Signal(_))).then_some(1);
+        let begun = self.shard.begin(run_id, (event, now, what), ends, then, answers);
         self.current_turn.end();
         if let Err((why, answers)) = begun {
             if let Some(update_id) = waiting_update {
@@ -195,6 +199,16 @@ impl TurnThread {
                 self.update(RunRef::Target(target), request, SharedReply::new(update_reply));
             }
         }
+    }
+}
+
+/// A run whose first turn does not come back is not held: there is none.
+fn not_begun(why: Rejection) -> Rejection {
+    match why {
+        Rejection::Held { why } => {
+            Rejection::Invalid { what: "the start".into(), why: format!("nothing was started: {why}") }
+        }
+        other => other,
     }
 }
 

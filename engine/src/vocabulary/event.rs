@@ -429,6 +429,10 @@ pub struct WorkflowExecutionStarted {
     /// are named by the numbers of their commands.
     #[serde(default)]
     pub numbering: Option<IdNumbering>,
+    /// How many of the signals that follow came with the start: the code begins when it has heard them, and finds them
+    /// waiting. `None`: none, or a run that was started before there was a choice, whose code began without them.
+    #[serde(default)]
+    pub signals_at_start: Option<u32>,
 }
 
 /// How a run names what has no name of its own.

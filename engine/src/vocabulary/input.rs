@@ -274,6 +274,7 @@ impl StartWorkflow {
             forked_from: None,
             priority: self.priority,
             numbering: Some(IdNumbering::ByKind),
+            signals_at_start: None,
         }
     }
     /// A start with the defaults of all else, in the default namespace.

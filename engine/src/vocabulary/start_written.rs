@@ -35,7 +35,7 @@ impl Serialize for WorkflowExecutionStarted {
             [namespace workflow_id workflow_type task_queue input execution_deadline run_timeout retry_policy attempt
              first_run continued_from last_failure start_at parent memo search_attributes request_id identity summary
              details carried_signals carried_request_ids],
-            [forked_from priority numbering]
+            [forked_from priority numbering signals_at_start]
         )
     }
 }

@@ -28,6 +28,7 @@ mod registry;
 mod replayer;
 mod saga;
 mod shadow;
+mod signaled_start;
 mod state_machine;
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,7 @@ use super::async_driver::{AsyncDriver, WorkflowFunction};
 use super::context::WfContext;
 use super::context::handlers::PayloadFuture;
 use super::machine_driver::{MachineDriver, RestoreError};
+use super::signaled_start::SignaledStart;
 use super::state_machine::StateMachine;
 use crate::reference::WorkflowRef;
 use crate::vocabulary::*;
@@ -162,7 +163,8 @@ impl WorkflowRegistry {
         match self.factories.get(&started.workflow_type) {
             Some(factory) => {
                 let policy = self.policy_of(&started.workflow_type);
-                Ok(self.watch_over(&started.workflow_type, (factory.create)(started, run_id, policy)))
+                let driver = (factory.create)(started, run_id, policy);
+                Ok(SignaledStart::over(self.watch_over(&started.workflow_type, driver), started))
             }
             None => Err(self.unknown(&started.workflow_type)),
         }

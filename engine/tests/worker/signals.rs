@@ -368,3 +368,62 @@ async fn update_with_start_is_atomic_over_a_crash_at_any_write() {
         assert_eq!(environment.now(), TestEnvironment::EPOCH.plus(Duration::ZERO), "nothing had to wait");
     }
 }
+
+/// Takes what has come before it does anything, and what has come an hour later.
+async fn prompt(ctx: WfContext, waits: bool) -> Result<(Vec<String>, Vec<String>), Failure> {
+    let words = ctx.signal_channel::<String>("word");
+    let first = words.drain().into_iter().collect::<Result<_, _>>()?;
+    if waits {
+        ctx.timer(HOUR).await?;
+    }
+    Ok((first, words.drain().into_iter().collect::<Result<_, _>>()?))
+}
+
+/// E11, E12: the code finds the signal that came with its start waiting when it begins; so it does after a crash, in a reset
+/// to the beginning and in a fork of it; and code that ends at once has been started and signaled.
+#[tokio::test]
+async fn a_signal_that_comes_with_the_start_is_there_before_the_first_wait() {
+    let environment = environment(WorkflowRegistry::new().workflow("prompt", prompt));
+    let client = environment.client();
+    let word = || signal_once("word", "hello", "word-1");
+    client.signal_with_start(start("prompt", "short", &false), word()).await.unwrap();
+    let heard = (vec!["hello".to_owned()], Vec::<String>::new());
+    assert_eq!(output::<(Vec<String>, Vec<String>)>(&client, "short").await, heard);
+    client.signal_with_start(start("prompt", "long", &true), word()).await.unwrap();
+    client.signal(&target("long"), signal("word", "later")).await.unwrap();
+    let events = history(&client, "long").await;
+    assert_eq!(events[1].kind.name(), "WorkflowExecutionSignaled");
+    assert_eq!(events[2].kind.name(), "TimerStarted", "the code begins when it has heard it");
+
+    let environment = environment.restart(|_| {}).unwrap();
+    let client = environment.client();
+    environment.sleep(2 * HOUR).await;
+    let both = (vec!["hello".to_owned()], vec!["later".to_owned()]);
+    assert_eq!(output::<(Vec<String>, Vec<String>)>(&client, "long").await, both);
+}
+
+/// E12, E26: a reset to the beginning and a fork of it hear again first what came with the start; a fork that keeps nothing and
+/// hears nothing again begins without.
+#[tokio::test]
+async fn a_signal_that_comes_with_the_start_comes_with_it_again() {
+    let environment = environment(WorkflowRegistry::new().workflow("prompt", prompt));
+    let client = environment.client();
+    client.signal_with_start(start("prompt", "a", &true), signal_once("word", "hello", "w")).await.unwrap();
+    let heard = |word: Option<&str>| (word.map(str::to_owned).into_iter().collect::<Vec<_>>(), Vec::<String>::new());
+    for (id, reapply, word) in [("b", ForkReapply::Signals, Some("hello")), ("c", ForkReapply::None, None)] {
+        let fork =
+            ForkRequest { at: Some(EventId(1)), reapply, ..ForkRequest::new(ForkSource::Run(target("a")), id.into()) };
+        client.fork(fork).await.unwrap();
+        environment.sleep(2 * HOUR).await;
+        assert_eq!(output::<(Vec<String>, Vec<String>)>(&client, id).await, heard(word), "{id}");
+    }
+    client.signal_with_start(start("prompt", "d", &true), signal_once("word", "hello", "w")).await.unwrap();
+    for to in [ResetTo::FirstTurn, ResetTo::Event(EventId(1)), ResetTo::Event(EventId(2)), ResetTo::LastTurn] {
+        client.reset(ResetRequest::new(target("d"), to)).await.unwrap();
+        let events = history(&client, "d").await;
+        assert_eq!(count(&events, "WorkflowExecutionSignaled"), 1, "{to:?}");
+    }
+    let environment = environment.restart(|_| {}).unwrap();
+    environment.sleep(2 * HOUR).await;
+    assert_eq!(output::<(Vec<String>, Vec<String>)>(&environment.client(), "d").await, heard(Some("hello")));
+}

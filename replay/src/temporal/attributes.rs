@@ -418,6 +418,9 @@ fn started_header(started: &WorkflowExecutionStarted) -> Value {
     if let Some(fields) = carried(&started.carried_signals).get_mut("fields").map(Value::take) {
         header["fields"]["bosun-carried-signals"] = fields["bosun-carried-signals"].clone();
     }
+    if let Some(signals) = started.signals_at_start {
+        header["fields"]["bosun-signals-at-start"] = payload(&Payload::raw_json(signals.to_string()));
+    }
     header
 }
 

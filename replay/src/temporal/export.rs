@@ -45,6 +45,8 @@ pub(super) struct Exporter<'a> {
     pub(super) pending: BTreeMap<Seq, PendingOperation<'a>>,
     pub(super) updates: BTreeMap<&'a UpdateId, usize>,
     tasks: usize,
+    /// How many signals are still to come before the code begins.
+    signals_missing: u32,
     pub(super) timers: u64,
     /// Side effects are counted among them.
     pub(super) activities: u64,
@@ -77,6 +79,7 @@ impl<'a> Exporter<'a> {
             pending: BTreeMap::new(),
             updates: BTreeMap::new(),
             tasks: 0,
+            signals_missing: history.started().signals_at_start.unwrap_or_default(),
             timers: 0,
             activities: 0,
             child_cancels: BTreeMap::new(),
@@ -107,10 +110,26 @@ impl<'a> Exporter<'a> {
                 self.event(event);
             }
         }
-        if events.iter().any(|event| event.origin() == Origin::Activating) {
+        if events.iter().any(|event| self.is_task(event)) {
             self.workflow_task(build);
         }
         after_task.into_iter().for_each(|event| self.event(event));
+    }
+
+    /// Whether the code is told something, and not only what it finds when it begins.
+    fn is_task(&mut self, event: &EventKind) -> bool {
+        match event {
+            EventKind::WorkflowExecutionStarted(_) => self.signals_missing == 0,
+            EventKind::WorkflowExecutionSignaled(_) if self.signals_missing > 1 => {
+                self.signals_missing -= 1;
+                false
+            }
+            other => {
+                let told = other.origin() == Origin::Activating;
+                self.signals_missing = if told { 0 } else { self.signals_missing };
+                told
+            }
+        }
     }
 
     /// An attempt of an activity that this very round schedules.

@@ -26,12 +26,28 @@ pub(super) fn place(
     if let Some(at) = at.filter(|at| *at > last) {
         return Err(refused(format!("event {at}"), format!("the history has {last} events")));
     }
+    let (cut, moved) = place_of(source, at, last, changes);
+    Ok(match cut.splits_start(source) {
+        true => (Cut::NOTHING, Some(moved.unwrap_or_else(|| START_IS_WHOLE.to_owned()))),
+        false => (cut, moved),
+    })
+}
+
+/// Why a cut is moved to the beginning.
+pub(super) const START_IS_WHOLE: &str = "the start and the signals that came with it are kept or dropped as a whole";
+
+fn place_of(
+    source: &ForkHistory<'_>,
+    at: Option<EventId>,
+    last: EventId,
+    changes: &[ResolvedChange],
+) -> (Cut, Option<String>) {
     let (mut cut, mut moved) = end_of_turn(source, at.unwrap_or(last));
     let mut replaced = changes.iter().filter_map(ResolvedChange::cuts_before);
     if at.is_none() {
         // As much as there can be was asked for: up to what is replaced, even inside the turn that ends the run.
         let before = replaced.min().map(|before| before_event(source, before));
-        return Ok((before.unwrap_or(cut), None));
+        return (before.unwrap_or(cut), None);
     }
     if let Some(before) = replaced.by_ref().min()
         && before_event(source, before) < cut
@@ -41,7 +57,7 @@ pub(super) fn place(
         let kept = before.0.saturating_sub(1);
         moved = Some(format!("event {before} ({what}) is replaced, so nothing after event {kept} is kept"));
     }
-    Ok((cut, moved))
+    (cut, moved)
 }
 
 /// The last end of a turn that is not after the event, and not after the end of the run.
@@ -85,6 +101,12 @@ impl Cut {
     /// Keeps so many whole turns.
     pub(super) fn after(turns: usize) -> Cut {
         Cut { turns, part: 0 }
+    }
+
+    /// Whether it keeps the start, and not all of the signals without which the code does not begin.
+    pub(super) fn splits_start(self, source: &ForkHistory<'_>) -> bool {
+        let kept = self.event(source.turns).0;
+        kept > 0 && kept <= u64::from(source.started.signals_at_start.unwrap_or_default())
     }
 
     /// The last event that is kept; 0: none.

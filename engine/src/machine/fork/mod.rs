@@ -178,6 +178,11 @@ impl PlannedFork {
             self.told.push(Tell { event, replaces });
             self.plan.told.push(line);
         }
+        if let Some(came) = source.started.signals_at_start.filter(|_| self.prefix.is_empty()) {
+            let is_signal = |tell: &&Tell| matches!(tell.event, EventKind::WorkflowExecutionSignaled(_));
+            let again = self.told.iter().take_while(is_signal).count().min(came as usize);
+            self.started.signals_at_start = u32::try_from(again).ok().filter(|again| *again > 0);
+        }
     }
 
     /// What happens in the world because of the fork.
@@ -233,4 +238,6 @@ fn started_anew(started: &mut WorkflowExecutionStarted, source: &ForkHistory<'_>
     let left = |deadline: Timestamp| now.plus(deadline.since(source.time_of(EventId(1))));
     started.execution_deadline = started.execution_deadline.map(left);
     started.start_at = None;
+    // What is told again first comes with the start again: see `take_told`.
+    started.signals_at_start = None;
 }

@@ -51,7 +51,11 @@ impl PlannedFork {
         let later: Vec<Run> =
             from.later.iter().map(|turns| fold_run(turns)).collect::<Result<_, _>>().map_err(not_a_history)?;
         let source = ForkHistory::of(from.turns)?;
-        let ResetPoint { cut, again, moved } = point(&source, request.to)?;
+        let ResetPoint { mut cut, mut again, mut moved } = point(&source, request.to)?;
+        if cut.splits_start(&source) {
+            (cut, again) = (Cut::NOTHING, None);
+            moved = moved.or_else(|| Some(cut::START_IS_WHOLE.to_owned()));
+        }
         let point = ForkPoint { reset: true, ..source.point(cut.event(from.turns)) };
         let started = started(&source, request, (&point, from.open), run_id, now);
         let (mut reset, kept) =

@@ -43,6 +43,7 @@ pub(super) fn started(
     let run = run_id(text(fields, "originalExecutionRunId")).ok_or(bad("run id"))?;
     let header = object(fields, "header").and_then(|header| object(header, "fields"));
     let carried = header.and_then(|fields| fields.get("bosun-carried-signals")).map(payload);
+    let at_start = header.and_then(|fields| fields.get("bosun-signals-at-start")).map(payload);
     let seq = header.and_then(|fields| fields.get("bosun-seq")).and_then(|seq| payload(seq).decode().ok());
     let parent = object(fields, "parentWorkflowExecution").and_then(|parent| {
         Some(Parent {
@@ -78,6 +79,7 @@ pub(super) fn started(
         forked_from: None,
         priority: None,
         numbering: Some(IdNumbering::ByKind),
+        signals_at_start: at_start.and_then(|signals| signals.decode().ok()),
     };
     Ok((run, started))
 }

@@ -91,6 +91,7 @@ pub(in crate::temporal) fn started_of(
         forked_from: None,
         priority: priority_in(init.priority),
         numbering: Some(IdNumbering::ByKind),
+        signals_at_start: None,
     })
 }
 
