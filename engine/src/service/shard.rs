@@ -11,6 +11,7 @@ mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::committer::{Answer, CommitItem, RunName};
 use super::current_turn::CurrentTurn;
@@ -18,6 +19,11 @@ use super::quarantine::Suspect;
 use super::shared::WorkerShared;
 use crate::machine::{Decision, Environment, Execution};
 use crate::vocabulary::*;
+
+/// How many runs of a chain begin in one commit. Code that continues as new before it has waited for anything would never come
+/// to an end; the run after these waits first, as Temporal lets one wait that follows too soon.
+const CHAINED_AT_ONCE: usize = 16;
+const CHAIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// A state-machine run is snapshotted again when it has this many events more than its last snapshot.
 const SNAPSHOT_EVENTS: u64 = 512;
@@ -150,10 +156,15 @@ impl Shard {
     ) {
         let mut effects = Vec::new();
         let mut names = Vec::new();
+        let mut chained = 0;
         while !decisions.is_empty() {
             let mut following = Vec::new();
             for (name, mut decision) in decisions {
-                if let Some(next) = decision.take_next_run() {
+                if let Some(mut next) = decision.take_next_run() {
+                    chained += 1;
+                    if chained > CHAINED_AT_ONCE && next.started.start_at.is_none() {
+                        next.started.start_at = Some(self.shared.clock.now().plus(CHAIN_PAUSE));
+                    }
                     following.extend(self.begin_next(&name, next));
                 }
                 let empty = decision.is_empty();

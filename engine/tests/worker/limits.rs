@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bosun_engine::log::{CodecChain, Compression, Encryption};
 use bosun_engine::testing::TestEnvironment;
@@ -301,4 +302,27 @@ async fn a_redacted_payload_is_not_data() {
         let Some(Rejection::Invalid { what, why }) = refused else { panic!("{refused:?}") };
         assert_eq!((what.as_str(), why.contains("redacted")), ("payload", true), "{why}");
     }
+}
+
+/// G23: code that continues as new before it has waited for anything holds up nobody: after some runs the next one waits.
+#[tokio::test]
+async fn a_chain_without_end_leaves_room_for_others() {
+    async fn restless(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+        ctx.continue_as_new(&(n + 1), ContinueAsNewOptions::default())
+    }
+    async fn calm(_: WfContext, n: u32) -> Result<u32, Failure> {
+        Ok(n)
+    }
+    let environment = environment(WorkflowRegistry::new().workflow("restless", restless).workflow("calm", calm));
+    let client = environment.client();
+    client.start(start("restless", "r", &0)).await.unwrap();
+    client.start(start("calm", "c", &1)).await.unwrap();
+    assert_eq!(output::<u32>(&client, "c").await, 1);
+    let runs = || async { client.count("WorkflowId = 'r'").await.unwrap() };
+    let first = runs().await;
+    assert!(first < 100, "{first} runs at once");
+    environment.sleep(Duration::from_secs(3)).await;
+    let then = runs().await;
+    assert!(then > first && then < 100, "{then} runs after {first}");
+    client.terminate(&target("r"), "enough".into(), None).await.unwrap();
 }
