@@ -76,6 +76,8 @@ impl Journal {
             target.sync(tail)?;
         }
         target.settle_anchor()?;
+        // A copy that the disk did not take is none, however late it says so (G4).
+        target.close()?;
         // What a salvage holds is held in every copy, and where it comes from is known there.
         DataDir::new(dir).write_held(&self.medium.held()?)?;
         DataDir::new(dir).write_origin(self.medium.origin())?;

@@ -29,14 +29,22 @@ struct ChainWalk<'a> {
     wrong: Vec<StorageError>,
 }
 
-/// Answers those groups of `ahead` that the database does not have.
+/// Where a log ends that was found whole.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FoundTail {
+    pub(crate) last: GroupSeq,
+    /// Nothing: the last group is a torn one, which does not count.
+    pub(crate) chain: Option<ChainHash>,
+}
+
+/// Answers those groups of `ahead` that the database does not have, and where the log ends.
 pub(crate) fn check_groups(
     groups: &Tree,
     files: &ValueFiles,
     db: &Path,
     (origin, anchor): (ChainHash, Anchor),
     ahead: Vec<AheadGroup>,
-) -> Result<Vec<AheadGroup>, StorageError> {
+) -> Result<(Vec<AheadGroup>, FoundTail), StorageError> {
     let none = GroupSeq(0);
     let (chain, at_anchor, wrong) = (Some(origin), None, Vec::new());
     let mut walk = ChainWalk { db, anchor, through: none, first: None, last: none, chain, at_anchor, wrong };
@@ -53,7 +61,8 @@ pub(crate) fn check_groups(
     for AheadGroup { seq, value, file } in &ahead {
         walk.group(*seq, Group::parse(*seq, value.clone(), file))?;
     }
-    walk.end().map(|()| ahead)
+    let tail = FoundTail { last: walk.last, chain: walk.chain };
+    walk.end().map(|()| (ahead, tail))
 }
 
 impl ChainWalk<'_> {

@@ -113,7 +113,8 @@ fn arrive(source: &Journal, target: &Path, options: &JournalOptions) -> Result<B
 /// Copies, and opens the copy once: it has an index then, and holds what the source holds.
 fn copy(source: &Journal, target: &Path, options: &JournalOptions) -> Result<BackupReport, StorageError> {
     let report = source.copy_to(target)?;
-    let journal = Journal::open(Arc::new(SledLog::open(target, SledOptions::default())?), options.clone())?;
+    let medium = Arc::new(SledLog::open(target, SledOptions::default())?);
+    let journal = Journal::open(medium.clone(), options.clone())?;
     let count = |info: &StoreInfo| (info.runs_open, info.runs_closed, info.last_group);
     let (was, is) = (source.info(), journal.info());
     if count(&was) != count(&is) {
@@ -121,5 +122,7 @@ fn copy(source: &Journal, target: &Path, options: &JournalOptions) -> Result<Bac
         return Err(StorageError::corrupt("copy", target, detail));
     }
     journal.close()?;
+    drop(journal);
+    Arc::into_inner(medium).map_or(Ok(()), SledLog::close)?;
     Ok(report)
 }

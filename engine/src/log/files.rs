@@ -33,7 +33,7 @@ use super::error::StorageError;
 pub(crate) use super::format::StoreFormat;
 use super::format::{parse, print};
 use super::sled_format::source::read_whole;
-use super::{FORMAT_VERSION, private, swap};
+use super::{FORMAT_VERSION, is_entry_of_store, private, swap};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::RunId;
 
@@ -163,8 +163,25 @@ impl DataDir {
         }
     }
 
+    /// A pipe or a device in the place of a file would be waited for without end: it is found before anything is opened.
+    fn check_kinds(&self) -> Result<(), StorageError> {
+        for dir in [self.root.clone(), self.sled(), self.wal()] {
+            for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+                let path = entry.path();
+                let is_ours = dir != self.root || entry.file_name().to_str().is_some_and(is_entry_of_store);
+                let is_other = fs::metadata(&path).is_ok_and(|about| !about.is_file() && !about.is_dir());
+                if is_ours && is_other {
+                    let detail = "it is a pipe, a socket or a device, and no file";
+                    return Err(StorageError::corrupt("data directory", path, detail));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Who the directory is; `None` if it is fresh. A part that is missing is an error that names it.
     pub(crate) fn identify(&self) -> Result<Option<StoreFormat>, StorageError> {
+        self.check_kinds()?;
         let parts = [self.sled(), self.anchor(), self.payloads(), self.groups(), self.values()];
         let path = self.format();
         match read_whole(&path) {
@@ -216,6 +233,7 @@ impl DataDir {
 
     /// Keeps workers away, if there is a lock file to do it with. Changes nothing.
     pub(crate) fn hold_to_look(&self) -> Result<Option<File>, StorageError> {
+        self.check_kinds()?;
         let path = self.root.join("bosun.lock");
         match File::open(&path) {
             Ok(file) => self.held(file, &path).map(Some),

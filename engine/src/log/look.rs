@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::anchor::{Anchor, AnchorFile};
 use super::chain::ChainHash;
-use super::check::{check_groups, entry_value};
+use super::check::{FoundTail, check_groups, entry_value};
 use super::epoch::{EpochFile, StoreStanding};
 use super::error::StorageError;
 use super::files::{DataDir, StoreFormat, sync_dir, sync_tree};
@@ -74,9 +74,12 @@ pub(crate) fn look(dir: &DataDir, format: StoreFormat) -> Result<Looked, Storage
     let pages = Arc::new(pages);
     let (ahead, broken) = match format.wal {
         Some(id) => wal::read(&dir.wal(), &id).map(|found| (found.groups, found.broken))?,
-        None => (Vec::new(), Vec::new()),
+        None => (Vec::new(), wal::unnamed(&dir.wal())?),
     };
-    let looked = judge(dir, format, anchor, &pages, ahead);
+    let looked = judge(dir, format, anchor, &pages, ahead).and_then(|(groups, ahead, tail)| {
+        nothing_goes_on(&broken, tail)?;
+        Ok((groups, ahead))
+    });
     // Where the log is not whole is the cause, what is missing behind it the consequence.
     let (groups, ahead) = looked.map_err(|why| match (why, replayed.broken) {
         (StorageError::Corrupt { what, group, run, detail, .. }, Some(at)) => {
@@ -114,12 +117,31 @@ fn judge(
     anchor: Anchor,
     pages: &Arc<Pages>,
     ahead: Vec<AheadGroup>,
-) -> Result<(Tree, Vec<AheadGroup>), StorageError> {
+) -> Result<(Tree, Vec<AheadGroup>, FoundTail), StorageError> {
     let groups = check_pages(dir, format, pages)?;
     let files = ValueFiles::look(dir.groups(), format.instance)?;
     let ends = (ChainHash::origin(&format.instance), anchor);
-    let ahead = check_groups(&groups, &files, pages.path(), ends, ahead)?;
-    Ok((groups, ahead))
+    let (ahead, tail) = check_groups(&groups, &files, pages.path(), ends, ahead)?;
+    Ok((groups, ahead, tail))
+}
+
+/// A whole group that goes on where the log ends, in write-ahead files that `bosun.format` does not name, was acknowledged:
+/// what ends before it was put back from an older copy (G6).
+fn nothing_goes_on(broken: &[wal::Broken], tail: FoundTail) -> Result<(), StorageError> {
+    for record in broken.iter().filter(|record| record.seq == tail.last.next()) {
+        let body = wal::body_at(&record.file, record.at)?;
+        let group = body.and_then(|body| Group::parse(record.seq, body, &record.file).ok());
+        if group.is_some_and(|group| tail.chain == Some(group.previous())) {
+            let detail = format!(
+                "at byte {}: it goes on where the log ends, but bosun.format names other write-ahead files or none: it, the \
+                 anchor and the log are of an older copy. Put back all files of one moment, or let `bosun store salvage` \
+                 make a whole directory of these",
+                record.at
+            );
+            return Err(StorageError::corrupt("commit group", &record.file, detail).at_group(record.seq));
+        }
+    }
+    Ok(())
 }
 
 /// Every page is whole, and it is the database of this directory. Answers the tree of groups.

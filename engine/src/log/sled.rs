@@ -326,24 +326,38 @@ fn finish_creation(dir: &DataDir, format: StoreFormat, db: &Db) -> Result<StoreF
     Ok(format)
 }
 
-impl Drop for SledLog {
-    fn drop(&mut self) {
-        let handles = self.handles.take();
+impl SledLog {
+    /// Closes it, and says what did not go well: who made a copy and removes the original relies on that the disk has taken it.
+    pub(crate) fn close(mut self) -> Result<(), StorageError> {
+        self.close_now()
+    }
+
+    fn close_now(&mut self) -> Result<(), StorageError> {
+        let Some(handles) = self.handles.take() else { return Ok(()) };
         if self.failed.load(Ordering::Acquire) {
             // Dropping would write once more.
-            return std::mem::forget(handles);
+            std::mem::forget(handles);
+            return Err(StorageError::Poisoned { first: "an earlier write to the database failed".into() });
         }
         // Dropping writes sled's snapshot and frees its lock; a panic there must not take the process.
         let close = || {
             drop(handles);
             Ok(())
         };
-        if let Err(why) = guard(&self.dir, "close", close) {
-            return tracing::warn!(%why, "closing the database");
-        }
-        if let Err(why) = settle_closed(&self.dir) {
-            tracing::warn!(%why, "the closed database has no snapshot; the next start reads more");
-        }
+        guard(&self.dir, "close", close)?;
+        let settled = settle_closed(&self.dir);
         private::tighten(&self.dir.root, &self.dir.sled());
+        settled
+    }
+}
+
+impl Drop for SledLog {
+    fn drop(&mut self) {
+        if self.failed.load(Ordering::Acquire) {
+            return std::mem::forget(self.handles.take());
+        }
+        if let Err(why) = self.close_now() {
+            tracing::warn!(%why, "closing the database: the next start reads more");
+        }
     }
 }

@@ -74,8 +74,9 @@ pub(crate) fn arrive<T>(dir: &DataDir, make: impl FnOnce(&Path) -> Result<T, Sto
 }
 
 /// Refuses what is no directory, and one that holds anything but what an earlier try left that was cut short.
-fn is_free(root: &Path) -> Result<(), StorageError> {
-    let counts = |name: &OsString| name != "bosun.lock" && name != "incoming";
+pub(crate) fn is_free(root: &Path) -> Result<(), StorageError> {
+    // The names of the keys of a store are there before it.
+    let counts = |name: &OsString| name != "bosun.lock" && name != "incoming" && name != "keys.json";
     match names_in(root)?.iter().any(counts) {
         true => Err(taken(root, "it is not empty; choose a new directory")),
         false => Ok(()),

@@ -27,7 +27,6 @@ use super::anchor::AnchorFile;
 use super::epoch::{EpochFile, StoreOrigin, StoreStanding};
 use super::error::StorageError;
 use super::files::DataDir;
-use super::swap::names_in;
 use super::{look, swap};
 use crate::vocabulary::{GroupSeq, RunId};
 
@@ -57,14 +56,13 @@ pub struct SalvageReport {
 
 /// See the module. The new directory gets this id, or a random one.
 pub fn salvage(source: &Path, target: &Path, instance: Option<[u8; 16]>) -> Result<SalvageReport, StorageError> {
-    if !names_in(target)?.is_empty() {
-        let detail = "it is not empty; choose a new directory for what is saved".into();
-        return Err(StorageError::Taken { dir: target.to_owned(), detail });
-    }
+    swap::is_free(target)?;
     swap::is_outside(source, target)?;
     let from = DataDir::new(source);
     let _lock = from.hold_settled()?;
-    save(&from, target, instance, &analyse(&from)?)
+    let found = analyse(&from)?;
+    // Cut short it is no store: one that lacks its list of held runs would let them go on without what they have lost.
+    swap::arrive(&DataDir::new(target), |incoming| save(&from, incoming, instance, &found))
 }
 
 /// What a salvage would save and hold, without one.

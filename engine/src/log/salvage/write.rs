@@ -43,7 +43,7 @@ pub(super) fn write(
     let tail = write_groups(&medium, chosen, saved, archives)?;
     medium.sync(tail)?;
     medium.settle_anchor()?;
-    drop(medium);
+    medium.close()?;
     let target = DataDir::new(target);
     target.write_held(&report.held)?;
     target.write_origin(Some(found.origin))?;

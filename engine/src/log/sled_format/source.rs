@@ -4,7 +4,7 @@
 //! never taken for what is not there.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::log::StorageError;
@@ -19,9 +19,14 @@ pub(crate) struct ReadOnlyFile {
 impl ReadOnlyFile {
     pub(crate) fn open(path: &Path) -> Result<ReadOnlyFile, StorageError> {
         let io = |op| move |why: std::io::Error| StorageError::io(op, path, &why);
-        let file = OpenOptions::new().read(true).open(path).map_err(io("open"))?;
-        let length = file.metadata().map_err(io("look at"))?.len();
-        Ok(ReadOnlyFile { file, path: path.to_owned(), length })
+        // A pipe is not waited for.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(io("open"))?;
+        let about = file.metadata().map_err(io("look at"))?;
+        if !about.is_file() {
+            return Err(StorageError::corrupt("data directory", path, "it is no file"));
+        }
+        Ok(ReadOnlyFile { file, path: path.to_owned(), length: about.len() })
     }
     pub(crate) fn path(&self) -> &Path {
         &self.path

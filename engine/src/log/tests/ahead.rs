@@ -215,3 +215,33 @@ fn files_that_are_not_named_count_for_nothing() {
     assert_eq!(turns(&journal), expected);
     assert!(!dir.path().join("wal").exists());
 }
+
+/// G6: where the anchor and the format are of an older copy, the groups written since are not passed over: nothing is changed,
+/// and a salvage has them all.
+#[test]
+fn groups_that_an_older_format_does_not_name_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = open(dir.path()).unwrap();
+    let mut expected = told(&journal, &[30]);
+    journal.close().unwrap();
+    drop(journal);
+    let older = ["anchor", "bosun.format"].map(|name| (name, std::fs::read(dir.path().join(name)).unwrap()));
+    let journal = open(dir.path()).unwrap();
+    let turn = step(1, 6, 300);
+    journal.commit(std::slice::from_ref(&turn)).unwrap();
+    expected.push(turn);
+    let copy = killed(dir.path());
+    drop(journal);
+    for (name, content) in older {
+        std::fs::write(copy.path().join(name), content).unwrap();
+    }
+    let before = bytes(copy.path());
+    let why = open(copy.path()).unwrap_err();
+    assert!(matches!(&why, StorageError::Corrupt { group: Some(_), .. }), "{why}");
+    assert!(why.to_string().contains("older copy"), "{why}");
+    assert!(StoreReader::open(copy.path()).is_err(), "looking is no other answer");
+    assert!(bytes(copy.path()) == before, "something changed");
+    let saved = tempfile::tempdir().unwrap();
+    salvage(copy.path(), saved.path(), None).unwrap();
+    assert_eq!(turns(&open(saved.path()).unwrap()), expected);
+}

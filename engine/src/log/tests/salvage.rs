@@ -11,6 +11,7 @@ use super::journal::small;
 use super::opening::{Scene, changed, look, mutate, open, scene};
 use super::samples::*;
 use super::story::Dice;
+use crate::log::files::DataDir;
 use crate::log::sled_format::source::{fail_read, reads};
 use crate::log::*;
 use crate::vocabulary::*;
@@ -267,4 +268,26 @@ fn a_held_run_is_held_until_it_is_over() {
     drop(journal);
     std::fs::remove_file(data.held_list()).unwrap();
     assert!(open(&dir).unwrap_err().to_string().contains("held"), "the list must not get lost unseen");
+}
+
+/// G6: a salvage that fails half way, and one that is cut short, leave nothing that could be taken for the store.
+#[test]
+fn a_salvage_that_is_cut_short_leaves_no_store() {
+    let scene = scene();
+    let (dir, target) = (scene.home.path().join("odd"), scene.home.path().join("cut"));
+    copy_dir(&scene.killed, &dir);
+    let odd = (0..=u8::MAX).map(|byte| dir.join(format!("payloads/{byte:02x}"))).find(|path| !path.exists()).unwrap();
+    std::fs::write(&odd, "no directory").unwrap();
+    salvage(&dir, &target, None).unwrap_err();
+    assert!(!target.exists(), "nothing is left of it");
+    std::fs::remove_file(&odd).unwrap();
+    // What was being made when the process died: runs without the list of those that are held.
+    let made = scene.home.path().join("made");
+    salvage(&dir, &made, None).unwrap();
+    std::fs::create_dir(&target).unwrap();
+    copy_dir(&made, &target.join("incoming"));
+    assert!(!DataDir::new(&target).is_begun().unwrap(), "half of it is no store");
+    let outcome = compare(&scene, &dir, &target).unwrap();
+    assert_eq!((outcome.whole, outcome.held, outcome.lost), (scene.model.runs.len() as u64, 0, 0));
+    assert!(!target.join("incoming").exists());
 }

@@ -13,7 +13,7 @@ mod segments;
 pub use front::DiskLog;
 pub(crate) use front::{Back, PendingGroup};
 pub(crate) use record::BLOCK;
-pub(crate) use segments::{AheadGroup, Broken, blocks_around, read, remove};
+pub(crate) use segments::{AheadGroup, Broken, blocks_around, body_at, read, remove, unnamed};
 
 #[cfg(test)]
 mod tests;

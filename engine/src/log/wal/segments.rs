@@ -181,6 +181,30 @@ pub(crate) fn read(dir: &Path, id: &[u8; 16]) -> Result<WalContents, StorageErro
     Ok(found)
 }
 
+/// Where records begin in files that nothing names: normally there are no such files, or they are of no use any more.
+pub(crate) fn unnamed(dir: &Path) -> Result<Vec<Broken>, StorageError> {
+    let mut found = Vec::new();
+    for path in (0..SEGMENTS).map(|segment| path_of(dir, segment)).filter(|path| path.is_file()) {
+        blocks(&path, &mut |at, claim| {
+            found.push(Broken { file: path.clone(), at, seq: claim.seq });
+            record::BLOCK as u64
+        })?;
+    }
+    Ok(found)
+}
+
+/// The group of the record that begins there, whole or not.
+pub(crate) fn body_at(path: &Path, begins: u64) -> Result<Option<Vec<u8>>, StorageError> {
+    let mut body = None;
+    blocks(path, &mut |at, claim| {
+        if at == begins {
+            body = Some(claim.body.to_vec());
+        }
+        record::BLOCK as u64
+    })?;
+    Ok(body)
+}
+
 /// Every place of a file that says that a record begins there; `visit` answers how far the next one is.
 pub(super) fn blocks(
     path: &Path,
