@@ -23,7 +23,7 @@ use crate::backend::{
     OpenEngine, OpenError, QueueState, Reply, RunEventStream, SHARES_MAX, Stopped, WorkerState,
 };
 use crate::batch::{self, carry_out::EngineHere};
-use crate::capability::at_rest::{AtRest, StoreKeys};
+use crate::capability::at_rest::{AtRest, AtRestError, StoreKeys};
 use crate::capability::leaks::Leaks;
 use crate::capability::owner::Guards;
 use crate::closed_directory::{ClosedDirectory, is_store};
@@ -33,7 +33,7 @@ use crate::notify::deliver::Teller;
 use crate::notify::rules::channel::Notify;
 use crate::notify::watcher::Watcher;
 use crate::startable::KnownCode;
-use crate::store_reports::{StoreLocation, info_json, judge_epoch, open_error, verify_json};
+use crate::store_reports::{StoreLocation, info_json, judge_epoch, key_error, open_error, verify_json};
 use crate::store_work::{self, StoreWork};
 use crate::telemetry::metrics::{Metrics, Standing};
 
@@ -137,7 +137,7 @@ impl Registries {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut at_rest = AtRest::load(&keys).await.map_err(OpenError::MissingKey)?;
         at_rest.codec = at_rest.codec.after(&self.codecs);
-        at_rest.fits(data).map_err(|why| OpenError::MissingKey(why.to_string()))?;
+        at_rest.fits(data).map_err(|why| key_error(&why))?;
         Ok(at_rest)
     }
 
@@ -164,7 +164,7 @@ impl Registries {
         let looks = purpose == Access::Look;
         if !looks {
             // Before anything is written with it.
-            at_rest.note(&data).map_err(|why| OpenError::Failed(why.to_string()))?;
+            at_rest.note(&data).map_err(|why| key_error(&why))?;
         }
         let mut options = WorkerOptions::new(DataDirectory::Log(log));
         self.configure.iter().for_each(|configure| configure(&mut options));
@@ -469,10 +469,13 @@ impl Backend for Embedded {
                 let why = "it is a file: name a directory, which is made for the backup".to_owned();
                 return Err(Rejection::Invalid { what: to.display().to_string(), why }.into());
             }
+            let failed = |why: AtRestError| Rejection::StorageError { why: why.to_string() };
+            if let Some(store) = &self.store {
+                AtRest::copy_ahead(&store.data, &to).map_err(failed)?;
+            }
             let report = self.client.backup(&to).await?;
             if let Some(store) = &self.store {
-                let copied = AtRest::copy(&store.data, &to);
-                copied.map_err(|why| Rejection::StorageError { why: why.to_string() })?;
+                AtRest::copy(&store.data, &to).map_err(failed)?;
             }
             Ok(json!({
                 "to": to,

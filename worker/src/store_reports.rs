@@ -11,7 +11,7 @@ use bosun_engine::{RetentionInfo, hex};
 use serde_json::{Map, Value, json};
 
 use crate::backend::OpenError;
-use crate::capability::at_rest;
+use crate::capability::at_rest::{self, AtRestError};
 
 /// Where the store is, and what it is encrypted with.
 pub(crate) struct StoreLocation {
@@ -135,6 +135,14 @@ pub(crate) fn info_json(info: &StoreInfo) -> Value {
     })
 }
 
+/// Why the keys of a store do not fit it, or cannot be known.
+pub(crate) fn key_error(why: &AtRestError) -> OpenError {
+    match why {
+        AtRestError::MissingKey { .. } | AtRestError::File { .. } => OpenError::MissingKey(why.to_string()),
+        AtRestError::Unreachable { .. } => OpenError::Refused(why.to_string()),
+    }
+}
+
 /// What an error of the log means for whoever wanted the directory open.
 pub(crate) fn open_error(data: &Path, why: StorageError) -> OpenError {
     match why {
@@ -153,6 +161,10 @@ pub(crate) fn open_error(data: &Path, why: StorageError) -> OpenError {
         | StorageError::NotADatabase { .. }
         | StorageError::IsolatedTooOften { .. } => OpenError::Corrupt(why.to_string()),
         StorageError::FormatTooNew { .. } => OpenError::Unsupported(why.to_string()),
+        // The log is as it was: somebody else's.
+        StorageError::Io { kind: std::io::ErrorKind::PermissionDenied, .. } => OpenError::Refused(format!(
+            "{why}; the store belongs to another user, or a file of it does: run this as that user, or `chown` it"
+        )),
         other => OpenError::Failed(other.to_string()),
     }
 }

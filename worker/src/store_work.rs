@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::backend::OpenError;
 use crate::capability::at_rest::AtRest;
-use crate::store_reports::open_error;
+use crate::store_reports::{key_error, open_error};
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,24 +57,28 @@ pub(crate) fn carry_out(
 ) -> Result<Value, OpenError> {
     let options = JournalOptions { codec: at_rest.codec.clone(), ..JournalOptions::default() };
     let failed = |why| open_error(data, why);
-    let keys_go_to = |to: &Path| AtRest::copy(data, to).map_err(|why| OpenError::Refused(why.to_string()));
+    let keys_go_to = |to: &Path| AtRest::copy(data, to).map_err(|why| key_error(&why));
+    let keys_go_ahead = |to: &Path| AtRest::copy_ahead(data, to).map_err(|why| key_error(&why));
     if let (Some(epoch), true) = (epoch, work.changes_the_store()) {
         let read = StoreReader::open(data).map_err(failed)?;
         epoch.judge(data, &read).map_err(failed)?;
     }
     match work {
         StoreWork::Salvage { to } => {
+            keys_go_ahead(to)?;
             let report = log::salvage(data, to, None).map_err(failed)?;
             keys_go_to(to)?;
             Ok(told_of_salvage(data, Some(to), &report))
         }
         StoreWork::Assess => Ok(told_of_salvage(data, None, &log::assess(data).map_err(failed)?)),
         StoreWork::Restore { to } => {
+            keys_go_ahead(to)?;
             let report = log::restore(data, to, &options).map_err(failed)?;
             keys_go_to(to)?;
             Ok(told_of_copy(to, &report))
         }
         StoreWork::Compact { to: Some(to) } => {
+            keys_go_ahead(to)?;
             let report = log::compact_to(data, to, &options).map_err(failed)?;
             keys_go_to(to)?;
             Ok(told_of_space(to, &report))

@@ -1,12 +1,13 @@
 //! Encryption at rest as the owner's configuration says it (engine.md E31): the keys, and which of them a store needs.
 //!
 //! Invariant: a store that was ever written with a key says so in `keys.json`, before the first byte of it: without that key
-//! it is not opened, and so not overwritten, whatever else is wrong. Keys are named by a hash of themselves, so that a wrong
-//! one is a missing one. Compression comes before encryption. A key is shown by nothing.
+//! it is not opened, and so not overwritten, whatever else is wrong. The file stands twice, also beside the database, so that
+//! a copy that lacks one of them is no plain store. Keys are named by a hash of themselves, so that a wrong one is a missing
+//! one. Compression comes before encryption. A key is shown by nothing.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,11 +45,14 @@ pub enum AtRestError {
          nothing was touched", data.display()
     )]
     MissingKey { data: PathBuf, key: String },
+    /// The file is damaged: which keys are needed is not known.
     #[error("{}: {why}", path.display())]
     File { path: PathBuf, why: String },
+    #[error("{}: {why}; see whether the store belongs to another user, and to the disk", path.display())]
+    Unreachable { path: PathBuf, why: String },
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KeyRegister {
     version: u32,
@@ -106,13 +110,29 @@ impl AtRest {
     pub fn note(&self, data: &Path) -> Result<(), AtRestError> {
         let Some(primary) = &self.primary else { return Ok(()) };
         let mut known = noted(data)?;
-        if known.keys.contains(primary) {
+        known.version = VERSION;
+        if !known.keys.contains(primary) {
+            known.keys.push(primary.clone());
+        }
+        note_in(data, &known)
+    }
+
+    /// Notes the keys of a directory where a copy of it is to be made, so that one cut short right after it came is not taken
+    /// for a plain store. A place that is not free is left as it is: who copies refuses it.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn copy_ahead(from: &Path, to: &Path) -> Result<(), AtRestError> {
+        let is_free = match fs::read_dir(to) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(why) => why.kind() == io::ErrorKind::NotFound,
+        };
+        if !is_free || noted(from)?.keys.is_empty() {
             return Ok(());
         }
-        known.version = VERSION;
-        known.keys.push(primary.clone());
-        let path = path_in(data);
-        write(data, &path, &known).map_err(|why| AtRestError::File { path, why: why.to_string() })
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(to);
+        made.map_err(|why| AtRestError::Unreachable { path: to.to_owned(), why: why.to_string() })?;
+        AtRest::copy(from, to)
     }
 
     /// The same for a copy of a directory.
@@ -124,8 +144,7 @@ impl AtRest {
         if known.keys.is_empty() {
             return Ok(());
         }
-        let path = path_in(to);
-        write(to, &path, &known).map_err(|why| AtRestError::File { path, why: why.to_string() })
+        note_in(to, &known)
     }
 }
 
@@ -170,20 +189,55 @@ fn only_for_its_owner(path: &Path) -> Result<(), String> {
     ))
 }
 
-fn path_in(data: &Path) -> PathBuf {
-    data.join("keys.json")
+/// In the directory, and beside its database.
+fn places(data: &Path) -> [PathBuf; 2] {
+    [data.to_owned(), data.join("log")].map(|dir| dir.join("keys.json"))
 }
 
+/// What either of the two says.
 fn noted(data: &Path) -> Result<KeyRegister, AtRestError> {
-    let path = path_in(data);
-    let bad = |why: String| AtRestError::File { path: path.clone(), why };
-    let bytes = match fs::read(&path) {
+    let mut all = KeyRegister::default();
+    for path in places(data) {
+        let found = noted_at(&path)?;
+        all.version = all.version.max(found.version);
+        let new: Vec<String> = found.keys.into_iter().filter(|key| !all.keys.contains(key)).collect();
+        all.keys.extend(new);
+    }
+    Ok(all)
+}
+
+fn noted_at(path: &Path) -> Result<KeyRegister, AtRestError> {
+    let bad = |why: String| AtRestError::File { path: path.to_owned(), why };
+    let bytes = match fs::metadata(path).and_then(|about| match about.is_file() {
+        true => fs::read(path),
+        // A pipe would be waited for.
+        false => Err(io::Error::other("it is no file")),
+    }) {
         Ok(bytes) => bytes,
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(KeyRegister::default()),
-        Err(why) => return Err(bad(why.to_string())),
+        Err(why) if matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(KeyRegister::default());
+        }
+        Err(why) => return Err(AtRestError::Unreachable { path: path.to_owned(), why: why.to_string() }),
     };
-    let noted: KeyRegister = serde_json::from_slice(&bytes).map_err(|why| bad(why.to_string()))?;
+    let noted: KeyRegister = serde_json::from_slice(&bytes).map_err(|why| {
+        bad(format!(
+            "it does not name the keys of this store as it did when it was written ({why}); put back a copy of it"
+        ))
+    })?;
     if noted.version == VERSION { Ok(noted) } else { Err(bad(format!("version {} is not {VERSION}", noted.version))) }
+}
+
+/// Writes what is not there yet. The second one has no place before there is a database.
+fn note_in(data: &Path, known: &KeyRegister) -> Result<(), AtRestError> {
+    for path in places(data) {
+        let Some(dir) = path.parent().filter(|dir| dir.is_dir()) else { continue };
+        if noted_at(&path)? == *known {
+            continue;
+        }
+        write(dir, &path, known)
+            .map_err(|why| AtRestError::Unreachable { path: path.clone(), why: why.to_string() })?;
+    }
+    Ok(())
 }
 
 fn write(data: &Path, path: &Path, noted: &KeyRegister) -> io::Result<()> {
@@ -235,6 +289,19 @@ mod tests {
         let copy = tempfile::tempdir().unwrap();
         AtRest::copy(data.path(), copy.path()).unwrap();
         assert!(first.fits(copy.path()).is_err());
+        // Either of the two files is enough, and the next start brings the other back.
+        fs::create_dir(data.path().join("log")).unwrap();
+        rotated.note(data.path()).unwrap();
+        for lost in places(data.path()) {
+            fs::remove_file(&lost).unwrap();
+            assert!(none.fits(data.path()).is_err() && first.fits(data.path()).is_err(), "{}", lost.display());
+            rotated.fits(data.path()).unwrap();
+            rotated.note(data.path()).unwrap();
+            assert!(lost.exists());
+        }
+        fs::write(&places(data.path())[1], "{").unwrap();
+        let why = rotated.fits(data.path()).unwrap_err().to_string();
+        assert!(why.contains("put back a copy"), "{why}");
     }
 
     #[tokio::test]
