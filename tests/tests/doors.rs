@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bosun_tests::harness::binary::said;
 use bosun_tests::harness::crash::READY_MAX;
 use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn command(data: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(bosun().unwrap());
@@ -173,6 +173,29 @@ fn a_token_has_a_name_a_role_and_an_end() {
     did(&data, &["token", "revoke", "ann"]);
     refused(&data, &["count", "--token-file", &ann], 31);
     did(&data, &["count"]);
+    drop(worker);
+}
+
+/// An activity of Bosun's own works for the runs whose door writes its input: any other run that names it, as any workflow can
+/// name any activity, acts in nobody's name.
+#[test]
+fn no_workflow_acts_as_an_owner_by_naming_an_activity_of_batches() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let worker = running(&data);
+    let made = run(&data, &["token", "create", "ann", "--role", "operator"]);
+    let ann = file(dir.path(), "ann", &String::from_utf8_lossy(&made.stdout)).display().to_string();
+    did(&data, &["start", "kitchen-sink", "-w", "victim", "-i", r#"{"steps":[{"timer":"1h"}]}"#]);
+    let victim: Value = serde_json::from_slice(&run(&data, &["describe", "victim", "-o", "json"]).stdout).unwrap();
+    let order = json!({ "query": "", "action": { "do": "terminate" }, "reason": "x", "by": "boss", "role": "owner" });
+    let targets = json!([{ "workflow_id": "victim", "run_id": victim["run_id"] }]);
+    let input = json!({ "batch": "b", "order": order, "targets": targets });
+    let activity = json!({ "type": "bosun.batch.carry_out", "input": input });
+    let steps = json!({ "steps": [{ "activity": activity }] }).to_string();
+    let ended = run(&data, &["execute", "kitchen-sink", "-i", &steps, "--token-file", &ann]);
+    assert!(!ended.status.success(), "{}", said(&ended));
+    assert!(said(&ended).contains("works for runs of bosun.batch only"), "{}", said(&ended));
+    assert!(did(&data, &["describe", "victim"]).contains("Running"));
     drop(worker);
 }
 

@@ -47,6 +47,7 @@ pub mod harvest;
 mod inbox;
 #[doc(hidden)]
 pub mod notify;
+mod own_work;
 mod past;
 #[doc(hidden)]
 pub mod priority;

@@ -14,6 +14,7 @@ use crate::api::people::pages::{Cursor, page_of};
 use crate::api::people::{pause_run, resume_run};
 use crate::api::{Caller, CallerBackend};
 use crate::backend::{Attribution, Backend, CallError};
+use crate::own_work::only_in;
 
 /// The activity types.
 pub const FIND: &str = "bosun.batch.find";
@@ -75,12 +76,13 @@ pub fn register(activities: &mut ActivityRegistry, here: &EngineHere) {
 }
 
 /// Whoever asked for the batch, in its namespace. Its input is believed only if it came through the door that writes it: a
-/// child, or a fork with another input, says of itself who asks.
+/// child, a fork with another input, or a run of another type says of itself who asks.
 async fn caller(
     ctx: &ActivityContext,
     backend: Arc<dyn Backend>,
     order: &BatchOrder,
 ) -> Result<CallerBackend, ActivityError> {
+    only_in(ctx, super::BATCH)?;
     let task = ctx.task();
     let target =
         Target { namespace: task.namespace.clone(), workflow_id: task.workflow_id.clone(), run_id: Some(task.run_id) };

@@ -21,7 +21,7 @@ use super::asked::{asked_of, text_of};
 use super::links::{LinkClaim, Links};
 use super::rules::channel::{Channel, ChannelKind, Notify, Place};
 use super::rules::occasion::Occasion;
-use super::rules::run::{DELIVER, Delivery, Notification};
+use super::rules::run::{DELIVER, Delivery, NOTIFICATION, Notification};
 use super::rules::told::{TellLinks, body, signature, slack};
 use crate::api::guard::now;
 use crate::backend::{Backend, CallError};
@@ -29,6 +29,7 @@ use crate::batch::carry_out::EngineHere;
 use crate::capability::environment;
 use crate::capability::http::{HttpConfig, guarded_client, retry_after};
 use crate::inbox;
+use crate::own_work::only_in;
 
 /// The whole exchange, or the whole life of a command: meanwhile it takes a slot of the worker.
 const ATTEMPT: Duration = Duration::from_secs(10);
@@ -94,6 +95,7 @@ impl Teller {
 
     /// A notification is believed only if the worker made it: a child, or a fork with another input, says anything.
     async fn is_made_up(&self, ctx: &ActivityContext, backend: &dyn Backend) -> Result<Option<String>, ActivityError> {
+        only_in(ctx, NOTIFICATION)?;
         let task = ctx.task();
         let (workflow_id, run_id) = (task.workflow_id.clone(), Some(task.run_id));
         let target = Target { namespace: task.namespace.clone(), workflow_id, run_id };

@@ -1,0 +1,22 @@
+//! What only runs of Bosun's own may have done: activities that act for whoever asked, by the word of their input.
+//!
+//! Invariant: the input of such an activity is believed only in a run of the one type whose door writes it. Any other workflow
+//! can name any activity, with any input: what it says of who asks is nobody's word.
+
+use bosun_engine::{ActivityContext, ActivityError, Failure};
+
+/// The type of the failure; no retry mends it.
+pub(crate) const NOT_FOR_OTHERS: &str = "NotForOthers";
+
+/// Refuses to work for any run but those of this workflow type.
+pub(crate) fn only_in(ctx: &ActivityContext, workflow_type: &str) -> Result<(), ActivityError> {
+    let task = ctx.task();
+    if task.workflow_type.as_str() == workflow_type {
+        return Ok(());
+    }
+    let why = format!(
+        "{} works for runs of {workflow_type} only, and this run is of {}: what its input says of who asks is nobody's word",
+        task.activity_type, task.workflow_type
+    );
+    Err(Failure::application(NOT_FOR_OTHERS, why).non_retryable().into())
+}
