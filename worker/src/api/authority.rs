@@ -22,6 +22,7 @@ use crate::filter_text::literal;
 use crate::notify::{self, NOTIFICATION};
 // The engine has a `EngineHealth` of its own.
 use crate::backend::EngineHealth;
+use crate::supervisor::core::control;
 use crate::supervisor::people::signature::{OF_RUNS, signature_of};
 
 /// The status and code of what a caller may not do.
@@ -199,12 +200,16 @@ impl CallerBackend {
         let (who, words) = if object.contains_key("hash") { ("by", Some("reason")) } else { (who, words) };
         let says = object.get(who).and_then(Value::as_str).unwrap_or_default().to_owned();
         let known = says.is_empty() || says == self.caller.name || identity.is_some_and(|own| own.as_str() == says);
-        if !known && let Some(words) = words {
+        let mut sender = self.caller.name.clone();
+        if !known && matches!(name, control::PAUSE | control::RESUME | control::CANCEL) {
+            // The reason is told word for word (SHN-62): whom the request names stands beside who is known.
+            sender = format!("{sender}, for {says}");
+        } else if !known && let Some(words) = words {
             let more = object.get(words).and_then(Value::as_str).filter(|text| !text.is_empty());
             let comment = more.map_or_else(|| format!("by {says}"), |text| format!("by {says}: {text}"));
             object.insert(words.to_owned(), comment.into());
         }
-        object.insert(who.to_owned(), self.caller.name.clone().into());
+        object.insert(who.to_owned(), sender.into());
         // What was JSON stays so.
         Payload::encode(&value).unwrap_or(input)
     }
@@ -445,7 +450,6 @@ mod tests {
 
     use super::*;
     use crate::fake::Fake;
-    use crate::supervisor::core::control;
 
     fn caller(role: TokenRole, namespaces: Option<&[&str]>) -> Caller {
         let namespaces = namespaces.map(|names| names.iter().map(|name| Namespace::of(*name)).collect());
@@ -474,8 +478,11 @@ mod tests {
         );
         assert_eq!((of_agent["by"].as_str(), of_agent["reason"].as_str()), (Some("ann"), Some("by bob")));
         let paused = signed(TokenRole::Operator, control::PAUSE, json!({ "requested_by": "bob" }));
-        assert_eq!((paused["requested_by"].as_str(), paused["reason"].as_str()), (Some("ann"), Some("by bob")));
-        let claims = json!({ "requested_by": "bob", "from_parent": true });
+        assert_eq!((paused["requested_by"].as_str(), paused["reason"].as_str()), (Some("ann, for bob"), None));
+        let enough = json!({ "requested_by": "bob", "reason": "enough" });
+        let canceled = signed(TokenRole::Operator, control::CANCEL, enough);
+        assert_eq!(canceled["reason"].as_str(), Some("enough"), "SHN-62: word for word");
+        let claims = json!({ "requested_by": "ann", "from_parent": true });
         for (name, input) in [(control::PAUSE, Value::Null), (control::PAUSE, claims)] {
             let paused = signed(TokenRole::Operator, name, input);
             assert_eq!((paused["requested_by"].as_str(), paused.get("from_parent")), (Some("ann"), None), "{paused}");

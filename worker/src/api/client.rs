@@ -290,7 +290,9 @@ impl Backend for HttpClient {
         self.message_post(target, "signals", signal.name.to_string(), signal)
     }
     fn signal_with_start(&self, start: StartWorkflow, then: SignalRequest) -> Reply<'_, Started> {
-        Box::pin(async move { Ok(self.0.start(StartRequestBody { start, signal: Some(then), update: None }).await?.started) })
+        Box::pin(async move {
+            Ok(self.0.start(StartRequestBody { start, signal: Some(then), update: None }).await?.started)
+        })
     }
     fn update(&self, target: Target, update: UpdateRequest) -> Reply<'_, UpdateOutcome> {
         self.message_post(target, "updates", update.name.to_string(), update)

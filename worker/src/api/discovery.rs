@@ -1,11 +1,12 @@
 //! `worker.json`: how clients of a data directory find the worker that holds it.
 //!
 //! Invariant: the file is written whole or not at all, and its presence proves nothing: a reader checks that the
-//! process lives and answers. Only the worker that wrote it removes it.
+//! process lives and answers. It names the directory that it was written for, so that in a copy of a directory it leads
+//! nobody to the worker of the original. Only the worker that wrote it removes it.
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -23,15 +24,39 @@ pub struct WorkerFile {
     /// It is a command that works for one run and leaves with it, no worker.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_a_run: bool,
+    /// The directory that the worker holds; nothing in files of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<DirectoryId>,
+}
+
+/// Which directory it is, wherever it is mounted or moved: no copy has the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectoryId {
+    pub device: u64,
+    pub inode: u64,
+}
+
+impl DirectoryId {
+    /// Nothing: there is no such directory, or it cannot be looked at.
+    pub fn of(data: &Path) -> Option<DirectoryId> {
+        let about = fs::metadata(data).ok()?;
+        Some(DirectoryId { device: about.dev(), inode: about.ino() })
+    }
 }
 
 impl WorkerFile {
     pub fn path(data: &Path) -> PathBuf {
         data.join("worker.json")
     }
-    /// The file of a data directory; `None` when there is none or it makes no sense.
+    /// The file of a data directory; `None` when there is none, it makes no sense, or was copied from another directory.
     pub fn read(data: &Path) -> Option<WorkerFile> {
-        serde_json::from_slice(&fs::read(Self::path(data)).ok()?).ok()
+        let path = Self::path(data);
+        // A pipe would be waited for.
+        if !fs::metadata(&path).ok()?.is_file() {
+            return None;
+        }
+        let file: WorkerFile = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        (file.directory.is_none() || file.directory == DirectoryId::of(data)).then_some(file)
     }
     pub fn write(&self, data: &Path) -> io::Result<()> {
         let temporary = data.join(format!("worker.json.tmp{}", std::process::id()));
@@ -80,7 +105,21 @@ mod tests {
             version: "0.1.0".into(),
             started_at: "2026-11-20T18:00:00Z".into(),
             of_a_run: false,
+            directory: None,
         }
+    }
+
+    #[test]
+    fn a_copy_of_a_directory_has_no_worker() {
+        let (dir, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mine = WorkerFile { directory: DirectoryId::of(dir.path()), ..file(std::process::id()) };
+        mine.write(dir.path()).unwrap();
+        fs::copy(WorkerFile::path(dir.path()), WorkerFile::path(copy.path())).unwrap();
+        assert_eq!(WorkerFile::read(copy.path()), None);
+        let moved = copy.path().join("moved");
+        fs::rename(dir.path(), &moved).unwrap();
+        assert_eq!(WorkerFile::read(&moved), Some(mine));
+        fs::create_dir(dir.path()).unwrap();
     }
 
     #[test]

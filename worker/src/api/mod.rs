@@ -34,7 +34,7 @@ pub(crate) use address::with_scheme;
 pub use authority::CallerBackend;
 pub use caller::{Caller, TokenRole};
 pub use client::HttpClient;
-pub use discovery::WorkerFile;
+pub use discovery::{DirectoryId, WorkerFile};
 pub use serve::{ServeError, Server, ServerLimits, take_file_handles};
 pub use token::Token;
 pub use tokens::Tokens;

@@ -515,7 +515,9 @@ fn worker_file(data: &Path, pid: u32, address: &str) {
     let token_file = data.join("token");
     Token::read_or_create(&token_file).unwrap();
     let (version, started_at) = ("0".to_owned(), String::new());
-    WorkerFile { pid, address: address.into(), token_file, version, started_at, of_a_run: false }.write(data).unwrap();
+    WorkerFile { pid, address: address.into(), token_file, version, started_at, of_a_run: false, directory: None }
+        .write(data)
+        .unwrap();
 }
 
 #[tokio::test]

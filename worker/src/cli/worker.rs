@@ -32,7 +32,7 @@ use super::reach::Reach;
 use super::service_manager::ServiceManager;
 use super::time_format::{now, parse_duration};
 use crate::api::handlers::Api;
-use crate::api::{Server, ServerLimits, Token, Tokens, WorkerFile};
+use crate::api::{DirectoryId, Server, ServerLimits, Token, Tokens, WorkerFile};
 use crate::backend::{Access, Backend, ClusterPlace, Engine, EngineHealth, OpenEngine, OpenError, SlotCounts, Stopped};
 use crate::capability::owner::{Guards, QueuePolicy, StorePolicy};
 use crate::notify::cursor::{Cursor, GoneWorker};
@@ -411,6 +411,7 @@ async fn serve(
         version: super::VERSION.to_owned(),
         started_at: now().to_string(),
         of_a_run,
+        directory: DirectoryId::of(&data),
     };
     let (stop, stopping) = watch::channel(false);
     // Whoever reads a page stands in another folder, with another environment; the page names the namespace itself.
