@@ -17,7 +17,7 @@ use bosun_engine::{
     WorkflowExecutionSignaled,
 };
 use bosun_tests::harness::workload;
-use bosun_worker::api::handlers::StartBody;
+use bosun_worker::api::handlers::StartRequestBody;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -137,7 +137,7 @@ impl Store {
         match (method, parts.as_slice()) {
             ("GET", ["healthz"]) => Ok((if self.failed { 503 } else { 200 }, Value::Null)),
             ("POST", ["api", "v1", "workflows"]) => {
-                let asked: StartBody = serde_json::from_slice(body)?;
+                let asked: StartRequestBody = serde_json::from_slice(body)?;
                 let (status, started) = self.start(&asked.start)?;
                 Ok((status, json!({ "started": started })))
             }

@@ -215,7 +215,9 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
                 let path = entry.map_err(|why| unreadable(&folder, why))?.path();
                 if path.is_dir() {
                     folders.push(path);
-                } else if path.extension().is_some_and(|end| end == "yaml" || end == "yml") && is_scene(&path) {
+                } else if path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known))
+                    && is_scene(&path)
+                {
                     found.push(path);
                 }
             }
@@ -226,9 +228,24 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     Ok(files)
 }
 
-/// Specs that scenes name lie beside them: a scene has a line that says what it shows.
+/// Specs that scenes name lie beside them: a scene says what it shows, under a key of its own.
 fn is_scene(path: &Path) -> bool {
-    super::input::read_short(path).is_ok_and(|text| text.lines().any(|line| line.starts_with("scene:")))
+    super::input::read_short(path).is_ok_and(|text| names_scene(&text))
+}
+
+/// Whether a document has the key `scene` at its top, however it is written: a scene that is passed over is not seen to fail.
+fn names_scene(text: &str) -> bool {
+    let is_key = |text: &str| {
+        let text = text.trim_start_matches(['"', '\'']);
+        let rest = text.strip_prefix("scene").map(|rest| rest.trim_start_matches(['"', '\'']));
+        rest.is_some_and(|rest| rest.trim_start().starts_with(':'))
+    };
+    let text = text.trim_start_matches('\u{feff}');
+    match text.trim_start().strip_prefix('{') {
+        // In braces a key stands behind one of them, or behind a comma.
+        Some(inside) => inside.split(['{', ',']).any(|part| is_key(part.trim_start())),
+        None => text.lines().any(is_key),
+    }
 }
 
 /// How many are played at once.
@@ -279,5 +296,27 @@ fn one(file: &Path, scene: &Result<SceneFile, BadScene>, workflows: &WorkflowReg
             result: Ok((scene.clone(), scene.play(workflows, choice))),
         },
         Err(why) => Tested { file: name, sentence: String::new(), rows: Vec::new(), result: Err(why.clone()) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scene_is_found_however_its_key_is_written() {
+        for scene in [
+            "scene: x",
+            "# first\nscene : x",
+            "\"scene\": x",
+            "'scene': x",
+            "{ \"rows\": [], \"scene\": 1 }",
+            "{scene: x}",
+        ] {
+            assert!(names_scene(scene), "{scene}");
+        }
+        for other in ["kind: supervisor", "spec:\n  scene: x", "scenes: 2", "obscene: 1"] {
+            assert!(!names_scene(other), "{other}");
+        }
     }
 }

@@ -110,6 +110,17 @@ impl Graph {
         Some(Some(Value::Object(results.into_iter().collect())))
     }
 
+    /// What a task gave, as far as it counts: what was rejected, failed or given up is nobody's result (SHH-10, SHN-35), though
+    /// the task keeps it.
+    pub(super) fn standing_result(task: &Task) -> Option<&Value> {
+        let thrown_away = match task.status {
+            TaskStatus::Skipped | TaskStatus::Failed | TaskStatus::Escalated => true,
+            TaskStatus::Cancelled => !Self::is_unreviewed(task),
+            _ => false,
+        };
+        task.result.as_ref().filter(|_| !thrown_away)
+    }
+
     /// Whether this is a result that nobody reviewed any more: it is there, and the report says that nobody accepted it.
     pub(super) fn is_unreviewed(task: &Task) -> bool {
         task.status == TaskStatus::Cancelled && task.error.as_ref().is_some_and(|error| error.kind == NOT_REVIEWED)

@@ -24,7 +24,8 @@ impl Graph {
         self.ended_since_asked = false;
         self.cycle += 1;
         let view = |task: &Task| {
-            (task.id.to_string(), json!({ "status": task.status, "result": task.result, "goal": task.goal }))
+            let result = Self::standing_result(task);
+            (task.id.to_string(), json!({ "status": task.status, "result": result, "goal": task.goal }))
         };
         let tasks: Map<String, Value> = self.plan.in_order().into_iter().map(view).collect();
         let context = json!({ "goal": self.plan.objective, "iteration": self.iteration, "tasks": tasks });

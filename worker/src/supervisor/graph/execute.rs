@@ -313,7 +313,12 @@ impl Graph {
     }
 
     fn exhausted(&mut self, id: &TaskId, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
-        let terminal = if self.rules.errored_is_terminal { OnTriesExhausted::Failed } else { self.rules.on_exhausted };
+        let terminal = match self.rules.on_exhausted {
+            // Where an error ends the run it does so however final it is for its task (FSS-17).
+            OnTriesExhausted::Abort => OnTriesExhausted::Abort,
+            _ if self.rules.errored_is_terminal => OnTriesExhausted::Failed,
+            then => then,
+        };
         if let Some(task) = self.plan.tasks.get_mut(id) {
             task.labels.insert("worker-error".to_owned());
         }

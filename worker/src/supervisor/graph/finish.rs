@@ -220,7 +220,7 @@ impl Graph {
                 self.end_in_shape(result, gates, out);
             }
             ResultSource::LastOutput => {
-                let last = self.plan.in_order().into_iter().rev().find_map(|task| task.result.clone());
+                let last = self.plan.in_order().into_iter().rev().find_map(Self::standing_result).cloned();
                 self.end_in_shape(last, gates, out);
             }
             ResultSource::Merge => {
@@ -275,7 +275,8 @@ impl Graph {
     fn raw_output(&self) -> Value {
         let task = |task: &&Task| {
             let error = task.error.as_ref().map(|error| &error.message);
-            json!({ "id": task.id, "goal": task.goal, "status": task.status, "result": task.result, "error": error })
+            let result = Self::standing_result(task);
+            json!({ "id": task.id, "goal": task.goal, "status": task.status, "result": result, "error": error })
         };
         let tasks = self.plan.in_order();
         let completed = tasks.iter().filter(|task| task.status == TaskStatus::Completed).count();

@@ -138,6 +138,6 @@ fn report(task: &Task) -> TaskReport {
             .or_else(|| task.capability.clone()),
         attempts: task.tries,
         error: task.error.as_ref().map(|error| error.message.clone()),
-        brief: task.result.as_ref().map(|result| TaskReport::brief(&text_of(result))),
+        brief: Graph::standing_result(task).map(|result| TaskReport::brief(&text_of(result))),
     }
 }

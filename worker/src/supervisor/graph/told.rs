@@ -14,7 +14,7 @@ impl Graph {
     /// What the worker is told: the task, what earlier ones gave under their own ids (SHN-35), and feedback (FSS-05).
     pub(super) fn context_of(&self, id: &TaskId, extra: Map<String, Value>) -> Value {
         let Some(task) = self.task(id) else { return Value::Null };
-        let result = |id: &TaskId| Some((id.to_string(), self.task(id)?.result.clone()?));
+        let result = |id: &TaskId| Some((id.to_string(), Self::standing_result(self.task(id)?)?.clone()));
         let dependencies: Map<String, Value> = task.dependencies().iter().filter_map(result).collect();
         let mut context = json!({
             "id": task.id, "goal": task.goal, "objective": self.plan.objective,

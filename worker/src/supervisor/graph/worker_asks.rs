@@ -73,6 +73,13 @@ impl Graph {
             question.get(key).and_then(Value::as_str).unwrap_or_default().chars().take(QUESTION_MAX).collect()
         };
         let (capability, question) = (text("capability"), text("question"));
+        // It acts by parameters, which a question has none of; and whoever plans was not granted it for this.
+        let acts = self.rules.card(&capability).is_none() && self.rules.is_built_in(&capability);
+        if acts && capability != HUMAN {
+            let why =
+                format!("{capability} answers no questions: it is built in, and acts by the parameters of a task");
+            return self.errored(id, attempt, why, gates, out);
+        }
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         let list = &mut task.metadata.consultations;
         if list.len() >= CONSULTS_MAX {

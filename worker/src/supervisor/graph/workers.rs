@@ -125,7 +125,7 @@ impl GraphRules {
         reserved.then(|| BuiltInReserved { capability: capability.to_owned() })
     }
 
-    fn is_built_in(&self, capability: &str) -> bool {
+    pub(super) fn is_built_in(&self, capability: &str) -> bool {
         capability == HUMAN || self.built_in.iter().any(|name| name == capability)
     }
 

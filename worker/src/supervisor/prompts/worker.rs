@@ -72,6 +72,19 @@ impl WorkerTurn {
             .section("output", "Answer with the result of this task only. Say plainly what you could not do, and why.")
             .text()
     }
+
+    /// The task as a run of its own is asked it: with what came before it and what was wrong with it, and nothing about how one
+    /// call is to answer. The goal alone, where there is no more.
+    pub fn as_objective(&self) -> String {
+        let earlier = self.previous_results.iter().filter(|(id, _)| !self.dependency_results.contains_key(*id));
+        Prompt::new(&self.goal)
+            .section("results of the tasks it depends on", &results(self.dependency_results.iter()))
+            .section("results of earlier tasks", &results(earlier))
+            .section("feedback on your last attempt", self.feedback.as_deref().unwrap_or_default())
+            .section("feedback of the supervisor", self.supervisor_feedback.as_deref().unwrap_or_default())
+            .section("your notes", self.notes.as_deref().unwrap_or_default())
+            .text()
+    }
 }
 
 /// In the order they are given: the order of the plan.

@@ -5,6 +5,7 @@
 
 use bosun_engine::workflow::Cx;
 use bosun_engine::{Failure, Payload, Seq, Timestamp};
+use serde::Deserialize;
 use serde_json::{Value, json, to_value};
 
 use super::child_end::{self, ChildEnd};
@@ -23,6 +24,7 @@ use crate::supervisor::core::key::{GraphKey, Key};
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::graph::{Handed, PLAN_REVIEW_TIMED_OUT, TASK_REJECTED, text_of};
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, ChildTask, Outbox, Purpose};
+use crate::supervisor::prompts::WorkerTurn;
 use crate::supervisor::spec::{Money, PlanningMode, Preset, Span, SupervisorSpec, SynthesisMode, fill};
 use crate::supervisor::task::TaskStatus;
 
@@ -133,6 +135,11 @@ fn objective(own: &str, call: &Call) -> String {
     };
     match goal {
         _ if heard && !call.prompt.is_empty() => call.prompt.clone(),
+        // What every other worker is told with its task (FSS-05, FSP-02).
+        Some(goal) if call.purpose == Purpose::ExecuteWorker => {
+            let turn = WorkerTurn::deserialize(&call.context).ok().filter(|turn| turn.goal == goal);
+            turn.map_or_else(|| goal.to_owned(), |turn| turn.as_objective())
+        }
         Some(goal) => goal.to_owned(),
         None => text_of(&own),
     }

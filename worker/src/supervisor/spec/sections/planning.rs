@@ -80,11 +80,14 @@ pub enum PlannedBuiltIn {
     Http,
     /// Activities of the program, by `type`.
     Activity,
+    /// Reports in files, by `directory` and `out`.
+    Compose,
 }
 
 impl PlannedBuiltIn {
     /// All of them.
-    pub const ALL: [PlannedBuiltIn; 3] = [PlannedBuiltIn::Process, PlannedBuiltIn::Http, PlannedBuiltIn::Activity];
+    pub const ALL: [PlannedBuiltIn; 4] =
+        [PlannedBuiltIn::Process, PlannedBuiltIn::Http, PlannedBuiltIn::Activity, PlannedBuiltIn::Compose];
 
     /// The capability as tasks name it.
     pub fn as_str(self) -> &'static str {
@@ -92,6 +95,7 @@ impl PlannedBuiltIn {
             PlannedBuiltIn::Process => "process",
             PlannedBuiltIn::Http => "http",
             PlannedBuiltIn::Activity => "activity",
+            PlannedBuiltIn::Compose => "compose",
         }
     }
 }
