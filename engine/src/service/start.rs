@@ -202,12 +202,10 @@ impl TurnThread {
     }
 }
 
-/// A run whose first turn does not come back is not held: there is none.
+/// Of a run whose first turn does not come back there is nothing.
 fn not_begun(why: Rejection) -> Rejection {
     match why {
-        Rejection::Held { why } => {
-            Rejection::Invalid { what: "the start".into(), why: format!("nothing was started: {why}") }
-        }
+        Rejection::Held { why } => Rejection::Held { why: format!("{NOTHING_STARTED}: {why}") },
         other => other,
     }
 }

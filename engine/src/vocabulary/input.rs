@@ -307,6 +307,9 @@ impl StartWorkflow {
     }
 }
 
+/// How it begins why a start is [held](Rejection::Held) whose code does not come back: there is no run.
+pub const NOTHING_STARTED: &str = "nothing was started";
+
 /// Why a request about a run was refused: the caller's mistake or the run's state. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]
 pub enum Rejection {

@@ -249,7 +249,8 @@ async fn a_start_and_a_query_that_do_not_come_back_are_refused() {
     let environment = TestEnvironment::start_with(flows, activities, quick_watchdog).unwrap();
     let client = environment.client();
     let refused = client.start(start("spins-at-start", "bad", &())).await;
-    assert!(matches!(refused, Err(Rejection::Held { .. })), "{refused:?}");
+    let Err(Rejection::Held { why }) = refused else { panic!("{refused:?}") };
+    assert!(why.starts_with(NOTHING_STARTED), "{why}");
     let none = client.describe(&target("bad")).await;
     assert!(matches!(none, Err(Rejection::NotFound { .. })), "{none:?}");
     client.start(start("spins", "curious", &())).await.unwrap();

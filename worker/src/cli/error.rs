@@ -2,7 +2,7 @@
 //!
 //! Invariant: every error has a code of the table in `explain`, and through it an exit code. Errors go to stderr.
 
-use bosun_engine::{InvalidId, QueryError, Rejection};
+use bosun_engine::{InvalidId, NOTHING_STARTED, QueryError, Rejection};
 use serde_json::json;
 
 use super::explain::Code;
@@ -115,6 +115,9 @@ impl From<Rejection> for CliError {
                             .to_owned()
                     }
                 })
+            }
+            Rejection::Held { why } if why.starts_with(NOTHING_STARTED) => {
+                error.help("mend the workflow code, or its input, and start it again")
             }
             // One that says itself what helps.
             Rejection::Held { why } if why.contains("`bosun ") => error,
