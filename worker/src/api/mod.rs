@@ -11,6 +11,7 @@ mod address;
 pub mod authority;
 pub mod caller;
 pub mod client;
+mod crowd;
 pub mod discovery;
 mod drain;
 pub mod guard;

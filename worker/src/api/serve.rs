@@ -1,17 +1,18 @@
 //! The server loop: accepts connections and holds them to their limits (engine.md G34).
 //!
 //! Invariant: no socket can hold a connection by saying nothing: headers must arrive in time, a connection without a
-//! request in flight is closed when idle, and there is a fixed number of connections. hyper-util serves instead of
+//! request in flight is closed when idle, or when another one needs its place, and there is a fixed number of connections. hyper-util serves instead of
 //! `axum::serve`, which installs no timer and so has no header timeout. Which requests are allowed is the guard's business.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
+use axum::body::HttpBody as _;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::http::StatusCode;
 use axum::middleware::{self, Next};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use bosun_replay::JsonLimits;
 use hyper::service::{Service, service_fn};
@@ -21,12 +22,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+use super::crowd::{ConnectionActivity, Crowd, InFlight, Place};
 use super::guard::{Guard, guard};
 use super::handlers::{Api, no_such_method, no_such_route};
+use super::problem::Problem;
 use super::routes::{self, is_exact};
 use super::tokens::Tokens;
 
@@ -67,7 +69,7 @@ const CONNECTIONS: usize = 512;
 const HANDLES_OF_OUR_OWN: u64 = 64;
 /// More than this is of no use.
 const HANDLES: u64 = 65_536;
-/// Connections that are told at once that there are too many; the next are not answered.
+/// Connections that wait for a place, or are told that there is none; the next are not answered.
 const REFUSALS: usize = 16;
 
 /// Asks the system for as many file handles as it gives. Answers how many that is.
@@ -136,8 +138,8 @@ impl Server {
         mut stop: watch::Receiver<bool>,
     ) {
         let guarding = Guard::new(Arc::new(tokens), self.address, hosts, &self.limits);
-        let routers = routers_of(api, pages, guarding);
-        let places = Arc::new(Semaphore::new(self.limits.connections));
+        let crowd = Crowd::new(self.limits.connections);
+        let routers = routers_of(api, pages, guarding, &crowd);
         let refusals = Arc::new(Semaphore::new(REFUSALS));
         let connections = TaskTracker::new();
         loop {
@@ -153,22 +155,22 @@ impl Server {
                     }
                 },
             };
-            match places.clone().try_acquire_owned() {
-                Ok(place) => {
-                    let connection = connection(stream, routers.clone(), self.limits.clone(), stop.clone());
-                    connections.spawn(async move {
-                        connection.await;
-                        drop(place);
-                    });
-                }
-                Err(_) => {
-                    if let Ok(place) = refusals.clone().try_acquire_owned() {
-                        connections.spawn(async move {
-                            refuse(stream).await;
-                            drop(place);
-                        });
+            let (routers, limits, stop) = (routers.clone(), self.limits.clone(), stop.clone());
+            let serve =
+                |place: Place, stream| async move { connection(stream, &place.busy, routers, limits, stop).await };
+            if let Some(place) = crowd.place() {
+                connections.spawn(serve(place, stream));
+            } else if let Ok(turn) = refusals.clone().try_acquire_owned() {
+                let crowd = crowd.clone();
+                connections.spawn(async move {
+                    match crowd.place_of_another().await {
+                        Some(place) => {
+                            drop(turn);
+                            serve(place, stream).await;
+                        }
+                        None => refuse(stream).await,
                     }
-                }
+                });
             }
         }
         connections.close();
@@ -185,7 +187,7 @@ struct Routers {
     exact: Router,
 }
 
-fn routers_of(api: Api, pages: Router<Api>, guarding: Guard) -> Routers {
+fn routers_of(api: Api, pages: Router<Api>, guarding: Guard, crowd: &Crowd) -> Routers {
     let finish = |router: Router<Api>| {
         router
             .fallback(no_such_route)
@@ -194,7 +196,7 @@ fn routers_of(api: Api, pages: Router<Api>, guarding: Guard) -> Routers {
             // The guard alone says how large a body may be; axum would refuse one of 2 MiB, in words of its own.
             .layer(DefaultBodyLimit::disable())
             .layer(middleware::from_fn_with_state(guarding.clone(), guard))
-            .layer(middleware::from_fn(count))
+            .layer(middleware::from_fn_with_state(crowd.streams.clone(), count))
     };
     Routers { plain: finish(routes::router(false).merge(pages)), exact: finish(routes::router(true)) }
 }
@@ -212,63 +214,39 @@ async fn refuse(mut stream: TcpStream) {
     let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(answer)).await;
 }
 
-/// What a connection does now, for the idle timeout.
-struct ConnectionActivity {
-    requests: AtomicUsize,
-    /// Milliseconds after `opened` at which the last request ended.
-    quiet_since_ms: AtomicU64,
-    opened: Instant,
-}
-
-impl ConnectionActivity {
-    fn quiet_for(&self) -> Option<Duration> {
-        if self.requests.load(Ordering::Acquire) > 0 {
-            return None;
-        }
-        let since = Duration::from_millis(self.quiet_since_ms.load(Ordering::Acquire));
-        Some(self.opened.elapsed().saturating_sub(since))
-    }
-    async fn wait_until_idle(&self, limit: Duration) {
-        loop {
-            match self.quiet_for() {
-                Some(quiet) if quiet >= limit => return,
-                Some(quiet) => tokio::time::sleep(limit - quiet).await,
-                None => tokio::time::sleep(limit).await,
-            }
-        }
-    }
-}
-
-/// Counts a request while its head is handled. Bodies that stream on after that have traffic of their own.
-struct InFlight(Arc<ConnectionActivity>);
-
-impl InFlight {
-    fn begin(busy: Arc<ConnectionActivity>) -> Self {
-        busy.requests.fetch_add(1, Ordering::AcqRel);
-        InFlight(busy)
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        let now = u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.0.quiet_since_ms.store(now, Ordering::Release);
-        self.0.requests.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-async fn count(Extension(busy): Extension<Arc<ConnectionActivity>>, request: Request, next: Next) -> Response {
+async fn count(
+    State(streams): State<Arc<Semaphore>>,
+    Extension(busy): Extension<Arc<ConnectionActivity>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let in_flight = InFlight::begin(busy);
     // The counter lives as long as the body does: a stream that is being sent is not idle.
     // The route and not the path: that one holds ids, and tokens of activities, which let whoever reads them complete these.
     let route = request.extensions().get::<MatchedPath>().map_or("(no route)", MatchedPath::as_str);
     let span = tracing::debug_span!("request", method = %request.method(), route);
-    next.run(request).instrument(span).await.map(|body| super::stream::hold(body, in_flight))
+    let response = next.run(request).instrument(span).await;
+    if response.body().size_hint().exact().is_some() {
+        return response;
+    }
+    // Streams last: they leave places to whoever asks something.
+    match streams.try_acquire_owned() {
+        Ok(place) => response.map(|body| super::stream::hold(body, (in_flight, place))),
+        Err(_) => {
+            let message = "too many streams are open; end some, or try again later";
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message).into_response()
+        }
+    }
 }
 
-async fn connection(stream: TcpStream, routers: Routers, limits: ServerLimits, mut stop: watch::Receiver<bool>) {
+async fn connection(
+    stream: TcpStream,
+    busy: &Arc<ConnectionActivity>,
+    routers: Routers,
+    limits: ServerLimits,
+    mut stop: watch::Receiver<bool>,
+) {
     let _ = stream.set_nodelay(true);
-    let busy = Arc::new(ConnectionActivity { requests: 0.into(), quiet_since_ms: 0.into(), opened: Instant::now() });
     let plain = TowerToHyperService::new(routers.plain);
     let exact = TowerToHyperService::new(routers.exact);
     let counted = busy.clone();
@@ -286,6 +264,7 @@ async fn connection(stream: TcpStream, routers: Routers, limits: ServerLimits, m
     tokio::select! {
         _ = served.as_mut() => return,
         () = busy.wait_until_idle(limits.idle_timeout) => return,
+        () = busy.wait_for_others() => return,
         () = told(&mut stop) => served.as_mut().graceful_shutdown(),
     }
     // Streams that follow a run never end by themselves; the engine ends them when it closes, and this is the backstop.

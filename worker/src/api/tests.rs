@@ -426,6 +426,33 @@ async fn slow_sockets_are_closed_and_do_not_block_others() {
     assert_eq!(status_of(&served.raw(&request).await), 408);
 }
 
+/// G34: connections that say nothing make room for who asks something, and streams leave places to others.
+#[tokio::test]
+async fn idle_connections_and_streams_keep_nobody_out() {
+    let mut fake = Fake::new();
+    fake.turns.insert("order-7".into(), long_history(12 << 20));
+    let served = serve(fake, ServerLimits { connections: 4, ..ServerLimits::default() }).await;
+    let idle = [served.connect().await, served.connect().await, served.connect().await, served.connect().await];
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    for _ in 0..3 {
+        assert_eq!(served.status("GET /healthz", &[HOST], "").await, 200);
+    }
+    drop(idle);
+    // Nobody reads what they send.
+    let request =
+        format!("GET /api/v1/workflows/order-7/export HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\n{EXACTLY}\r\n\r\n");
+    let mut streams = Vec::new();
+    for expected in ["200", "200", "503"] {
+        let mut stream = served.connect().await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut head = [0; 12];
+        tokio::time::timeout(PATIENCE, stream.read_exact(&mut head)).await.unwrap().unwrap();
+        assert_eq!(&head[9..], expected.as_bytes());
+        streams.push(stream);
+    }
+    assert_eq!(served.status("GET /healthz", &[HOST], "").await, 200);
+}
+
 /// G34: one connection more than allowed is told so.
 #[tokio::test]
 async fn connections_are_limited() {

@@ -1,0 +1,136 @@
+//! The connections that are open, and which of them makes room for one more (engine.md G34).
+//!
+//! Invariant: a connection with a request in flight is never closed for another one; of those that say nothing the one that
+//! has been quiet longest goes first, and none that has only just come. So neither a crowd of idle clients nor sockets that
+//! send nothing keep the operator out. Streams, which last, take at most half of the places.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+/// A connection that has been quiet for less may be about to send its request.
+const QUIET_ENOUGH: Duration = Duration::from_secs(1);
+/// A connection that was told to make room is gone well within this time.
+const ROOM_MAX: Duration = Duration::from_secs(1);
+
+/// What a connection does now.
+pub(super) struct ConnectionActivity {
+    requests: AtomicUsize,
+    /// Milliseconds after `opened` at which the last request ended.
+    quiet_since_ms: AtomicU64,
+    opened: Instant,
+    makes_room: Notify,
+}
+
+impl ConnectionActivity {
+    fn new() -> Self {
+        ConnectionActivity {
+            requests: 0.into(),
+            quiet_since_ms: 0.into(),
+            opened: Instant::now(),
+            makes_room: Notify::new(),
+        }
+    }
+
+    fn quiet_for(&self) -> Option<Duration> {
+        if self.requests.load(Ordering::Acquire) > 0 {
+            return None;
+        }
+        let since = Duration::from_millis(self.quiet_since_ms.load(Ordering::Acquire));
+        Some(self.opened.elapsed().saturating_sub(since))
+    }
+
+    pub(super) async fn wait_until_idle(&self, limit: Duration) {
+        loop {
+            match self.quiet_for() {
+                Some(quiet) if quiet >= limit => return,
+                Some(quiet) => tokio::time::sleep(limit - quiet).await,
+                None => tokio::time::sleep(limit).await,
+            }
+        }
+    }
+
+    /// Resolves when another connection needs the place, and this one has nothing to do.
+    pub(super) async fn wait_for_others(&self) {
+        loop {
+            self.makes_room.notified().await;
+            if self.quiet_for().is_some() {
+                return;
+            }
+        }
+    }
+}
+
+/// Counts a request while its head is handled. Bodies that stream on after that have traffic of their own.
+pub(super) struct InFlight(Arc<ConnectionActivity>);
+
+impl InFlight {
+    pub(super) fn begin(busy: Arc<ConnectionActivity>) -> Self {
+        busy.requests.fetch_add(1, Ordering::AcqRel);
+        InFlight(busy)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let now = u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.0.quiet_since_ms.store(now, Ordering::Release);
+        self.0.requests.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Crowd {
+    places: Arc<Semaphore>,
+    pub(super) streams: Arc<Semaphore>,
+    open: Arc<Mutex<Vec<Arc<ConnectionActivity>>>>,
+}
+
+/// One place, for as long as it lives.
+pub(super) struct Place {
+    pub(super) busy: Arc<ConnectionActivity>,
+    crowd: Crowd,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.crowd.open().retain(|other| !Arc::ptr_eq(other, &self.busy));
+    }
+}
+
+impl Crowd {
+    pub(super) fn new(connections: usize) -> Self {
+        let streams = Arc::new(Semaphore::new(connections.div_ceil(2)));
+        Crowd { places: Arc::new(Semaphore::new(connections)), streams, open: Arc::default() }
+    }
+
+    fn open(&self) -> std::sync::MutexGuard<'_, Vec<Arc<ConnectionActivity>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A free place, if there is one.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.places.clone().try_acquire_owned().ok().map(|permit| self.taken(permit))
+    }
+
+    /// The place of the connection that has been quiet longest, once it is gone; nothing if all are at work.
+    pub(super) async fn place_of_another(&self) -> Option<Place> {
+        let quiet = |one: &Arc<ConnectionActivity>| Some((one.quiet_for()?, one.clone()));
+        let quietest = self.open().iter().filter_map(quiet).max_by_key(|(quiet, _)| *quiet);
+        let (_, goes) = quietest.filter(|(quiet, _)| *quiet >= QUIET_ENOUGH)?;
+        goes.makes_room.notify_one();
+        let permit = tokio::time::timeout(ROOM_MAX, self.places.clone().acquire_owned()).await;
+        permit.ok()?.ok().map(|permit| self.taken(permit))
+    }
+
+    fn taken(&self, permit: OwnedSemaphorePermit) -> Place {
+        let busy = Arc::new(ConnectionActivity::new());
+        self.open().push(busy.clone());
+        Place { busy, crowd: self.clone(), _permit: permit }
+    }
+}
