@@ -439,8 +439,7 @@ async fn idle_connections_and_streams_keep_nobody_out() {
     }
     drop(idle);
     // Nobody reads what they send.
-    let request =
-        format!("GET /api/v1/workflows/order-7/export HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\n{EXACTLY}\r\n\r\n");
+    let request = format!("GET /api/v1/workflows/order-7/export HTTP/1.1\r\n{HOST}\r\n{BEARER}\r\n{EXACTLY}\r\n\r\n");
     let mut streams = Vec::new();
     for expected in ["200", "200", "503"] {
         let mut stream = served.connect().await;

@@ -220,7 +220,9 @@ impl Graph {
                 self.end_in_shape(result, gates, out);
             }
             ResultSource::LastOutput => {
-                let last = self.plan.in_order().into_iter().rev().find_map(Self::standing_result).cloned();
+                // A draft that nobody accepted may be all there is; what a person rejected is nobody's.
+                let tasks = self.plan.in_order().into_iter().rev().filter(|task| task.status != TaskStatus::Skipped);
+                let last = tasks.filter_map(|task| task.result.clone()).next();
                 self.end_in_shape(last, gates, out);
             }
             ResultSource::Merge => {

@@ -138,6 +138,10 @@ fn report(task: &Task) -> TaskReport {
             .or_else(|| task.capability.clone()),
         attempts: task.tries,
         error: task.error.as_ref().map(|error| error.message.clone()),
-        brief: Graph::standing_result(task).map(|result| TaskReport::brief(&text_of(result))),
+        brief: task
+            .result
+            .as_ref()
+            .filter(|_| task.status != TaskStatus::Skipped)
+            .map(|result| TaskReport::brief(&text_of(result))),
     }
 }
