@@ -18,7 +18,7 @@
 //! | rows | system | modules |
 //! |---|---|---|
 //! | PDT | pydantask | `graph/{decide,tools,review,worker_asks}`; plan files: `plan`, `plan_yaml`, `plan_task`, `plan_run` |
-//! | FSS | flow-state's supervisor | `graph/{iterate,flow,synthesis}` |
+//! | FSS | flow-state's supervisor | `graph/{iterate,flow,synthesis}`; its pieces for programs: `blocks` |
 //! | FSP | flow-state's Plan and Execute | `graph/iterate` (the evaluator) |
 //! | FSC | flow-state's coordinator | `graph/{schedule,finish}` (the merge) |
 //! | CUG | CUGA, plans | `spec/choice`, `graph/{decide,policies,standing,upfront}`, `people/plan_review`, `run/progress` |
@@ -63,6 +63,7 @@
 
 #[doc(hidden)]
 pub mod agents;
+pub mod blocks;
 #[doc(hidden)]
 pub mod chat;
 #[doc(hidden)]

@@ -8,6 +8,7 @@
 
 mod accepted;
 mod acts;
+mod blocks;
 mod bounded;
 mod lives;
 mod nobody;

@@ -204,7 +204,8 @@ pub enum PeopleKey {
     /// The time of the decision that was asked for under that key.
     DecisionTimeout(Box<Key>),
     InterruptDeadline(u64),
-    PlanReviewDeadline,
+    /// Of the first review of a plan, the second, and so on.
+    PlanReviewDeadline(u32),
     TakeoverDeadline(u64),
 }
 

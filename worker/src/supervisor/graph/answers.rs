@@ -15,6 +15,7 @@ use crate::supervisor::model::{
     Condition, DependencyPolicy, Edge, PlanMetadata, Priority, Requires, Risk, Task, TaskId,
 };
 use crate::supervisor::outbox::Answer;
+use crate::supervisor::routing::PlanStrategy;
 
 /// Reads an answer; the error says where it does not conform.
 pub fn read<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, Unreadable> {
@@ -228,7 +229,7 @@ pub struct PlannerOutput {
     #[serde(default, alias = "thoughts")]
     pub reasoning: Option<String>,
     #[serde(default, alias = "execution_strategy")]
-    pub strategy: Option<String>,
+    pub strategy: Option<PlanStrategy>,
     #[serde(default, deserialize_with = "share", serialize_with = "as_share", alias = "complexity_score")]
     #[schemars(with = "Option<f64>")]
     pub complexity: Option<u32>,

@@ -13,6 +13,8 @@ use super::*;
 use crate::supervisor::model::SupervisorFeedback;
 use crate::supervisor::spec::OnIdle;
 
+/// The parameter in which a word of the supervisor stands that is told to whoever does the task (PDT-46).
+pub const SUPERVISOR_FEEDBACK: &str = "supervisor_feedback";
 pub(super) const NO_CHANGES: &str = "No scheduler changes this cycle.";
 
 impl Graph {
@@ -70,7 +72,7 @@ impl Graph {
         self.schedule(gates, out);
     }
 
-    fn ask_decision(&mut self, out: &mut Outbox) {
+    pub(super) fn ask_decision(&mut self, out: &mut Outbox) {
         self.cycle += 1;
         self.executed_in_cycle = false;
         self.in_cycle = true;
@@ -102,15 +104,18 @@ impl Graph {
                 let why = why.to_string();
                 out.note(NoteKind::ActionRefused, json!({ "cycle": self.cycle, "why": why }));
                 self.board_notes.push(format!("Your last decision was not understood: {why}"));
+                (self.unseen, self.at_their_word) = (gates.plan_failed(&why, out), false);
                 self.undecided = Some(why);
                 return;
             }
         };
         self.undecided = None;
         out.note(NoteKind::DecisionRecorded, json!({ "cycle": self.cycle, "decision": decision }));
+        let version = self.plan.version;
         for call in &decision.tool_calls {
             self.use_tool(call, gates, out);
         }
+        self.unseen |= std::mem::take(&mut self.at_their_word) || self.plan.version != version;
         self.schedule(gates, out);
         self.take_feedback(&decision.feedback_to_subagents, out);
         if decision.tasks_to_execute.is_empty() || self.allowed(Authority::Select, "select", out) {
@@ -144,7 +149,7 @@ impl Graph {
                 continue;
             };
             task.supervisor_feedback = Some(SupervisorFeedback { text: text.clone(), cycle });
-            task.params.insert("supervisor_feedback".into(), text.clone().into());
+            task.params.insert(SUPERVISOR_FEEDBACK.into(), text.clone().into());
             out.note(
                 NoteKind::FeedbackAttached,
                 json!({ "task": id, "text": text, "cycle": cycle, "from": "supervisor" }),
@@ -348,11 +353,25 @@ impl Graph {
             // Refined words are for the next one in plan order.
             None => may.iter().min_by_key(|task| task.position).map(|task| task.id.clone()).into_iter().collect(),
         };
-        let refined = (named.is_none() && !next.is_empty()).then(|| next.to_owned());
-        if let (Some(text), Some(task)) = (refined, chosen.first().and_then(|id| self.plan.tasks.get_mut(id))) {
-            task.goal = text;
+        if let (None, false, Some(id)) = (named, next.is_empty(), chosen.first().cloned()) {
+            self.refine(&id, next, out);
         }
         self.chosen = chosen;
+    }
+
+    /// New words for a sub-task (CUG-42). What people have approved is done in the words that they saw (CUG-31).
+    fn refine(&mut self, id: &TaskId, words: &str, out: &mut Outbox) {
+        if self.approved {
+            let why = "the plan was approved as it is, and is carried out in its own words";
+            out.note(
+                NoteKind::ActionRefused,
+                json!({ "action": "refine", "task": id, "cycle": self.cycle, "why": why }),
+            );
+            return self.board_notes.push(format!("The new words for sub-task {id} were not taken: {why}"));
+        }
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            task.goal = words.to_owned();
+        }
     }
 
     /// Why a task that somebody wants to run does not.

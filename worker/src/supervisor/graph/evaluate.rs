@@ -54,7 +54,8 @@ impl Graph {
                 Some(tasks) => match self.checked_of_model(PlannerOutput { tasks, ..PlannerOutput::default() }) {
                     Ok(plan) => {
                         self.iteration += 1;
-                        self.take_replan(plan.tasks, gates, out);
+                        let words = Some(evaluation.reason).filter(|reason| !reason.is_empty());
+                        self.take_replan(plan.tasks, words, gates, out);
                     }
                     Err(why) => {
                         self.abort("planning_failed", format!("planning failed: {why}"), Value::Null, gates, out)

@@ -4,12 +4,15 @@
 
 use std::fmt;
 
+use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::answers::{PlannerOutput, ReviewOutput, VerdictKind, read};
 use super::refusal::{NotTaken, PlanRefusal, Unreadable};
-use crate::supervisor::model::{Feedback, FeedbackFrom, Requires, Task, TaskId, TaskPlan};
+use super::{Graph, GraphRules, Open};
+use crate::supervisor::model::{Feedback, FeedbackFrom, PlanOrigin, Requires, Task, TaskId, TaskPlan};
+use crate::supervisor::outbox::Outbox;
 use crate::supervisor::task::{Actor, TaskStatus};
 
 /// The input of a supervisor (FSS-02): a goal, and nothing else.
@@ -30,9 +33,18 @@ pub fn capture_goal(input: &Value) -> Result<String, Unreadable> {
     }
 }
 
-/// Takes a planner's answer into a plan: all of it, or nothing.
+/// Takes a planner's answer into a plan: all of it, or nothing. A later answer keeps what is completed and escalated, and
+/// replaces the rest (FSS-12); feedback follows a task by its id, or to the one that revises it (FSS-13).
 pub fn update_plan_state(plan: &mut TaskPlan, answer: &Value) -> Result<(), NotTaken> {
     let output: PlannerOutput = read("plan", answer)?;
+    if !plan.tasks.is_empty() {
+        let mut graph = Graph::new(GraphRules::default(), plan.clone());
+        let mut out = Outbox::new("blocks", Timestamp::ZERO);
+        let planned = graph.checked(output)?;
+        graph.merge_plan(planned.tasks, PlanOrigin::Replan, &mut Open, &mut out)?;
+        *plan = graph.plan;
+        return Ok(());
+    }
     let place = |(place, task): (usize, super::PlannedTask)| {
         let id = task.id.clone().unwrap_or_else(|| TaskId::from(place as u64 + 1));
         task.task(id, Requires::Completed, 3)

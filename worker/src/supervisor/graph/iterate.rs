@@ -302,8 +302,8 @@ impl Graph {
     }
 
     /// A new plan takes the place of what is left of the old one. What nobody had tried, or was rejected last, and nothing
-    /// revises, a planner who was asked about something else has dropped, and the report says so; a person and an evaluator
-    /// (FSP-06) may.
+    /// revises, a planner who was asked about something else has dropped, and the report says so; a person, or a planner at
+    /// their word, and an evaluator (FSP-06) may.
     fn supersede(&mut self, id: &TaskId, origin: PlanOrigin, gates: &mut dyn Gates, out: &mut Outbox) {
         let revised = self.plan.tasks.values().any(|task| task.revises.as_ref() == Some(id));
         if let Some(task) = self.plan.tasks.get_mut(id) {
@@ -314,7 +314,7 @@ impl Graph {
                 () if rejected => Some("a new plan left it out after it was rejected"),
                 () => None,
             };
-            let may = revised || origin == PlanOrigin::Human || self.rules.evaluator;
+            let may = revised || origin == PlanOrigin::Human || self.at_their_word || self.rules.evaluator;
             if let Some(message) = left_out.filter(|_| !may) {
                 task.error = Some(TaskError { kind: DROPPED.into(), message: message.to_owned() });
             }
@@ -353,14 +353,27 @@ impl Graph {
         self.plan.set_edges(id, edges).map(|_| ())
     }
 
-    pub(super) fn take_replan(&mut self, tasks: Vec<PlannedTask>, gates: &mut dyn Gates, out: &mut Outbox) {
+    /// Takes a later plan, with what whoever made it says of it.
+    pub(super) fn take_replan(
+        &mut self,
+        tasks: Vec<PlannedTask>,
+        words: Option<String>,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
         // Refused as a whole: half a plan would be in the report.
         let before = self.plan.clone();
         if let Err(why) = self.merge_plan(tasks, PlanOrigin::Replan, gates, out) {
             self.plan = before;
-            return self.abort("planning_failed", format!("planning failed: {why}"), Value::Null, gates, out);
+            self.at_their_word = false;
+            if !gates.plan_failed(&why.to_string(), out) {
+                self.abort("planning_failed", format!("planning failed: {why}"), Value::Null, gates, out);
+            }
+            return;
         }
+        self.at_their_word = false;
+        self.plan.reasoning = words;
         self.ended_since_asked = false; // steps that were replaced are none
-        self.enter(Phase::Executing, out);
+        self.show_later_plan(gates, out);
     }
 }

@@ -50,6 +50,7 @@ use serde_json::{Value, json};
 pub use answers::*;
 use awaits::{calls, times, waits_for_any};
 pub use budget::NOT_REVIEWED;
+pub use decide::SUPERVISOR_FEEDBACK;
 pub use finish::{GraphOutcome, NO_TASK_PLANNED, final_result, final_task};
 pub use flow::*;
 pub use gates::{Gates, Open, PlanEvent, Start, Take};
@@ -156,6 +157,15 @@ pub struct Graph {
     judged_done: bool,
     /// Tasks that ended since the controller or evaluator was asked last.
     ended_since_asked: bool,
+    /// People have approved the plan: it is carried out as it is, or shown to them again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    approved: bool,
+    /// Whoever decides has changed the plan, and people have not looked at it yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    unseen: bool,
+    /// The plan is made again at the word of a person.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    at_their_word: bool,
     /// What came of a request that was handed on as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     handed: Option<Handed>,
@@ -163,6 +173,7 @@ pub struct Graph {
 
 impl Graph {
     /// A run of these rules over a plan that is given, or over none yet.
+    // long: one line a field.
     pub fn new(rules: GraphRules, plan: TaskPlan) -> Self {
         let mut graph = Graph {
             rules,
@@ -207,6 +218,9 @@ impl Graph {
             cut: false,
             judged_done: false,
             ended_since_asked: false,
+            approved: false,
+            unseen: false,
+            at_their_word: false,
             handed: None,
         };
         let ids: Vec<TaskId> = graph.plan.tasks.keys().cloned().collect();
@@ -273,6 +287,7 @@ impl Graph {
     /// Does all that can be done now. Called after every change, also of what gates answer.
     pub fn advance(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         self.after_review(gates, out);
+        self.show_what_changed(gates, out);
         if self.phase != Phase::Executing {
             return;
         }

@@ -288,6 +288,16 @@ impl Graph {
         self.board_notes.drain(..excess);
     }
 
+    /// People want another plan than what the supervisor has made of the one that they approved: it decides once more, and
+    /// what it chose is not begun.
+    pub(super) fn decide_again(&mut self, conversation: &Value, out: &mut Outbox) {
+        let words = conversation.as_array().and_then(|said| said.last()?["message"].as_str()).unwrap_or_default();
+        self.told(&format!("{words} (about the plan as it is now; nothing more starts until it is approved)"));
+        self.chosen.clear();
+        self.enter(Phase::Executing, out);
+        self.ask_decision(out);
+    }
+
     /// The plan that was shown is approved: it is carried out as it is (CUG-31).
     pub fn plan_approved(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         if self.phase != Phase::AwaitingPlanApproval {
@@ -295,6 +305,7 @@ impl Graph {
         }
         // A request without sub-tasks is for whoever answers it as a whole.
         let whole = PlannerOutput { complexity: self.complexity_bp, ..PlannerOutput::default() };
+        self.approved = true;
         if self.plan.tasks.is_empty() && gates.hands_on(&whole, true, out) {
             return self.enter(Phase::Executing, out);
         }

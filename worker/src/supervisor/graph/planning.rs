@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::supervisor::model::PlanOrigin;
+use crate::supervisor::routing::PlanStrategy;
 use crate::supervisor::team::roles::role_of;
 
 impl Graph {
@@ -125,8 +126,30 @@ impl Graph {
         self.call(call, out);
     }
 
-    /// Asks for the plan once more, with the conversation about the last one (SHH-21).
+    /// A plan that is made on the way is people's to see as the first one was; nothing starts until then (SHH-22).
+    pub(super) fn show_later_plan(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        if !gates.plan_needs_approval(&self.plan, self.complexity_bp, out) {
+            return self.enter(Phase::Executing, out);
+        }
+        if self.phase == Phase::Executing {
+            self.enter(Phase::Replanning, out);
+        }
+        self.await_plan_approval(out);
+    }
+
+    /// The same of what whoever decides has made of the plan.
+    pub(super) fn show_what_changed(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        if self.phase == Phase::Executing && std::mem::take(&mut self.unseen) {
+            self.show_later_plan(gates, out);
+        }
+    }
+
+    /// Asks for the plan once more, with the conversation about the last one (SHH-21): whoever has made it.
     pub fn ask_plan_again(&mut self, conversation: &Value, definitive: bool, out: &mut Outbox) {
+        self.at_their_word = true;
+        if self.approved && self.rules.selection == Selection::Supervisor {
+            return self.decide_again(conversation, out);
+        }
         let mut given = match std::mem::take(&mut self.planning_context) {
             Value::Object(map) => map,
             _ => serde_json::Map::new(),
@@ -142,15 +165,16 @@ impl Graph {
             Ok(output) => output,
             Err(why) => return self.not_planned(&why.to_string(), gates, out),
         };
-        if self.iteration > 1 {
-            return self.take_replan(output.tasks, gates, out);
+        if self.iteration > 1 || self.approved {
+            self.complexity_bp = output.complexity.or(self.complexity_bp);
+            return self.take_replan(output.tasks, output.reasoning, gates, out);
         }
         // A task without an id is called by its place, also by the edges that policies add.
         for (task, place) in output.tasks.iter_mut().zip(1..) {
             task.id.get_or_insert_with(|| TaskId::from(place));
         }
         self.rules.apply_policies(&mut output.tasks);
-        let strategy = gates.strategy(output.strategy.as_deref().unwrap_or_default());
+        let strategy = gates.strategy(output.strategy.map(PlanStrategy::as_str).unwrap_or_default());
         self.rules.sequential |= strategy == "sequential";
         self.strategy = Some(strategy).filter(|strategy| !strategy.is_empty());
         self.complexity_bp = output.complexity;
@@ -165,12 +189,13 @@ impl Graph {
 
     fn plan_in(&self, answer: Answer) -> Result<PlannerOutput, NotTaken> {
         let mut output = read_plan_answer(&answer?, self.rules.strategy, self.rules.upfront)?;
-        assign_roles(&mut output);
+        assign_roles(&mut output, self.rules.given_role.as_deref());
         Ok(self.checked_of_model(output)?)
     }
 
     /// No plan, no run; unless people asked for another plan and still have one.
     fn not_planned(&mut self, why: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        self.at_their_word = false;
         if !gates.plan_failed(why, out) {
             self.abort("planning_failed", format!("decomposition failed: {why}"), Value::Null, gates, out);
         }
@@ -178,6 +203,7 @@ impl Graph {
 
     /// Takes the first plan, or in a review conversation the next version of it.
     fn propose(&mut self, planned: Vec<PlannedTask>, gates: &mut dyn Gates, out: &mut Outbox) {
+        self.at_their_word = false;
         let version = self.plan.version;
         let mut plan = TaskPlan::new(self.plan.objective.clone());
         (plan.version, plan.reasoning) = (version, self.plan.reasoning.clone());
@@ -287,13 +313,13 @@ impl Graph {
     }
 }
 
-/// SHN-40: by position, where the planner gave roles.
-fn assign_roles(output: &mut PlannerOutput) {
+/// SHN-40: by position, where the planner gave roles; a place without one has the role that the run was given.
+fn assign_roles(output: &mut PlannerOutput, given: Option<&str>) {
     let types = std::mem::take(&mut output.agent_types);
     if types.is_empty() {
         return;
     }
     for (place, task) in output.tasks.iter_mut().enumerate() {
-        task.role.get_or_insert_with(|| role_of(place, &types, None));
+        task.role.get_or_insert_with(|| role_of(place, &types, given));
     }
 }

@@ -169,6 +169,9 @@ pub struct GraphRules {
     /// A task that nobody can do is shown to people; otherwise its plan is refused (SHH-17, CUG-03).
     #[serde(default)]
     pub escalates_unmatched: bool,
+    /// The role that the run was given from above: of tasks for which the planner names none (SHN-40).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_role: Option<String>,
     /// What was decided before planning (CUG-04).
     #[serde(default)]
     pub policies: super::ResolvedPolicies,
@@ -252,6 +255,7 @@ impl Default for GraphRules {
             reserved: Vec::new(),
             answers_anybody: false,
             escalates_unmatched: false,
+            given_role: None,
             policies: super::ResolvedPolicies::default(),
             standing: Vec::new(),
             evaluator: false,

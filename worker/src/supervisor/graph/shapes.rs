@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::Graph;
 use crate::supervisor::core::asker::{AnswerForm, AnswerShape, Asker, CallTime};
 use crate::supervisor::outbox::{Call, Purpose};
+use crate::supervisor::routing::PlanStrategy;
 
 impl Asker for Graph {
     fn reads(&self, purpose: Purpose) -> AnswerForm {
@@ -72,7 +73,8 @@ fn tasks() -> Value {
 }
 
 fn plan() -> Value {
-    object(json!({ "tasks": tasks(), "reasoning": text(), "complexity": share(), "strategy": text() }), &["tasks"])
+    let strategies = json!({ "enum": PlanStrategy::ALL });
+    object(json!({ "tasks": tasks(), "reasoning": text(), "complexity": share(), "strategy": strategies }), &["tasks"])
 }
 
 fn decision() -> Value {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::answers::{Dependency, PlannedTask, PlannerOutput, read};
 use super::refusal::Unreadable;
 use crate::supervisor::model::TaskId;
+use crate::supervisor::routing::PlanStrategy;
 use crate::supervisor::spec::UpfrontStrategy;
 
 /// A plan that is made upfront as a list of delegations (CUG-33).
@@ -63,7 +64,7 @@ pub fn read_plan_answer(value: &Value, otherwise: UpfrontStrategy, upfront: bool
     }
     let mut plan: PlannerOutput = read("plan", value)?;
     if upfront && otherwise == UpfrontStrategy::Sequential {
-        plan.strategy.get_or_insert_with(|| "sequential".to_owned());
+        plan.strategy.get_or_insert(PlanStrategy::Sequential);
     }
     Ok(plan)
 }

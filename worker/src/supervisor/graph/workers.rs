@@ -88,8 +88,14 @@ impl GraphRules {
         match wanted {
             WorkerRequirements { agent: Some(agent), .. } => self.named(agent),
             WorkerRequirements { capability: Some(capability), .. } => self.able(capability),
-            WorkerRequirements { role, .. } => self.fitting(role.filter(|role| *role != GENERALIST)),
+            WorkerRequirements { role, .. } => self.fitting(role.filter(|role| !self.is_anybodys(role))),
         }
+    }
+
+    /// Whether a role asks for nobody in particular: nobody's, or that of the run itself, which none of its agents has.
+    fn is_anybodys(&self, role: &str) -> bool {
+        let of_run = || self.given_role.as_deref() == Some(role);
+        role == GENERALIST || (of_run() && self.workers.iter().all(|card| card.role.as_deref() != Some(role)))
     }
 
     pub(super) fn card(&self, name: &str) -> Option<&WorkerCard> {

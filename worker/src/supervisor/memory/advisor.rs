@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crate::supervisor::routing::PlanStrategy;
 use crate::supervisor::spec::Memory;
 
 /// The whole, in basis points.
@@ -55,7 +56,7 @@ pub struct SessionMemory {
 #[serde(deny_unknown_fields)]
 pub struct Advice {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub strategy: Option<String>,
+    pub strategy: Option<PlanStrategy>,
     #[serde(rename = "confidence", deserialize_with = "ratio_bp", serialize_with = "bp_ratio")]
     pub confidence_bp: u32,
     #[serde(default)]
@@ -78,7 +79,7 @@ impl Advice {
             return "sequential".to_owned();
         }
         let sure = self.confidence_bp > override_above_bp;
-        self.strategy.as_deref().filter(|_| sure).unwrap_or(planned).to_owned()
+        self.strategy.filter(|_| sure).map_or_else(|| planned.to_owned(), |own| own.as_str().to_owned())
     }
 }
 
@@ -87,7 +88,9 @@ pub fn suggest(query: &str, memory: &SessionMemory, rules: &Memory) -> Advice {
     let mut advice = Advice::none(rules);
     let (similar, succeeded) = (rules.similar_above.as_bp(), rules.success_above.as_bp());
     let mut best = None;
-    for pattern in &memory.decomposition_history {
+    // A word that is no strategy suggests none; a plan that said nothing of it is remembered without one.
+    let told = |pattern: &&Pattern| pattern.strategy.is_empty() || PlanStrategy::from_name(&pattern.strategy).is_some();
+    for pattern in memory.decomposition_history.iter().filter(told) {
         let similarity = similarity_bp(query, &pattern.query_pattern);
         if similarity <= similar || pattern.success_bp <= succeeded {
             continue;
@@ -95,7 +98,7 @@ pub fn suggest(query: &str, memory: &SessionMemory, rules: &Memory) -> Advice {
         let confidence = product_bp(pattern.success_bp, similarity);
         if best.is_none_or(|best| confidence > best) {
             best = Some(confidence);
-            (advice.strategy, advice.confidence_bp) = (Some(pattern.strategy.clone()), confidence);
+            (advice.strategy, advice.confidence_bp) = (PlanStrategy::from_name(&pattern.strategy), confidence);
         }
     }
     warn(query, memory, rules, &mut advice);

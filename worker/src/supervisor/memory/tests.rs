@@ -7,6 +7,7 @@ use super::advisor::{Advice, Pattern, SessionMemory, similarity_bp};
 use super::*;
 use crate::supervisor::core::key::MemoryKey;
 use crate::supervisor::outbox::{Answer, Ask, CallFailure, Outbox};
+use crate::supervisor::routing::PlanStrategy;
 use crate::supervisor::spec::{Memory, Ratio};
 
 fn suggest(query: &str, memory: &SessionMemory) -> Advice {
@@ -127,11 +128,22 @@ fn confidence_is_success_times_similarity() {
         ("something else", 1.0, 5_000, None),
     ] {
         let advice = suggest(query, &memory(vec![pattern(ten, "hybrid", success)], json!([])));
-        assert_eq!((advice.confidence_bp, advice.strategy.as_deref()), (confidence, strategy), "{query} {success}");
+        assert_eq!(
+            (advice.confidence_bp, advice.strategy.map(PlanStrategy::as_str)),
+            (confidence, strategy),
+            "{query} {success}"
+        );
     }
     // The best one counts, the earlier of two equals.
-    let many = memory(vec![pattern(ten, "a", 0.8), pattern(ten, "b", 0.95), pattern(ten, "c", 0.95)], json!([]));
-    assert_eq!(suggest(ten, &many).strategy.as_deref(), Some("b"));
+    let many = [("hybrid", 0.8), ("react", 0.95), ("debate", 0.95)];
+    let many = memory(many.into_iter().map(|(strategy, success)| pattern(ten, strategy, success)).collect(), json!([]));
+    assert_eq!(suggest(ten, &many).strategy, Some(PlanStrategy::React));
+    // A word that is no strategy suggests nothing, however well it went.
+    let unknown = memory(vec![pattern(ten, "guess", 1.0), pattern(ten, "react", 0.9)], json!([]));
+    assert_eq!(
+        (suggest(ten, &unknown).strategy, suggest(ten, &unknown).confidence_bp),
+        (Some(PlanStrategy::React), 9_000)
+    );
     assert_eq!(suggest(ten, &SessionMemory::default()), Advice::none(&Memory::default()));
 }
 

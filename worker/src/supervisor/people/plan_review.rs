@@ -4,10 +4,12 @@
 //! reviewing --feedback--> regenerating --(new plan)--> reviewing (round + 1, version + 1)
 //!     |                        '--(failed)--> reviewing (the message is withdrawn, the version stays)
 //!     |--approve(version)--> approved      |--deny--> denied      |--(deadline)--> timed out
+//!                               '--(another plan)--> reviewing (round 1 of the next review, version + 1)
 //! ```
 //!
-//! Invariant: a person approves the version that they were shown, and an approved plan is not made again. A refused answer
-//! changes nothing. The conversation is bounded by its rounds. It makes no plan and starts nothing.
+//! Invariant: a person approves the version that they were shown, and what they approved is not asked about again: only a plan
+//! that is another one is. A refused answer changes nothing. Each conversation is bounded by its rounds. It makes no plan and
+//! starts nothing.
 
 use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -112,6 +114,15 @@ fn yes() -> bool {
     true
 }
 
+fn first() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_first(nth: &u32) -> bool {
+    *nth == 1
+}
+
 impl PlanFeedback {
     pub fn read(value: &Value) -> Result<Self, ReviewRefusal> {
         decode("plan feedback", value).map_err(ReviewRefusal::Invalid)
@@ -135,11 +146,14 @@ pub struct Regenerate {
     pub conversation: Vec<PlanMessage>,
 }
 
-/// The review of one plan.
+/// The reviews of a plan, one after the other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanReview {
     rules: PlanApproval,
     status: ReviewStatus,
+    /// Which review it is; from 1.
+    #[serde(default = "first", skip_serializing_if = "is_first")]
+    nth: u32,
     round: u32,
     version: u64,
     conversation: Vec<PlanMessage>,
@@ -152,20 +166,34 @@ pub struct PlanReview {
 impl PlanReview {
     /// Shows the first plan (or the planner's question, if there is none yet): round 1, version 1.
     pub fn open(rules: PlanApproval, message: &str, plan: Option<Value>, out: &mut Outbox) -> Self {
-        let deadline = out.now().plus(rules.timeout.min(TIMEOUT_MAX).duration());
         let mut review = PlanReview {
+            deadline: out.now(),
             rules,
             status: ReviewStatus::Reviewing,
+            nth: 1,
             round: 0,
             version: 0,
             conversation: Vec::new(),
             plan: None,
-            deadline,
             verdict: None,
         };
-        out.timer(PeopleKey::PlanReviewDeadline, deadline, "plan review");
-        review.show(message, plan, out);
+        review.begin(message, plan, out);
         review
+    }
+
+    fn begin(&mut self, message: &str, plan: Option<Value>, out: &mut Outbox) {
+        self.deadline = out.now().plus(self.rules.timeout.min(TIMEOUT_MAX).duration());
+        out.timer(PeopleKey::PlanReviewDeadline(self.nth), self.deadline, "plan review");
+        self.show(message, plan, out);
+    }
+
+    /// The plan has become another one than people approved: it is shown to them as the first one was, under the next
+    /// version, and has rounds and a time of its own.
+    pub fn again(&mut self, message: &str, plan: Value, out: &mut Outbox) {
+        if self.status == ReviewStatus::Approved {
+            (self.nth, self.round, self.verdict) = (self.nth + 1, 0, None);
+            self.begin(message, Some(plan), out);
+        }
     }
 
     fn show(&mut self, message: &str, plan: Option<Value>, out: &mut Outbox) {
@@ -242,7 +270,7 @@ impl PlanReview {
         if self.status == ReviewStatus::Approved {
             return Ok(());
         }
-        out.cancel_timer(PeopleKey::PlanReviewDeadline);
+        out.cancel_timer(PeopleKey::PlanReviewDeadline(self.nth));
         let hash = self.plan.as_ref().map(|plan| plan.hash.as_str());
         let data = json!({ "version": self.version, "hash": hash, "by": verdict.approver, "comment": verdict.comment });
         let (status, kind) = if verdict.approved {

@@ -27,6 +27,7 @@ use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, Chil
 use crate::supervisor::prompts::WorkerTurn;
 use crate::supervisor::spec::{Money, PlanningMode, Preset, Span, SupervisorSpec, SynthesisMode, fill};
 use crate::supervisor::task::TaskStatus;
+use crate::supervisor::team::roles::GENERALIST;
 
 /// What a run below gets of the budget of this one: shares of what is used up by spending, and what is left of the rest.
 #[derive(Debug, Clone, Copy, Default)]
@@ -104,9 +105,13 @@ pub(super) fn nested(
         told.change(&mut spec, now)?;
         spec = spec.without_idle()?;
     }
+    // SHN-40: whom the run above calls in a role, is in it below too.
+    let role = call.context.get("role").and_then(Value::as_str).filter(|role| *role != GENERALIST);
+    let role = role.filter(|_| spec.planning.mode != PlanningMode::None).map(str::to_owned);
     let resolved = spec.resolve()?;
     let context = RunContext {
         depth: depth + 1,
+        role,
         more: MoreContext {
             other: [("call".to_owned(), json!(call.context))].into_iter().collect(),
             ..Default::default()

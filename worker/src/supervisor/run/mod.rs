@@ -166,6 +166,7 @@ impl SupervisorRun {
             resolved.spec = spec;
         }
         let mut parts = RunGates::new(&resolved.spec, &run, context.depth, cx.now());
+        parts.team.role_given(context.role.as_deref());
         let strategy = RunStrategy::new(&resolved.spec, &context, &mut out)?;
         // The root of agents that call agents registers itself.
         if !strategy.registers_agents() {

@@ -4,13 +4,13 @@
 //! asked for again. An escalation that blocks is resolved by the answer to its approval. Nothing here moves a task.
 
 use bosun_engine::workflow::Cx;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::SupervisorRun;
 use super::parts::RunGates;
 use crate::supervisor::core::key::Key;
-use crate::supervisor::graph::{Reply, Start, Take};
-use crate::supervisor::model::{Task, TaskId, TaskPlan};
+use crate::supervisor::graph::{Reply, SUPERVISOR_FEEDBACK, Start, Take};
+use crate::supervisor::model::{CancelReason, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Call, Outbox, Purpose};
 use crate::supervisor::people::approval::{
     ApprovalId, ApprovalRequest, ApprovalScope, Clearance, Closed, Consequence, OnReject, Proposal,
@@ -21,7 +21,8 @@ use crate::supervisor::people::plan_review::{PlanReview, ReviewStatus};
 use crate::supervisor::spec::{Money, Ratio, Risk, Span};
 
 impl RunGates {
-    /// Whether a person must see the plan before anything of it starts (CUG-18, SHH-14). Asks them.
+    /// Whether a person must see the plan before anything of it starts (CUG-18, SHH-14). Asks them. A later plan of which
+    /// everything was approved already is none that they have not seen.
     pub(super) fn plan_gate(&mut self, plan: &TaskPlan, complexity_bp: Option<u32>, out: &mut Outbox) -> bool {
         let shown = shown_plan(plan);
         if !self.plan_approval.required {
@@ -32,7 +33,11 @@ impl RunGates {
             Some(review) if review.status() == ReviewStatus::Regenerating => {
                 review.regenerated(Ok((words, Some(shown))), out);
             }
-            Some(review) => review.replaced(shown, out),
+            Some(review) => match review.approved() {
+                Some(approved) if has_been_seen(&approved.plan, &shown, plan) => {}
+                Some(_) => review.again(&words, shown, out),
+                None => review.replaced(shown, out),
+            },
             None => {
                 self.review = Some(PlanReview::open(self.plan_approval.clone(), &words, Some(shown), out));
             }
@@ -47,7 +52,7 @@ impl RunGates {
     }
 
     fn plan_policy(&mut self, plan: &TaskPlan, shown: Value, complexity_bp: Option<u32>, out: &mut Outbox) -> bool {
-        let tools = plan.in_order().into_iter().flat_map(|task| task.tools.clone()).collect();
+        let tools = to_be_done(plan).flat_map(|task| task.tools.clone()).collect();
         let reasons = self.reasons_of_plan(PlanShape { complexity: complexity_bp.map(Ratio::from_bp), tools });
         let wanted = !reasons.is_empty();
         let proposal = Proposal {
@@ -297,10 +302,31 @@ fn shown_plan(plan: &TaskPlan) -> Value {
         json!({
             "id": task.id, "goal": task.goal, "agent": task.agent, "capability": task.capability, "role": task.role,
             "action": task.action, "dependencies": task.dependencies(), "tools": task.tools, "required": task.required,
-            "risk": task.risk, "requires_approval": task.requires_approval, "parameters": task.params,
+            "risk": task.risk, "requires_approval": task.requires_approval, "parameters": own_parameters(task),
         })
     };
-    let wanted = plan.in_order().into_iter().filter(|task| !task.status.is_terminal());
-    let tasks: Vec<Value> = wanted.map(task).collect();
+    let tasks: Vec<Value> = to_be_done(plan).map(task).collect();
     json!({ "objective": plan.objective, "reasoning": plan.reasoning, "tasks": tasks })
+}
+
+fn to_be_done(plan: &TaskPlan) -> impl Iterator<Item = &Task> {
+    plan.in_order().into_iter().filter(|task| !task.status.is_terminal())
+}
+
+/// What the task is given by the plan. A word of the supervisor to whoever does it is no part of that (PDT-46).
+fn own_parameters(task: &Task) -> Value {
+    let own = task.params.iter().filter(|(name, _)| *name != SUPERVISOR_FEEDBACK);
+    own.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<String, Value>>().into()
+}
+
+/// Whether people have approved all that is to be done now, each task as it is, and nothing that they approved has been
+/// planned away. That a task was done, failed, or was skipped by a rule, makes no other plan.
+fn has_been_seen(approved: &Value, shown: &Value, plan: &TaskPlan) -> bool {
+    let tasks = |of: &Value| of["tasks"].as_array().cloned().unwrap_or_default();
+    let approved = tasks(approved);
+    let planned_away = |task: &Value| {
+        let found = task["id"].as_str().and_then(|id| plan.tasks.values().find(|task| task.id.as_str() == id));
+        found.is_some_and(|task| task.cancelled == Some(CancelReason::Superseded))
+    };
+    tasks(shown).iter().all(|task| approved.contains(task)) && !approved.iter().any(planned_away)
 }

@@ -47,7 +47,7 @@ impl SupervisorRun {
                 | PeopleKey::ApprovalDeadline(_)
                 | PeopleKey::DecisionTimeout(_)
                 | PeopleKey::InterruptDeadline(_)
-                | PeopleKey::PlanReviewDeadline
+                | PeopleKey::PlanReviewDeadline(_)
                 | PeopleKey::TakeoverDeadline(_),
             )
             | Key::Core(CoreKey::Wall) => {}
@@ -68,7 +68,7 @@ impl SupervisorRun {
                     self.interrupt_closed(resumed, out);
                 }
             }
-            Key::People(PeopleKey::PlanReviewDeadline) => {
+            Key::People(PeopleKey::PlanReviewDeadline(_)) => {
                 if self.parts.review.as_mut().is_some_and(|review| review.fired(out)) {
                     self.review_ended(out);
                 }

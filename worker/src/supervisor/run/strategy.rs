@@ -16,7 +16,7 @@ use super::rules;
 use crate::supervisor::agents::{AgentLoop, Thread};
 use crate::supervisor::chat::{ChatError, ChatMessage, ChatRules, GroupChat};
 use crate::supervisor::core::strategy::Strategy;
-use crate::supervisor::graph::{Graph, ResolvedPolicies};
+use crate::supervisor::graph::{Graph, PlanSource, ResolvedPolicies};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::{Family, SupervisorSpec};
 
@@ -74,6 +74,8 @@ fn graph(spec: &SupervisorSpec, context: &RunContext) -> Result<Graph, StartRefu
     if let Some(policies) = &context.more.policies {
         rules.policies = crate::supervisor::graph::read("policies", policies)?;
     }
+    // Without a plan the role is that of the one task: whoever has another one does not do it.
+    rules.given_role = context.role.clone().filter(|_| rules.planning != PlanSource::None);
     rules.follow_playbooks(&spec.objective);
     let plan = rules::first_plan(spec, &rules)?;
     let agent = simple_agent(spec, context, &rules.policies);

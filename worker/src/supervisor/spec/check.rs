@@ -25,6 +25,7 @@ mod idle;
 mod planning;
 mod roles;
 mod tools;
+mod unplanned;
 
 pub(super) use planning::seed_plan;
 use planning::{by_request, planning};

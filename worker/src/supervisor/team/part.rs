@@ -54,8 +54,11 @@ struct Assignment {
 pub struct Teamwork {
     /// Whether there is a team at all: a graph or a simple task has none (SHD-07).
     managed: bool,
-    /// Whether an agent without a role of its own is told that it is a generalist (SHN-40).
+    /// Whether an agent without a role of its own is told that it has that of the run, or is a generalist (SHN-40).
     roles: bool,
+    /// The role that the run was given from above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    given_role: Option<String>,
     pub mailbox: Mailboxes,
     pub members: Roster,
     pub topics: TopicRegistry,
@@ -75,6 +78,7 @@ impl Teamwork {
         Teamwork {
             managed: spec.has_team(),
             roles: spec.assigns_roles(),
+            given_role: None,
             mailbox: Mailboxes::new(spec.mailbox.clone()),
             members: Roster::new(spec.team.clone()),
             topics: TopicRegistry::new(spec.dependencies.topics.clone()),
@@ -85,6 +89,11 @@ impl Teamwork {
             version: 0,
             planned: 0,
         }
+    }
+
+    /// The run was given a role: of agents for whom the plan names none.
+    pub fn role_given(&mut self, role: Option<&str>) {
+        self.given_role = role.map(str::trim).filter(|role| !role.is_empty()).map(str::to_owned);
     }
 
     /// The run begins: its own agent is the root of the registry.
@@ -142,7 +151,8 @@ impl Teamwork {
     /// here on, and knows its role.
     pub fn context(&mut self, task: &Task, out: &mut Outbox) -> Map<String, Value> {
         let agent = agent_of(task);
-        let named = task.role.clone().or_else(|| self.roles.then(|| GENERALIST.to_owned()));
+        let of_run = || self.given_role.clone().unwrap_or_else(|| GENERALIST.to_owned());
+        let named = task.role.clone().or_else(|| self.roles.then(of_run));
         let role = named.clone().unwrap_or_else(|| GENERALIST.to_owned());
         let again = self.work.contains_key(&task.id);
         self.members.directory.started(&agent, &role, &task.id);

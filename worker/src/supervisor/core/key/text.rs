@@ -134,7 +134,8 @@ impl fmt::Display for PeopleKey {
             PeopleKey::ApprovalNotify(n) => write!(f, "approval/ap-{n}/notify"),
             PeopleKey::DecisionTimeout(key) => write!(f, "decision_timeout/{key}"),
             PeopleKey::InterruptDeadline(n) => write!(f, "interrupt/in-{n}/deadline"),
-            PeopleKey::PlanReviewDeadline => f.write_str("plan_review/deadline"),
+            PeopleKey::PlanReviewDeadline(1) => f.write_str("plan_review/deadline"),
+            PeopleKey::PlanReviewDeadline(n) => write!(f, "plan_review/deadline/{n}"),
             PeopleKey::TakeoverDeadline(n) => write!(f, "control/takeover/{n}"),
         }
     }
@@ -267,7 +268,8 @@ fn read_others(who: &str, rest: &str) -> Option<Key> {
         ("control", n) => PeopleKey::TakeoverDeadline(n.parse().ok()?).into(),
         ("decision_timeout", _) => PeopleKey::DecisionTimeout(Box::new(read(rest)?)).into(),
         ("interrupt", _) => PeopleKey::InterruptDeadline(after("in-")?).into(),
-        ("plan_review", _) => PeopleKey::PlanReviewDeadline.into(),
+        ("plan_review", "") => PeopleKey::PlanReviewDeadline(1).into(),
+        ("plan_review", n) => PeopleKey::PlanReviewDeadline(n.parse().ok()?).into(),
         ("mailbox", n) => TeamKey::Mail(n.parse().ok()?).into(),
         ("recruit", "authorize") => TeamKey::AuthorizeRecruit(after("")?).into(),
         ("recruit", _) => TeamKey::Recruit(after("")?).into(),
@@ -388,6 +390,7 @@ mod tests {
             "memory/record",
             "plan/2",
             "plan_review/deadline",
+            "plan_review/deadline/2",
             "recruit/2/child",
             "retire/1/authorize",
             "retry/t1/1",

@@ -248,3 +248,27 @@ fn a_denied_plan_ends_the_run_with_an_answer() {
     refused(&review, |review, out| review.decide(verdict(1, true), out), "Review already closed: denied");
     refused(&review, |review, out| review.feedback(&feedback(1, "x"), out), "Review already closed: denied");
 }
+
+/// SHH-22: another plan than the approved one is reviewed under the next version, with rounds and a time of its own; what was
+/// said of the one before counts no more.
+#[test]
+fn another_plan_is_reviewed_as_the_first_one_was() {
+    let mut review = open();
+    round(&mut review);
+    review.decide(verdict(2, true), &mut at(3)).unwrap();
+    let mut out = at(5);
+    review.again("Something is missing.", plan(3), &mut out);
+    assert_eq!((review.status(), review.round(), review.version()), (ReviewStatus::Reviewing, 1, 3));
+    let deadline = 5 + 15 * MINUTE;
+    assert_eq!(asks(&out), [format!("timer plan_review/deadline/2 at {deadline}")]);
+    assert_eq!((review.approved(), review.view()["plan_approved"].clone()), (None, json!(false)));
+    let stale = "Conflict: plan has been updated. Please review the latest version.";
+    refused(&review, |review, out| review.decide(verdict(2, true), out), stale);
+    let mut other = review.clone();
+    other.again("Nobody has approved this one.", plan(4), &mut at(6));
+    assert_eq!(other, review, "only an approved plan has another one after it");
+    let mut out = at(7);
+    review.decide(verdict(3, true), &mut out).unwrap();
+    assert_eq!(asks(&out), ["cancel timer plan_review/deadline/2"]);
+    assert_eq!(review.approved().unwrap().plan, plan(3));
+}

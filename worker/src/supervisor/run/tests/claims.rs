@@ -14,8 +14,13 @@ use serde_json::{Value, json};
 use crate::scene::kit::*;
 use crate::supervisor::spec::Preset;
 
-/// What an agent does that is given this word: at each try, once the first has failed, or never.
-const WORDS: [&str; 5] = ["works", "heals", "breaks", "refuses", "works"];
+/// What an agent does that is given this word: at each try, once the first has failed, or never. One gives nothing, one
+/// what nobody can read, and one is slower than its time.
+const WORDS: [&str; 9] = ["works", "heals", "breaks", "refuses", "works", "hushes", "mumbles", "stalls", "works"];
+/// How long an agent may take, in seconds.
+const TIME: u64 = 60;
+/// The words of a person who says no.
+const NO: &str = "not with me";
 
 /// The agents: the word decides, and an answer says whose it is, so that it can be told from any other text.
 fn hands(after: u64) -> Value {
@@ -23,6 +28,9 @@ fn hands(after: u64) -> Value {
         { "on": "hands", "contains": "breaks", "after": after, "fail": "broken" },
         { "on": "hands", "contains": "heals", "attempt": 1, "fail": "broken" },
         { "on": "hands", "contains": "refuses", "after": after, "say": { "success": false, "reason": "will not" } },
+        { "on": "hands", "contains": "hushes", "after": after, "say": null },
+        { "on": "hands", "contains": "mumbles", "after": after, "say": { "result": "done", "confidence": "very" } },
+        { "on": "hands", "contains": "stalls", "after": 2 * TIME, "say": "done too late" },
         { "on": "hands", "after": after, "say": "done under {{key}}" },
     ])
 }
@@ -70,7 +78,7 @@ impl Outside {
 /// Whether an agent that is given the word ever gives something.
 fn gives(word: &str, tries: u64) -> bool {
     match word {
-        "works" => true,
+        "works" | "hushes" => true,
         "heals" => tries > 1,
         _ => false,
     }
@@ -84,6 +92,8 @@ struct Planned {
     deps: Vec<usize>,
     /// Nothing excuses it.
     required: bool,
+    /// A person is asked before it starts.
+    asked: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -96,7 +106,11 @@ struct Life {
     tries: u64,
     verdict: &'static str,
     again: bool,
-    bad_review: bool,
+    /// Who answers what nobody can read: nobody, or whoever plans, reviews or decides.
+    nonsense: &'static str,
+    /// What a person says of the first tasks that they are asked about, and of the plan; in silence the time passes.
+    of_task: &'static str,
+    of_plan: &'static str,
     steps: u32,
     /// Which task a plan that is given marks as its final one.
     last: usize,
@@ -131,8 +145,9 @@ const ASKS: [&str; 9] =
 fn lives() -> impl Strategy<Value = Life> {
     let asks = select(&ASKS[..]);
     let required = prop_oneof![5 => Just(false), 1 => Just(true)];
-    let task = (select(&WORDS[..]), asks, proptest::collection::vec(0..5usize, 0..2), required);
-    let task = task.prop_map(|(word, asks, deps, required)| Planned { word, asks, deps, required });
+    let asked = prop_oneof![4 => Just(false), 1 => Just(true)];
+    let task = (select(&WORDS[..]), asks, proptest::collection::vec(0..5usize, 0..2), required, asked);
+    let task = task.prop_map(|(word, asks, deps, required, asked)| Planned { word, asks, deps, required, asked });
     let tasks = proptest::collection::vec(task, 0..5).prop_map(|mut tasks| {
         tasks.iter_mut().enumerate().for_each(|(at, task)| task.deps.retain(|on| *on < at));
         tasks
@@ -143,7 +158,10 @@ fn lives() -> impl Strategy<Value = Life> {
         1..3u64,
         select(vec!["accepted", "accepted", "needs-revision", "escalate"]),
     );
-    let review = (any::<bool>(), prop_oneof![3 => Just(false), 1 => Just(true)]);
+    let nonsense = prop_oneof![6 => Just(""), 1 => Just("plan"), 2 => Just("review"), 1 => Just("decide")];
+    let of_task = select(&["", "approve", "reject", "reject"][..]);
+    let of_plan = select(&["", "", "", "", "approve_plan", "approve_plan", "reject_plan", "silence"][..]);
+    let review = (any::<bool>(), nonsense, of_task, of_plan);
     let rest = (review, 1..6u32, 0..4usize, 1..5u32, 0..3u64, Outside::any());
     (select(&PRESETS[..]), 1..3usize, tasks, rules, rest).prop_map(
         |(
@@ -151,7 +169,7 @@ fn lives() -> impl Strategy<Value = Life> {
             agents,
             tasks,
             (on_error, on_failure, tries, verdict),
-            ((again, bad_review), steps, last, ends, after, outside),
+            ((again, nonsense, of_task, of_plan), steps, last, ends, after, outside),
         )| Life {
             preset,
             agents,
@@ -161,7 +179,9 @@ fn lives() -> impl Strategy<Value = Life> {
             tries,
             verdict,
             again,
-            bad_review,
+            nonsense,
+            of_task,
+            of_plan,
             steps,
             last,
             ends,
@@ -174,13 +194,24 @@ fn lives() -> impl Strategy<Value = Life> {
 impl Life {
     /// The spec as a user writes it.
     fn spec(&self) -> String {
-        let agents = (0..self.agents).map(|n| format!("{{ name: w{n}, role: r{n}, via: {{ activity: hands }} }}"));
+        let agents = (0..self.agents)
+            .map(|n| format!("{{ name: w{n}, role: r{n}, timeout: {TIME}s, via: {{ activity: hands }} }}"));
         let agents = agents.collect::<Vec<_>>().join(", ");
         let own = match self.preset {
-            "cuga-structured" => "planning: { force: true }",
-            "flow-plan-and-execute" if self.again => "planning: { replan: true }",
             "shannon-supervisor" => "routing: { enabled: false }\nhitl: { triggers: { consecutive_failures: null } }",
             _ => "",
+        };
+        let planning: Vec<&str> = [
+            (self.preset == "cuga-structured", "force: true"),
+            (self.is_evaluated(), "replan: true"),
+            (self.has_review(), "approval: { required: true }"),
+        ]
+        .into_iter()
+        .filter_map(|(said, key)| said.then_some(key))
+        .collect();
+        let own = match planning.is_empty() {
+            true => own.to_owned(),
+            false => format!("{own}\nplanning: {{ {} }}", planning.join(", ")),
         };
         // Where the first error is final there are no tries to give (supervisors.md §4.1 no. 4).
         let tries = if self.preset == "flow-supervisor-per-task" && self.on_error == "fail_task" {
@@ -209,7 +240,24 @@ impl Life {
     }
 
     fn play(&self) -> SceneRun {
-        self.outside.of(SceneText::new(&self.spec()).world(hands(self.after))).straight()
+        let mut scene = self.outside.of(SceneText::new(&self.spec()).world(hands(self.after)));
+        let by = |act: &str| json!({ "do": act, "by": "ann", "after": 1, "comment": NO });
+        if !self.of_task.is_empty() {
+            scene = scene.once(json!({ "approval": "any" }), Act::Do(by(self.of_task)));
+        }
+        if self.of_plan.ends_with("_plan") {
+            // Where a later plan may come, it is that one that the word is about.
+            let first = if self.again { "approve_plan" } else { self.of_plan };
+            scene = scene.once(json!({ "plan": 1 }), Act::Do(by(first)));
+            scene = scene.once(json!({ "plan": 2 }), Act::Do(by(self.of_plan)));
+        }
+        scene.straight()
+    }
+
+    /// Whether people see the plan first.
+    fn has_review(&self) -> bool {
+        let no_plan = ["pydantask-llm", "shannon-simple", "evaluator-optimizer", "map-reduce"];
+        !self.of_plan.is_empty() && !no_plan.contains(&self.preset)
     }
 
     fn is_pydantask(&self) -> bool {
@@ -222,12 +270,13 @@ impl Life {
             let deps: Vec<String> = task.deps.iter().map(|on| format!("t{on}")).collect();
             let asks = if task.asks.is_empty() { String::new() } else { format!(", {}", task.asks) };
             let asks = if task.required { asks + ", required: true" } else { asks };
+            let asks = if task.asked { asks + ", requires_approval: true" } else { asks };
             tasks.push(format!("{{ id: t{at}, goal: {}, deps: [{}]{asks} }}", task.word, deps.join(", ")));
         }
         let verdict = |at: usize| format!("{{ taskId: t{at}, verdict: {}, feedback: so, score: 0.5 }}", self.verdict);
         let verdicts: Vec<String> = (0..self.tasks.len()).map(verdict).collect();
-        let review = match (self.preset, self.bad_review) {
-            (_, true) => "nonsense".to_owned(),
+        let review = match (self.preset, self.nonsense) {
+            (_, "review") => "nonsense".to_owned(),
             ("flow-supervisor", _) => format!(
                 "{{ assessments: [{}], needsReplanning: {}, overallAssessment: so }}",
                 verdicts.join(", "),
@@ -237,17 +286,21 @@ impl Life {
         };
         let decision = if self.verdict == "accepted" { "complete" } else { "replan" };
         let evaluator = match self.is_evaluated() {
+            true if self.nonsense == "decide" => "\n- { on: decide, say: nonsense }".to_owned(),
             true => format!(
                 "\n- {{ on: decide, round: {}, say: {{ decision: {decision}, reason: so }} }}\n- {{ on: decide, say: {{ decision: continue }} }}",
                 self.ends
             ),
             false => String::new(),
         };
+        let plan = match self.nonsense {
+            "plan" => "{ tasks: [{ id: t0, goal: works, deps: [t9] }], strategy: guess }".to_owned(),
+            _ => format!("{{ tasks: [{}] }}", tasks.join(", ")),
+        };
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "script:\n- {{ on: plan, say: {{ tasks: [{}] }} }}\n- {{ on: review, say: {review} }}\n- {{ on: synthesize, say: summed up }}{evaluator}",
-            tasks.join(", ")
+            "script:\n- {{ on: plan, say: {plan} }}\n- {{ on: review, say: {review} }}\n- {{ on: synthesize, say: summed up }}{evaluator}",
         );
     }
 
@@ -271,13 +324,14 @@ impl Life {
         for (at, task) in self.tasks.iter().enumerate() {
             let deps: Vec<String> = task.deps.iter().map(|on| (on + 1).to_string()).collect();
             tasks.push(format!(
-                "{{ task_id: {}, sub_task_objective: {}, capability: {}, sub_task_dependencies: [{}], is_final: {}, required: {} }}",
+                "{{ task_id: {}, sub_task_objective: {}, capability: {}, sub_task_dependencies: [{}], is_final: {}, required: {}, requires_approval: {} }}",
                 at + 1,
                 task.word,
                 self.capability(task),
                 deps.join(", "),
                 at == self.final_at(),
                 task.required,
+                task.asked,
             ));
         }
         if tasks.is_empty() {
@@ -317,9 +371,10 @@ impl Life {
         let all: Vec<String> = (1..=tasks).map(|id| id.to_string()).collect();
         let passed = self.verdict == "accepted";
         let last = self.judges_in();
+        let nonsense = if self.nonsense == "decide" { "- { on: decide, round: 2, say: nonsense }\n" } else { "" };
         let _ = writeln!(
             text,
-            "script:\n{first}- {{ on: decide, round: {last}, say: {{ all_tasks_completed: true }} }}\n- {{ on: decide, say: {{ tasks_to_execute: [{}] }} }}\n- {{ on: review, say: {{ passed: {passed}, reasoning: so }} }}",
+            "script:\n{first}{nonsense}- {{ on: decide, round: {last}, say: {{ all_tasks_completed: true }} }}\n- {{ on: decide, say: {{ tasks_to_execute: [{}] }} }}\n- {{ on: review, say: {{ passed: {passed}, reasoning: so }} }}",
             all.join(", ")
         );
     }
@@ -354,6 +409,8 @@ impl Life {
                 let mut on = tasks.iter().filter(|task| place(task).is_some_and(|place| deps.contains(&place)));
                 !deps.is_empty() && on.all(|on| self.excuses(on, tasks, calls))
             }
+            // Whoever is asked may say no, and so does silence (SHH-09, SHH-10).
+            "skipped" if error.contains(NO) || error.contains("auto-rejected") => own.is_some_and(|own| own.asked),
             "skipped" if self.is_evaluated() && error.starts_with("Skipped: ") => {
                 judged && calls.contains(&format!("evaluate/{}", self.ends))
             }
@@ -364,6 +421,7 @@ impl Life {
     }
 
     /// Whether what is reported is true of these calls.
+    // long: one promise after the other.
     fn judge(&self, report: &Value, calls: &[String]) -> Result<(), TestCaseError> {
         let tasks: Vec<Value> = report["tasks"].as_array().cloned().unwrap_or_default();
         let made = |id: &str| calls.iter().any(|call| call.starts_with(&format!("execute/{id}/")));
@@ -374,6 +432,10 @@ impl Life {
             let tries = task["attempts"].as_u64().unwrap_or_default();
             prop_assert!(gives(word, tries), "nobody gave anything for {id} ({goal}): {report:#}");
             let brief = task["brief"].as_str().unwrap_or_default();
+            if word == "hushes" {
+                prop_assert!(task["brief"].is_null() || brief.is_empty(), "it gave nothing: {report:#}");
+                continue;
+            }
             prop_assert!(brief.starts_with(&format!("done under execute/{id}/")), "not its own answer: {report:#}");
         }
         if report["success"] != true {
@@ -428,7 +490,7 @@ proptest! {
 /// The judging has teeth: reports that lie about the same calls are found out.
 #[test]
 fn reports_of_tasks_that_lie_are_found_out() {
-    let task = |word, deps: &[usize]| Planned { word, asks: "", deps: deps.to_vec(), required: false };
+    let task = |word, deps: &[usize]| Planned { word, asks: "", deps: deps.to_vec(), required: false, asked: false };
     let life = Life {
         preset: "flow-plan-and-execute",
         agents: 1,
@@ -438,7 +500,9 @@ fn reports_of_tasks_that_lie_are_found_out() {
         tries: 1,
         verdict: "accepted",
         again: false,
-        bad_review: false,
+        nonsense: "",
+        of_task: "",
+        of_plan: "",
         steps: 5,
         last: 2,
         ends: 4,

@@ -19,6 +19,8 @@ pub(super) struct Talk {
     rounds: u32,
     on_error: &'static str,
     with_rule: bool,
+    /// What a person says of the first turn, tool or agent that they are asked about; nobody is asked without it.
+    pub(super) asked: &'static str,
     pub(super) outside: Outside,
 }
 
@@ -35,14 +37,18 @@ pub(super) const TALKS: [&str; 9] = [
 ];
 
 pub(super) fn talks() -> impl Strategy<Value = Talk> {
-    let words = proptest::collection::vec(select(&["says", "breaks", "mute"][..]), 2..4);
-    (select(&TALKS[..]), words, 1..5u32, select(vec!["stop", "skip", "retry"]), any::<bool>(), Outside::any()).prop_map(
-        |(preset, words, rounds, on_error, with_rule, outside)| Talk {
+    let words =
+        proptest::collection::vec(select(&["says", "breaks", "mute", "says", "mumbles", "hushes", "stalls"][..]), 2..4);
+    let asked = select(&["", "", "", "approve", "reject", "silence"][..]);
+    let rules = (select(vec!["stop", "skip", "retry"]), any::<bool>(), asked);
+    (select(&TALKS[..]), words, 1..5u32, rules, Outside::any()).prop_map(
+        |(preset, words, rounds, (on_error, with_rule, asked), outside)| Talk {
             preset,
             words,
             rounds,
             on_error,
             with_rule,
+            asked,
             outside,
         },
     )
@@ -58,7 +64,7 @@ impl Talk {
             // A chat has no delegates, and its spec may not speak of them; a crew's manager is its own.
             let delegates =
                 if chat || crew { String::new() } else { format!(", delegates: [{}]", delegates.join(", ")) };
-            format!("{{ name: w{n}{delegates} }}")
+            format!("{{ name: w{n}, timeout: 60s{delegates} }}")
         };
         let agents: Vec<String> = (0..self.words.len()).map(agent).collect();
         let speaker = match self.preset {
@@ -68,8 +74,9 @@ impl Talk {
             _ => String::new(),
         };
         let rounds = if chat { format!("loop: {{ max_rounds: {} }}", self.rounds + 1) } else { String::new() };
+        let people = if self.asked.is_empty() { "" } else { "hitl: { mode: human_in_command }" };
         format!(
-            "kind: supervisor\nname: talk\npreset: {}\nobjective: hello\nagents: [{}]\n{speaker}\n{rounds}\n",
+            "kind: supervisor\nname: talk\npreset: {}\nobjective: hello\nagents: [{}]\n{speaker}\n{rounds}\n{people}\n",
             self.preset,
             agents.join(", ")
         )
@@ -89,6 +96,9 @@ impl Talk {
             let agent = format!("w{n}");
             rules.push(match *word {
                 "says" => json!({ "on": "execute_worker", "agent": agent, "after": 1, "say": "a word of {{agent}}" }),
+                "mumbles" => json!({ "on": "execute_worker", "agent": agent, "after": 1, "say": { "tool_calls": 7 } }),
+                "hushes" => json!({ "on": "execute_worker", "agent": agent, "after": 1, "say": "" }),
+                "stalls" => json!({ "on": "execute_worker", "agent": agent, "after": 120, "say": "too late" }),
                 why => json!({ "on": "execute_worker", "agent": agent, "after": 1, "fail": why }),
             });
         }
@@ -112,7 +122,14 @@ impl Talk {
     }
 
     fn play(&self) -> SceneRun {
-        self.outside.of(SceneText::new(&self.spec()).world(self.world())).straight()
+        let scene = self.outside.of(SceneText::new(&self.spec()).world(self.world()));
+        match self.asked {
+            "approve" | "reject" => {
+                let act = json!({ "do": self.asked, "by": "ann", "after": 1, "comment": "not with me" });
+                scene.once(json!({ "approval": "any" }), Act::Do(act)).straight()
+            }
+            _ => scene.straight(),
+        }
     }
 
     /// Whether what is reported was said, by these.
@@ -148,6 +165,7 @@ fn reports_of_talk_that_lie_are_found_out() {
         rounds: 2,
         on_error: "skip",
         with_rule: false,
+        asked: "",
         outside: Outside::Nothing,
     };
     let (good, none) = (talk(&["says", "says"]), talk(&["breaks", "mute"]));

@@ -13,7 +13,7 @@ use super::{CheckResult, agents, idle, roles, tools};
 use crate::supervisor::fields::FieldError;
 
 /// Read in every run.
-const ALL: [&str; 25] = [
+const ALL: [&str; 23] = [
     "kind",
     "name",
     "preset",
@@ -27,8 +27,6 @@ const ALL: [&str; 25] = [
     "advisor",
     "services",
     "script",
-    "mailbox",
-    "delegation.base_depth",
     "delegation.max_depth",
     "review.park_exit",
     "dispatch.selection",
@@ -40,7 +38,7 @@ const ALL: [&str; 25] = [
     "budget.wall",
     "budget.on_exhausted",
 ];
-const GRAPH: [&str; 33] = [
+const GRAPH: [&str; 34] = [
     "authority",
     "memory",
     "seed_plan",
@@ -71,13 +69,15 @@ const GRAPH: [&str; 33] = [
     "loop.checkpoints",
     "failure",
     "team",
+    "mailbox",
     "synthesis",
     "budget.degrade",
     "progress",
 ];
 const CHAT: [&str; 5] = ["speaker", "handoff.termination", "loop.max_rounds", "loop.count", "resume"];
 /// Of every loop of agents that call tools.
-const AGENTS: [&str; 13] = [
+const AGENTS: [&str; 14] = [
+    "delegation.base_depth",
     "delegation.protocol",
     "handoff.control",
     "delegation.root",

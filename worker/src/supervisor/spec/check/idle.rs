@@ -13,11 +13,12 @@ use super::super::sections::{
     PlanningMode, PolicyKind, ReviewScope, RoundCount, Selection, SpeakerMethod, SynthesisMode,
 };
 use super::super::whole::{Authority, SupervisorSpec};
-use super::CheckResult;
+use super::{CheckResult, unplanned};
+use crate::supervisor::TaskItem;
 use crate::supervisor::fields::FieldError;
 
 /// A key, and why it changes nothing.
-type Idle = (&'static str, &'static str);
+pub(super) type Idle = (&'static str, &'static str);
 
 /// Of a chat whose next speaker is chosen among several.
 const CHOOSING: [&str; 10] = [
@@ -33,7 +34,7 @@ const CHOOSING: [&str; 10] = [
     "speaker.candidate_function",
 ];
 /// Of a run of several tasks.
-const SEVERAL_TASKS: [&str; 9] = [
+const SEVERAL_TASKS: [&str; 10] = [
     "dispatch.max_concurrency",
     "dispatch.parallelism",
     "dependencies.honour",
@@ -43,6 +44,7 @@ const SEVERAL_TASKS: [&str; 9] = [
     "dependencies.on_unmet",
     "dependencies.cancel_running",
     "dependencies.wait_timeout",
+    "dependencies.topics",
 ];
 /// Of whoever reviews.
 const JUDGED: [&str; 2] = ["review.criteria", "review.accept_below_score"];
@@ -216,6 +218,17 @@ fn of_agents(spec: &SupervisorSpec, base: &SupervisorSpec) -> Vec<Idle> {
             "a task is done by its answer, and calls that nobody carries out are none",
         ));
     }
+    if spec.is_crew() {
+        idle.push(("delegation.root", "the manager leads the crew"));
+    }
+    if spec.is_crew() && !is_guarded(spec) {
+        let why =
+            "no task of the crew has a guardrail (`parameters.guardrail`, or `reviewer` with `review.scope: task`)";
+        idle.extend(["review.tries", "review.guardrail_retries"].map(|key| (key, why)));
+    }
+    if spec.handoff_control() == Some(HandoffControl::Return) && !spec.handoff.parallel {
+        idle.push(("delegation.parallel", "one call is made after the other: say `handoff: { parallel: true }`"));
+    }
     if outputs && spec.budget.on_exhausted == OnExhausted::Synthesize {
         idle.push(("budget.on_exhausted", "what there is are the outputs that are done, so this is `stop`"));
     }
@@ -227,14 +240,16 @@ fn of_agents(spec: &SupervisorSpec, base: &SupervisorSpec) -> Vec<Idle> {
     idle
 }
 
-fn of_planner(spec: &SupervisorSpec) -> Vec<Idle> {
-    let why = "nobody is asked for a plan before anything is done";
-    if spec.has_planner() { Vec::new() } else { vec![("planning.on_empty", why)] }
+/// Whether somebody validates an output of the crew (CRW-10).
+fn is_guarded(spec: &SupervisorSpec) -> bool {
+    let named = |task: &TaskItem| task.parameters.get("guardrail").is_some_and(|guard| !guard.is_null());
+    let by_reviewer = spec.reviewer.is_some() && spec.review.scope == ReviewScope::Task;
+    by_reviewer || spec.plan().ok().flatten().is_some_and(|plan| plan.in_list_order().any(named))
 }
 
 // long: one key after the other.
 fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
-    let mut idle = of_planner(spec);
+    let mut idle = unplanned::of(spec, decides(spec));
     // What a request of CUGA becomes is not known yet.
     if spec.chooses_planning() {
         return idle;
@@ -298,6 +313,14 @@ fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
         }
         ReviewScope::Rules => all(&JUDGED, "each task has rules of its own, and nobody is asked"),
         ReviewScope::Task | ReviewScope::Iteration => {}
+    }
+    let reviewed = matches!(spec.review.scope, ReviewScope::Task | ReviewScope::Iteration);
+    if !reviewed && !(selection == Selection::Controller && spec.has_decider()) {
+        all(&["review.tries"], "no reviewer is asked, and no controller, so that none is asked again");
+    }
+    let at_once = matches!(spec.failure.on_subtask_error, OnSubtaskError::Skip | OnSubtaskError::Fail);
+    if at_once {
+        all(&["failure.backoff"], "`failure.on_subtask_error` lets no task be tried again");
     }
     // `skip` and `fail` say themselves that tries may be left (FSS-16, FSS-17).
     let repaired = matches!(spec.failure.on_subtask_error, OnSubtaskError::FailTask | OnSubtaskError::Repair);

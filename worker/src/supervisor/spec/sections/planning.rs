@@ -216,11 +216,11 @@ impl PlanPolicies {
     }
 }
 
-/// The plan is shown and approved before anything runs (CUG-18, SHH-21).
+/// The plan is shown and approved before anything runs, and again when it has become another one (CUG-18, SHH-21, SHH-22).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlanApproval {
-    /// Whether the plan waits for an approval.
+    /// Whether the plan waits for an approval, and each later one that is not as it was approved.
     pub required: bool,
     /// How long it waits: a quarter of an hour at most.
     pub timeout: Span,

@@ -20,7 +20,8 @@ pub struct Review {
     /// Numbered and verbatim in the reviewer's prompt (FSS-19).
     pub criteria: Vec<String>,
     /// Reviews of one task before it has failed: each review by the reviewer counts, and each time that a person who is
-    /// asked about a result sends it back (PDT-21, PDT-23, SHH-19).
+    /// asked about a result sends it back (PDT-21, PDT-23, SHH-19). The reviewer of an iteration is bounded by
+    /// `loop.max_iterations` instead.
     pub max_attempts: u32,
     /// The name a rejected task has outside: on the board, for the supervisor, and in `native_view` (supervisors.md §4.1
     /// no. 1). Its status in reports is `needs_revision`.
