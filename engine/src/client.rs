@@ -132,8 +132,7 @@ impl Client {
         }
         self.check_payload(&start.input)?;
         start.memo.values().try_for_each(|payload| self.check_payload(payload))?;
-        let known = |name: &&FieldName| crate::Filter::builtin_fields().any(|field| field == name.as_str());
-        let taken = start.search_attributes.keys().find(known);
+        let taken = start.search_attributes.keys().find(|name| crate::Filter::is_builtin(name));
         if let Some(name) = taken {
             let why =
                 format!("the search attribute {name}: lists know a field of that name of every run; choose another");

@@ -122,6 +122,11 @@ impl Filter {
         BuiltinField::ALL.into_iter().map(BuiltinField::name)
     }
 
+    /// Whether every run has a field of this name, which goes before a search attribute.
+    pub(crate) fn is_builtin(name: &FieldName) -> bool {
+        Filter::builtin_fields().any(|field| field == name.as_str())
+    }
+
     /// The search attributes that it asks about, each once.
     pub fn attributes(&self) -> BTreeSet<&FieldName> {
         let mut fields: Vec<&Field> = self.order.iter().map(|by| &by.field).collect();

@@ -165,6 +165,9 @@ pub struct PendingActivity {
     /// The task queue that it waits in, where it is not the one of its run.
     #[serde(default)]
     pub task_queue: Option<TaskQueue>,
+    /// Its time limits and its retry policy as they are now; `None`: whoever was asked does not say.
+    #[serde(default)]
+    pub options: Option<Box<ActivityOptions>>,
 }
 
 /// What a pending activity is at.

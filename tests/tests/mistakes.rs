@@ -36,6 +36,11 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     (&["lst"], 2, &["unrecognized subcommand 'lst'", "'list'"]),
     (&["start", "order-sagas"], 1, &["no workflow type order-sagas", "order-saga", "run FILE.yaml`"]),
     (&["start", "order-saga", "--input", "{bad"], 2, &["--input is not JSON", "quote text"]),
+    (
+        &["signal-with-start", "kitchen-sink", "-w", "x", "--signal-name", "go", "--signal-input", "{bad"],
+        2,
+        &["--signal-input is not JSON", "for example --signal-input"],
+    ),
     (&["list", "--fields", "workflw_id"], 2, &["no column is called `workflw_id`", "did you mean `workflow_id`?"]),
     (&["list", "--query", "Status = 'Running'"], 2, &["`Status` is no field", "ExecutionStatus"]),
     (&["list", "--query", "ExecutionStatus = 'Runing'"], 2, &["Runing", "Running"]),
@@ -88,6 +93,8 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     (&["cancel", "--query", " ", "--dry-run"], 2, &["it is empty, and would mean every run"]),
     (&["reset", "waits", "--to", "99"], 2, &["event 99", "the history has"]),
     (&["budget", "top-up", "waits", "--tokens", "-5"], 2, &["a top-up adds, and takes nothing away"]),
+    (&["fork", "waits", "--set-signal", "go={bad"], 2, &["the value \"{bad\" is not JSON", "quoted as JSON does"]),
+    (&["fork", "waits", "--set-result", "echo=[1,"], 2, &["the value \"[1,\" is not JSON"]),
     (&["fork", "waits", "--set-result", "foo=1"], 2, &["no such name", "it has no activity, child workflow or side effect"]),
     // Schedules.
     (&["schedule", "create", "s", "order-sagas", "--every", "1h"], 1, &["no workflow type order-sagas", "order-saga"]),

@@ -507,3 +507,40 @@ fn the_worker_its_store_its_agents_and_its_schedules_are_told() {
     let sync = &seen["schedules"][0];
     assert_eq!((&sync["schedule_id"], &sync["state"]), (&json!("sync"), &json!("active")), "{seen}");
 }
+
+/// One part of a body hides no other: what is wrong with each is told at once.
+#[test]
+fn no_part_of_a_body_hides_what_is_wrong_with_another() {
+    let api = Api::serve();
+    let places = |(status, told): (u16, Value)| {
+        let places: Vec<String> =
+            told["errors"].as_array().into_iter().flatten().map(|one| one["at"].as_str().unwrap().to_owned()).collect();
+        (status, places)
+    };
+    let expect = |at: &[&str]| at.iter().map(|&at| at.to_owned()).collect::<Vec<_>>();
+    let schedule = json!({ "spec": { "cron": ["zz"] }, "action": { "workflow_type": "no-such-type" }, "stat": {} });
+    let wrong = [
+        "schedule_id",
+        "schedule.spec.cron[0]",
+        "schedule.action.workflow_id",
+        "schedule.stat",
+        "schedule.action.workflow_type",
+    ];
+    let mut told = places(api.post("schedules", json!({ "schedule": schedule })));
+    let mut wanted = expect(&wrong);
+    told.1.sort();
+    wanted.sort();
+    assert_eq!(told, (422, wanted));
+    let empty = json!({ "schedule_id": "s", "schedule": { "spec": {} } });
+    assert_eq!(places(api.post("schedules", empty)), (422, expect(&["schedule.spec", "schedule.action"])));
+    // Alone each is refused as before.
+    let alone = json!({ "schedule_id": "s", "schedule": { "spec": { "intervals": [{ "every": "1h" }] },
+        "action": { "workflow_type": "no-such-type", "workflow_id": "w" } } });
+    let (status, told) = api.post("schedules", alone);
+    assert!(status >= 400 && told["message"].as_str().unwrap().contains("no-such-type"), "{status} {told}");
+    let batch = json!({ "query": "x", "action": { "do": "zz" } });
+    let (status, mut told) = places(api.post("batches", batch));
+    told.sort();
+    assert_eq!((status, told), (422, expect(&["action", "query"])));
+    assert_eq!(api.get("schedules").1["schedules"], json!([]), "nothing was made");
+}

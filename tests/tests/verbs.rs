@@ -6,6 +6,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use bosun_tests::harness::crash::READY_MAX;
+use bosun_tests::harness::process::{Program, WorkerProcess};
 use serde_json::{Value, json};
 
 use crate::pages::{Pages, gated};
@@ -110,4 +112,109 @@ fn costs_are_added_up_by_models_or_by_runs() {
         json!([{ "workflow_id": "plain", "calls": 0, "tokens": 0, "cost_micros": 0 }]),
         "{told}"
     );
+}
+
+/// A channel of notifications needs two keys at once: neither is of use alone.
+#[test]
+fn keys_that_need_each_other_are_set_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, file) = (dir.path().join("data"), dir.path().join("bosun.toml"));
+    let place = file.to_str().unwrap().to_owned();
+    let set = |words: &[&str]| run(&data, &[&["config", "set"], words, &["--file", &place]].concat());
+    let (webhook, url) = ("notify.channels.ops.webhook", "https://ops.example/hook");
+    let alone = set(&[webhook, url]);
+    assert!(alone.status.code() == Some(2) && said(&alone).contains("a webhook is signed"), "{}", said(&alone));
+    let odd = set(&[webhook, url, "notify.channels.ops.secret"]);
+    assert!(odd.status.code() == Some(2) && said(&odd).contains("no value is given for it"), "{}", said(&odd));
+    assert!(!file.exists(), "nothing was written");
+    let both = set(&[webhook, url, "notify.channels.ops.secret", "env:OPS_SECRET"]);
+    assert!(both.status.success(), "{}", said(&both));
+    assert!(run(&data, &["config", "validate", &place]).status.success());
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains(url) && text.contains("env:OPS_SECRET"), "{text}");
+}
+
+/// What holds of an activity is told, also after it was changed.
+#[test]
+fn an_activity_tells_its_limits() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let bosun = bosun_tests::harness::process::bosun().unwrap();
+    let program = Program::new(bosun, &["worker", "run", "--queue", "default"]);
+    let (worker, http) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    let pages = Pages { worker, http, dir };
+    let waits = json!({ "type": "echo", "input": 1, "task_queue": "nobody-serves-it", "start_to_close": "30s" });
+    pages.program("waits", json!([{ "activity": waits }]));
+    let told = |words: &[&str]| said(&run(&data, &[words, &["activity", "describe", "waits", "1"]].concat()));
+    let before = told(&[]);
+    assert!(before.contains("start-to-close 30s") && before.contains("schedule-to-close none"), "{before}");
+    let more = ["activity", "update-options", "waits", "1", "--start-to-close", "10m", "--maximum-attempts", "8"];
+    assert!(run(&data, &more).status.success());
+    let after = told(&[]);
+    assert!(after.contains("start-to-close 10m") && after.contains("8 attempts in all"), "{after}");
+    let json: Value = serde_json::from_str(&told(&["-o", "json"])).unwrap();
+    assert_eq!((&json["options"]["start_to_close"], &json["options"]["maximum_attempts"]), (&json!("10m"), &json!(8)));
+    let seen: Value = pages.http.request("GET", "/api/v1/workflows/waits", None).unwrap().json().unwrap();
+    assert_eq!(seen["pending_activities"][0]["options"]["start_to_close"], "10m", "{seen}");
+}
+
+/// A version that there never was is not called old.
+#[test]
+fn a_version_of_a_plan_that_is_none_is_called_so() {
+    let pages = Pages::serve();
+    let data = pages.dir.path().join("data");
+    let mut spec = gated("a publication", "publish it");
+    spec["planning"] = json!({ "approval": { "required": true } });
+    pages.supervisor("planned", &spec);
+    pages.asked("planned");
+    let refused = run(&data, &["plan", "approve", "planned", "--version", "7"]);
+    let told = said(&refused);
+    assert_eq!(refused.status.code(), Some(2), "{told}");
+    assert!(told.contains("there is no version 7 of the plan of planned: the newest is 1"), "{told}");
+    assert!(run(&data, &["plan", "approve", "planned", "--version", "1"]).status.success());
+}
+
+/// A name that lists have for every run is refused to code as it is to a start: nothing could be found by it.
+#[test]
+fn code_gives_no_search_attribute_a_name_that_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let execute = |id: &str, steps: Value| {
+        let input = json!({ "steps": steps }).to_string();
+        run(&data, &["execute", "kitchen-sink", "-w", id, "--input", &input])
+    };
+    let refused = execute("taken", json!([{ "upsert": { "WorkflowId": "x" } }, { "return": 1 }]));
+    let told = said(&refused);
+    assert_eq!(refused.status.code(), Some(10), "{told}");
+    assert!(told.contains("BadSearchAttributes") && told.contains("the search attribute WorkflowId"), "{told}");
+    // Another name is one, and what was refused fits its code all the same.
+    assert!(execute("free", json!([{ "upsert": { "City": "x" } }, { "return": 1 }])).status.success());
+    let checked = run(&data, &["replay", "check", "taken"]);
+    assert!(checked.status.success(), "{}", said(&checked));
+}
+
+/// On a narrow terminal a list says how its runs stand, and a doctor what was found.
+#[test]
+fn a_narrow_terminal_keeps_what_is_looked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let id = "an-order-with-an-id-that-is-longer-than-any-terminal-of-those-that-are-looked-at-here-is-wide-0042";
+    let input = r#"{"steps": [{"timer": "1h"}]}"#;
+    assert!(run(&data, &["start", "kitchen-sink", "-w", id, "--input", input]).status.success());
+    let shown = |columns: u16, verb: &str| {
+        let bosun = bosun_tests::harness::process::bosun().unwrap();
+        let line = format!("stty cols {columns}; {} --data {} --color never {verb}", bosun.display(), data.display());
+        let mut script = std::process::Command::new("script");
+        let output = script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    for columns in [40, 60, 80] {
+        let list = shown(columns, "list");
+        let row = list.lines().find(|line| line.starts_with("an-order")).unwrap_or_else(|| panic!("{list}"));
+        assert!(row.contains("Running") && row.contains('…') && row.contains("0042"), "{columns}: {list}");
+        assert!(row.trim_end().chars().count() <= usize::from(columns), "{columns}: {list}");
+        let doctor = shown(columns, "doctor");
+        let head = doctor.lines().next().unwrap_or_default();
+        assert!(["STATE", "CHECK", "FINDING"].iter().all(|name| head.contains(name)), "{columns}: {doctor}");
+    }
 }

@@ -146,3 +146,61 @@ fn resume_lifts_every_pause() {
         assert_eq!(state["workflow"]["status"], "Running");
     }
 }
+
+/// Who waits where no worker runs keeps none out: one that is started meanwhile takes the directory at once, and answers.
+#[test]
+fn who_waits_without_a_worker_keeps_none_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path();
+    let start = |id: &str, steps: Value| {
+        let input = json!({ "steps": steps }).to_string();
+        let started = run(data, &["start", workload::KITCHEN_SINK, "-w", id, "--input", &input]);
+        assert!(started.status.success(), "{}", said(&started));
+    };
+    start(
+        "made",
+        json!([{ "activity": { "type": "echo", "input": "a result", "as": "made" } }, { "return": "$made" }]),
+    );
+    let waits = |name: &str, words: &[&str]| {
+        let told = data.join(format!("{name}.txt"));
+        let child = command(data, words).stderr(File::create(&told).unwrap()).spawn().unwrap();
+        until("it says what it waits for", || std::fs::read_to_string(&told).unwrap().contains("waiting for one"));
+        child
+    };
+    let result = waits("result", &["result", "made", "--timeout", "120s"]);
+    let this_run = waits("this-run", &["result", "made", "--no-follow-runs", "--timeout", "120s"]);
+    let listed = data.join("listed.txt");
+    let mut watches = command(data, &["list", "--watch=100ms", "-o", "jsonl"]);
+    let mut watches = watches.stdout(File::create(&listed).unwrap()).spawn().unwrap();
+    let seen = |wanted: &str| std::fs::read_to_string(&listed).unwrap().contains(wanted);
+    until("a list", || seen("\"made\""));
+
+    // Held to the end of any of these, the directory would be refused to it.
+    let (_worker, http) = worker(data);
+    for waiter in [result, this_run] {
+        let told = ended_well("result", waiter);
+        assert_eq!(String::from_utf8_lossy(&told.stdout).trim(), "a result", "{}", said(&told));
+    }
+    until("the end in the list", || seen("Completed"));
+    watches.kill().unwrap();
+    watches.wait().unwrap();
+    assert_eq!(http.count("ExecutionStatus = 'Completed'").unwrap(), 1);
+}
+
+/// Without a worker a wait sees also what another command has brought about.
+#[test]
+fn a_wait_without_a_worker_sees_what_a_visit_decides() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path();
+    let steps = json!({ "steps": [{ "wait_signal": { "name": "go" } }, { "return": "gone" }] }).to_string();
+    assert!(run(data, &["start", workload::KITCHEN_SINK, "-w", "asks", "--input", &steps]).status.success());
+    let result = left(data, &["result", "asks", "--timeout", "120s"]);
+    until("the signal is heard", || run(data, &["signal", "asks", "go"]).status.success());
+    let told = ended_well("result", result);
+    assert_eq!(String::from_utf8_lossy(&told.stdout).trim(), "gone");
+    let late = run(data, &["start", workload::KITCHEN_SINK, "-w", "late", "--input", &steps]);
+    assert!(late.status.success(), "{}", said(&late));
+    let late = run(data, &["result", "late", "--timeout", "3s"]);
+    assert_eq!(late.status.code(), Some(1), "{}", said(&late));
+    assert!(said(&late).contains("no worker runs on this data directory"), "{}", said(&late));
+}

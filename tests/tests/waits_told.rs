@@ -146,3 +146,32 @@ fn a_run_that_is_not_paused_is_not_resumed() {
     assert!(said(&run(&data, &["pause", "gated"])).contains("gated is PAUSED"));
     assert!(said(&run(&data, &["resume", "gated"])).contains("gated is RUNNING"));
 }
+
+/// Where no worker runs, that is what work waits for, and no slot.
+#[test]
+fn without_a_worker_nothing_waits_for_a_slot() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path();
+    let echo = json!({ "activity": { "type": "echo", "input": 1 } });
+    let input = json!({ "steps": [{ "parallel": [[echo], [echo]] }] }).to_string();
+    let started = run(data, &["start", "kitchen-sink", "-w", "idle", "--input", &input]);
+    assert!(started.status.success(), "{}", said(&started));
+    let verbs: [&[&str]; 5] = [
+        &["describe", "idle"],
+        &["list"],
+        &["activity", "list", "idle"],
+        &["top", "--once"],
+        &["result", "idle", "--timeout", "4s"],
+    ];
+    for words in verbs {
+        let told = said(&run(data, words));
+        assert!(told.contains("none runs"), "{words:?}: {told}");
+        assert!(!told.contains("slot"), "{words:?}: {told}");
+    }
+    let told = said(&run(data, &["list"]));
+    let hint = format!(
+        "and 1 more of idle: it waits for a worker, and none runs (`bosun --data {} worker run`)",
+        data.display()
+    );
+    assert!(told.contains(&hint), "{told}");
+}

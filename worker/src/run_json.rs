@@ -3,8 +3,12 @@
 //! Invariant: every member stands in its object, null where there is nothing; payloads stand as they were given. How a
 //! moment is written, and whether a null is shown, is the business of whoever shows it.
 
+use std::time::Duration;
+
 use bosun_engine::*;
 use serde_json::{Map, Value, json};
+
+use crate::supervisor::spec::Span;
 
 /// A failure with its chain of causes.
 pub(crate) fn failure(failure: &Failure) -> Value {
@@ -29,6 +33,23 @@ pub(crate) fn outcome(outcome: &CloseOutcome) -> Value {
         CloseOutcome::Terminated { reason } => json!({ "status": status, "reason": reason }),
         CloseOutcome::ContinuedAsNew { new_run } => json!({ "status": status, "next_run_id": new_run }),
     }
+}
+
+/// The limits of an activity and its retry policy; each length of time as it is asked for (`30s`).
+pub(crate) fn activity_options(options: &ActivityOptions) -> Value {
+    let span = |limit: Duration| Span::from_ms(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+    let policy = options.retry_policy.clone().unwrap_or_default();
+    json!({
+        "schedule_to_close": options.schedule_to_close.map(span),
+        "schedule_to_start": options.schedule_to_start.map(span),
+        "start_to_close": options.start_to_close.map(span),
+        "heartbeat": options.heartbeat.map(span),
+        "initial_interval": span(policy.initial_interval),
+        "backoff_coefficient": f64::from(policy.backoff_coefficient_permille) / 1_000.0,
+        "maximum_interval": policy.maximum_interval.map(span),
+        "maximum_attempts": policy.maximum_attempts,
+        "non_retryable_error_types": policy.non_retryable_error_types,
+    })
 }
 
 pub(crate) fn memo(run: &RunInfo) -> Map<String, Value> {

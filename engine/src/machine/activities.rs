@@ -100,6 +100,7 @@ impl Activity {
             task_token: self.is_under_way().then(|| TaskToken { run_id, seq, attempt: self.attempt }.to_string()),
             summary: self.options().summary.clone(),
             task_queue: self.options().task_queue.clone(),
+            options: Some(Box::new(self.options().clone())),
         }
     }
     /// The deadlines that are true of the activity as it stands.

@@ -1,6 +1,7 @@
-//! The payload limit, for what the code asks for (engine.md E31). Requests of clients are checked at the client.
+//! What the code asks for and cannot have: payloads above the limit (engine.md E31), and search attributes with the names of
+//! fields that every run has. Requests of clients are checked at the client.
 //!
-//! Invariant: a payload above the limit never starts anything. What can fail by itself (an activity, a child, a signal
+//! Invariant: neither ever starts anything. What can fail by itself (an activity, a child, a signal
 //! to another run) is recorded as asked for and fails by name; anything else fails the run by name. Replay accepts the
 //! latter whatever its own limit is, since history says how it went.
 
@@ -44,8 +45,32 @@ fn largest(command: &Command) -> usize {
     }
 }
 
+/// What is wrong with a command, if it cannot be carried out.
+pub(super) fn refused(command: &Command, limit: usize) -> Option<Failure> {
+    too_large(command, limit).or_else(|| bad_attribute(command))
+}
+
+/// A list asks for the field of that name, so that the attribute could never be found.
+fn bad_attribute(command: &Command) -> Option<Failure> {
+    let attributes = if let Command::UpsertSearchAttributes { attributes } = command {
+        attributes
+    } else if let Command::StartChildWorkflow { options, .. } = command {
+        &options.search_attributes
+    } else if let Command::ContinueAsNew { options, .. } = command {
+        options.search_attributes.as_ref()?
+    } else {
+        return None;
+    };
+    // What an earlier version has set can be taken away.
+    let mut set = attributes.iter().filter(|(_, value)| **value != SearchValue::Unset);
+    let (name, _) = set.find(|(name, _)| crate::Filter::is_builtin(name))?;
+    let message =
+        format!("the search attribute {name}: lists know a field of that name of every run; choose another name");
+    Some(Failure::application(FAILURE_BAD_SEARCH_ATTRIBUTES, message).non_retryable())
+}
+
 /// What is wrong with a command that carries a payload above the limit.
-pub(super) fn too_large(command: &Command, limit: usize) -> Option<Failure> {
+fn too_large(command: &Command, limit: usize) -> Option<Failure> {
     let length = largest(command);
     let message = || format!("a payload of the workflow has {length} bytes, the limit is {limit}");
     (length > limit).then(|| Failure::application(FAILURE_PAYLOAD_TOO_LARGE, message()).non_retryable())

@@ -5,7 +5,7 @@
 
 use super::decision::TurnDraft;
 use super::execution::{Code, Execution};
-use super::limit::too_large;
+use super::limit::refused;
 use crate::vocabulary::*;
 
 impl Execution {
@@ -78,7 +78,7 @@ impl Execution {
     /// Routes a command to its family. No arm does more.
     pub(super) fn command(&mut self, draft: &mut TurnDraft<'_, '_>, command: Command) {
         let run = &mut self.run;
-        if let Some(failure) = too_large(&command, draft.limits().payload_max) {
+        if let Some(failure) = refused(&command, draft.limits().payload_max) {
             return run.refuse_command(draft, command, failure);
         }
         match command {

@@ -20,6 +20,8 @@ pub const FAILURE_CHILD_OF_SOURCE: &str = "ChildOfForkedRun";
 
 /// The failure type of a payload above the limit (engine.md E31).
 pub const FAILURE_PAYLOAD_TOO_LARGE: &str = "PayloadTooLarge";
+/// The type of a failure that a search attribute caused which has the name of a field that every run has: no list could ask for it.
+pub const FAILURE_BAD_SEARCH_ATTRIBUTES: &str = "BadSearchAttributes";
 
 /// What went wrong in user code, with its cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -224,3 +224,63 @@ fn every_answer_of_a_page_keeps_to_itself() {
         }
     }
 }
+
+/// A form that is wrong comes back as it was filled in, with what is wrong, and nothing is done.
+#[test]
+fn a_form_that_is_wrong_loses_nothing_that_was_typed() {
+    let door = Door::open();
+    let cookie = [door.cookie_line()];
+    let before = door.grown();
+    let forms = [
+        (
+            "/start",
+            "type=kitchen-sink&id=typed&task_queue=mine&input=%7Bbad",
+            vec!["kitchen-sink", "typed", "mine", "{bad"],
+        ),
+        ("/start", "type=no-such-type&id=typed&input=1", vec!["no-such-type", "typed"]),
+        ("/runs/story/act", "verb=signal&name=any&input=%7Bbad", vec!["any", "{bad"]),
+        ("/runs/story/act", "verb=update&name=report_incident&input=%5B1", vec!["report_incident", "[1"]),
+        ("/runs/story/act", "verb=query&name=progress&input=%7Bbad", vec!["progress", "{bad"]),
+        ("/runs/story/act", "verb=query&name=no_such_query&input=1", vec!["no_such_query"]),
+        ("/runs/story/act", "verb=update_activity&activity=1&start_to_close=soon", vec!["soon"]),
+        ("/runs/story/fork", "do=look&kind=signal&which=go&value=%7Bbad", vec!["go", "{bad"]),
+        ("/schedule", "id=nightly&type=kitchen-sink&every=1h&input=%7Bbad", vec!["nightly", "1h", "{bad"]),
+    ];
+    for (path, form, typed) in forms {
+        let heard = door.post(path, &cookie, &door.sealed(form));
+        assert_eq!(heard.status, 200, "{path} {form}: {heard:?}");
+        let alert = heard.body.split("role=\"alert\"").nth(1).unwrap_or_else(|| panic!("{path} {form}: {heard:?}"));
+        assert!(!alert.split("</p>").next().unwrap().is_empty());
+        let (_, filled) = heard.body.split_once(&format!("action=\"{path}")).unwrap_or_else(|| panic!("{heard:?}"));
+        assert!(filled.contains("name=\"seal\""), "{path} {form}: it can be sent again");
+        for text in typed {
+            assert!(heard.body.contains(text), "{path} {form}: {text:?} is gone: {}", heard.body);
+        }
+    }
+    assert_eq!(door.grown(), before);
+    // As it is mended, it is sent.
+    let heard =
+        door.post("/start", &cookie, &door.sealed("type=kitchen-sink&id=typed&input=%7B%22steps%22%3A%5B%5D%7D"));
+    assert_eq!(heard.status, 303, "{heard:?}");
+}
+
+/// An address that asks for what there is not is a page, in words about the address, with a way on.
+#[test]
+fn an_address_that_cannot_be_read_is_a_page() {
+    let door = Door::open();
+    let cookie = [door.cookie_line()];
+    for (place, says, back) in [
+        ("/runs/story?tab=moment&at=zz", "`at=zz`", "/runs/story?tab=moment"),
+        ("/runs/story?tab=history&page=-1", "`page=-1`", "/runs/story?tab=history"),
+        ("/runs/story?tab=history&tab=fork", "`tab` more than once", "/runs/story"),
+        ("/?query=a&query=b", "`query` more than once", "/"),
+        ("/start?like=a&like=b", "`like` more than once", "/start"),
+    ] {
+        let heard = door.get(place, &cookie);
+        assert_eq!(heard.status, 400, "{place}: {heard:?}");
+        assert!(heard.header("content-type").starts_with("text/html"), "{place}: {heard:?}");
+        assert!(heard.body.contains(says) && !heard.body.contains("deserialize"), "{place}: {}", heard.body);
+        let link = format!("<a href=\"{}\">", back.replace('&', "&amp;"));
+        assert!(heard.body.contains(&link), "{place}: {link}: {}", heard.body);
+    }
+}

@@ -185,3 +185,35 @@ fn the_browser_runs_no_script_but_the_one_of_the_program() {
         framer.complaints()
     );
 }
+
+/// What would turn a line round, or hide in it, is shown as on the command line; in a file that is kept as well.
+#[test]
+fn what_misleads_the_eye_is_shown_as_replaced() {
+    let pages = Pages::serve();
+    let odd = "pay \u{202e}evil\u{2066} to\u{200b} \u{7f}";
+    let shown = "pay \u{fffd}evil\u{fffd} to\u{fffd} \u{fffd}";
+    let misleads =
+        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{7f}');
+    pages.program(
+        "odd",
+        json!([
+            { "memo": { "note": odd } },
+            { "activity": { "type": "echo", "input": { odd: odd }, "summary": odd } },
+            { "fail": { "type": "Broken", "message": odd } },
+        ]),
+    );
+    pages.ended("odd");
+    let token = pages.http.endpoint.token.clone();
+    let mut door = super::door::Door { pages, cookie: String::new(), seal: String::new() };
+    (door.cookie, door.seal) = door.signed_in(&token);
+    for place in
+        ["/", "/runs/odd", "/runs/odd?tab=history&view=raw", "/runs/odd?tab=moment", "/runs/odd/export?as=html"]
+    {
+        let page = door.get(place, &[door.cookie_line()]);
+        assert_eq!(page.status, 200, "{place}");
+        assert!(!page.body.contains(misleads), "{place}: {}", page.body);
+        assert!(place == "/" || page.body.contains(shown), "{place}: {}", page.body);
+    }
+    let kept = door.pages.bosun(&["export", "odd", "--as", "html"]);
+    assert!(!kept.contains(misleads) && kept.contains(shown), "{kept}");
+}

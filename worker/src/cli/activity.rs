@@ -16,7 +16,7 @@ use super::exit::Exit;
 use super::input::{failure, payload};
 use super::list::shell_word;
 use super::resolve::{resolve, run_of};
-use super::time_format::parse_duration;
+use super::time_format::{parse_duration, short};
 use crate::backend::ActivityAsked;
 
 #[derive(Debug, Subcommand)]
@@ -191,7 +191,7 @@ async fn list(cx: &mut Context, run: &RunOf) -> Result<Exit, CliError> {
     let rows = described.pending_activities.iter().map(|one| activity_json(&cx.screen, one)).collect();
     cx.screen.objects("activity.list", "activities", rows);
     for one in &described.pending_activities {
-        activity_line(&mut cx.screen, one);
+        activity_line(&mut cx.screen, one, cx.carried_on);
     }
     if described.pending_activities.is_empty() {
         cx.screen.note("no pending activities");
@@ -206,8 +206,39 @@ async fn describe(cx: &mut Context, args: &OfRun) -> Result<Exit, CliError> {
     let found = found.ok_or(Rejection::UnknownActivity { activity: activity.to_string() })?;
     let told = activity_json(&cx.screen, found);
     cx.screen.object("activity.describe", told);
-    activity_line(&mut cx.screen, found);
+    activity_line(&mut cx.screen, found, cx.carried_on);
+    for (label, text) in found.options.as_deref().map(options_text).into_iter().flatten() {
+        cx.screen.field(label, text);
+    }
     Ok(Exit::Ok)
+}
+
+/// What holds now of an activity: its limits, and how it is tried again.
+fn options_text(options: &ActivityOptions) -> [(&'static str, String); 2] {
+    let limits = [
+        ("start-to-close", options.start_to_close),
+        ("schedule-to-close", options.schedule_to_close),
+        ("schedule-to-start", options.schedule_to_start),
+        ("heartbeat", options.heartbeat),
+    ];
+    let limits: Vec<String> = limits
+        .into_iter()
+        .map(|(name, limit)| format!("{name} {}", limit.map_or_else(|| "none".to_owned(), short)))
+        .collect();
+    let policy = options.retry_policy.clone().unwrap_or_default();
+    let attempts = match policy.maximum_attempts {
+        0 => "as many attempts as it takes".to_owned(),
+        most => format!("{most} attempts in all"),
+    };
+    let longest = policy.maximum_interval.unwrap_or_else(|| policy.initial_interval.saturating_mul(100));
+    let first = short(policy.initial_interval);
+    let times = f64::from(policy.backoff_coefficient_permille) / 1_000.0;
+    let mut retries =
+        format!("{attempts}; after {first}, then each time {times} times as long, {} at most", short(longest));
+    if !policy.non_retryable_error_types.is_empty() {
+        retries.push_str(&format!("; never after {}", policy.non_retryable_error_types.join(", ")));
+    }
+    [("limits", limits.join(", ")), ("retries", retries)]
 }
 
 async fn update_options(cx: &mut Context, args: UpdateOptionsArgs) -> Result<Exit, CliError> {

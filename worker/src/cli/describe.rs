@@ -31,13 +31,13 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     let mut object = description_json(&cx.screen, &description);
     object["waiting"] = json!(waiting);
     let now = cx.screen.now;
-    let stuck = Lookout::new(&*cx.backend, now).below_described(&description).await;
+    let stuck = Lookout::new(&*cx.backend, now).carried_on(cx.carried_on).below_described(&description).await;
     object["stuck"] = stuck.iter().map(|one| one.json(&cx.screen)).collect();
     let notified = notified::of_run(&*cx.backend, description.info.run_id).await;
     object["notified"] = notified.iter().map(|one| notified::with_moments(one, |at| cx.screen.time.json(at))).collect();
     cx.screen.object("workflow.describe", object);
     head(&mut cx.screen, &description);
-    pending(&mut cx.screen, &description);
+    pending(&mut cx.screen, &description, cx.carried_on);
     for one in &waiting {
         cx.screen.field("waits for", format!("{}: {}", one.whom, one_line(&one.what)));
         let answer = cx.screen.reach.complete(&one.answer);
@@ -46,7 +46,7 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     for one in &stuck {
         // The command that is being run is no help.
         let own = one.run == description.info.workflow_id && one.help.starts_with("bosun describe");
-        cx.screen.field("stuck", format!("{}: {}", one.title(), one.text(now)));
+        cx.screen.field("stuck", format!("{}: {}", one.title(), one.said(now, &cx.screen.reach)));
         if !own {
             let help = cx.screen.reach.complete(&one.help);
             cx.screen.field("help", help);
@@ -139,13 +139,13 @@ fn lineage(screen: &mut Screen, info: &RunInfo) {
 }
 
 /// A pending activity, for people.
-pub(super) fn activity_line(screen: &mut Screen, activity: &PendingActivity) {
+pub(super) fn activity_line(screen: &mut Screen, activity: &PendingActivity, carried_on: bool) {
     let mut text = format!(
         "{} {} {:?} attempt {}",
         activity.activity_id, activity.activity_type, activity.state, activity.attempt
     );
     if activity.state == PendingActivityState::Scheduled {
-        text.push_str(", waits for a slot");
+        text.push_str(if carried_on { ", waits for a slot" } else { ", waits for a worker: none runs" });
     }
     if let Some(at) = activity.next_attempt_at {
         text.push_str(&format!(", next attempt {}", screen.at(at)));
@@ -159,9 +159,9 @@ pub(super) fn activity_line(screen: &mut Screen, activity: &PendingActivity) {
     screen.field("activity", text);
 }
 
-fn pending(screen: &mut Screen, description: &Description) {
+fn pending(screen: &mut Screen, description: &Description, carried_on: bool) {
     for activity in &description.pending_activities {
-        activity_line(screen, activity);
+        activity_line(screen, activity, carried_on);
     }
     for timer in &description.pending_timers {
         let summary = timer.summary.as_deref().unwrap_or_default();
@@ -211,6 +211,7 @@ pub(super) fn activity_json(screen: &Screen, activity: &PendingActivity) -> Valu
         "heartbeat_details": activity.heartbeat_details.as_ref().map(Payload::to_json),
         "task_token": activity.task_token,
         "summary": activity.summary,
+        "options": activity.options.as_deref().map(crate::run_json::activity_options),
     })
 }
 

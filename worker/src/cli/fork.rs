@@ -13,14 +13,14 @@ use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use bosun_replay::{History, Redaction, plan_fork};
 use clap::{Args, ValueEnum};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::args::ExactRun;
 use super::context::{Context, identity};
 use super::error::{CliError, printable};
 use super::exit::Exit;
 use super::explain::Code;
-use super::input::{parse, payload};
+use super::input::{json_or_text, parse, payload};
 use super::list::shell_word;
 use super::locate::Readable;
 use super::output::Screen;
@@ -161,11 +161,15 @@ fn pair<'a>(option: &str, text: &'a str) -> Result<(&'a str, &'a str), CliError>
     text.split_once('=').ok_or_else(|| CliError::new(Code::BadInput, format!("{option} {text:?} has no `=`")))
 }
 
-/// JSON where it is valid JSON and text otherwise, as in `key=value` pairs; `@file` for longer ones.
+/// JSON where it begins like JSON and text otherwise; `@file` for longer ones.
 fn value_of(text: &str) -> Result<Payload, CliError> {
     let value = match text.strip_prefix('@') {
         Some(_) => parse(text)?,
-        None => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())),
+        None => json_or_text(text).map_err(|why| {
+            CliError::new(Code::BadInput, format!("the value {text:?} is not JSON"))
+                .cause(why)
+                .help("text that begins like JSON is quoted as JSON does: '\"[a] text\"'")
+        })?,
     };
     Payload::encode(&value).map_err(|why| CliError::new(Code::BadInput, "the value cannot be written").cause(why))
 }

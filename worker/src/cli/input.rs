@@ -20,9 +20,14 @@ const INPUT_MAX: u64 = 4 * 1024 * 1024;
 
 /// The input of a request: `--input` or pairs, not both. Nothing given is `null`.
 pub(super) fn payload(input: Option<&str>, pairs: &[String]) -> Result<Payload, CliError> {
+    payload_of("--input", input, pairs)
+}
+
+/// The same of another option.
+pub(super) fn payload_of(option: &str, input: Option<&str>, pairs: &[String]) -> Result<Payload, CliError> {
     let value = match (input, pairs) {
-        (Some(_), [_, ..]) => return Err(bad("give --input or key=value pairs, not both")),
-        (Some(text), []) => parse(text)?,
+        (Some(_), [_, ..]) => return Err(bad(format!("give {option} or key=value pairs, not both"))),
+        (Some(text), []) => parse_of(option, text)?,
         (None, []) => return Ok(Payload::null()),
         (None, pairs) => Value::Object(object(pairs)?),
     };
@@ -39,16 +44,23 @@ fn encode(value: &Value) -> Result<Payload, CliError> {
 
 /// JSON text, `@file`, or `-`.
 pub(super) fn parse(text: &str) -> Result<Value, CliError> {
+    parse_of("--input", text)
+}
+
+fn parse_of(option: &str, text: &str) -> Result<Value, CliError> {
     let (what, text) = match text {
         "-" => ("standard input".to_owned(), read_stdin()?),
         text => match text.strip_prefix('@') {
             Some(path) => (format!("file {path}"), read_file(Path::new(path))?),
-            None => ("--input".to_owned(), text.to_owned()),
+            None => (option.to_owned(), text.to_owned()),
         },
     };
     serde_json::from_str(&text).map_err(|why| {
         let error = bad(format!("{what} is not JSON")).cause(why);
-        if what == "--input" { error.help(r#"quote text as JSON does, for example --input '"hello"'"#) } else { error }
+        if what != option {
+            return error;
+        }
+        error.help(format!(r#"quote text as JSON does, for example {option} '"hello"'"#))
     })
 }
 
@@ -114,6 +126,19 @@ pub(super) fn from_outside<T: Send + 'static>(
     }
 }
 
+/// A value that may be plain text: JSON where it begins like JSON, and text otherwise. What begins like JSON and is none is a
+/// slip of the pen, and no text.
+///
+/// # Errors
+/// Why it is no JSON, where it was to be some.
+pub(crate) fn json_or_text(text: &str) -> Result<Value, serde_json::Error> {
+    match serde_json::from_str(text) {
+        Err(why) if text.trim_start().starts_with(['{', '[', '"']) => Err(why),
+        Err(_) => Ok(Value::String(text.to_owned())),
+        read => read,
+    }
+}
+
 /// Pairs as an object. A value is JSON where it is valid JSON, and text otherwise; `a.b=1` nests.
 pub(super) fn object(pairs: &[String]) -> Result<Map<String, Value>, CliError> {
     let mut object = Map::new();
@@ -167,6 +192,16 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "[1, 2]\n").unwrap();
         assert_eq!(text(Some(&format!("@{}", file.path().display())), &[]), Ok("[1,2]".into()));
+    }
+
+    #[test]
+    fn what_begins_like_json_is_json() {
+        assert_eq!(json_or_text(" [1]").unwrap(), serde_json::json!([1]));
+        assert_eq!(json_or_text("7").unwrap(), serde_json::json!(7));
+        assert_eq!(json_or_text("well done").unwrap(), serde_json::json!("well done"));
+        for slip in ["{bad", " [1,", "\"open"] {
+            assert!(json_or_text(slip).is_err(), "{slip}");
+        }
     }
 
     /// No more is read than is taken: a longer file is none of a request.

@@ -12,6 +12,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::output::{Cell, Format, Screen, TextStyle, one_line};
+use super::reconnect::visit::BETWEEN;
 use super::stuck::{Lookout, Obstacle};
 use super::time_format::{now, parse_duration};
 use super::waiting::{WaitingRow, waiting};
@@ -85,7 +86,11 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
             show(cx, &args, &listed)?;
             before = Some(listed);
         }
-        tokio::time::sleep(every.max(WATCH_MIN)).await;
+        if cx.visits() {
+            cx.away(every.max(BETWEEN)).await?;
+        } else {
+            tokio::time::sleep(every.max(WATCH_MIN)).await;
+        }
     }
     Ok(Exit::Ok)
 }
@@ -125,7 +130,7 @@ fn show(cx: &mut Context, args: &ListArgs, listed: &Listed) -> Result<Exit, CliE
         cx.screen.line(format!("{} {}", run.workflow_id, one_line(&one.text(&cx.screen.reach))));
     }
     for one in stuck.iter().flatten() {
-        let (text, help) = (one.text(cx.screen.now), cx.screen.reach.complete(&one.help));
+        let (text, help) = (one.said(cx.screen.now, &cx.screen.reach), cx.screen.reach.complete(&one.help));
         cx.screen.line(format!("{}: {text} (`{help}`)", one.title()));
     }
     if runs.iter().any(|run| run.status.is_open()) {
@@ -181,7 +186,7 @@ async fn waits(cx: &Context, runs: &[RunInfo]) -> Vec<Vec<WaitingRow>> {
 
 /// What keeps the listed runs and those below them from going on; each is told of the run that it is about, or of one above.
 async fn stuck(cx: &Context, runs: &[RunInfo]) -> Vec<Vec<Obstacle>> {
-    let mut lookout = Lookout::new(&*cx.backend, cx.screen.now);
+    let mut lookout = Lookout::new(&*cx.backend, cx.screen.now).carried_on(cx.carried_on);
     let mut all = Vec::new();
     for run in runs {
         all.push(if run.status.is_open() { lookout.below(target_of(run)).await } else { Vec::new() });

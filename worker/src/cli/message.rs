@@ -5,6 +5,7 @@ use std::time::Duration;
 use bosun_engine::*;
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::args::{ExactRun, InputArg};
 use super::batch::{self, BulkArgs};
@@ -14,6 +15,7 @@ use super::exit::Exit;
 use super::explain::Code;
 use super::input::payload;
 use super::list::shell_word;
+use super::reconnect::visit::VISIT_MAX;
 use super::resolve::resolve;
 use super::time_format::parse_duration;
 use crate::batch::BatchAction;
@@ -143,6 +145,37 @@ pub(super) async fn query(cx: &mut Context, args: QueryArgs) -> Result<Exit, Cli
 /// Without a worker nothing carries a run on, so an update that needs an activity would never be answered.
 const UNCARRIED_WAIT: Duration = Duration::from_secs(5);
 
+/// Sends an update and waits for its answer; nothing: the time was over first. Where no worker runs, the directory is free
+/// between looks at it, and one that starts meanwhile is asked again, under the same id.
+pub(super) async fn answer_of(
+    cx: &mut Context,
+    target: &Target,
+    request: UpdateRequest,
+    timeout: Option<Duration>,
+) -> Result<Option<UpdateOutcome>, CliError> {
+    let limit = timeout.or((!cx.carried_on).then_some(UNCARRIED_WAIT));
+    let until = limit.and_then(|limit| Instant::now().checked_add(limit));
+    loop {
+        let visit = cx.visits().then(|| Instant::now() + VISIT_MAX);
+        let asked = cx.backend.update(target.clone(), request.clone());
+        let asked = match [until, visit].into_iter().flatten().min() {
+            Some(until) => tokio::time::timeout_at(until, asked).await.ok(),
+            None => Some(asked.await),
+        };
+        if let Some(outcome) = asked {
+            return Ok(Some(outcome?));
+        }
+        match until {
+            Some(until) if cx.visits() && Instant::now() < until => {
+                if !cx.await_a_worker(until).await? {
+                    return Ok(None);
+                }
+            }
+            _ => return Ok(None),
+        }
+    }
+}
+
 pub(super) async fn update(cx: &mut Context, args: UpdateArgs) -> Result<Exit, CliError> {
     let MessageParts { target, name, input } = args.message.parts(cx).await?;
     let update_id = match args.update_id {
@@ -156,13 +189,9 @@ pub(super) async fn update(cx: &mut Context, args: UpdateArgs) -> Result<Exit, C
         identity: Some(cx.identity.clone()),
         wait: if args.wait == WaitStage::Accepted { UpdateWait::Accepted } else { UpdateWait::Completed },
     };
-    let limit = args.timeout.or((!cx.carried_on).then_some(UNCARRIED_WAIT)).unwrap_or(Duration::MAX);
-    let outcome = match tokio::time::timeout(limit, cx.backend.update(target.clone(), request)).await {
-        Ok(outcome) => outcome?,
-        Err(_) => {
-            return Err(CliError::new(Code::StillOpen, format!("the update {update_id} has no answer yet"))
-                .help("ask again with the same --update-id; a worker must run to carry the workflow on"));
-        }
+    let Some(outcome) = answer_of(cx, &target, request, args.timeout).await? else {
+        return Err(CliError::new(Code::StillOpen, format!("the update {update_id} has no answer yet"))
+            .help("ask again with the same --update-id; a worker must run to carry the workflow on"));
     };
     let (state, result, failure) = match &outcome {
         UpdateOutcome::Accepted => ("accepted", None, None),

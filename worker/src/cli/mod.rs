@@ -90,9 +90,10 @@ pub use context::{PlanFile, PlanLoader, PlanRequest, identity};
 use control::ControlVerb;
 pub(crate) use describe::outcome_text;
 use error::CliError;
+pub(crate) use error::{misleads, printable};
 use exit::Exit;
 use explain::Code;
-pub(crate) use input::read_short;
+pub(crate) use input::{json_or_text, read_short};
 pub(crate) use list::shell_word;
 use locate::{LocatedEngine, locate};
 use output::{Format, Screen};
@@ -100,7 +101,7 @@ pub use reach::Reach;
 use reconnect::Reconnect;
 pub(crate) use replay::past::{ChangedPlace, PastFit, PastMoment, PastView};
 
-use crate::backend::{Access, OpenEngine};
+use crate::backend::{Access, Engine, OpenEngine};
 use crate::capability::owner::Guards;
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -334,13 +335,22 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
     };
     // A cluster knows its namespaces itself, used or not.
     let known = if global.temporal.is_some() { Ok(()) } else { used(&cx, &verb).await };
+    // Who works holds the directory to the end; who visits may let it go while it waits.
+    let works = match found {
+        LocatedEngine::Embedded(engine) if matches!(purpose, Access::Work { .. }) => Some(engine),
+        LocatedEngine::Embedded(engine) => {
+            cx.reconnect.visits(engine);
+            None
+        }
+        LocatedEngine::Attached(_) => None,
+    };
     let ended = match known {
-        Ok(()) => beside_the_api(&global, &*program.opener, (&found, &purpose), verb, &mut cx).await,
+        Ok(()) => beside_the_api(&global, &*program.opener, works.as_deref(), verb, &mut cx).await,
         Err(why) => Err(why),
     };
     *screen = cx.screen;
     cx.reconnect.leave(&global.data).await;
-    if let LocatedEngine::Embedded(engine) = found {
+    if let Some(engine) = works {
         engine.drain(CLOSE).await;
     }
     ended
@@ -364,15 +374,13 @@ async fn used(cx: &Context, verb: &Verb) -> Result<(), CliError> {
 async fn beside_the_api(
     global: &Global,
     opener: &dyn OpenEngine,
-    (found, purpose): (&LocatedEngine, &Access),
+    works: Option<&dyn Engine>,
     verb: Verb,
     cx: &mut Context,
 ) -> Result<Exit, CliError> {
-    let serving = match (found, purpose) {
-        (LocatedEngine::Embedded(engine), Access::Work { .. }) => {
-            worker::serve_beside(global, &**engine, opener.workflows()).await
-        }
-        _ => None,
+    let serving = match works {
+        Some(engine) => worker::serve_beside(global, engine, opener.workflows()).await,
+        None => None,
     };
     // On the heap: the future of all verbs is too large for the stack of a thread.
     let ended = interruptible(Box::pin(verb.run(cx))).await.map_err(|why| cx.goes_on(why));

@@ -284,7 +284,7 @@ impl Screen {
         let widths: Vec<usize> = (0..names.len()).map(width).collect();
         let layout = table::layout(&names, &widths, self.columns(), self.fields.is_empty());
         for row in &rows {
-            self.table_row(row, &layout.shown);
+            self.table_row(&names, row, &layout.shown);
         }
         if !layout.left_out.is_empty() {
             let left_out: Vec<&str> = layout.left_out.iter().map(|&i| names[i]).collect();
@@ -294,13 +294,14 @@ impl Screen {
     }
 
     /// One row; the last cell goes on below itself.
-    fn table_row(&mut self, row: &[Cell], shown: &[(usize, usize)]) {
+    fn table_row(&mut self, names: &[&str], row: &[Cell], shown: &[(usize, usize)]) {
         let more = if self.ascii { '~' } else { '…' };
         let Some((&(last, room), before)) = shown.split_last() else { return };
         let mut line = String::new();
         for &(column, width) in before {
             let cell = &row[column];
-            let text = table::cut_to(&cell.text, width, more);
+            let cut = if table::is_id(names[column]) { table::cut_in_the_middle } else { table::cut_to };
+            let text = cut(&cell.text, width, more);
             line.push_str(&self.paint(cell.paint, &text));
             line.push_str(&" ".repeat(width - table::width_of(&text) + table::GAP));
         }

@@ -44,6 +44,8 @@ impl ShownLine {
 pub(super) struct ProgressBoard {
     watch: Watch,
     target: Target,
+    /// Whether a worker runs.
+    pub(super) carried_on: bool,
     board: Board,
     /// What has been said already, off a terminal.
     said: Vec<Row>,
@@ -69,6 +71,7 @@ impl ProgressBoard {
         ProgressBoard {
             watch,
             target,
+            carried_on: true,
             board: Board::default(),
             said: Vec::new(),
             drawn: 0,
@@ -122,7 +125,7 @@ impl ProgressBoard {
         // The newest run of a chain is the one that waits.
         let newest = Target { run_id: None, ..self.target.clone() };
         let Ok(found) = backend.describe(newest).await else { return };
-        self.stuck = Lookout::new(backend, self.now).below_described(&found).await;
+        self.stuck = Lookout::new(backend, self.now).carried_on(self.carried_on).below_described(&found).await;
         if self.watch == Watch::Events {
             self.asked = waiting(backend, &found.info).await.iter().map(asked_row).collect();
         }
@@ -137,7 +140,7 @@ impl ProgressBoard {
                 *told = tried;
                 let icon = RowState::Retrying.icon(screen.ascii).0;
                 let help = screen.reach.complete(&one.help);
-                screen.note(&format!("{icon} {}: {} (`{help}`)", one.title(), one.text(self.now)));
+                screen.note(&format!("{icon} {}: {} (`{help}`)", one.title(), one.said(self.now, &screen.reach)));
             }
         }
         self.told.retain(|(title, _), _| self.stuck.iter().any(|one| one.title() == *title));
@@ -197,7 +200,7 @@ impl ProgressBoard {
             since: None,
         };
         let mut lines = self.lines(screen, &row, width);
-        lines.insert(1, ShownLine::wrapped(&one_line(&one.text(self.now)), width));
+        lines.insert(1, ShownLine::wrapped(&one_line(&one.said(self.now, &screen.reach)), width));
         lines
     }
 

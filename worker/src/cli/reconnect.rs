@@ -3,6 +3,8 @@
 //! Invariant: only a worker that left is waited for; what a run says about itself ends the waiting as ever. One that is there
 //! and cannot be waited on is asked ever more rarely, and not for ever. A command that works for itself takes the directory over only from another such command, never from a worker, which comes back.
 
+pub(super) mod visit;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,6 +52,10 @@ pub struct Reconnect {
     refusals: Refusals,
     /// When a worker was found again.
     found: Option<Instant>,
+    /// Whether it was said that a worker is waited for.
+    told_to_start: bool,
+    /// How long the last visit took to open the directory.
+    opening: Duration,
 }
 
 /// Waits on one worker that ended at once, for one reason.
@@ -111,7 +117,15 @@ impl Reconnect {
         let (opener, purpose) = (program.opener.clone(), purpose.clone());
         let route = LiveRoute { global: global.clone(), opener, purpose, namespace };
         let beside_a_run = route.beside_a_run();
-        Reconnect { beside_a_run, route: Arc::new(route), taken: None, refusals: Refusals::default(), found: None }
+        Reconnect {
+            beside_a_run,
+            route: Arc::new(route),
+            taken: None,
+            refusals: Refusals::default(),
+            found: None,
+            told_to_start: false,
+            opening: Duration::ZERO,
+        }
     }
 
     /// The pause before the worker is looked for, which has ended a wait for this reason.

@@ -17,6 +17,7 @@ use super::explain::Code;
 use super::list::shell_word;
 use super::output::{Format, Screen};
 use super::progress::{ProgressBoard, Watch};
+use super::reconnect::visit::VISIT_MAX;
 use super::resolve::run_of;
 use super::spent::TOP_UP;
 use super::time_format::parse_duration;
@@ -45,16 +46,9 @@ pub(super) async fn result(cx: &mut Context, args: ResultArgs) -> Result<Exit, C
     cx.awaited = Some(target.workflow_id.clone());
     let result = if args.no_wait {
         now(cx, target, !args.no_follow_runs).await?
-    } else if args.no_follow_runs {
-        let timeout = args.timeout.or((!cx.carried_on).then_some(Duration::ZERO));
-        let request = ResultRequest { follow_runs: false, timeout };
-        let found = cx.backend.result(target.clone(), request).await?;
-        match found {
-            Some(found) => found,
-            None => return Err(still_open(cx, &target).await),
-        }
     } else {
-        wait_for(cx, target, args.timeout, Watch::Events, ParkPolicy::Stay).await?
+        let shown = Shown::new(Watch::Events, target.clone(), !args.no_follow_runs);
+        wait_for_this(cx, target, args.timeout, shown, ParkPolicy::Stay).await?
     };
     print_result(cx, &result)
 }
@@ -105,17 +99,33 @@ pub(super) async fn wait_for(
     watch: Watch,
     parking: ParkPolicy,
 ) -> Result<RunResult, CliError> {
+    let shown = Shown::new(watch, target.clone(), true);
+    wait_for_this(cx, target, timeout, shown, parking).await
+}
+
+/// Where no worker runs, the directory is free between looks at it: one that starts meanwhile is waited on.
+async fn wait_for_this(
+    cx: &mut Context,
+    target: Target,
+    timeout: Option<Duration>,
+    mut shown: Shown,
+    parking: ParkPolicy,
+) -> Result<RunResult, CliError> {
     cx.awaited = Some(target.workflow_id.clone());
-    let until = timeout.map(|timeout| Instant::now() + timeout);
-    let progress = ProgressBoard::new(watch, target.clone());
-    let mut shown = Shown { progress, next: EventId(1), ticks: 0, held: false };
+    let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let why = match wait_on(cx, &target, left, &mut shown, parking).await {
-            Err(why) if cx.lost_the_worker(&why) => why,
-            ended => return ended,
+        let why = match (wait_on(cx, &target, left, &mut shown, parking).await, until) {
+            (Err(why), _) if cx.lost_the_worker(&why) => why,
+            (Err(why), Some(until)) if cx.visits() && matches!(why.code, Code::StillOpen | Code::Held) => {
+                if Instant::now() < until && cx.await_a_worker(until).await? {
+                    continue;
+                }
+                return Err(why);
+            }
+            (ended, _) => return ended,
         };
-        let found = cx.find_again(&target, true, &why);
+        let found = cx.find_again(&target, shown.follow_runs, &why);
         match until {
             None => found.await?,
             Some(until) => match tokio::time::timeout_at(until, found).await {
@@ -134,12 +144,18 @@ struct Shown {
     ticks: u32,
     /// Whether it was said that the run is held.
     held: bool,
+    /// Whether the end of the chain of runs is waited for, and not that of this one.
+    follow_runs: bool,
 }
 
 /// Whoever waits looks this seldom, in seconds, whether the run is held: no event tells of it.
 const HELD_EVERY: u32 = 3;
 
 impl Shown {
+    fn new(watch: Watch, target: Target, follow_runs: bool) -> Self {
+        Shown { progress: ProgressBoard::new(watch, target), next: EventId(1), ticks: 0, held: false, follow_runs }
+    }
+
     /// Once a second.
     async fn look(&mut self, screen: &mut Screen, backend: &dyn Backend, target: &Target, streaming: bool) {
         if streaming {
@@ -185,10 +201,11 @@ async fn wait_on(
     shown: &mut Shown,
     parking: ParkPolicy,
 ) -> Result<RunResult, CliError> {
-    // Where nobody carries runs on, waiting would be for ever.
-    let timeout = timeout.or((!cx.carried_on).then_some(Duration::ZERO));
+    // Where nobody carries runs on, waiting would be for ever, and would keep a worker out.
+    let timeout = if cx.carried_on { timeout } else { Some(timeout.unwrap_or_default().min(VISIT_MAX)) };
+    shown.progress.carried_on = cx.carried_on;
     let backend = cx.backend.clone();
-    let mut result = backend.result(target.clone(), ResultRequest { follow_runs: true, timeout });
+    let mut result = backend.result(target.clone(), ResultRequest { follow_runs: shown.follow_runs, timeout });
     let mut events = backend.events(target.clone(), shown.next, true);
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     let mut streaming = cx.screen.format != Format::None;

@@ -113,11 +113,15 @@ async fn reviewed(cx: &mut Context, seen: &PlanVersionArgs) -> Result<(bosun_eng
         let why = format!("no plan of {} is up for review, but one of a run below", target.workflow_id);
         return Err(CliError::usage(why).help(format!("`bosun plan show` it first; then `{answer}`")));
     }
-    match seen.version {
-        Some(version) => Ok((target, version, review)),
-        None => Err(CliError::usage("which version of the plan? --version names the one that you have seen").help(
-            format!("`bosun plan show {}` shows the plan and its version", shell_word(target.workflow_id.as_str())),
-        )),
+    let id = shell_word(target.workflow_id.as_str());
+    match (seen.version, review["version"].as_u64()) {
+        (Some(version), Some(newest)) if version > newest => {
+            let why = format!("there is no version {version} of the plan of {id}: the newest is {newest}");
+            Err(CliError::usage(why).help(format!("`bosun plan show {id}` shows it")))
+        }
+        (Some(version), _) => Ok((target, version, review)),
+        (None, _) => Err(CliError::usage("which version of the plan? --version names the one that you have seen")
+            .help(format!("`bosun plan show {id}` shows the plan and its version"))),
     }
 }
 

@@ -16,7 +16,7 @@ use super::context::{Context, PlanLoader};
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
-use super::input::{object, payload};
+use super::input::{object, payload, payload_of};
 use super::list::shell_word;
 use super::progress::Watch;
 use super::result::{ParkPolicy, print_result, wait_for};
@@ -252,7 +252,7 @@ pub(super) async fn signal_with_start(cx: &mut Context, args: SignalWithStartArg
     }
     let signal = SignalRequest {
         name: SignalName::new(&args.signal_name)?,
-        input: payload(args.signal_input.as_deref(), &[])?,
+        input: payload_of("--signal-input", args.signal_input.as_deref(), &[])?,
         identity: Some(cx.identity.clone()),
         request_id: None,
     };

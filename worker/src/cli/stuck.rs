@@ -13,9 +13,12 @@ use serde_json::Value;
 use super::error::one_line;
 use super::list::shell_word;
 use super::output::Screen;
+use super::reach::Reach;
 use super::time_format::short;
 use crate::backend::{Backend, WorkerState};
 
+/// What of a held run keeps it.
+const HOLD: &str = "hold";
 /// Runs that are asked.
 const RUNS_MAX: usize = 50;
 /// Characters of an error that are shown.
@@ -54,6 +57,12 @@ impl Obstacle {
         format!("{next}{}", self.why)
     }
 
+    /// The same with hints that reach the same place. Only why a run is held is ours alone, and names commands.
+    pub(super) fn said(&self, now: Timestamp, reach: &Reach) -> String {
+        let text = self.text(now);
+        if self.what == HOLD { reach.complete(&text) } else { text }
+    }
+
     pub(super) fn json(&self, screen: &Screen) -> Value {
         serde_json::json!({
             "workflow_id": self.run, "what": self.what, "why": self.why, "attempt": self.attempt,
@@ -69,11 +78,18 @@ pub(crate) struct Lookout<'b> {
     seen: BTreeSet<RunId>,
     /// What the slots of the worker do, once somebody waits for one.
     slots: Option<WorkerState>,
+    /// Whether a worker runs at all.
+    carried_on: bool,
 }
 
 impl<'b> Lookout<'b> {
     pub(crate) fn new(backend: &'b dyn Backend, now: Timestamp) -> Self {
-        Lookout { backend, now, seen: BTreeSet::new(), slots: None }
+        Lookout { backend, now, seen: BTreeSet::new(), slots: None, carried_on: true }
+    }
+
+    /// Where no worker runs, that is what work waits for, and no slot.
+    pub(crate) fn carried_on(self, carried_on: bool) -> Self {
+        Lookout { carried_on, ..self }
     }
 
     /// The run and all below it.
@@ -108,10 +124,10 @@ impl<'b> Lookout<'b> {
         if !info.status.is_open() || self.seen.len() >= RUNS_MAX || !self.seen.insert(info.run_id) {
             return;
         }
-        if self.slots.is_none() && description.pending_activities.iter().any(waits_for_a_slot) {
+        if self.carried_on && self.slots.is_none() && description.pending_activities.iter().any(waits_for_a_slot) {
             self.slots = Some(self.backend.worker_state().await.unwrap_or_default());
         }
-        found.extend(of_run(description, self.now, self.slots.as_ref()));
+        found.extend(of_run(description, self.now, self.slots.as_ref(), self.carried_on));
         let below = description.pending_children.iter().filter(|child| child.run_id.is_some());
         next.extend(below.map(|child| Target {
             namespace: info.namespace.clone(),
@@ -129,7 +145,7 @@ impl Obstacle {
 }
 
 /// What the engine knows of one run.
-fn of_run(description: &Description, now: Timestamp, slots: Option<&WorkerState>) -> Vec<Obstacle> {
+fn of_run(description: &Description, now: Timestamp, slots: Option<&WorkerState>, carried_on: bool) -> Vec<Obstacle> {
     let info = &description.info;
     let id = shell_word(info.workflow_id.as_str());
     let mut found = Vec::new();
@@ -137,18 +153,32 @@ fn of_run(description: &Description, now: Timestamp, slots: Option<&WorkerState>
         // A difference between code and history has a card of its own; all else stands in the description.
         let verb =
             if why.contains(bosun_engine::workflow::NonDeterminism::CODE) { "replay explain" } else { "describe" };
-        found.push(Obstacle::of(info, "hold", why, format!("bosun {verb} {id}")));
+        found.push(Obstacle::of(info, HOLD, why, format!("bosun {verb} {id}")));
     }
     if info.status == WorkflowStatus::Paused {
         let why = format!("it is paused, and {} inputs wait", description.inbox);
         found.push(Obstacle::of(info, "pause", &why, format!("bosun resume {id}")));
     }
-    found.extend(description.pending_activities.iter().filter_map(|activity| of_activity(info, activity, now, slots)));
+    let untaken = |activity: &&PendingActivity| waits_for_a_slot(activity) && activity.last_failure.is_none();
+    if let (false, Some(first)) = (carried_on, description.pending_activities.iter().find(untaken)) {
+        let others = description.pending_activities.iter().filter(untaken).count() - 1;
+        let more = if others == 0 { String::new() } else { format!(" and {others} more") };
+        let what = format!("{}{more}", activity_name(first));
+        let why = "it waits for a worker, and none runs";
+        found.push(Obstacle::of(info, &what, why, "bosun worker run".to_owned()));
+    }
+    let others = description.pending_activities.iter().filter(|activity| carried_on || !untaken(activity));
+    found.extend(others.filter_map(|activity| of_activity(info, activity, now, slots)));
     found
 }
 
 fn waits_for_a_slot(activity: &PendingActivity) -> bool {
     activity.state == PendingActivityState::Scheduled
+}
+
+fn activity_name(activity: &PendingActivity) -> String {
+    let about = activity.summary.as_ref().map(|summary| format!(" ({summary})")).unwrap_or_default();
+    format!("activity {} {}{about}", activity.activity_id, activity.activity_type)
 }
 
 /// Which slots are all taken, where some are; who waits so long waits for one of these.
@@ -176,8 +206,7 @@ fn of_activity(
     slots: Option<&WorkerState>,
 ) -> Option<Obstacle> {
     let (id, name) = (shell_word(info.workflow_id.as_str()), shell_word(activity.activity_id.as_str()));
-    let about = activity.summary.as_ref().map(|summary| format!(" ({summary})")).unwrap_or_default();
-    let what = format!("activity {} {}{about}", activity.activity_id, activity.activity_type);
+    let what = activity_name(activity);
     if activity.state == PendingActivityState::Paused {
         let why = activity.last_failure.as_ref().map_or_else(String::new, |failure| format!(" after {failure}"));
         let help = format!("bosun activity unpause {id} {name}");
@@ -248,6 +277,7 @@ mod tests {
             task_token: None,
             summary: None,
             task_queue: None,
+            options: None,
         }];
     }
 

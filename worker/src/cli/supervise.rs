@@ -14,6 +14,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::list::shell_word;
+use super::message::answer_of;
 use super::output::{Cell, TextStyle};
 use super::resolve::run_of;
 use super::review::{self, ReviewArgs, Revision, RevisionArgs};
@@ -175,7 +176,7 @@ pub(super) async fn plan(cx: &mut Context, verb: PlanVerb) -> Result<Exit, CliEr
 }
 
 /// Sends an update and gives its answer.
-pub(super) async fn update(cx: &Context, target: Target, name: &str, input: &Value) -> Result<Value, CliError> {
+pub(super) async fn update(cx: &mut Context, target: Target, name: &str, input: &Value) -> Result<Value, CliError> {
     let request = UpdateRequest {
         update_id: UpdateId::new(super::start::fresh_id("update")?)?,
         name: UpdateName::new(name)?,
@@ -183,10 +184,12 @@ pub(super) async fn update(cx: &Context, target: Target, name: &str, input: &Val
         identity: Some(cx.identity.clone()),
         wait: UpdateWait::Completed,
     };
-    match cx.backend.update(target, request).await? {
-        UpdateOutcome::Completed(Err(why)) => Err(CliError::new(Code::Failed, why.to_string())),
-        UpdateOutcome::Completed(Ok(answer)) => Ok(answer.to_json()),
-        UpdateOutcome::Accepted => Ok(Value::Null),
+    match answer_of(cx, &target, request, None).await? {
+        Some(UpdateOutcome::Completed(Err(why))) => Err(CliError::new(Code::Failed, why.to_string())),
+        Some(UpdateOutcome::Completed(Ok(answer))) => Ok(answer.to_json()),
+        Some(UpdateOutcome::Accepted) => Ok(Value::Null),
+        None => Err(CliError::new(Code::StillOpen, format!("{} has not answered yet", target.workflow_id))
+            .help("a worker must run to carry it on: `bosun worker run`")),
     }
 }
 

@@ -1,8 +1,9 @@
 //! The cells of a table, and how they find their place in the width of a terminal.
 //!
 //! Invariant: no row is wider than the room there is, down to a few columns; the text of the last column goes on below itself
-//! and loses nothing; ids are shown whole or left out, since half an id is of no use; the status goes last of all; what is left out is said. Without a
-//! terminal everything is as wide as it is. Widths are those that a terminal gives to characters.
+//! and loses nothing; an id is shown whole or left out, but for the one that says what a row is about: where nothing else is left, it is
+//! cut in its middle. How a row stands, and what was found, goes last of all; what is left out is said. Without a terminal everything
+//! is as wide as it is. Widths are those that a terminal gives to characters.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -11,8 +12,10 @@ pub(super) const GAP: usize = 2;
 /// A text is cut down to this before a column is left out; the last one goes on below itself and needs more.
 const TEXT_MIN: usize = 12;
 const LAST_MIN: usize = 20;
-/// The last column to be left out, but for the first.
-const STATUS: &str = "status";
+/// The last columns to be left out, but for the first: what tables are looked at for.
+const KEPT: [&str; 5] = ["status", "state", "check", "finding", "why"];
+/// What is left of them, and of the first one.
+const KEPT_MIN: usize = 10;
 /// What is left of any column where there is no other way.
 const CELL_MIN: usize = 4;
 
@@ -85,11 +88,17 @@ pub(super) fn layout(names: &[&str], widths: &[usize], room: Option<usize>, may_
         if total(&tried) <= room {
             return TableLayout { shown: tried, left_out };
         }
-        // The id that takes most, then whatever stands at the end; the first column says what a row is about, and how it
-        // stands is what lists are looked at for.
+        // The id that takes most, then whatever stands at the end.
         let ids = shown.iter().skip(1).filter(|(column, _)| is_id(names[*column]));
-        let others = shown.iter().skip(1).rfind(|(column, _)| names[*column] != STATUS);
-        let leaves = ids.max_by_key(|(_, width)| *width).or(others).or(shown.iter().skip(1).last());
+        let others = shown.iter().skip(1).rfind(|(column, _)| !KEPT.contains(&names[*column]));
+        let mut leaves = ids.max_by_key(|(_, width)| *width).or(others);
+        if leaves.is_none() && may_leave_out {
+            shrink(&mut tried, room, |_| KEPT_MIN);
+            if total(&tried) <= room {
+                return TableLayout { shown: tried, left_out };
+            }
+            leaves = shown.iter().skip(1).last();
+        }
         let leaves = leaves.map(|(column, _)| *column);
         let Some(leaves) = leaves.filter(|_| may_leave_out) else {
             shrink(&mut tried, room, |_| CELL_MIN);
@@ -100,7 +109,7 @@ pub(super) fn layout(names: &[&str], widths: &[usize], room: Option<usize>, may_
     }
 }
 
-fn is_id(name: &str) -> bool {
+pub(super) fn is_id(name: &str) -> bool {
     matches!(name, "id" | "name" | "key") || name.ends_with("_id")
 }
 
@@ -131,6 +140,24 @@ pub(super) fn cut_to(text: &str, width: usize, more: char) -> String {
     let mut cut = beginning(text, width.saturating_sub(1)).to_owned();
     cut.push(more);
     cut
+}
+
+/// The two ends of an id, which tell it from others, with a sign that there is more between them.
+pub(super) fn cut_in_the_middle(text: &str, width: usize, more: char) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let room = width.saturating_sub(1);
+    let begin = beginning(text, room.div_ceil(2));
+    let mut left = room - begin.width();
+    let kept = text.chars().rev().take_while(|c| {
+        let fits = c.width().unwrap_or(0) <= left;
+        left -= if fits { c.width().unwrap_or(0) } else { left };
+        fits
+    });
+    let end: Vec<char> = kept.collect();
+    let end: String = end.into_iter().rev().collect();
+    format!("{begin}{more}{end}")
 }
 
 /// The longest beginning that is not wider.
@@ -184,11 +211,17 @@ mod tests {
         assert_eq!(widths(120, true), (vec![(0, 20), (1, 9), (2, 12), (3, 36), (4, 35)], vec![]));
         assert_eq!(widths(80, true), (vec![(0, 20), (1, 9), (2, 12), (4, 33)], vec![3]));
         assert_eq!(widths(46, true), (vec![(0, 20), (1, 9), (2, 12)], vec![3, 4]));
+        assert_eq!(widths(25, true), (vec![(0, 14), (1, 9)], vec![3, 4, 2]), "the id is cut, and the status stays");
         assert_eq!(widths(10, true), (vec![(0, 10)], vec![3, 4, 2, 1]));
         // A list on a narrow terminal says how a run stands, whatever else has no room.
         let list = ["workflow_id", "workflow_type", "status", "started_at", "run_id"];
         let narrow = layout(&list, &[36, 12, 9, 12, 36], Some(60), true);
         assert_eq!(narrow, TableLayout { shown: vec![(0, 36), (2, 9)], left_out: vec![4, 3, 1] });
+        let narrower = layout(&list, &[36, 12, 9, 12, 36], Some(40), true);
+        assert_eq!(narrower, TableLayout { shown: vec![(0, 29), (2, 9)], left_out: vec![4, 3, 1] });
+        // What a doctor has found is never left out: it goes on below itself.
+        let found = layout(&["state", "check", "finding"], &[7, 14, 90], Some(40), true);
+        assert_eq!(found, TableLayout { shown: vec![(0, 7), (1, 14), (2, 15)], left_out: vec![] });
         // Who names columns has them all.
         assert_eq!(widths(80, false).0.len(), 5);
     }
@@ -198,6 +231,9 @@ mod tests {
         assert_eq!(cut_to("abcdef", 6, '…'), "abcdef");
         assert_eq!(cut_to("abcdef", 4, '…'), "abc…");
         assert_eq!(cut_to("日本語", 4, '…'), "日…", "each takes two columns");
+        assert_eq!(cut_in_the_middle("plan-audit-3168fa7b3cbc", 11, '…'), "plan-…b3cbc");
+        assert_eq!(cut_in_the_middle("日本語日本語", 6, '…'), "日…語");
+        assert_eq!(cut_in_the_middle("abc", 3, '…'), "abc");
         assert_eq!(wrapped("the model does not answer", 12), ["the model", "does not", "answer"]);
         assert_eq!(wrapped("aaaaaaaaaaaaaaaa b", 6), ["aaaaaa", "aaaaaa", "aaaa b"]);
         assert_eq!(wrapped("日本", 1), ["日", "本"]);

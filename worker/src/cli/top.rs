@@ -284,7 +284,7 @@ async fn taken(backend: &dyn Backend, worker: Option<WorkerNow>, now: Timestamp)
     let query = format!("ExecutionStatus IN ('Running', 'Paused') AND WorkflowType != '{NOTIFICATION}'");
     let open = backend.count(query.clone()).await?;
     let runs = backend.list(ListRequest { query, limit: RUNS_SHOWN }).await?;
-    let mut lookout = Lookout::new(backend, now);
+    let mut lookout = Lookout::new(backend, now).carried_on(worker.is_some());
     let mut rows = Vec::new();
     for (nth, run) in runs.iter().enumerate() {
         let asked = if nth < ASKED_MAX { waiting(backend, run).await } else { Vec::new() };

@@ -356,8 +356,21 @@ async fn open(
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
+            Err(why @ OpenError::Locked(_)) => return Err(held_by_a_run(why, data)),
             Err(why) => return Err(why.into()),
         }
+    }
+}
+
+/// Who holds the directory, where it is a command that does the work of its own run.
+fn held_by_a_run(why: OpenError, data: &Path) -> CliError {
+    let error = CliError::from(why);
+    match WorkerFile::read(data).filter(|file| file.of_a_run && file.process_lives()) {
+        Some(file) => error.cause(format!(
+            "the command with pid {} carries out its run there, and leaves when that has ended; it serves {} meanwhile",
+            file.pid, file.address
+        )),
+        None => error,
     }
 }
 

@@ -179,20 +179,34 @@ impl Schedule {
     pub fn check(&self, id: &str) -> Result<(), InvalidSchedule> {
         check_id(id)?;
         self.spec.check(id)?;
-        let action = &self.action;
+        self.action.check()?;
+        self.policies.check()
+    }
+}
+
+impl ScheduleAction {
+    /// Whether it names what can be started.
+    pub fn check(&self) -> Result<(), InvalidSchedule> {
         let valid = |path: &str, checked: Result<(), InvalidId>| {
             checked.map_err(|why| InvalidSchedule::at(format!("action.{path}"), why))
         };
-        valid("workflow_type", WorkflowType::new(&action.workflow_type).map(drop))?;
-        valid("workflow_id", WorkflowId::new(&action.workflow_id).map(drop))?;
-        if action.workflow_id.len() > ID_MAX {
-            let why = format!("it has {} bytes; at most {ID_MAX}: the time follows it", action.workflow_id.len());
+        valid("workflow_type", WorkflowType::new(&self.workflow_type).map(drop))?;
+        valid("workflow_id", WorkflowId::new(&self.workflow_id).map(drop))?;
+        if self.workflow_id.len() > ID_MAX {
+            let why = format!("it has {} bytes; at most {ID_MAX}: the time follows it", self.workflow_id.len());
             return Err(InvalidSchedule::at("action.workflow_id", why));
         }
-        if let Some(queue) = &action.task_queue {
-            valid("task_queue", TaskQueue::new(queue).map(drop))?;
+        match &self.task_queue {
+            Some(queue) => valid("task_queue", TaskQueue::new(queue).map(drop)),
+            None => Ok(()),
         }
-        let window = self.policies.catch_up_window;
+    }
+}
+
+impl SchedulePolicies {
+    /// Whether they can be kept.
+    pub fn check(&self) -> Result<(), InvalidSchedule> {
+        let window = self.catch_up_window;
         if window < CATCH_UP_MIN {
             let why = format!("{} is too short; at least {}", text::duration(window), text::duration(CATCH_UP_MIN));
             return Err(InvalidSchedule::at("policies.catch_up_window", why));

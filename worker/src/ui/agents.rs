@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::Query;
 use axum::response::Response;
 use bosun_engine::*;
 use maud::{Markup, html};
@@ -13,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::elements::{badge, cut, dollars, run_link, span, status, value, words};
-use super::forms::Visitor;
+use super::forms::{Query, Visitor};
 use super::layout::{Page, PageError, Place};
 use super::run::{cut_short, events};
 use crate::agent::AGENT_MODEL;

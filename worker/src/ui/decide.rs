@@ -8,13 +8,13 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::forms::Fields;
+use super::forms::{Fields, Query};
 use super::inbox::send;
 use super::layout::outside;
 use crate::api::guard::now;

@@ -3,7 +3,6 @@
 //! Invariant: made from the history alone, by the functions of the pages; a file holds no script and asks for nothing, and
 //! what comes from the run is text in it. What the history does not hold, such as the state of open queries, is not in it.
 
-use axum::extract::Query;
 use axum::response::Response;
 use bosun_engine::{CloseOutcome, Event, EventKind, RunInfo, Timestamp};
 use bosun_replay::History;
@@ -13,8 +12,9 @@ use serde_json::{Value, json};
 
 use super::assets::STYLES;
 use super::elements::{exact, failure, status, value};
-use super::forms::Visitor;
+use super::forms::{Query, Visitor};
 use super::layout::PageError;
+use super::neutral::text_of;
 use super::run::fork_here::ForkHere;
 use super::run::history::span_row;
 use super::run::spans::{Span, SpanKind, SpanState, spans};
@@ -91,7 +91,7 @@ pub(crate) fn html_file(history: &History) -> String {
             } }
         }
     };
-    page.into_string()
+    text_of(page)
 }
 
 fn closed_at(events: &[Event]) -> Option<Timestamp> {

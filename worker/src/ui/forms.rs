@@ -5,11 +5,15 @@
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::uri::PathAndQuery;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
+use serde::de::DeserializeOwned;
 
-use super::layout::PageError;
+use super::elements::{query_value, with};
+use super::layout::{PageError, problem_page};
 use crate::api::TokenRole;
 use crate::api::authority::CallerBackend;
 use crate::api::handlers::{Api, AuthorizedCaller};
@@ -60,6 +64,50 @@ impl FromRequestParts<Api> for Visitor {
         let session = session.ok_or_else(nobody)?;
         let caller = AuthorizedCaller::from_request_parts(parts, api).await?;
         Ok(Visitor { backend: caller.backend, session, reach: api.reach.clone() })
+    }
+}
+
+/// What the address of a page asks for, behind its `?`.
+pub(super) struct Query<T>(pub T);
+
+/// An address that asks for nothing that there is: what of it, and the page without that.
+pub(super) struct BadAddress {
+    why: Problem,
+    page: String,
+}
+
+impl IntoResponse for BadAddress {
+    fn into_response(self) -> Response {
+        problem_page(self.why, Some((&self.page, "This page as it begins")))
+    }
+}
+
+impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = BadAddress;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Query<T>, BadAddress> {
+        let read = |uri: &Uri| axum::extract::Query::<T>::try_from_uri(uri).ok().map(|read| read.0);
+        read(&parts.uri).map(Query).ok_or_else(|| {
+            let (name, message) = wrong_in(&parts.uri, |query| query.parse().is_ok_and(|alone| read(&alone).is_some()));
+            let page = with(parts.uri.path_and_query().map_or("/", PathAndQuery::as_str), &[(&name, "")]);
+            BadAddress { why: Problem::bad_request(message), page }
+        })
+    }
+}
+
+/// The part of an address that a page cannot take, and why: about the address that people see, and not about how it is read.
+/// `alone`: whether an address that says this and nothing else can be taken.
+fn wrong_in(uri: &Uri, alone: impl Fn(&str) -> bool) -> (String, String) {
+    let pairs: Vec<(String, String)> =
+        form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
+    let of = |(name, value): &(String, String)| format!("/?{}={}", query_value(name), query_value(value));
+    if let Some((name, value)) = pairs.iter().find(|pair| !alone(&of(pair))) {
+        let message = format!("the address says `{name}={value}`, and `{name}` cannot be that");
+        return (name.clone(), message);
+    }
+    let twice = pairs.iter().enumerate().find(|(nth, (name, _))| pairs[..*nth].iter().any(|(other, _)| other == name));
+    match twice {
+        Some((_, (name, _))) => (name.clone(), format!("the address says `{name}` more than once")),
+        None => (String::new(), "the address cannot be read".to_owned()),
     }
 }
 

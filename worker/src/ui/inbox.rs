@@ -10,7 +10,6 @@ mod schema_form;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use axum::extract::Query;
 use axum::http::StatusCode;
 use axum::response::Response;
 use bosun_engine::*;
@@ -20,7 +19,7 @@ use serde_json::{Value, json};
 
 use self::schema_form::{answer_of, fields_of};
 use super::elements::{ago, path_segment, query_value, run_link, value};
-use super::forms::{Fields, Form, Visitor};
+use super::forms::{Fields, Form, Query, Visitor};
 use super::layout::{Page, PageError, Place, go_to};
 use crate::api::TokenRole;
 use crate::api::handlers::RequestTarget;

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
 use super::forms::Visitor;
+use super::neutral::text_of;
 use crate::api::handlers::no_such_route;
 use crate::api::problem::Problem;
 use crate::api::routes::is_page;
@@ -50,7 +51,7 @@ impl Page<'_> {
 }
 
 fn html_response(status: StatusCode, document: Markup) -> Response {
-    let mut response = (status, document.into_string()).into_response();
+    let mut response = (status, text_of(document)).into_response();
     let set = response.headers_mut();
     set.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     set.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -143,25 +144,31 @@ impl From<CallError> for PageError {
 
 impl IntoResponse for PageError {
     fn into_response(self) -> Response {
-        let Problem { code, message, errors, status, .. } = self.0;
-        let title = status.canonical_reason().unwrap_or("This cannot be shown");
-        // Who asks may be nobody, so the way on is all that stands here: no name, and no form.
-        let body = html! {
-            header.top { a.brand href="/" { "Bosun" } (navigation(None)) }
-            main id="main" tabindex="-1" {
-                div.problem role="alert" {
-                    h1 { (title) }
-                    p { (message) }
-                    @if !errors.is_empty() {
-                        ul { @for error in errors { li { code { (error.at) } ": " (error.why) } } }
-                    }
-                    p.muted { code { (code) } }
-                    p { a href="/" { "To all runs" } }
-                }
-            }
-        };
-        html_response(status, document(title, None, body))
+        problem_page(self.0, None)
     }
+}
+
+/// Why a page cannot be shown, and the ways on: `back` is another page that can.
+pub(super) fn problem_page(why: Problem, back: Option<(&str, &str)>) -> Response {
+    let Problem { code, message, errors, status, .. } = why;
+    let title = status.canonical_reason().unwrap_or("This cannot be shown");
+    // Who asks may be nobody, so the way on is all that stands here: no name, and no form.
+    let body = html! {
+        header.top { a.brand href="/" { "Bosun" } (navigation(None)) }
+        main id="main" tabindex="-1" {
+            div.problem role="alert" {
+                h1 { (title) }
+                p { (message) }
+                @if !errors.is_empty() {
+                    ul { @for error in errors { li { code { (error.at) } ": " (error.why) } } }
+                }
+                p.muted { code { (code) } }
+                @if let Some((address, words)) = back { p { a href=(address) { (words) } } }
+                p { a href="/" { "To all runs" } }
+            }
+        }
+    };
+    html_response(status, document(title, None, body))
 }
 
 /// Whatever no other route takes: a page, or something of the API.

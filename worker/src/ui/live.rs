@@ -7,14 +7,13 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use async_stream::stream;
-use axum::extract::Query;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::forms::Visitor;
+use super::forms::{Query, Visitor};
 use crate::backend::Backend;
 
 // A browser tells no script of an event without data.

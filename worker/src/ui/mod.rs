@@ -5,7 +5,8 @@
 //! (`live`), moves the scrubber, and listens to keys.
 //!
 //! Invariant: looking changes nothing: only a POST with the seal of its session acts. Whatever comes from a run is text,
-//! and is escaped by the one thing that writes HTML here (maud). Pages decide nothing about runs.
+//! and is escaped by the one thing that writes HTML here (maud), and without what would mislead the eye (`neutral`). Pages
+//! decide nothing about runs.
 //!
 #![doc = include_str!("features.md")]
 
@@ -19,6 +20,7 @@ mod forms;
 mod inbox;
 mod layout;
 mod live;
+mod neutral;
 mod run;
 mod runs;
 mod schedule_form;

@@ -3,7 +3,6 @@
 //! Invariant: the filter stands in the address, so that a view can be kept and sent; a page reaches every run, however many
 //! there are, and shows the newest first.
 
-use axum::extract::Query;
 use axum::response::Response;
 use bosun_engine::*;
 use futures_util::{StreamExt, stream};
@@ -12,7 +11,7 @@ use serde::Deserialize;
 
 use super::batch;
 use super::elements::{ago, dollars, lasted, run_link, status, with};
-use super::forms::Visitor;
+use super::forms::{Query, Visitor};
 use super::layout::{Page, PageError, Place};
 use super::waits::{RunWait, waits};
 use crate::api::TokenRole;

@@ -3,7 +3,7 @@
 //! Invariant: what is sent is checked as the command line checks it, and a change goes by the version that the form showed, so
 //! that nobody's change is lost. A form that is wrong comes back as it was filled in, with what is wrong; nothing was written.
 
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use bosun_engine::*;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::elements::query_value;
-use super::forms::{Fields, Form, Visitor};
+use super::forms::{Fields, Form, Query, Visitor};
 use super::layout::{Page, PageError, Place, go_to};
 use crate::api::TokenRole;
 use crate::api::handlers::Api;

@@ -4,13 +4,13 @@
 //! page of this worker, whatever the address says. What is wrong with a token or a link is not told.
 
 use axum::body::Bytes;
-use axum::extract::{Extension, Query};
+use axum::extract::Extension;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use maud::html;
 use serde::Deserialize;
 
-use super::forms::{Fields, Form};
+use super::forms::{Fields, Form, Query};
 use super::layout::{go_to, outside};
 use crate::api::guard::{SignIn, now};
 

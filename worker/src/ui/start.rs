@@ -1,9 +1,10 @@
 //! The forms that start a run: of any workflow type with its input, and of a supervisor from the text of its spec.
 //!
-//! Invariant: a spec is read and checked as `bosun run SPEC.yaml` checks it, before anything is started; one that is wrong
+//! Invariant: a spec is read and checked as `bosun run SPEC.yaml` checks it, before anything is started; a form that is wrong
 //! comes back as it was typed, with what is wrong and where. It names no file of the worker's machine.
 
-use axum::extract::{Query, State};
+use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::Response;
 use bosun_engine::*;
 use maud::{Markup, html};
@@ -11,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::elements::run_link;
-use super::forms::{Fields, Form, Visitor};
+use super::forms::{Fields, Form, Query, Visitor};
 use super::layout::{Page, PageError, Place, go_to};
 use crate::api::TokenRole;
 use crate::api::handlers::Api;
@@ -41,10 +42,17 @@ struct Draft {
 }
 
 impl Draft {
-    /// What was typed into the form of a spec.
-    fn of_spec(fields: &Fields) -> Draft {
+    /// What was typed into one of the forms.
+    fn of(fields: &Fields) -> Draft {
         let text = |name: &str| fields.text(name).unwrap_or_default().to_owned();
-        Draft { spec: text("spec"), id: text("id"), namespace: text("namespace"), ..Draft::default() }
+        Draft {
+            workflow_type: text("type"),
+            namespace: text("namespace"),
+            task_queue: text("task_queue"),
+            input: text("input"),
+            spec: text("spec"),
+            id: text("id"),
+        }
     }
 }
 
@@ -79,14 +87,16 @@ pub(super) async fn page(
     Ok(shown(&visitor, &api, &draft, (like.like.as_deref(), None)))
 }
 
-/// Both forms. `wrong` is what is wrong with the spec.
+/// Both forms; only the one that was sent, where `wrong` says what is wrong with it.
 fn shown(visitor: &Visitor, api: &Api, draft: &Draft, (like, wrong): (Option<&str>, Option<&str>)) -> Response {
     let body = html! {
         h1 { "Start a run" }
         @if let Some(id) = like { p { "As " a href=(run_link(&draft.namespace, id, None)) { (id) } " was started; change what is to be different." } }
         @if !visitor.may(TokenRole::Operator) { (visitor.may_not(TokenRole::Operator)) } @else {
-            @if wrong.is_none() { (of_type(visitor, api, draft, like.is_none())) h2 { "A supervisor, from its spec" } }
-            (of_spec(visitor, draft, wrong))
+            @if let Some(why) = wrong { p.problem role="alert" { span.wrap { (why) } " Nothing was started." } }
+            @if wrong.is_none() || draft.spec.is_empty() { (of_type(visitor, api, draft, like.is_none() && wrong.is_none())) }
+            @if wrong.is_none() { h2 { "A supervisor, from its spec" } }
+            @if wrong.is_none() || !draft.spec.is_empty() { (of_spec(visitor, draft)) }
         }
         p.muted { "The file of a plan, or of a spec that names other files: " (visitor.command("bosun run SPEC.yaml")) }
     };
@@ -101,7 +111,7 @@ fn of_type(visitor: &Visitor, api: &Api, draft: &Draft, is_first: bool) -> Marku
         input #type name="type" list="types" required spellcheck="false" value=(draft.workflow_type) autofocus[is_first];
         datalist #types { @for name in &types { option value=(name) {} } }
         label for="id" { "Workflow id " span.muted { "(left empty: a new one)" } }
-        input #id name="id" spellcheck="false";
+        input #id name="id" spellcheck="false" value=(draft.id);
         label for="input" { "Input " span.muted { "(JSON)" } }
         textarea #input name="input" rows="10" spellcheck="false" { (draft.input) }
         details {
@@ -115,9 +125,8 @@ fn of_type(visitor: &Visitor, api: &Api, draft: &Draft, is_first: bool) -> Marku
     } }
 }
 
-fn of_spec(visitor: &Visitor, draft: &Draft, wrong: Option<&str>) -> Markup {
+fn of_spec(visitor: &Visitor, draft: &Draft) -> Markup {
     html! {
-        @if let Some(why) = wrong { p.problem role="alert" { span.wrap { (why) } " Nothing was started." } }
         form.stack method="post" action="/start" {
             (visitor.seal())
             label for="spec" { "Spec " span.muted { "(YAML, as in a file of " code { "kind: supervisor" } "; " code { "bosun schema spec" } " describes it)" } }
@@ -146,40 +155,57 @@ fn input_of(spec: &str) -> Result<Payload, String> {
 
 pub(super) async fn start(api: State<Api>, form: Form) -> Result<Response, PageError> {
     let Form { visitor, fields } = form;
-    let bad = |at: &str, why: String| Problem::bad_request(format!("{at}: {why}"));
-    let (workflow_type, input) = match fields.text("spec") {
-        Some(spec) => match input_of(spec) {
-            Ok(input) => (SUPERVISOR, input),
-            // Whoever may not start is told so, and not what is wrong.
-            Err(_) if !visitor.may(TokenRole::Operator) => (SUPERVISOR, Payload::null()),
-            Err(why) => return Ok(shown(&visitor, &api, &Draft::of_spec(&fields), (None, Some(&why)))),
-        },
-        None => (fields.text("type").unwrap_or_default(), input_in(&fields)?),
+    let asked = match request(&fields) {
+        // Whoever may not start is told so, and not what is wrong.
+        Err(_) if !visitor.may(TokenRole::Operator) => {
+            Ok(StartWorkflow::new(SUPERVISOR.into(), WorkflowId::of("none")))
+        }
+        asked => asked,
     };
-    let workflow_type = WorkflowType::new(workflow_type).map_err(|why| bad("workflow type", why.to_string()))?;
+    let started = match asked {
+        Ok(start) => {
+            let namespace = start.namespace.clone();
+            visitor.backend.start(start).await.map(|started| (namespace, started)).map_err(Problem::from)
+        }
+        Err(why) => Err(Problem::bad_request(why)),
+    };
+    match started {
+        Ok((namespace, started)) => {
+            Ok(go_to(&run_link(namespace.as_str(), started.workflow_id.as_str(), Some(started.run_id))))
+        }
+        Err(why) if why.status == StatusCode::FORBIDDEN => Err(why.into()),
+        Err(why) => Ok(shown(&visitor, &api, &Draft::of(&fields), (None, Some(&why.message)))),
+    }
+}
+
+/// What a form asks to be started; or what is wrong with it, with the name of the field.
+fn request(fields: &Fields) -> Result<StartWorkflow, String> {
+    let bad = |at: &str, why: InvalidId| format!("{at}: {why}");
+    let (workflow_type, input) = match fields.text("spec") {
+        Some(spec) => (SUPERVISOR, input_of(spec)?),
+        None => (fields.text("type").unwrap_or_default().trim(), input_in(fields)?),
+    };
+    let workflow_type = WorkflowType::new(workflow_type).map_err(|why| bad("workflow type", why))?;
     let id = match fields.text("id") {
         Some(id) => id.trim().to_owned(),
-        None => format!("{workflow_type}-{}", random_hex(8).map_err(|why| bad("workflow id", why.to_string()))?),
+        None => format!("{workflow_type}-{}", random_hex(8).map_err(|why| format!("workflow id: {why}"))?),
     };
-    let id = WorkflowId::new(id).map_err(|why| bad("workflow id", why.to_string()))?;
+    let id = WorkflowId::new(id).map_err(|why| bad("workflow id", why))?;
     let mut start = StartWorkflow::new(workflow_type, id).input(input);
     if let Some(namespace) = fields.text("namespace") {
-        start.namespace = Namespace::new(namespace.trim()).map_err(|why| bad("namespace", why.to_string()))?;
+        start.namespace = Namespace::new(namespace.trim()).map_err(|why| bad("namespace", why))?;
     }
     if let Some(queue) = fields.text("task_queue") {
-        start.task_queue = TaskQueue::new(queue.trim()).map_err(|why| bad("task queue", why.to_string()))?;
+        start.task_queue = TaskQueue::new(queue.trim()).map_err(|why| bad("task queue", why))?;
     }
-    let namespace = start.namespace.clone();
-    let started = visitor.backend.start(start).await?;
-    Ok(go_to(&run_link(namespace.as_str(), started.workflow_id.as_str(), Some(started.run_id))))
+    Ok(start)
 }
 
 /// The input of a workflow of any type.
-fn input_in(fields: &Fields) -> Result<Payload, Problem> {
-    let bad = |why: String| Problem::bad_request(format!("input: {why}"));
+fn input_in(fields: &Fields) -> Result<Payload, String> {
     let input: Value = match fields.text("input") {
-        Some(text) => serde_json::from_str(text).map_err(|why| bad(format!("it is not JSON: {why}")))?,
+        Some(text) => serde_json::from_str(text).map_err(|why| format!("input: it is not JSON: {why}"))?,
         None => Value::Null,
     };
-    Payload::encode(&input).map_err(|why| bad(why.to_string()))
+    Payload::encode(&input).map_err(|why| format!("input: {why}"))
 }

@@ -3,14 +3,14 @@
 //! Invariant: what is shown is what the worker and the store say of themselves; a token that may not see the store sees the
 //! rest.
 
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::elements::{badge, with};
-use super::forms::Visitor;
+use super::forms::{Query, Visitor};
 use super::layout::{Page, PageError, Place};
 use crate::api::TokenRole;
 use crate::api::handlers::Api;

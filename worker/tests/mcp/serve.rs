@@ -114,3 +114,28 @@ async fn a_client_looks_starts_and_hears_refusals_by_their_codes() {
     assert!(why["error"]["message"].as_str().unwrap().contains("operator"), "{why}");
     worker.kill().await.unwrap();
 }
+
+/// A line that is no message is answered with the code that JSON-RPC has for it, and what follows is heard.
+#[tokio::test]
+async fn a_line_that_is_no_message_is_answered() {
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    let home = tempfile::tempdir().unwrap();
+    let mut child = bosun(home.path(), &["mcp", "serve"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut to = child.stdin.take().unwrap();
+    let mut from = BufReader::new(child.stdout.take().unwrap()).lines();
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } } });
+    for (line, id, code) in [
+        ("this is no JSON".to_owned(), Value::Null, Some(-32_700)),
+        (json!({ "jsonrpc": "2.0", "id": 7 }).to_string(), json!(7), Some(-32_600)),
+        (hello.to_string(), json!(1), None),
+        ("{\"half\":".to_owned(), Value::Null, Some(-32_700)),
+    ] {
+        to.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+        let told = tokio::time::timeout(READY_MAX, from.next_line()).await.expect("an answer").unwrap().unwrap();
+        let told: Value = serde_json::from_str(&told).unwrap();
+        assert_eq!((&told["id"], told["error"]["code"].as_i64()), (&id, code), "{line}: {told}");
+    }
+    drop(to);
+    assert!(tokio::time::timeout(READY_MAX, child.wait()).await.unwrap().unwrap().success());
+}

@@ -83,16 +83,18 @@ fn first_difference(run: &RunIdentity, produced: &[Command], recorded: &[&Event]
                 held += 1;
             }
             (_, Some(event)) if is_deprecated_patch(&event.kind) => held += 1,
-            (Some(_), Some(event)) if is_refused_payload(&event.kind) => return None,
+            (Some(_), Some(event)) if is_refused_command(&event.kind) => return None,
             _ => return Some((asked, held)),
         }
     }
 }
 
-/// The run machine ended the run because of what the code asked for: a payload above the limit (engine.md E31).
-fn is_refused_payload(event: &EventKind) -> bool {
+/// The run machine ended the run because of what the code asked for: a payload above the limit (engine.md E31), or a search
+/// attribute with a name that is taken.
+fn is_refused_command(event: &EventKind) -> bool {
     let EventKind::WorkflowExecutionFailed { failure, .. } = event else { return false };
-    matches!(&failure.kind, FailureKind::Application { failure_type, .. } if failure_type == FAILURE_PAYLOAD_TOO_LARGE)
+    let refusals = [FAILURE_PAYLOAD_TOO_LARGE, FAILURE_BAD_SEARCH_ATTRIBUTES];
+    matches!(&failure.kind, FailureKind::Application { failure_type, .. } if refusals.contains(&failure_type.as_str()))
 }
 
 /// Code that has dropped a deprecated patch altogether still fits (engine.md E21).

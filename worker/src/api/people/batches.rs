@@ -51,6 +51,12 @@ pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) 
     }
     let namespace = me.backend.namespace_of_new(members.parsed("namespace"));
     let dry_run = members.typed("dry_run").unwrap_or(false);
+    // Alone it is refused as every list filter is.
+    if let Some(query) = query.as_deref().filter(|_| members.is_wrong())
+        && let Err(why) = Filter::parse(query)
+    {
+        members.wrong("query", why.to_string());
+    }
     members.done()?;
     let (Some(query), Some(action)) = (query, action) else {
         return Err(Problem::bad_request("query and action are needed"));

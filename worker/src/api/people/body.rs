@@ -97,6 +97,22 @@ impl Members {
         serde_json::from_value(value).map_err(|why| self.wrong(name, why.to_string())).ok()
     }
 
+    /// The same of a value that was taken out already, with the path of what is wrong in it.
+    pub(super) fn read_as<T: DeserializeOwned>(&mut self, at: &str, value: Value) -> Option<T> {
+        let read = serde_path_to_error::deserialize(value);
+        read.map_err(|why| {
+            let path = why.path().to_string();
+            let at = if path == "." { at.to_owned() } else { format!("{at}.{path}") };
+            self.wrong(&at, why.inner().to_string());
+        })
+        .ok()
+    }
+
+    /// Whether it is refused already: then it is told also what the engine would refuse later.
+    pub(super) fn is_wrong(&self) -> bool {
+        !self.errors.is_empty() || self.left.keys().any(|name| !self.known.contains(&name.as_str()))
+    }
+
     /// A member that is an object: its own members are read like those of the body, and what is wrong is told with its path.
     pub(super) fn object<T>(&mut self, name: &'static str, read: impl FnOnce(&mut Members) -> T) -> Option<T> {
         let value = self.value(name)?;

@@ -7,6 +7,7 @@
 
 use axum::Json;
 use axum::body::Bytes;
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use bosun_engine::*;
@@ -14,7 +15,7 @@ use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::handlers::{AuthorizedCaller, RequestTarget};
+use super::super::handlers::{Api, AuthorizedCaller, RequestTarget};
 use super::super::problem::Problem;
 use super::body::{Members, whole};
 use super::handlers::{Answer, key, ok, request_id, update_id};
@@ -24,7 +25,7 @@ use crate::backend::{Backend, CallError};
 use crate::inbox::target_of;
 use crate::schedule::run::ScheduleInput;
 use crate::schedule::shown::ScheduleMood;
-use crate::schedule::spec::InvalidSchedule;
+use crate::schedule::spec::{InvalidSchedule, ScheduleAction, SchedulePolicies, ScheduleSpec, check_id};
 use crate::schedule::text;
 use crate::schedule::{ID_PREFIX, Overlap, SCHEDULE, Schedule};
 
@@ -82,37 +83,84 @@ pub async fn schedule(me: AuthorizedCaller, at: RequestTarget) -> Answer {
     ok(shown(&info, &ask(&me.backend, &target_of(&info), "describe").await))
 }
 
-/// The schedule of a body, checked as far as a program can check it.
-fn schedule_in(members: &mut Members, id: &str) -> Option<Schedule> {
+/// The schedule of a body, checked as far as a program can check it: each part by itself, so that none hides another.
+fn schedule_in(members: &mut Members, id: Option<&str>, api: &Api) -> Option<Schedule> {
     let given = members.value("schedule");
     members.needs("schedule", given.is_some());
-    let read: Result<Schedule, _> = serde_path_to_error::deserialize(given?);
-    let schedule =
-        read.map_err(|why| members.wrong(&format!("schedule.{}", why.path()), why.inner().to_string())).ok()?;
-    match schedule.check(id) {
-        Ok(()) => Some(schedule),
-        // The id stands beside the schedule in a body.
-        Err(InvalidSchedule { path, problem }) if path == "schedule_id" => {
-            members.wrong(&path, problem);
-            None
-        }
+    if let Some(Err(InvalidSchedule { path, problem })) = id.map(check_id) {
+        members.wrong(&path, problem);
+    }
+    let mut workflow_type = None;
+    let schedule = given.and_then(|given| {
+        members.within("schedule", given, |schedule| {
+            let spec = spec_in(schedule, id.unwrap_or_default());
+            let (action, policies) = (action_in(schedule), policies_in(schedule));
+            workflow_type = action.as_ref().map(|action| action.workflow_type.clone());
+            let state = schedule.any("state").and_then(|state| schedule.read_as("state", state));
+            Some(Schedule { spec: spec?, action: action?, policies: policies?, state: state.unwrap_or_default() })
+        })
+    });
+    // Alone it is refused by whoever would start it.
+    let unknown = workflow_type.filter(|name| api.workflows.types().all(|known| known.as_str() != name));
+    if let Some(name) = unknown.filter(|name| members.is_wrong() && name != PLACEHOLDER) {
+        members.wrong("schedule.action.workflow_type", format!("this worker has no workflow of the type {name}"));
+    }
+    schedule.flatten()
+}
+
+fn checked<T>(members: &mut Members, of: T, check: impl FnOnce(&T) -> Result<(), InvalidSchedule>) -> Option<T> {
+    match check(&of) {
+        Ok(()) => Some(of),
         Err(InvalidSchedule { path, problem }) => {
-            members.wrong(&format!("schedule.{path}"), problem);
+            members.wrong(&path, problem);
             None
         }
     }
 }
 
+fn spec_in(schedule: &mut Members, id: &str) -> Option<ScheduleSpec> {
+    let given = schedule.value("spec");
+    schedule.needs("spec", given.is_some());
+    let spec: ScheduleSpec = schedule.read_as("spec", given?)?;
+    checked(schedule, spec, |spec| spec.check(id))
+}
+
+fn policies_in(schedule: &mut Members) -> Option<SchedulePolicies> {
+    let Some(given) = schedule.any("policies") else { return Some(SchedulePolicies::default()) };
+    let policies: SchedulePolicies = schedule.read_as("policies", given)?;
+    checked(schedule, policies, SchedulePolicies::check)
+}
+
+/// In place of what an action lacks, so that the rest of it can be read: nothing of it is ever started.
+const PLACEHOLDER: &str = "missing";
+
+fn action_in(schedule: &mut Members) -> Option<ScheduleAction> {
+    let given = schedule.value("action");
+    schedule.needs("action", given.is_some());
+    let mut given = given?;
+    if let Value::Object(action) = &mut given {
+        for name in ["workflow_type", "workflow_id"] {
+            if !action.contains_key(name) {
+                schedule.wrong(&format!("action.{name}"), "it is needed");
+                action.insert(name.to_owned(), PLACEHOLDER.into());
+            }
+        }
+    }
+    let action: ScheduleAction = schedule.read_as("action", given)?;
+    checked(schedule, action, ScheduleAction::check)
+}
+
 /// `{"schedule_id": …, "schedule": {…}}`: a new schedule; the same again with the same `Idempotency-Key` is one.
-pub async fn create_schedule(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) -> Answer {
+pub async fn create_schedule(me: AuthorizedCaller, State(api): State<Api>, headers: HeaderMap, body: Bytes) -> Answer {
     let request_id = request_id(&headers)?;
     let mut members = Members::read(&body)?;
     let id = members.text("schedule_id");
     members.needs("schedule_id", id.is_some());
-    let id = id.map(|id| id.strip_prefix(ID_PREFIX).unwrap_or(&id).to_owned()).unwrap_or_default();
+    let id = id.map(|id| id.strip_prefix(ID_PREFIX).unwrap_or(&id).to_owned());
     let namespace = me.backend.namespace_of_new(members.parsed("namespace"));
-    let schedule = schedule_in(&mut members, &id);
+    let schedule = schedule_in(&mut members, id.as_deref(), &api);
     members.done()?;
+    let id = id.unwrap_or_default();
     let schedule = schedule.ok_or_else(|| Problem::bad_request("schedule: it is needed"))?;
     let workflow_id = WorkflowId::new(format!("{ID_PREFIX}{id}"));
     let mut target = Target::workflow(workflow_id.map_err(|why| Problem::bad_request(format!("schedule_id: {why}")))?);
@@ -149,10 +197,17 @@ async fn change(me: AuthorizedCaller, at: RequestTarget, headers: &HeaderMap, (v
 }
 
 /// `{"schedule": {…}, "version": 3}`: another schedule in its place, unless somebody has changed it since that version.
-pub async fn update_schedule(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
+pub async fn update_schedule(
+    me: AuthorizedCaller,
+    State(api): State<Api>,
+    at: RequestTarget,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer {
     let mut members = Members::read(&body)?;
     let id = at.target.workflow_id.as_str();
-    let schedule = schedule_in(&mut members, id.strip_prefix(ID_PREFIX).unwrap_or(id));
+    // Which schedule it is says the path.
+    let schedule = schedule_in(&mut members, Some(id.strip_prefix(ID_PREFIX).unwrap_or(id)), &api);
     let version: Option<u64> = members.typed("version").and_then(|WholeNumber(version)| version);
     members.done()?;
     change(me, at, &headers, ("update", json!({ "schedule": schedule, "version": version }))).await

@@ -88,7 +88,13 @@ impl StartMessage {
         let Some(NamedInput { name, input }) = update else { return Ok(None) };
         let name = UpdateName::new(name).map_err(|why| why.to_string());
         let input = of("update", name.as_ref().map(drop).map_err(String::clone), &input);
-        let update_id = update_id(key.map(str::to_owned))?;
+        let update_id = match update_id(key.map(str::to_owned)) {
+            Ok(id) => id,
+            Err(why) => {
+                members.wrong("Idempotency-Key", why.message);
+                return Ok(None);
+            }
+        };
         Ok(name.ok().zip(input).map(|(name, input)| {
             let wait = UpdateWait::Completed;
             StartMessage::Update(UpdateRequest { update_id, name, input, identity: None, wait })

@@ -94,6 +94,7 @@ pub(super) fn description(seen: &Description) -> Value {
             "heartbeat_details": one.heartbeat_details.as_ref().map(Payload::to_json),
             "task_token": one.task_token,
             "summary": one.summary,
+            "options": one.options.as_deref().map(run_json::activity_options).map(present),
         }))
     };
     let activities: Vec<Value> = seen.pending_activities.iter().map(activity).collect();

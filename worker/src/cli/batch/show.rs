@@ -13,6 +13,7 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::explain::Code;
 use crate::cli::list::shell_word;
+use crate::cli::message::answer_of;
 use crate::cli::output::Cell;
 use crate::cli::result::value_text;
 use crate::cli::start::fresh_id;
@@ -105,11 +106,16 @@ pub(super) async fn stop(cx: &mut Context, args: StopArgs) -> Result<Exit, CliEr
         identity: Some(cx.identity.clone()),
         wait: UpdateWait::Completed,
     };
-    let answer = match cx.backend.update(target(cx, id)?, request).await {
-        Ok(UpdateOutcome::Completed(Ok(answer))) => answer.to_json(),
-        Ok(UpdateOutcome::Completed(Err(why))) => return Err(CliError::new(Code::Failed, why.to_string())),
-        Ok(UpdateOutcome::Accepted) => Value::Null,
-        Err(why) => return Err(none(id, why.into())),
+    let of = target(cx, id)?;
+    let answer = match answer_of(cx, &of, request, None).await {
+        Ok(Some(UpdateOutcome::Completed(Ok(answer)))) => answer.to_json(),
+        Ok(Some(UpdateOutcome::Completed(Err(why)))) => return Err(CliError::new(Code::Failed, why.to_string())),
+        Ok(Some(UpdateOutcome::Accepted)) => Value::Null,
+        Ok(None) => {
+            return Err(CliError::new(Code::StillOpen, format!("batch {id} has not answered yet"))
+                .help("a worker must run to stop it: `bosun worker run`"));
+        }
+        Err(why) => return Err(none(id, why)),
     };
     cx.screen.object("batch.stop", answer.clone());
     cx.screen.line(format!("batch {id} is {}", value_text(&answer["state"])));

@@ -41,6 +41,9 @@ pub struct SetArgs {
     /// The value; several of a list are separated by commas.
     #[arg(value_name = "VALUE", allow_hyphen_values = true)]
     value: String,
+    /// More keys, each with its value, that are of use only together: the address of a webhook and its secret.
+    #[arg(value_name = "KEY VALUE")]
+    more: Vec<String>,
     #[command(flatten)]
     place: Place,
 }
@@ -104,14 +107,28 @@ pub(super) fn profiles(screen: &mut Screen, loaded: &Loaded) -> Result<Exit, Cli
 }
 
 pub(super) fn set(screen: &mut Screen, loaded: &Loaded, args: &SetArgs) -> Result<Exit, CliError> {
-    let key = args.key.as_str();
-    let kind = kind_of(key).ok_or_else(|| unknown(key, "config set"))?;
-    let value = kind.read(&args.value).ok_or_else(|| wrong(&format!("{key}={}: {}", args.value, kind.wanted())))?;
+    let mut asked = vec![(args.key.as_str(), args.value.as_str())];
+    let (more, odd) = args.more.as_chunks::<2>();
+    if let [key] = odd {
+        return Err(CliError::usage(format!("{key}: no value is given for it")));
+    }
+    asked.extend(more.iter().map(|[key, value]| (key.as_str(), value.as_str())));
     let mut file = TomlFile::open(args.place.path(loaded))?;
-    put_at(slot(&mut file.document, &args.place.full(key))?, item_of(kind, &value));
+    let mut set = Vec::new();
+    for (key, text) in asked {
+        let kind = kind_of(key).ok_or_else(|| unknown(key, "config set"))?;
+        let value = kind.read(text).ok_or_else(|| wrong(&format!("{key}={text}: {}", kind.wanted())))?;
+        put_at(slot(&mut file.document, &args.place.full(key))?, item_of(kind, &value));
+        set.push((key, without_path(key, &value)));
+    }
+    // One text for all of them: what each lacks may be said by another.
     let says = file.write()?;
-    let told = json!({ "key": key, "value": without_path(key, &value) });
-    said(screen, "config.set", &file, told, args.place.hidden(loaded, &file, &says, key));
+    let hidden = set.iter().flat_map(|(key, _)| args.place.hidden(loaded, &file, &says, key)).collect();
+    let mut told = json!({ "key": set[0].0, "value": set[0].1 });
+    if set.len() > 1 {
+        told["also"] = set[1..].iter().map(|(key, value)| json!({ "key": key, "value": value })).collect();
+    }
+    said(screen, "config.set", &file, told, hidden);
     Ok(Exit::Ok)
 }
 

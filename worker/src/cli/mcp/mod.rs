@@ -5,6 +5,8 @@
 //! anything, and without `--approvals` none decides what people are asked, by no message and by no workflow of the worker's own.
 
 #[cfg(feature = "mcp")]
+mod lines;
+#[cfg(feature = "mcp")]
 mod serve;
 mod tools;
 

@@ -25,12 +25,15 @@ use super::super::error::CliError;
 use super::super::exit::Exit;
 use super::super::explain::Code;
 use super::ServeArgs;
+use super::lines::{Checked, checked};
 use super::tools::{Tool, offered};
 
 /// A call that takes longer is ended; a run that it started goes on.
 const CALL_MAX: Duration = Duration::from_secs(120);
 /// Calls at once.
 const CALLS: usize = 4;
+/// Answers that are on their way get this long.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// What of an answer is handed on.
 const ANSWER_MAX: usize = 1 << 20;
 
@@ -70,10 +73,20 @@ pub(super) async fn serve(global: &Global, args: &ServeArgs) -> Result<Exit, Cli
     let opened = |file: std::io::Result<std::os::fd::OwnedFd>| file.map(|file| tokio::fs::File::from_std(file.into()));
     let input = opened(std::io::stdin().as_fd().try_clone_to_owned()).map_err(|why| failed(why.to_string()))?;
     let output = opened(std::io::stdout().as_fd().try_clone_to_owned()).map_err(|why| failed(why.to_string()))?;
+    let Checked { input, output, writer } = checked(input, output);
     let transport = AsyncRwTransport::new_server(input, output);
-    let running = verbs.serve(transport).await.map_err(|why| failed(why.to_string()))?;
-    running.waiting().await.map_err(|why| failed(why.to_string()))?;
-    Ok(Exit::Ok)
+    let served = async {
+        let running = verbs.serve(transport).await.map_err(|why| failed(why.to_string()))?;
+        running.waiting().await.map_err(|why| failed(why.to_string()))
+    };
+    let ended = served.await;
+    // What was said last is written before the process ends.
+    let written = tokio::time::timeout(LAST_WORDS, writer).await;
+    ended?;
+    match written {
+        Ok(Ok(Err(why))) => Err(failed(why.to_string())),
+        _ => Ok(Exit::Ok),
+    }
 }
 
 impl Verbs {

@@ -19,6 +19,7 @@ use crate::cli::exit::Exit;
 use crate::cli::explain::Code;
 use crate::cli::input::payload;
 use crate::cli::list::shell_word;
+use crate::cli::message::answer_of;
 use crate::cli::plan;
 use crate::cli::start::{fresh_id, plan_file};
 use crate::cli::supervise::ask;
@@ -241,7 +242,7 @@ pub(super) async fn create(cx: &mut Context, args: CreateScheduleArgs) -> Result
 }
 
 /// Sends an update, and gives its answer.
-async fn send(cx: &Context, target: Target, name: &str, input: &Value) -> Result<Value, CliError> {
+async fn send(cx: &mut Context, target: Target, name: &str, input: &Value) -> Result<Value, CliError> {
     let request = UpdateRequest {
         update_id: UpdateId::new(fresh_id("update")?)?,
         name: UpdateName::new(name)?,
@@ -249,13 +250,13 @@ async fn send(cx: &Context, target: Target, name: &str, input: &Value) -> Result
         identity: Some(cx.identity.clone()),
         wait: UpdateWait::Completed,
     };
-    let answer = tokio::time::timeout(ANSWER_MAX, cx.backend.update(target, request)).await.map_err(|_| {
+    let answer = answer_of(cx, &target, request, Some(ANSWER_MAX)).await?.ok_or_else(|| {
         CliError::new(
             Code::StillOpen,
             "the schedule has not answered yet; it has the request and carries it out when it can",
         )
     })?;
-    match answer? {
+    match answer {
         UpdateOutcome::Completed(Err(why)) => Err(CliError::new(Code::UpdateRefused, why.to_string())),
         UpdateOutcome::Completed(Ok(answer)) => Ok(answer.to_json()),
         UpdateOutcome::Accepted => Ok(Value::Null),

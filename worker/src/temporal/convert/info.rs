@@ -99,5 +99,6 @@ pub(in crate::temporal) fn pending_activity(
         summary: None,
         // A server does not say.
         task_queue: None,
+        options: None,
     })
 }

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use axum::response::Response;
 use bosun_engine::*;
 use maud::{Markup, html};
@@ -85,6 +86,8 @@ pub(in crate::ui) fn label_of(verb: &str) -> &'static str {
         "terminate" => "Terminate",
         "signal" => "Signal",
         "update" => "Update",
+        "end_activity" => "End an activity",
+        "update_activity" => "Change an activity",
         _ => "Query",
     }
 }
@@ -111,21 +114,65 @@ fn button(visitor: &Visitor, info: &RunInfo, verb: &str, twice: bool) -> Markup 
 }
 
 fn message_form(visitor: &Visitor, info: &RunInfo, verb: &str) -> Markup {
-    let (name, input) = (format!("{verb}-name"), format!("{verb}-input"));
     html! {
         details.menu {
             summary { (label_of(verb)) "…" }
             div.menu-body {
-                (form_of(visitor, info, verb, html! {
-                    label for=(name) { "Name" }
-                    input id=(name) name="name" required autocomplete="off" spellcheck="false";
-                    label for=(input) { "Input " span.muted { "(JSON)" } }
-                    textarea id=(input) name="input" rows="4" spellcheck="false" {}
-                    button type="submit" { @if verb == "query" { "Ask" } @else { "Send" } }
-                }))
+                (form_of(visitor, info, verb, message_fields(verb, &Fields::default())))
             }
         }
     }
+}
+
+fn message_fields(verb: &str, typed: &Fields) -> Markup {
+    let (name, input) = (format!("{verb}-name"), format!("{verb}-input"));
+    let text = |name: &str| typed.text(name).unwrap_or_default();
+    html! {
+        label for=(name) { "Name" }
+        input id=(name) name="name" required autocomplete="off" spellcheck="false" value=(text("name"));
+        label for=(input) { "Input " span.muted { "(JSON)" } }
+        textarea id=(input) name="input" rows="4" spellcheck="false" { (text("input")) }
+        button type="submit" { @if verb == "query" { "Ask" } @else { "Send" } }
+    }
+}
+
+/// A form as it was sent, with what is wrong with it; nothing was done.
+async fn again(
+    visitor: &Visitor,
+    target: Target,
+    verb: &str,
+    fields: &Fields,
+    why: Problem,
+) -> Result<Response, PageError> {
+    // Whoever may not act is told so, and a run that is gone has no form.
+    if why.status == StatusCode::FORBIDDEN || !visitor.may(TokenRole::Operator) {
+        return Err(why.into());
+    }
+    let info = match visitor.backend.describe(target).await {
+        Ok(seen) => seen.info,
+        Err(_) => return Err(why.into()),
+    };
+    let activity = ActivityId::new(fields.text("activity").unwrap_or_default());
+    let body = match (verb, activity) {
+        ("signal" | "update" | "query", _) => message_fields(verb, fields),
+        ("end_activity", _) => end_fields("", fields.text("token").unwrap_or_default(), fields),
+        ("update_activity", Ok(id)) => options_fields(&id, fields),
+        _ => return Err(why.into()),
+    };
+    let here = run_link(info.namespace.as_str(), info.workflow_id.as_str(), Some(info.run_id));
+    let title = label_of(verb);
+    let body = html! {
+        nav.crumbs aria-label="Where you are" { a href="/" { "Runs" } " › " a href=(here) { (info.workflow_id) } }
+        h1 { (title) }
+        p.problem role="alert" { span.wrap { (why.message) } " Nothing was sent." }
+        (form_of(visitor, &info, verb, html! {
+            div.stack {
+                @if let Some(back) = fields.text("back") { input type="hidden" name="back" value=(back); }
+                (body)
+            }
+        }))
+    };
+    Ok(Page { title, place: Place::Runs, live: None, body }.response(visitor))
 }
 
 /// What can be done to one activity that is pending: held back, let go on, and ended by hand where it waits for that.
@@ -147,21 +194,12 @@ pub(in crate::ui) fn of_activity(
             @if let Some(token) = token {
                 details {
                     summary { "End it by hand" }
-                    @let field = format!("result-{id}");
-                    (form_of(visitor, info, "end_activity", html! {
-                        input type="hidden" name="token" value=(token);
-                        label for=(field) { "Result " span.muted { "(JSON)" } ", or why it failed" }
-                        textarea id=(field) name="value" rows="3" spellcheck="false" {}
-                        div.line {
-                            button type="submit" name="as" value="result" { "Complete it" }
-                            button.danger type="submit" name="as" value="failure" { "Fail it" }
-                        }
-                    }))
+                    (form_of(visitor, info, "end_activity", end_fields(id.as_str(), token, &Fields::default())))
                 }
             }
             details {
                 summary { "Change it" }
-                (form_of(visitor, info, "update_activity", options_fields(id)))
+                (form_of(visitor, info, "update_activity", options_fields(id, &Fields::default())))
             }
         }
     } }
@@ -177,19 +215,33 @@ const OPTIONS: [(&str, &str); 6] = [
     ("maximum_attempts", "Attempts in all"),
 ];
 
-fn options_fields(id: &ActivityId) -> Markup {
+fn end_fields(id: &str, token: &str, typed: &Fields) -> Markup {
+    let field = format!("result-{id}");
+    html! {
+        input type="hidden" name="token" value=(token);
+        label for=(field) { "Result " span.muted { "(JSON)" } ", or why it failed" }
+        textarea id=(field) name="value" rows="3" spellcheck="false" { (typed.text("value").unwrap_or_default()) }
+        div.line {
+            button type="submit" name="as" value="result" { "Complete it" }
+            button.danger type="submit" name="as" value="failure" { "Fail it" }
+        }
+    }
+}
+
+fn options_fields(id: &ActivityId, typed: &Fields) -> Markup {
+    let text = |name: &str| typed.text(name).unwrap_or_default();
     html! {
         input type="hidden" name="activity" value=(id);
         @for (name, words) in OPTIONS {
             @let field = format!("{name}-{id}");
             label for=(field) { (words) }
-            input id=(field) name=(name) autocomplete="off" spellcheck="false";
+            input id=(field) name=(name) autocomplete="off" spellcheck="false" value=(text(name));
         }
-        label { input type="checkbox" name="reset" value="yes"; " Count attempts and time anew" }
-        label { input type="checkbox" name="retry_now" value="yes"; " Try again now" }
+        label { input type="checkbox" name="reset" value="yes" checked[!text("reset").is_empty()]; " Count attempts and time anew" }
+        label { input type="checkbox" name="retry_now" value="yes" checked[!text("retry_now").is_empty()]; " Try again now" }
         @let reason = format!("reason-{id}");
         label for=(reason) { "Reason" }
-        input id=(reason) name="reason" autocomplete="off";
+        input id=(reason) name="reason" autocomplete="off" value=(text("reason"));
         button type="submit" { "Change" }
     }
 }
@@ -219,38 +271,47 @@ fn activity_update(fields: &Fields) -> Result<ActivityUpdate, Problem> {
 pub(in crate::ui) async fn act(at: Result<RequestTarget, Problem>, form: Form) -> Result<Response, PageError> {
     let target = at?.target;
     let Form { visitor, fields } = form;
+    let verb = fields.text("verb").unwrap_or_default();
+    let done = match verb {
+        "query" | "update" => answered(&visitor, target.clone(), verb, &fields).await.map(Some),
+        verb => carry_out(&visitor.backend, &target, verb, &fields).await.map(|()| None),
+    };
+    match done {
+        Err(why) => again(&visitor, target, verb, &fields, why).await,
+        Ok(Some(page)) => Ok(page),
+        // A schedule is changed on the page of all of them.
+        Ok(None) if fields.text("back") == Some("schedules") => Ok(go_to("/schedules")),
+        Ok(None) => Ok(go_to(&run_link(target.namespace.as_str(), target.workflow_id.as_str(), target.run_id))),
+    }
+}
+
+/// Does what leads back to the run.
+async fn carry_out(backend: &dyn Backend, target: &Target, verb: &str, fields: &Fields) -> Result<(), Problem> {
     let because =
         Attribution { reason: fields.text("reason").unwrap_or_default().to_owned(), ..Attribution::default() };
-    let backend = &visitor.backend;
-    match fields.text("verb").unwrap_or_default() {
-        verb @ ("query" | "update") => return answered(&visitor, target, verb, &fields).await,
+    match verb {
         "signal" => {
             let name = SignalName::new(fields.text("name").unwrap_or_default());
             let name = name.map_err(|why| Problem::bad_request(format!("name of the signal: {why}")))?;
             let input = json_field("input", fields.text("input"))?;
             let signal = SignalRequest { name, input, identity: None, request_id: None };
-            backend.signal(target.clone(), signal).await?;
+            Ok(backend.signal(target.clone(), signal).await?)
         }
         verb @ ("pause_activity" | "resume_activity" | "update_activity") => {
             let id = ActivityId::new(fields.text("activity").unwrap_or_default());
             let id = id.map_err(|why| Problem::bad_request(format!("activity: {why}")))?;
             match verb {
-                "pause_activity" => backend.pause_activity(target.clone(), id, because).await?,
+                "pause_activity" => Ok(backend.pause_activity(target.clone(), id, because).await?),
                 "update_activity" => {
-                    let asked = ActivityAsked { update: activity_update(&fields)?, because };
-                    backend.update_activity(target.clone(), id, asked).await?;
+                    let asked = ActivityAsked { update: activity_update(fields)?, because };
+                    Ok(backend.update_activity(target.clone(), id, asked).await?)
                 }
-                _ => backend.unpause_activity(target.clone(), id, because).await?,
+                _ => Ok(backend.unpause_activity(target.clone(), id, because).await?),
             }
         }
-        "end_activity" => end_activity(backend, &fields).await?,
-        verb => act_on(backend, target.clone(), verb, because).await?,
+        "end_activity" => end_activity(backend, fields).await,
+        verb => act_on(backend, target.clone(), verb, because).await,
     }
-    // A schedule is changed on the page of all of them.
-    if fields.text("back") == Some("schedules") {
-        return Ok(go_to("/schedules"));
-    }
-    Ok(go_to(&run_link(target.namespace.as_str(), target.workflow_id.as_str(), target.run_id)))
 }
 
 /// What is done to a run as a whole.
@@ -282,7 +343,7 @@ async fn end_activity(backend: &dyn Backend, fields: &Fields) -> Result<(), Prob
 }
 
 /// The answer to a query, or to an update, on a page of its own; an update of a schedule leads back to all of them.
-async fn answered(visitor: &Visitor, target: Target, verb: &str, fields: &Fields) -> Result<Response, PageError> {
+async fn answered(visitor: &Visitor, target: Target, verb: &str, fields: &Fields) -> Result<Response, Problem> {
     let (name, input) = (fields.text("name").unwrap_or_default(), json_field("input", fields.text("input"))?);
     let wrong = |why: InvalidId| Problem::bad_request(format!("name of the {verb}: {why}"));
     let answer = if verb == "query" {

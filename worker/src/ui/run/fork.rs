@@ -7,7 +7,6 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use bosun_engine::*;
 use maud::{Markup, html};
-use serde_json::Value;
 
 use crate::api::TokenRole;
 use crate::api::handlers::RequestTarget;
@@ -49,7 +48,7 @@ pub(crate) fn form(visitor: &Visitor, info: &RunInfo, fields: &Fields, wrong: Op
             }
             label for="fork-which" { "Of which " span.muted { "(a type, an id, NAME#2, or an event: 15)" } }
             input id="fork-which" name="which" value=(text("which")) spellcheck="false";
-            label for="fork-value" { "Value " span.muted { "(JSON; of a failure its message)" } }
+            label for="fork-value" { "Value " span.muted { "(JSON, or a text that does not begin like JSON; of a failure its message)" } }
             textarea id="fork-value" name="value" rows="6" spellcheck="false" { (text("value")) }
             label for="fork-id" { "Workflow id of the fork " span.muted { "(empty: a new one)" } }
             input id="fork-id" name="id" value=(text("id")) spellcheck="false";
@@ -155,22 +154,25 @@ fn request(info: &RunInfo, fields: &Fields, dry_run: bool) -> Result<ForkRequest
 fn changes(fields: &Fields) -> Result<Vec<ForkChange>, Problem> {
     let kind = fields.text("kind").unwrap_or("none");
     let text = fields.text("value").unwrap_or_default().to_owned();
-    // JSON where it is valid JSON and a text otherwise, as on the command line.
-    let value: Value = serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()));
+    // As on the command line; of a failure it is the message, whatever it looks like.
+    let value = || {
+        let wrong = |why| Problem::bad_request(format!("value: it is not JSON: {why}"));
+        crate::cli::json_or_text(&text).map_err(wrong)
+    };
     let which = || match fields.text("which") {
         Some(which) => Ok(which.trim().to_owned()),
         None => Err(Problem::bad_request("of which: say the type or id of what is to be different, or its event")),
     };
     let change = match kind {
         "none" => return Ok(Vec::new()),
-        "result" => ChangeBody::Result { of: which()?, value },
+        "result" => ChangeBody::Result { of: which()?, value: value()? },
         "failure" => ChangeBody::Failure { of: which()?, message: text, failure_type: set_by_fork() },
         "signal" => {
             let which = which()?;
             let (name, nth) = numbered(&which).map_err(|why| Problem::bad_request(format!("of which: {why}")))?;
-            ChangeBody::Signal { name: name.to_owned(), nth, value }
+            ChangeBody::Signal { name: name.to_owned(), nth, value: value()? }
         }
-        "input" => ChangeBody::Input { value },
+        "input" => ChangeBody::Input { value: value()? },
         other => return Err(Problem::bad_request(format!("nothing is called {other:?} here"))),
     };
     Ok(vec![change.change().map_err(Problem::bad_request)?])

@@ -11,7 +11,6 @@ pub(crate) mod spans;
 mod supervisor;
 pub(crate) mod timeline;
 
-use axum::extract::Query;
 use axum::response::Response;
 use bosun_engine::*;
 use maud::{Markup, html};
@@ -22,7 +21,7 @@ use self::history::{HistoryView, history};
 use self::spans::{SpanKind, spans};
 use self::supervisor::SupervisorView;
 use super::elements::{ago, command_of, exact, failure, lasted, query_value, run_link, status, value, with};
-use super::forms::{Fields, Visitor};
+use super::forms::{Fields, Query, Visitor};
 use super::layout::{Page, PageError, Place};
 use super::waits::{RunWait, waits};
 use crate::agent::AGENT;
