@@ -20,6 +20,7 @@ use super::review::{self, ReviewArgs, Revision, RevisionArgs};
 use crate::agent::AGENT;
 use crate::api::people::agents;
 use crate::backend::CallError;
+use crate::supervisor::people::takeover::HANDED_TO_HUMAN;
 use crate::supervisor::run::SUPERVISOR;
 
 #[derive(Debug, Subcommand)]
@@ -262,6 +263,12 @@ fn steered(target: &Target, before: Option<&str>, now: &Value) -> String {
     }
 }
 
+/// Whether a run that a person has is paused beside that.
+async fn also_paused(cx: &Context, target: &Target, control: &Value) -> bool {
+    let human = *control == HANDED_TO_HUMAN;
+    human && ask(cx, target, "control_state_v1", &Value::Null).await.is_ok_and(|state| state["is_paused"] == true)
+}
+
 /// `pause`, `resume`, `takeover` and `release` of a supervisor are its own signals; any other run is paused by the engine.
 pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
@@ -307,6 +314,9 @@ pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> 
         json!({ "workflow_id": target.workflow_id, "signal": signal, "control": state["control"] }),
     );
     cx.screen.line(steered(&target, before.as_deref(), &state["control"]));
+    if also_paused(cx, &target, &state["control"]).await {
+        cx.screen.line("it is paused as well: it goes on when it is released and resumed".to_owned());
+    }
     if signal == "human_takeover_v1" {
         let context = ask(cx, &target, "takeover_context", &Value::Null).await?;
         cx.screen.block(&super::result::value_text(&context));

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::answers::answered;
 use super::*;
-use crate::supervisor::model::{CancelReason, Feedback, FeedbackFrom, PlanChangeError, PlanOrigin, TaskError};
+use crate::supervisor::model::{CancelReason, Edge, Feedback, FeedbackFrom, PlanChangeError, PlanOrigin, TaskError};
 use crate::supervisor::spec::OnIdle;
 use crate::supervisor::success::DROPPED;
 
@@ -194,14 +194,18 @@ impl Graph {
     ) -> Result<(), PlanRefusal> {
         let runs = |task: &Task| origin == PlanOrigin::Human && task.is_in_flight();
         let (mut renamed, mut fresh, mut again, mut over) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
-        for (id, task) in self.as_policies_want(planned, origin) {
+        let mut anew = Vec::new();
+        let planned = self.as_policies_want(planned, origin);
+        let named = each_once(&planned)?;
+        for (id, task) in planned {
             if self.task(&id).is_some_and(runs) {
                 return Err(PlanRefusal::BeingDone(id));
             }
             match self.task(&id).map(|task| task.status) {
                 Some(status) if self.is_kept(status) => over.push(id), // accepted work is never redone
+                Some(status) if status.is_terminal() && self.replaces(origin) => anew.push((id, task)),
                 Some(status) if status.is_terminal() => {
-                    let new = self.free_name(&id, &fresh);
+                    let new = self.free_name(&id, &named, &fresh);
                     renamed.insert(id.clone(), new.clone());
                     fresh.push((new, PlannedTask { revises: Some(id), ..task }));
                 }
@@ -213,15 +217,22 @@ impl Graph {
         let replaced = |id: &&TaskId| !mentioned.contains(*id) && !self.task(id).is_some_and(runs);
         let left: Vec<TaskId> = self.open.iter().filter(replaced).cloned().collect();
         let new = self.built(fresh, &renamed);
-        self.plan.add(new.clone())?;
+        self.add(new.clone())?;
         // All that can be wrong with the plan is found before anything is said of it.
         again.iter().try_for_each(|(id, planned)| self.relink(id, planned, &renamed))?;
+        let replaced =
+            anew.into_iter().map(|(id, planned)| self.replace(id, planned)).collect::<Result<Vec<_>, _>>()?;
         self.plan.origin = origin;
         over.iter().for_each(|id| self.not_again(id, out));
         for id in left {
             self.supersede(&id, origin, gates, out);
         }
         self.tell_added(&new, out);
+        for (id, was) in replaced {
+            let goal = self.task(&id).map(|task| &task.goal);
+            out.note(NoteKind::TaskAdded, json!({ "task": id, "replaces": was, "goal": goal }));
+            self.index(&id);
+        }
         for (id, planned) in again {
             self.again(&id, planned, out);
         }
@@ -251,6 +262,40 @@ impl Graph {
         !self.rules.evaluator && matches!(status, TaskStatus::Completed | TaskStatus::Escalated)
     }
 
+    /// FSS-12: what gave nothing is replaced by the planner's task of the same name. Where steps are planned anew one by one
+    /// it stays as it ended, beside the new one (FSP-06); and a person sees in the plan what they had before.
+    fn replaces(&self, origin: PlanOrigin) -> bool {
+        origin == PlanOrigin::Replan && !self.rules.evaluator
+    }
+
+    /// A task that ended without a result begins anew under its id, in its place, with its feedback (FSS-13). Its attempts
+    /// are counted on and have used up none of the new one's tries.
+    fn replace(&mut self, id: TaskId, planned: PlannedTask) -> Result<(TaskId, TaskStatus), PlanChangeError> {
+        let Some(old) = self.plan.tasks.get(&id).cloned() else { return Err(PlanChangeError::Unknown { id }) };
+        let mut task = planned.task(id.clone(), self.rules.requires, self.rules.max_attempts);
+        let edges = std::mem::take(&mut task.edges);
+        (task.position, task.iteration, task.overall_objective) = (old.position, self.iteration, old.overall_objective);
+        (task.tries_before, task.tries, task.attempts) = (old.tries, old.tries, old.attempts);
+        task.feedback = old.feedback;
+        task.revises = task.revises.or(old.revises);
+        self.plan.tasks.insert(id.clone(), task);
+        self.set_edges(&id, edges)?;
+        Ok((id, old.status))
+    }
+
+    /// Where dependencies do not count, none makes a plan wrong (FSS-40).
+    fn add(&mut self, tasks: Vec<Task>) -> Result<(), PlanChangeError> {
+        let honour = self.rules.honour;
+        add_to(&mut self.plan, tasks, honour)
+    }
+
+    fn set_edges(&mut self, id: &TaskId, edges: Vec<Edge>) -> Result<(), PlanChangeError> {
+        match self.plan.set_edges(id, edges) {
+            Err(_) if !self.rules.honour => Ok(()),
+            result => result.map(|_| ()),
+        }
+    }
+
     /// Work that is over is not planned again; the next planning is told.
     fn not_again(&mut self, id: &TaskId, out: &mut Outbox) {
         let why = format!("task {id} is over; accepted work is not planned again. Give new work an id of its own");
@@ -275,9 +320,10 @@ impl Graph {
         }
     }
 
-    /// A name nobody has (FSP-06).
-    fn free_name(&self, id: &TaskId, fresh: &[(TaskId, PlannedTask)]) -> TaskId {
-        let taken = |id: &TaskId| self.plan.tasks.contains_key(id) || fresh.iter().any(|(other, _)| other == id);
+    /// A name nobody has, in the plan or in what is planned with it (FSP-06).
+    fn free_name(&self, id: &TaskId, named: &BTreeSet<TaskId>, fresh: &[(TaskId, PlannedTask)]) -> TaskId {
+        let new = |id: &TaskId| named.contains(id) || fresh.iter().any(|(other, _)| other == id);
+        let taken = |id: &TaskId| self.plan.tasks.contains_key(id) || new(id);
         let named = |n: u64| TaskId::new(format!("{id}-replan-{n}")).unwrap_or_else(|_| TaskId::from(n));
         (1..).map(named).find(|name| !taken(name)).unwrap_or_else(|| id.clone())
     }
@@ -310,7 +356,7 @@ impl Graph {
             task.cancelled = Some(CancelReason::Superseded);
             let rejected = task.feedback.last().is_some_and(|last| !last.passed);
             let left_out = match () {
-                () if task.tries == 0 => Some("a new plan left it out before it ran"),
+                () if task.is_untried() => Some("a new plan left it out before it ran"),
                 () if rejected => Some("a new plan left it out after it was rejected"),
                 () => None,
             };
@@ -350,7 +396,7 @@ impl Graph {
                 edge.on = new.clone();
             }
         }
-        self.plan.set_edges(id, edges).map(|_| ())
+        self.set_edges(id, edges)
     }
 
     pub(super) fn take_replan(&mut self, tasks: Vec<PlannedTask>, gates: &mut dyn Gates, out: &mut Outbox) {
@@ -362,5 +408,26 @@ impl Graph {
         }
         self.ended_since_asked = false; // steps that were replaced are none
         self.enter(Phase::Executing, out);
+    }
+}
+
+/// The names of what is planned: one that stands there twice is two tasks, of which one would be lost (FSS-04).
+fn each_once(planned: &[(TaskId, PlannedTask)]) -> Result<BTreeSet<TaskId>, PlanChangeError> {
+    let mut named = BTreeSet::new();
+    match planned.iter().find(|(id, _)| !named.insert(id.clone())) {
+        Some((id, _)) => Err(PlanChangeError::Duplicate { id: id.clone() }),
+        None => Ok(named),
+    }
+}
+
+/// The same to a plan that is still to become the run's.
+pub(super) fn add_to(plan: &mut TaskPlan, mut tasks: Vec<Task>, honour: bool) -> Result<(), PlanChangeError> {
+    match plan.add(tasks.clone()) {
+        Err(why) if honour || matches!(why, PlanChangeError::Duplicate { .. }) => Err(why),
+        Err(_) => {
+            tasks.iter_mut().for_each(|task| task.edges.clear());
+            plan.add(tasks)
+        }
+        Ok(()) => Ok(()),
     }
 }
