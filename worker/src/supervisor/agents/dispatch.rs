@@ -2,6 +2,8 @@
 //!
 //! Invariant: calls start in call order, no more at once than the rules allow; their answers are used in call order when
 //! the last is there, whichever came first. A call that is refused tells the model why and changes nothing else.
+//!
+//! Long: a call is admitted, made and answered in one place.
 
 use std::fmt;
 use std::time::Duration;

@@ -12,6 +12,8 @@
 //! checkpoint, whose name is noted. Cancelled is final. Every registered child is told what the run is told, in one turn,
 //! and one that is registered later is told at once; a child that has closed is told nothing. It ends no run itself: the
 //! checkpoint says that it must end.
+//!
+//! Long: one machine, with its diagram, its transitions and what it shows.
 
 use std::collections::BTreeSet;
 

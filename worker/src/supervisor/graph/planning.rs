@@ -5,7 +5,7 @@
 
 use serde_json::json;
 
-use super::iterate::add_to;
+use super::anew::add_to;
 use super::*;
 use crate::supervisor::model::PlanOrigin;
 use crate::supervisor::team::roles::role_of;

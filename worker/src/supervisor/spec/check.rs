@@ -16,7 +16,6 @@ use super::whole::SupervisorSpec;
 use crate::agent::spec::{AgentSpec, Limits, Price, ToolGrant};
 use crate::supervisor::fields::FieldError;
 use crate::supervisor::outbox::Purpose;
-use crate::supervisor::shape::Shape;
 
 mod agents;
 mod bounds;
@@ -25,6 +24,7 @@ pub(super) mod effect;
 mod idle;
 mod planning;
 mod roles;
+mod shapes;
 mod tools;
 
 pub(super) use planning::seed_plan;
@@ -36,7 +36,7 @@ type CheckResult = Result<(), FieldError>;
 pub(super) fn check(spec: &SupervisorSpec) -> Result<Vec<String>, FieldError> {
     kind_of_run(spec)?;
     all_of(spec)?;
-    shapes(spec)?;
+    shapes::check(spec)?;
     effect::check(spec)?;
     Ok(warnings(spec))
 }
@@ -113,21 +113,6 @@ fn all_of(spec: &SupervisorSpec) -> CheckResult {
     policies(spec)?;
     scripts(spec)?;
     bounds::check(spec)
-}
-
-/// FSS-21: what nothing could conform to is not found out after the work.
-fn shapes(spec: &SupervisorSpec) -> CheckResult {
-    if let Some(schema) = &spec.synthesis.schema {
-        Shape::read("synthesis.schema", schema)?;
-    }
-    for (at, agent) in spec.all_agents() {
-        for (i, tool) in agent.tools.iter().enumerate() {
-            if let Some(parameters) = &tool.parameters {
-                Shape::read(&format!("{at}.tools[{i}].parameters"), parameters)?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// LGS-04, CUG-36: names are there, are unique, and stay unique as names of tools.
