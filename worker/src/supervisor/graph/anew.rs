@@ -3,6 +3,8 @@
 //! Invariant: no task of a new plan is lost, and no two have one name; where dependencies do not count, none makes a plan
 //! wrong (FSS-40). What is kept of the old plan is decided in `iterate`.
 
+use serde_json::json;
+
 use super::*;
 use crate::supervisor::model::{Edge, PlanChangeError, PlanOrigin};
 
@@ -30,6 +32,14 @@ impl Graph {
         self.plan.tasks.insert(id.clone(), task);
         self.set_edges(&id, edges)?;
         Ok((id, old.status))
+    }
+
+    pub(super) fn tell_replaced(&mut self, replaced: Vec<(TaskId, TaskStatus)>, out: &mut Outbox) {
+        for (id, was) in replaced {
+            let goal = self.task(&id).map(|task| &task.goal);
+            out.note(NoteKind::TaskAdded, json!({ "task": id, "replaces": was, "goal": goal }));
+            self.index(&id);
+        }
     }
 
     /// Where dependencies do not count, none makes a plan wrong (FSS-40).

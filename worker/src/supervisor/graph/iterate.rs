@@ -229,11 +229,7 @@ impl Graph {
             self.supersede(&id, origin, gates, out);
         }
         self.tell_added(&new, out);
-        for (id, was) in replaced {
-            let goal = self.task(&id).map(|task| &task.goal);
-            out.note(NoteKind::TaskAdded, json!({ "task": id, "replaces": was, "goal": goal }));
-            self.index(&id);
-        }
+        self.tell_replaced(replaced, out);
         for (id, planned) in again {
             self.again(&id, planned, out);
         }
