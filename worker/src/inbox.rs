@@ -119,10 +119,23 @@ impl HumanRequest {
         }
     }
 
+    /// Whether what is asked may be approved as well as answered: the output of a task (CRW-10), the call of a tool (CUG-39).
+    fn is_yes_or_no(&self) -> bool {
+        let kinds = ["/payload/kind/task_feedback", "/payload/kind/tool_approval"];
+        kinds.iter().any(|kind| self.request.pointer(kind).is_some())
+    }
+
     /// The decision on an approval.
     pub(crate) fn decided(&self, decision: &HumanDecision<'_>) -> Result<HumanMessage, AnswerMisfit> {
         let HumanDecision { approved, by, comment, modified_action, feedback } = *decision;
         let mut input = match self.kind {
+            HumanRequestKind::Question if self.is_yes_or_no() => {
+                let resume = json!({ "approved": approved, "feedback": feedback.or(comment).unwrap_or_default() });
+                return Ok(HumanMessage {
+                    signal: SIGNAL_ANSWER,
+                    input: json!({ "interrupt_id": self.id(), "resume": resume }),
+                });
+            }
             HumanRequestKind::Question => return Err(AnswerMisfit::IsQuestion),
             HumanRequestKind::Elsewhere => return Err(AnswerMisfit::IsElsewhere),
             HumanRequestKind::ToolCall if modified_action.is_some() => return Err(AnswerMisfit::ToolCallIsAsShown),
@@ -350,6 +363,21 @@ mod tests {
         let plan = of(HumanRequestKind::Elsewhere);
         assert_eq!(plan.decided(&yes), Err(AnswerMisfit::IsElsewhere));
         assert_eq!(plan.answered(&Value::Null), Err(AnswerMisfit::IsElsewhere));
+    }
+
+    /// CRW-10, CUG-39: what is asked with yes or no is approved as well as answered.
+    #[test]
+    fn a_question_of_yes_or_no_may_be_approved() {
+        for kind in [json!({ "task_feedback": { "task": "1" } }), json!({ "tool_approval": { "policy": "p" } })] {
+            let asked = request(HumanRequestKind::Question, json!({ "id": "run/1", "payload": { "kind": kind } }));
+            let no = HumanDecision { comment: Some("shorter"), ..HumanDecision::default() };
+            let message = asked.decided(&no).unwrap();
+            let resume = json!({ "approved": false, "feedback": "shorter" });
+            assert_eq!(
+                (message.signal, message.input),
+                (SIGNAL_ANSWER, json!({ "interrupt_id": "run/1", "resume": resume }))
+            );
+        }
     }
 
     /// However many runs are open: page after page reaches them all.

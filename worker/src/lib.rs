@@ -45,6 +45,7 @@ pub mod guide;
 #[doc(hidden)]
 pub mod harvest;
 mod inbox;
+mod json_schema;
 #[doc(hidden)]
 pub mod notify;
 mod own_work;

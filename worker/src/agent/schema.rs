@@ -1,10 +1,13 @@
-//! Whether a value conforms to a JSON Schema: the part of it that tools are described in.
+//! Whether a value conforms to a JSON Schema: the arguments of a tool.
 //!
 //! Invariant: a word that bounds values is either obeyed or the whole schema is refused, so that no bound is thought to
-//! hold that does not. Problems come in the order of the schema and the value, and say where. Pure; knows no `$ref`, no
-//! `pattern` and no `format`.
+//! hold that does not. Problems come in the order of the schema and the value, and say where. The part that tools are
+//! mostly described in is judged here, in words that older runs have recorded; a schema that says more is judged by a
+//! library. Pure; formats are told and not judged.
 
 use serde_json::{Map, Value};
+
+use crate::json_schema;
 
 /// Words that describe and bound nothing.
 const TOLD: [&str; 8] = ["title", "description", "default", "examples", "$schema", "$id", "$comment", "deprecated"];
@@ -37,6 +40,16 @@ const PROBLEMS_MAX: usize = 10;
 
 /// Whether the schema is one that [`problems`] can judge by.
 pub fn check(schema: &Value) -> Result<(), String> {
+    let Err(why) = check_part(schema) else { return Ok(()) };
+    match json_schema::strict(schema) {
+        Ok(_) => Ok(()),
+        Err(problem) if why.starts_with(&format!("{}:", problem.at)) => Err(why),
+        Err(problem) => Err(format!("{}: {}", problem.at, problem.why)),
+    }
+}
+
+/// Whether it keeps to the words that are judged here.
+pub(super) fn check_part(schema: &Value) -> Result<(), String> {
     check_at(schema, "", 0)
 }
 
@@ -92,6 +105,11 @@ fn check_word(word: &str, value: &Value, at: &str, depth: usize) -> Result<(), S
 
 /// How the value differs from what the schema asks for; nothing if it conforms. The schema has been checked.
 pub fn problems(schema: &Value, value: &Value) -> Vec<String> {
+    if check_part(schema).is_err()
+        && let Ok(judge) = json_schema::strict(schema)
+    {
+        return json_schema::differences(&judge, "", value, PROBLEMS_MAX);
+    }
     let mut found = Vec::new();
     judge(schema, value, "", 0, &mut found);
     found.truncate(PROBLEMS_MAX);
@@ -304,14 +322,31 @@ mod tests {
     }
 
     #[test]
+    fn what_libraries_print_is_obeyed_too() {
+        let table = [
+            (json!({ "pattern": "^a$" }), json!("b")),
+            (json!({ "not": {} }), json!(1)),
+            (
+                json!({ "$defs": { "a": { "type": "string" } }, "properties": { "a": { "$ref": "#/$defs/a" } } }),
+                json!({ "a": 1 }),
+            ),
+            (json!({ "oneOf": [{ "const": 1 }, { "const": 2 }], "title": "T" }), json!(3)),
+        ];
+        for (schema, value) in table {
+            assert_eq!(check(&schema), Ok(()), "{schema}");
+            assert_eq!(problems(&schema, &value).len(), 1, "{schema} {value}");
+        }
+        assert_eq!(problems(&json!({ "items": { "format": "uri" } }), &json!(["a"])), Vec::<String>::new());
+    }
+
+    #[test]
     fn a_schema_with_a_word_that_is_not_obeyed_is_refused() {
         for schema in [
-            json!({ "pattern": "^a$" }),
+            json!({ "patern": "^a$" }),
             json!({ "properties": { "a": { "$ref": "#/x" } } }),
-            json!({ "not": {} }),
             json!({ "type": "text" }),
             json!({ "maxLength": -1 }),
-            json!({ "items": { "format": "uri" } }),
+            json!({ "pattern": "[" }),
             json!(3),
         ] {
             assert!(check(&schema).is_err(), "{schema}");

@@ -21,6 +21,7 @@ use super::review::{self, ReviewArgs, Revision, RevisionArgs};
 use crate::agent::AGENT;
 use crate::api::people::agents;
 use crate::backend::CallError;
+use crate::supervisor::people::takeover::HANDED_TO_HUMAN;
 use crate::supervisor::run::SUPERVISOR;
 
 #[derive(Debug, Subcommand)]
@@ -265,6 +266,17 @@ fn steered(target: &Target, before: Option<&str>, now: &Value) -> String {
     }
 }
 
+/// Tells whoever steers a run that a person has when it is paused beside that.
+async fn also_paused(cx: &mut Context, target: &Target, control: &Value) {
+    if *control != HANDED_TO_HUMAN {
+        return;
+    }
+    let state = ask(cx, target, "control_state_v1", &Value::Null).await.unwrap_or_default();
+    if state["is_paused"] == true {
+        cx.screen.line("it is paused as well: it goes on when it is released and resumed".to_owned());
+    }
+}
+
 /// `pause`, `resume`, `takeover` and `release` of a supervisor are its own signals; any other run is paused by the engine.
 pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
@@ -310,6 +322,7 @@ pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> 
         json!({ "workflow_id": target.workflow_id, "signal": signal, "control": state["control"] }),
     );
     cx.screen.line(steered(&target, before.as_deref(), &state["control"]));
+    also_paused(cx, &target, &state["control"]).await;
     if signal == "human_takeover_v1" {
         let context = ask(cx, &target, "takeover_context", &Value::Null).await?;
         cx.screen.block(&super::result::value_text(&context));

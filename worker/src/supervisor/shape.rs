@@ -1,18 +1,51 @@
-//! The shape of JSON: the few words of JSON Schema that rule critics need.
+//! The shape of JSON that a spec or a plan asks for, as JSON Schema.
 //!
-//! Invariant: a word that is not known is refused when the plan is loaded, never ignored. No references, no formats, no
-//! combinations: whoever needs those writes a capability.
+//! Invariant: a word that is not known is refused when the spec or the plan is read, never ignored. Where the few words
+//! suffice that are known here, what does not fit is told in our own words, which older runs have recorded; all other
+//! words are judged by a library.
 
 use serde_json::Value;
 
 use super::fields::{FieldError, Fields, kind};
+use crate::json_schema;
 
+/// What a value must look like.
+#[derive(Debug, Clone)]
+pub(crate) enum Shape {
+    Few(FewWords),
+    All(jsonschema::Validator),
+}
+
+impl Shape {
+    pub(crate) fn read(path: &str, value: &Value) -> Result<Shape, FieldError> {
+        let why = match FewWords::read(path, value) {
+            Ok(few) => return Ok(Shape::Few(few)),
+            Err(why) => why,
+        };
+        let judge = json_schema::strict(value).map_err(|problem| {
+            // Of the few words our own text says what may stand there.
+            let at = problem.under(path);
+            if at == why.path { why } else { FieldError::at(at, problem.why) }
+        });
+        judge.map(Shape::All)
+    }
+
+    /// The first thing that does not fit, with its place.
+    pub(crate) fn broken(&self, path: &str, value: &Value) -> Option<String> {
+        match self {
+            Shape::Few(few) => few.broken(path, value),
+            Shape::All(judge) => json_schema::differences(judge, path, value, 1).pop(),
+        }
+    }
+}
+
+/// The words that rule critics needed first.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Shape {
+pub(crate) struct FewWords {
     kinds: Vec<JsonType>,
     required: Vec<String>,
-    properties: Vec<(String, Shape)>,
-    items: Option<Box<Shape>>,
+    properties: Vec<(String, FewWords)>,
+    items: Option<Box<FewWords>>,
     one_of: Vec<Value>,
     minimum: Option<f64>,
     maximum: Option<f64>,
@@ -55,8 +88,8 @@ const KEYS: [&str; 11] = [
     "maxItems",
 ];
 
-impl Shape {
-    pub(crate) fn read(path: &str, value: &Value) -> Result<Shape, FieldError> {
+impl FewWords {
+    fn read(path: &str, value: &Value) -> Result<FewWords, FieldError> {
         let fields = Fields::read(value, path, &KEYS)?;
         let named = |name: &String| {
             let found = KINDS.iter().find(|(known, _)| known == name).map(|(_, kind)| *kind);
@@ -71,7 +104,7 @@ impl Shape {
             Some(Value::Object(map)) => {
                 let one = |(name, shape): (&String, &Value)| {
                     let path = format!("{}.{name}", fields.path_of("properties"));
-                    Shape::read(&path, shape).map(|shape| (name.clone(), shape))
+                    FewWords::read(&path, shape).map(|shape| (name.clone(), shape))
                 };
                 map.iter().map(one).collect::<Result<_, _>>()?
             }
@@ -79,8 +112,8 @@ impl Shape {
                 return Err(fields.error("properties", format!("expected a mapping, found {}", kind(other))));
             }
         };
-        let items = fields.value("items").map(|shape| Shape::read(&fields.path_of("items"), shape)).transpose()?;
-        Ok(Shape {
+        let items = fields.value("items").map(|shape| FewWords::read(&fields.path_of("items"), shape)).transpose()?;
+        Ok(FewWords {
             kinds: fields.one_or_more_texts("type")?.iter().map(named).collect::<Result<_, _>>()?,
             required: fields.texts("required")?,
             properties,
@@ -93,8 +126,7 @@ impl Shape {
         })
     }
 
-    /// The first thing that does not fit, with its place.
-    pub(crate) fn broken(&self, path: &str, value: &Value) -> Option<String> {
+    fn broken(&self, path: &str, value: &Value) -> Option<String> {
         if !self.kinds.is_empty() && !self.kinds.iter().any(|kind| kind.fits(value)) {
             let wanted: Vec<&str> = self.kinds.iter().map(|kind| kind.name()).collect();
             return Some(format!("{path} is {}, expected {}", kind(value), wanted.join(" or ")));
@@ -134,7 +166,7 @@ impl Shape {
             if let Some(name) = self.required.iter().find(|name| !map.contains_key(*name)) {
                 return Some(format!("{path} has no `{name}`"));
             }
-            let inside = |(name, shape): &(String, Shape)| shape.broken(&format!("{path}.{name}"), map.get(name)?);
+            let inside = |(name, shape): &(String, FewWords)| shape.broken(&format!("{path}.{name}"), map.get(name)?);
             return self.properties.iter().find_map(inside);
         }
         match (value, &self.items) {
@@ -189,9 +221,19 @@ mod tests {
     }
 
     #[test]
+    fn other_words_of_json_schema_are_obeyed() {
+        let shape = Shape::read("json", &json!({ "type": "object", "additionalProperties": false })).unwrap();
+        assert_eq!(shape.broken("it", &json!({})), None);
+        assert!(shape.broken("it", &json!({ "a": 1 })).unwrap().starts_with("it: Additional properties"));
+    }
+
+    #[test]
     fn unknown_words_of_json_schema_are_refused() {
-        let why = Shape::read("json", &json!({ "properties": { "a": { "$ref": "#/x" } } })).unwrap_err();
-        assert!(why.to_string().starts_with("json.properties.a.$ref: unknown key `$ref`"), "{why}");
+        let why = Shape::read("json", &json!({ "properties": { "a": { "lenght": 3 } } })).unwrap_err();
+        assert!(why.to_string().starts_with("json.properties.a.lenght: unknown key `lenght`"), "{why}");
+        let why = Shape::read("json", &json!({ "title": "T", "properties": { "a": { "lenght": 3 } } })).unwrap_err();
+        assert!(why.to_string().starts_with("json.properties.a.lenght: `lenght` is no word of JSON Schema"), "{why}");
+        assert!(Shape::read("json", &json!({ "properties": { "a": { "$ref": "#/x" } } })).is_err());
         let why = Shape::read("json", &json!({ "type": "text" })).unwrap_err();
         assert_eq!(why.to_string(), "json.type: `text` is no JSON type");
     }

@@ -17,7 +17,7 @@ pub(crate) const ENDS: [End; 69] = [
     ("pydantask-hybrid", "failure", "failed", 0, "No progress after 3 consecutive cycles (no tasks executed). Stopping to avoid infinite loop. Status counts: ready=1. Requested by the supervisor: nothing. Runnable: [1]. Blocked: none. The last decision was not understood: invalid x-api-key"),
     ("pydantask-hybrid", "human", "completed", 165, "count 2: 42"),
     ("flow-supervisor", "happy", "completed", 7, r#"{"summary":"Three kinds of tide."}"#),
-    ("flow-supervisor", "failure", "partial", 7, r#"{"summary":"Two of three kinds of tide."}"#),
+    ("flow-supervisor", "failure", "partial", 6, r#"{"summary":"Two of three kinds of tide."}"#),
     ("flow-supervisor", "human", "completed", 63, r#"{"summary":"Neap tides."}"#),
     ("flow-supervisor-per-task", "happy", "completed", 3, "A talk."),
     ("flow-supervisor-per-task", "failure", "partial", 5, "An outline without slides."),

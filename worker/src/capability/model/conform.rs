@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::{ChatResponse, OutputSchema, StopReason, errors::excerpt};
+use crate::json_schema::{self, SchemaProblem};
 
 /// More would not help anybody who repairs the answer.
 const PROBLEMS_MAX: usize = 10;
@@ -34,20 +35,10 @@ pub(super) fn schema_problem(schema: &Value) -> Option<String> {
 }
 
 fn validator(schema: &Value) -> Result<jsonschema::Validator, String> {
-    let validator = jsonschema::options().with_retriever(NoReferences).build(schema);
-    validator.map_err(|why| {
-        let place = why.instance_path().to_string();
-        if place.is_empty() { why.to_string() } else { format!("at {place}: {why}") }
+    json_schema::validator(schema).map_err(|SchemaProblem { at, why }| match at.is_empty() {
+        true => why,
+        false => format!("at {at}: {why}"),
     })
-}
-
-/// References lead nowhere.
-struct NoReferences;
-
-impl jsonschema::Retrieve for NoReferences {
-    fn retrieve(&self, uri: &jsonschema::Uri<String>) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
-        Err(format!("the reference {uri} leads out of the schema").into())
-    }
 }
 
 /// What became of an answer under a schema.
@@ -81,7 +72,7 @@ pub(super) fn check(schema: Option<&OutputSchema>, response: &ChatResponse) -> C
 }
 
 /// Models that were not held to the schema like to put data in a fence.
-fn without_fence(text: &str) -> &str {
+pub(crate) fn without_fence(text: &str) -> &str {
     let text = text.trim();
     let inner = || {
         let (_, rest) = text.strip_prefix("```")?.split_once('\n')?;

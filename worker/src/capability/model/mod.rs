@@ -52,6 +52,7 @@ pub use chat::*;
 pub use config::ModelConfig;
 #[doc(hidden)]
 pub use conform::problems;
+pub(crate) use conform::without_fence;
 pub use function::FunctionModel;
 #[doc(hidden)]
 pub use live::{LiveToken, LiveWhat, TokenBroadcast};

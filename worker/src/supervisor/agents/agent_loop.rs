@@ -51,6 +51,9 @@ pub struct AgentLoop {
     pub(super) charged_task: u32,
     pub(super) charged_thread: u32,
     pub(super) steps: u32,
+    /// Whose last turn a limit on calls has ended, of those who have the work of the run, and which limit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) cut_turns: BTreeMap<u32, String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) limit_told: bool, // once: whoever hears of it is stopped by the same limit
     /// The budget has ended it, or left it one last word.
@@ -116,6 +119,7 @@ impl AgentLoop {
             charged_thread: input.charged_thread,
             steps: 0,
             limit_told: false,
+            cut_turns: BTreeMap::new(),
             cut: None,
             selected: Vec::new(),
             outcome: None,

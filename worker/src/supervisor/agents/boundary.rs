@@ -125,14 +125,16 @@ pub struct HumanAnswer {
 impl HumanAnswer {
     /// An answer to a question of that kind: yes or no, or `{approved, feedback}`.
     ///
-    /// About the output of a task, a text is feedback, unless there is nothing in it: then all is well. Whether a tool is
-    /// called is never read out of a text, where "yes" and silence could both be taken for the wrong thing.
+    /// About the output of a task, a text is feedback, unless it only says yes, or there is nothing in it: then all is well.
+    /// Whether a tool is called is never read out of a text, where "yes" and silence could both be taken for the wrong
+    /// thing.
     pub fn read(value: &Value, kind: &HumanKind) -> Result<HumanAnswer, AnswerRefusal> {
         match (value, kind) {
             (answer, HumanKind::Question { .. }) => Ok(HumanAnswer { approved: true, feedback: text_of(answer) }),
             (Value::Bool(approved), _) => Ok(HumanAnswer { approved: *approved, feedback: String::new() }),
             (Value::String(text), HumanKind::TaskFeedback { .. }) => {
-                Ok(HumanAnswer { approved: text.trim().is_empty(), feedback: text.clone() })
+                let approved = says_yes(text);
+                Ok(HumanAnswer { approved, feedback: if approved { String::new() } else { text.clone() } })
             }
             (Value::String(_), HumanKind::ToolApproval { .. }) => Err(AnswerRefusal::NoYesOrNo),
             _ => serde_path_to_error::deserialize(value)
@@ -141,7 +143,31 @@ impl HumanAnswer {
     }
 }
 
+/// Whether a text says yes and no more than that.
+fn says_yes(text: &str) -> bool {
+    const YES: [&str; 10] = ["", "yes", "y", "ok", "okay", "approve", "approved", "accept", "accepted", "true"];
+    let word = text.trim().trim_end_matches(['.', '!']).to_lowercase();
+    YES.contains(&word.as_str())
+}
+
 /// Nobody was asked under that key, or it is answered already.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("nothing waits for an answer under `{0}`")]
 pub struct NotWaiting(pub String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_only_says_yes_sends_no_work_back() {
+        let about = HumanKind::TaskFeedback { task: "1".into() };
+        let read = |text: &str| HumanAnswer::read(&json!(text), &about).unwrap();
+        for yes in ["yes", " Yes.", "OK", "approve", "approved!", "accept", "true", ""] {
+            assert_eq!(read(yes), HumanAnswer { approved: true, feedback: String::new() }, "{yes}");
+        }
+        for no in ["no", "yes, but shorter", "yes and no", "yess"] {
+            assert_eq!(read(no), HumanAnswer { approved: false, feedback: no.into() }, "{no}");
+        }
+    }
+}

@@ -31,10 +31,21 @@ struct DelegationRequest {
 impl DelegationRequest {
     fn read(args: &Map<String, Value>) -> Result<DelegationRequest, ArgumentRefusal> {
         let wrong = |field: &'static str, wanted: &'static str| Err(ArgumentRefusal::Needed { field, wanted });
+        const KNOWN: [&str; 7] = ["task", "context", "mode", "background", "timeout", "variables", "agent_type"];
+        if let Some(name) = args.keys().find(|name| !KNOWN.contains(&name.as_str())) {
+            return Err(ArgumentRefusal::Unknown { name: name.clone(), known: KNOWN.join(", ") });
+        }
         let mut order = DelegationRequest::default();
+        // Nobody is put to work on nothing.
         match args.get("task") {
-            Some(Value::String(task)) => order.task.clone_from(task),
+            Some(Value::String(task)) if !task.trim().is_empty() => order.task.clone_from(task),
             Some(_) | None => return wrong("task", "a text"),
+        }
+        // Either is a session of the run (SUP-05).
+        match args.get("mode").map(|mode| mode.as_str()) {
+            None | Some(Some("subprocess" | "in_process")) => {}
+            Some(_) if args["mode"].is_null() => {}
+            Some(_) => return wrong("mode", "`subprocess` or `in_process`"),
         }
         match args.get("context") {
             None | Some(Value::Null) => {}
@@ -256,7 +267,10 @@ impl AgentLoop {
         let asked = text(&["coworker", "co_worker"]);
         let session = self.sessions.get(&seq)?;
         let wanted = plain_name(first_named(&asked));
-        let Some(name) = session.coworkers.iter().find(|name| plain_name(name) == wanted).cloned() else {
+        // CrewAI calls an agent by its role.
+        let by_role = |name: &&String| self.role_of(name).is_some_and(|role| plain_name(role) == wanted);
+        let by_name = session.coworkers.iter().find(|name| plain_name(name) == wanted);
+        let Some(name) = by_name.or_else(|| session.coworkers.iter().find(by_role)).cloned() else {
             let options = session.coworkers.join(", ");
             return Some(ToolOutcome::failed(format!(
                 "Error executing tool. coworker mentioned not found, it must be one of the following options: {options}"
@@ -269,6 +283,11 @@ impl AgentLoop {
         let told = if context.is_empty() { task.clone() } else { format!("{task}\n\nContext:\n{context}") };
         self.start_child(seq, index, &name, &task, told, Variables::new(), self.rules.delegation.timeout, out);
         None
+    }
+
+    /// What somebody is called beside its name.
+    pub(super) fn role_of(&self, name: &str) -> Option<&str> {
+        self.def(name)?.role.as_deref().filter(|role| !role.trim().is_empty())
     }
 
     /// What the caller is told of a child that ended.

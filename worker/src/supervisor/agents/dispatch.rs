@@ -2,6 +2,8 @@
 //!
 //! Invariant: calls start in call order, no more at once than the rules allow; their answers are used in call order when
 //! the last is there, whichever came first. A call that is refused tells the model why and changes nothing else.
+//!
+//! Long: a call is admitted, made and answered in one place.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +17,7 @@ use super::message::{FunctionResult, Message, ToolCall, json_text};
 use super::policies;
 use super::refusal::{ArgumentRefusal, SessionFailure};
 use super::rules::{Builtin, ErrorStyle, ToolDef};
-use super::session::{Batch, CallStatus, Doing, Running, ToolOutcome, TurnEnd};
+use super::session::{Batch, CallStatus, Doing, Home, Running, ToolOutcome, TurnEnd};
 use super::todos;
 use super::toolbox::ToolTarget;
 use crate::supervisor::core::key::SessionAsk;
@@ -289,12 +291,15 @@ impl AgentLoop {
         let Some(session) = self.sessions.get_mut(&seq) else { return };
         let Doing::Acting(batch) = std::mem::replace(&mut session.doing, Doing::Waiting) else { return };
         let (mut outputs, mut ends, mut handoff, mut hidden) = (Vec::new(), Vec::new(), None, Vec::new());
-        let (mut tools, mut round) = (Vec::new(), false);
+        let (mut tools, mut round, mut missed) = (Vec::new(), false, Vec::new());
         for CallDone { call, answer } in batch.calls.into_iter().filter_map(CallDone::of) {
             if !answer.refused {
                 session.counters.ended(&call.name, answer.ok);
             }
             session.gave |= answer.worked;
+            if matches!(answer.end, Some(TurnEnd::Limit(_))) {
+                missed.push(call.name.clone());
+            }
             round |= !answer.outputs.is_empty();
             if answer.hidden {
                 hidden.push(call.id.clone());
@@ -315,6 +320,9 @@ impl AgentLoop {
             session.tool = Some(tool);
         }
         self.steps = self.steps.saturating_add(u32::from(round));
+        if let Some(TurnEnd::Limit(why)) = ends.iter_mut().find(|end| matches!(end, TurnEnd::Limit(_))) {
+            why.push_str(&format!(" Not called any more: {}.", missed.join(", ")));
+        }
         self.go_on(seq, ends, out);
     }
 
@@ -322,7 +330,7 @@ impl AgentLoop {
         ends.sort_by_key(|end| match end {
             TurnEnd::Denied(_) => 0,
             TurnEnd::Forward(_) => 1,
-            TurnEnd::Limit => 2,
+            TurnEnd::Limit(_) => 2,
             TurnEnd::Budget => 3,
         });
         let Some(session) = self.sessions.get_mut(&seq) else { return };
@@ -333,8 +341,12 @@ impl AgentLoop {
                 session.messages.push(message);
                 self.ended(seq, Ok(text), out);
             }
-            Some(TurnEnd::Limit) => {
+            Some(TurnEnd::Limit(why)) => {
                 let text = session.text_so_far();
+                // Whoever has the work of the run was not through with it.
+                if matches!(session.home, Home::Root { .. }) {
+                    self.cut_turns.insert(seq, format!("{} was stopped: {why}", session.agent));
+                }
                 self.ended(seq, Ok(text), out);
             }
             Some(TurnEnd::Budget) | None => self.begin_step(seq, out),
@@ -361,7 +373,7 @@ impl AgentLoop {
             ErrorStyle::Object => json_text(&json!({"ok": false, "error": refusal.text, "error_type": refusal.kind})),
             ErrorStyle::Text => format!("Error: {}", refusal.text),
         };
-        let end = refusal.ends.then_some(TurnEnd::Limit);
+        let end = refusal.ends.then(|| TurnEnd::Limit(refusal.text.clone()));
         ToolOutcome { refused: true, end, ..ToolOutcome::failed(content) }
     }
 }

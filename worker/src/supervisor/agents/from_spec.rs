@@ -152,6 +152,7 @@ pub fn agents(spec: &SupervisorSpec, rules: &AgentRules) -> Vec<AgentDef> {
         let hands_over = spec.handoff_control().is_some();
         let mut def = AgentDef {
             name: agent.name.clone(),
+            role: agent.role.clone(),
             description: agent.description.clone(),
             instructions: agent.system_prompt.clone(),
             model: agent.model.as_ref().map(|model| model.name.clone()),

@@ -59,6 +59,8 @@ pub enum ProcessRefusal {
 pub(crate) enum ArgumentRefusal {
     #[error("Invalid tool arguments at `{field}`: {wanted} is needed")]
     Needed { field: &'static str, wanted: &'static str },
+    #[error("Invalid tool arguments: there is no `{name}`; known are {known}")]
+    Unknown { name: String, known: String },
     #[error("Invalid todos at `{at}`: {why}")]
     Todos { at: String, why: String },
     #[error("Invalid todos: {0} entries, {max} are allowed", max = TODOS_MAX)]

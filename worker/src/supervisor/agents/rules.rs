@@ -19,6 +19,9 @@ use crate::supervisor::spec::{
 #[serde(deny_unknown_fields, default)]
 pub struct AgentDef {
     pub name: String,
+    /// What it is called beside its name, where coworkers are asked (CRW-05).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
     pub description: String,
     /// May name context variables as `{{name}}`.
     pub instructions: String,

@@ -154,8 +154,8 @@ pub(crate) struct ToolOutcome {
 /// Why a turn ends with the answers of a response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum TurnEnd {
-    /// A limit on calls is reached: the text so far is the answer.
-    Limit,
+    /// A limit on calls is reached, which one says the text: what was said so far is the answer.
+    Limit(String),
     /// No more tools: one last call.
     Budget,
     /// This text is the answer.

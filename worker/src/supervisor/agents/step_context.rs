@@ -5,9 +5,9 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::message::Message;
+pub use crate::supervisor::core::asker::ToolOffer;
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,19 +29,4 @@ pub struct StepContext<'s> {
     /// It is answered without tools.
     #[serde(default)]
     pub last_word: bool,
-}
-
-/// A tool as a model is offered it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ToolOffer {
-    pub name: String,
-    #[serde(default)]
-    pub description: String,
-    /// The JSON Schema of its arguments.
-    #[serde(default = "no_arguments")]
-    pub parameters: Value,
-}
-
-fn no_arguments() -> Value {
-    json!({ "type": "object" })
 }

@@ -120,6 +120,9 @@ impl<G> Strategy<G> for AgentLoop {
             findings.code = self.is_rejected().then(|| TASK_REJECTED.to_owned());
             findings.errors.extend(AgentLoop::is_cut(self).then(|| budget.text()));
             findings.errors.extend(self.failed_below.values().cloned());
+            findings.errors.extend(self.cut_turns.values().cloned());
+            let nothing = outcome.ok && !self.cut_turns.is_empty() && !self.has_something();
+            findings.code = findings.code.or_else(|| nothing.then(|| "nothing_done".to_owned()));
             findings.details = json!(outcome);
             findings.not_done = NotDone::among(&findings.tasks);
         }
@@ -213,6 +216,8 @@ impl AgentLoop {
         match self.outcome() {
             Some(outcome) if self.processes_running() == 0 => match (self.is_cut(), outcome.ok) {
                 (true, _) if self.shows_what_there_is() => Phase::Partial,
+                // SUP-31: the text so far is the answer, and more was wanted.
+                (false, true) if !self.cut_turns.is_empty() && self.has_something() => Phase::Partial,
                 (false, true) => Phase::Completed,
                 _ => Phase::Failed,
             },

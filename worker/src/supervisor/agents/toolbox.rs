@@ -260,7 +260,11 @@ impl AgentLoop {
         if session.coworkers.is_empty() {
             return;
         }
-        let coworkers = session.coworkers.join(", ");
+        let called = |name: &String| match self.role_of(name).filter(|role| *role != name.as_str()) {
+            Some(role) => format!("{name} ({role})"),
+            None => name.clone(),
+        };
+        let coworkers = session.coworkers.iter().map(called).collect::<Vec<_>>().join(", ");
         let text = || json!({"type": "string"});
         for (name, what) in [(DELEGATE_WORK, "task"), (ASK_QUESTION, "question")] {
             let parameters =

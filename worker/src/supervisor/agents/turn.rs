@@ -65,6 +65,7 @@ impl AgentLoop {
 
     /// Begins with the last thing the user said: policies first.
     pub(super) fn begin_turn(&mut self, seq: u32, out: &mut Outbox) {
+        self.cut_turns.remove(&seq);
         let Some(session) = self.sessions.get_mut(&seq) else { return };
         session.given = session.messages.len();
         session.steps = 0;

@@ -208,9 +208,12 @@ fn transferred(to: &str) -> String {
     format!("Transferred to {to}.")
 }
 
+/// How the name of a tool begins that hands over; behind it stands to whom.
+pub(super) const HAND_OVER: &str = "transfer_to_";
+
 /// Whom a tool call hands over to: hand-off tools are named after their target.
 fn handed_to(call: &ChatToolCall) -> Option<&str> {
-    call.name.strip_prefix("transfer_to_").or_else(|| call.name.strip_prefix("handoff_to_"))
+    call.name.strip_prefix(HAND_OVER).or_else(|| call.name.strip_prefix("handoff_to_"))
 }
 
 /// The messages of an earlier chat: a list, or a JSON text of one. A message without a name is the manager's.

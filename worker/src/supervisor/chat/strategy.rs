@@ -5,15 +5,17 @@
 use serde_json::{Value, json};
 
 use super::machine::GroupChat;
+use super::message::HAND_OVER;
 use super::view::{ChatWait, SpeakerChoiceRequest};
 use crate::supervisor::core::account::Balance;
-use crate::supervisor::core::asker::{AnswerForm, Asker};
+use crate::supervisor::core::asker::{AnswerForm, Asker, HandOffOffer, ToolOffer};
 use crate::supervisor::core::key::{ChatKey, Key};
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::strategy::{Doer, Findings, OpenQuestion, Silence, Strategy, StrategyRefusal, WorkEnd};
 use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::people::interrupts::OnExpiry;
+use crate::supervisor::spec::ChatTeam;
 use crate::supervisor::success;
 
 impl Asker for GroupChat {
@@ -22,6 +24,26 @@ impl Asker for GroupChat {
             Purpose::ExecuteWorker => AnswerForm::Message,
             _ => AnswerForm::Plain,
         }
+    }
+
+    /// AGC-21: in a swarm whoever speaks hands over to any other, or to whoever ends the run.
+    fn hand_offs(&self, call: &Call) -> Vec<HandOffOffer> {
+        if self.rules.team != ChatTeam::Swarm || call.purpose != Purpose::ExecuteWorker {
+            return Vec::new();
+        }
+        let offer = |to: &str, description: String| {
+            let parameters = json!({ "type": "object", "properties": {} });
+            let tool = ToolOffer { name: format!("{HAND_OVER}{to}"), description, parameters };
+            HandOffOffer { to: to.to_owned(), tool }
+        };
+        let others = self.agents.iter().filter(|agent| call.agent.as_ref() != Some(&agent.name));
+        let others = others.map(|agent| {
+            let about = if agent.description.is_empty() { String::new() } else { format!(": {}", agent.description) };
+            offer(&agent.name, format!("Hands the conversation over to {}{about}", agent.name))
+        });
+        let end = self.rules.termination_handoff.iter().filter(|end| !self.agents.iter().any(|a| a.name == **end));
+        let end = end.map(|to| offer(to, format!("Hands the conversation back to {to}: it ends with what you say")));
+        others.chain(end).collect()
     }
 }
 

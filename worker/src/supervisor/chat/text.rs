@@ -2,6 +2,8 @@
 //!
 //! Invariant: pure functions of the chat; agents and candidates appear in list order. They decide nothing.
 
+use serde_json::Value;
+
 use super::message::ChatMessage;
 use super::rules::{ChatAgent, listed};
 
@@ -45,8 +47,24 @@ pub(super) fn roles<'a>(agents: impl IntoIterator<Item = &'a ChatAgent>) -> Stri
 
 /// What was said, one paragraph a message.
 pub(super) fn conversation(messages: &[ChatMessage]) -> String {
-    let said = |message: &ChatMessage| format!("{}: {}", message.from, message.content.trim_end());
+    let said = |message: &ChatMessage| {
+        let one = message.function_call.iter().map(|call| called(&call.name, &call.arguments));
+        let all = message.tool_calls.iter().map(|call| called(&call.name, &call.arguments));
+        let calls: Vec<String> = one.chain(all).collect();
+        let gap = if message.content.trim().is_empty() || calls.is_empty() { "" } else { "\n" };
+        format!("{}: {}{gap}{}", message.from, message.content.trim_end(), calls.join("\n"))
+    };
     messages.iter().map(said).collect::<Vec<_>>().join("\n\n")
+}
+
+/// A function that somebody is to run: whoever speaks next is asked for what it gives.
+fn called(name: &str, arguments: &Value) -> String {
+    let arguments = match arguments {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    format!("[calls {name}({arguments})]")
 }
 
 pub(super) fn introduction(agents: &[ChatAgent]) -> String {

@@ -4,7 +4,8 @@
 //! Invariant: calls are carried out and charged by what is said here, and by no knowledge of who asks. What is not said is
 //! that of a plain question, whose answer is taken as it is. Nothing here decides.
 
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::supervisor::outbox::{Call, Purpose};
 
@@ -26,6 +27,28 @@ pub enum AnswerForm {
 pub struct AnswerShape {
     pub name: &'static str,
     pub schema: Value,
+}
+
+/// A tool as a model is offered it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolOffer {
+    pub name: String,
+    #[serde(default)]
+    pub description: String,
+    /// The JSON Schema of its arguments.
+    #[serde(default = "no_arguments")]
+    pub parameters: Value,
+}
+
+fn no_arguments() -> Value {
+    json!({ "type": "object" })
+}
+
+/// Somebody to hand over to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HandOffOffer {
+    pub to: String,
+    pub tool: ToolOffer,
 }
 
 /// Whose time a call takes, where neither it nor whoever is called says how long that is.
@@ -51,6 +74,10 @@ pub trait Asker {
     /// Whether the run itself carries out the tools that an answer asks for.
     fn runs_tools(&self) -> bool {
         false
+    }
+    /// Whom an answer to the call may hand over to, each with the tool that does it.
+    fn hand_offs(&self, _call: &Call) -> Vec<HandOffOffer> {
+        Vec::new()
     }
     fn time(&self, _call: &Call) -> CallTime {
         CallTime::Usual

@@ -2,14 +2,18 @@
 //!
 //! ```text
 //! running --pause--> paused --resume--> running
-//!    |------------------|---takeover--> human_control --release--> running
+//!    |------------------|---takeover--> human_control --release--> as it was: running, or paused
 //!    '--(any)-----------|---cancel----> cancelled
 //! ```
+//!
+//! A pause and a takeover are two things: a run may be both, whichever came first, and goes on when both have ended.
 //!
 //! Invariant: nothing starts unless the run is running; what is in flight finishes. A signal takes effect at the next
 //! checkpoint, whose name is noted. Cancelled is final. Every registered child is told what the run is told, in one turn,
 //! and one that is registered later is told at once; a child that has closed is told nothing. It ends no run itself: the
 //! checkpoint says that it must end.
+//!
+//! Long: one machine, with its diagram, its transitions and what it shows.
 
 use std::collections::BTreeSet;
 
@@ -67,14 +71,13 @@ pub struct ControlCause {
 enum ControlState {
     #[default]
     Running,
-    Paused {
-        cause: ControlCause,
-        /// It has reached a checkpoint since.
-        stopped: bool,
-    },
+    Paused(Pause),
     HumanControl {
         cause: ControlCause,
         deadline: Option<Timestamp>,
+        /// It is paused as well: a release does not end that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        paused: Option<Pause>,
     },
     Cancelled {
         cause: ControlCause,
@@ -82,6 +85,13 @@ enum ControlState {
         /// A checkpoint has noted it.
         ended: bool,
     },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Pause {
+    cause: ControlCause,
+    /// It has reached a checkpoint since.
+    stopped: bool,
 }
 
 /// What a checkpoint says.
@@ -106,25 +116,43 @@ pub struct Control {
 }
 
 impl Control {
-    /// Whether it changed anything: a run that does not run cannot be paused (again).
+    /// Whether it changed anything: a run that is paused or canceled is not paused again.
     pub fn pause(&mut self, request: ControlRequest, out: &mut Outbox) -> bool {
-        if self.state != ControlState::Running {
-            return false;
-        }
-        let cause = cause(&request, out);
+        let runs = match self.state {
+            ControlState::Running => true,
+            // The children are paused since the takeover.
+            ControlState::HumanControl { paused: None, .. } => false,
+            ControlState::Paused(_) | ControlState::HumanControl { .. } | ControlState::Cancelled { .. } => {
+                return false;
+            }
+        };
+        let pause = Pause { cause: cause(&request, out), stopped: false };
         self.note(NoteKind::Paused, "WORKFLOW_PAUSING", &request, out);
-        self.tell_children(PAUSE, &cause, out);
-        self.state = ControlState::Paused { cause, stopped: false };
+        if runs {
+            self.tell_children(PAUSE, &pause.cause, out);
+        }
+        match &mut self.state {
+            ControlState::HumanControl { paused, .. } => *paused = Some(pause),
+            state => *state = ControlState::Paused(pause),
+        }
         true
     }
 
+    /// Whether it changed anything. What a person has taken over goes on when they release it.
     pub fn resume(&mut self, request: ControlRequest, out: &mut Outbox) -> bool {
-        if !matches!(self.state, ControlState::Paused { .. }) {
-            return false;
-        }
+        let runs = match &mut self.state {
+            ControlState::Paused(_) => true,
+            ControlState::HumanControl { paused, .. } => match paused.take() {
+                Some(_) => false,
+                None => return false,
+            },
+            ControlState::Running | ControlState::Cancelled { .. } => return false,
+        };
         self.note(NoteKind::Resumed, "WORKFLOW_RESUMED", &request, out);
-        self.tell_children(RESUME, &cause(&request, out), out);
-        self.state = ControlState::Running;
+        if runs {
+            self.tell_children(RESUME, &cause(&request, out), out);
+            self.state = ControlState::Running;
+        }
         true
     }
 
@@ -132,11 +160,12 @@ impl Control {
     pub fn cancel(&mut self, request: ControlRequest, out: &mut Outbox) -> bool {
         let while_paused = match self.state {
             ControlState::Cancelled { .. } => return false,
-            ControlState::Paused { .. } => true,
+            ControlState::Paused(_) => true,
             ControlState::Running => false,
-            ControlState::HumanControl { .. } => {
+            ControlState::HumanControl { ref paused, .. } => {
+                let paused = paused.is_some();
                 self.cancel_deadline(out);
-                false
+                paused
             }
         };
         let cause = cause(&request, out);
@@ -148,34 +177,35 @@ impl Control {
 
     /// A person takes over, also a paused run. The children are paused.
     pub fn takeover(&mut self, request: ControlRequest, out: &mut Outbox) -> bool {
-        let paused = match self.state {
-            ControlState::Running => false,
-            ControlState::Paused { .. } => true,
+        let paused = match &self.state {
+            ControlState::Running => None,
+            ControlState::Paused(pause) => Some(pause.clone()),
             ControlState::HumanControl { .. } | ControlState::Cancelled { .. } => return false,
         };
         self.takeovers += 1;
         let cause = cause(&request, out);
         out.note(NoteKind::HumanTookOver, json!({ "reason": request.reason, "by": request.requested_by }));
-        if !paused {
+        if paused.is_none() {
             self.tell_children(PAUSE, &cause, out);
         }
         let deadline = request.timeout.map(|timeout| out.now().plus(timeout.duration()));
         if let Some(deadline) = deadline {
             out.timer(PeopleKey::TakeoverDeadline(self.takeovers), deadline, "human control");
         }
-        self.state = ControlState::HumanControl { cause, deadline };
+        self.state = ControlState::HumanControl { cause, deadline, paused };
         true
     }
 
-    /// The person hands back: the run goes on, wherever it was before.
+    /// The person hands back: the run goes on, wherever it was before, unless it is paused.
     pub fn release(&mut self, request: ControlRequest, out: &mut Outbox) -> bool {
-        if !matches!(self.state, ControlState::HumanControl { .. }) {
-            return false;
-        }
+        let ControlState::HumanControl { paused, .. } = &self.state else { return false };
+        let paused = paused.clone();
         self.cancel_deadline(out);
         out.note(NoteKind::HumanReleased, json!({ "reason": request.reason, "by": request.requested_by }));
-        self.tell_children(RESUME, &cause(&request, out), out);
-        self.state = ControlState::Running;
+        if paused.is_none() {
+            self.tell_children(RESUME, &cause(&request, out), out);
+        }
+        self.state = paused.map_or(ControlState::Running, ControlState::Paused);
         true
     }
 
@@ -204,7 +234,7 @@ impl Control {
         match &mut self.state {
             ControlState::Running => CheckpointDecision::Go,
             ControlState::HumanControl { .. } => CheckpointDecision::Handed,
-            ControlState::Paused { cause, stopped } => {
+            ControlState::Paused(Pause { cause, stopped }) => {
                 if !std::mem::replace(stopped, true) {
                     let data = json!({ "event": "WORKFLOW_PAUSED", "checkpoint": name, "reason": cause.reason });
                     out.note(NoteKind::Paused, data);
@@ -237,7 +267,7 @@ impl Control {
         }
         match &self.state {
             ControlState::Running => {}
-            ControlState::Paused { cause, .. } | ControlState::HumanControl { cause, .. } => {
+            ControlState::Paused(Pause { cause, .. }) | ControlState::HumanControl { cause, .. } => {
                 tell(&child, PAUSE, cause, out)
             }
             ControlState::Cancelled { cause, .. } => tell(&child, CANCEL, cause, out),
@@ -260,8 +290,17 @@ impl Control {
     pub fn is_running(&self) -> bool {
         self.state == ControlState::Running
     }
+    /// Whether a resume has an effect, also while a person has the run.
     pub fn is_paused(&self) -> bool {
-        matches!(self.state, ControlState::Paused { .. })
+        self.paused().is_some()
+    }
+    fn paused(&self) -> Option<&ControlCause> {
+        match &self.state {
+            ControlState::Paused(pause) | ControlState::HumanControl { paused: Some(pause), .. } => Some(&pause.cause),
+            ControlState::Running
+            | ControlState::HumanControl { paused: None, .. }
+            | ControlState::Cancelled { .. } => None,
+        }
     }
     pub fn is_cancelled(&self) -> bool {
         matches!(self.state, ControlState::Cancelled { .. })
@@ -272,14 +311,15 @@ impl Control {
     }
     /// Whether it stands still and may go on: a cancelled run does not.
     pub fn is_held(&self) -> bool {
-        self.is_paused() || self.is_human()
+        matches!(self.state, ControlState::Paused(_) | ControlState::HumanControl { .. })
     }
     /// Why nothing may start, if nothing may.
     pub fn why_held(&self) -> Option<&'static str> {
         match self.state {
             ControlState::Running => None,
-            ControlState::Paused { .. } => Some("the run is paused"),
-            ControlState::HumanControl { .. } => Some("a person has the run"),
+            ControlState::Paused(_) => Some("the run is paused"),
+            ControlState::HumanControl { paused: None, .. } => Some("a person has the run"),
+            ControlState::HumanControl { paused: Some(_), .. } => Some("a person has the run, and it is paused"),
             ControlState::Cancelled { .. } => Some("the run is cancelled"),
         }
     }
@@ -287,7 +327,7 @@ impl Control {
     pub fn held_because(&self) -> Option<String> {
         let why = self.why_held()?;
         let cause = match &self.state {
-            ControlState::Paused { cause, .. }
+            ControlState::Paused(Pause { cause, .. })
             | ControlState::HumanControl { cause, .. }
             | ControlState::Cancelled { cause, .. } => cause,
             ControlState::Running => return None,
@@ -297,7 +337,7 @@ impl Control {
     /// Who did it.
     pub fn held_by(&self) -> Option<&str> {
         match &self.state {
-            ControlState::Paused { cause, .. }
+            ControlState::Paused(Pause { cause, .. })
             | ControlState::HumanControl { cause, .. }
             | ControlState::Cancelled { cause, .. } => Some(&cause.by),
             ControlState::Running => None,
@@ -307,7 +347,7 @@ impl Control {
     pub fn status(&self) -> &'static str {
         match self.state {
             ControlState::Running => "RUNNING",
-            ControlState::Paused { .. } => "PAUSED",
+            ControlState::Paused(_) => "PAUSED",
             ControlState::HumanControl { .. } => HANDED_TO_HUMAN,
             ControlState::Cancelled { .. } => "CANCELLED",
         }
@@ -315,13 +355,10 @@ impl Control {
 
     /// The query `control_state_v1` (SHN-63).
     pub fn view(&self) -> Value {
-        let paused = match &self.state {
-            ControlState::Paused { cause, .. } => Some(cause),
-            ControlState::Running | ControlState::HumanControl { .. } | ControlState::Cancelled { .. } => None,
-        };
+        let paused = self.paused();
         let cancelled = match &self.state {
             ControlState::Cancelled { cause, .. } => Some(cause),
-            ControlState::Running | ControlState::HumanControl { .. } | ControlState::Paused { .. } => None,
+            ControlState::Running | ControlState::HumanControl { .. } | ControlState::Paused(_) => None,
         };
         json!({
             "is_paused": paused.is_some(),

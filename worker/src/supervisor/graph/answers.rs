@@ -43,9 +43,11 @@ pub(super) fn answered<T: DeserializeOwned>(what: &str, answer: Answer) -> Resul
     Ok(read(what, &answer?)?)
 }
 
-/// A number from 0 to 1 as basis points.
+/// A number from 0 to 1 as basis points. What is below a bound stays below it: 0.59999 is no 0.6.
 pub fn basis_points(share: f64) -> Option<u32> {
-    (0.0..=1.0).contains(&share).then(|| (share * 10_000.0).round() as u32)
+    // 0.57 is 5699.999… ten-thousandths as it is stored.
+    const STORED: f64 = 1e-6;
+    (0.0..=1.0).contains(&share).then(|| (share * 10_000.0 + STORED).floor() as u32)
 }
 
 pub(super) fn share<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
@@ -277,6 +279,17 @@ fn feedback<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMa
     texts.into_iter().map(read).collect()
 }
 
+/// A text; a number names a task as its text does.
+fn words<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::String(text) => Ok(text),
+        Value::Number(number) => {
+            TaskId::deserialize(&Value::Number(number)).map(|id| id.to_string()).map_err(serde::de::Error::custom)
+        }
+        other => Err(serde::de::Error::custom(format!("expected a text, found {other}"))),
+    }
+}
+
 /// What a plan controller decides (CUG-42).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -285,7 +298,8 @@ pub struct ControllerDecision {
     pub thoughts: Value,
     pub subtasks_progress: Vec<SubtaskProgress>,
     /// What is to be done next, by id or by refined words; nothing: whatever may run.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "words")]
+    #[schemars(with = "String")]
     pub next_subtask: String,
     #[serde(default, rename = "type")]
     pub kind: Option<String>,

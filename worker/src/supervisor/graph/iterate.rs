@@ -5,6 +5,7 @@
 
 use serde_json::json;
 
+use super::anew::each_once;
 use super::answers::answered;
 use super::*;
 use crate::supervisor::model::{CancelReason, Feedback, FeedbackFrom, PlanChangeError, PlanOrigin, TaskError};
@@ -194,14 +195,18 @@ impl Graph {
     ) -> Result<(), PlanRefusal> {
         let runs = |task: &Task| origin == PlanOrigin::Human && task.is_in_flight();
         let (mut renamed, mut fresh, mut again, mut over) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
-        for (id, task) in self.as_policies_want(planned, origin) {
+        let mut anew = Vec::new();
+        let planned = self.as_policies_want(planned, origin);
+        let named = each_once(&planned)?;
+        for (id, task) in planned {
             if self.task(&id).is_some_and(runs) {
                 return Err(PlanRefusal::BeingDone(id));
             }
             match self.task(&id).map(|task| task.status) {
                 Some(status) if self.is_kept(status) => over.push(id), // accepted work is never redone
+                Some(status) if status.is_terminal() && self.replaces(origin) => anew.push((id, task)),
                 Some(status) if status.is_terminal() => {
-                    let new = self.free_name(&id, &fresh);
+                    let new = self.free_name(&id, &named, &fresh);
                     renamed.insert(id.clone(), new.clone());
                     fresh.push((new, PlannedTask { revises: Some(id), ..task }));
                 }
@@ -213,15 +218,18 @@ impl Graph {
         let replaced = |id: &&TaskId| !mentioned.contains(*id) && !self.task(id).is_some_and(runs);
         let left: Vec<TaskId> = self.open.iter().filter(replaced).cloned().collect();
         let new = self.built(fresh, &renamed);
-        self.plan.add(new.clone())?;
+        self.add(new.clone())?;
         // All that can be wrong with the plan is found before anything is said of it.
         again.iter().try_for_each(|(id, planned)| self.relink(id, planned, &renamed))?;
+        let replaced =
+            anew.into_iter().map(|(id, planned)| self.replace(id, planned)).collect::<Result<Vec<_>, _>>()?;
         self.plan.origin = origin;
         over.iter().for_each(|id| self.not_again(id, out));
         for id in left {
             self.supersede(&id, origin, gates, out);
         }
         self.tell_added(&new, out);
+        self.tell_replaced(replaced, out);
         for (id, planned) in again {
             self.again(&id, planned, out);
         }
@@ -275,13 +283,6 @@ impl Graph {
         }
     }
 
-    /// A name nobody has (FSP-06).
-    fn free_name(&self, id: &TaskId, fresh: &[(TaskId, PlannedTask)]) -> TaskId {
-        let taken = |id: &TaskId| self.plan.tasks.contains_key(id) || fresh.iter().any(|(other, _)| other == id);
-        let named = |n: u64| TaskId::new(format!("{id}-replan-{n}")).unwrap_or_else(|_| TaskId::from(n));
-        (1..).map(named).find(|name| !taken(name)).unwrap_or_else(|| id.clone())
-    }
-
     /// Tasks of a new plan, with the feedback of what they revise and dependencies renamed.
     fn built(&self, fresh: Vec<(TaskId, PlannedTask)>, renamed: &BTreeMap<TaskId, TaskId>) -> Vec<Task> {
         let build = |(id, planned): (TaskId, PlannedTask)| {
@@ -310,7 +311,7 @@ impl Graph {
             task.cancelled = Some(CancelReason::Superseded);
             let rejected = task.feedback.last().is_some_and(|last| !last.passed);
             let left_out = match () {
-                () if task.tries == 0 => Some("a new plan left it out before it ran"),
+                () if task.is_untried() => Some("a new plan left it out before it ran"),
                 () if rejected => Some("a new plan left it out after it was rejected"),
                 () => None,
             };
@@ -350,7 +351,7 @@ impl Graph {
                 edge.on = new.clone();
             }
         }
-        self.plan.set_edges(id, edges).map(|_| ())
+        self.set_edges(id, edges)
     }
 
     /// Takes a later plan, with what whoever made it says of it.

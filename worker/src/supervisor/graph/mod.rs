@@ -12,6 +12,7 @@
 //!
 //! Long: the state of the machine, and the one way in for all that it is told.
 
+mod anew;
 mod answers;
 mod awaits;
 mod budget;

@@ -5,6 +5,7 @@
 
 use serde_json::json;
 
+use super::anew::add_to;
 use super::*;
 use crate::supervisor::model::PlanOrigin;
 use crate::supervisor::routing::PlanStrategy;
@@ -119,6 +120,9 @@ impl Graph {
         if !guidance.is_empty() {
             context["guidance"] = json!(guidance);
         }
+        if self.rules.upfront {
+            context["upfront"] = true.into();
+        }
         let prompt = prompt_of(Purpose::Plan, &context);
         let call = Call::new(GraphKey::Plan { attempt: self.planning_tries }, Purpose::Plan, context)
             .round(self.iteration)
@@ -213,7 +217,7 @@ impl Graph {
             Some(planned.task(id, self.rules.requires, self.rules.max_attempts))
         };
         let tasks: Vec<Task> = planned.into_iter().filter_map(build).collect();
-        if let Err(why) = plan.add(tasks) {
+        if let Err(why) = add_to(&mut plan, tasks, self.rules.honour) {
             return self.not_planned(&why.to_string(), gates, out);
         }
         plan.version = version + 1;

@@ -132,7 +132,8 @@ impl Graph {
     /// A task that nobody can do has failed before it starts, and people are told (SHH-17). A supervisor that selects is
     /// told on its board instead. Whether somebody can.
     fn somebody_can(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) -> bool {
-        let untried = |task: &&Task| matches!(task.status, TaskStatus::Pending | TaskStatus::Ready) && task.tries == 0;
+        let untried =
+            |task: &&Task| matches!(task.status, TaskStatus::Pending | TaskStatus::Ready) && task.is_untried();
         let Some(task) = self.task(id).filter(untried).filter(|_| self.rules.selection != Selection::Supervisor) else {
             return true;
         };

@@ -23,6 +23,7 @@ impl Asker for Graph {
         let has = |key: &str| call.context.get(key).is_some();
         let shape = |name, schema| Some(AnswerShape { name, schema });
         match call.purpose {
+            Purpose::Plan if self.rules.upfront => shape("plan", delegations()),
             Purpose::Plan => shape("plan", plan()),
             Purpose::Decide if has("board") => shape("decision", decision()),
             Purpose::Decide if has("subtasks") => shape("control", control()),
@@ -57,6 +58,19 @@ fn texts() -> Value {
     json!({ "type": "array", "items": { "type": "string" } })
 }
 
+/// An id: models write numbers where ids are numbers (PDT-02), and both name the same task.
+fn id() -> Value {
+    json!({ "type": ["string", "integer"], "minLength": 1, "minimum": 0 })
+}
+
+fn ids() -> Value {
+    json!({ "type": "array", "items": id() })
+}
+
+fn yes_or_no() -> Value {
+    json!({ "type": "boolean" })
+}
+
 fn share() -> Value {
     json!({ "type": "number", "minimum": 0, "maximum": 1 })
 }
@@ -64,8 +78,11 @@ fn share() -> Value {
 fn tasks() -> Value {
     let task = object(
         json!({
-            "id": { "type": "string", "minLength": 1 }, "goal": { "type": "string", "minLength": 1 }, "deps": texts(),
+            "id": id(), "goal": { "type": "string", "minLength": 1 }, "deps": ids(),
             "priority": { "enum": ["high", "medium", "low"] }, "agent": text(), "capability": text(), "role": text(),
+            "revises": id(), "produces": texts(), "consumes": texts(), "tools": texts(), "params": { "type": "object" },
+            "action": text(), "risk": { "enum": ["low", "medium", "high", "critical"] }, "required": yes_or_no(),
+            "requires_approval": yes_or_no(), "is_final": yes_or_no(),
         }),
         &["id", "goal"],
     );
@@ -74,14 +91,26 @@ fn tasks() -> Value {
 
 fn plan() -> Value {
     let strategies = json!({ "enum": PlanStrategy::ALL });
-    object(json!({ "tasks": tasks(), "reasoning": text(), "complexity": share(), "strategy": strategies }), &["tasks"])
+    let plan = json!({
+        "tasks": tasks(), "reasoning": text(), "complexity": share(), "strategy": strategies, "agent_types": texts(),
+    });
+    object(plan, &["tasks"])
+}
+
+/// CUG-33: a plan that is made upfront.
+fn delegations() -> Value {
+    let delegation =
+        object(json!({ "agent_name": text(), "task": text(), "variables": texts() }), &["agent_name", "task"]);
+    let strategies = json!({ "enum": ["sequential", "parallel"] });
+    let all = json!({ "type": "array", "items": delegation });
+    object(json!({ "strategy": strategies, "delegations": all, "reasoning": text() }), &["delegations"])
 }
 
 fn decision() -> Value {
     let call = object(json!({ "tool": text(), "args": { "type": "object" } }), &["tool", "args"]);
     object(
         json!({
-            "reasoning": text(), "tasks_to_execute": texts(),
+            "reasoning": text(), "tasks_to_execute": ids(),
             "feedback_to_subagents": { "type": "object", "additionalProperties": { "type": "string" } },
             "all_tasks_completed": { "type": "boolean" }, "tool_calls": { "type": "array", "items": call },
         }),
@@ -93,7 +122,7 @@ fn control() -> Value {
     let states = json!({ "type": "array", "items": { "enum": ["completed", "not-started", "in-progress"] } });
     object(
         json!({
-            "thoughts": text(), "subtasks_progress": states, "next_subtask": text(),
+            "thoughts": text(), "subtasks_progress": states, "next_subtask": { "type": ["string", "integer"] },
             "conclude_task": { "type": "boolean" }, "conclude_final_answer": text(),
         }),
         &["subtasks_progress", "next_subtask", "conclude_task"],
@@ -115,7 +144,7 @@ fn task_review() -> Value {
 
 fn iteration_review() -> Value {
     let assessment = object(
-        json!({ "taskId": text(), "verdict": verdicts(), "feedback": text(), "score": share() }),
+        json!({ "taskId": id(), "verdict": verdicts(), "feedback": text(), "score": share() }),
         &["taskId", "verdict", "feedback", "score"],
     );
     object(

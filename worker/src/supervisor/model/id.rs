@@ -104,6 +104,11 @@ impl<'de> Deserialize<'de> for TaskId {
             fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<TaskId, E> {
                 u64::try_from(number).map(TaskId::from).map_err(|_| E::custom(format!("{number} is no task id")))
             }
+            /// 1.0 is a whole number to JSON.
+            fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<TaskId, E> {
+                let whole = number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number);
+                if whole { Ok(TaskId::from(number as u64)) } else { Err(E::custom(format!("{number} is no task id"))) }
+            }
         }
         deserializer.deserialize_any(Visitor)
     }
@@ -125,6 +130,7 @@ mod tests {
     fn a_number_and_its_text_name_the_same_task() {
         let ids: Vec<TaskId> = serde_json::from_str(r#"[1, "1", "t1"]"#).unwrap();
         assert_eq!(ids[0], ids[1]);
+        assert_eq!(serde_json::from_str::<TaskId>("1.0").unwrap(), ids[0]);
         assert_eq!(serde_json::to_string(&ids).unwrap(), r#"["1","1","t1"]"#);
         for bad in ["-1", "1.5", "\"\"", "\"a\\nb\"", "null"] {
             assert!(serde_json::from_str::<TaskId>(bad).is_err(), "{bad}");

@@ -241,6 +241,9 @@ pub struct Task {
     pub max_attempts: u32,
     /// Executions so far, of whatever end.
     pub tries: u32,
+    /// Those of a task of this name that this one replaced (FSS-12): none of them was a try of this one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tries_before: u32,
     pub feedback: Vec<Feedback>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supervisor_feedback: Option<SupervisorFeedback>,
@@ -258,6 +261,10 @@ pub struct Task {
     pub approved: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Task {
@@ -293,6 +300,7 @@ impl Task {
             attempt_count: 0,
             max_attempts: 3,
             tries: 0,
+            tries_before: 0,
             feedback: Vec::new(),
             supervisor_feedback: None,
             result: None,
@@ -323,9 +331,14 @@ impl Task {
         let last = self.feedback.iter().rev().find(|feedback| feedback.from != FeedbackFrom::Supervisor)?;
         (!last.passed).then_some(last.text.as_str())
     }
+    /// Whether nobody has begun it.
+    pub fn is_untried(&self) -> bool {
+        self.tries == self.tries_before
+    }
     /// Whether its last attempt failed, so that the next one is the same work once more.
     pub fn is_tried_again(&self) -> bool {
-        self.attempts.last().is_some_and(|last| last.outcome == AttemptOutcome::Failed)
+        let last = self.attempts.last().filter(|last| last.n > self.tries_before);
+        last.is_some_and(|last| last.outcome == AttemptOutcome::Failed)
     }
     pub fn is_in_flight(&self) -> bool {
         matches!(self.status, TaskStatus::Running | TaskStatus::AwaitingInput | TaskStatus::AwaitingReview)

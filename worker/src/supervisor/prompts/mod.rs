@@ -27,7 +27,7 @@ pub use progress::{
 };
 pub use review::{IterationReview, ReviewedResult, TaskReviewTurn};
 pub use synthesis::{AcceptedResult, SynthesisTurn};
-pub use worker::{Consultation, WorkerTurn};
+pub use worker::{Consultation, ReplyForm, WorkerTurn};
 
 use crate::supervisor::outbox::Purpose;
 
@@ -59,6 +59,14 @@ pub fn of(purpose: Purpose, context: &Value) -> String {
         | Purpose::LogApprovalResult
         | Purpose::EmitProgress
         | Purpose::Compensate => String::new(),
+    }
+}
+
+/// What a model may say in its answer beside what everybody who is asked is told.
+pub fn more_for_models(purpose: Purpose, context: &Value) -> &'static str {
+    match purpose {
+        Purpose::Plan if context.get("upfront").is_none() => planner::MORE,
+        _ => "",
     }
 }
 

@@ -25,6 +25,8 @@ pub struct PlannerTurn {
     pub agent_cards: Vec<AgentCard>,
     /// How playbooks want such a request to be met (CUG-39).
     pub guidance: Vec<String>,
+    /// All of it is delegated before the first answer (CUG-33).
+    pub upfront: bool,
     /// What the last plan asked for and did not get, and why.
     pub refused: Vec<String>,
     /// What the run was given for planning: history, memory, and people's feedback on the last plan.
@@ -58,6 +60,12 @@ Take the goal apart into tasks that agents can do, as few as it needs.
 - Tasks that do not need each other's results do not depend on each other: they run at the same time.
 - Give a task the agent that fits it best, if agents are listed, and no other.";
 
+const UPFRONT: &str = "\
+Take the goal apart into delegations to agents, as few as it needs. All of them are made now: nobody plans again later.
+- Each delegation names its agent, and a task that is complete in itself: the agent sees no more of the plan.
+- \"sequential\": each waits for the one before it and is told its result. \"parallel\": all begin at once.
+- \"variables\" are the names of what an agent is to be given along; leave them out if there is nothing to give.";
+
 const LATER: &str = "\
 Plan anew only the tasks listed under \"needs revision\".
 - Keep the id of a task, or name the old one in \"revises\", so that its feedback is not lost.
@@ -71,9 +79,28 @@ Answer with JSON only:
 \"agent\": name, \"revises\": id}], \"reasoning\": text}
 Only id and goal are required.";
 
+const UPFRONT_OUTPUT: &str = "\
+Answer with JSON only:
+{\"strategy\": \"sequential\" or \"parallel\", \"delegations\": [{\"agent_name\": name, \"task\": text, \
+\"variables\": [names]}], \"reasoning\": text}
+Only the delegations are required.";
+
+/// What else a model may say of a plan, beside what every planner is told.
+pub(super) const MORE: &str = "\
+A task may also have, where it matters: \"role\" and \"capability\" (who is to do it), \"produces\" and \"consumes\" (lists of \
+topics that tasks hand each other), \"tools\" (names), \"params\" (an object), \"action\" (what it does in the world, such as \
+publish), \"risk\" (\"low\", \"medium\", \"high\" or \"critical\"), \"required\" (true: without it the goal is not reached), \
+\"requires_approval\" (true: a person is asked first), \"is_final\" (true: its result is the answer). Beside the tasks you may \
+say \"complexity\" (0 to 1) and \"agent_types\" (the role of each task, in their order).";
+
 impl PlannerTurn {
     pub fn text(&self) -> String {
         let (given, feedback) = self.given();
+        let instruction = match (self.upfront, self.iteration > 1) {
+            (true, _) => UPFRONT,
+            (false, true) => LATER,
+            (false, false) => FIRST,
+        };
         let prompt = Prompt::new("You plan the work of a team of agents.")
             .section("goal", &self.goal)
             .section("agents", &bullets(self.agents.iter().map(|name| self.agent_line(name))));
@@ -93,8 +120,8 @@ impl PlannerTurn {
             .section("guidance", &bullets(&self.guidance))
             .section("given along", &given)
             .section("feedback on the last plan", &feedback)
-            .section("instruction", if self.iteration > 1 { LATER } else { FIRST })
-            .section("output", OUTPUT)
+            .section("instruction", instruction)
+            .section("output", if self.upfront { UPFRONT_OUTPUT } else { OUTPUT })
             .text()
     }
 

@@ -87,6 +87,51 @@ impl WorkerTurn {
     }
 }
 
+/// What a model that works may say of its work beside the result, where the run has a use for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReplyForm {
+    /// How sure it is of its result.
+    pub confidence: bool,
+    /// What its result proposes to do (SHH-18), and what it must ask a person (LGI-01).
+    pub people: bool,
+    /// Whom it may ask one question (PDT-49).
+    pub colleagues: Vec<String>,
+    /// Notes of a worker that runs out of context (PDT-48).
+    pub overflow: bool,
+    /// Whom it may ask for (SHN-26).
+    pub recruits: bool,
+}
+
+impl ReplyForm {
+    pub fn text(&self) -> String {
+        let line = |said: bool, form: &str| said.then(|| form.to_owned());
+        let colleagues = self.colleagues.join(", ");
+        let forms = [
+            line(true, "{\"success\": false, \"reason\": text}: you could not do the task."),
+            line(
+                self.confidence,
+                "{\"result\": text or JSON, \"confidence\": 0 to 1}: the result, and how sure you are that it is right.",
+            ),
+            line(self.people, "{\"result\": text or JSON, \"action\": text}: the result proposes to do this, such as publish."),
+            line(self.people, "{\"interrupt\": {\"question\": text}}: only a person can say how you go on."),
+            (!self.colleagues.is_empty()).then(|| {
+                format!("{{\"consult\": {{\"capability\": one of {colleagues}, \"question\": text}}}}: you need one answer first.")
+            }),
+            line(self.overflow, "{\"overflow\": text}: you have no room to finish; you go on from these notes."),
+            line(
+                self.recruits,
+                "{\"result\": text or JSON, \"recruit\": [{\"description\": text, \"role\": text}]}: the result, and what \
+                 somebody else must do as well.",
+            ),
+        ];
+        format!(
+            "Answer with the result itself. Only where there is more to say, answer with one JSON object and nothing else; \
+             its keys may stand together:\n{}",
+            bullets(forms.into_iter().flatten())
+        )
+    }
+}
+
 /// In the order they are given: the order of the plan.
 fn results<'a>(results: impl Iterator<Item = (&'a String, &'a Value)>) -> String {
     bullets(results.map(|(id, result)| format!("task {id}: {}", shown(result))))

@@ -273,7 +273,8 @@ impl SupervisorRun {
         let failure = match result {
             Ok(payload) => match payload.decode::<Value>() {
                 Ok(value) => {
-                    return work::answer_of(spec, call, value).map_err(|why| CallFailure::error(why.to_string()));
+                    return work::answer_of(spec, call, value, self.asker())
+                        .map_err(|why| CallFailure::error(why.to_string()));
                 }
                 Err(why) => return Err(CallFailure::error(why.to_string())),
             },

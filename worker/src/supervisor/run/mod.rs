@@ -21,6 +21,7 @@ mod inherited;
 mod input;
 mod lease;
 mod model;
+mod model_words;
 mod noting;
 mod number;
 mod output;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::call_context::CallContext;
 use super::lease::lower;
+use super::model_words::{behind, handed_over, offers, reply_in, spoken, turn_of};
 use super::refusal::CarryRefusal;
 use super::tool_names::ToolNames;
 use super::work::{Carried, TIMEOUT, time_of};
@@ -84,7 +85,8 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call, via: &ViaModel, asker:
         Ok(asked) => asked,
         Err(why) => return Carried::Impossible(why),
     };
-    if let Some(context) = step_of(call, asker) {
+    let turn = || turn_of(spec, call, via, asker, (asked.system.as_str(), task_of(call)));
+    if let Some(context) = step_of(call, asker).or_else(turn) {
         let timeout = time_of(spec, call, asker).unwrap_or(TIMEOUT);
         let mut input = step(asked, &context);
         if let Some(time) = time_of(spec, call, asker).filter(|time| !time.is_zero()) {
@@ -125,7 +127,11 @@ fn agent(
     let mut agent = AgentSpec::bounded(tools, limits);
     agent.price = price.transpose().map_err(|why| read("price", why))?;
     agent.name = call.agent.clone().unwrap_or_else(|| call.purpose.as_str().to_owned());
-    let (system, task) = told(asked.system, call);
+    let (mut system, task) = told(asked.system, call);
+    let behind = behind(spec, call, asker);
+    if !behind.is_empty() {
+        system = if system.is_empty() { behind } else { format!("{system}\n\n{behind}") };
+    }
     (agent.provider, agent.model, agent.system) = (asked.provider, asked.model, system);
     (agent.task, agent.temperature) = (task, asked.temperature);
     agent.max_output_tokens = asked.max_tokens.unwrap_or(agent.max_output_tokens);
@@ -223,8 +229,12 @@ struct StepAnswer {
 
 /// The same as data, as it comes from whoever plays an agent. Arguments that are no object are shown to the loop as they
 /// are: it refuses them by name.
-pub(super) fn said(output: &ModelOutput, call: &Call) -> Value {
+pub(super) fn said(spec: &SupervisorSpec, output: &ModelOutput, call: &Call, asker: &dyn Asker) -> Value {
     let response = &output.response;
+    let offered = offers(spec, call, asker);
+    if !offered.is_empty() {
+        return spoken(output, &ToolNames::of_offers(&offered));
+    }
     let names = StepContext::deserialize(&call.context).map(|context| ToolNames::of(&context)).unwrap_or_default();
     let call = |call: &ToolCall| {
         let args = if call.arguments.is_null() { json!({}) } else { call.arguments.clone() };
@@ -261,6 +271,16 @@ pub(super) fn given(form: AnswerForm, output: AgentOutput) -> Answer {
         // Money that is not known is not said, and is not 0.
         let cost = (output.unknown.unpriced_calls == 0).then_some(cost_micros as f64 / 1e6);
         let model = output.by_model.into_keys().next();
+        if let Some(mut reply) = reply_in(&output.text).filter(|_| why.is_none() && value.is_none()) {
+            // What it cost is known better than the model can say.
+            reply.shift_remove("cost");
+            reply.extend([
+                ("tokens".into(), json!(tokens)),
+                ("cost_usd".into(), json!(cost)),
+                ("model".into(), json!(model)),
+            ]);
+            return Ok(reply.into());
+        }
         let result = value.unwrap_or_else(|| output.text.into());
         return Ok(match why {
             None => json!({ "result": result, "success": true, "tokens": tokens, "cost_usd": cost, "model": model }),
@@ -269,7 +289,10 @@ pub(super) fn given(form: AnswerForm, output: AgentOutput) -> Answer {
     }
     match why {
         Some(why) => Err(CallFailure::error(why)),
-        None if form == AnswerForm::Message => Ok(json!({ "content": output.text, "tokens": tokens })),
+        None if form == AnswerForm::Message => Ok(match handed_over(&output.text) {
+            Some((to, content)) => json!({ "content": content, "handoff": to, "tokens": tokens }),
+            None => json!({ "content": output.text, "tokens": tokens }),
+        }),
         None => Ok(value.unwrap_or_else(|| output.text.into())),
     }
 }

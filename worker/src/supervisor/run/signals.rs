@@ -158,10 +158,6 @@ impl SupervisorRun {
             Err(why) => return refuse(name, &why.to_string(), out),
         };
         if !changed {
-            // Whoever pauses should know that the person who has the run decides when it goes on.
-            if name == control::PAUSE && self.parts.control.is_human() {
-                refuse(name, "a person has the run: it stands still until they release it", out);
-            }
             return self.held_below(name, value, out);
         }
         match name {

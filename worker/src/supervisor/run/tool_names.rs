@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::supervisor::agents::StepContext;
+use crate::supervisor::agents::{StepContext, ToolOffer};
 
 /// The longest name.
 const LONGEST: usize = 64;
@@ -19,7 +19,15 @@ pub(super) struct ToolNames {
 impl ToolNames {
     pub(super) fn of(context: &StepContext<'_>) -> ToolNames {
         let called = context.messages.iter().flat_map(|message| &message.tool_calls).map(|call| &call.name);
-        let names: Vec<String> = context.tools.iter().map(|tool| &tool.name).chain(called).cloned().collect();
+        ToolNames::of_all(context.tools.iter().map(|tool| &tool.name).chain(called).cloned().collect())
+    }
+
+    /// The same where nothing was called before.
+    pub(super) fn of_offers(offers: &[ToolOffer]) -> ToolNames {
+        ToolNames::of_all(offers.iter().map(|tool| tool.name.clone()).collect())
+    }
+
+    fn of_all(names: Vec<String>) -> ToolNames {
         let mut taken: Vec<String> = names.iter().filter(|name| is_taken_as_is(name)).cloned().collect();
         let mut sent = BTreeMap::new();
         for name in names.into_iter().filter(|name| !is_taken_as_is(name)) {

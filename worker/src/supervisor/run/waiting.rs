@@ -108,8 +108,8 @@ impl SupervisorRun {
     fn of_hold(&self) -> Option<Waiting> {
         let control = &self.parts.control;
         let (kind, verb) = match (control.is_paused(), control.is_human()) {
-            (true, _) => (WaitKind::Pause, "resume"),
             (_, true) => (WaitKind::Takeover, "release"),
+            (true, _) => (WaitKind::Pause, "resume"),
             (false, false) => return None,
         };
         Some(Waiting {
@@ -158,13 +158,18 @@ fn of_question(interrupt: &Interrupt, run: &str) -> Waiting {
     let asked = asked.or_else(|| payload.as_str().map(str::to_owned)).unwrap_or_else(|| payload.to_string());
     let about = text("about").map(|about| format!(": {about}")).unwrap_or_default();
     // Whether a tool is called is never read out of a text.
-    let answer = if payload.pointer("/kind/tool_approval").is_some() { "true" } else { "ANSWER" };
+    let of_kind = |kind: &str| payload.pointer(&format!("/kind/{kind}")).is_some();
+    let (answer, taken) = match () {
+        () if of_kind("tool_approval") => ("true", ""),
+        () if of_kind("task_feedback") => ("yes", " (`yes` takes it as it is; other words send it back with them)"),
+        () => ("ANSWER", ""),
+    };
     Waiting {
         kind: WaitKind::Question,
         id: interrupt.id.clone(),
         task: Some(interrupt.task.to_string()),
         whom: text("to").unwrap_or(ANYBODY).to_owned(),
-        what: format!("an answer to \"{asked}\"{about}"),
+        what: format!("an answer to \"{asked}\"{about}{taken}"),
         until: interrupt.deadline,
         answer: at(run, &interrupt.id, format!("bosun approval answer {} {answer}", interrupt.id)),
         shown: Some(interrupt.shown.clone()),

@@ -274,7 +274,12 @@ struct ServiceResponse {
 }
 
 /// The answer in what a capability gave: what a program printed, what a service sent.
-pub(super) fn answer_of(spec: &SupervisorSpec, call: &Call, value: Value) -> Result<Value, AnswerUnusable> {
+pub(super) fn answer_of(
+    spec: &SupervisorSpec,
+    call: &Call,
+    value: Value,
+    asker: &dyn Asker,
+) -> Result<Value, AnswerUnusable> {
     if let Some(name) = built_in_of(spec, call) {
         // Prompts are made of it: two equal runs ask a model the same. The history has the whole.
         return Ok(steady(name, value));
@@ -292,7 +297,7 @@ pub(super) fn answer_of(spec: &SupervisorSpec, call: &Call, value: Value) -> Res
             let sent: ServiceResponse = serde_json::from_value(value).unwrap_or_default();
             Ok(sent.json.filter(|json| !json.is_null()).unwrap_or_else(|| sent.body.trim().into()))
         }
-        Via::Model(_) => Ok(super::model::said(&serde_json::from_value(value)?, call)),
+        Via::Model(_) => Ok(super::model::said(spec, &serde_json::from_value(value)?, call, asker)),
         Via::Scripted | Via::Activity(_) | Via::Supervisor(_) => Ok(value),
     }
 }

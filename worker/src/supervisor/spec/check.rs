@@ -24,6 +24,7 @@ pub(super) mod effect;
 mod idle;
 mod planning;
 mod roles;
+mod shapes;
 mod tools;
 mod unplanned;
 
@@ -36,6 +37,7 @@ type CheckResult = Result<(), FieldError>;
 pub(super) fn check(spec: &SupervisorSpec) -> Result<Vec<String>, FieldError> {
     kind_of_run(spec)?;
     all_of(spec)?;
+    shapes::check(spec)?;
     effect::check(spec)?;
     Ok(warnings(spec))
 }

@@ -241,7 +241,7 @@ fn a_takeover_pauses_the_children_and_hands_the_run_over() {
     assert_eq!(handed["context"], json!(TakeoverContext::of(&plan())));
 }
 
-/// SHN-66: a paused run can be taken over too; its children are paused already.
+/// SHN-66: a paused run can be taken over too; its children are paused already, and a release leaves it as paused as it was.
 #[test]
 fn a_paused_run_can_be_taken_over() {
     let mut control = with_children(&["recruit/1/child"]);
@@ -251,7 +251,34 @@ fn a_paused_run_can_be_taken_over() {
     assert!(told(&out).is_empty());
     let mut out = at(2);
     assert!(control.release(by_ann("z"), &mut out));
+    assert_eq!((told(&out), control.status()), (Vec::<String>::new(), "PAUSED"));
+    assert_eq!(control.view()["pause_reason"], "x");
+    assert!(control.resume(by_ann("z"), &mut out));
     assert_eq!((told(&out), control.status()), (vec!["signal recruit/1/child resume_v1".to_owned()], "RUNNING"));
+}
+
+/// SHN-60, SHN-61: who has taken a run over may pause and resume it meanwhile; what is below hears of neither, and the run
+/// goes on when both have ended.
+#[test]
+fn a_pause_of_a_run_that_a_person_has_is_kept() {
+    let mut control = with_children(&["recruit/1/child"]);
+    control.takeover(by_ann("mine"), &mut at(1));
+    let mut out = at(2);
+    assert!(control.pause(by_ann("wait"), &mut out) && !control.pause(by_ann("again"), &mut out));
+    assert_eq!((told(&out), notes(&out)), (Vec::<String>::new(), vec![NoteKind::Paused]));
+    assert_eq!((control.is_paused(), control.is_human(), control.status()), (true, true, "handed_to_human"));
+    assert_eq!(control.checkpoint("x", &mut out), CheckpointDecision::Handed);
+    let mut early = control.clone();
+    assert!(early.resume(by_ann("go"), &mut out) && !early.resume(by_ann("go"), &mut out));
+    assert!(told(&out).is_empty() && early.is_human());
+    assert!(early.release(by_ann("yours"), &mut out));
+    assert_eq!((told(&out).len(), early.is_running()), (1, true));
+    let mut out = at(3);
+    assert!(control.release(by_ann("yours"), &mut out) && told(&out).is_empty());
+    assert_eq!(control.checkpoint("x", &mut out), CheckpointDecision::Hold);
+    control.takeover(by_ann("again"), &mut at(4));
+    control.cancel(by_ann("enough"), &mut at(5));
+    assert_eq!(control.cancelled_text().as_deref(), Some("workflow cancelled while paused: enough"));
 }
 
 /// SHN-67: the context has the seed's fields; completed and pending are all tasks, in plan order.
@@ -291,7 +318,7 @@ fn a_takeover_does_not_end_the_run() {
     control.takeover(by_ann("mine"), &mut at(1));
     assert!(control.is_human() && !control.is_running());
     let mut out = at(2);
-    assert!(!control.pause(by_ann("x"), &mut out) && !control.resume(by_ann("x"), &mut out));
+    assert!(!control.resume(by_ann("x"), &mut out) && !control.takeover(by_ann("x"), &mut out));
     assert!(control.is_human() && notes(&out).is_empty());
     assert!(control.release(by_ann("yours"), &mut out));
     assert_eq!(

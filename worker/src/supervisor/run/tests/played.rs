@@ -55,12 +55,12 @@ fn what_is_in_the_box_is_not_played_by_a_model() {
         let Carried::Activity { activity_type, .. } = carried(&spec, &call, 0, &plan()) else { panic!("{name}") };
         assert_eq!(activity_type.as_str(), name);
         let gave = json!({ "exit_code": 0, "stdout": "out", "json": { "a": 1 } });
-        assert_eq!(answer_of(&spec, &call, gave.clone()).unwrap(), gave);
+        assert_eq!(answer_of(&spec, &call, gave.clone(), &plan()).unwrap(), gave);
     }
     let call = work(json!({ "capability": "activity", "parameters": { "type": "add", "input": [1, 2] } }));
     let Carried::Activity { activity_type, input, .. } = carried(&spec, &call, 0, &plan()) else { panic!() };
     assert_eq!((activity_type.as_str(), input), ("add", json!([1, 2])));
-    assert_eq!(answer_of(&spec, &call, json!(3)).unwrap(), json!(3));
+    assert_eq!(answer_of(&spec, &call, json!(3), &plan()).unwrap(), json!(3));
     // Nobody in the box is called so: a model does it.
     agent(&spec, &work(json!({ "capability": "writing" })));
 }

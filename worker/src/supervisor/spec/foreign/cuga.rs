@@ -122,8 +122,10 @@ fn stanza(value: &Value, spec: &mut Mapping, warnings: &mut Vec<String>) -> Resu
     if let Some(force) = fields.boolean("force_planning")? {
         planning.insert("force".to_owned(), force.into());
     }
+    let mut upfront = false;
     if let Some(mode) = one_of(&fields, "mode", &["conversational", "plan_upfront", "delegation"])? {
-        let mode = if mode == "delegation" { "plan_upfront" } else { &mode };
+        upfront = mode != "conversational";
+        let mode = if upfront { "plan_upfront" } else { "conversational" };
         planning.insert("supervisor_mode".to_owned(), mode.into());
     }
     match one_of(&fields, "strategy", &["sequential", "parallel", "adaptive"])?.as_deref() {
@@ -151,7 +153,8 @@ fn stanza(value: &Value, spec: &mut Mapping, warnings: &mut Vec<String>) -> Resu
     let prompt = fields.text("special_instructions")?.unwrap_or_default();
     let model = model(fields.value("model"), "supervisor.model")?;
     // CUG-16: whoever plans, decides and sums up is the supervisor.
-    let jobs: &[&str] = if structured { &["supervisor", "planner", "synthesizer"] } else { &["supervisor"] };
+    let plans = structured || upfront;
+    let jobs: &[&str] = if plans { &["supervisor", "planner", "synthesizer"] } else { &["supervisor"] };
     for job in jobs {
         spec.insert((*job).to_owned(), json!({ "system_prompt": prompt, "model": model }));
     }

@@ -1,0 +1,86 @@
+//! What becomes of names when a plan is made anew: a task takes the place of one that gave nothing, or a name of its own.
+//!
+//! Invariant: no task of a new plan is lost, and no two have one name; where dependencies do not count, none makes a plan
+//! wrong (FSS-40). What is kept of the old plan is decided in `iterate`.
+
+use serde_json::json;
+
+use super::*;
+use crate::supervisor::model::{Edge, PlanChangeError, PlanOrigin};
+
+impl Graph {
+    /// FSS-12: what gave nothing is replaced by the planner's task of the same name. Where steps are planned anew one by one
+    /// it stays as it ended, beside the new one (FSP-06); and a person sees in the plan what they had before.
+    pub(super) fn replaces(&self, origin: PlanOrigin) -> bool {
+        origin == PlanOrigin::Replan && !self.rules.evaluator
+    }
+
+    /// A task that ended without a result begins anew under its id, in its place, with its feedback (FSS-13). Its attempts
+    /// are counted on and have used up none of the new one's tries.
+    pub(super) fn replace(
+        &mut self,
+        id: TaskId,
+        planned: PlannedTask,
+    ) -> Result<(TaskId, TaskStatus), PlanChangeError> {
+        let Some(old) = self.plan.tasks.get(&id).cloned() else { return Err(PlanChangeError::Unknown { id }) };
+        let mut task = planned.task(id.clone(), self.rules.requires, self.rules.max_attempts);
+        let edges = std::mem::take(&mut task.edges);
+        (task.position, task.iteration, task.overall_objective) = (old.position, self.iteration, old.overall_objective);
+        (task.tries_before, task.tries, task.attempts) = (old.tries, old.tries, old.attempts);
+        task.feedback = old.feedback;
+        task.revises = task.revises.or(old.revises);
+        self.plan.tasks.insert(id.clone(), task);
+        self.set_edges(&id, edges)?;
+        Ok((id, old.status))
+    }
+
+    pub(super) fn tell_replaced(&mut self, replaced: Vec<(TaskId, TaskStatus)>, out: &mut Outbox) {
+        for (id, was) in replaced {
+            let goal = self.task(&id).map(|task| &task.goal);
+            out.note(NoteKind::TaskAdded, json!({ "task": id, "replaces": was, "goal": goal }));
+            self.index(&id);
+        }
+    }
+
+    /// Where dependencies do not count, none makes a plan wrong (FSS-40).
+    pub(super) fn add(&mut self, tasks: Vec<Task>) -> Result<(), PlanChangeError> {
+        let honour = self.rules.honour;
+        add_to(&mut self.plan, tasks, honour)
+    }
+
+    pub(super) fn set_edges(&mut self, id: &TaskId, edges: Vec<Edge>) -> Result<(), PlanChangeError> {
+        match self.plan.set_edges(id, edges) {
+            Err(_) if !self.rules.honour => Ok(()),
+            result => result.map(|_| ()),
+        }
+    }
+
+    /// A name nobody has, in the plan or in what is planned with it (FSP-06).
+    pub(super) fn free_name(&self, id: &TaskId, named: &BTreeSet<TaskId>, fresh: &[(TaskId, PlannedTask)]) -> TaskId {
+        let new = |id: &TaskId| named.contains(id) || fresh.iter().any(|(other, _)| other == id);
+        let taken = |id: &TaskId| self.plan.tasks.contains_key(id) || new(id);
+        let named = |n: u64| TaskId::new(format!("{id}-replan-{n}")).unwrap_or_else(|_| TaskId::from(n));
+        (1..).map(named).find(|name| !taken(name)).unwrap_or_else(|| id.clone())
+    }
+}
+
+/// The names of what is planned: one that stands there twice is two tasks, of which one would be lost (FSS-04).
+pub(super) fn each_once(planned: &[(TaskId, PlannedTask)]) -> Result<BTreeSet<TaskId>, PlanChangeError> {
+    let mut named = BTreeSet::new();
+    match planned.iter().find(|(id, _)| !named.insert(id.clone())) {
+        Some((id, _)) => Err(PlanChangeError::Duplicate { id: id.clone() }),
+        None => Ok(named),
+    }
+}
+
+/// The same to a plan that is still to become the run's.
+pub(super) fn add_to(plan: &mut TaskPlan, mut tasks: Vec<Task>, honour: bool) -> Result<(), PlanChangeError> {
+    match plan.add(tasks.clone()) {
+        Err(why) if honour || matches!(why, PlanChangeError::Duplicate { .. }) => Err(why),
+        Err(_) => {
+            tasks.iter_mut().for_each(|task| task.edges.clear());
+            plan.add(tasks)
+        }
+        Ok(()) => Ok(()),
+    }
+}
