@@ -99,6 +99,7 @@ async fn a_saga_that_loses_a_select_is_undone_over_a_crash() {
     let (world, activities) = world();
     let environment = environment_with(WorkflowRegistry::new().workflow("late", late), activities);
     environment.client().start(start("late", "t", &())).await.unwrap();
+    environment.sleep(HOUR / 2).await;
     world.stuck.acquire().await.unwrap().forget();
     let environment = environment.crash(6, |_| {}).unwrap();
     assert_eq!(output::<String>(&environment.client(), "t").await, "late");

@@ -250,9 +250,9 @@ async fn a_text_of_the_user_is_an_id_or_is_refused() {
     let id = String::from("order-7");
     assert_eq!(client.handle(PARENT, &id).result().await, Ok(3));
     for (text, why) in [
-        ("", "the id of parent is invalid: workflow id is empty; give it at least one character"),
-        (&*"x".repeat(256), "the id of parent is invalid: workflow id is 256 bytes long; at most 255 are allowed"),
-        ("a\nb", "the id of parent is invalid: workflow id has the control character '\\n' at byte 1"),
+        ("", "the id of parent: workflow id is empty; give it at least one character"),
+        (&*"x".repeat(256), "the id of parent: workflow id is 256 bytes long; at most 255 are allowed"),
+        ("a\nb", "the id of parent: workflow id has the control character '\\n' at byte 1"),
     ] {
         let refused = client.start_workflow(PARENT, text, &String::new()).await.unwrap_err();
         assert_eq!(refused.to_string(), why);

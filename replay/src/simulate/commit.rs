@@ -113,6 +113,7 @@ impl World<'_> {
         let run = &self.runs[&run_id];
         let before = run.lived_before.min(relived.len());
         let ((before, lived), (after, relived)) = (run.lived.split_at(run.lived_before), relived.split_at(before));
+        self.doubts.calls()?;
         deployed_alike(before, after)?;
         self.doubts.same_again(lived, relived)?;
         Ok(execution)

@@ -31,12 +31,13 @@ pub(super) fn deployed_alike(before: &[WatchedActivation], after: &[WatchedActiv
     Ok(())
 }
 
-/// A command without the options that say how it is carried out. As text: it may hold floats that equal nothing.
+/// A command without the options that say how it is carried out, and a patch whether it is kept or on its way out. As text: it may hold floats that equal nothing.
 fn what_it_is(command: &Command) -> String {
     let mut command = command.clone();
     match &mut command {
         Command::ScheduleActivity { options, .. } => *options = ActivityOptions::default(),
         Command::StartChildWorkflow { options, .. } => *options = ChildWorkflowOptions::default(),
+        Command::RecordMarker(Marker::Patch { deprecated, .. }) => *deprecated = false,
         _ => {}
     }
     format!("{command:?}")
@@ -47,10 +48,10 @@ impl World<'_> {
     pub(super) fn deploy(&mut self) -> Result<(), Violation> {
         self.version = (self.version + 1).min(self.versions.len() - 1);
         self.rare.hit("deployed");
-        let before = self.awaiting()?;
         for run in self.runs.values_mut() {
             run.lived_before = run.lived.len();
         }
+        let before = self.awaiting()?;
         self.crash(Boundary::AfterRelease)?;
         let after = self.awaiting()?;
         self.warnings.extend(renamed_signal(&before, &after));
