@@ -128,8 +128,10 @@ impl ActivityError {
     }
 }
 
-/// The failure type of an error whose type is not known: a boxed one, or the cause of another.
+/// The failure type of an error whose type is not known, because it is boxed.
 const UNTYPED: &str = "Error";
+/// Of the cause of another, which has none: the type of the failure is the other's (see [`Failure::type_name`]).
+const OF_CAUSE: &str = "";
 
 /// An error and what caused it, as far as it says.
 fn failure_of(error: &(dyn Error + 'static), failure_type: &str) -> Failure {
@@ -137,7 +139,7 @@ fn failure_of(error: &(dyn Error + 'static), failure_type: &str) -> Failure {
     match error.source() {
         Some(cause) => match cause.downcast_ref::<Failure>() {
             Some(cause) => failure.because(cause.clone()),
-            None => failure.because(failure_of(cause, UNTYPED)),
+            None => failure.because(failure_of(cause, OF_CAUSE)),
         },
         None => failure,
     }

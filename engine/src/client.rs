@@ -409,7 +409,8 @@ impl Client {
         Ok(*described)
     }
 
-    /// Waits for the end of a run; `None` when the time is over first and the run is still open. What is durable is
+    /// Waits for the end of a run; `None` when the time is over first and the run is still open. It is real time, also in the
+    /// test environment. What is durable is
     /// answered however short the time is: a time of zero asks how it stands, and is no race with the answer.
     pub async fn result(&self, target: &Target, request: ResultRequest) -> Result<Option<RunResult>, Rejection> {
         let waiting = self.follow_to_end(target.clone(), request.follow_runs);

@@ -247,6 +247,6 @@ pub struct RunEvent {
 pub struct ResultRequest {
     /// Follow continue-as-new and workflow retries to the end.
     pub follow_runs: bool,
-    /// `None`: wait for as long as it takes.
+    /// How long to wait, on a real clock (in the test environment too); `None`: for as long as it takes.
     pub timeout: Option<Duration>,
 }

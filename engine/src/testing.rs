@@ -25,6 +25,10 @@ pub fn release_simulated(effects: SealedEffects) -> Vec<Effect> {
 }
 
 /// A worker for tests. Must be started within a tokio runtime.
+///
+/// Workflow time is virtual: it passes in [`TestEnvironment::sleep`], and from deadline to deadline while a result is waited
+/// for. Limits of the client ([`result_within`](crate::WorkflowHandle::result_within)) are real time, so that a run that
+/// nothing can move does not keep a test for ever: give them seconds, not days.
 pub struct TestEnvironment {
     worker: Worker,
     log: Arc<MemoryLog>,

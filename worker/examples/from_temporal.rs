@@ -49,7 +49,8 @@ async fn pay(ctx: WfContext, order: Order) -> Result<String, Failure> {
     if !approved {
         return Err(Failure::application("Declined", "nobody has approved"));
     }
-    // a saga: what undoes a step is registered before it
+    // a saga: what undoes a step is registered before it; for a deadline put it in `with_timeout`, which cancels, not in a
+    // `select`, which only drops
     Saga::run(&ctx.clone(), |saga| async move {
         let order = Order { cents: cents.get(), ..order };
         saga.undo_with(REFUND, &order);

@@ -116,11 +116,12 @@ impl<O> fmt::Debug for WorkflowHandle<O> {
 
 /// By reference.
 impl Client {
-    /// Starts a workflow: `let order = client.start_workflow(ORDER, "order-7", &input).await?;`.
+    /// Starts a workflow: `let order = client.start_workflow(ORDER, "order-7", &input).await?;`. The id may be any text, a
+    /// `format!(..)` too; one that cannot be an id is refused, as [`Rejection::Invalid`].
     pub async fn start_workflow<I: Serialize, O>(
         &self,
         workflow: Workflow<I, O>,
-        workflow_id: impl Into<WorkflowId>,
+        workflow_id: impl IntoWorkflowId,
         input: &I,
     ) -> Result<WorkflowHandle<O>, Rejection> {
         self.start_workflow_with(workflow, workflow_id, input, |start| start).await
@@ -130,11 +131,11 @@ impl Client {
     pub async fn start_workflow_with<I: Serialize, O>(
         &self,
         workflow: Workflow<I, O>,
-        workflow_id: impl Into<WorkflowId>,
+        workflow_id: impl IntoWorkflowId,
         input: &I,
         options: impl FnOnce(StartWorkflow) -> StartWorkflow,
     ) -> Result<WorkflowHandle<O>, Rejection> {
-        let start = options(start_of(workflow, workflow_id.into(), input)?);
+        let start = options(start_of(workflow, workflow_id, input)?);
         let namespace = start.namespace.clone();
         let Started { workflow_id, run_id, .. } = self.start(start).await?;
         Ok(self.of_target(Target { namespace, workflow_id, run_id: Some(run_id) }))
@@ -144,12 +145,12 @@ impl Client {
     pub async fn signal_workflow_with_start<I: Serialize, O, S: Serialize>(
         &self,
         workflow: Workflow<I, O>,
-        workflow_id: impl Into<WorkflowId>,
+        workflow_id: impl IntoWorkflowId,
         input: &I,
         signal: Signal<S>,
         carries: &S,
     ) -> Result<WorkflowHandle<O>, Rejection> {
-        let start = start_of(workflow, workflow_id.into(), input)?;
+        let start = start_of(workflow, workflow_id, input)?;
         let namespace = start.namespace.clone();
         let Started { workflow_id, run_id, .. } = self.signal_with_start(start, signal_of(signal, carries)?).await?;
         Ok(self.of_target(Target { namespace, workflow_id, run_id: Some(run_id) }))
@@ -160,12 +161,12 @@ impl Client {
     pub async fn update_workflow_with_start<I: Serialize, O, U: Serialize, A: DeserializeOwned>(
         &self,
         workflow: Workflow<I, O>,
-        workflow_id: impl Into<WorkflowId>,
+        workflow_id: impl IntoWorkflowId,
         input: &I,
         update: Update<U, A>,
         carries: &U,
     ) -> Result<(WorkflowHandle<O>, A), MessageError> {
-        let start = start_of(workflow, workflow_id.into(), input)?;
+        let start = start_of(workflow, workflow_id, input)?;
         let start = StartWorkflow { id_conflict_policy: IdConflictPolicy::UseExisting, ..start };
         let namespace = start.namespace.clone();
         let update_id = UpdateId::of(self.shared.new_run_id().to_string());
@@ -178,8 +179,16 @@ impl Client {
 
     /// A workflow that has been started before: its open run or else its newest, whichever that is when something is
     /// asked. Nothing is looked up here.
-    pub fn handle<I, O>(&self, _workflow: Workflow<I, O>, workflow_id: impl Into<WorkflowId>) -> WorkflowHandle<O> {
-        self.of_target(Target::workflow(workflow_id.into()))
+    ///
+    /// # Panics
+    ///
+    /// When the text cannot be an id. A text from outside is made one first: `WorkflowId::new(text)?`.
+    #[track_caller]
+    pub fn handle<I, O>(&self, _workflow: Workflow<I, O>, workflow_id: impl IntoWorkflowId) -> WorkflowHandle<O> {
+        match workflow_id.into_workflow_id() {
+            Ok(workflow_id) => self.of_target(Target::workflow(workflow_id)),
+            Err(why) => panic!("{why}"),
+        }
     }
 
     fn of_target<O>(&self, target: Target) -> WorkflowHandle<O> {
@@ -293,14 +302,17 @@ impl<O> WorkflowHandle<O> {
 }
 
 impl<O: DeserializeOwned> WorkflowHandle<O> {
-    /// Waits for the end, over continue-as-new and retries, as long as it takes.
+    /// Waits for the end, over continue-as-new and retries, as long as it takes. A run that waits for what nobody sends is
+    /// waited for without end, also in the test environment: [`WorkflowHandle::describe`] says what it waits for.
     pub async fn result(&self) -> Result<O, WorkflowError> {
         match self.wait(None).await? {
             Some(result) => self.output(result.outcome),
             None => unreachable!("without a limit it is waited for"),
         }
     }
-    /// As [`WorkflowHandle::result`]; `None` when the run is still open after this time.
+    /// As [`WorkflowHandle::result`]; `None` when the run is still open after this time. It is the time of whoever waits, on a
+    /// real clock, also in the test environment: there timers fire while it is waited for, however far ahead they are, and a
+    /// second is long. To let workflow time pass, [`TestEnvironment::sleep`](crate::testing::TestEnvironment::sleep).
     pub async fn result_within(&self, limit: Duration) -> Result<Option<O>, WorkflowError> {
         match self.wait(Some(limit)).await? {
             Some(result) => self.output(result.outcome).map(Some),
@@ -330,9 +342,12 @@ impl<O: DeserializeOwned> WorkflowHandle<O> {
 
 fn start_of<I: Serialize, O>(
     workflow: Workflow<I, O>,
-    workflow_id: WorkflowId,
+    workflow_id: impl IntoWorkflowId,
     input: &I,
 ) -> Result<StartWorkflow, Rejection> {
+    let workflow_id = workflow_id
+        .into_workflow_id()
+        .map_err(|why| Rejection::Invalid { what: format!("the id of {}", workflow.name()), why: why.to_string() })?;
     let input = encode(workflow.name(), input)?;
     Ok(StartWorkflow::new(workflow.workflow_type(), workflow_id).input(input))
 }

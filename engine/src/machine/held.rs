@@ -41,6 +41,7 @@ impl Held {
                     Some(Rejection::Invalid { what, why: why.clone() })
                 }
                 WorkflowDefect::Undecodable { .. }
+                | WorkflowDefect::Unencodable { .. }
                 | WorkflowDefect::Panic { .. }
                 | WorkflowDefect::ForeignFuture { .. }
                 | WorkflowDefect::ConditionMutated { .. } => None,

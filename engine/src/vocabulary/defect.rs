@@ -46,6 +46,11 @@ pub enum WorkflowDefect {
         /// What the decoder said.
         why: String,
     },
+    /// A value that it gives away (an input, a result) cannot be written as a payload.
+    Unencodable {
+        /// What the encoder said, and of which type the value is.
+        why: String,
+    },
     /// It waits for something that is not of the workflow context, or was woken from outside.
     ForeignFuture {
         /// What was awaited and where, as far as it is known.
@@ -66,7 +71,9 @@ impl WorkflowDefect {
     pub fn failure(&self) -> Failure {
         let failure_type = match self {
             WorkflowDefect::Panic { message } => return Failure::panic(message.clone()),
-            WorkflowDefect::UnreadableInput { .. } | WorkflowDefect::Undecodable { .. } => FAILURE_PAYLOAD,
+            WorkflowDefect::UnreadableInput { .. }
+            | WorkflowDefect::Undecodable { .. }
+            | WorkflowDefect::Unencodable { .. } => FAILURE_PAYLOAD,
             WorkflowDefect::ForeignFuture { .. } => FAILURE_FOREIGN_FUTURE,
             WorkflowDefect::ConditionMutated { .. } => FAILURE_CONDITION_MUTATED,
         };
@@ -78,6 +85,7 @@ impl WorkflowDefect {
             WorkflowDefect::Panic { .. } => "workflow code panicked",
             WorkflowDefect::UnreadableInput { .. } => "workflow code cannot read its input",
             WorkflowDefect::Undecodable { .. } => "workflow code cannot read a payload",
+            WorkflowDefect::Unencodable { .. } => "workflow code cannot write a payload",
             WorkflowDefect::ForeignFuture { .. } => "workflow code waits for something outside of its context",
             WorkflowDefect::ConditionMutated { .. } => "a condition changed the workflow",
         }
@@ -88,6 +96,9 @@ impl WorkflowDefect {
             WorkflowDefect::Panic { .. } => "mend the code that panics",
             WorkflowDefect::UnreadableInput { .. } | WorkflowDefect::Undecodable { .. } => {
                 "give the code a type that reads what was recorded"
+            }
+            WorkflowDefect::Unencodable { .. } => {
+                "give the code a type that JSON can hold: the keys of its maps must be text or numbers, for example"
             }
             WorkflowDefect::ForeignFuture { .. } => {
                 "use the activities, timers, signals and channels of the workflow context"
@@ -107,7 +118,7 @@ impl fmt::Display for WorkflowDefect {
                 write!(f, "the input of the workflow {workflow_type} cannot be read: {why}")
             }
             WorkflowDefect::Undecodable { what, why } => write!(f, "{what} cannot be read: {why}"),
-            WorkflowDefect::ForeignFuture { why } => f.write_str(why),
+            WorkflowDefect::Unencodable { why } | WorkflowDefect::ForeignFuture { why } => f.write_str(why),
             WorkflowDefect::ConditionMutated { what } => {
                 write!(f, "a condition of wait_until changed the workflow: {what}; conditions must only read")
             }

@@ -15,6 +15,12 @@ pub const FAILURE_PANIC: &str = "Panic";
 /// The failure type of a payload that is not of the type as which it is read, or that cannot be written.
 pub const FAILURE_PAYLOAD: &str = "PayloadError";
 
+/// The failure type of a text that cannot be an id: of a child workflow, for example.
+pub const FAILURE_INVALID_ID: &str = "InvalidId";
+
+/// The failure type of a validator of an update that changed the workflow.
+pub const FAILURE_VALIDATOR_MUTATED: &str = "ValidatorMutated";
+
 /// A child workflow of the run that was forked: a fork does not share it.
 pub const FAILURE_CHILD_OF_SOURCE: &str = "ChildOfForkedRun";
 
@@ -39,7 +45,8 @@ pub struct Failure {
 pub enum FailureKind {
     /// User code has failed.
     Application {
-        /// A name for code and retry policies to match: `CardDeclined`.
+        /// A name for code and retry policies to match: `CardDeclined`. Empty: what brought another failure about, and is only
+        /// known by its message.
         failure_type: String,
         /// Whether no further attempt would mend it.
         non_retryable: bool,
@@ -171,9 +178,19 @@ impl Failure {
     pub fn is_canceled(&self) -> bool {
         matches!(self.kind, FailureKind::Canceled { .. }) || self.cause.as_deref().is_some_and(Failure::is_canceled)
     }
-    /// The application failure type of the root cause, for matching in code and on the command line.
+    /// The application failure type of the root cause, for matching in code and on the command line. A cause without a type
+    /// does not count: of an activity that ended in an error by `?`, it is the name of the type of that error, whatever brought
+    /// the error about.
     pub fn type_name(&self) -> &str {
-        match &self.root().kind {
+        let mut named = self;
+        let mut next = self.cause.as_deref();
+        while let Some(cause) = next {
+            if !cause.has_no_type() {
+                named = cause;
+            }
+            next = cause.cause.as_deref();
+        }
+        match &named.kind {
             FailureKind::Application { failure_type, .. } => failure_type,
             FailureKind::Timeout { .. } => "Timeout",
             FailureKind::Canceled { .. } => "Canceled",
@@ -199,8 +216,11 @@ impl fmt::Display for TimeoutType {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            FailureKind::Application { failure_type, .. } => write!(f, "{failure_type}: {}", self.message)?,
-            FailureKind::Timeout { .. }
+            FailureKind::Application { failure_type, .. } if !failure_type.is_empty() => {
+                write!(f, "{failure_type}: {}", self.message)?;
+            }
+            FailureKind::Application { .. }
+            | FailureKind::Timeout { .. }
             | FailureKind::Canceled { .. }
             | FailureKind::Terminated
             | FailureKind::Activity { .. }
@@ -222,7 +242,16 @@ impl From<super::PayloadError> for Failure {
     }
 }
 
+impl From<super::InvalidId> for Failure {
+    fn from(why: super::InvalidId) -> Self {
+        Failure::application(FAILURE_INVALID_ID, why.to_string()).non_retryable()
+    }
+}
+
 impl Failure {
+    fn has_no_type(&self) -> bool {
+        matches!(&self.kind, FailureKind::Application { failure_type, .. } if failure_type.is_empty())
+    }
     /// Whether this is a [`PayloadError`](super::PayloadError) of the code itself, not of an activity or a child.
     pub(crate) fn is_of_a_payload(&self) -> bool {
         matches!(&self.kind, FailureKind::Application { failure_type, .. } if failure_type == FAILURE_PAYLOAD)

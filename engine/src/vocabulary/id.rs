@@ -120,6 +120,10 @@ macro_rules! text_ids {
         }
         impl From<&str> for $name {
             /// As [`Self::of`]: for names written in code.
+            ///
+            /// # Panics
+            ///
+            /// When the text cannot be an id; [`Self::new`] says so instead.
             #[track_caller]
             fn from(text: &str) -> Self {
                 Self::of(text)

@@ -21,6 +21,7 @@ mod retry;
 mod start_written;
 mod time;
 mod turn;
+mod workflow_id;
 
 pub use command::*;
 pub use defect::*;
@@ -38,3 +39,4 @@ pub use priority::*;
 pub use retry::*;
 pub use time::*;
 pub use turn::*;
+pub use workflow_id::*;

@@ -37,11 +37,12 @@ pub struct Payload {
     pub data: Bytes,
 }
 
-/// A payload that cannot be read as the type the code expects.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("cannot read a {encoding} payload of {length} bytes as {wanted}: {why}")]
+/// A payload that cannot be read as the type the code expects, or a value that cannot be written as a payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PayloadError {
-    /// How the payload says it is encoded.
+    /// Whether it was a value that could not be written.
+    pub writing: bool,
+    /// How the payload says it is encoded, or would be.
     pub encoding: String,
     /// Its length in bytes; 0 where a value could not be written.
     pub length: usize,
@@ -50,6 +51,34 @@ pub struct PayloadError {
     /// What the decoder or encoder said.
     pub why: String,
 }
+
+/// How the message about a value that cannot be written begins, now and in histories of before.
+const WRITING: [&str; 2] =
+    ["cannot write a value as json: it is of the type ", "cannot read a json payload of 0 bytes as "];
+
+impl PayloadError {
+    /// The message, without the words that say whether this was about reading or writing: those of a value that could not be
+    /// written have changed, and histories hold both.
+    pub(crate) fn lasting_part(message: &str) -> &str {
+        WRITING.iter().find_map(|begins| message.strip_prefix(begins)).unwrap_or(message)
+    }
+    /// Whether a message is about a value that could not be written.
+    pub(crate) fn is_of_writing(message: &str) -> bool {
+        message.starts_with(WRITING[0])
+    }
+}
+
+impl fmt::Display for PayloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PayloadError { writing, encoding, length, wanted, why } = self;
+        match writing {
+            true => write!(f, "{}{wanted}: {why}", WRITING[0]),
+            false => write!(f, "cannot read a {encoding} payload of {length} bytes as {wanted}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for PayloadError {}
 
 impl Payload {
     /// The JSON `null`: what a missing input or result is.
@@ -66,11 +95,14 @@ impl Payload {
     }
     /// Encodes a value as JSON.
     ///
-    /// Fails when the value cannot be JSON, for example a map whose keys are not text.
+    /// Fails when the value cannot be JSON, for example a map whose keys are neither text nor numbers. JSON has no `NaN` and no
+    /// infinity: as serde_json writes them, they become `null`, which reads as `None` where an `Option` is wanted and as
+    /// nothing else. To carry one, write it as text.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, PayloadError> {
         match serde_json::to_vec(value) {
             Ok(data) => Ok(Self::raw_json(data)),
             Err(why) => Err(PayloadError {
+                writing: true,
                 encoding: ENCODING_JSON.into(),
                 length: 0,
                 wanted: std::any::type_name::<T>(),
@@ -81,6 +113,7 @@ impl Payload {
     /// Reads the payload as a user type. `bytes` payloads are readable as JSON text too.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, PayloadError> {
         serde_json::from_slice(&self.data).map_err(|why| PayloadError {
+            writing: false,
             encoding: self.encoding.clone().into_owned(),
             length: self.data.len(),
             wanted: std::any::type_name::<T>(),
@@ -262,6 +295,20 @@ mod tests {
             let packed = rmp_serde::to_vec(&payload).unwrap();
             assert_eq!(rmp_serde::from_slice::<Payload>(&packed).unwrap(), payload);
         }
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_written_is_told_as_such() {
+        let why = Payload::encode(&BTreeMap::from([((1, 2), 3)])).unwrap_err();
+        assert!(why.writing && PayloadError::is_of_writing(&why.to_string()));
+        let text = why.to_string();
+        assert!(text.starts_with("cannot write a value as json: it is of the type "), "{text}");
+        assert!(text.contains("BTreeMap<(i32, i32), i32>: key must be a string"), "{text}");
+        // Histories of before say it in other words.
+        let before = format!("cannot read a json payload of 0 bytes as {}: {}", why.wanted, why.why);
+        assert_eq!(PayloadError::lasting_part(&before), PayloadError::lasting_part(&text));
+        // What JSON does not have is null.
+        assert_eq!(Payload::encode(&f64::NAN).unwrap(), Payload::null());
     }
 
     #[test]

@@ -77,6 +77,7 @@ impl AsyncDriver {
                 let name = format!("the workflow function {}", started.workflow_type);
                 let main = async move {
                     let result = future.await;
+                    end.sagas_undone().await;
                     end.outcome.borrow_mut().get_or_insert(result);
                 };
                 shared.spawn(name, Box::pin(main));
@@ -225,7 +226,7 @@ impl Driver for AsyncDriver {
         match self.read("ValidateUpdate", || (handler.validate)(input)) {
             (_, Some(what)) => {
                 let message = format!("the validator of update {name} changed the workflow: {what}");
-                Err(Failure::application("ValidatorMutated", message).non_retryable())
+                Err(Failure::application(FAILURE_VALIDATOR_MUTATED, message).non_retryable())
             }
             (result, None) => result,
         }

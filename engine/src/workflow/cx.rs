@@ -166,17 +166,24 @@ impl Cx<'_> {
 
 /// Children and other runs.
 impl Cx<'_> {
-    /// As [`Self::child_with`], for a workflow that only has a name.
+    /// As [`Self::child_with`], for a workflow that only has a name. A text that cannot be an id fails the run.
     #[track_caller]
     pub fn start_child<I: Serialize + ?Sized>(
         &mut self,
         workflow_type: impl Into<WorkflowType>,
-        workflow_id: impl Into<WorkflowId>,
+        workflow_id: impl IntoWorkflowId,
         input: &I,
         options: ChildWorkflowOptions,
     ) -> Seq {
         let (place, seq) = (Location::caller(), self.ledger.next_seq());
-        let (workflow_type, workflow_id) = (workflow_type.into(), workflow_id.into());
+        let workflow_type = workflow_type.into();
+        let workflow_id = match workflow_id.into_workflow_id() {
+            Ok(workflow_id) => workflow_id,
+            Err(why) => {
+                self.ledger.fault(why.into());
+                return seq;
+            }
+        };
         let Some(input) = self.encode(input) else { return seq };
         let pending = PendingCommand::Child {
             workflow_type: workflow_type.clone(),

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::Location;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,14 @@ pub(crate) type CodePlace = &'static Location<'static>;
 const COMMANDS_MAX: usize = 50_000;
 /// The payloads of these commands together.
 const COMMAND_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+static REQUEST_HOOK: OnceLock<fn()> = OnceLock::new();
+
+/// Calls this from now on, on the thread of the workflow code, each time that code asks for something: for test kits that
+/// want to know which functions led there. The first hook of a process stays.
+pub fn on_every_request(hook: fn()) {
+    REQUEST_HOOK.get_or_init(|| hook);
+}
 
 /// What must be the same after a restore as after a full replay; part of every snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -177,6 +186,9 @@ impl CommandLedger {
         self.counters.closed = command.closes();
         self.commands.push(command);
         self.places.push(place.into());
+        if let Some(hook) = REQUEST_HOOK.get() {
+            hook();
+        }
     }
     /// The code asks for more than a turn may hold, and goes no further.
     pub(crate) fn overrun(&mut self, what: String) {
@@ -193,7 +205,9 @@ impl CommandLedger {
     }
     /// As [`Self::note_defect`], if this is what the code gives up with when it could not read or write a payload itself.
     pub(crate) fn note_failure(&mut self, failure: &Failure) {
-        if failure.is_of_a_payload() {
+        if failure.is_of_a_payload() && PayloadError::is_of_writing(&failure.message) {
+            self.note_defect(WorkflowDefect::Unencodable { why: failure.message.clone() });
+        } else if failure.is_of_a_payload() {
             let what = "a payload that the code handles".to_owned();
             self.note_defect(WorkflowDefect::Undecodable { what, why: failure.message.clone() });
         }

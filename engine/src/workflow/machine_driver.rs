@@ -265,7 +265,7 @@ impl<S: StateMachine> Driver for MachineDriver<S> {
             Ok(Ok(())) if self.digest() == before => Ok(()),
             Ok(Ok(())) => {
                 let message = format!("the validator of update {name} changed the state; validators must only read");
-                Err(Failure::application("ValidatorMutated", message).non_retryable())
+                Err(Failure::application(FAILURE_VALIDATOR_MUTATED, message).non_retryable())
             }
             Err(Unwound::Panicked(message)) => Err(Failure::panic(message)),
             Err(Unwound::Diverged) => Err(Failure::panic("the validator left its call")),

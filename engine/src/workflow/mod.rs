@@ -35,6 +35,7 @@ mod tests;
 
 pub use asked::{ContentHash, Detail as RequestDetail, Hint, Request, RequestKind};
 pub use concurrency::*;
+pub use context::branch::PATCH_BRANCH_WAITS;
 pub use context::shared::take_stray_request;
 pub use context::{
     ActivityFuture, CancellationFuture, ChildFuture, ChildHandle, ChildStartFuture, FAILURE_CONTINUE_AS_NEW,
@@ -43,13 +44,14 @@ pub use context::{
 };
 pub use cx::Cx;
 pub use jobs::{JobSources, JobTable, job_of, markers_of};
+pub use ledger::on_every_request;
 pub use machine_driver::RestoreError;
 pub use matcher::{Locate, RunIdentity, align_requests, check_activation};
 pub use nondeterminism::{ActivatingEvent, AlignedLine, NearestMatch, NonDeterminism};
 pub use panic::{inside_workflow_code, leave_when};
 pub use registry::WorkflowRegistry;
 pub use replayer::{ReplayError, ReplayStep, Replayed, Replayer, replay};
-pub use saga::{FAILURE_COMPENSATION, Saga};
+pub use saga::{FAILURE_COMPENSATION, PATCH_SAGA_DROPPED, Saga};
 pub use shadow::SnapshotMismatch;
 pub(crate) use shadow::{ShadowedDriver, TellMismatch};
 pub use state_machine::{RunNames, StateMachine, WorkflowEvent};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bosun_engine::testing::TestEnvironment;
-use bosun_engine::workflow::{Either, Semaphore, WfContext, branch, channel, join, race, select};
+use bosun_engine::workflow::{Either, Semaphore, WfContext, branch, channel, join, race, select, with_timeout};
 use bosun_engine::*;
 
 use crate::scene::*;
@@ -113,4 +113,32 @@ async fn a_semaphore_bounds_what_runs_at_once() {
     let seconds: Vec<(u64, u64)> =
         ended.into_iter().map(|(n, at)| (n, at.since(TestEnvironment::EPOCH).as_secs())).collect();
     assert_eq!(seconds, [(0, 10), (1, 10), (2, 20), (3, 20), (4, 30)]);
+}
+
+/// E29: a branch that waits through what was made outside of it ends with its deadline, on the worker as well, and after a
+/// crash the run goes on from there.
+#[tokio::test]
+async fn a_deadline_ends_a_wait_for_a_signal_and_a_permit_from_outside() {
+    const WAITS: Workflow<String, String> = Workflow::named("waits");
+    async fn waits(ctx: WfContext, how: String) -> Result<String, Failure> {
+        let (go, slots) = (ctx.signal_channel::<u32>("go"), Semaphore::new(&ctx, 1));
+        let _taken = slots.acquire().await?;
+        let waiting = slots.clone();
+        let end = match how.as_str() {
+            "signal" => with_timeout(&ctx, MINUTE, move |_| async move { go.recv().await }).await?,
+            _ => with_timeout(&ctx, MINUTE, move |_| async move { waiting.acquire().await.map(|_| 0) }).await?,
+        };
+        ctx.timer(MINUTE).await?;
+        Ok(format!("{:?} at {:?}", end.map(|end| end.is_ok()), ctx.now().since(TestEnvironment::EPOCH)))
+    }
+    for how in ["signal", "permit"] {
+        let (_stage, activities) = Stage::new();
+        let environment = TestEnvironment::start(flows().workflow(WAITS, waits), activities).unwrap();
+        let client = environment.client();
+        client.start_workflow(WAITS, how.to_owned(), &how.to_owned()).await.unwrap();
+        environment.sleep(MINUTE + MINUTE / 2).await;
+        let environment = environment.crash(1, |_| {}).unwrap();
+        let handle = environment.client().handle(WAITS, format!("{how}"));
+        assert_eq!(handle.result_within(PATIENCE).await.unwrap().as_deref(), Some("None at 120s"), "{how}");
+    }
 }

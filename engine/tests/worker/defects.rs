@@ -412,3 +412,27 @@ async fn lists_show_and_filter_held_runs() {
     client.terminate(&target("b"), "enough".into(), None).await.unwrap();
     assert_eq!(client.count("Held = true").await.unwrap(), 2);
 }
+
+/// E30: a value that cannot be written holds the run, and is told as what it is.
+#[tokio::test]
+async fn a_value_that_cannot_be_written_is_told_as_such() {
+    async fn pairs(ctx: WfContext, (): ()) -> Result<String, Failure> {
+        let pairs = std::collections::BTreeMap::from([((1_u32, 2_u32), 3_u32)]);
+        ctx.activity("note", &pairs, quick()).await
+    }
+    let environment = environment(WorkflowRegistry::new().workflow("pairs", pairs));
+    environment.client().start(start("pairs", "p", &())).await.unwrap();
+    settled(&environment).await;
+    let card = environment.client().describe(&target("p")).await.unwrap().held.expect("it is held");
+    for part in [
+        "workflow code cannot write a payload",
+        "cannot write a value as json: it is of the type ",
+        "BTreeMap<(u32, u32), u32>: key must be a string",
+        "the keys of its maps must be text or numbers",
+    ] {
+        assert!(card.contains(part), "{part} is not in:\n{card}");
+    }
+    for wrong in ["cannot read", "0 bytes", "what was recorded"] {
+        assert!(!card.contains(wrong), "{wrong} is in:\n{card}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bosun_engine::workflow::{Saga, WfContext, WorkflowRegistry};
+use bosun_engine::workflow::{Either, Saga, WfContext, WorkflowRegistry, select};
 use bosun_engine::*;
 use tokio::sync::Semaphore;
 
@@ -85,4 +85,24 @@ async fn compensations_run_in_reverse_order_over_a_crash_in_the_middle() {
         );
         assert!(environment.now().since(bosun_engine::testing::TestEnvironment::EPOCH) < HOUR);
     }
+}
+
+/// E28: a saga that loses a `select` is undone, also over a crash in the middle of a compensation, before the run ends.
+#[tokio::test]
+async fn a_saga_that_loses_a_select_is_undone_over_a_crash() {
+    async fn late(ctx: WfContext, (): ()) -> Result<String, Failure> {
+        match select(trip(ctx.clone(), false), ctx.timer(HOUR / 2)).await {
+            Either::First(booked) => booked,
+            Either::Second(late) => late.map(|()| "late".to_owned()),
+        }
+    }
+    let (world, activities) = world();
+    let environment = environment_with(WorkflowRegistry::new().workflow("late", late), activities);
+    environment.client().start(start("late", "t", &())).await.unwrap();
+    environment.sleep(HOUR / 2).await;
+    world.stuck.acquire().await.unwrap().forget();
+    let environment = environment.crash(6, |_| {}).unwrap();
+    assert_eq!(output::<String>(&environment.client(), "t").await, "late");
+    let expected = ["book flight", "book hotel", "undo hotel (1)", "undo flight (1)", "undo flight (2)"];
+    assert_eq!(world.ledger.entries(), expected);
 }

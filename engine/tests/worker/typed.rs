@@ -202,7 +202,7 @@ async fn an_activity_ends_in_any_error_with_its_type_and_its_causes() {
     let environment = environment_with(WorkflowRegistry::new().workflow(FAILS, workflow), activities);
     let client = environment.client();
     for (how, attempts, expected) in [
-        ("typed", 2, "Unreachable: the bank cannot be reached; caused by: Error: no route"),
+        ("typed", 2, "Unreachable: the bank cannot be reached; caused by: no route"),
         ("plain", 2, "ParseIntError: invalid digit found in string"),
         ("module", 2, "io::Error: no route"),
         ("boxed", 2, "Error: no luck"),
@@ -221,10 +221,50 @@ async fn an_activity_ends_in_any_error_with_its_type_and_its_causes() {
             other => panic!("{how}: {other:?}"),
         };
         assert_eq!(failure.cause.as_ref().map(ToString::to_string).as_deref(), Some(expected), "{how}");
+        // The type of the error that the function ended in, whatever brought it about.
+        assert_eq!(expected.split_once(": ").map(|(name, _)| name), Some(failure.type_name()), "{how}");
         assert_eq!(count_of(&client, how).await, attempts, "{how}");
     }
 }
 
 async fn count_of(client: &Client, id: &str) -> usize {
     count(&history(client, id).await, "ActivityTaskStarted")
+}
+
+/// E12, E15: an id may be any text that a program has; one that cannot be an id is refused, and panics nowhere.
+#[tokio::test]
+async fn a_text_of_the_user_is_an_id_or_is_refused() {
+    const PARENT: Workflow<String, u64> = Workflow::named("parent");
+    async fn parent(ctx: WfContext, child: String) -> Result<u64, Failure> {
+        let child = ctx.child(TALLY, child, &3);
+        child.signal(CLOSE, &()).await?;
+        child.await
+    }
+    let (workflows, activities) = code();
+    let environment = environment_with(workflows.workflow(PARENT, parent), activities);
+    let client = environment.client();
+    let n = 7;
+    let handle = client.start_workflow(PARENT, format!("order-{n}"), &format!("child-{n}")).await.unwrap();
+    assert_eq!(handle.workflow_id().as_str(), "order-7");
+    assert_eq!(handle.result().await, Ok(3));
+    let id = String::from("order-7");
+    assert_eq!(client.handle(PARENT, &id).result().await, Ok(3));
+    for (text, why) in [
+        ("", "the id of parent: workflow id is empty; give it at least one character"),
+        (&*"x".repeat(256), "the id of parent: workflow id is 256 bytes long; at most 255 are allowed"),
+        ("a\nb", "the id of parent: workflow id has the control character '\\n' at byte 1"),
+    ] {
+        let refused = client.start_workflow(PARENT, text, &String::new()).await.unwrap_err();
+        assert_eq!(refused.to_string(), why);
+        let refused = client.signal_workflow_with_start(PARENT, text, &String::new(), ADD, &1).await.unwrap_err();
+        assert_eq!(refused.to_string(), why);
+    }
+    let handle = client.start_workflow(PARENT, "bad-child", &"..".to_owned()).await.unwrap();
+    match handle.result().await {
+        Err(WorkflowError::Failed { failure, .. }) => {
+            assert_eq!(failure.type_name(), FAILURE_INVALID_ID);
+            assert!(failure.message.contains("workflow id is \"..\""), "{failure}");
+        }
+        other => panic!("the child has no id: {other:?}"),
+    }
 }

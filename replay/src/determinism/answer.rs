@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::DeterminismTest;
 use super::elsewhere::{Request, answer_path};
 use super::trip::Trip;
-use crate::simulate::{Clues, Doubts, SeenRun, Violation, on_a_named_thread, see_again, within_a_runtime};
+use crate::simulate::{
+    Clues, Doubts, SeenRun, Violation, of_unchanged_code, on_a_named_thread, see_again, within_a_runtime,
+};
 
 /// What the other process has found.
 #[derive(Debug, Serialize, Deserialize)]
@@ -55,7 +57,7 @@ fn told(run: &SeenRun, finding: Violation) -> Answer {
             let here = at(text(expected.as_ref().map(ToString::to_string)), clues.lived_at.as_ref());
             let there = text(produced.as_ref().map(ToString::to_string));
             let there = at(there, location.as_ref().or(clues.again_at.as_ref()));
-            let mut notes = vec![card.to_string()];
+            let mut notes = vec![of_unchanged_code(&card)];
             notes.extend(suspected(&clues));
             Answer::Differs { seed, what: "it asks for something else".into(), here, there, notes }
         }

@@ -17,19 +17,26 @@ impl DeterminismTest {
         if !self.keep_cases {
             return None;
         }
+        let file = Path::new(self.place.file());
+        let prefix = format!("{}.{}.", file.file_stem()?.to_str()?, plain(&self.drawn.workflow_type));
+        if let Some(folder) = &self.case_folder {
+            return Some((folder.clone(), prefix));
+        }
         // Sources are named from the root of the workspace, tests run in the root of their crate.
         let crate_root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?);
-        let source = crate_root.ancestors().map(|root| root.join(self.place.file())).find(|path| path.is_file())?;
-        let stem = source.file_stem()?.to_str()?;
-        let folder = self.case_folder.clone().unwrap_or_else(|| source.with_file_name(""));
-        Some((folder, format!("{stem}.{}.", plain(&self.drawn.workflow_type))))
+        let source = crate_root.ancestors().map(|root| root.join(file)).find(|path| path.is_file())?;
+        Some((source.with_file_name(""), prefix))
     }
 
     /// The plans that are kept, in the order of their names.
     pub(super) fn kept(&self) -> Result<Vec<(PathBuf, LifePlan)>, Violation> {
         let Some((folder, prefix)) = self.case_files() else { return Ok(Vec::new()) };
         let unreadable = |path: &Path, why: String| Violation::Setup { why: format!("{}: {why}", path.display()) };
-        let entries = std::fs::read_dir(&folder).map_err(|why| unreadable(&folder, why.to_string()))?;
+        let entries = match std::fs::read_dir(&folder) {
+            // It is made with the first case.
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|why| unreadable(&folder, why.to_string()))?,
+        };
         let ours = |name: &str| name.starts_with(&prefix) && name.ends_with(".case");
         let mut paths: Vec<PathBuf> = entries
             .flatten()
@@ -50,6 +57,7 @@ impl DeterminismTest {
         let (folder, prefix) = self.case_files()?;
         let text = case_text(plan, &format!("found: {}", finding.kind()));
         let name = &hex(&Payload::bytes(plan.to_string().into_bytes()).digest())[..8];
+        std::fs::create_dir_all(&folder).ok()?;
         let path = folder.join(format!("{prefix}{}-{name}.case", finding.kind()));
         match std::fs::OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(mut file) => std::io::Write::write_all(&mut file, text.as_bytes()).ok().map(|()| path),

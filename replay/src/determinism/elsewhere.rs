@@ -18,11 +18,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use bosun_engine::{EventKind, Payload};
 use serde::{Deserialize, Serialize};
 
 use super::DeterminismTest;
 use super::answer::Answer;
+use super::beside::input_of;
 use super::report::{Failed, Report};
 use crate::simulate::{LifeStep, PlanFaults, SeenRun, Violation, live_here, on_a_fresh_thread, see};
 
@@ -112,24 +112,28 @@ enum Surroundings {
 }
 
 impl DeterminismTest {
-    /// Has histories of these seeds replayed elsewhere.
+    /// Has histories of these seeds replayed beside each other, and elsewhere.
     pub(super) fn twin_elsewhere(
         &self,
         check: &Check,
         seeds: impl Iterator<Item = u64>,
         report: &mut Report,
     ) -> Result<(), Box<Failed>> {
-        let wanted = self.other_process && self.fuzz.is_none() && self.doubts.twins > 0;
-        if wanted && asked().is_some() {
+        if self.fuzz.is_some() || self.doubts.twins == 0 {
+            return Ok(());
+        }
+        if asked().is_some() {
             // This process is the other one, and on its way to a later check of the test.
-            report.other_process = true;
+            report.other_process = self.other_process;
             return Ok(());
         }
-        let (true, Some(test)) = (wanted, check.test.clone()) else { return Ok(()) };
         let runs = self.histories_for(seeds, report)?;
-        if runs.is_empty() {
-            return Ok(());
-        }
+        self.beside_each_other(&runs).map_err(|(seed, finding)| {
+            let plan = self.plan(seed).unwrap_or_else(|| self.empty_plan());
+            // It takes two lives to see it: no seed repeats it.
+            self.failed(finding, plan, None, report)
+        })?;
+        let (true, Some(test)) = (self.other_process && !runs.is_empty(), check.test.clone()) else { return Ok(()) };
         let request = Request { test, check: check.key.clone(), runs };
         let answer = match ask(&request) {
             Ok(answer) => answer,
@@ -179,13 +183,6 @@ impl DeterminismTest {
             runs.insert(0, other);
         }
         Ok(runs)
-    }
-}
-
-fn input_of(run: &SeenRun) -> Option<&Payload> {
-    match run.turns.first()?.events.first()? {
-        EventKind::WorkflowExecutionStarted(started) => Some(&started.input),
-        _ => None,
     }
 }
 
@@ -239,14 +236,35 @@ fn ask_in(request: &Request, folder: &Path, how: Surroundings) -> Result<Answer,
     }
 }
 
-/// Variables that a test binary may need to run at all, by how they begin.
-const KEPT: [&str; 8] = ["CARGO", "RUST", "BOSUN", "LD_", "DYLD_", "LLVM_", "TMP", "PATH"];
+/// Variables that a test binary needs to run at all, and those that tell its harness and this kit what to do. By their whole
+/// names: code that reads `RUST_ENV` or `PATHFINDER_URL` reads the environment like any other.
+const KEPT: [&str; 20] = [
+    "PATH",
+    "TMPDIR",
+    "TMP",
+    "TEMP",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "DYLD_LIBRARY_PATH",
+    "DYLD_FALLBACK_LIBRARY_PATH",
+    "LLVM_PROFILE_FILE",
+    "CARGO_MANIFEST_DIR",
+    "CARGO_PKG_NAME",
+    "RUST_BACKTRACE",
+    "RUST_LIB_BACKTRACE",
+    "RUST_LOG",
+    "RUST_MIN_STACK",
+    "RUST_TEST_TIME_UNIT",
+    "BOSUN_CASES",
+    "BOSUN_MASTER_SEED",
+    "BOSUN_SEED",
+    "BOSUN_TWIN",
+];
 
 /// Another environment, directory, time zone and locale. Where libraries lie is told relative to this directory.
 fn surround(command: &mut Command, folder: &Path) {
     command.env_clear().current_dir(folder);
-    let kept = |name: &str| KEPT.iter().any(|begins| name.starts_with(begins));
-    command.envs(std::env::vars().filter(|(name, _)| kept(name)));
+    command.envs(KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     let texts = [("USER", "twin"), ("LOGNAME", "twin"), ("LANG", "tr_TR.UTF-8"), ("LC_ALL", "tr_TR.UTF-8")];
     // No file is needed for a time zone that is told like this.
     command.envs(texts).env("TZ", "TWN-12:45").env("HOME", folder).env("PWD", folder);

@@ -40,6 +40,7 @@
 
 mod allowed;
 mod answer;
+mod beside;
 mod by_reference;
 mod cases;
 mod elsewhere;
@@ -61,6 +62,7 @@ use proptest::prelude::*;
 use serde::Serialize;
 
 pub(crate) use allowed::Allowed;
+pub(crate) use place::callers_on;
 pub use report::{Failed, Report};
 pub use trip::{CallSite, ForbiddenCall, Trip};
 pub use wires::armed;
@@ -87,6 +89,7 @@ pub struct DeterminismTest {
     pub(crate) threads: usize,
     pub(crate) order_independent: bool,
     pub(crate) must_meet: Vec<&'static str>,
+    pub(crate) gets_nowhere: bool,
     pub(crate) place: &'static Location<'static>,
     pub(crate) keep_cases: bool,
     pub(crate) other_process: bool,
@@ -113,12 +116,13 @@ impl DeterminismTest {
                 deploys: false,
                 steps_max: 30,
             },
-            doubts: Doubts::default(),
+            doubts: Doubts { typed: true, ..Doubts::default() },
             lives: 256,
             schedules: 0,
             threads: 1,
             order_independent: false,
             must_meet: Vec::new(),
+            gets_nowhere: false,
             place: Location::caller(),
             keep_cases: true,
             other_process: true,
@@ -151,7 +155,8 @@ impl DeterminismTest {
         }
         self
     }
-    /// What the workflow is started with. Default: `null`.
+    /// What the workflow is started with. Default: `null`. An input, a result or a signal of another type than the code
+    /// reads is found as a mistake of the test, of the kind `setup`.
     pub fn input<T: Serialize>(mut self, inputs: impl Strategy<Value = T> + 'static) -> Self {
         self.drawn.input = encoded(inputs);
         self
@@ -191,8 +196,9 @@ impl DeterminismTest {
         self.drawn.results.push((name, ends.boxed()));
         self
     }
-    /// Activities that are not named give any JSON.
+    /// Activities that are not named give any JSON. That the code cannot read it all is then no mistake of the test.
     pub fn other_activities(mut self) -> Self {
+        self.doubts.typed = false;
         self.drawn.other_results = Some(with_failures(any_json()));
         self
     }
@@ -276,6 +282,12 @@ impl DeterminismTest {
         self.doubts.panics_allowed = true;
         self
     }
+    /// All lives may fail, or end in their first turn, or wait for signals that the test does not send: that is what the
+    /// workflow does. Without this such a test fails, since it says next to nothing of the code.
+    pub fn gets_nowhere(mut self) -> Self {
+        self.gets_nowhere = true;
+        self
+    }
     /// The workflow never comes to rest, by design.
     pub fn runs_for_ever(mut self) -> Self {
         self.doubts.runs_for_ever = true;
@@ -314,7 +326,7 @@ impl DeterminismTest {
         self.must_meet.extend(rare);
         self
     }
-    /// Keeps cases in this folder instead of beside the test.
+    /// Keeps cases in this folder instead of beside the test; it is made with the first one.
     pub fn cases_in(mut self, folder: impl Into<std::path::PathBuf>) -> Self {
         self.case_folder = Some(folder.into());
         self.keep_cases = true;

@@ -46,6 +46,22 @@ pub(super) fn cause_of(call: ForbiddenCall, wire: &CStr) -> Option<Cause> {
     cause
 }
 
+/// The user's functions on a printed stack that the kit has taken at a request of workflow code, the innermost first.
+pub(crate) fn callers_on(stack: &str) -> Vec<CallSite> {
+    let frames = frames(stack);
+    let own = |frame: &Frame<'_>| frame.place.is_some_and(|place| place.contains(REQUESTS_FILE));
+    let above = frames.iter().rposition(own).map_or(&[][..], |at| &frames[at + 1..]);
+    let end = above.iter().position(Frame::is_guard).unwrap_or(above.len());
+    let site = |frame: &Frame<'_>| {
+        let place = frame.place?;
+        Some(CallSite { function: full_name(frame.name, place), place: place.to_owned() })
+    };
+    above[..end].iter().filter(|frame| frame.is_users()).filter_map(site).collect()
+}
+
+/// Where the kit takes such a stack.
+const REQUESTS_FILE: &str = "/simulate/callers.rs";
+
 /// Reads a printed stack: `  5: name` and, below it, `at file:line:column`. It begins above the wire itself; names may
 /// be short, so that files tell what is whose where there are any.
 fn read_stack(call: ForbiddenCall, wire: &str, stack: &str) -> Option<Cause> {

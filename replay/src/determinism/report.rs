@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use bosun_engine::{CloseOutcome, WorkflowType};
 
-use crate::simulate::{Life, LifePlan, RARE, Violation};
+use crate::simulate::{Life, LifePlan, LifeStep, RARE, Violation};
 
 /// What was looked at, and nothing was wrong.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct Report {
     pub ends: BTreeMap<String, u64>,
     /// Lives that neither failed nor ended in their first turn: only these say much about the code.
     pub got_somewhere: u64,
+    /// What lives waited for that came to rest and had not ended, each combination once.
+    pub rests: BTreeSet<BTreeSet<String>>,
     /// What the first life that failed did so with.
     pub failure: Option<String>,
     /// Rare states that were met, by name.
@@ -56,6 +58,9 @@ impl Report {
             }
             _ => self.got_somewhere += u64::from(!at_once),
         }
+        if life.outcome.is_none() {
+            self.rests.insert(life.awaiting.iter().map(|awaited| awaited.what.clone()).collect());
+        }
         self.warnings.extend(life.warnings.iter().cloned());
         for (name, times) in &life.rare {
             *self.rare.entry(name).or_default() += times;
@@ -72,9 +77,40 @@ impl Report {
         self.other_process |= other.other_process;
         self.warnings.extend(other.warnings.iter().cloned());
         self.got_somewhere += other.got_somewhere;
+        self.rests.extend(other.rests.iter().cloned());
         self.failure = self.failure.take().or_else(|| other.failure.clone());
         other.ends.iter().for_each(|(end, n)| *self.ends.entry(end.clone()).or_default() += n);
         other.rare.iter().for_each(|(name, n)| *self.rare.entry(name).or_default() += n);
+    }
+    /// Why these lives say next to nothing of the code, if that is so; `sent` are the signals that the test sends.
+    pub(super) fn says_nothing(&self, sent: &BTreeSet<String>) -> Option<String> {
+        if self.lives == 0 {
+            return None;
+        }
+        if self.got_somewhere == 0 {
+            let failure =
+                self.failure.as_ref().map_or_else(String::new, |failure| format!("\n  one failed with {failure}"));
+            return Some(format!(
+                "none of {} lives got anywhere: each failed or ended in its first turn{failure}\n  give the test what the code \
+                 needs, or say `gets_nowhere` if this is what the workflow does",
+                self.lives
+            ));
+        }
+        let completes = self.ends.keys().any(|end| matches!(end.as_str(), "Completed" | "ContinuedAsNew"));
+        let missing = |what: &String| what.strip_prefix("signal ").is_some_and(|name| !sent.contains(name));
+        let stuck = |rest: &BTreeSet<String>| !rest.is_empty() && rest.iter().all(missing);
+        if completes || self.rests.is_empty() || !self.rests.iter().all(stuck) {
+            return None;
+        }
+        let wanted: BTreeSet<&str> =
+            self.rests.iter().flatten().filter_map(|what| what.strip_prefix("signal ")).collect();
+        let wanted: Vec<&str> = wanted.into_iter().collect();
+        Some(format!(
+            "no life completed: those that came to rest wait for what the test does not send: the signal {}\n  give it, \
+             `.signal(\"{}\", ..)`, or say `gets_nowhere` if that is what the workflow does",
+            wanted.join(", "),
+            wanted.first().copied().unwrap_or_default()
+        ))
     }
     /// Workers that died.
     pub fn crashes(&self) -> u64 {
@@ -127,6 +163,19 @@ pub struct Failed {
 }
 
 impl Failed {
+    /// What the smallest life says of the cause: each of its steps is needed.
+    fn hint(&self) -> Option<&'static str> {
+        let differs = matches!(*self.finding, Violation::ReplayMismatch { .. } | Violation::Unstable { .. });
+        let needs = |step: fn(&LifeStep) -> bool| differs && self.plan.steps.iter().any(step);
+        if needs(|step| matches!(step, LifeStep::Query { .. })) {
+            return Some(
+                "the life needs the query: its handler may change something that only this process holds, behind an `Rc`",
+            );
+        }
+        needs(|step| matches!(step, LifeStep::Update { .. })).then_some(
+            "the life needs the update: its validator may change something that only this process holds, behind an `Rc`",
+        )
+    }
     /// The stable name of what is wrong.
     pub fn kind(&self) -> &'static str {
         self.finding.kind()
@@ -141,6 +190,9 @@ impl fmt::Display for Failed {
         if !matches!(*self.finding, Violation::Setup { .. }) {
             writeln!(f, "the smallest life that shows it:")?;
             self.plan.to_string().lines().try_for_each(|line| writeln!(f, "  {line}"))?;
+            if let Some(hint) = self.hint() {
+                writeln!(f, "hint: {hint}")?;
+            }
         }
         if let Some(seed) = self.seed {
             writeln!(f, "seed {seed:#018x}")?;

@@ -15,7 +15,7 @@ use super::elsewhere::Check;
 use super::many::lived;
 use super::report::{Failed, Report};
 use super::wires::armed;
-use crate::simulate::{Life, LifePlan, LifeStep, Violation};
+use crate::simulate::{Life, LifePlan, LifeStep, Violation, with_callers};
 
 /// Shrinking stops here: a failure that is told late is not told.
 const SHRINK_TIME: Duration = Duration::from_secs(4);
@@ -59,6 +59,7 @@ impl DeterminismTest {
             seeds.into_iter().try_for_each(|seed| self.try_seed(&plans, seed, &mut report))?;
         }
         self.all_met(&report)?;
+        self.says_something(&report)?;
         self.twin_elsewhere(&check, sample, &mut report)?;
         Ok(report)
     }
@@ -108,6 +109,7 @@ impl DeterminismTest {
             return self.failed(finding, plan, Some(seed), report);
         }
         let (plan, finding) = self.shrink(tree, plan, finding);
+        let finding = self.with_callers(&plan, finding);
         let mut failed = self.failed(finding, plan, Some(seed), report);
         failed.case = self.keep(&failed.plan, &failed.finding);
         failed
@@ -115,6 +117,17 @@ impl DeterminismTest {
 
     fn life(&self, plan: &LifePlan) -> Result<Life, Violation> {
         lived(plan, &self.versions, &self.doubts, self.order_independent)
+    }
+
+    /// Lives the smallest plan once more, to name the functions that led to a request which differs.
+    fn with_callers(&self, plan: &LifePlan, finding: Violation) -> Violation {
+        if !matches!(finding, Violation::ReplayMismatch { .. } | Violation::Unstable { .. }) {
+            return finding;
+        }
+        match with_callers(|| self.life(plan)) {
+            Err(again) if again.is_like(&finding) => again,
+            _ => finding,
+        }
     }
 
     fn shrink(
@@ -190,6 +203,16 @@ impl DeterminismTest {
     fn own_seed(&self) -> u64 {
         let text = format!("{}:{}", self.place.file(), self.drawn.workflow_type);
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    }
+
+    /// A test that looks at nothing passes for ever.
+    fn says_something(&self, report: &Report) -> Result<(), Box<Failed>> {
+        let sent = self.drawn.signals.iter().map(|(name, _)| name.to_string()).collect();
+        let wanted = self.fuzz.is_none() && !self.gets_nowhere;
+        match wanted.then(|| report.says_nothing(&sent)).flatten() {
+            Some(why) => Err(self.failed(Violation::Setup { why }, self.empty_plan(), None, report)),
+            None => Ok(()),
+        }
     }
 
     fn all_met(&self, report: &Report) -> Result<(), Box<Failed>> {

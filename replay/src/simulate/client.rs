@@ -21,7 +21,10 @@ impl World<'_> {
         let input = sent.input.clone();
         let answer = match self.input(run_id, input)? {
             InputOutcome::Accepted { .. } => Some(Ok(())),
-            InputOutcome::Refused(why) => Some(Err(why)),
+            InputOutcome::Refused(why) => {
+                validator_looks_only(&self.sent[at].input, &why)?;
+                Some(Err(why))
+            }
             // The restart sends it again by itself.
             InputOutcome::Crashed => return Ok(()),
         };
@@ -111,5 +114,17 @@ impl World<'_> {
                 Ok(())
             }
         }
+    }
+}
+
+/// What the engine refuses because the validator changed something is no refusal of the code.
+fn validator_looks_only(input: &Input, refused: &Rejection) -> Result<(), Violation> {
+    match (input, refused) {
+        (Input::Update { name, .. }, Rejection::UpdateRefused { failure, .. })
+            if failure.type_name() == FAILURE_VALIDATOR_MUTATED =>
+        {
+            Err(Violation::ValidatorMutates { update: name.clone(), what: failure.message.clone() })
+        }
+        _ => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use bosun_engine::*;
 
 use super::skipped::{SkippedField, skipped_fields};
 use super::watch::WatchedActivation;
-use crate::determinism::{Trip, suspects};
+use crate::determinism::{CallSite, Trip, suspects};
 
 /// What is known about the cause of a difference.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,8 +18,12 @@ pub struct Clues {
     pub lived_at: Option<CodeLocation>,
     /// Where it asked for something else the second time.
     pub again_at: Option<CodeLocation>,
+    /// The functions of the code that led to that command, in either run, the one that asked for it first.
+    pub callers: Vec<CallSite>,
     /// Calls that are no mistake by themselves, and may be the cause: maps without an order.
     pub suspects: Vec<Trip>,
+    /// Whether it differs after the state came back from a snapshot.
+    pub from_snapshot: bool,
     /// Fields of the state that serde leaves out, so that snapshots lose them.
     pub skipped: Vec<SkippedField>,
 }
@@ -34,7 +38,10 @@ impl Clues {
     pub(crate) fn between(lived: &WatchedActivation, again: &WatchedActivation) -> Clues {
         let at = first_difference(&lived.commands, &again.commands);
         let place = |seen: &WatchedActivation| seen.places.get(at).cloned().flatten();
-        Clues { lived_at: place(lived), again_at: place(again), ..Clues::suspected() }
+        let callers =
+            [again, lived].map(|seen| seen.stacks.callers(at)).into_iter().find(|callers| !callers.is_empty());
+        let callers = callers.unwrap_or_default();
+        Clues { lived_at: place(lived), again_at: place(again), callers, ..Clues::suspected() }
     }
     /// What was noted on this thread, and no more.
     pub(crate) fn suspected() -> Clues {
@@ -46,10 +53,14 @@ impl Clues {
         let mut files: Vec<&str> = places.map(|place| place.file.as_str()).collect();
         files.sort_unstable();
         files.dedup();
+        self.from_snapshot = true;
         self.skipped = files.into_iter().flat_map(|file| skipped_fields(file, workflow_type)).collect();
         self
     }
 }
+
+/// So many functions on the way to a request are printed.
+const CALLERS_MAX: usize = 3;
 
 /// The number of the first command in which two activations differ.
 pub(crate) fn first_difference<T: PartialEq>(one: &[T], two: &[T]) -> usize {
@@ -58,11 +69,20 @@ pub(crate) fn first_difference<T: PartialEq>(one: &[T], two: &[T]) -> usize {
 
 impl fmt::Display for Clues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.from_snapshot {
+            f.write_str(
+                "\n  it differs after the state came back from a snapshot: see what serde does not write, or not read, as it was \
+                 (a skipped field, an `Rc` that two fields share, an `Option` within an `Option`)",
+            )?;
+        }
         if let Some(place) = &self.lived_at {
             write!(f, "\n  asked for at {place} when the run lived")?;
         }
         if let Some(place) = &self.again_at {
             write!(f, "\n  asked for at {place} when its history was replayed")?;
+        }
+        for site in self.callers.iter().skip(1).take(CALLERS_MAX) {
+            write!(f, "\n  called at {} in {}", site.place, site.function)?;
         }
         for suspect in &self.suspects {
             write!(f, "\n  suspect: {suspect}")?;

@@ -10,6 +10,7 @@ use bosun_engine::machine::{self, Execution};
 use bosun_engine::*;
 
 use super::clues::Clues;
+use super::deploys::deployed_alike;
 use super::doubts::RunView;
 use super::finding::Violation;
 use super::plan::Boundary;
@@ -109,7 +110,12 @@ impl World<'_> {
         let execution = Execution::load(turns, registry, registry.build_id()).map_err(broken)?;
         let relived = watch::take();
         self.fits(&execution, Clues::of(&self.runs[&run_id].lived, &relived))?;
-        self.doubts.same_again(&self.runs[&run_id].lived, &relived)?;
+        let run = &self.runs[&run_id];
+        let before = run.lived_before.min(relived.len());
+        let ((before, lived), (after, relived)) = (run.lived.split_at(run.lived_before), relived.split_at(before));
+        self.doubts.calls()?;
+        deployed_alike(before, after)?;
+        self.doubts.same_again(lived, relived)?;
         Ok(execution)
     }
 

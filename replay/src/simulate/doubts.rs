@@ -31,6 +31,8 @@ pub struct Doubts {
     pub(crate) answers: BTreeMap<ActivityType, Answers>,
     pub(crate) allowed: Allowed,
     pub(crate) panics_allowed: bool,
+    /// Whether the code is given what it can read, so that a failure to read is the test's.
+    pub(crate) typed: bool,
     pub(crate) runs_for_ever: bool,
     pub(crate) heal_commits: Option<u32>,
     /// Whether every prefix is replayed, as the run grows, or the whole only, at rest.
@@ -45,6 +47,7 @@ impl Default for Doubts {
             answers: BTreeMap::new(),
             allowed: Allowed::default(),
             panics_allowed: false,
+            typed: false,
             runs_for_ever: false,
             heal_commits: None,
             prefixes: true,
@@ -133,6 +136,14 @@ pub(super) fn state_text(state: &Option<Value>) -> String {
     state.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string)
 }
 
+/// A life that ends with a payload of another type says nothing of the code.
+fn unreadable(message: &str) -> String {
+    format!(
+        "the code ends with a payload that it cannot read or write: {message}\n  give the test inputs, results and signals of \
+         the types that the code has (`DeterminismTest::of` and `results` check them); a worker would hold such a run"
+    )
+}
+
 /// Up to here every prefix is replayed, then every eighth: the cost is the square of the length.
 const EVERY_PREFIX: usize = 40;
 
@@ -178,6 +189,7 @@ impl Doubts {
                 })
             }
             FAILURE_PANIC if !self.panics_allowed => Err(Violation::Panic { message }),
+            FAILURE_PAYLOAD if self.typed => Err(Violation::Setup { why: unreadable(&message) }),
             _ => Ok(()),
         }
     }

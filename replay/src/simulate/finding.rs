@@ -25,6 +25,14 @@ pub enum Violation {
     },
     /// The next version does not fit histories of the one before.
     DeployMismatch(Box<NonDeterminism>),
+    /// The next version fits a history of the one before, and asks for something else all the same: two timers of the same
+    /// moment have changed places, for example.
+    DeployDiffers {
+        /// What was asked for, and where, when the run lived.
+        before: String,
+        /// What the next version asks for there.
+        after: String,
+    },
     /// Two runs of the code over the same history differ in something no event shows.
     Unstable {
         /// What differs: commands, state or the answer of a query.
@@ -49,10 +57,22 @@ pub enum Violation {
         /// Everything else that helps: the card, suspects.
         notes: Vec<String>,
     },
+    /// The code does something else on its own history while another run is loaded in the same process.
+    OtherRun {
+        /// The first difference.
+        finding: Box<Violation>,
+    },
     /// A query handler asked for something to happen.
     QueryMutates {
         /// Which query.
         query: QueryName,
+        /// What it changed.
+        what: String,
+    },
+    /// A validator changed the workflow: every update that it is asked about is refused.
+    ValidatorMutates {
+        /// Of which update.
+        update: UpdateName,
         /// What it changed.
         what: String,
     },
@@ -121,13 +141,16 @@ impl Violation {
             Violation::ForbiddenCall(_) => "forbidden-call",
             Violation::ReplayMismatch { .. } => "replay-mismatch",
             Violation::DeployMismatch(_) => "deploy-mismatch",
+            Violation::DeployDiffers { .. } => "deploy-differs",
             Violation::Unstable { what, .. } => match *what {
                 "state" => "unstable-state",
                 "query" => "unstable-query",
                 _ => "unstable-commands",
             },
             Violation::Elsewhere { .. } => "other-process",
+            Violation::OtherRun { .. } => "other-run",
             Violation::QueryMutates { .. } => "query-mutates",
+            Violation::ValidatorMutates { .. } => "validator-mutates",
             Violation::StrayRequest { .. } => "stray-request",
             Violation::Panic { .. } => "panic",
             Violation::ForeignFuture { .. } => "foreign-future",
@@ -158,10 +181,22 @@ impl fmt::Display for Violation {
             Violation::ForbiddenCall(trip) => trip.fmt(f),
             Violation::ReplayMismatch { card, clues } => write!(
                 f,
-                "the code asks for other things when its own history is replayed; it depends on something outside \
-                 history (clock, randomness, environment, a static, an address, an unordered map)\n{card}{clues}"
+                "the code asks for other things when its own history is replayed; it depends on something that history \
+                 does not hold ({})\n{}{clues}",
+                match clues.from_snapshot {
+                    true => "a part of its state that a snapshot does not hold",
+                    false =>
+                        "clock, randomness, environment, a static, an address, an unordered map, state that a query or a \
+                              validator changed",
+                },
+                of_unchanged_code(card)
             ),
             Violation::DeployMismatch(card) => write!(f, "the next version does not fit a history of this one\n{card}"),
+            Violation::DeployDiffers { before, after } => write!(
+                f,
+                "the next version fits the history of this one, and asks for something else at the same place, which no worker \
+                 and no gate sees\n  before   {before}\n  after    {after}"
+            ),
             Violation::Unstable { what, event_id, first, second, clues } => {
                 let at = event_id.map_or_else(String::new, |id| format!(" in answer to event {id}"));
                 write!(
@@ -178,8 +213,16 @@ impl fmt::Display for Violation {
                 )?;
                 notes.iter().try_for_each(|note| write!(f, "\n{note}"))
             }
+            Violation::OtherRun { finding } => write!(
+                f,
+                "while another run of the workflow, with another input, is in memory, the code does something else on the same \
+                 history: the two share something (a static, a cache, a value of the thread)\n{finding}"
+            ),
             Violation::QueryMutates { query, what } => {
                 write!(f, "the handler of query {query} changed the workflow: {what}; queries must only read")
+            }
+            Violation::ValidatorMutates { update, what } => {
+                write!(f, "{what}; validators must only read: a worker refuses every update {update}")
             }
             Violation::StrayRequest { what } => write!(
                 f,
@@ -200,6 +243,16 @@ impl fmt::Display for Violation {
             Violation::Setup { why } => f.write_str(why),
         }
     }
+}
+
+/// The card without its advice: that is for code that has changed, and here none has.
+pub(crate) fn of_unchanged_code(card: &NonDeterminism) -> String {
+    let text = card.to_string();
+    let told = text.split_once("\nhelp: ").map_or(text.as_str(), |(told, _)| told);
+    format!(
+        "{told}\nhelp: no code has changed in between, so that no patch mends this: find what it depends on, and take it from \
+             the workflow context, an activity or the input"
+    )
 }
 
 impl std::error::Error for Violation {}

@@ -9,6 +9,7 @@
 //! a disk or a runtime; a life runs on a plain thread. Which plans are tried is not decided here.
 
 mod attempts;
+mod callers;
 mod case;
 mod client;
 mod clues;
@@ -34,13 +35,15 @@ pub use case::{CaseError, case_text};
 pub use clues::Clues;
 pub use doubts::{Doubts, RunView};
 pub use finding::Violation;
+pub(crate) use finding::of_unchanged_code;
 pub use plan::{Boundary, LifePlan, LifeStep, PlanFaults};
 pub use rare::RARE;
 pub use skipped::SkippedField;
 pub use world::{Life, SIMULATED_ID};
 
+pub(crate) use callers::with_callers;
 pub(crate) use doubts::{on_a_fresh_thread, on_a_named_thread};
-pub(crate) use twins::{SeenRun, see, see_again, within_a_runtime};
+pub(crate) use twins::{SeenRun, see, see_again, see_beside, within_a_runtime};
 
 use self::world::{DeliveryOrder, World};
 

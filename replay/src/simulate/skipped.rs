@@ -1,7 +1,8 @@
 //! Fields of a state machine that serde leaves out or writes in its own way: named from the source, for a hint.
 //!
 //! Invariant: the source is read as text and nothing is guessed beyond it: a struct is the machine's if the same file
-//! implements `StateMachine` for it. A file that is not there, or is written otherwise, gives no hint.
+//! implements `StateMachine` for it, and so are the types of that file that its fields name. A file that is not there, or is
+//! written otherwise, gives no hint, and neither does a type of another file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -56,17 +57,68 @@ fn fields_in(text: &str, file: &str, workflow_type: &WorkflowType) -> Vec<Skippe
         let other = body.is_some_and(|body| body.contains('"') && !body.contains(&format!("\"{workflow_type}\"")));
         (!other).then_some(name)
     });
-    machines.flat_map(|machine| fields_of(&lines, machine, file)).collect()
+    let mut types: Vec<&str> = machines.collect();
+    types.dedup();
+    let (mut found, mut at) = (Vec::new(), 0);
+    // What a field of the state is made of is a part of the state.
+    while let Some(name) = types.get(at).copied() {
+        at += 1;
+        let Some(body) = body_of(&lines, name) else { continue };
+        found.extend(fields_of(&body, name, file));
+        let words = body.iter().flat_map(|(_, piece)| piece.split(|c: char| !(c.is_alphanumeric() || c == '_')));
+        for word in words.filter(|word| word.starts_with(char::is_uppercase)) {
+            if let Some(known) = lines.iter().find_map(|line| declared(line).filter(|known| *known == word))
+                && !types.contains(&known)
+            {
+                types.push(known);
+            }
+        }
+    }
+    found
 }
 
-fn fields_of(lines: &[&str], machine: &str, file: &str) -> Vec<SkippedField> {
-    let begins = |line: &str| {
-        let rest = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("struct ")?.strip_prefix(machine)?;
-        (!rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')).then_some(())
-    };
-    let Some(first) = lines.iter().position(|line| begins(line).is_some()) else { return Vec::new() };
+/// The type that a line begins to declare.
+fn declared(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("pub").unwrap_or(line);
+    let rest = rest.trim_start().strip_prefix("(crate)").unwrap_or(rest).trim_start();
+    let rest = rest.strip_prefix("struct ").or_else(|| rest.strip_prefix("enum "))?;
+    rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next()
+}
+
+/// What stands between the braces of a type, in pieces that hold a field at most, each with its line.
+fn body_of<'a>(lines: &[&'a str], name: &str) -> Option<Vec<(usize, &'a str)>> {
+    let first = lines.iter().position(|line| declared(line) == Some(name))?;
+    if let Some((_, rest)) = lines[first].split_once('{')
+        && let Some((inside, _)) = rest.rsplit_once('}')
+    {
+        return Some(pieces(inside).into_iter().map(|piece| (first + 1, piece)).collect());
+    }
+    let body =
+        lines.iter().enumerate().skip(first + 1).take_while(|(_, line)| !line.starts_with('}') || line.len() > 1);
+    Some(body.map(|(at, line)| (at + 1, *line)).collect())
+}
+
+/// The fields of a type that is written in one line.
+fn pieces(inside: &str) -> Vec<&str> {
+    let (mut depth, mut begun, mut found) = (0_i32, 0, Vec::new());
+    for (at, c) in inside.char_indices() {
+        match c {
+            '(' | '<' | '[' | '{' => depth += 1,
+            ')' | '>' | ']' | '}' => depth -= 1,
+            ',' if depth == 0 => {
+                found.push(inside[begun..at].trim());
+                begun = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.push(inside[begun..].trim());
+    found
+}
+
+fn fields_of(body: &[(usize, &str)], of: &str, file: &str) -> Vec<SkippedField> {
     let (mut found, mut attribute) = (Vec::new(), None);
-    for (at, line) in lines.iter().enumerate().skip(first + 1).take_while(|(_, line)| !line.starts_with('}')) {
+    for (line_number, line) in body {
         let attributes = line.starts_with("#[serde(");
         let losing = ["skip", "with", "serialize_with", "default"].iter().any(|word| line.contains(word));
         let rest = line.split_once(")]").map_or("", |(_, rest)| rest.trim());
@@ -78,10 +130,10 @@ fn fields_of(lines: &[&str], machine: &str, file: &str) -> Vec<SkippedField> {
             continue;
         }
         let name = field.rsplit_once(") ").map_or(field, |(_, name)| name);
-        let name = name.trim_start_matches("pub ").split(':').next().unwrap_or_default().trim();
+        let name = name.trim_start_matches("pub ").split([':', '(', ' ', ',']).next().unwrap_or_default().trim();
         if let Some(attribute) = attribute.take() {
-            let (of, name, file) = (machine.to_owned(), name.to_owned(), file.to_owned());
-            found.push(SkippedField { of, name, attribute, file, line: at + 1 });
+            let (of, name, file) = (of.to_owned(), name.to_owned(), file.to_owned());
+            found.push(SkippedField { of, name, attribute, file, line: *line_number });
         }
     }
     found
@@ -103,5 +155,18 @@ mod tests {
         };
         assert_eq!(told("bill"), ["count 6 #[serde(skip)]", "late 7 #[serde(skip_serializing, default)]"]);
         assert!(told("other").is_empty());
+    }
+
+    #[test]
+    fn fields_of_nested_types_enums_and_one_line_structs_are_named_too() {
+        let text = "impl StateMachine for Bill {\n    const TYPE: &'static str = \"bill\";\n}\n\
+                    pub(crate) struct Bill { #[serde(skip_serializing, default)] late: bool, parts: Vec<Part>, kind: Kind }\n\
+                    struct Part {\n    #[serde(skip)]\n    count: u32,\n    bill: u8,\n}\n\
+                    enum Kind {\n    One,\n    #[serde(skip)]\n    Two(u8),\n}\n\
+                    struct Elsewhere {\n    #[serde(skip)]\n    no: u8,\n}\n";
+        let found = fields_in(text, "flows.rs", &WorkflowType::of("bill"));
+        let told: Vec<String> =
+            found.iter().map(|field| format!("{}.{} {}", field.of, field.name, field.line)).collect();
+        assert_eq!(told, ["Bill.late 4", "Part.count 7", "Kind.Two 13"]);
     }
 }

@@ -146,3 +146,20 @@ pub(crate) fn see_again(
         None => Ok(()),
     }
 }
+
+/// Replays it again while another run is in memory, which has not ended there: the same must be seen.
+pub(crate) fn see_beside(
+    doubts: &Doubts,
+    registry: &WorkflowRegistry,
+    other: &SeenRun,
+    seen: &SeenRun,
+    queries: &[(QueryName, Payload)],
+) -> Result<(), Violation> {
+    doubts.forget();
+    let ended = other.turns.last().and_then(|turn| turn.events.last()).is_some_and(|end| end.closes().is_some());
+    let open = other.turns.len() - usize::from(ended);
+    let loaded = doubts.relive(registry, &other.turns[..open], None, &mut |_| ())?;
+    let beside = see_again(doubts, registry, seen, queries);
+    drop(loaded);
+    beside.and(doubts.stray())
+}

@@ -9,6 +9,8 @@ use bosun_engine::workflow::{ReplayStep, Replayer, WorkflowRegistry};
 use bosun_engine::*;
 use serde::{Deserialize, Serialize};
 
+use super::callers::RequestStacks;
+
 /// What the code asked for in one activation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WatchedActivation {
@@ -16,6 +18,9 @@ pub(crate) struct WatchedActivation {
     pub(crate) commands: Vec<Command>,
     /// Where in the code each was asked for.
     pub(crate) places: Vec<Option<CodeLocation>>,
+    /// Through which functions, if that is wanted.
+    #[serde(skip)]
+    pub(super) stacks: RequestStacks,
 }
 
 impl WatchedActivation {
@@ -30,11 +35,14 @@ impl WatchedActivation {
     }
     fn asked(commands: &[Command], driver: &dyn Driver) -> Self {
         let places = (0..commands.len()).map(|at| driver.command_location(at)).collect();
-        WatchedActivation { run: None, commands: commands.to_vec(), places }
+        let stacks = LAST_STACKS.with(|last| last.borrow().clone());
+        WatchedActivation { run: None, commands: commands.to_vec(), places, stacks }
     }
 }
 
 thread_local! {
+    /// Of the last activation on this thread.
+    static LAST_STACKS: RefCell<RequestStacks> = RefCell::default();
     static SEEN: RefCell<Option<Vec<WatchedActivation>>> = const { RefCell::new(None) };
 }
 
@@ -66,11 +74,14 @@ struct WatchedDriver(Box<dyn Driver>);
 impl Driver for WatchedDriver {
     fn activate(&mut self, activation: Activation) -> Vec<Command> {
         let run = Some(activation.run_id);
+        drop(RequestStacks::take(0));
         let commands = self.0.activate(activation);
+        let stacks = RequestStacks::take(commands.len());
+        LAST_STACKS.with(|last| last.borrow_mut().clone_from(&stacks));
         SEEN.with(|seen| {
             if let Some(seen) = seen.borrow_mut().as_mut() {
                 let places = (0..commands.len()).map(|at| self.0.command_location(at)).collect();
-                seen.push(WatchedActivation { run, commands: commands.clone(), places });
+                seen.push(WatchedActivation { run, commands: commands.clone(), places, stacks });
             }
         });
         commands

@@ -33,6 +33,9 @@ pub(super) struct SimulatedRun {
     pub(super) turns: Vec<Turn>,
     /// What the code asked for when it lived, one entry an activation in `turns`.
     pub(super) lived: Vec<WatchedActivation>,
+    /// How many of these activations were of an earlier version of the code. What those asked for, the history alone says:
+    /// a worker compares no more than the gate does.
+    pub(super) lived_before: usize,
     pub(super) execution: Option<Execution>,
     /// The newest snapshot on disk.
     pub(super) snapshot: Option<Snapshot>,

@@ -9,5 +9,6 @@ mod lint;
 mod programs;
 mod search;
 mod seeded;
+mod setup;
 mod traces;
 mod warnings;

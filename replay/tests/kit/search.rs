@@ -57,7 +57,11 @@ fn the_same_seed_gives_the_same_lives() {
 #[test]
 fn a_failure_is_kept_and_tried_first() {
     let folder = tempfile::tempdir().unwrap();
-    let keeping = |lives: u32| test().lives(lives).cases_in(folder.path());
+    // It is made when there is something to keep.
+    let folder = folder.path().join("cases");
+    let keeping = |lives: u32| test().lives(lives).cases_in(&folder);
+    keeping(0).check().unwrap();
+    assert!(!folder.exists());
     let failed = keeping(256).check().unwrap_err();
     let path = failed.case.clone().unwrap();
     let text = std::fs::read_to_string(&path).unwrap();

@@ -188,7 +188,7 @@ const CARDS: [(u16, &str, &str, Exit); 3] = [
     (103, "a snapshot of workflow state loses something", SNAPSHOT, Exit::Ok),
 ];
 
-const DEFECT: &str = "Workflow code panicked, could not read a payload, or waited for something outside of its context. The \
+const DEFECT: &str = "Workflow code panicked, could not read or write a payload, or waited for something outside of its context. The \
      card says which, where, and what to do. Nothing of that turn is written, and the run is held: what comes for it is kept. \
      Start the worker with mended code, and it goes on from where it is; `resume` tries the same code again, and `terminate` \
      ends the run. `list --query \"Held = true\"` shows the runs that are held. A program may say that such runs fail instead \

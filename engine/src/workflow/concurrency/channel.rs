@@ -47,7 +47,7 @@ pub fn channel<T>(context: &WfContext, capacity: usize) -> (Sender<T>, Receiver<
 }
 
 impl<T> Sender<T> {
-    /// Waits for room. `Ok(false)`: there is no receiver any more and the value is dropped.
+    /// Waits for room; canceled with the scope the channel was made in, or the branch that waits. `Ok(false)`: there is no receiver any more and the value is dropped.
     #[track_caller]
     pub fn send(&self, value: T) -> impl Future<Output = Result<bool, Failure>> + use<T> {
         let mut leaf = self.context.leaf(Location::caller());
@@ -69,7 +69,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Waits for a value. `None`: all senders are gone and nothing is left.
+    /// Waits for a value; canceled with the scope the channel was made in, or the branch that waits. `None`: all senders are gone and nothing is left.
     #[track_caller]
     pub fn recv(&self) -> impl Future<Output = Result<Option<T>, Failure>> + use<T> {
         let mut leaf = self.context.leaf(Location::caller());

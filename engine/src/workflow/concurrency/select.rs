@@ -1,7 +1,7 @@
 //! Waiting for the first of several futures.
 //!
 //! Invariant: when several are ready in the same turn, the one that was given first wins. The others are given back
-//! or dropped; dropping cancels nothing (for that there is `race`).
+//! or dropped; dropping cancels nothing (for that there is `race`). A saga that is dropped is undone.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,7 +19,9 @@ pub enum Either<A, B> {
 /// See [`select`].
 pub struct Select<A, B>(Pin<Box<A>>, Pin<Box<B>>);
 
-/// Gives the output of the first future to be ready. Pass `&mut future` (pinned) to keep the other one.
+/// Gives the output of the first future to be ready. The other one is dropped, which cancels nothing: an activity runs on,
+/// and nobody hears of its end; a [`Saga`](crate::workflow::Saga) is undone. Pass `&mut future` (pinned) to keep the other
+/// one, or use [`race`](super::race) to cancel it.
 pub fn select<A: Future, B: Future>(first: A, second: B) -> Select<A, B> {
     Select(Box::pin(first), Box::pin(second))
 }
@@ -37,7 +39,12 @@ impl<A: Future, B: Future> Future for Select<A, B> {
 /// See [`select_all`].
 pub struct SelectAll<F>(Vec<Pin<Box<F>>>);
 
-/// Gives the index and output of the first future to be ready, and the rest in their order. Panics when there is none.
+/// Gives the index and output of the first future to be ready, and the rest in their order.
+///
+/// # Panics
+///
+/// When there is no future.
+#[track_caller]
 pub fn select_all<F: Future>(futures: impl IntoIterator<Item = F>) -> SelectAll<F> {
     let futures: Vec<_> = futures.into_iter().map(Box::pin).collect();
     assert!(!futures.is_empty(), "select_all of no futures would wait for ever");

@@ -39,7 +39,7 @@ impl Semaphore {
         let seats = Seats { free: permits, next_ticket: 0, waiting: BTreeMap::new() };
         Semaphore { context: context.clone(), seats: Rc::new(RefCell::new(seats)) }
     }
-    /// Waits for a permit; canceled with the scope the semaphore was made in.
+    /// Waits for a permit; canceled with the scope the semaphore was made in, or the branch that waits.
     #[track_caller]
     pub fn acquire(&self) -> AcquireFuture {
         AcquireFuture { leaf: self.context.leaf(Location::caller()), seats: self.seats.clone(), ticket: None }

@@ -42,6 +42,10 @@ impl<T: Clone> OperationFuture<T> {
                 Poll::Ready(result)
             }
             Poll::Pending => {
+                if let Some(left) = self.leaf.left() {
+                    self.leaf.over();
+                    return Poll::Ready(Err(left));
+                }
                 self.leaf.wait(cx, || WaitReason::Operation(seq));
                 Poll::Pending
             }

@@ -22,6 +22,9 @@ use crate::vocabulary::*;
 use crate::workflow::ledger::CodePlace;
 use crate::workflow::pending::PendingCommand;
 
+/// The id of a child whose text could not be one: it is never asked for.
+const NO_ID: &str = "none";
+
 /// A child workflow that has been asked for. Await it for its result.
 #[must_use = "the child is asked for already; await it, or keep the handle to signal and cancel it"]
 pub struct ChildHandle<T> {
@@ -35,7 +38,7 @@ pub struct ChildHandle<T> {
 }
 
 impl<T: DeserializeOwned> ChildHandle<T> {
-    /// The id under which the child was started.
+    /// The id under which the child was started; `none` if the text could not be an id.
     pub fn workflow_id(&self) -> &WorkflowId {
         &self.workflow_id
     }
@@ -121,12 +124,13 @@ impl Future for MessageFuture {
 
 /// Children and other runs.
 impl WfContext {
-    /// Asks for a child workflow by its reference: `let total = ctx.child(COUNT, "count-7", &7).await?;`.
+    /// Asks for a child workflow by its reference: `let total = ctx.child(COUNT, "count-7", &7).await?;`. The id may be any
+    /// text, a `format!(..)` too; one that cannot be an id fails the child, with the type [`FAILURE_INVALID_ID`].
     #[track_caller]
     pub fn child<I: Serialize, O: DeserializeOwned>(
         &self,
         workflow: Workflow<I, O>,
-        workflow_id: impl Into<WorkflowId>,
+        workflow_id: impl IntoWorkflowId,
         input: &I,
     ) -> ChildHandle<O> {
         self.child_workflow(workflow.workflow_type(), workflow_id, input, ChildWorkflowOptions::default())
@@ -136,7 +140,7 @@ impl WfContext {
     pub fn child_with<I: Serialize, O: DeserializeOwned>(
         &self,
         workflow: Workflow<I, O>,
-        workflow_id: impl Into<WorkflowId>,
+        workflow_id: impl IntoWorkflowId,
         input: &I,
         options: ChildWorkflowOptions,
     ) -> ChildHandle<O> {
@@ -147,13 +151,17 @@ impl WfContext {
     pub fn child_workflow<T: DeserializeOwned>(
         &self,
         workflow_type: impl Into<WorkflowType>,
-        workflow_id: impl Into<WorkflowId>,
+        workflow_id: impl IntoWorkflowId,
         input: &(impl Serialize + ?Sized),
         options: ChildWorkflowOptions,
     ) -> ChildHandle<T> {
-        let (place, workflow_type, id) = (Location::caller(), workflow_type.into(), workflow_id.into());
-        let asked = match Payload::encode(input) {
-            Err(why) => OperationSlots::refused(why.into()),
+        let (place, workflow_type) = (Location::caller(), workflow_type.into());
+        let (id, is_id) = match workflow_id.into_workflow_id() {
+            Ok(id) => (id, Ok(())),
+            Err(why) => (WorkflowId::of(NO_ID), Err(Failure::from(why))),
+        };
+        let asked = match is_id.and_then(|()| Ok(Payload::encode(input)?)) {
+            Err(failure) => OperationSlots::refused(failure),
             Ok(input) => self.shared.operate(&self.scope, place, "a child workflow", |seq, _| {
                 let pending = PendingCommand::Child {
                     workflow_type: workflow_type.clone(),

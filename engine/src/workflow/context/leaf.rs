@@ -8,6 +8,7 @@ use std::task::{Context, Waker};
 
 use serde::de::DeserializeOwned;
 
+use super::branch::CodeBranch;
 use super::scope::CancellationScope;
 use super::shared::ContextShared;
 use crate::vocabulary::*;
@@ -36,13 +37,15 @@ impl Leaf {
                 self.shared.count_wait(task);
                 wait.task = task;
             }
+            wait.branch.clone_from(&self.shared.branch.borrow());
             wait.waker.clone_from(cx.waker());
             return;
         }
         let id = self.shared.next_wait.get();
         self.shared.next_wait.set(id + 1);
         let (place, scope) = (self.place, self.scope.clone());
-        waits.insert(id, WaitPoint { task, what: what(), place, scope, waker: cx.waker().clone() });
+        let branch = self.shared.branch.borrow().clone();
+        waits.insert(id, WaitPoint { task, what: what(), place, scope, branch, waker: cx.waker().clone() });
         self.shared.count_wait(task);
         self.wait = Some(id);
     }
@@ -53,9 +56,16 @@ impl Leaf {
             self.shared.conditions.borrow_mut().entry(id).or_insert_with(|| condition.clone());
         }
     }
-    /// The failure of something that waits in a canceled scope.
+    /// The failure of something that waits in a canceled scope, or a canceled branch.
     pub(crate) fn canceled(&self) -> Option<Failure> {
-        self.scope.canceled().map(|reason| Failure::canceled(format!("canceled: {reason}")))
+        self.cancel_reason().map(|reason| Failure::canceled(format!("canceled: {reason}")))
+    }
+    pub(super) fn cancel_reason(&self) -> Option<String> {
+        self.scope.canceled().or_else(|| self.shared.canceled_around(&self.scope, self.place))
+    }
+    /// The failure of what waits in a canceled branch for an operation that is not canceled itself.
+    pub(super) fn left(&self) -> Option<Failure> {
+        self.scope.canceled().is_none().then(|| self.canceled()).flatten()
     }
     /// Says that this future waits no more.
     pub(crate) fn over(&mut self) {
@@ -97,7 +107,17 @@ pub(crate) struct WaitPoint {
     pub(super) what: WaitReason,
     pub(super) place: CodePlace,
     pub(super) scope: Rc<CancellationScope>,
+    /// The branch that waits.
+    pub(super) branch: Option<Rc<CodeBranch>>,
     pub(super) waker: Waker,
+}
+
+impl WaitPoint {
+    /// Whether the wait should end because its branch is canceled. One for another branch has no failure to give.
+    pub(super) fn leaves_with_its_branch(&self) -> bool {
+        let canceled = self.branch.as_ref().is_some_and(|branch| branch.canceled(&self.scope).is_some());
+        canceled && !matches!(self.what, WaitReason::Task(_))
+    }
 }
 
 /// What is waited for; made into text only when somebody asks.

@@ -21,6 +21,7 @@ use crate::reference::Workflow;
 use crate::vocabulary::*;
 
 mod activity;
+pub(crate) mod branch;
 mod child_workflow;
 pub(crate) mod handlers;
 pub(crate) mod leaf;

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::task::Waker;
 
+use super::branch::CodeBranch;
 use super::handlers::Handlers;
 use super::leaf::{WaitPoint, WaitReason};
 use super::scope::CancellationScope;
@@ -21,6 +22,7 @@ use crate::vocabulary::*;
 use crate::workflow::executor::{CodeTaskId, TaskFuture};
 use crate::workflow::ledger::{CodePlace, CommandLedger};
 use crate::workflow::pending::PendingCommand;
+use crate::workflow::saga::SagasUndone;
 
 /// What user code may do at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +51,8 @@ pub(crate) struct ContextShared {
     spawned: RefCell<Vec<(CodeTaskId, TaskFuture)>>,
     next_task: Cell<u64>,
     pub(super) current_task: Cell<CodeTaskId>,
+    /// The branch whose code is polled now.
+    pub(super) branch: RefCell<Option<Rc<CodeBranch>>>,
     task_names: RefCell<BTreeMap<CodeTaskId, String>>,
     pub(crate) signals: RefCell<SignalBuffer>,
     pub(crate) handlers: RefCell<Handlers>,
@@ -56,6 +60,7 @@ pub(crate) struct ContextShared {
     pub(crate) open_updates: RefCell<BTreeSet<UpdateId>>,
     /// How many signals are being handled by `on_signal`.
     pub(super) signals_handled: Cell<usize>,
+    pub(crate) undoing: SagasUndone,
     pub(crate) next_run: RefCell<Option<ContinueAsNewRequest>>,
     pub(crate) outcome: RefCell<Option<Result<Payload, Failure>>>,
 }
@@ -111,12 +116,14 @@ impl ContextShared {
             spawned: RefCell::default(),
             next_task: Cell::new(0),
             current_task: Cell::new(CodeTaskId(0)),
+            branch: RefCell::default(),
             task_names: RefCell::default(),
             signals: RefCell::default(),
             handlers: RefCell::default(),
             cells: RefCell::default(),
             open_updates: RefCell::default(),
             signals_handled: Cell::new(0),
+            undoing: SagasUndone::default(),
             next_run: RefCell::default(),
             outcome: RefCell::default(),
         })
@@ -156,14 +163,21 @@ impl ContextShared {
     }
     /// Whether the run may be changed now; an attempt by a reader is noted.
     pub(crate) fn may_change(&self, what: &str) -> bool {
+        self.may_change_with(|| what.to_owned())
+    }
+    /// As [`Self::may_change`], with words that are only made when they are needed.
+    pub(crate) fn may_change_with(&self, what: impl FnOnce() -> String) -> bool {
         match self.phase.get() {
             CodePhase::Activating => true,
             CodePhase::Reading => {
-                self.mutated.borrow_mut().get_or_insert_with(|| what.to_owned());
+                self.mutated.borrow_mut().get_or_insert_with(what);
                 false
             }
             CodePhase::Idle => false,
         }
+    }
+    pub(crate) fn is_activating(&self) -> bool {
+        self.phase.get() == CodePhase::Activating
     }
     /// Runs code that may only look; also says what it tried to change.
     pub(crate) fn reading<T>(&self, code: impl FnOnce() -> T) -> (T, Option<String>) {
@@ -285,13 +299,14 @@ impl ContextShared {
         for seq in seqs {
             self.cancel_operation(seq, reason, place);
         }
-        let wakers: Vec<Waker> = self
-            .waits
-            .borrow()
-            .values()
-            .filter(|wait| wait.scope.canceled().is_some())
-            .map(|wait| wait.waker.clone())
-            .collect();
+        let waits = self.waits.borrow();
+        let left = |wait: &&WaitPoint| wait.leaves_with_its_branch();
+        let in_branches =
+            waits.values().filter(|wait| wait.scope.canceled().is_none()).find(left).map(|wait| wait.place);
+        let in_branches = in_branches.is_some_and(|place| self.branch_waits_end(place));
+        let hears = |wait: &&WaitPoint| wait.scope.canceled().is_some() || (in_branches && left(wait));
+        let wakers: Vec<Waker> = waits.values().filter(hears).map(|wait| wait.waker.clone()).collect();
+        drop(waits);
         wakers.into_iter().for_each(Waker::wake);
     }
 }

@@ -64,7 +64,8 @@ pub struct SignalChannel<T> {
 }
 
 impl<T: DeserializeOwned> SignalChannel<T> {
-    /// Waits for the next signal. An input that is no `T` is taken, and is a failure that the code may handle; a workflow
+    /// Waits for the next signal; canceled with the scope of the context that gave the channel, or the branch that waits. An
+    /// input that is no `T` is taken, and is a failure that the code may handle; a workflow
     /// that gives up with it has a defect.
     #[track_caller]
     pub fn recv(&self) -> SignalFuture<T> {

@@ -1,10 +1,11 @@
 //! State cells: what an async workflow shares with its handlers, and shows to the debugger.
 //!
-//! Invariant: a cell changes while the run is activated and at no other time; a query handler that writes one changes
-//! nothing and is named as an error. Plain `Rc<RefCell<_>>` works too, and is seen and guarded by nobody.
+//! Invariant: a cell changes while the run is activated and at no other time; a query handler or validator that writes one
+//! changes nothing and is named as an error. Plain `Rc<RefCell<_>>` works too, and is seen and guarded by nobody.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::panic::Location;
 use std::rc::Rc;
 
 use serde::Serialize;
@@ -43,14 +44,18 @@ impl<T> StateCell<T> {
     pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         look(&self.value.borrow())
     }
-    /// Changes the value. In a query handler or validator it does nothing, and the query fails.
+    /// Changes the value. In a query handler it does nothing, and the query fails; in the validator of an update it does
+    /// nothing, and the update is refused.
+    #[track_caller]
     pub fn write(&self, change: impl FnOnce(&mut T)) {
         leave_if_abandoned();
-        if self.context.shared.may_change(&format!("the state {}", self.name)) {
+        let place = Location::caller();
+        if self.context.shared.may_change_with(|| format!("the state {} (at {place})", self.name)) {
             change(&mut self.value.borrow_mut());
         }
     }
     /// As [`Self::write`], with another value in its place.
+    #[track_caller]
     pub fn set(&self, value: T) {
         self.write(|held| *held = value);
     }

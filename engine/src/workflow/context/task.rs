@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use super::WfContext;
+use super::branch::InBranch;
 use super::leaf::{Leaf, WaitReason};
 use super::slot::{keep_waker, wake_all};
 use crate::workflow::executor::CodeTaskId;
@@ -20,7 +21,8 @@ struct Joined<T> {
     wakers: RefCell<Vec<Waker>>,
 }
 
-/// The output of a branch. Dropping it leaves the branch running.
+/// The output of a branch. Dropping it leaves the branch running. A wait for it has no failure to give, so nothing but the
+/// end of the branch ends it: to wait with a limit, [`select`](crate::workflow::select) it with a timer, or cancel it.
 pub struct JoinHandle<T> {
     leaf: Leaf,
     branch: WfContext,
@@ -29,7 +31,7 @@ pub struct JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// Cancels the branch's scope. The branch sees it and ends as it likes.
+    /// Cancels the branch's scope, and what its code waits for. The branch sees it and ends as it likes.
     #[track_caller]
     pub fn cancel(&self, reason: &str) {
         self.branch.cancel_scope(reason);
@@ -61,7 +63,7 @@ impl WfContext {
         let leaf = self.leaf(Location::caller());
         let context = self.nested_scope();
         let joined = Rc::new(Joined { value: RefCell::new(None), wakers: RefCell::new(Vec::new()) });
-        let future = branch(context.clone());
+        let future = InBranch::of(&context, branch(context.clone()));
         let sink = joined.clone();
         let name = format!("the branch spawned at {}", leaf.place);
         let run = async move {

@@ -28,7 +28,7 @@ impl Cx<'_> {
     pub fn child<I: Serialize, O>(
         &mut self,
         workflow: Workflow<I, O>,
-        workflow_id: impl Into<WorkflowId>,
+        workflow_id: impl IntoWorkflowId,
         input: &I,
     ) -> Seq {
         self.start_child(workflow.workflow_type(), workflow_id, input, ChildWorkflowOptions::default())
@@ -38,7 +38,7 @@ impl Cx<'_> {
     pub fn child_with<I: Serialize, O>(
         &mut self,
         workflow: Workflow<I, O>,
-        workflow_id: impl Into<WorkflowId>,
+        workflow_id: impl IntoWorkflowId,
         input: &I,
         options: ChildWorkflowOptions,
     ) -> Seq {

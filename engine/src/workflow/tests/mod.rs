@@ -4,6 +4,7 @@
 //! that what passes here is about authoring and drivers alone.
 
 mod async_form;
+mod branches;
 mod cancellation;
 mod concurrency;
 mod determinism;
@@ -89,6 +90,24 @@ impl World {
         }
         self.append(events);
         commands
+    }
+
+    /// One turn as it was written before, whatever the code of today would ask for.
+    pub(super) fn as_recorded(&mut self, events: Vec<EventKind>) {
+        for event in &events {
+            self.history.events += 1;
+            self.history.bytes += event.size();
+            self.table.apply(event);
+        }
+        self.append(events);
+    }
+    /// The code comes back by replay.
+    #[track_caller]
+    pub(super) fn reload(&mut self) {
+        match replay(&self.registry, &self.turns) {
+            Ok(replayed) => self.driver = replayed.driver,
+            Err(why) => panic!("replay: {why}"),
+        }
     }
 
     fn append(&mut self, events: Vec<EventKind>) {

@@ -118,3 +118,22 @@ async fn crowded(ctx: WfContext, n: u32) -> Result<u32, Failure> {
 fn bug_47_a_count_of_runs_that_are_loaded_is_caught_by_replay() {
     caught_naming(kit(code(crowded)), BY_REPLAY, HERE, "bug 47");
 }
+
+/// A helper asks, and whoever calls it is wrong.
+async fn helped(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let number = RUNS.fetch_add(1, Ordering::Relaxed);
+    let first = asks(&ctx, n).await?;
+    asks(&ctx, first.wrapping_add(number)).await // the caller
+}
+
+async fn asks(ctx: &WfContext, n: u32) -> Result<u32, Failure> {
+    ctx.activity("work", &n, quick()).await // the helper
+}
+
+#[test]
+fn a_finding_names_the_helper_that_asked_and_whoever_called_it() {
+    let failed = caught_naming(kit(code(helped)), BY_REPLAY, HERE, "the helper");
+    assert!(failed.to_string().contains("called at "), "{failed}");
+    caught_naming(kit(code(helped)), BY_REPLAY, HERE, "the caller");
+}

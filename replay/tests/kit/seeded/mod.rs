@@ -8,7 +8,9 @@ mod branches;
 mod deploys;
 mod machines;
 mod memory;
+mod messages;
 mod process;
+mod shared;
 mod state;
 mod surroundings;
 
