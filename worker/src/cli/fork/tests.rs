@@ -6,6 +6,8 @@ use std::time::Duration;
 use bosun_replay::{DivergenceCause, HistoryLimits, Prefixes, diff, replay_history};
 use tokio::sync::watch;
 
+use serde_json::Value;
+
 use super::*;
 use crate::api::handlers::Api;
 use crate::api::{HttpClient, Server, ServerLimits, Token, Tokens};
