@@ -12,10 +12,11 @@ impl DeterminismTest {
     /// Replays each of these beside another. Of a difference, the seed of the life that it was seen in.
     pub(super) fn beside_each_other(&self, runs: &[SeenRun]) -> Result<(), (u64, Violation)> {
         let Some(registry) = self.versions.first() else { return Ok(()) };
+        let (doubts, queries) = (&self.doubts, &self.drawn.queries);
         for run in runs {
             let is_other = |other: &&SeenRun| input_of(other) != input_of(run) && other.turns.len() > 1;
             let Some(other) = runs.iter().find(is_other) else { continue };
-            on_a_fresh_thread(|| see_beside(&self.doubts, registry, other, run, &self.drawn.queries))
+            on_a_fresh_thread(|| see_beside(doubts, registry, other, run, queries))
                 .map_err(|finding| (run.seed, Violation::OtherRun { finding: Box::new(finding) }))?;
         }
         Ok(())
