@@ -30,6 +30,8 @@ const NO_ID: &str = "none";
 pub struct ChildHandle<T> {
     context: WfContext,
     workflow_id: WorkflowId,
+    /// Why the text that was given is no id: nobody can be sent anything.
+    no_id: Option<Failure>,
     seq: Seq,
     start: Rc<OnceSlot<RunId>>,
     result: Rc<OnceSlot<Payload>>,
@@ -69,9 +71,14 @@ impl<T: DeserializeOwned> ChildHandle<T> {
     /// Sends it a signal; resolves when that is delivered, or cannot be.
     #[track_caller]
     pub fn signal<I: Serialize + ?Sized>(&self, signal: impl SignalRef<I>, input: &I) -> MessageFuture {
+        let place = Location::caller();
+        if let Some(why) = &self.no_id {
+            let refused = OperationSlots::refused(why.clone());
+            return MessageFuture { operation: self.context.operation(place, refused) };
+        }
         let run_id = self.context.shared.child_run(self.seq);
         let target = ExternalTarget { workflow_id: self.workflow_id.clone(), run_id };
-        self.context.send_signal(Location::caller(), target, signal.into_signal_name(), input)
+        self.context.send_signal(place, target, signal.into_signal_name(), input)
     }
 }
 
@@ -156,11 +163,11 @@ impl WfContext {
         options: ChildWorkflowOptions,
     ) -> ChildHandle<T> {
         let (place, workflow_type) = (Location::caller(), workflow_type.into());
-        let (id, is_id) = match workflow_id.into_workflow_id() {
-            Ok(id) => (id, Ok(())),
-            Err(why) => (WorkflowId::of(NO_ID), Err(Failure::from(why))),
+        let (id, no_id) = match workflow_id.into_workflow_id() {
+            Ok(id) => (id, None),
+            Err(why) => (WorkflowId::of(NO_ID), Some(Failure::from(why))),
         };
-        let asked = match is_id.and_then(|()| Ok(Payload::encode(input)?)) {
+        let asked = match no_id.clone().map_or_else(|| Payload::encode(input).map_err(Failure::from), Err) {
             Err(failure) => OperationSlots::refused(failure),
             Ok(input) => self.shared.operate(&self.scope, place, "a child workflow", |seq, _| {
                 let pending = PendingCommand::Child {
@@ -175,7 +182,7 @@ impl WfContext {
             }),
         };
         let OperationSlots { seq, result, start } = asked;
-        ChildHandle { context: self.clone(), workflow_id: id, seq, start, result, place, output: PhantomData }
+        ChildHandle { context: self.clone(), workflow_id: id, no_id, seq, start, result, place, output: PhantomData }
     }
     /// Sends a signal to another run; resolves when it is delivered, or cannot be.
     #[track_caller]
