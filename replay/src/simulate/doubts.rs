@@ -189,6 +189,9 @@ impl Doubts {
                 })
             }
             FAILURE_PANIC if !self.panics_allowed => Err(Violation::Panic { message }),
+            "InvalidInput" if self.typed && message.starts_with("the input of the workflow ") => {
+                Err(Violation::Setup { why: unreadable(&message) })
+            }
             FAILURE_PAYLOAD if self.typed => Err(Violation::Setup { why: unreadable(&message) }),
             _ => Ok(()),
         }
