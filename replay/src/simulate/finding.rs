@@ -175,6 +175,7 @@ impl Violation {
 }
 
 impl fmt::Display for Violation {
+    // long: one sentence for each kind.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.kind())?;
         match self {

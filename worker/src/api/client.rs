@@ -3,6 +3,8 @@
 //! Invariant: a refusal comes back as the same [`Rejection`] the engine gave; everything else that goes wrong says which
 //! worker was asked. The token goes into the header only, and to nobody who has not just proved to know it. It does not
 //! retry: the caller knows what is idempotent.
+//!
+//! Long: each method of a backend stands here.
 
 mod about;
 

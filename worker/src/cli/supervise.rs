@@ -282,9 +282,7 @@ pub(super) async fn steer(cx: &mut Context, signal: &str, args: ControlArgs) -> 
     let target = run_of(cx, &args.run).await?;
     // What cannot be looked at is left to the engine, which says why.
     let described = cx.backend.describe(target.clone()).await.ok();
-    let is = |workflow_type: &str| {
-        described.as_ref().is_some_and(|found| found.info.workflow_type.as_str() == workflow_type)
-    };
+    let is = |of: &str| described.as_ref().is_some_and(|found| found.info.workflow_type.as_str() == of);
     // The engine's pause, or its hold, may be on top of its own: one word lifts both.
     let held =
         described.as_ref().is_some_and(|found| found.info.status == WorkflowStatus::Paused || found.held.is_some());

@@ -221,8 +221,7 @@ impl Graph {
         self.add(new.clone())?;
         // All that can be wrong with the plan is found before anything is said of it.
         again.iter().try_for_each(|(id, planned)| self.relink(id, planned, &renamed))?;
-        let replaced =
-            anew.into_iter().map(|(id, planned)| self.replace(id, planned)).collect::<Result<Vec<_>, _>>()?;
+        let replaced = anew.into_iter().map(|(id, task)| self.replace(id, task)).collect::<Result<Vec<_>, _>>()?;
         self.plan.origin = origin;
         over.iter().for_each(|id| self.not_again(id, out));
         for id in left {
