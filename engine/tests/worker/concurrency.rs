@@ -138,7 +138,7 @@ async fn a_deadline_ends_a_wait_for_a_signal_and_a_permit_from_outside() {
         client.start_workflow(WAITS, how.to_owned(), &how.to_owned()).await.unwrap();
         environment.sleep(MINUTE + MINUTE / 2).await;
         let environment = environment.crash(1, |_| {}).unwrap();
-        let handle = environment.client().handle(WAITS, format!("{how}"));
+        let handle = environment.client().handle(WAITS, how.to_string());
         assert_eq!(handle.result_within(PATIENCE).await.unwrap().as_deref(), Some("None at 120s"), "{how}");
     }
 }

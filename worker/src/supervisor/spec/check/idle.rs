@@ -315,7 +315,8 @@ fn of_graph(spec: &SupervisorSpec) -> Vec<Idle> {
         ReviewScope::Task | ReviewScope::Iteration => {}
     }
     let reviewed = matches!(spec.review.scope, ReviewScope::Task | ReviewScope::Iteration);
-    if !reviewed && !(selection == Selection::Controller && spec.has_decider()) {
+    let decides = selection == Selection::Controller && spec.has_decider();
+    if !reviewed && !decides {
         all(&["review.tries"], "no reviewer is asked, and no controller, so that none is asked again");
     }
     let at_once = matches!(spec.failure.on_subtask_error, OnSubtaskError::Skip | OnSubtaskError::Fail);
