@@ -188,7 +188,7 @@ fn no_workflow_acts_as_an_owner_by_naming_an_activity_of_batches() {
     did(&data, &["start", "kitchen-sink", "-w", "victim", "-i", r#"{"steps":[{"timer":"1h"}]}"#]);
     let victim: Value = serde_json::from_slice(&run(&data, &["describe", "victim", "-o", "json"]).stdout).unwrap();
     let order = json!({ "query": "", "action": { "do": "terminate" }, "reason": "x", "by": "boss", "role": "owner" });
-    let targets = json!([{ "workflow_id": "victim", "run_id": victim["run_id"] }]);
+    let targets = json!([{ "workflow_id": "victim", "run_id": victim["workflow"]["run_id"] }]);
     let input = json!({ "batch": "b", "order": order, "targets": targets });
     let activity = json!({ "type": "bosun.batch.carry_out", "input": input });
     let steps = json!({ "steps": [{ "activity": activity }] }).to_string();

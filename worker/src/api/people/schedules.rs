@@ -206,9 +206,9 @@ pub async fn update_schedule(
 ) -> Answer {
     let mut members = Members::read(&body)?;
     let id = at.target.workflow_id.as_str();
-    // Which schedule it is says the path.
-    let schedule = schedule_in(&mut members, Some(id.strip_prefix(ID_PREFIX).unwrap_or(id)), &api);
     let version: Option<u64> = members.typed("version").and_then(|WholeNumber(version)| version);
+    // Which schedule it is says the path. Last of all: what is not read before is taken for unknown.
+    let schedule = schedule_in(&mut members, Some(id.strip_prefix(ID_PREFIX).unwrap_or(id)), &api);
     members.done()?;
     change(me, at, &headers, ("update", json!({ "schedule": schedule, "version": version }))).await
 }
