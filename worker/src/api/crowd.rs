@@ -1,18 +1,22 @@
 //! The connections that are open, and which of them makes room for one more (engine.md G34).
 //!
-//! Invariant: a connection with a request in flight is never closed for another one; of those that say nothing the one that
-//! has been quiet longest goes first, and none that has only just come. So neither a crowd of idle clients nor sockets that
-//! send nothing keep the operator out. Streams, which last, take at most half of the places.
+//! Invariant: a connection with a request in flight is never closed for another one, and none for one that says nothing. Those
+//! that have never asked anything go first, then the one that has been quiet longest, and none that has only just come. So
+//! neither a crowd of idle clients nor sockets that send nothing keep the operator out. Streams, which last, take at most half
+//! of the places.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::net::TcpStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 /// A connection that has been quiet for less may be about to send its request.
 const QUIET_ENOUGH: Duration = Duration::from_secs(1);
+/// Whoever connects to ask something sends it at once.
+const SPEAKS_WITHIN: Duration = Duration::from_millis(250);
 /// A connection that was told to make room is gone well within this time.
 const ROOM_MAX: Duration = Duration::from_secs(1);
 
@@ -22,6 +26,8 @@ pub(super) struct ConnectionActivity {
     /// Milliseconds after `opened` at which the last request ended.
     quiet_since_ms: AtomicU64,
     opened: Instant,
+    /// It has asked something before.
+    asked: AtomicBool,
     makes_room: Notify,
 }
 
@@ -31,6 +37,7 @@ impl ConnectionActivity {
             requests: 0.into(),
             quiet_since_ms: 0.into(),
             opened: Instant::now(),
+            asked: AtomicBool::new(false),
             makes_room: Notify::new(),
         }
     }
@@ -70,6 +77,7 @@ pub(super) struct InFlight(Arc<ConnectionActivity>);
 impl InFlight {
     pub(super) fn begin(busy: Arc<ConnectionActivity>) -> Self {
         busy.requests.fetch_add(1, Ordering::AcqRel);
+        busy.asked.store(true, Ordering::Release);
         InFlight(busy)
     }
 }
@@ -118,11 +126,18 @@ impl Crowd {
         self.places.clone().try_acquire_owned().ok().map(|permit| self.taken(permit))
     }
 
-    /// The place of the connection that has been quiet longest, once it is gone; nothing if all are at work.
-    pub(super) async fn place_of_another(&self) -> Option<Place> {
+    /// The place of a connection that has nothing to do, once it is gone, for one that says something; nothing if all are at
+    /// work, or this one is silent.
+    pub(super) async fn place_of_another(&self, comes: &TcpStream) -> Option<Place> {
+        tokio::time::timeout(SPEAKS_WITHIN, comes.readable()).await.ok()?.ok()?;
         let quiet = |one: &Arc<ConnectionActivity>| Some((one.quiet_for()?, one.clone()));
-        let quietest = self.open().iter().filter_map(quiet).max_by_key(|(quiet, _)| *quiet);
-        let (_, goes) = quietest.filter(|(quiet, _)| *quiet >= QUIET_ENOUGH)?;
+        let goes = self
+            .open()
+            .iter()
+            .filter_map(quiet)
+            .filter(|(quiet, _)| *quiet >= QUIET_ENOUGH)
+            .max_by_key(|(quiet, one)| (!one.asked.load(Ordering::Acquire), *quiet));
+        let (_, goes) = goes?;
         goes.makes_room.notify_one();
         let permit = tokio::time::timeout(ROOM_MAX, self.places.clone().acquire_owned()).await;
         permit.ok()?.ok().map(|permit| self.taken(permit))

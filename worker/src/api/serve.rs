@@ -163,7 +163,7 @@ impl Server {
             } else if let Ok(turn) = refusals.clone().try_acquire_owned() {
                 let crowd = crowd.clone();
                 connections.spawn(async move {
-                    match crowd.place_of_another().await {
+                    match crowd.place_of_another(&stream).await {
                         Some(place) => {
                             drop(turn);
                             serve(place, stream).await;
