@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(narrower, TableLayout { shown: vec![(0, 29), (2, 9)], left_out: vec![4, 3, 1] });
         // What a doctor has found is never left out: it goes on below itself.
         let found = layout(&["state", "check", "finding"], &[7, 14, 90], Some(40), true);
-        assert_eq!(found, TableLayout { shown: vec![(0, 7), (1, 14), (2, 15)], left_out: vec![] });
+        assert_eq!(found, TableLayout { shown: vec![(0, 7), (1, 12), (2, 17)], left_out: vec![] });
         // Who names columns has them all.
         assert_eq!(widths(80, false).0.len(), 5);
     }

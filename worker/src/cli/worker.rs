@@ -173,7 +173,7 @@ const FAILED_SHOWN: Duration = Duration::from_secs(1);
 /// Requests in flight may end for this long after the drain.
 const SERVER_STOP: Duration = Duration::from_secs(2);
 /// A short visit of another command may hold the directory when the worker starts.
-const OPEN_PATIENCE: Duration = Duration::from_secs(3);
+const OPEN_PATIENCE: Duration = Duration::from_secs(10);
 
 // long: from the first signal to the last word, one step after the other.
 pub(super) async fn run(
