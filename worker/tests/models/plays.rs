@@ -90,7 +90,9 @@ fn step(request: &ChatRequest, told: &str) -> MockAnswer {
     let hands_on = |name: &str| {
         ["delegate_to_", "transfer_to_", "delegate_work", "ask_question"].iter().any(|prefix| name.starts_with(prefix))
     };
-    if let Some(tool) = request.tools.iter().find(|tool| hands_on(&tool.name)).filter(|_| !spoken) {
+    // In a swarm whoever speaks first has the last word.
+    let in_swarm = request.tools.iter().any(|tool| tool.name == "transfer_to_user");
+    if let Some(tool) = request.tools.iter().find(|tool| hands_on(&tool.name)).filter(|_| !spoken && !in_swarm) {
         return calls(&tool.name, filled(&tool.parameters)).into();
     }
     if told.contains("is_request_satisfied") {

@@ -122,8 +122,19 @@ fn calls_once(run: &RunView<'_>) -> Result<(), String> {
 /// By the facts noted: each change begins where the last one ended, and is in the table for who asked.
 fn terminal_is_final(run: &RunView<'_>) -> Result<(), String> {
     let mut statuses: BTreeMap<String, TaskStatus> = BTreeMap::new();
-    for note in run.events().flat_map(notes).filter(|note| note["kind"] == "TaskStatusChanged") {
+    for note in run.events().flat_map(notes) {
         let data = &note["data"];
+        // A later plan may name again what gave nothing: it is another task under its name (FSS-12).
+        if note["kind"] == "TaskAdded" && !data["replaces"].is_null() {
+            let was = statuses.remove(&data["task"].to_string());
+            let gave_nothing = [TaskStatus::Failed, TaskStatus::Skipped, TaskStatus::Cancelled];
+            if !was.is_some_and(|was| gave_nothing.contains(&was) && json!(was) == data["replaces"]) {
+                return Err(format!("task {} replaces one that was {was:?}: {data}", data["task"]));
+            }
+        }
+        if note["kind"] != "TaskStatusChanged" {
+            continue;
+        }
         let of = |key: &str| serde_json::from_value::<TaskStatus>(data[key].clone()).map_err(|why| why.to_string());
         let by = serde_json::from_value::<Actor>(data["by"].clone()).map_err(|why| why.to_string())?;
         let (task, from, to) = (data["task"].to_string(), of("from")?, of("to")?);
