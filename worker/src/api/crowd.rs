@@ -13,8 +13,9 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// A connection that has been quiet for less may be about to send its request.
+/// A connection that has been quiet for less may be about to send its request: its first one, or the next.
 const QUIET_ENOUGH: Duration = Duration::from_secs(1);
+const QUIET_AFTER_REQUESTS: Duration = Duration::from_secs(10);
 /// Whoever connects to ask something sends it at once.
 const SPEAKS_WITHIN: Duration = Duration::from_millis(250);
 /// A connection that was told to make room is gone well within this time.
@@ -130,14 +131,13 @@ impl Crowd {
     /// work, or this one is silent.
     pub(super) async fn place_of_another(&self, comes: &TcpStream) -> Option<Place> {
         tokio::time::timeout(SPEAKS_WITHIN, comes.readable()).await.ok()?.ok()?;
-        let quiet = |one: &Arc<ConnectionActivity>| Some((one.quiet_for()?, one.clone()));
-        let goes = self
-            .open()
-            .iter()
-            .filter_map(quiet)
-            .filter(|(quiet, _)| *quiet >= QUIET_ENOUGH)
-            .max_by_key(|(quiet, one)| (!one.asked.load(Ordering::Acquire), *quiet));
-        let (_, goes) = goes?;
+        let idle = |one: &Arc<ConnectionActivity>| {
+            let (asked, quiet) = (one.asked.load(Ordering::Acquire), one.quiet_for()?);
+            let enough = if asked { QUIET_AFTER_REQUESTS } else { QUIET_ENOUGH };
+            (quiet >= enough).then(|| (!asked, quiet, one.clone()))
+        };
+        let goes = self.open().iter().filter_map(idle).max_by_key(|(new, quiet, _)| (*new, *quiet));
+        let (.., goes) = goes?;
         goes.makes_room.notify_one();
         let permit = tokio::time::timeout(ROOM_MAX, self.places.clone().acquire_owned()).await;
         permit.ok()?.ok().map(|permit| self.taken(permit))
