@@ -2,7 +2,7 @@
 //! the command line names, which wins over any directory.
 //!
 //! Invariant: a worker that lives and answers is always preferred; a directory that somebody else holds is never
-//! waited for longer than two seconds. `worker.json` is a hint: only a living process that answers counts.
+//! waited for longer than five seconds. `worker.json` is a hint: only a living process that answers counts.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -23,7 +23,7 @@ use crate::backend::{Access, Backend, CallError, ClusterPlace, Engine, Histories
 use crate::closed_directory::is_store;
 
 /// A worker that is starting writes its file, and a command that visits is done, well within this time.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 /// Runs of a cluster that stay in memory, as the official SDKs have it.
 pub(super) const CACHED_RUNS: usize = 1_000;

@@ -20,7 +20,7 @@ use crate::cli::locate::{LocatedEngine, locate};
 /// The longest visit of a verb that waits.
 pub(in crate::cli) const VISIT_MAX: Duration = Duration::from_secs(1);
 /// The shortest time between two visits.
-pub(in crate::cli) const BETWEEN: Duration = Duration::from_secs(1);
+pub(in crate::cli) const BETWEEN: Duration = Duration::from_secs(3);
 /// So many times as long as an opening takes, the directory is free.
 const SHARE: u32 = 4;
 /// A visit gets this long to close.
