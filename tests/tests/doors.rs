@@ -19,19 +19,19 @@ fn command(data: &Path, words: &[&str]) -> Command {
     command
 }
 
-fn run(data: &Path, words: &[&str]) -> Output {
+pub(crate) fn run(data: &Path, words: &[&str]) -> Output {
     command(data, words).output().unwrap()
 }
 
 #[track_caller]
-fn did(data: &Path, words: &[&str]) -> String {
+pub(crate) fn did(data: &Path, words: &[&str]) -> String {
     let output = run(data, words);
     assert!(output.status.success(), "{words:?}: {}", said(&output));
     said(&output)
 }
 
 #[track_caller]
-fn refused(data: &Path, words: &[&str], code: i32) -> String {
+pub(crate) fn refused(data: &Path, words: &[&str], code: i32) -> String {
     let output = run(data, words);
     assert_eq!(output.status.code(), Some(code), "{words:?}: {}", said(&output));
     said(&output)
@@ -117,7 +117,7 @@ fn namespaces_protect() {
     assert!(did(&data, &["describe", "latest"]).contains("above"), "what somebody started, not what a run did");
 }
 
-fn file(dir: &Path, name: &str, text: &str) -> PathBuf {
+pub(crate) fn file(dir: &Path, name: &str, text: &str) -> PathBuf {
     use std::os::unix::fs::OpenOptionsExt;
     let path = dir.join(name);
     let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).unwrap();
@@ -285,82 +285,4 @@ fn no_text_makes_a_line_of_its_own() {
         assert!(!told.contains(['\u{2028}', '\u{202e}']), "{verb}: {told:?}");
         assert!(!told.lines().any(|line| line.starts_with("status         Completed")), "{verb}: {told}");
     }
-}
-
-/// E31: with a key nothing that a run says is readable on disk; without it, or with another, the store is not opened and not a
-/// byte of it changes; after a rotation both are needed; and `store info` says so.
-#[test]
-fn a_store_is_encrypted_with_the_owners_key() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
-    let one = format!("store.key=file:{}", file(dir.path(), "one", &"1".repeat(64)).display());
-    let two = format!("store.key=file:{}", file(dir.path(), "two", &"2".repeat(64)).display());
-    let old = one.replace("store.key", "store.old_keys");
-    let program = r#"{"steps":[{"return":"canary-4711-canary"}]}"#;
-    did(&data, &["execute", "kitchen-sink", "-w", "secret", "--input", program, "--set", &one]);
-    let bytes = |data: &Path| {
-        let mut all = Vec::new();
-        let mut left = vec![data.to_owned()];
-        while let Some(place) = left.pop() {
-            for entry in std::fs::read_dir(place).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    left.push(path);
-                } else {
-                    all.push((path.clone(), std::fs::read(&path).unwrap()));
-                }
-            }
-        }
-        all.sort();
-        all
-    };
-    let holds =
-        |needle: &[u8]| bytes(&data).iter().any(|(_, bytes)| bytes.windows(needle.len()).any(|at| at == needle));
-    assert!(holds(b"secret") && !holds(b"canary-4711-canary"), "ids are readable, what runs say is not");
-    let before = bytes(&data);
-    for keys in [vec![], vec!["--set", two.as_str()]] {
-        for verb in ["result secret", "list", "store verify", "replay show secret", "start kitchen-sink -w more"] {
-            let words: Vec<&str> = verb.split(' ').chain(keys.iter().copied()).collect();
-            let told = refused(&data, &words, 32);
-            assert!(told.contains("is encrypted with the key") && told.contains("nothing was touched"), "{told}");
-        }
-    }
-    assert_eq!(bytes(&data), before, "not a byte has changed");
-    let both = ["--set", two.as_str(), "--set", old.as_str()];
-    let with = |words: &[&str]| did(&data, &words.iter().chain(&both).copied().collect::<Vec<_>>());
-    assert_eq!(with(&["result", "secret"]).trim(), "canary-4711-canary");
-    with(&["execute", "kitchen-sink", "-w", "later", "--input", program]);
-    let info = with(&["store", "info"]);
-    assert!(info.contains("encryption writes with") && info.contains("encryption needs keys"), "{info}");
-    refused(&data, &["result", "later", "--set", &one], 32);
-}
-
-/// E31: what is written ahead of the database too: a worker that is killed leaves its write-ahead files, and nothing that
-/// its runs said is readable in them.
-#[test]
-fn what_a_killed_worker_wrote_ahead_is_encrypted() {
-    let dir = tempfile::tempdir().unwrap();
-    let key = format!("store.key=file:{}", file(dir.path(), "key", &"1".repeat(64)).display());
-    let program =
-        r#"{"steps":[{"activity":{"type":"echo","input":"canary-4712-done"}},{"wait_signal":{"name":"go"}}]}"#;
-    let left = |name: &str, with: &[&str]| {
-        let data = dir.path().join(name);
-        let mut starting = Program::bosun_worker().unwrap();
-        starting.arguments.extend(with.iter().map(Into::into));
-        let (mut worker, _http) = WorkerProcess::start(&starting, &data, READY_MAX).unwrap();
-        did(&data, &["start", "kitchen-sink", "-w", "ahead", "--input", program, "--memo", "note=canary-4712-memo"]);
-        did(&data, &["signal", "ahead", "other", "--input", "\"canary-4712-signal\""]);
-        let done = || did(&data, &["show", "ahead", "-o", "jsonl"]).contains("ActivityTaskCompleted");
-        assert!((0..200).any(|_| done()), "the activity ends");
-        worker.kill().unwrap();
-        let files = std::fs::read_dir(data.join("wal")).unwrap().flatten();
-        files.flat_map(|entry| std::fs::read(entry.path()).unwrap()).collect::<Vec<u8>>()
-    };
-    let holds = |bytes: &[u8], needle: &str| bytes.windows(needle.len()).any(|at| at == needle.as_bytes());
-    let (clear, sealed) = (left("clear", &[]), left("sealed", &["--set", &key]));
-    for canary in ["canary-4712-done", "canary-4712-memo", "canary-4712-signal"] {
-        assert!(holds(&clear, canary), "the test would not see {canary}");
-        assert!(!holds(&sealed, canary), "{canary} is readable");
-    }
-    assert!(holds(&sealed, "ahead"), "the run is there, by its id");
 }

@@ -11,6 +11,7 @@ mod batches;
 mod cassettes;
 mod dev;
 mod doors;
+mod encrypted;
 mod epoch;
 mod fairness;
 mod fsync_contract;

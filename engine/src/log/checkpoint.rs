@@ -50,10 +50,10 @@ impl StoredRun {
         let RunState { next_event, outlook, through, turns, ref refs, .. } = *state;
         encode(medium, shelf, &StoredRun { info, next_event, outlook, through, turns, refs: refs.stored() })
     }
-    /// Up to which event and how many turns the entry knows a run. Needs no key.
-    pub(crate) fn reach(content: &[u8]) -> Option<(EventId, u64)> {
+    /// Up to which event and how many turns the entry knows a run, and through which group. Needs no key.
+    pub(crate) fn reach(content: &[u8]) -> Option<(EventId, u64, GroupSeq)> {
         let stored: StoredRun = rmp_serde::from_slice(content).ok()?;
-        Some((stored.next_event, stored.turns))
+        Some((stored.next_event, stored.turns, stored.through))
     }
     pub(crate) fn decode(
         medium: &dyn Log,

@@ -97,7 +97,8 @@ fn shelf(found: &Salvageable, shelf: Shelf) -> impl Iterator<Item = (&[u8], &[u8
 /// What the index says of each run, and whether all of it is there.
 struct SalvagedIndex {
     at: GroupSeq,
-    runs: BTreeMap<RunId, (EventId, u64)>,
+    /// The next event, the turns, and the last group that its entry knows: one may be newer than `at`.
+    runs: BTreeMap<RunId, (EventId, u64, GroupSeq)>,
     is_whole: bool,
 }
 
@@ -110,8 +111,8 @@ impl SalvagedIndex {
             for (key, value) in shelf(found, which) {
                 let Some(run) = key.try_into().ok().map(RunId) else { continue };
                 *sum = (sum.0.plus(SetHash::of(key, value)), sum.1 + 1);
-                if let Some((next, turns)) = StoredRun::reach(&value[4..]) {
-                    index.runs.insert(run, (next, turns));
+                if let Some(reach) = StoredRun::reach(&value[4..]) {
+                    index.runs.insert(run, reach);
                 }
             }
         }
@@ -126,17 +127,20 @@ impl SalvagedIndex {
     /// Takes up what happened since, as far as every group is there.
     fn go_on(&mut self, chosen: &ChosenGroups) {
         while let Some(group) = [&chosen.trimmed, &chosen.groups].iter().find_map(|all| all.get(&self.at.next().0)) {
+            let seq = self.at.next();
             for (_, record) in group.records(Path::new("")).unwrap_or_default() {
                 match record {
                     Record::Turn(turn) => {
-                        let reach = self.runs.entry(turn.run).or_insert((EventId(1), 0));
-                        *reach = (turn.next_event(), reach.1 + 1);
+                        let reach = self.runs.entry(turn.run).or_insert((EventId(1), 0, GroupSeq(0)));
+                        if seq > reach.2 {
+                            (reach.0, reach.1) = (turn.next_event(), reach.1 + 1);
+                        }
                     }
                     Record::Deleted(deleted) => self.runs.retain(|run, _| !deleted.runs.contains(run)),
                     Record::Trimmed(_) => {}
                 }
             }
-            self.at = self.at.next();
+            self.at = seq;
         }
     }
 }
@@ -185,7 +189,7 @@ impl SavedRuns {
     /// A run that the index knows further than it is here has lost its end; one that a whole index does not know was
     /// deleted.
     fn compare(&mut self, index: &SalvagedIndex, all_pages: bool) {
-        for (run, (next_event, turns)) in &index.runs {
+        for (run, (next_event, turns, _)) in &index.runs {
             let state = self.runs.entry(*run).or_default();
             if state.turns < *turns || state.next_event.max(1) < next_event.0 {
                 let (from, to) = (state.next_event.max(1), next_event.0.saturating_sub(1));

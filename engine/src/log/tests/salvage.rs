@@ -11,7 +11,9 @@ use super::journal::small;
 use super::opening::{Scene, changed, look, mutate, open, scene};
 use super::samples::*;
 use super::story::Dice;
+use crate::log::checkpoint::{CheckpointBatch, load_meta};
 use crate::log::files::DataDir;
+use crate::log::index::Meta;
 use crate::log::sled_format::source::{fail_read, reads};
 use crate::log::*;
 use crate::vocabulary::*;
@@ -133,6 +135,29 @@ fn a_whole_directory_comes_over_whole() {
         assert_eq!((outcome.whole, outcome.held, outcome.lost), (scene.model.runs.len() as u64, 0, 0));
         assert!(salvage(source, &target, None).is_err(), "a directory that holds something is no target");
     }
+}
+
+/// A worker that dies between the batches of a checkpoint leaves entries of the index that are newer than what its meta names:
+/// what they know already is not counted again, and no whole run is held for it.
+#[test]
+fn a_checkpoint_that_was_cut_short_costs_no_run() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("data");
+    let journal = open(&dir).unwrap();
+    // Two turns of one run in one group, and others.
+    journal.commit(&[start(1, "one"), step(1, 4, 10)]).unwrap();
+    journal.commit(&[start(2, "two"), step(1, 6, 10)]).unwrap();
+    journal.checkpoint().unwrap();
+    journal.commit(&[step(1, 8, 10), step(1, 10, 10)]).unwrap();
+    let ended = load_meta(&*journal.medium).unwrap().unwrap();
+    let begun = Meta::origin(ended.trimmed.chain);
+    let between = Meta { at: begun.at, chain: begun.chain, log_bytes: begun.log_bytes, ..ended };
+    CheckpointBatch::new(&*journal.medium, between).write().unwrap();
+    drop(journal);
+    let target = home.path().join("new");
+    let report = salvage(&dir, &target, None).unwrap();
+    assert_eq!((report.runs_whole, report.held, report.damage), (2, Vec::new(), Vec::new()));
+    assert_eq!(open(&target).unwrap().turns(run_id(1), EventId(1)).unwrap().len(), 5);
 }
 
 /// A read that fails costs nothing where another one gives what it did not, and is told where none does.
