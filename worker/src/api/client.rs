@@ -1,8 +1,9 @@
 //! The attached client: a [`Backend`] that speaks to the control API of a running worker.
 //!
 //! Invariant: a refusal comes back as the same [`Rejection`] the engine gave; everything else that goes wrong says which
-//! worker was asked. The token goes into the header only, and to nobody who has not just proved to know it. It does not
-//! retry: the caller knows what is idempotent.
+//! worker was asked. The token goes into the header only, and to nobody who has not just proved to know it. What a busy worker
+//! has refused, and so not begun, is sent again when it says (`Retry-After`), for [`PATIENCE`] at most. Nothing else is retried:
+//! the caller knows what is idempotent.
 //!
 //! Long: each method of a backend stands here.
 
@@ -27,12 +28,18 @@ use super::handlers::{StartAnswer, StartRequestBody, WAIT_MAX};
 use super::problem::Problem;
 use super::proof::{Proof, Unproven, chain};
 use super::routes::EXACT;
+use super::serve::BUSY;
 use super::token::Token;
 use crate::backend::*;
 // The engine has a `EngineHealth` of its own.
 use crate::backend::EngineHealth;
 
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// So long a busy worker is asked again.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// A connection that has been quiet for longer is not used again: the worker closes those that are quiet for long, and a
+/// request that is just being sent would be lost with it.
+const POOL_IDLE: Duration = Duration::from_secs(5);
 
 /// Speaks to one worker. Cheap to clone.
 #[derive(Clone)]
@@ -46,15 +53,22 @@ struct Inner {
     /// For messages.
     token_file: String,
     proof: Proof,
+    patience: Duration,
 }
 
 impl HttpClient {
     pub fn new(address: &str, token: Token, token_file: &str) -> Result<Self, CallError> {
+        Self::with_patience(address, token, token_file, PATIENCE)
+    }
+
+    /// With another time than [`PATIENCE`]; none: a busy worker's refusal is told at once.
+    pub fn with_patience(address: &str, token: Token, token_file: &str, patience: Duration) -> Result<Self, CallError> {
         let address = with_scheme(address);
         // Redirects are not followed: they would carry the token elsewhere.
         let mut http = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
+            .pool_idle_timeout(POOL_IDLE)
             .connect_timeout(CONNECT_MAX);
         // Only the first installation counts; a second one is not an error worth knowing.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -69,6 +83,7 @@ impl HttpClient {
             token,
             token_file: token_file.to_owned(),
             proof: Proof::default(),
+            patience,
         })))
     }
 
@@ -91,25 +106,45 @@ impl Inner {
     }
 
     async fn prove(&self) -> Result<(), CallError> {
-        let Inner { http, address, token, token_file, proof } = self;
-        proof.ask(http, address, token).await.map_err(|why| match why {
+        let Inner { http, address, token, token_file, proof, .. } = self;
+        let until = Instant::now() + self.patience;
+        proof.ask(http, address, token, until).await.map_err(|why| match why {
+            Unproven::Busy => CallError::Refused {
+                status: StatusCode::SERVICE_UNAVAILABLE.as_u16(),
+                code: BUSY.into(),
+                message: format!("{address} is busy: all of its connections are at work; try again later"),
+            },
             Unproven::Unreachable(why) => CallError::Unreachable { address: address.clone(), why },
             Unproven::Stranger => CallError::Unproven { address: address.clone(), token_file: token_file.clone() },
         })
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Response, CallError> {
-        self.prove().await?;
-        let mut request = self
-            .http
-            .request(method, format!("{}/{path}", self.address))
-            .header(header::AUTHORIZATION, self.token.header())
-            .header(header::ACCEPT, EXACT);
-        if let Some(body) = body {
-            request = request.header(header::CONTENT_TYPE, "application/json").body(body);
+        let until = Instant::now() + self.patience;
+        let body = body.map(Bytes::from);
+        loop {
+            self.prove().await?;
+            let mut request = self
+                .http
+                .request(method.clone(), format!("{}/{path}", self.address))
+                .header(header::AUTHORIZATION, self.token.header())
+                .header(header::ACCEPT, EXACT);
+            if let Some(body) = body.clone() {
+                request = request.header(header::CONTENT_TYPE, "application/json").body(body);
+            }
+            let response = request.send().await.map_err(|why| self.unreachable(&why))?;
+            if response.status().is_success() {
+                return Ok(response);
+            }
+            let wait = retry_after(&response);
+            let refusal = self.refusal(response).await;
+            match wait {
+                Some(wait) if was_not_begun(&refusal) && Instant::now() + wait < until => {
+                    tokio::time::sleep(wait).await
+                }
+                _ => return Err(refusal),
+            }
         }
-        let response = request.send().await.map_err(|why| self.unreachable(&why))?;
-        if response.status().is_success() { Ok(response) } else { Err(self.refusal(response).await) }
     }
 
     async fn refusal(&self, response: Response) -> CallError {
@@ -156,6 +191,21 @@ impl Inner {
         })?;
         let response = self.send(Method::POST, path, Some(body)).await?;
         self.read(&response.bytes().await.map_err(|why| self.unreachable(&why))?)
+    }
+}
+
+/// When a busy worker wants to be asked again.
+pub(super) fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// A refusal of a worker that has too much to do: nothing of the request has happened.
+fn was_not_begun(refusal: &CallError) -> bool {
+    match refusal {
+        CallError::Rejected(rejection) => matches!(rejection, Rejection::Overloaded { .. }),
+        CallError::Refused { code, .. } => code == BUSY,
+        _ => false,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: a connection with a request in flight is never closed for another one, and none for one that says nothing. Those
 //! that have never asked anything go first, then the one that has been quiet longest, and none that has only just come. So
 //! neither a crowd of idle clients nor sockets that send nothing keep the operator out. Streams, which last, take at most half
-//! of the places.
+//! of the places; and where all others are at work, a reserve serves one short request a connection: to list, to describe, to end.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,11 +18,15 @@ const QUIET_ENOUGH: Duration = Duration::from_secs(1);
 const QUIET_AFTER_REQUESTS: Duration = Duration::from_secs(10);
 /// Whoever connects to ask something sends it at once.
 const SPEAKS_WITHIN: Duration = Duration::from_millis(250);
+/// One place in so many is of the reserve; below that many there is none.
+const RESERVE_SHARE: usize = 16;
 /// A connection that was told to make room is gone well within this time.
 const ROOM_MAX: Duration = Duration::from_secs(1);
 
 /// What a connection does now.
 pub(super) struct ConnectionActivity {
+    /// It is of the reserve: one request, and none that waits.
+    pub(super) is_reserve: bool,
     requests: AtomicUsize,
     /// Milliseconds after `opened` at which the last request ended.
     quiet_since_ms: AtomicU64,
@@ -33,8 +37,9 @@ pub(super) struct ConnectionActivity {
 }
 
 impl ConnectionActivity {
-    fn new() -> Self {
+    fn new(is_reserve: bool) -> Self {
         ConnectionActivity {
+            is_reserve,
             requests: 0.into(),
             quiet_since_ms: 0.into(),
             opened: Instant::now(),
@@ -95,6 +100,7 @@ impl Drop for InFlight {
 #[derive(Clone)]
 pub(super) struct Crowd {
     places: Arc<Semaphore>,
+    reserve: Arc<Semaphore>,
     pub(super) streams: Arc<Semaphore>,
     open: Arc<Mutex<Vec<Arc<ConnectionActivity>>>>,
 }
@@ -114,8 +120,10 @@ impl Drop for Place {
 
 impl Crowd {
     pub(super) fn new(connections: usize) -> Self {
-        let streams = Arc::new(Semaphore::new(connections.div_ceil(2)));
-        Crowd { places: Arc::new(Semaphore::new(connections)), streams, open: Arc::default() }
+        let reserve = connections / RESERVE_SHARE;
+        let of = |count| Arc::new(Semaphore::new(count));
+        let (places, streams) = (of(connections - reserve), of(connections.div_ceil(2)));
+        Crowd { places, reserve: of(reserve), streams, open: Arc::default() }
     }
 
     fn open(&self) -> std::sync::MutexGuard<'_, Vec<Arc<ConnectionActivity>>> {
@@ -124,11 +132,11 @@ impl Crowd {
 
     /// A free place, if there is one.
     pub(super) fn place(&self) -> Option<Place> {
-        self.places.clone().try_acquire_owned().ok().map(|permit| self.taken(permit))
+        self.places.clone().try_acquire_owned().ok().map(|permit| self.taken(permit, false))
     }
 
-    /// The place of a connection that has nothing to do, once it is gone, for one that says something; nothing if all are at
-    /// work, or this one is silent.
+    /// The place of a connection that has nothing to do, once it is gone, for one that says something; if all are at work, one
+    /// of the reserve. Nothing if that is used up, or this one is silent.
     pub(super) async fn place_of_another(&self, comes: &TcpStream) -> Option<Place> {
         tokio::time::timeout(SPEAKS_WITHIN, comes.readable()).await.ok()?.ok()?;
         let idle = |one: &Arc<ConnectionActivity>| {
@@ -137,14 +145,17 @@ impl Crowd {
             (quiet >= enough).then(|| (!asked, quiet, one.clone()))
         };
         let goes = self.open().iter().filter_map(idle).max_by_key(|(new, quiet, _)| (*new, *quiet));
-        let (.., goes) = goes?;
-        goes.makes_room.notify_one();
-        let permit = tokio::time::timeout(ROOM_MAX, self.places.clone().acquire_owned()).await;
-        permit.ok()?.ok().map(|permit| self.taken(permit))
+        if let Some((.., goes)) = goes {
+            goes.makes_room.notify_one();
+            if let Ok(Ok(permit)) = tokio::time::timeout(ROOM_MAX, self.places.clone().acquire_owned()).await {
+                return Some(self.taken(permit, false));
+            }
+        }
+        self.reserve.clone().try_acquire_owned().ok().map(|permit| self.taken(permit, true))
     }
 
-    fn taken(&self, permit: OwnedSemaphorePermit) -> Place {
-        let busy = Arc::new(ConnectionActivity::new());
+    fn taken(&self, permit: OwnedSemaphorePermit, is_reserve: bool) -> Place {
+        let busy = Arc::new(ConnectionActivity::new(is_reserve));
         self.open().push(busy.clone());
         Place { busy, crowd: self.clone(), _permit: permit }
     }

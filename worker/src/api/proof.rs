@@ -7,7 +7,9 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::client::CONNECT_MAX;
+use reqwest::StatusCode;
+
+use super::client::{CONNECT_MAX, retry_after};
 use super::guard::{CHALLENGE_HEADER, PROOF_HEADER, TOKEN_ID_HEADER};
 use super::token::{Token, random_hex};
 
@@ -23,14 +25,47 @@ pub(super) enum Unproven {
     Unreachable(String),
     /// Somebody answers who does not know the token.
     Stranger,
+    /// Somebody answers that all connections are at work.
+    Busy,
+}
+
+/// Why one question gave none.
+enum Refusal {
+    /// Ask again after this time.
+    Busy(Duration),
+    Other(Unproven),
+}
+
+impl From<Unproven> for Refusal {
+    fn from(why: Unproven) -> Self {
+        Refusal::Other(why)
+    }
 }
 
 impl Proof {
-    pub(super) async fn ask(&self, http: &reqwest::Client, address: &str, token: &Token) -> Result<(), Unproven> {
+    /// Asks again, until then, where the worker is too busy to answer.
+    pub(super) async fn ask(
+        &self,
+        http: &reqwest::Client,
+        address: &str,
+        token: &Token,
+        until: Instant,
+    ) -> Result<(), Unproven> {
         let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_some_and(|at| at.elapsed() < HOLDS) {
             return Ok(());
         }
+        loop {
+            match self.ask_once(http, address, token).await {
+                Err(Refusal::Busy(wait)) if Instant::now() + wait < until => tokio::time::sleep(wait).await,
+                Err(Refusal::Busy(_)) => return Err(Unproven::Busy),
+                Err(Refusal::Other(why)) => return Err(why),
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    async fn ask_once(&self, http: &reqwest::Client, address: &str, token: &Token) -> Result<(), Refusal> {
         let unreachable = |why: reqwest::Error| Unproven::Unreachable(chain(&why));
         let challenge =
             random_hex(32).map_err(|why| Unproven::Unreachable(format!("there is no randomness: {why}")))?;
@@ -43,7 +78,8 @@ impl Proof {
         let answer = http.execute(ask).await.map_err(unreachable)?;
         let proof = answer.headers().get(PROOF_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if !token.verifier().is_proof(proof, &challenge, &host) {
-            return Err(Unproven::Stranger);
+            let busy = (answer.status() == StatusCode::SERVICE_UNAVAILABLE).then(|| retry_after(&answer)).flatten();
+            return Err(busy.map_or(Refusal::Other(Unproven::Stranger), Refusal::Busy));
         }
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         Ok(())

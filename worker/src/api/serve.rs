@@ -1,7 +1,8 @@
 //! The server loop: accepts connections and holds them to their limits (engine.md G34).
 //!
 //! Invariant: no socket can hold a connection by saying nothing: headers must arrive in time, a connection without a
-//! request in flight is closed when idle, or when another one needs its place, and there is a fixed number of connections. hyper-util serves instead of
+//! request in flight is closed when idle, or when another one needs its place, and there is a fixed number of connections. One
+//! that is refused is told so. hyper-util serves instead of
 //! `axum::serve`, which installs no timer and so has no header timeout. Which requests are allowed is the guard's business.
 
 use std::net::SocketAddr;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use axum::body::HttpBody as _;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
@@ -19,7 +20,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
@@ -69,8 +70,12 @@ const CONNECTIONS: usize = 512;
 const HANDLES_OF_OUR_OWN: u64 = 64;
 /// More than this is of no use.
 const HANDLES: u64 = 65_536;
-/// Connections that wait for a place, or are told that there is none; the next are not answered.
+/// Connections that wait for a place, or are told that there is none; the next wait to be accepted.
 const REFUSALS: usize = 16;
+/// Whoever is refused may have sent so much, which is read, so that the refusal arrives.
+const REFUSED_BODY: u64 = 64 * 1024;
+/// Of a connection of the reserve: its head comes within this time.
+const RESERVE_HEADERS: Duration = Duration::from_secs(2);
 
 /// Asks the system for as many file handles as it gives. Answers how many that is.
 pub fn take_file_handles() -> u64 {
@@ -91,8 +96,29 @@ fn handles() -> u64 {
 
 /// Half of what the log does not need; what activities open takes the rest.
 fn connections_for(handles: u64) -> usize {
+    connections_most(handles).min(CONNECTIONS)
+}
+
+fn connections_most(handles: u64) -> usize {
     let half = handles.saturating_sub(HANDLES_OF_OUR_OWN) / 2;
-    usize::try_from(half).unwrap_or(CONNECTIONS).clamp(4, CONNECTIONS)
+    usize::try_from(half).unwrap_or(usize::MAX).max(4)
+}
+
+impl ServerLimits {
+    /// As the owner says, with the default of everything else.
+    ///
+    /// # Errors
+    /// [`ServeError::TooManyConnections`]: the limit of open files does not leave as many.
+    pub fn of_connections(connections: Option<usize>) -> Result<ServerLimits, ServeError> {
+        let (handles, limits) = (handles(), ServerLimits::default());
+        match connections {
+            None => Ok(limits),
+            Some(wanted) if wanted > connections_most(handles) => {
+                Err(ServeError::TooManyConnections { wanted, handles, most: connections_most(handles) })
+            }
+            Some(connections) => Ok(ServerLimits { connections, ..limits }),
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +127,10 @@ pub enum ServeError {
     NotLoopback { address: SocketAddr },
     #[error("cannot listen on {address}: {why}")]
     Bind { address: SocketAddr, why: std::io::Error },
+    #[error(
+        "--connections {wanted} is more than {handles} open files leave room for, {most}; say less, or raise the limit of open files (`ulimit -Hn`, `LimitNOFILE=` in a unit)"
+    )]
+    TooManyConnections { wanted: usize, handles: u64, most: usize },
 }
 
 /// A bound server, not yet serving.
@@ -160,18 +190,21 @@ impl Server {
                 |place: Place, stream| async move { connection(stream, &place.busy, routers, limits, stop).await };
             if let Some(place) = crowd.place() {
                 connections.spawn(serve(place, stream));
-            } else if let Ok(turn) = refusals.clone().try_acquire_owned() {
-                let crowd = crowd.clone();
-                connections.spawn(async move {
-                    match crowd.place_of_another(&stream).await {
-                        Some(place) => {
-                            drop(turn);
-                            serve(place, stream).await;
-                        }
-                        None => refuse(stream).await,
-                    }
-                });
+                continue;
             }
+            // Who comes meanwhile waits to be accepted: a connection that is dropped without a word tells nobody when to
+            // come again.
+            let Ok(turn) = refusals.clone().acquire_owned().await else { continue };
+            let (crowd, most) = (crowd.clone(), self.limits.connections);
+            connections.spawn(async move {
+                match crowd.place_of_another(&stream).await {
+                    Some(place) => {
+                        drop(turn);
+                        serve(place, stream).await;
+                    }
+                    None => refuse(stream, most).await,
+                }
+            });
         }
         connections.close();
         connections.wait().await;
@@ -208,10 +241,29 @@ async fn told(stop: &mut watch::Receiver<bool>) {
 }
 
 /// One connection too many: says so, and hangs up.
-async fn refuse(mut stream: TcpStream) {
-    let answer =
-        b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-    let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(answer)).await;
+async fn refuse(mut stream: TcpStream, most: usize) {
+    let message = format!("all {most} connections are at work (`--connections` of the worker); try again later");
+    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, BUSY, message);
+    let body = serde_json::to_string(&problem).unwrap_or_default();
+    let head =
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\nConnection: close";
+    let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let refusal = async move {
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await?;
+        // Closed with something unread, it would be reset, and the answer lost.
+        tokio::io::copy(&mut stream.take(REFUSED_BODY), &mut tokio::io::sink()).await
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(1), refusal).await;
+}
+
+/// The code of a refusal that is over in a moment.
+pub(super) const BUSY: &str = "busy";
+
+/// Whether a request may take long by its nature: it waits for a run, or follows one.
+fn waits(method: &Method, route: &str) -> bool {
+    let is_update = *method == Method::POST && route.contains("/updates/");
+    is_update || ["/result", "/events", "/export"].iter().any(|end| route.ends_with(end))
 }
 
 async fn count(
@@ -220,10 +272,16 @@ async fn count(
     request: Request,
     next: Next,
 ) -> Response {
+    let is_reserve = busy.is_reserve;
     let in_flight = InFlight::begin(busy);
     // The counter lives as long as the body does: a stream that is being sent is not idle.
     // The route and not the path: that one holds ids, and tokens of activities, which let whoever reads them complete these.
     let route = request.extensions().get::<MatchedPath>().map_or("(no route)", MatchedPath::as_str);
+    if is_reserve && waits(request.method(), route) {
+        let message =
+            "all connections but those for short requests are at work (`--connections` of the worker); try again later";
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, BUSY, message).into_response();
+    }
     let span = tracing::debug_span!("request", method = %request.method(), route);
     let response = next.run(request).instrument(span).await;
     if response.body().size_hint().exact().is_some() {
@@ -234,7 +292,7 @@ async fn count(
         Ok(place) => response.map(|body| super::stream::hold(body, (in_flight, place))),
         Err(_) => {
             let message = "too many streams are open; end some, or try again later";
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message).into_response()
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, BUSY, message).into_response()
         }
     }
 }
@@ -255,8 +313,11 @@ async fn connection(
         if is_exact(request.headers()) { exact.call(request) } else { plain.call(request) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
+    let header_timeout =
+        if busy.is_reserve { RESERVE_HEADERS.min(limits.header_timeout) } else { limits.header_timeout };
     http.timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
+        .keep_alive(!busy.is_reserve)
+        .header_read_timeout(header_timeout)
         .max_header_size(limits.headers)
         .max_headers(128);
     let served = http.serve_connection(TokioIo::new(stream), service);
@@ -278,5 +339,8 @@ mod tests {
     #[test]
     fn connections_leave_handles_for_the_log() {
         assert_eq!([0, 64, 72, 256, 1_024, 65_536].map(connections_for), [4, 4, 4, 96, 480, 512]);
+        assert_eq!(ServerLimits::of_connections(Some(300)).unwrap().connections, 300);
+        let refused = ServerLimits::of_connections(Some(1_000_000)).unwrap_err().to_string();
+        assert!(refused.contains("--connections 1000000") && refused.contains("open files"), "{refused}");
     }
 }

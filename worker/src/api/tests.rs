@@ -452,6 +452,67 @@ async fn idle_connections_and_streams_keep_nobody_out() {
     assert_eq!(served.status("GET /healthz", &[HOST], "").await, 200);
 }
 
+const WAITS: ResultRequest = ResultRequest { follow_runs: true, timeout: Some(PATIENCE) };
+
+/// A server with so many connections, of which so many wait for a run.
+async fn served_with_waits(connections: usize, waiting: usize) -> (Served, Vec<tokio::task::JoinHandle<()>>) {
+    let fake = Fake::new();
+    *fake.outcome.lock().unwrap() = None;
+    let served = serve(fake, ServerLimits { connections, ..ServerLimits::default() }).await;
+    let client = served.client();
+    let wait = |_| {
+        let client = client.clone();
+        tokio::spawn(async move { _ = client.result(Target::workflow(WorkflowId::of("order-7")), WAITS).await })
+    };
+    let held: Vec<_> = (0..waiting).map(wait).collect();
+    let asked = || served.fake.calls().iter().filter(|call| call.starts_with("result ")).count();
+    while asked() < waiting {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    (served, held)
+}
+
+/// G34: where all places wait for runs, a reserve still serves what is short; what would wait there is told to come again, and a
+/// client does, until there is a place.
+#[tokio::test]
+async fn a_reserve_of_connections_serves_short_requests() {
+    let (served, held) = served_with_waits(32, 30).await;
+    let (order, waits) = (|| Target::workflow(WorkflowId::of("order-7")), WAITS);
+    let patient = served.client();
+    for _ in 0..100 {
+        assert_eq!(served.status("GET /api/v1/workflows/order-7", &[HOST, BEARER], "").await, 200);
+    }
+    let address = format!("http://127.0.0.1:{}", served.port);
+    let hasty = HttpClient::with_patience(&address, Token::of(TOKEN), "token", Duration::ZERO).unwrap();
+    let refused = hasty.result(order(), waits.clone()).await.unwrap_err();
+    assert!(matches!(&refused, CallError::Refused { status: 503, code, .. } if code == "busy"), "{refused:?}");
+    assert!(refused.to_string().contains("--connections"), "{refused}");
+    let comes_again =
+        tokio::spawn(async move { patient.result(order(), ResultRequest { timeout: None, ..waits }).await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    *served.fake.outcome.lock().unwrap() = Some(CloseOutcome::Completed(Payload::null()));
+    held.into_iter().for_each(|task| task.abort());
+    let result = tokio::time::timeout(PATIENCE, comes_again).await.unwrap().unwrap();
+    assert!(result.unwrap().is_some());
+}
+
+/// G34: a crowd that comes at once is refused word by word, each of it, and what it has sent is read, so that the words arrive.
+#[tokio::test]
+async fn who_is_refused_is_told_when_to_come_again() {
+    let (served, held) = served_with_waits(4, 4).await;
+    let request = format!("GET /healthz HTTP/1.1\r\n{HOST}\r\nX: {}\r\n\r\n", "x".repeat(8_000));
+    let answers = futures_util::future::join_all((0..100).map(|_| served.raw(&request))).await;
+    for answer in answers {
+        let told = answer.contains("Retry-After: 1") && answer.contains("all 4 connections are at work");
+        assert!(answer.starts_with("HTTP/1.1 503 ") && told, "{answer}");
+    }
+    let client = served.client();
+    let busy = tokio::spawn(async move { client.describe(Target::workflow(WorkflowId::of("order-7"))).await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    held.into_iter().for_each(|task| task.abort());
+    assert!(tokio::time::timeout(PATIENCE, busy).await.unwrap().unwrap().is_ok(), "it comes again when it may");
+}
+
 /// G34: one connection more than allowed is told so.
 #[tokio::test]
 async fn connections_are_limited() {

@@ -110,6 +110,8 @@ pub struct WorkerConfig {
     pub slots: Option<u64>,
     /// Of them, those for programs, models, MCP servers and HTTP.
     pub external_slots: Option<u64>,
+    /// Of the control API, at once.
+    pub connections: Option<u64>,
     /// What loaded runs and waiting requests may take together: `320MiB`.
     pub memory: Option<String>,
     pub queue: Vec<String>,
@@ -158,6 +160,7 @@ const KEYS: &[(&str, KeyKind)] = &[
     ("worker.allow_host", KeyKind::Texts),
     ("worker.slots", KeyKind::Number),
     ("worker.external_slots", KeyKind::Number),
+    ("worker.connections", KeyKind::Number),
     ("worker.memory", KeyKind::Text),
     ("worker.queue", KeyKind::Texts),
     ("worker.queue_limit", KeyKind::Texts),
@@ -292,6 +295,7 @@ impl Loaded {
             ("bind", worker.bind.clone()),
             ("slots", number(worker.slots)),
             ("external_slots", number(worker.external_slots)),
+            ("connections", number(worker.connections)),
             ("memory", worker.memory.clone()),
             ("activities_per_second", worker.activities_per_second.clone()),
             ("drain_timeout", worker.drain_timeout.clone()),

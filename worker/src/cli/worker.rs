@@ -32,7 +32,7 @@ use super::reach::Reach;
 use super::service_manager::ServiceManager;
 use super::time_format::{now, parse_duration};
 use crate::api::handlers::Api;
-use crate::api::{DirectoryId, Server, ServerLimits, Token, Tokens, WorkerFile};
+use crate::api::{DirectoryId, ServeError, Server, ServerLimits, Token, Tokens, WorkerFile};
 use crate::backend::{Access, Backend, ClusterPlace, Engine, EngineHealth, OpenEngine, OpenError, SlotCounts, Stopped};
 use crate::capability::owner::{Guards, QueuePolicy, StorePolicy};
 use crate::notify::cursor::{Cursor, GoneWorker};
@@ -84,6 +84,10 @@ pub struct WorkerArgs {
     /// the control group has].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub memory: Option<usize>,
+    /// How many connections the control API serves at once; one in 16 is kept for short requests [default: 512, or half of
+    /// the open files that the store does not need].
+    #[arg(long, value_name = "N", value_parser = a_few)]
+    pub connections: Option<usize>,
     /// How long running attempts may take to end after SIGTERM.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     pub drain_timeout: Duration,
@@ -123,6 +127,15 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Fewer do not serve a page and a command beside each other.
+fn a_few(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number >= 4 => Ok(number),
+        Ok(_) => Err("at least 4".to_owned()),
+        Err(_) => Err("a whole number is wanted".to_owned()),
+    }
+}
+
 impl SlotArgs {
     pub(super) fn counts(self) -> SlotCounts {
         SlotCounts::of(self.slots, self.external_slots)
@@ -143,6 +156,7 @@ impl WorkerArgs {
             queue_limit: Vec::new(),
             activities_per_second: None,
             memory: None,
+            connections: None,
             drain_timeout: Duration::from_secs(5),
             on_damage: OnDamage::Refuse,
             accept_rollback: false,
@@ -392,8 +406,9 @@ pub(super) struct Serving {
 /// The address of the control API, taken.
 async fn bind(global: &Global, args: &WorkerArgs) -> Result<Server, CliError> {
     let address = SocketAddr::new(args.bind, args.port);
-    let server = Server::bind(address, global.token_file.is_some(), ServerLimits::default()).await;
-    server.map_err(|why| CliError::new(Code::CannotServe, why.to_string()))
+    let cannot = |why: ServeError| CliError::new(Code::CannotServe, why.to_string());
+    let limits = ServerLimits::of_connections(args.connections).map_err(cannot)?;
+    Server::bind(address, global.token_file.is_some(), limits).await.map_err(cannot)
 }
 
 // long: one step after the other, each with its own error.
