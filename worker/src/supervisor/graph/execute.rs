@@ -283,8 +283,7 @@ impl Graph {
     pub(super) fn errored(&mut self, id: &TaskId, attempt: u32, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
         self.attempt_failed(id, attempt, &why, out);
         let Some(task) = self.task(id) else { return };
-        let failed = |record: &&Attempt| record.outcome == AttemptOutcome::Failed && record.n > task.tries_before;
-        let failures = task.attempts.iter().filter(failed).count() as u32;
+        let failures = task.failures();
         let who = task.attempts.last().and_then(|record| record.agent.as_ref());
         let own = who.and_then(|agent| self.rules.agent_tries.get(agent));
         let pause = Duration::from_millis(self.rules.retry_backoff_ms);

@@ -346,6 +346,9 @@ impl Graph {
         if to.is_terminal() {
             task.ended_at = Some(out.now());
         }
+        if to == TaskStatus::NeedsRevision {
+            task.tries_sent_back = task.tries;
+        }
         let reason = Some(reason).filter(|reason| !reason.is_empty());
         out.note(
             NoteKind::TaskStatusChanged,

@@ -149,6 +149,9 @@ impl Graph {
         if status == TaskStatus::AwaitingApproval {
             self.set(id, TaskStatus::NeedsRevision, Actor::Human, "modify_and_retry", out);
         } else if self.set(id, TaskStatus::Running, Actor::Human, "modify_and_retry", out) {
+            if let Some(task) = self.plan.tasks.get_mut(id) {
+                task.tries_sent_back = attempt;
+            }
             self.go_on(id, Map::new(), gates, out);
         }
         self.advance(gates, out);
