@@ -227,8 +227,12 @@ impl Graph {
         }
     }
 
-    fn replied(&mut self, id: &TaskId, attempt: u32, reply: Reply, gates: &mut dyn Gates, out: &mut Outbox) {
+    fn replied(&mut self, id: &TaskId, attempt: u32, mut reply: Reply, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        // Whoever was let do it names what they did: it is not proposed once more (SHH-18).
+        if task.approved && reply.proposes() == task.action_to_take() {
+            reply.action = None;
+        }
         if let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) {
             record.outcome = AttemptOutcome::Completed;
             record.confidence_bp = reply.confidence;

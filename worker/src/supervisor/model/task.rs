@@ -344,6 +344,10 @@ impl Task {
         let last = self.attempts.last().filter(|last| last.n > self.tries_before);
         last.is_some_and(|last| last.outcome == AttemptOutcome::Failed)
     }
+    /// The action that it is about: as a person has changed it, or as it is planned.
+    pub fn action_to_take(&self) -> Option<&str> {
+        self.metadata.approved_action.as_deref().or(self.action.as_deref())
+    }
     /// How often its worker has failed at what it is asked to do now.
     pub fn failures(&self) -> u32 {
         let before = self.tries_before.max(self.tries_sent_back);
