@@ -18,7 +18,7 @@ use crate::supervisor::people::approval::{
 use crate::supervisor::people::escalation::{Action, Observed, PlanShape};
 use crate::supervisor::people::interrupts::{OnExpiry, Question};
 use crate::supervisor::people::plan_review::{PlanReview, ReviewStatus};
-use crate::supervisor::spec::{Money, Ratio, Risk, Span};
+use crate::supervisor::spec::{HitlMode, Money, Ratio, Risk, Span};
 
 impl RunGates {
     /// Whether a person must see the plan before anything of it starts (CUG-18, SHH-14). Asks them. A later plan of which
@@ -45,10 +45,12 @@ impl RunGates {
         self.review.as_ref().is_none_or(|review| review.status() != ReviewStatus::Approved)
     }
 
-    /// Why the policy wants people to see a plan of this shape.
+    /// Why the policy wants people to see a plan of this shape. Who only watches is asked about exceptions, and a plan is
+    /// none (SHH-05, SHH-20).
     pub(super) fn reasons_of_plan(&self, shape: PlanShape) -> Vec<String> {
         let rules = self.escalations.rules();
-        if rules.enabled { rules.plan_policy.reasons(&shape) } else { Vec::new() }
+        let asks = rules.enabled && self.autonomy.mode() != HitlMode::HumanOnTheLoop;
+        if asks { rules.plan_policy.reasons(&shape) } else { Vec::new() }
     }
 
     fn plan_policy(&mut self, plan: &TaskPlan, shown: Value, complexity_bp: Option<u32>, out: &mut Outbox) -> bool {
