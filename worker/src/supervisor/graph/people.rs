@@ -316,20 +316,23 @@ impl Graph {
     }
 
     /// A person replaces what is left of the plan; what is over or runs stays. Refused as a whole, or taken as a whole.
-    /// A plan that waits for its approval is shown again as it is now.
+    /// A plan that waits for its approval is shown again as it is now. Gives what was named and stays as it is, and why.
     pub fn revise(
         &mut self,
         tasks: Vec<PlannedTask>,
         gates: &mut dyn Gates,
         out: &mut Outbox,
-    ) -> Result<(), PlanRefusal> {
+    ) -> Result<Vec<String>, PlanRefusal> {
         self.may_be_changed(out)?;
         let planned = self.checked(PlannerOutput { tasks, ..PlannerOutput::default() })?;
         let mut changed = self.clone();
+        let known = changed.refused_in_plan.len();
         changed.merge_plan(planned.tasks, PlanOrigin::Human, gates, out)?;
+        // Whoever made this plan hears of it now, and the next planner has nothing to do with it.
+        let kept = changed.refused_in_plan.split_off(known);
         *self = changed;
         self.plan_changed(gates, out);
-        Ok(())
+        Ok(kept)
     }
 
     /// A tool of the plan in a person's hands. What is added or patched is part of what they approve.
