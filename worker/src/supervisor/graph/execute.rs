@@ -122,7 +122,7 @@ impl Graph {
         let question = json!({ "question": task.goal, "context": task.params });
         let question = Reply { interrupt: Some(question), success: true, ..Reply::default() };
         let task = task.clone();
-        gates.may_take(&task, &question, out);
+        gates.may_take(&task, &question, false, out);
         self.set(id, TaskStatus::AwaitingInput, Actor::Worker, "asks_a_person", out);
     }
 
@@ -257,7 +257,8 @@ impl Graph {
         task.error = None;
         out.note(NoteKind::AttemptCompleted, json!({ "task": id, "attempt": attempt, "tokens": reply.tokens }));
         let Some(task) = self.copy(id) else { return };
-        if gates.may_take(&task, &reply, out) == Take::NeedsApproval || reply.interrupt.is_some() {
+        let is_judged = self.is_judged(&task);
+        if gates.may_take(&task, &reply, is_judged, out) == Take::NeedsApproval || reply.interrupt.is_some() {
             self.set(id, TaskStatus::AwaitingInput, Actor::Worker, "asks_a_person", out);
             return;
         }

@@ -109,7 +109,9 @@ impl Graph {
 
     /// What the review accepted is carried out before anything follows it: another plan, or the end.
     pub(super) fn after_review(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
-        if self.phase != Phase::Reviewing || calls(out).any(|key| matches!(key, GraphKey::Act { .. })) {
+        let shown = |id: &TaskId| self.task(id).is_some_and(|task| task.status == TaskStatus::AwaitingInput);
+        let waits = calls(out).any(|key| matches!(key, GraphKey::Act { .. })) || self.open.iter().any(shown);
+        if self.phase != Phase::Reviewing || waits {
             return;
         }
         let Some(wanted) = self.judged.take() else { return };

@@ -103,8 +103,23 @@ impl Graph {
         }
     }
 
+    /// SHH-19: what a reviewer has accepted is shown to a person as well, unless one has let it pass before.
+    fn is_shown_to_a_person(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) -> bool {
+        let Some(task) = self.copy(id) else { return false };
+        if task.metadata.passed_try == Some(task.tries) || gates.may_count(&task, out) == Take::Go {
+            return false;
+        }
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            task.metadata.reviewed_try = Some(task.tries);
+        }
+        self.set(id, TaskStatus::AwaitingInput, Actor::Critic, "asks_a_person", out)
+    }
+
     /// The result counts: what it proposes is done now, and with that the task is over. Until then it stays where it is.
     pub(super) fn accept(&mut self, id: &TaskId, reason: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        if self.is_shown_to_a_person(id, gates, out) {
+            return;
+        }
         let proposed = self.plan.tasks.get_mut(id).and_then(|task| task.metadata.proposed_action.take());
         match proposed {
             Some(action) => self.act(id, &action, gates, out),

@@ -70,6 +70,12 @@ pub struct TaskMetadata {
     /// What the result proposes to do, until it is judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposed_action: Option<String>,
+    /// The try whose result its reviewer has accepted, and a person is shown (SHH-19).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reviewed_try: Option<u32>,
+    /// The try whose result a person has let pass: they are not shown it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_try: Option<u32>,
     /// What came of the action that a result proposed (SHH-19).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action_result: Option<Value>,

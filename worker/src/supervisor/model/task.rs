@@ -354,6 +354,10 @@ impl Task {
         let failed = |record: &&Attempt| record.outcome == AttemptOutcome::Failed && record.n > before;
         self.attempts.iter().filter(failed).count() as u32
     }
+    /// Whether its reviewer has accepted the result that it has now.
+    pub fn is_reviewed(&self) -> bool {
+        self.tries > 0 && self.metadata.reviewed_try == Some(self.tries)
+    }
     pub fn is_in_flight(&self) -> bool {
         matches!(self.status, TaskStatus::Running | TaskStatus::AwaitingInput | TaskStatus::AwaitingReview)
     }

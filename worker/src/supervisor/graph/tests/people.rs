@@ -77,7 +77,7 @@ fn a_failed_attempt_is_paid_for() {
 fn waiting(answer: &Value) -> (Graph, Outbox) {
     struct Person;
     impl Gates for Person {
-        fn may_take(&mut self, _: &Task, reply: &Reply, _: &mut Outbox) -> Take {
+        fn may_take(&mut self, _: &Task, reply: &Reply, _: bool, _: &mut Outbox) -> Take {
             if reply.action.is_some() { Take::NeedsApproval } else { Take::Go }
         }
     }
