@@ -201,6 +201,7 @@ impl Graph {
             return out.note(NoteKind::AttemptDropped, json!({ "task": id, "attempt": attempt, "status": status }));
         }
         match reply {
+            reply if !rejected && self.looked_again_in_vain(id, attempt, &reply, gates, out) => {}
             Ok(reply) if reply.success => self.replied(id, attempt, reply, gates, out),
             Ok(reply) => self.errored(id, attempt, reply.why(), gates, out),
             // Whoever said no is not asked again.
@@ -248,21 +249,8 @@ impl Graph {
         if out.budget().exhausted().is_none() && self.reflects(id, attempt, &reply) {
             return self.once_more(id, gates, out);
         }
-        let Some(task) = self.plan.tasks.get_mut(id) else { return };
-        if !reply.variables.is_empty() {
-            task.metadata.variables.clone_from(&reply.variables);
-        }
-        // Nothing is no result.
-        task.result = Some(reply.result.clone()).filter(|result| reply.interrupt.is_none() && !result.is_null());
-        task.error = None;
         out.note(NoteKind::AttemptCompleted, json!({ "task": id, "attempt": attempt, "tokens": reply.tokens }));
-        let Some(task) = self.copy(id) else { return };
-        let is_judged = self.is_judged(&task);
-        if gates.may_take(&task, &reply, is_judged, out) == Take::NeedsApproval || reply.interrupt.is_some() {
-            self.set(id, TaskStatus::AwaitingInput, Actor::Worker, "asks_a_person", out);
-            return;
-        }
-        self.act_or_judge(id, reply.proposes().unwrap_or_default(), gates, out);
+        self.given(id, reply, gates, out);
     }
 
     /// The result counts: it goes to the reviewer, or the task is done.
@@ -307,6 +295,11 @@ impl Graph {
     }
 
     fn attempt_failed(&mut self, id: &TaskId, attempt: u32, why: &str, out: &mut Outbox) {
+        self.record_failure(id, attempt, why, out);
+        self.set(id, TaskStatus::Errored, Actor::Worker, "worker-error", out);
+    }
+
+    pub(super) fn record_failure(&mut self, id: &TaskId, attempt: u32, why: &str, out: &mut Outbox) {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         if let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) {
             (record.outcome, record.error) = (AttemptOutcome::Failed, Some(why.to_owned()));
@@ -314,7 +307,6 @@ impl Graph {
         task.error = Some(TaskError { kind: "worker-error".into(), message: why.to_owned() });
         task.attempt_count += u32::from(self.rules.errors_are_attempts);
         out.note(NoteKind::AttemptFailed, json!({ "task": id, "attempt": attempt, "error": why }));
-        self.set(id, TaskStatus::Errored, Actor::Worker, "worker-error", out);
     }
 
     fn exhausted(&mut self, id: &TaskId, why: String, gates: &mut dyn Gates, out: &mut Outbox) {

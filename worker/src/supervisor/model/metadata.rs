@@ -140,6 +140,9 @@ pub struct DoubtedResult {
     pub attempt: u32,
     pub confidence_bp: u32,
     pub result: Value,
+    /// What it proposed to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
 }
 
 /// A question to another capability, and its answer once it is there.
