@@ -6,6 +6,7 @@
 use serde_json::{Map, json};
 
 use super::answers::answered;
+use super::spellings::said_once;
 use super::*;
 use crate::supervisor::model::SkipReason;
 
@@ -36,6 +37,7 @@ impl Graph {
     }
 
     pub(super) fn evaluated(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
+        let answer = answer.map(|value| said_once(&value).into_owned());
         let evaluation = match answered::<Evaluation>("evaluation", answer) {
             Ok(evaluation) => evaluation,
             Err(why) => {

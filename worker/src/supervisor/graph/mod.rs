@@ -33,6 +33,7 @@ mod review;
 mod rules;
 mod schedule;
 mod shapes;
+mod spellings;
 mod standing;
 mod strategy;
 mod synthesis;
