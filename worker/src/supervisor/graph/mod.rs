@@ -72,7 +72,7 @@ use super::core::key::{GraphKey, Key};
 use super::core::retry::Tries;
 use super::core::{account::SPENT, phase::Phase};
 use super::journal::NoteKind;
-use super::model::{AttemptOutcome, Priority, Task, TaskId, TaskPlan};
+use super::model::{AttemptOutcome, CancelReason, Priority, Task, TaskId, TaskPlan};
 use super::outbox::{Answer, Ask, Call, Outbox, Purpose};
 use super::prompts::of as prompt_of;
 use super::spec::{Authority, ReviewScope, Selection};
@@ -421,9 +421,10 @@ impl Graph {
         self.plan.tasks.get(id).cloned()
     }
 
-    /// Tasks that were planned; recruits are none of them (§4.2 no. 21).
+    /// Tasks that are planned now; recruits are none of them (§4.2 no. 21), nor is what a later plan took the place of.
     fn planned_tasks(&self) -> u32 {
-        self.plan.tasks.len() as u32
+        let replaced = |task: &&Task| task.cancelled == Some(CancelReason::Superseded);
+        (self.plan.tasks.len() - self.plan.tasks.values().filter(replaced).count()) as u32
     }
 }
 
