@@ -9,12 +9,12 @@ use super::context::Context;
 use super::error::{CliError, printable};
 use super::event_text::brief;
 use super::exit::Exit;
-use super::list::{run_json, shell_word, status_paint};
+use super::list::{HELD, run_json, shell_word, status_paint};
 use super::output::{Screen, TextStyle, one_line};
 use super::resolve::run_of;
 use super::result::value_text;
 use super::stuck::Lookout;
-use super::waiting::waiting;
+use super::waiting::{Hold, hold_of, waiting};
 use crate::notify::notified;
 use crate::run_json;
 
@@ -30,13 +30,17 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     let waiting = waiting(&*cx.backend, &description.info).await;
     let mut object = description_json(&cx.screen, &description);
     object["waiting"] = json!(waiting);
+    let hold = hold_of(&description.info, &waiting);
+    if let Some(hold) = hold {
+        object["control"] = hold.name().into();
+    }
     let now = cx.screen.now;
     let stuck = Lookout::new(&*cx.backend, now).carried_on(cx.carried_on).below_described(&description).await;
     object["stuck"] = stuck.iter().map(|one| one.json(&cx.screen)).collect();
     let notified = notified::of_run(&*cx.backend, description.info.run_id).await;
     object["notified"] = notified.iter().map(|one| notified::with_moments(one, |at| cx.screen.time.json(at))).collect();
     cx.screen.object("workflow.describe", object);
-    head(&mut cx.screen, &description);
+    head(&mut cx.screen, &description, hold);
     pending(&mut cx.screen, &description, cx.carried_on);
     for one in &waiting {
         cx.screen.field("waits for", format!("{}: {}", one.whom, one_line(&one.what)));
@@ -65,13 +69,18 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     Ok(Exit::Ok)
 }
 
-fn head(screen: &mut Screen, description: &Description) {
+fn head(screen: &mut Screen, description: &Description, hold: Option<Hold>) {
     let info = &description.info;
     screen.field("workflow id", info.workflow_id.as_str());
     screen.field("run id", info.run_id.to_string());
     screen.field("type", info.workflow_type.as_str());
     let label = screen.paint(TextStyle::Dim, &format!("{:<14}", "status"));
-    let status = screen.paint(status_paint(info.status), &info.status.to_string());
+    let status = match hold {
+        // What the engine has under way is held all the same.
+        _ if description.held.is_some() => screen.paint(TextStyle::Red, HELD),
+        Some(hold) => screen.paint(TextStyle::Yellow, hold.title()),
+        None => screen.paint(status_paint(info.status), &info.status.to_string()),
+    };
     let asked = if description.cancel_requested && info.status.is_open() { " (cancel requested)" } else { "" };
     screen.line(format!("{label} {status}{asked}"));
     screen.field("started", screen.at(info.started_at));
