@@ -27,6 +27,7 @@ use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, Chil
 use crate::supervisor::prompts::WorkerTurn;
 use crate::supervisor::spec::{Money, PlanningMode, Preset, Span, SupervisorSpec, SynthesisMode, fill};
 use crate::supervisor::task::TaskStatus;
+use crate::supervisor::team::ForTeam;
 use crate::supervisor::team::roles::GENERALIST;
 
 /// What a run below gets of the budget of this one: shares of what is used up by spending, and what is left of the rest.
@@ -308,8 +309,10 @@ fn given(report: SupervisorOutput) -> Answer {
             }
         };
     }
+    let ForTeam { recruit, send } = report.for_team;
     Ok(match report.final_result {
-        Some(result) if !result.is_null() => json!({ "result": result }),
+        Some(result) if !result.is_null() && recruit.is_empty() && send.is_empty() => json!({ "result": result }),
+        Some(result) if !result.is_null() => json!({ "result": result, "recruit": recruit, "send": send }),
         _ => json!({ "success": false, "reason": report.error.unwrap_or_else(|| "no result".to_owned()) }),
     })
 }

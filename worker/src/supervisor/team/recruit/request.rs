@@ -20,6 +20,14 @@ pub struct RecruitRequest {
     /// The task whose agent asks, if one does.
     #[serde(rename = "Task", alias = "task", default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskId>,
+    /// How many recruits stand between it and a task or a signal.
+    #[serde(rename = "Generation", default, skip_serializing_if = "is_zero")]
+    #[schemars(skip)]
+    pub generation: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -44,6 +52,8 @@ pub enum TeamRefusal {
     Malformed { path: String, problem: String },
     #[error("recruiting is off in this run")]
     Off,
+    #[error("recruits have recruited {0} times in a row; nobody is recruited by the last of them")]
+    TooMany(u32),
     #[error("a recruit needs a description of its task")]
     NoDescription,
     #[error("the run puts its results together; nobody is recruited any more")]
