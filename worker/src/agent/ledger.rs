@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 pub use super::limits::TopUp;
 use super::spec::{Limits, Price, Share};
+use crate::capability::model::Usage;
 pub use super::wall::Wall;
 
 /// What a budget is counted in.
@@ -361,6 +362,11 @@ impl BudgetLedger {
             "wall_left_ms": self.wall.left(now).map(|left| left.as_millis()),
         })
     }
+}
+
+/// What a call took, by this price; unknown where it does not say how many tokens that were.
+pub fn cost_by(price: Price, usage: &Usage) -> Option<u64> {
+    Some(cost_micros(price, usage.input?, usage.output?))
 }
 
 /// What so many tokens cost, rounded up.
