@@ -250,7 +250,7 @@ impl Graph {
             return self.once_more(id, gates, out);
         }
         out.note(NoteKind::AttemptCompleted, json!({ "task": id, "attempt": attempt, "tokens": reply.tokens }));
-        self.given(id, reply, gates, out);
+        self.result_given(id, reply, gates, out);
     }
 
     /// The result counts: it goes to the reviewer, or the task is done.

@@ -80,12 +80,12 @@ impl Graph {
         self.record_failure(id, attempt, &why, out);
         let DoubtedResult { result, confidence_bp, action, .. } = doubted;
         let reply = Reply { result, confidence: Some(confidence_bp), action, success: true, ..Reply::default() };
-        self.given(id, reply, gates, out);
+        self.result_given(id, reply, gates, out);
         true
     }
 
     /// What a worker gave, if a person lets it pass, is judged, or the task is done with it.
-    pub(super) fn given(&mut self, id: &TaskId, reply: Reply, gates: &mut dyn Gates, out: &mut Outbox) {
+    pub(super) fn result_given(&mut self, id: &TaskId, reply: Reply, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         if !reply.variables.is_empty() {
             task.metadata.variables.clone_from(&reply.variables);
