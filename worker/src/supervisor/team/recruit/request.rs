@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::capability::model::without_fence;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, CallFailure};
 use crate::supervisor::spec::RecruitCondition;
@@ -140,6 +141,9 @@ pub(super) enum NotAuthorized {
 /// A policy that fails or says something else has not said yes.
 pub(super) fn allowed(answer: &Answer) -> Result<(), NotAuthorized> {
     let value = answer.as_ref().map_err(|why| NotAuthorized::Failed(why.clone()))?;
+    // Programs and services answer with the text of JSON.
+    let told = value.as_str().and_then(|text| serde_json::from_str::<Value>(without_fence(text)).ok());
+    let value = told.as_ref().unwrap_or(value);
     match serde_path_to_error::deserialize::<_, Authorization>(value) {
         Ok(Authorization { allow: true, .. }) => Ok(()),
         Ok(Authorization { reason, .. }) => Err(NotAuthorized::Denied(reason)),
