@@ -283,6 +283,7 @@ fn feedback<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMa
 fn words<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::String(text) => Ok(text),
+        Value::Null => Ok(String::new()),
         Value::Number(number) => {
             TaskId::deserialize(&Value::Number(number)).map(|id| id.to_string()).map_err(serde::de::Error::custom)
         }

@@ -31,6 +31,9 @@ impl Graph {
             "id": id, "goal": task.goal, "objective": self.plan.objective, "attempt": attempt,
             "result": task.result, "criteria": self.rules.criteria,
         });
+        if !self.may_escalate() {
+            context["accepts_or_rejects"] = true.into();
+        }
         let mut prompt = prompt_of(Purpose::Review, &context);
         let mut key = GraphKey::Review { of: id.clone(), attempt: Some(attempt) };
         if let Some(why) = refused {
@@ -131,11 +134,18 @@ impl Graph {
         }
     }
 
+    /// Whether a reviewer may hand a task upward. Beside somebody who decides a critic accepts or rejects, and the decider
+    /// sees to the rest (PDT-12, PDT-23).
+    pub(super) fn may_escalate(&self) -> bool {
+        self.rules.selection != Selection::Supervisor
+    }
+
     /// A verdict as it counts: work of too low a score is not accepted (supervisors.md §4.2 no. 27).
     pub(super) fn counted(&self, verdict: VerdictKind, score: Option<u32>) -> VerdictKind {
         let too_low = self.rules.accept_below_score_bp.zip(score).is_some_and(|(least, score)| score < least);
         match verdict {
             VerdictKind::Accepted if too_low => VerdictKind::NeedsRevision,
+            VerdictKind::Escalate if !self.may_escalate() => VerdictKind::NeedsRevision,
             verdict => verdict,
         }
     }
