@@ -194,12 +194,12 @@ impl Script {
 }
 
 /// What the script answers to a call.
-pub fn answer(script: &Script, call: &Call, player: Option<&str>) -> Scripted {
-    answer_in_order(&[script], call, player)
+pub fn answer(script: &Script, call: &Call) -> Scripted {
+    answer_in_order(&[script], call, None)
 }
 
 /// The same over several scripts: the rules of an earlier one come first.
-pub(super) fn answer_in_order(scripts: &[&Script], call: &Call, player: Option<&str>) -> Scripted {
+pub(crate) fn answer_in_order(scripts: &[&Script], call: &Call, player: Option<&str>) -> Scripted {
     match scripts.iter().find_map(|script| script.rule(call, player)) {
         Some(rule) => rule.answer(call),
         None => Scripted { after: Span::ZERO, result: without_rule(call) },
