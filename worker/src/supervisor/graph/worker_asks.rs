@@ -122,6 +122,9 @@ impl Graph {
                 format!("{capability} answers no questions: it is built in, and acts by the parameters of a task");
             return self.errored(id, attempt, why, gates, out);
         }
+        if let Who::Nobody(why) = self.rules.able(&capability) {
+            return self.errored(id, attempt, format!("nobody was asked: {why}"), gates, out);
+        }
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         let list = &mut task.metadata.consultations;
         if list.len() >= CONSULTS_MAX {
