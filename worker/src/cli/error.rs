@@ -104,7 +104,7 @@ impl From<Rejection> for CliError {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
                 let near = crate::supervisor::fields::similar(workflow_type.as_str(), &known);
                 let file = workflow_type.as_str();
-                let is_file = [".yaml", ".yml"].iter().any(|ending| file.ends_with(ending));
+                let is_file = [".yaml", ".yml", ".json"].iter().any(|ending| file.ends_with(ending));
                 error.help(match near {
                     _ if is_file => {
                         format!("a spec or a plan is run by its file: `bosun run {file}`, or `run --no-wait`")

@@ -81,6 +81,14 @@ pub(in super::super) fn spec(file: &Mapping) -> Result<(Mapping, Vec<String>), F
             stays
         });
     }
+    // Who has no model of its own has the supervisor's.
+    let of_supervisor = spec["supervisor"]["model"].clone();
+    for agent in agents.iter_mut().filter_map(Value::as_object_mut) {
+        let own = agent.get("model").is_some_and(Value::is_object) || agent.contains_key("via");
+        if !own && of_supervisor.is_object() {
+            agent.insert("model".to_owned(), of_supervisor.clone());
+        }
+    }
     let played = |agent: &Value| agent["model"].is_object() && agent.get("via").is_none();
     if agents.iter().any(played) || spec["supervisor"]["model"].is_object() {
         spec.insert("via".to_owned(), json!({ "model": {} }));
