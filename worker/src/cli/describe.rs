@@ -13,7 +13,7 @@ use super::list::{HELD, run_json, shell_word, status_paint};
 use super::output::{Screen, TextStyle, one_line};
 use super::resolve::run_of;
 use super::result::value_text;
-use super::stuck::Lookout;
+use super::stuck::{HOLD, Lookout, Obstacle};
 use super::waiting::{Hold, hold_of, waiting};
 use crate::notify::notified;
 use crate::run_json;
@@ -47,7 +47,9 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
         let answer = cx.screen.reach.complete(&one.answer);
         cx.screen.field("answer with", answer);
     }
-    for one in &stuck {
+    // Why it is held itself stands above.
+    let held = |one: &&Obstacle| one.what == HOLD && one.run == description.info.workflow_id;
+    for one in stuck.iter().filter(|one| !held(one)) {
         // The command that is being run is no help.
         let own = one.run == description.info.workflow_id && one.help.starts_with("bosun describe");
         cx.screen.field("stuck", format!("{}: {}", one.title(), one.said(now, &cx.screen.reach)));

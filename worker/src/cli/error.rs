@@ -6,6 +6,7 @@ use bosun_engine::{InvalidId, NOTHING_STARTED, QueryError, Rejection};
 use serde_json::json;
 
 use super::explain::Code;
+use super::reach::program;
 use crate::backend::{CallError, OpenError};
 
 /// Why a command did not do what it was asked.
@@ -48,7 +49,7 @@ impl CliError {
         if let Some(help) = &self.help {
             text.push_str(&format!("  help: {}\n", below(help)));
         }
-        text.push_str(&format!("  for more: bosun explain {}\n", self.code));
+        text.push_str(&format!("  for more: {} explain {}\n", program(), self.code));
         text
     }
 
