@@ -150,6 +150,6 @@ mod tests {
         assert_eq!(attempt.heartbeats::<u32>(), [3]);
         assert_eq!(attempt.context().task_token().attempt, Attempt(3));
         let alone = wait(TestAttempt::new().context()).await;
-        assert!(matches!(alone, Err(ActivityError::Failure(why)) if why.type_name() == Some("NoState")));
+        assert!(matches!(alone, Err(ActivityError::Failure(why)) if why.type_name() == "NoState"));
     }
 }

@@ -90,7 +90,8 @@ fn head(screen: &mut Screen, description: &Description, hold: Option<Hold>) {
         screen.field("closed", screen.at(at));
     }
     screen.field("task queue", info.task_queue.as_str());
-    screen.field("history", format!("{} events, {} bytes", info.history.events, info.history.bytes));
+    let events = if info.history.events == 1 { "event" } else { "events" };
+    screen.field("history", format!("{} {events}, {} bytes", info.history.events, info.history.bytes));
     if info.attempt.0 > 1 {
         screen.field("attempt", info.attempt.to_string());
     }
@@ -175,8 +176,8 @@ fn pending(screen: &mut Screen, description: &Description, carried_on: bool) {
         activity_line(screen, activity, carried_on);
     }
     for timer in &description.pending_timers {
-        let summary = timer.summary.as_deref().unwrap_or_default();
-        screen.field("timer", format!("{} fires {} {summary}", timer.seq, screen.at(timer.fire_at)));
+        let summary = timer.summary.as_ref().map(|summary| format!(" {summary}")).unwrap_or_default();
+        screen.field("timer", format!("{} fires {}{summary}", timer.seq, screen.at(timer.fire_at)));
     }
     for child in &description.pending_children {
         screen.field("child", format!("{} {}", child.workflow_id, child.workflow_type));
