@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 pub use super::limits::TopUp;
 use super::spec::{Limits, Price, Share};
-use crate::capability::model::Usage;
 pub use super::wall::Wall;
+use crate::capability::model::Usage;
 
 /// What a budget is counted in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

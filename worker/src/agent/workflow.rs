@@ -101,7 +101,8 @@ impl StateMachine for AgentRun {
     fn start(spec: AgentSpec, cx: &mut Cx<'_>) -> Result<Self, Failure> {
         // Asked before anything else, so that the answer is in the first turn of the history.
         // Without a price the fourth rules are the third ones.
-        let priced = spec.price.is_some() || spec.limits.degrade.as_ref().is_some_and(|cheaper| cheaper.price.is_some());
+        let priced =
+            spec.price.is_some() || spec.limits.degrade.as_ref().is_some_and(|cheaper| cheaper.price.is_some());
         let rules = match () {
             () if priced && cx.patched(FOURTH_RULES) => Rules::Fourth,
             () if cx.patched(THIRD_RULES) => Rules::Third,

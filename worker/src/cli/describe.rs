@@ -202,9 +202,8 @@ pub(crate) fn outcome_text(outcome: &CloseOutcome) -> String {
         CloseOutcome::TimedOut(WorkflowTimeout::Execution) => "the execution timeout ran out".into(),
         CloseOutcome::TimedOut(WorkflowTimeout::Run) => "the run timeout ran out".into(),
         CloseOutcome::Canceled(None) => "canceled".into(),
-        CloseOutcome::Canceled(Some(details)) => {
-            super::result::cancelled_words(&details.to_json()).unwrap_or_else(|| format!("canceled: {}", brief(details)))
-        }
+        CloseOutcome::Canceled(Some(details)) => super::result::cancelled_words(&details.to_json())
+            .unwrap_or_else(|| format!("canceled: {}", brief(details))),
         CloseOutcome::Terminated { reason } if reason.is_empty() => "terminated".into(),
         CloseOutcome::Terminated { reason } => format!("terminated: {reason}"),
         CloseOutcome::ContinuedAsNew { new_run } => format!("continued as new in {new_run}"),

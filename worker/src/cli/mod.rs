@@ -134,7 +134,9 @@ impl ProgramFace {
     /// The grammar as this program shows it.
     fn dress(&self, mut command: clap::Command) -> clap::Command {
         let name = reach::program();
-        command = command.name(name).bin_name(name).version(self.version_text());
+        // A process says its version once.
+        let version: &'static str = self.version_text().leak();
+        command = command.name(name).bin_name(name).version(version);
         if !reach::is_stock() {
             command = in_its_name(command);
         }

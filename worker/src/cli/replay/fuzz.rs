@@ -281,7 +281,11 @@ mod tests {
     #[tokio::test]
     async fn results_that_the_code_reads_can_be_said() {
         let made_up = ran("replay fuzz brews --runs 40 --input null").await;
-        assert!(made_up.stderr.contains("no life completed") && made_up.stderr.contains("--result"), "{}", made_up.stderr);
+        assert!(
+            made_up.stderr.contains("no life completed") && made_up.stderr.contains("--result"),
+            "{}",
+            made_up.stderr
+        );
         let said = ran("replay fuzz brews --runs 40 --input null --result boil=[[95]]").await;
         assert_eq!(said.exit, Exit::Ok, "{}", said.stderr);
         assert!(said.stdout.contains("Completed") && !said.stderr.contains("no life completed"), "{}", said.stdout);

@@ -53,7 +53,7 @@ impl AgentLoop {
         // Whoever asks, and waits for the answer, keeps its memory meanwhile: this call has one of its own.
         let kept = scope == MemoryScope::Conversation && !self.is_held_above(seq, &of_conversation);
         let id = if kept { of_conversation } else { child_id(&thread, agent, Some(seq)) };
-        let before = self.remembered.remove(agent).filter(|_| kept);
+        let before = if kept { self.remembered.remove(agent) } else { None };
         let memory = self.memories.entry(id.clone()).or_default();
         if let Some(messages) = before {
             memory.messages = messages;
