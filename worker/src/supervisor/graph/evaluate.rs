@@ -47,7 +47,10 @@ impl Graph {
         out.note(NoteKind::DecisionRecorded, json!({ "decision": evaluation.decision, "reason": evaluation.reason }));
         match evaluation.decision {
             EvaluationKind::Continue => {}
-            EvaluationKind::Complete => self.skip_rest(SkipReason::NotNeeded, &evaluation.reason, gates, out),
+            EvaluationKind::Complete => {
+                let why = if evaluation.reason.is_empty() { "the goal is reached" } else { &evaluation.reason };
+                self.skip_rest(SkipReason::NotNeeded, why, gates, out);
+            }
             // The first planning is one of them (supervisors.md §4.2 no. 14). Nobody has said that the rest is not needed.
             EvaluationKind::Replan if self.iteration >= self.rules.max_iterations => {
                 self.skip_rest(SkipReason::Iterations, "max iterations reached", gates, out);
