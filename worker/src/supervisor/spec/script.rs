@@ -23,7 +23,7 @@ pub struct Script(pub Vec<ScriptRule>);
 pub struct ScriptRule {
     /// What the call is for.
     pub on: Purpose,
-    /// Only calls of this agent.
+    /// Only calls of this agent, by whatever name a task asks for it.
     #[serde(default)]
     pub agent: Option<String>,
     /// Only calls of this tool of an agent, which are no thoughts of its own. Without it an answer with `tool_calls` is no
