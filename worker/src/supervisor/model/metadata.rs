@@ -9,13 +9,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The names that a run writes itself.
-const OF_THE_RUN: [&str; 11] = [
+const OF_THE_RUN: [&str; 13] = [
     "action_result",
     "approved_action",
     "consultations",
     "missing_required_parameters",
     "overflows",
     "proposed_action",
+    "reviewed_try",
+    "passed_try",
     "qa.report_viewed",
     "reflections",
     "scratch_notes",
@@ -171,11 +173,13 @@ mod tests {
             said: PlanMetadata::said(map(json!({ "from": "ann" }))).unwrap(),
             approved_action: Some("read".into()),
             proposed_action: Some("read".into()),
+            reviewed_try: Some(1),
+            passed_try: Some(1),
             action_result: Some(json!(1)),
             tool_approval: Some(ToolApprovalWanted { policy_name: "p".into(), message: "m".into(), code: "c".into() }),
             overflows: vec![Overflow { attempt: 1, notes: "n".into() }],
             scratch_notes: Some("n".into()),
-            reflections: vec![DoubtedResult { attempt: 1, confidence_bp: 1, result: json!(1) }],
+            reflections: vec![DoubtedResult { attempt: 1, confidence_bp: 1, result: json!(1), action: None }],
             consultations: vec![AskedOfAnother { capability: "c".into(), question: "q".into(), answer: None }],
             variables: map(json!({ "v": 1 })),
             missing_required_parameters: vec!["url".into()],

@@ -112,7 +112,7 @@ fn revise(graph: &mut Graph, tasks: Value, out: &mut Outbox) -> Result<(), Strin
     let revised = graph.revise(tasks, &mut Open, out);
     let (asks, notes) = out.take();
     assert!(revised.is_ok() || (asks.is_empty() && notes.is_empty()), "nothing is told of what is refused: {notes:?}");
-    revised.map_err(|why| why.to_string())
+    revised.map(|_| ()).map_err(|why| why.to_string())
 }
 
 /// FSS-12: a person replaces what is left of a plan; what runs goes on, what is over stays, what is named again is
