@@ -45,7 +45,8 @@ fn control(data: &Path, id: &str) -> Value {
 fn the_status_is_what_people_have_made_of_it() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path();
-    let spec = data.join("boats.yaml");
+    let beside = tempfile::tempdir().unwrap();
+    let spec = beside.path().join("boats.yaml");
     std::fs::write(&spec, BOATS).unwrap();
     let (_worker, _http) = WorkerProcess::start(&Program::bosun_worker().unwrap(), data, READY_MAX).unwrap();
     well(data, &["run", spec.to_str().unwrap(), "-w", "boats", "--no-wait"]);

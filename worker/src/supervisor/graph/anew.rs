@@ -55,15 +55,20 @@ impl Graph {
         }
     }
 
-    /// Whether no task waits for one that its own plan drops: it would be given up as soon as it is there.
+    /// Whether no task of a person's plan waits for one that the plan drops: it would be given up as soon as it is there.
     pub(super) fn needs_nothing_left_out<'t>(
         &self,
+        origin: PlanOrigin,
         mut named: impl Iterator<Item = &'t TaskId>,
         left: &[TaskId],
     ) -> Result<(), PlanRefusal> {
         let ended = |edge: &&Edge| {
             let runs = edge.on_failure.unwrap_or(self.rules.on_cancelled) == DependencyPolicy::Run;
-            self.rules.honour && left.contains(&edge.on) && !runs && edge.requires != Requires::Terminal
+            origin == PlanOrigin::Human
+                && self.rules.honour
+                && left.contains(&edge.on)
+                && !runs
+                && edge.requires != Requires::Terminal
         };
         let needs = |id: &TaskId| Some((id.clone(), self.task(id)?.edges.iter().find(ended)?.on.clone()));
         match named.find_map(needs) {

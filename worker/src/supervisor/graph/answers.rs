@@ -284,8 +284,8 @@ fn words<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D:
     match Value::deserialize(deserializer)? {
         Value::String(text) => Ok(text),
         Value::Null => Ok(String::new()),
-        Value::Number(number) => {
-            TaskId::deserialize(&Value::Number(number)).map(|id| id.to_string()).map_err(serde::de::Error::custom)
+        number @ Value::Number(_) => {
+            TaskId::deserialize(&number).map(|id| id.to_string()).map_err(serde::de::Error::custom)
         }
         other => Err(serde::de::Error::custom(format!("expected a text, found {other}"))),
     }

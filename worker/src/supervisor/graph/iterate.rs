@@ -224,15 +224,10 @@ impl Graph {
         // All that can be wrong with the plan is found before anything is said of it.
         again.iter().try_for_each(|(id, planned)| self.relink(id, planned, &renamed))?;
         let replaced = anew.into_iter().map(|(id, task)| self.replace(id, task)).collect::<Result<Vec<_>, _>>()?;
-        if origin == PlanOrigin::Human {
-            let named = new.iter().map(|task| &task.id).chain(&mentioned);
-            self.needs_nothing_left_out(named, &left)?;
-        }
+        self.needs_nothing_left_out(origin, new.iter().map(|task| &task.id).chain(&mentioned), &left)?;
         self.plan.origin = origin;
         over.iter().for_each(|id| self.not_again(id, out));
-        for id in left {
-            self.supersede(&id, origin, gates, out);
-        }
+        left.iter().for_each(|id| self.supersede(id, origin, gates, out));
         self.tell_added(&new, out);
         self.tell_replaced(replaced, out);
         for (id, planned) in again {
