@@ -5,7 +5,10 @@
 
 use std::borrow::Cow;
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
+
+use crate::supervisor::model::TaskId;
 
 /// The names under which a planner says what is to be done, and what a task waits for; and what a task is called.
 const GOAL: [&str; 5] = ["goal", "description", "task", "objective", "sub_task_objective"];
@@ -76,4 +79,16 @@ fn lists(one: &Value, other: &Value) -> Option<Value> {
 
 fn same(one: &Value, other: &Value) -> Option<Value> {
     (one == other).then(|| one.clone())
+}
+
+/// A text; a number names a task as its text does.
+pub(super) fn words<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::String(text) => Ok(text),
+        Value::Null => Ok(String::new()),
+        number @ Value::Number(_) => {
+            TaskId::deserialize(&number).map(|id| id.to_string()).map_err(serde::de::Error::custom)
+        }
+        other => Err(serde::de::Error::custom(format!("expected a text, found {other}"))),
+    }
 }
