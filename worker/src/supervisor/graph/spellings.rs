@@ -1,4 +1,4 @@
-//! Tasks of a planner that say one thing under two of the names that it has.
+//! Answers that say one thing under two names, or a text as a number or as nothing.
 //!
 //! Invariant: a task that says something once is read as it is; what is said twice is said once afterwards, and nothing of it
 //! is lost. What cannot be brought together is left for the reader, who refuses it. It reads no task.
