@@ -115,6 +115,18 @@ impl<E: Error + Send + Sync + 'static> From<E> for ActivityError {
     }
 }
 
+impl Failure {
+    /// The failure that an error is: its text, its type by name, and what caused it. Workflow code that has an error of its
+    /// own says `.map_err(|why| Failure::from_error(&why))?`; in activities `?` does it.
+    pub fn from_error<E: Error + 'static>(error: &E) -> Failure {
+        let why: &(dyn Error + 'static) = error;
+        match why.downcast_ref::<Failure>() {
+            Some(failure) => failure.clone(),
+            None => failure_of(why, &short_name(std::any::type_name::<E>())),
+        }
+    }
+}
+
 impl ActivityError {
     /// A failure that no further attempt would mend, of a type that workflows and retry policies can name.
     pub fn non_retryable(failure_type: impl Into<String>, message: impl Into<String>) -> Self {
@@ -180,9 +192,14 @@ fn with_state<T: Send + Sync + 'static>(states: &mut SharedStates, state: T) {
 }
 
 impl ActivityContext {
-    /// For tests of an activity, and for whoever runs one: a worker makes its own.
+    /// Makes a context by hand; a worker makes its own. For unit tests of an activity
+    /// [`TestAttempt`](crate::testing::TestAttempt) does it.
     pub fn new(task: Arc<ActivityTask>, canceled: watch::Receiver<bool>, heartbeats: Arc<dyn HeartbeatSink>) -> Self {
         ActivityContext { task, canceled, heartbeats, states: SharedStates::default() }
+    }
+    /// The same of another attempt.
+    pub(crate) fn of_task(self, task: Arc<ActivityTask>) -> Self {
+        ActivityContext { task, ..self }
     }
     /// With something that activities share: for tests of an activity. A worker gives what its registry has.
     pub fn with_state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
@@ -195,7 +212,8 @@ impl ActivityContext {
         self
     }
     /// What the activities of this program share under this type, a connection pool for example; see
-    /// [`ActivityRegistry::state`]. That there is none is a failure no retry mends, of the type `NoState`.
+    /// [`ActivityRegistry::state`]. Fails, without retry and with the type `NoState`, if no state of this type was
+    /// registered.
     pub fn state<T: Send + Sync + 'static>(&self) -> Result<Arc<T>, ActivityError> {
         let found = self.states.get(&TypeId::of::<T>()).cloned().and_then(|state| state.downcast::<T>().ok());
         found.ok_or_else(|| {
@@ -227,7 +245,7 @@ impl ActivityContext {
         self.heartbeats.heartbeat(self.task_token(), Some(Payload::encode(details)?));
         Ok(())
     }
-    /// What the last heartbeat of an earlier attempt said.
+    /// What the last heartbeat of an earlier attempt said; `None` also when it is no `T`.
     pub fn heartbeat_details<T: DeserializeOwned>(&self) -> Option<T> {
         self.task.heartbeat_details.as_ref().and_then(|payload| payload.decode().ok())
     }
@@ -267,6 +285,7 @@ impl ActivityRegistry {
     }
     /// Registers an async function under a name, or under an [`Activity`](crate::Activity) of its types. A second one of
     /// the same name replaces the first.
+    #[track_caller]
     pub fn register<I, O, F, Fut>(&mut self, activity_type: impl ActivityRef<I, O>, function: F) -> &mut Self
     where
         I: DeserializeOwned + Send + 'static,

@@ -409,9 +409,8 @@ impl Client {
         Ok(*described)
     }
 
-    /// Waits for the end of a run; `None` when the time is over first and the run is still open. It is real time, also in the
-    /// test environment. What is durable is
-    /// answered however short the time is: a time of zero asks how it stands, and is no race with the answer.
+    /// Waits for the end of a run; `None` when the timeout is over first and the run is still open. The timeout is wall-clock
+    /// time, in the test environment too. A run that has ended is always reported, even with a timeout of zero.
     pub async fn result(&self, target: &Target, request: ResultRequest) -> Result<Option<RunResult>, Rejection> {
         let waiting = self.follow_to_end(target.clone(), request.follow_runs);
         let Some(timeout) = request.timeout else { return waiting.await.map(Some) };

@@ -89,8 +89,8 @@ impl<I, O> Activity<I, O> {
     pub const fn with_attempts(self, maximum: u32) -> Self {
         self.with_retry(RetryPolicy::attempts(maximum))
     }
-    /// Retries by this policy instead of the default one. Say it once: in a constant nothing can be dropped, so a policy
-    /// that this one replaces is forgotten, not freed.
+    /// Retries by this policy instead of the default one. Call it once: a policy that it replaces is leaked,
+    /// because nothing can be dropped in a constant.
     pub const fn with_retry(mut self, policy: RetryPolicy) -> Self {
         std::mem::forget(self.options.retry_policy.replace(policy));
         self
@@ -100,7 +100,7 @@ impl<I, O> Activity<I, O> {
         self.options.task_queue = Some(queue.into());
         self
     }
-    /// With another place among those that wait for a slot of its queue.
+    /// With this priority among those that wait for a slot of its task queue: 1 comes first, the default is 3.
     pub fn with_priority(mut self, priority: Priority) -> Self {
         self.options.priority = Some(priority);
         self
@@ -138,11 +138,21 @@ impl<I, O: DeserializeOwned> Activity<I, O> {
 
 impl<I, O> ActivityWithoutLimit<I, O> {
     /// One attempt may take this long.
+    ///
+    /// # Panics
+    ///
+    /// With zero, which would end every attempt as it begins. In a constant that is an error of the compiler.
     pub const fn start_to_close(self, limit: Duration) -> Activity<I, O> {
+        assert!(!limit.is_zero(), "a start-to-close timeout of zero ends every attempt as it begins");
         Activity { name: self.name, options: limited(Some(limit), None), types: PhantomData }
     }
     /// All attempts together, with the delays between them, may take this long.
+    ///
+    /// # Panics
+    ///
+    /// With zero, which would end the activity as it begins. In a constant that is an error of the compiler.
     pub const fn schedule_to_close(self, limit: Duration) -> Activity<I, O> {
+        assert!(!limit.is_zero(), "a schedule-to-close timeout of zero ends the activity as it begins");
         Activity { name: self.name, options: limited(None, Some(limit)), types: PhantomData }
     }
 }

@@ -4,6 +4,8 @@
 //! still until somebody waits for a result (or calls `sleep`), then jumps from deadline to deadline while nothing else
 //! is under way. One shard, so that the same test gives the same order of turns.
 
+mod attempt;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +15,8 @@ use crate::clock::{Clock, VirtualClock};
 use crate::log::MemoryLog;
 use crate::machine::{Durable, Effect, SealedEffects};
 use crate::service::{DataDirectory, StartError, Worker, WorkerOptions};
+
+pub use attempt::TestAttempt;
 
 pub use crate::service::{Staged, Stepped, WorkerStep};
 use crate::vocabulary::*;

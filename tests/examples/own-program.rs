@@ -52,6 +52,7 @@ fn main() -> ExitCode {
     App::new()
         .version(&version)
         .about("Brews what is ordered.")
+        .program_version("7.1")
         .hide(["agent", "plan", "budget", "llm", "demo", "takeover", "release"])
         .state(Kettle(Mutex::new(0)))
         .interceptor(Watchful)

@@ -51,6 +51,7 @@ mod standalone;
 mod storage_faults;
 mod streams;
 mod supervisor_cli;
+mod supervisor_words;
 mod tidy;
 mod timers;
 mod tokens;

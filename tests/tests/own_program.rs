@@ -38,10 +38,18 @@ fn a_program_of_its_own_shows_itself() {
         assert!(!help.contains(hidden), "{hidden} is in:\n{help}");
     }
     assert!(help.contains("  start ") && help.contains("  worker "), "{help}");
+    // Bosun is what it is built with, and no command of its help is Bosun's.
+    for words in [&["--help"][..], &["batch", "--help"], &["schedule", "create", "--help"], &["explain", "BOSUN0021"]] {
+        let text = done(dir.path(), "2", words);
+        assert!(!text.contains("`bosun "), "{words:?}:\n{text}");
+    }
+    let version = done(dir.path(), "2", &["--version"]);
+    assert!(version.starts_with("own-program 7.1 (bosun "), "{version}");
     let started = done(dir.path(), "2", &["start", "order", "-w", "o", "-i", "\"tea\""]);
     assert!(started.contains("own-program --data ") && !started.contains("bosun "), "{started}");
     let missing = program(dir.path(), "2", &["result", "nobody"]);
     assert!(!missing.status.success() && said(&missing).contains("own-program "), "{}", said(&missing));
+    assert!(said(&missing).contains("for more: own-program explain BOSUN"), "{}", said(&missing));
     let refused = program(dir.path(), "2", &["start", "order", "-w", "wrong", "-i", "7"]);
     let text = said(&refused);
     assert!(

@@ -71,6 +71,8 @@ impl Reader {
             match kind {
                 "sh" => text.lines().for_each(|line| reader.types(line)),
                 "rust,no_run" => reader.saves("src/main.rs", text),
+                "rust" if text.contains("#[test]") => reader.adds("src/main.rs", text),
+                "toml" => reader.adds("Cargo.toml", text),
                 "text" => text.lines().for_each(|line| reader.sees(line)),
                 _ => {}
             }
@@ -97,7 +99,7 @@ impl Reader {
             self.worker = Some(WorkerProcess::start(&program, &self.folder.join(".bosun"), PATIENCE).unwrap().0);
             return;
         }
-        if line == format!("pkill -9 {}", self.tutorial.name) {
+        if line == format!("pkill -9 -x {}", self.tutorial.name) {
             self.worker.take().expect("it runs").kill().unwrap();
             return;
         }
@@ -109,6 +111,10 @@ impl Reader {
             assert!(made.contains("bosun-engine") && made.contains("bosun-worker"), "{made}");
             std::fs::create_dir_all(self.program().parent().unwrap()).unwrap();
             std::os::unix::fs::symlink(example(self.tutorial.example).unwrap(), self.program()).unwrap();
+            return;
+        }
+        // The documentation's own tests run what stands there.
+        if line == "cargo test" && self.built == Built::AsAnExample {
             return;
         }
         self.runs(line);
@@ -144,6 +150,14 @@ impl Reader {
             return;
         }
         std::fs::write(self.folder.join(file), text).unwrap();
+    }
+
+    /// What stands there is put at the end of a file; lines that a page does not show are for its own tests.
+    fn adds(&self, file: &str, text: &str) {
+        let path = self.folder.join(file);
+        let shown = text.lines().filter(|line| !line.starts_with("# ") && *line != "#");
+        let before = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(path, [before.lines().collect::<Vec<_>>(), shown.collect()].concat().join("\n") + "\n").unwrap();
     }
 
     /// Lines of a promised output follow each other in what was printed, with other lines between them.

@@ -156,8 +156,15 @@ impl App {
         self
     }
 
+    /// What `--version` says of the program: `.program_version(env!("CARGO_PKG_VERSION"))`. Without it `--version` only tells
+    /// with which Bosun the program was built. The version of the workflow code is [`App::version`].
+    pub fn program_version(mut self, version: impl Into<String>) -> Self {
+        self.face.version = Some(version.into());
+        self
+    }
+
     /// Verbs and nouns that help leaves out, because the program has no use for them: `.hide(["agent", "plan", "llm"])`.
-    /// They work as before.
+    /// They work as before. A name that is no verb is refused when the program is run.
     pub fn hide<'v>(mut self, verbs: impl IntoIterator<Item = &'v str>) -> Self {
         self.face.hidden.extend(verbs.into_iter().map(str::to_owned));
         self

@@ -165,6 +165,25 @@ pub(crate) fn open_error(data: &Path, why: StorageError) -> OpenError {
         StorageError::Io { kind: std::io::ErrorKind::PermissionDenied, .. } => OpenError::Refused(format!(
             "{why}; the store belongs to another user, or a file of it does: run this as that user, or `chown` it"
         )),
+        // The disk is fine: this process may open no more files (EMFILE).
+        StorageError::Io { ref message, .. } if message.contains("os error 24") => OpenError::Refused(format!(
+            "{why}; this process may open no more files, and nothing was changed: raise its limit (`ulimit -n`)"
+        )),
         other => OpenError::Failed(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Too few file handles are the process's, and no failure of the log (issue 14 §1).
+    #[test]
+    fn too_many_open_files_are_no_failure_of_the_log() {
+        let message = "Too many open files (os error 24)".to_owned();
+        let (path, kind) = (PathBuf::from("d/log/db"), std::io::Error::from_raw_os_error(24).kind());
+        let why = StorageError::Io { op: "open", path, kind, message };
+        let told = open_error(Path::new("d"), why);
+        assert!(matches!(&told, OpenError::Refused(why) if why.contains("ulimit -n")), "{told:?}");
     }
 }

@@ -14,7 +14,7 @@ use super::group::Group;
 use super::journal::Journal;
 use super::shelf::unseal;
 use super::sled::{SledLog, SledOptions};
-use super::{Anchor, Log, ScanFrom, Shelf, ShelfChange, StorageError, swap};
+use super::{Anchor, FindingClass, Log, ScanFrom, Shelf, ShelfChange, StorageError, swap};
 use crate::vocabulary::GroupSeq;
 
 /// Bytes copied between two syncs.
@@ -49,7 +49,21 @@ impl Journal {
         if let Some(source) = self.medium.location().parent().and_then(Path::parent) {
             swap::is_outside(source, dir)?;
         }
+        self.has_all_payloads()?;
         swap::arrive(&target, |incoming| self.copy_to(incoming))
+    }
+
+    /// A copy without a payload that a run refers to could not be restored: who needs it would learn that too late (G10).
+    /// Damage elsewhere stops the copying itself.
+    fn has_all_payloads(&self) -> Result<(), StorageError> {
+        let lost = self.verify().findings.into_iter().find(|finding| finding.class == FindingClass::Blob);
+        match lost {
+            None => Ok(()),
+            Some(finding) => {
+                let dir = self.medium.location().parent().and_then(Path::parent).unwrap_or(Path::new(".")).to_owned();
+                Err(StorageError::NotSound { dir, why: finding.detail })
+            }
+        }
     }
 
     /// Copies the store to a directory that nobody takes for one before it is whole.

@@ -29,7 +29,7 @@ pub(super) async fn look_at_start(client: Client) {
             checked,
             unchecked,
             "{held} open runs are held: they do not fit the code of this worker, or were held before. Their inputs are kept. \
-             `bosun list --query 'Held = true'` shows them, `bosun describe ID` says why"
+             `list --query 'Held = true'` shows them, `describe ID` says why"
         );
     } else if other_build > 0 {
         tracing::info!(checked, unchecked, "open runs that another build has decided last fit the code of this worker");

@@ -70,7 +70,7 @@ pub struct WorkerOptions {
     /// Where the worker notes what is under way, so that the next one finds what ended it (engine.md G23); `None`: the
     /// directory of a log that was named by its path, and nowhere for any other.
     pub marks: Option<PathBuf>,
-    /// A command that looks in: it leaves runs alone that have ended a worker.
+    /// Set by commands that only visit the directory: runs that crashed a worker are not loaded.
     pub visit: bool,
     /// Of the open runs whose last turn was decided by another build, a worker that starts looks at this many, the newest
     /// first, and says how many do not fit its code. 0: none. Default 1 000; none in the test environment.
@@ -80,7 +80,7 @@ pub struct WorkerOptions {
     /// is logged as an error, `describe` shows it, and snapshots of the type are not used any more. 0: never. Default 64;
     /// 1, all of them, in the test environment.
     pub shadow_replay_every: u32,
-    /// Nothing of the directory is written, the marks of what is under way included.
+    /// Read-only: nothing is written to the directory, not even the marks of what is under way.
     pub look: bool,
     /// How long a canceled attempt may go on before its future is dropped. Default 5 s.
     pub cancel_grace: Duration,

@@ -219,7 +219,12 @@ impl WorkerShared {
         match why {
             Some(why) => {
                 if held.insert(run, why.clone()).is_none() {
-                    tracing::error!(%run, %why, "the run is held: its inputs are kept, nothing is decided");
+                    // The whole card stands in the description of the run, and a command that only visits shows it there.
+                    let why = why.lines().next().unwrap_or_default();
+                    match self.options.visit || self.options.look {
+                        true => tracing::debug!(%run, why, "the run is held: its inputs are kept, nothing is decided"),
+                        false => tracing::error!(%run, why, "the run is held: its inputs are kept, nothing is decided"),
+                    }
                 }
             }
             None => drop(held.remove(&run)),

@@ -247,7 +247,7 @@ pub trait Driver {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum QueryError {
     /// The workflow has no handler of this name.
-    #[error("no query named {name}; this workflow answers: {}", known.join(", "))]
+    #[error("no query named {name}; this workflow answers: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
     Unknown {
         /// What was asked.
         name: QueryName,

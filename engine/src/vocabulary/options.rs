@@ -29,8 +29,9 @@ pub struct ActivityOptions {
     pub cancellation: CancellationType,
     /// What this call is for, in a few words, for histories and lists. Not a part of what replay compares.
     pub summary: Option<String>,
-    /// Its place among those that wait for a slot of its queue. `None`: that of its run. Left out where there is none, so
-    /// that old events keep their bytes; whoever adds a field after this one must write both always.
+    /// Its place among those that wait for a slot of its queue. `None`: that of its run.
+    // Left out where there is none, so that old events keep their bytes; whoever adds a field after this one must write
+    // both always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
 }
@@ -108,8 +109,9 @@ pub struct ChildWorkflowOptions {
     pub search_attributes: SearchAttributes,
     /// What it is for, in a few words.
     pub summary: Option<String>,
-    /// The place of its activities among those that wait for a slot. `None`: that of the parent. Left out where there is
-    /// none, so that old events keep their bytes; whoever adds a field after this one must write both always.
+    /// The place of its activities among those that wait for a slot. `None`: that of the parent.
+    // Left out where there is none, so that old events keep their bytes; whoever adds a field after this one must write
+    // both always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
 }

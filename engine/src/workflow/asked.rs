@@ -188,6 +188,12 @@ impl Hint {
                 "{} was inserted: guard it with `if ctx.patched(\"{id}\") {{ .. }}`, so that old runs do without",
                 name(what)
             ),
+            // Nothing of what was done is gone: only who asked whether it may be.
+            Hint::Removed(Some(what)) if what.kind == RequestKind::Patch => format!(
+                "the code asks for the patch `{0}` no more: keep `ctx.deprecate_patch(\"{0}\")` until no open run holds its \
+                 marker",
+                what.name
+            ),
             Hint::Removed(what) => {
                 format!("{} was removed: keep it for old runs with `if !ctx.patched(\"{id}\") {{ .. }}`", name(what))
             }
@@ -275,6 +281,15 @@ mod tests {
         };
         let hint = Hint::Renamed { from: cancel("a"), to: cancel("b") }.to_string();
         assert!(hint.starts_with("`a` became `b`"), "{hint}");
+    }
+
+    /// A patch whose call is gone is deprecated first; the change that it guarded is not undone.
+    #[test]
+    fn a_patch_is_not_kept_by_another_patch() {
+        let removed = Request { name: "faster".to_owned(), ..Request::new(RequestKind::Patch) };
+        let hint = Hint::Removed(Some(removed)).to_string();
+        assert!(hint.contains("keep `ctx.deprecate_patch(\"faster\")` until"), "{hint}");
+        assert!(!hint.contains("!ctx.patched"), "{hint}");
     }
 
     /// Why code fails is what its author looks for: the card has it, on one line and bounded.

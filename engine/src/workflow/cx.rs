@@ -61,7 +61,7 @@ impl Cx<'_> {
     pub fn now(&self) -> Timestamp {
         self.ledger.now()
     }
-    /// The run that this is.
+    /// The id of this run.
     pub fn run_id(&self) -> RunId {
         self.ledger.run_id()
     }
@@ -74,7 +74,7 @@ impl Cx<'_> {
     pub fn history(&self) -> HistorySize {
         self.ledger.history()
     }
-    /// Whether the history has become long enough to go on in a new run (engine.md E19).
+    /// Whether the history has become long enough to go on in a new run: 4 096 events or 4 MiB.
     pub fn continue_as_new_suggested(&self) -> bool {
         self.ledger.history().continue_as_new_suggested()
     }
@@ -82,9 +82,9 @@ impl Cx<'_> {
     pub fn cancel_requested(&self) -> Option<&str> {
         self.ledger.cancel_reason()
     }
-    /// Whether this has happened before and the code is only brought back to where it was: after a restart, in the
-    /// debugger, in tests. For what must not be told twice to somebody outside; logs are silent then by themselves. A
-    /// decision that depends on it is not deterministic, and is caught as such.
+    /// True while recorded events are replayed: after a restart, in the debugger, in tests. Use it only to avoid telling
+    /// somebody outside twice; logs are silent during replay anyway. Commands must not depend on it: a decision that does is
+    /// not deterministic, and is caught as such.
     pub fn is_replaying(&self) -> bool {
         self.ledger.is_replaying()
     }

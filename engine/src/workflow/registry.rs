@@ -38,8 +38,9 @@ struct Factory {
     told_of_quarantine: Option<SignalName>,
 }
 
-/// What code a worker has.
+/// What code a worker has. Each call gives the registry back with one more: use what it gives.
 #[derive(Clone, Default)]
+#[must_use = "each call gives the registry back with one more workflow"]
 pub struct WorkflowRegistry {
     factories: BTreeMap<WorkflowType, Factory>,
     version: String,
@@ -73,7 +74,8 @@ impl WorkflowRegistry {
     fn policy_of(&self, workflow_type: &WorkflowType) -> DefectPolicy {
         self.on_defect_of.get(workflow_type).copied().unwrap_or(self.on_defect)
     }
-    /// Adds a state machine under its `TYPE`.
+    /// Adds a state machine under its `TYPE`. A second workflow of the same name replaces the first.
+    #[track_caller]
     pub fn state_machine<S: StateMachine>(mut self) -> Self {
         let create: Create =
             Arc::new(|started, run_id, policy| Box::new(MachineDriver::<S>::new(run_id, started, policy)));
@@ -86,7 +88,9 @@ impl WorkflowRegistry {
         self.factories.insert(WorkflowType::of(S::TYPE), factory);
         self
     }
-    /// Adds an async function under a name, or under a [`Workflow`](crate::Workflow) of its types.
+    /// Adds an async function under a name, or under a [`Workflow`](crate::Workflow) of its types. A second workflow of the
+    /// same name replaces the first.
+    #[track_caller]
     pub fn workflow<I, O, F>(
         mut self,
         workflow_type: impl WorkflowRef<I, O>,

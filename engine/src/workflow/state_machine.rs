@@ -50,8 +50,8 @@ pub trait StateMachine: Serialize + DeserializeOwned + Sized + 'static {
     const TYPE: &'static str;
     /// The reference by which it is started: `client.start_workflow(Charge::WORKFLOW, "charge-7", &500)`.
     const WORKFLOW: Workflow<Self::Input, Self::Output> = Workflow::named(Self::TYPE);
-    /// The signal by which a run of this type is told that a run which it started, at whatever depth, is held because it ends
-    /// workers: `{"workflow_id", "run_id", "why"}`. For what starts runs again and again.
+    /// The signal that this run gets when a run below it is held because it crashes workers: `{"workflow_id", "run_id",
+    /// "why"}`. For types that start runs repeatedly, such as schedules.
     const TOLD_OF_QUARANTINE: Option<&'static str> = None;
     /// What a run is started with.
     type Input: DeserializeOwned;

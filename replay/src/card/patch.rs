@@ -89,6 +89,13 @@ pub(super) fn suggest(
                 }
             }
         }
+        (_, Some(missing), None) if missing.kind == RequestKind::Patch => {
+            let lines = vec![format!(
+                "+ {context}.deprecate_patch(\"{}\"); // until no open run holds its marker",
+                missing.name
+            )];
+            sketch(missing.name.clone(), mismatch.location.as_ref(), lines)
+        }
         (_, Some(missing), None) => {
             let id = format!("without-{}", slug(missing));
             let lines = vec![

@@ -155,6 +155,11 @@ impl DeterminismTest {
         }
         self
     }
+    /// An activity that always gives this result; failures, with and without retry, are added.
+    pub fn activity_gives(mut self, name: impl Into<ActivityType>, result: Payload) -> Self {
+        self.drawn.results.push((name.into(), with_failures(Just(result).boxed())));
+        self
+    }
     /// What the workflow is started with. Default: `null`. An input, a result or a signal of another type than the code
     /// reads is found as a mistake of the test, of the kind `setup`.
     pub fn input<T: Serialize>(mut self, inputs: impl Strategy<Value = T> + 'static) -> Self {

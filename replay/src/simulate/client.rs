@@ -105,7 +105,10 @@ impl World<'_> {
                 Err(Violation::QueryMutates { query: name, what })
             }
             Err(Rejection::Query(QueryError::Unknown { name, known })) => {
-                let why = format!("the workflow does not answer the query {name}; it answers: {}", known.join(", "));
+                let why = format!(
+                    "the workflow does not answer the query {name}; it answers: {}",
+                    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+                );
                 Err(Violation::Setup { why })
             }
             _ if before != after => Err(Violation::QueryMutates { query: name, what: "its state".into() }),

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 pub use super::limits::TopUp;
 use super::spec::{Limits, Price, Share};
 pub use super::wall::Wall;
+use crate::capability::model::Usage;
 
 /// What a budget is counted in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -361,6 +362,11 @@ impl BudgetLedger {
             "wall_left_ms": self.wall.left(now).map(|left| left.as_millis()),
         })
     }
+}
+
+/// What a call took, by this price; unknown where it does not say how many tokens that were.
+pub fn cost_by(price: Price, usage: &Usage) -> Option<u64> {
+    Some(cost_micros(price, usage.input?, usage.output?))
 }
 
 /// What so many tokens cost, rounded up.

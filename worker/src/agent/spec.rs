@@ -36,7 +36,7 @@ pub struct AgentSpec {
     /// The most tokens of one answer.
     #[serde(default = "max_output_tokens")]
     pub max_output_tokens: u32,
-    /// What the model costs, for reserving money before a call; what was spent is what the call reports.
+    /// What the model costs, for reserving money before a call. What was spent is what the call reports, and by this price where it reports none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// How many agents stand above this one.

@@ -47,9 +47,10 @@ pub const SIGNAL_RESUME: &str = "resume_v1";
 /// Nothing begins until a resume. The agent sends it itself to who shows what it waits for.
 pub const SIGNAL_PAUSE: &str = "pause_v1";
 
-/// The patches of the runs that began with [`Rules::Second`] and [`Rules::Third`].
+/// The patches of the runs that began with [`Rules::Second`], [`Rules::Third`] and [`Rules::Fourth`].
 const SECOND_RULES: &str = "agent-rules-2";
 const THIRD_RULES: &str = "agent-rules-3";
+const FOURTH_RULES: &str = "agent-rules-4";
 
 /// One attempt of a model call may take as long.
 const MODEL_TIMEOUT: Duration = Duration::from_secs(600);
@@ -99,10 +100,14 @@ impl StateMachine for AgentRun {
 
     fn start(spec: AgentSpec, cx: &mut Cx<'_>) -> Result<Self, Failure> {
         // Asked before anything else, so that the answer is in the first turn of the history.
-        let rules = match cx.patched(THIRD_RULES) {
-            true => Rules::Third,
-            false if cx.patched(SECOND_RULES) => Rules::Second,
-            false => Rules::First,
+        // Without a price the fourth rules are the third ones.
+        let priced =
+            spec.price.is_some() || spec.limits.degrade.as_ref().is_some_and(|cheaper| cheaper.price.is_some());
+        let rules = match () {
+            () if priced && cx.patched(FOURTH_RULES) => Rules::Fourth,
+            () if cx.patched(THIRD_RULES) => Rules::Third,
+            () if cx.patched(SECOND_RULES) => Rules::Second,
+            () => Rules::First,
         };
         let (agent, asks) = AgentMachine::start(spec, rules, cx.now())
             .map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;

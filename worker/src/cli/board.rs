@@ -188,7 +188,7 @@ fn undone(value: &Value) -> Row {
 
 /// What a person is asked, with the command that answers.
 pub(super) fn asked_row(one: &WaitingRow) -> Row {
-    let WaitingRow { id, whom, what, answer } = one;
+    let WaitingRow { id, whom, what, answer, .. } = one;
     let what: String = what.chars().take(ASKED_MAX).collect();
     let title = format!("waits for {whom}: {what}");
     Row { key: format!("waiting {id}"), title, detail: format!("`{answer}`"), state: RowState::Asking, since: None }

@@ -9,12 +9,12 @@ use super::context::Context;
 use super::error::{CliError, printable};
 use super::event_text::brief;
 use super::exit::Exit;
-use super::list::{run_json, shell_word, status_paint};
+use super::list::{HELD, run_json, shell_word, status_paint};
 use super::output::{Screen, TextStyle, one_line};
 use super::resolve::run_of;
 use super::result::value_text;
-use super::stuck::Lookout;
-use super::waiting::waiting;
+use super::stuck::{HOLD, Lookout, Obstacle};
+use super::waiting::{Hold, hold_of, waiting};
 use crate::notify::notified;
 use crate::run_json;
 
@@ -30,20 +30,26 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     let waiting = waiting(&*cx.backend, &description.info).await;
     let mut object = description_json(&cx.screen, &description);
     object["waiting"] = json!(waiting);
+    let hold = hold_of(&description.info, &waiting);
+    if let Some(hold) = hold {
+        object["control"] = hold.name().into();
+    }
     let now = cx.screen.now;
     let stuck = Lookout::new(&*cx.backend, now).carried_on(cx.carried_on).below_described(&description).await;
     object["stuck"] = stuck.iter().map(|one| one.json(&cx.screen)).collect();
     let notified = notified::of_run(&*cx.backend, description.info.run_id).await;
     object["notified"] = notified.iter().map(|one| notified::with_moments(one, |at| cx.screen.time.json(at))).collect();
     cx.screen.object("workflow.describe", object);
-    head(&mut cx.screen, &description);
+    head(&mut cx.screen, &description, hold);
     pending(&mut cx.screen, &description, cx.carried_on);
     for one in &waiting {
         cx.screen.field("waits for", format!("{}: {}", one.whom, one_line(&one.what)));
         let answer = cx.screen.reach.complete(&one.answer);
         cx.screen.field("answer with", answer);
     }
-    for one in &stuck {
+    // Why it is held itself stands above.
+    let held = |one: &&Obstacle| one.what == HOLD && one.run == description.info.workflow_id;
+    for one in stuck.iter().filter(|one| !held(one)) {
         // The command that is being run is no help.
         let own = one.run == description.info.workflow_id && one.help.starts_with("bosun describe");
         cx.screen.field("stuck", format!("{}: {}", one.title(), one.said(now, &cx.screen.reach)));
@@ -65,13 +71,18 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     Ok(Exit::Ok)
 }
 
-fn head(screen: &mut Screen, description: &Description) {
+fn head(screen: &mut Screen, description: &Description, hold: Option<Hold>) {
     let info = &description.info;
     screen.field("workflow id", info.workflow_id.as_str());
     screen.field("run id", info.run_id.to_string());
     screen.field("type", info.workflow_type.as_str());
     let label = screen.paint(TextStyle::Dim, &format!("{:<14}", "status"));
-    let status = screen.paint(status_paint(info.status), &info.status.to_string());
+    let status = match hold {
+        // What the engine has under way is held all the same.
+        _ if description.held.is_some() => screen.paint(TextStyle::Red, HELD),
+        Some(hold) => screen.paint(TextStyle::Yellow, hold.title()),
+        None => screen.paint(status_paint(info.status), &info.status.to_string()),
+    };
     let asked = if description.cancel_requested && info.status.is_open() { " (cancel requested)" } else { "" };
     screen.line(format!("{label} {status}{asked}"));
     screen.field("started", screen.at(info.started_at));
@@ -79,7 +90,8 @@ fn head(screen: &mut Screen, description: &Description) {
         screen.field("closed", screen.at(at));
     }
     screen.field("task queue", info.task_queue.as_str());
-    screen.field("history", format!("{} events, {} bytes", info.history.events, info.history.bytes));
+    let events = if info.history.events == 1 { "event" } else { "events" };
+    screen.field("history", format!("{} {events}, {} bytes", info.history.events, info.history.bytes));
     if info.attempt.0 > 1 {
         screen.field("attempt", info.attempt.to_string());
     }
@@ -164,8 +176,8 @@ fn pending(screen: &mut Screen, description: &Description, carried_on: bool) {
         activity_line(screen, activity, carried_on);
     }
     for timer in &description.pending_timers {
-        let summary = timer.summary.as_deref().unwrap_or_default();
-        screen.field("timer", format!("{} fires {} {summary}", timer.seq, screen.at(timer.fire_at)));
+        let summary = timer.summary.as_ref().map(|summary| format!(" {summary}")).unwrap_or_default();
+        screen.field("timer", format!("{} fires {}{summary}", timer.seq, screen.at(timer.fire_at)));
     }
     for child in &description.pending_children {
         screen.field("child", format!("{} {}", child.workflow_id, child.workflow_type));
@@ -190,7 +202,8 @@ pub(crate) fn outcome_text(outcome: &CloseOutcome) -> String {
         CloseOutcome::TimedOut(WorkflowTimeout::Execution) => "the execution timeout ran out".into(),
         CloseOutcome::TimedOut(WorkflowTimeout::Run) => "the run timeout ran out".into(),
         CloseOutcome::Canceled(None) => "canceled".into(),
-        CloseOutcome::Canceled(Some(details)) => format!("canceled: {}", brief(details)),
+        CloseOutcome::Canceled(Some(details)) => super::result::cancelled_words(&details.to_json())
+            .unwrap_or_else(|| format!("canceled: {}", brief(details))),
         CloseOutcome::Terminated { reason } if reason.is_empty() => "terminated".into(),
         CloseOutcome::Terminated { reason } => format!("terminated: {reason}"),
         CloseOutcome::ContinuedAsNew { new_run } => format!("continued as new in {new_run}"),

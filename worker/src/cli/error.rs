@@ -6,6 +6,7 @@ use bosun_engine::{InvalidId, NOTHING_STARTED, QueryError, Rejection};
 use serde_json::json;
 
 use super::explain::Code;
+use super::reach::program;
 use crate::backend::{CallError, OpenError};
 
 /// Why a command did not do what it was asked.
@@ -48,7 +49,7 @@ impl CliError {
         if let Some(help) = &self.help {
             text.push_str(&format!("  help: {}\n", below(help)));
         }
-        text.push_str(&format!("  for more: bosun explain {}\n", self.code));
+        text.push_str(&format!("  for more: {} explain {}\n", program(), self.code));
         text
     }
 
@@ -104,7 +105,7 @@ impl From<Rejection> for CliError {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
                 let near = crate::supervisor::fields::similar(workflow_type.as_str(), &known);
                 let file = workflow_type.as_str();
-                let is_file = [".yaml", ".yml"].iter().any(|ending| file.ends_with(ending));
+                let is_file = [".yaml", ".yml", ".json"].iter().any(|ending| file.ends_with(ending));
                 error.help(match near {
                     _ if is_file => {
                         format!("a spec or a plan is run by its file: `bosun run {file}`, or `run --no-wait`")

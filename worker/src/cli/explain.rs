@@ -9,6 +9,7 @@ use serde_json::json;
 use super::error::CliError;
 use super::exit::{EXITS, Exit};
 use super::output::Screen;
+use super::reach::Reach;
 
 /// One entry of the table.
 pub struct ErrorEntry {
@@ -285,7 +286,7 @@ fn tell(screen: &mut Screen, code: &str, title: &str, text: &str, exit: u8) {
     screen.object("explain", json!({ "code": code, "title": title, "text": text, "exit": exit }));
     screen.line(format!("{code}: {title}"));
     screen.line(String::new());
-    screen.line(text.to_owned());
+    screen.line(Reach::default().complete(text));
     screen.line(String::new());
     screen.line(format!("exit code {exit}"));
 }

@@ -15,7 +15,7 @@ use super::output::{Cell, Format, Screen, TextStyle, one_line};
 use super::reconnect::visit::BETWEEN;
 use super::stuck::{Lookout, Obstacle};
 use super::time_format::{now, parse_duration};
-use super::waiting::{WaitingRow, waiting};
+use super::waiting::{Hold, WaitingRow, hold_of, waiting};
 use crate::api::people::{Cursor, filter_of, page_of, unknown_field, without_notifications};
 use crate::backend::Backend;
 use crate::inbox::target_of;
@@ -110,6 +110,9 @@ fn show(cx: &mut Context, args: &ListArgs, listed: &Listed) -> Result<Exit, CliE
         if !waits.is_empty() {
             object["waiting"] = json!(waits);
         }
+        if let Some(hold) = hold_of(run, waits) {
+            object["control"] = hold.name().into();
+        }
         if !stuck.is_empty() {
             object["stuck"] = stuck.iter().map(|one| one.json(&cx.screen)).collect();
         }
@@ -124,7 +127,7 @@ fn show(cx: &mut Context, args: &ListArgs, listed: &Listed) -> Result<Exit, CliE
         cx.screen.note("no workflow executions");
         return Ok(Exit::Ok);
     }
-    let rows = runs.iter().map(|run| row(&cx.screen, run)).collect();
+    let rows = runs.iter().zip(waits).map(|(run, waits)| row(&cx.screen, run, hold_of(run, waits))).collect();
     cx.screen.table(COLUMNS, rows)?;
     for (run, one) in told_once(runs, waits) {
         cx.screen.line(format!("{} {}", run.workflow_id, one_line(&one.text(&cx.screen.reach))));
@@ -220,12 +223,14 @@ pub(super) async fn known_attributes(backend: &dyn Backend, query: &str) -> Resu
     }
 }
 
-fn row(screen: &Screen, run: &RunInfo) -> Vec<Cell> {
+fn row(screen: &Screen, run: &RunInfo, hold: Option<Hold>) -> Vec<Cell> {
     vec![
         Cell::of(run.workflow_id.as_str(), TextStyle::Bold),
         run.workflow_type.as_str().into(),
         if run.held {
             Cell::of(HELD, TextStyle::Red)
+        } else if let Some(hold) = hold {
+            Cell::of(hold.title(), TextStyle::Yellow)
         } else {
             Cell::of(run.status.to_string(), status_paint(run.status))
         },

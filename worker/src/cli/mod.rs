@@ -124,6 +124,8 @@ pub struct ProgramFace {
     pub name: Option<String>,
     /// What `--help` says that it does.
     pub about: Option<String>,
+    /// What `--version` says; else only with which Bosun it was built.
+    pub version: Option<String>,
     /// Verbs and nouns that help leaves out.
     pub hidden: Vec<String>,
 }
@@ -132,7 +134,12 @@ impl ProgramFace {
     /// The grammar as this program shows it.
     fn dress(&self, mut command: clap::Command) -> clap::Command {
         let name = reach::program();
-        command = command.name(name).bin_name(name);
+        // A process says its version once.
+        let version: &'static str = self.version_text().leak();
+        command = command.name(name).bin_name(name).version(version);
+        if !reach::is_stock() {
+            command = in_its_name(command);
+        }
         if let Some(about) = &self.about {
             command = command.about(about.clone());
         }
@@ -142,6 +149,54 @@ impl ProgramFace {
         }
         command
     }
+}
+
+impl ProgramFace {
+    /// The version of the program, and of Bosun where that is another thing.
+    fn version_text(&self) -> String {
+        match &self.version {
+            Some(own) => format!("{own} (bosun {VERSION})"),
+            None if reach::is_stock() => VERSION.to_owned(),
+            None => format!("(bosun {VERSION})"),
+        }
+    }
+
+    /// Help leaves out verbs that there are: any other name is a slip.
+    fn hides_what_there_is(&self) -> Result<(), CliError> {
+        let command = Cli::command();
+        let workflow = command.find_subcommand("workflow");
+        let known = |verb: &str| {
+            command.find_subcommand(verb).is_some() || workflow.is_some_and(|all| all.find_subcommand(verb).is_some())
+        };
+        match self.hidden.iter().find(|verb| !known(verb)) {
+            Some(verb) => Err(CliError::usage(format!("`App::hide` names `{verb}`, and there is no such verb"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The texts of help, in which commands name this program.
+fn in_its_name(mut command: clap::Command) -> clap::Command {
+    let ours = |text: &clap::builder::StyledStr| Reach::default().complete(&text.to_string());
+    if let Some(about) = command.get_about().map(ours) {
+        command = command.about(about);
+    }
+    if let Some(about) = command.get_long_about().map(ours) {
+        command = command.long_about(about);
+    }
+    if let Some(after) = command.get_after_help().map(ours) {
+        command = command.after_help(after);
+    }
+    let arg = move |mut arg: clap::Arg| {
+        if let Some(help) = arg.get_help().map(ours) {
+            arg = arg.help(help);
+        }
+        match arg.get_long_help().map(ours) {
+            Some(help) => arg.long_help(help),
+            None => arg,
+        }
+    };
+    command.mut_args(arg).mut_subcommands(in_its_name)
 }
 
 fn hide(command: clap::Command, verb: &str) -> clap::Command {
@@ -202,7 +257,8 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
     let mut screen = Screen::standard(format, global.color, global.ascii, global.time_format, global.fields.clone());
     screen.reach = Reach::of(&global, crate::capability::environment::var);
     let is_worker = matches!(cli.noun, Noun::Worker(worker::WorkerVerb::Run(_)));
-    let ended = match log::start(global.log.as_deref(), is_worker).map_err(CliError::usage).and(loaded) {
+    let begun = log::start(global.log.as_deref(), is_worker).map_err(CliError::usage);
+    let ended = match begun.and(program.face.hides_what_there_is()).and(loaded) {
         Err(why) => Err(why),
         Ok(loaded) => match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
             Ok(runtime) => {
@@ -414,7 +470,7 @@ fn version(screen: &mut Screen, program: &Program) -> Exit {
         "version",
         json!({ "version": VERSION, "build_id": build.to_string(), "features": features, "workflow_types": types }),
     );
-    screen.line(format!("{} {VERSION}", reach::program()));
+    screen.line(format!("{} {}", reach::program(), program.face.version_text()));
     Exit::Ok
 }
 

@@ -51,8 +51,8 @@ pub(super) fn load(plans: Option<PlanLoader>, request: &PlanRequest) -> Result<P
         let error = CliError::new(Code::BadPlan, why);
         // A plan file takes nothing from outside.
         let text = error.to_string();
-        let lacks_objective =
-            text.starts_with("Invalid supervisor spec") && text.contains("required key `objective` is missing");
+        let lacks_objective = text.starts_with("Invalid supervisor spec")
+            && text.contains("'. objective: required key `objective` is missing");
         let help = format!("say it here: `bosun run {} objective=\"...\"`", request.path.display());
         if lacks_objective { error.help(help) } else { error }
     })

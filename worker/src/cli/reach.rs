@@ -28,6 +28,11 @@ pub(crate) fn program() -> &'static str {
     PROGRAM.get().map_or(STOCK, String::as_str)
 }
 
+/// Whether that is the name of the stock program.
+pub(super) fn is_stock() -> bool {
+    program() == STOCK
+}
+
 /// What follows `bosun` in a hint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {

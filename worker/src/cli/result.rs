@@ -313,6 +313,14 @@ pub(super) fn print_result(cx: &mut Context, result: &RunResult) -> Result<Exit,
     Ok(exit)
 }
 
+/// Why a supervisor was cancelled and how far it came; nothing where a workflow leaves something else.
+pub(super) fn cancelled_words(details: &Value) -> Option<String> {
+    let output: SupervisorOutput =
+        serde_json::from_value(details.clone()).ok().filter(|_| details["spec_hash"].is_string())?;
+    let summary = Some(output.summary).filter(|text| !text.is_empty()).map(|text| format!("; {text}"));
+    Some(printable(&format!("{}{}", output.error?, summary.unwrap_or_default())))
+}
+
 /// What a supervisor gives, for people: the result itself, and then how it came about.
 struct SupervisorText {
     result: String,

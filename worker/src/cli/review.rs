@@ -98,6 +98,9 @@ pub(super) async fn revise(cx: &mut Context, revision: Revision) -> Result<Exit,
     cx.screen.object("plan.review", json!({ "workflow_id": target.workflow_id, "version": version, "review": answer }));
     let now = value_text(&answer["version"]);
     cx.screen.line(format!("version {version} of the plan of {} became version {now}", target.workflow_id));
+    for kept in answer["kept"].as_array().into_iter().flatten() {
+        cx.screen.line(format!("as it was: {}", value_text(kept)));
+    }
     cx.screen.next(&format!("bosun plan show {}", shell_word(target.workflow_id.as_str())));
     Ok(Exit::Ok)
 }

@@ -306,7 +306,9 @@ pub(super) async fn go(cx: &mut Context, request: StartWorkflow, timeout: Option
 /// The plan file that is to be run, if it is one.
 pub(super) fn plan_file(what: &str) -> Option<&Path> {
     let path = Path::new(what);
-    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml").then_some(path)
+    // JSON is YAML: a stored spec of CUGA is such a file (CUG-40).
+    let is_one = |ending| ["yaml", "yml", "json"].iter().any(|known| ending == *known);
+    path.extension().is_some_and(is_one).then_some(path)
 }
 
 /// A plan that cannot be read is refused before a data directory is made for it.

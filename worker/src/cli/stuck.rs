@@ -18,7 +18,7 @@ use super::time_format::short;
 use crate::backend::{Backend, WorkerState};
 
 /// What of a held run keeps it.
-const HOLD: &str = "hold";
+pub(super) const HOLD: &str = "hold";
 /// Runs that are asked.
 const RUNS_MAX: usize = 50;
 /// Characters of an error that are shown.
@@ -153,6 +153,8 @@ fn of_run(description: &Description, now: Timestamp, slots: Option<&WorkerState>
         // A difference between code and history has a card of its own; all else stands in the description.
         let verb =
             if why.contains(bosun_engine::workflow::NonDeterminism::CODE) { "replay explain" } else { "describe" };
+        // The first line of a card says what it is; the rest of it stands where that verb shows it.
+        let why = why.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         found.push(Obstacle::of(info, HOLD, why, format!("bosun {verb} {id}")));
     }
     if info.status == WorkflowStatus::Paused {

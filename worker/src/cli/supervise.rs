@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::args::RunOf;
 use super::context::Context;
 use super::control::{ControlArgs, ControlVerb, control};
-use super::error::CliError;
+use super::error::{CliError, printable};
 use super::exit::Exit;
 use super::explain::Code;
 use super::list::shell_word;
@@ -23,6 +23,7 @@ use crate::api::people::agents;
 use crate::backend::CallError;
 use crate::supervisor::people::takeover::HANDED_TO_HUMAN;
 use crate::supervisor::run::SUPERVISOR;
+use crate::supervisor::team::registry::AgentInstance;
 
 #[derive(Debug, Subcommand)]
 pub enum AgentVerb {
@@ -101,7 +102,8 @@ pub(super) async fn agent(cx: &mut Context, verb: AgentVerb) -> Result<Exit, Cli
     let target = run_of(cx, &run).await?;
     let team = ask(cx, &target, "listTeamAgents", &Value::Null).await?;
     let registry = ask(cx, &target, "registry_stats", &Value::Null).await?;
-    cx.screen.object("agent.list", json!({ "team": team, "registry": registry }));
+    let started = ask(cx, &target, "registry", &Value::Null).await?;
+    cx.screen.object("agent.list", json!({ "team": team, "registry": registry, "instances": started }));
     let text = |value: &Value| super::result::value_text(value);
     let row = |member: &Value| {
         vec![
@@ -111,15 +113,33 @@ pub(super) async fn agent(cx: &mut Context, verb: AgentVerb) -> Result<Exit, Cli
         ]
     };
     let rows: Vec<Vec<Cell>> = team.as_array().into_iter().flatten().map(row).collect();
-    match rows.is_empty() {
-        true => cx.screen.line(format!("{} has no team", target.workflow_id)),
-        false => cx.screen.table(&["agent", "role", "status"], rows)?,
+    let instances = instance_rows(&started);
+    match (rows.is_empty(), instances.is_empty()) {
+        (false, _) => cx.screen.table(&["agent", "role", "status"], rows)?,
+        (true, false) => cx.screen.table(&["agent", "instance", "started by", "depth", "status"], instances)?,
+        (true, true) => cx.screen.line(format!("{} has no team", target.workflow_id)),
     }
     let of = |key: &str| registry[key].as_u64().unwrap_or_default();
     let (active, completed, failed) = (of("active"), of("completed"), of("failed"));
     cx.screen
         .line(format!("agents started: {} ({active} active, {completed} completed, {failed} failed)", of("total")));
     Ok(Exit::Ok)
+}
+
+/// Where agents call agents there is no team, and each that was started is one (SUP-12).
+fn instance_rows(started: &Value) -> Vec<Vec<Cell>> {
+    let all: Vec<AgentInstance> = serde_json::from_value(started.clone()).unwrap_or_default();
+    let name = |id: &String| all.iter().find(|one| one.instance_id == *id).map_or("-", |above| above.name.as_str());
+    let row = |one: &AgentInstance| {
+        vec![
+            Cell::of(printable(&one.name), TextStyle::Bold),
+            one.instance_id.clone().into(),
+            printable(one.parent_id.as_ref().map_or("-", name)).into(),
+            one.depth.to_string().into(),
+            one.status.as_str().to_owned().into(),
+        ]
+    };
+    all.iter().map(row).collect()
 }
 
 /// What the newest runs say of an agent.

@@ -29,19 +29,61 @@ pub(crate) struct WaitingRow {
     pub what: String,
     /// The command that answers.
     pub answer: String,
+    /// It is the run `id` that is held, and how.
+    #[serde(skip)]
+    pub hold: Option<Hold>,
+}
+
+/// How people hold a run that the engine would go on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    Paused,
+    TakenOver,
+}
+
+impl Hold {
+    fn of(kind: &str) -> Option<Hold> {
+        match kind {
+            "pause" => Some(Hold::Paused),
+            "takeover" => Some(Hold::TakenOver),
+            _ => None,
+        }
+    }
+
+    /// In the place of a status.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Hold::Paused => "Paused",
+            Hold::TakenOver => "Taken over",
+        }
+    }
+
+    /// For programs.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Hold::Paused => "paused",
+            Hold::TakenOver => "taken_over",
+        }
+    }
+}
+
+/// How people hold this run itself (SHN-74), among all that it waits for.
+pub(super) fn hold_of(info: &RunInfo, waits: &[WaitingRow]) -> Option<Hold> {
+    waits.iter().filter(|one| one.id == info.workflow_id.as_str()).find_map(|one| one.hold)
 }
 
 impl WaitingRow {
     /// An entry of the query `waiting`, or of `progress`.
     pub(super) fn of(value: &Value) -> WaitingRow {
         let text = |key: &str| value[key].as_str().map(str::to_owned).unwrap_or_default();
-        WaitingRow { id: text("id"), whom: text("whom"), what: text("what"), answer: text("answer") }
+        let hold = value["kind"].as_str().and_then(Hold::of);
+        WaitingRow { id: text("id"), whom: text("whom"), what: text("what"), answer: text("answer"), hold }
     }
 
     fn of_tool_call(run: &RunId, value: &Value) -> WaitingRow {
         let id = tool_call_id(*run, value);
         let what = format!("the approval of the tool {} {}", value_text(&value["tool"]), value["arguments"]);
-        WaitingRow { whom: "a person".into(), what, answer: format!("bosun approval approve {id}"), id }
+        WaitingRow { whom: "a person".into(), what, answer: format!("bosun approval approve {id}"), id, hold: None }
     }
 
     pub(super) fn text(&self, reach: &Reach) -> String {
@@ -82,21 +124,24 @@ async fn of_agent(backend: &dyn Backend, info: &RunInfo) -> Vec<WaitingRow> {
     let above = info.parent.as_ref().filter(|_| state["paused"].is_string() && !state["halted"]["budget"].is_object());
     let id = above.map_or(&info.workflow_id, |parent| &parent.workflow_id).as_str();
     let resume = format!("bosun resume {}", shell_word(id));
-    let row = |what: String, answer: String| WaitingRow { id: id.to_owned(), whom: "a person".into(), what, answer };
+    let row = |what: String, answer: String| {
+        let hold = Some(Hold::Paused).filter(|_| answer == resume);
+        WaitingRow { id: id.to_owned(), whom: "a person".into(), what, answer, hold }
+    };
     let halted = &state["halted"];
     if let Some(what) = spent::share(halted) {
         let above = info.parent.as_ref().map_or(info.workflow_id.as_str(), |parent| parent.workflow_id.as_str());
         let answer = format!("bosun budget show {}", shell_word(above));
-        all.push(WaitingRow { id: above.to_owned(), whom: ABOVE.into(), what, answer });
+        all.push(WaitingRow { id: above.to_owned(), whom: ABOVE.into(), what, answer, hold: None });
     } else if halted["budget"].is_object() {
         let (what, answer) = spent::of_agent(id, &answer(backend, &target, "budget").await)
             .unwrap_or_else(|| ("more budget".to_owned(), format!("bosun budget show {}", shell_word(id))));
         all.push(row(what, answer));
     } else if let Some(why) = halted["needs_human"]["why"].as_str() {
-        all.push(row(format!("it has halted: {}", one_line(why)), resume));
+        all.push(row(format!("it has halted: {}", one_line(why)), resume.clone()));
     } else if let Some(why) = state["paused"].as_str() {
         let why = if why.is_empty() { String::new() } else { format!(": {}", one_line(why)) };
-        all.push(row(format!("to be resumed: it is paused{why}"), resume));
+        all.push(row(format!("to be resumed: it is paused{why}"), resume.clone()));
     }
     all
 }

@@ -69,7 +69,7 @@ pub(crate) const ENDS: [End; 69] = [
     ("swarm-handoff", "human", "completed", 1, "Your flight is cancelled."),
     ("evaluator-optimizer", "happy", "completed", 6, "Bosun forgets nothing."),
     ("evaluator-optimizer", "failure", "partial", 9, "Draft 3"),
-    ("evaluator-optimizer", "human", "completed", 5, "Draft 2"),
+    ("evaluator-optimizer", "human", "completed", 6, "Draft 2"),
     ("map-reduce", "happy", "completed", 22, "The book in seven sentences."),
     ("map-reduce", "failure", "partial", 3, "The book in two sentences."),
     ("map-reduce", "human", "completed", 61, "The book in two sentences."),

@@ -63,3 +63,37 @@ fn a_backup_never_overwrites_a_store() {
     assert_eq!(copy.instance(), [7; 16]);
     assert_eq!(copy.turns(run_id(1), EventId(1)), journal.turns(run_id(1), EventId(1)));
 }
+
+/// G10: a payload that is gone, or is another one, is found when the copy is made, and not when it is needed.
+#[test]
+fn a_backup_without_a_payload_is_none() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let journal = Journal::open(Arc::new(DiskLog::open(&data, SledOptions::default()).unwrap()), small()).unwrap();
+    journal.commit(&[start(1, "a"), step(1, 4, 50_000)]).unwrap();
+    journal.backup(&home.path().join("whole")).unwrap();
+
+    let blob = files_below(&data.join("payloads")).pop().expect("a long payload is a file");
+    let content = std::fs::read(&blob).unwrap();
+    for damaged in [None, Some(&content[..content.len() / 2])] {
+        match damaged {
+            None => std::fs::remove_file(&blob).unwrap(),
+            Some(half) => std::fs::write(&blob, half).unwrap(),
+        }
+        let target = home.path().join("copy");
+        let refused = journal.backup(&target);
+        assert!(matches!(refused, Err(StorageError::NotSound { .. })), "{refused:?}");
+        assert!(!target.join("log").exists(), "half a backup is none");
+    }
+    std::fs::write(&blob, content).unwrap();
+    journal.backup(&home.path().join("again")).unwrap();
+}
+
+fn files_below(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files_below(&path)) } else { found.push(path) }
+    }
+    found
+}

@@ -63,11 +63,11 @@ impl WfContext {
         Leaf::new(&self.shared, &self.scope, place)
     }
 
-    /// How the run came to be: ids, parent, attempt, memo.
+    /// The event that started this run: its ids, parent, attempt and memo.
     pub fn info(&self) -> &WorkflowExecutionStarted {
         self.shared.seen_start()
     }
-    /// The run that this is.
+    /// The id of this run.
     pub fn run_id(&self) -> RunId {
         self.shared.ledger().run_id()
     }
@@ -83,21 +83,21 @@ impl WfContext {
     pub fn history(&self) -> HistorySize {
         self.shared.ledger().history()
     }
-    /// Whether the history has become long enough to go on in a new run (engine.md E19).
+    /// Whether the history has become long enough to go on in a new run: 4 096 events or 4 MiB.
     pub fn continue_as_new_suggested(&self) -> bool {
         self.history().continue_as_new_suggested()
     }
-    /// Whether this has happened before and the code is only brought back to where it was: after a restart, in the
-    /// debugger, in tests. For what must not be told twice to somebody outside; logs are silent then by themselves. A
-    /// decision that depends on it is not deterministic, and is caught as such.
+    /// True while recorded events are replayed: after a restart, in the debugger, in tests. Use it only to avoid telling
+    /// somebody outside twice; logs are silent during replay anyway. Commands must not depend on it: a decision that does is
+    /// not deterministic, and is caught as such.
     pub fn is_replaying(&self) -> bool {
         self.shared.ledger().is_replaying()
     }
-    /// The same on every replay (engine.md E20).
+    /// A random number, derived from the run id: the same on every replay.
     pub fn random_u64(&self) -> u64 {
         self.shared.asking("a random number").map_or(0, |mut ledger| ledger.random_u64())
     }
-    /// The same on every replay (engine.md E20).
+    /// A random UUID, derived from the run id: the same on every replay.
     pub fn uuid(&self) -> uuid::Uuid {
         self.shared.asking("a uuid").map_or(uuid::Uuid::nil(), |mut ledger| ledger.uuid())
     }
@@ -105,7 +105,11 @@ impl WfContext {
 
 /// Notes for replay and for lists.
 impl WfContext {
-    /// Runs `effect` once; every replay gets the value it gave then (engine.md E20).
+    /// Runs `effect` once; every replay gets the value it gave then.
+    ///
+    /// # Panics
+    ///
+    /// When the recorded value can no longer be read as a `T`. The run is then held until code that fits is deployed.
     #[track_caller]
     pub fn side_effect<T: Serialize + DeserializeOwned>(&self, effect: impl FnOnce() -> T) -> T {
         let place = Location::caller();
@@ -139,7 +143,8 @@ impl WfContext {
         }
         self.shared.ledger().patch_answer(&id)
     }
-    /// Says that the old branch of a change is gone (engine.md E21).
+    /// Says that the old branch of a change is gone. Keep the call until no open run holds the marker of that patch, and no
+    /// closed one that you still want to replay; then it may go.
     #[track_caller]
     pub fn deprecate_patch(&self, id: impl Into<PatchId>) {
         let (place, id) = (Location::caller(), id.into());
@@ -168,7 +173,9 @@ impl WfContext {
 /// Waiting, and the next run.
 impl WfContext {
     /// Resolves when the condition holds. It is looked at whenever the workflow has moved; it must only read: one that
-    /// changes the workflow is a defect ([`WorkflowDefect::ConditionMutated`]).
+    /// changes the workflow is a defect ([`WorkflowDefect::ConditionMutated`]). What handlers of signals and updates change
+    /// is kept in a [`StateCell`]: `ctx.wait_until(move || done.get())`. A plain `move || done` looks at a copy that nobody
+    /// changes, and waits for ever.
     #[track_caller]
     pub fn wait_until(&self, condition: impl Fn() -> bool + 'static) -> WaitFuture {
         WaitFuture { leaf: self.leaf(Location::caller()), condition: Rc::new(condition) }

@@ -11,7 +11,7 @@ use super::{
     AgentMachine, AgentPhase, AgentRequest, AgentStopReason, CallPurpose, Fault, FaultClass, Flight, FlightKey, Halt,
     ModelAnswer, ModelCall, ToolBatch,
 };
-use crate::agent::ledger::{Amount, Bill, Resource};
+use crate::agent::ledger::{Amount, Bill, Resource, cost_by};
 use crate::agent::schema;
 use crate::agent::spec::Price;
 use crate::agent::transcript::tokens;
@@ -142,7 +142,9 @@ impl AgentMachine {
         self.ledger.count_cut(key, &model, answer.cut, self.price_of(&model).is_some());
         let usage = answer.response.usage;
         let tokens = usage.input.zip(usage.output).map(|(input, output)| input.saturating_add(output));
-        self.ledger.settle_model(key, &model, tokens, answer.cost_micros);
+        let by_spec = self.price_of(&model).filter(|_| self.rules.price_by_spec());
+        let priced = || cost_by(by_spec?, &usage);
+        self.ledger.settle_model(key, &model, tokens, answer.cost_micros.or_else(priced));
         if self.outcome.is_some() {
             return;
         }

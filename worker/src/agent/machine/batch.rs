@@ -179,7 +179,7 @@ impl AgentMachine {
         let tool = self.spec.tool(&asked.name).ok_or("there is no such tool")?;
         let (degraded, unpriced_allowed) = match self.rules {
             Rules::First => (None, self.spec.limits.allow_unpriced),
-            Rules::Second | Rules::Third => {
+            Rules::Second | Rules::Third | Rules::Fourth => {
                 (self.spec.limits.degrade.as_ref().filter(|_| self.degraded), self.unpriced_allowed)
             }
         };

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use bosun_engine::{Rejection, WorkflowType};
+use bosun_engine::{ActivityType, Payload, Rejection, WorkflowType};
 use bosun_replay::determinism::{DeterminismTest, Failed, Report};
 use bosun_replay::simulate::{Doubts, LifePlan, Versions, Violation, case_text, live};
 use clap::Args;
@@ -36,6 +36,9 @@ pub struct FuzzArgs {
     /// The input of the workflow: JSON, @FILE or -; without it, any JSON.
     #[arg(short, long, value_name = "JSON|@FILE|-")]
     input: Option<String>,
+    /// What an activity of this type gives; without it, any JSON. For several activities, say it again.
+    #[arg(long, value_name = "TYPE=JSON", value_parser = parse_result, conflicts_with = "case")]
+    result: Vec<(ActivityType, Payload)>,
     /// How many steps a life has at most.
     #[arg(long, value_name = "N", default_value_t = 30)]
     steps: usize,
@@ -55,6 +58,13 @@ fn parse_seed(text: &str) -> Result<u64, String> {
     parsed.map_err(|why| format!("{why}: a seed is a number, or 0x and hexadecimal digits"))
 }
 
+fn parse_result(text: &str) -> Result<(ActivityType, Payload), String> {
+    let (name, json) = text.split_once('=').ok_or("expected TYPE=JSON, such as charge=95")?;
+    let name = ActivityType::new(name).map_err(|why| why.to_string())?;
+    let value: Value = serde_json::from_str(json).map_err(|why| format!("{why}: expected JSON after the `=`"))?;
+    Ok((name, Payload::encode(&value).map_err(|why| why.to_string())?))
+}
+
 pub(super) async fn fuzz(bench: &mut Bench<'_>, args: FuzzArgs) -> Result<Exit, CliError> {
     let workflow_type = WorkflowType::new(&args.workflow_type)?;
     if !bench.workflows.contains(&workflow_type) {
@@ -66,9 +76,10 @@ pub(super) async fn fuzz(bench: &mut Bench<'_>, args: FuzzArgs) -> Result<Exit, 
     }
     let input = args.input.as_deref().map(|text| crate::cli::input::payload(Some(text), &[])).transpose()?;
     let workflows = bench.workflows.clone();
-    let (seed, runs, steps, only) = (args.seed, args.runs, args.steps, args.only);
+    let (seed, runs, steps, only, results) = (args.seed, args.runs, args.steps, args.only, args.result.clone());
     let searched = tokio::task::spawn_blocking(move || {
         let test = DeterminismTest::fuzz(workflows, workflow_type.as_str(), input, seed).lives(runs).steps(steps);
+        let test = results.into_iter().fold(test, |test, (name, result)| test.activity_gives(name, result));
         only.into_iter().fold(test, DeterminismTest::only).check()
     });
     let searched = searched.await.map_err(|why| CliError::new(Code::Failed, "the search panicked").cause(why))?;
@@ -133,6 +144,13 @@ fn passed(bench: &mut Bench<'_>, report: &Report) {
         }),
     );
     bench.screen.line(format!("nothing is wrong: {report}"));
+    // Lives that all end early say little of what comes after.
+    if !report.ends.contains_key("Completed") {
+        bench.screen.note("no life completed: results are made up, and code that cannot read them fails; `--result TYPE=JSON` says what an activity gives");
+        if let Some(failure) = &report.failure {
+            bench.screen.field("failure", failure);
+        }
+    }
     if !report.trip_wires {
         let why = "forbidden calls are only noticed by their effects here; `bosun_replay::trip_wires!()` in a test \
                    names them at the call";
@@ -174,6 +192,10 @@ fn tell(bench: &mut Bench<'_>, failed: &Failed, args: &FuzzArgs) {
     let mut again = format!("bosun replay fuzz {}", shell_word(&args.workflow_type));
     if let Some(input) = &args.input {
         again = format!("{again} --input {}", shell_word(input));
+    }
+    for (name, result) in &args.result {
+        let given = format!("{name}={}", result.to_json());
+        again = format!("{again} --result {}", shell_word(&given));
     }
     if args.steps != 30 {
         again = format!("{again} --steps {}", args.steps);
@@ -220,7 +242,12 @@ mod tests {
             ctx.activity::<serde_json::Value>("work", &number, options()).await
         };
         let typed = |_: WfContext, input: u8| async move { Ok::<_, Failure>(input) };
-        WorkflowRegistry::new().workflow("good", good).workflow("bad", bad).workflow("typed", typed)
+        let brews = move |ctx: WfContext, (): ()| async move {
+            let degrees: [[u8; 1]; 1] = ctx.activity("boil", &(), options()).await?;
+            Ok::<_, Failure>(degrees)
+        };
+        let known = WorkflowRegistry::new().workflow("good", good).workflow("bad", bad);
+        known.workflow("typed", typed).workflow("brews", brews)
     }
 
     async fn ran(line: &str) -> Ran {
@@ -250,6 +277,22 @@ mod tests {
         assert_eq!(ran("replay fuzz typed --runs 20 -o json").await.json()["ok"], false);
     }
 
+    /// Where made-up results are none that the code can read, no life completes: that is said, and the way to say results.
+    #[tokio::test]
+    async fn results_that_the_code_reads_can_be_said() {
+        let made_up = ran("replay fuzz brews --runs 40 --input null").await;
+        assert!(
+            made_up.stderr.contains("no life completed") && made_up.stderr.contains("--result"),
+            "{}",
+            made_up.stderr
+        );
+        let said = ran("replay fuzz brews --runs 40 --input null --result boil=[[95]]").await;
+        assert_eq!(said.exit, Exit::Ok, "{}", said.stderr);
+        assert!(said.stdout.contains("Completed") && !said.stderr.contains("no life completed"), "{}", said.stdout);
+        let wrong = ran("replay fuzz brews --result boil").await;
+        assert!(wrong.stderr.contains("TYPE=JSON") && wrong.exit != Exit::Ok, "{}", wrong.stderr);
+    }
+
     /// What is wrong is named and made small; its seed and its case find it again.
     #[tokio::test]
     async fn a_workflow_that_counts_its_runs_is_found_out_and_can_be_repeated() {
@@ -270,6 +313,6 @@ mod tests {
     #[tokio::test]
     async fn a_type_that_is_not_there_is_named() {
         let ran = ran("replay fuzz ugly").await;
-        assert!(ran.stderr.contains("ugly") && ran.stderr.contains("bad, good, typed"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("ugly") && ran.stderr.contains("bad, brews, good, typed"), "{}", ran.stderr);
     }
 }

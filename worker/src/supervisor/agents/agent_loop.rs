@@ -41,6 +41,9 @@ pub struct AgentLoop {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) failed_below: BTreeMap<String, String>,
     pub(super) memories: BTreeMap<String, AgentMemory>,
+    /// What an earlier run left of the memories of agents that have not been called yet, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) remembered: BTreeMap<String, Vec<Message>>,
     /// What people are asked. What else is waited for stands in the outbox.
     pub(super) humans: BTreeMap<AgentsKey, HumanNeeded>,
     /// What a person said while the root was at work: it is told before its next step.
@@ -90,6 +93,9 @@ impl AgentLoop {
         let (mut messages, variables) = (input.messages, input.context_variables);
         messages.extend(input.task.map(Message::user));
         let root = it.open(&agent, SessionPlace::root(0, [1, 1]), messages, variables, out);
+        if let Some(session) = it.sessions.get_mut(&root) {
+            session.todos = input.todos;
+        }
         it.work = Workload::Conversation { root };
         it.begin_turn(root, out);
         Ok(it)
@@ -112,6 +118,7 @@ impl AgentLoop {
             processes_started: 0,
             failed_below: BTreeMap::new(),
             memories: BTreeMap::new(),
+            remembered: input.memories.clone(),
             humans: BTreeMap::new(),
             words: Vec::new(),
             work,

@@ -2,12 +2,15 @@
 //!
 //! Invariant: these are data; a refusal says what does not fit before anything has started.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::memory::Thread;
 use super::message::{Message, Variables, text_of};
 use super::refusal::AnswerRefusal;
+use super::todos::Todo;
 use crate::supervisor::core::strategy::Silence;
 use crate::supervisor::people::interrupts::OnExpiry;
 
@@ -25,6 +28,10 @@ pub struct AgentInput {
     pub thread: Thread,
     /// Tool calls that this conversation has used already.
     pub charged_thread: u32,
+    /// What agents that are called remember of it, by their names.
+    pub memories: BTreeMap<String, Vec<Message>>,
+    /// The todo list of whoever begins.
+    pub todos: Vec<Todo>,
 }
 
 /// How it ended.

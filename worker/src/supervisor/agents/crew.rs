@@ -123,9 +123,9 @@ impl CrewCheckpoint {
 pub enum CrewStart {
     Fresh,
     /// From that task on, it included; earlier outputs are taken as they are.
-    From(String, Vec<TaskOutput>),
+    From(String, CrewCheckpoint),
     /// Behind that task.
-    After(String, Vec<TaskOutput>),
+    After(String, CrewCheckpoint),
     /// Where the checkpoint ended.
     Restore(CrewCheckpoint),
 }
@@ -281,8 +281,8 @@ impl CrewRun {
     pub(super) fn new(crew: Crew, manager: &str, start: CrewStart) -> Result<CrewRun, CrewRefused> {
         let (given, lineage, until) = match start {
             CrewStart::Fresh => (Vec::new(), Vec::new(), 0),
-            CrewStart::From(task, outputs) => (outputs, Vec::new(), position(&crew, &task)?),
-            CrewStart::After(task, outputs) => (outputs, Vec::new(), position(&crew, &task)? + 1),
+            CrewStart::From(task, of) => (of.outputs, of.lineage, position(&crew, &task)?),
+            CrewStart::After(task, of) => (of.outputs, of.lineage, position(&crew, &task)? + 1),
             CrewStart::Restore(checkpoint) => (checkpoint.outputs, checkpoint.lineage, crew.tasks.len()),
         };
         let mut outputs = BTreeMap::new();

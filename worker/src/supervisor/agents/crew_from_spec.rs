@@ -23,10 +23,11 @@ pub(crate) const PARAMETERS: [&str; 6] =
 pub(super) fn crew_start(spec: &SupervisorSpec) -> Result<CrewStart, AgentsRefused> {
     let Some(resume) = &spec.resume else { return Ok(CrewStart::Fresh) };
     let outputs = resumed("resume.outputs", &resume.outputs)?;
+    let checkpoint = CrewCheckpoint { outputs, lineage: resume.lineage.clone() };
     Ok(match (&resume.from, &resume.after) {
-        (Some(task), _) => CrewStart::From(task.clone(), outputs),
-        (None, Some(task)) => CrewStart::After(task.clone(), outputs),
-        (None, None) => CrewStart::Restore(CrewCheckpoint { outputs, lineage: resume.lineage.clone() }),
+        (Some(task), _) => CrewStart::From(task.clone(), checkpoint),
+        (None, Some(task)) => CrewStart::After(task.clone(), checkpoint),
+        (None, None) => CrewStart::Restore(checkpoint),
     })
 }
 

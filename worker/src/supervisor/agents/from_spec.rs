@@ -55,6 +55,8 @@ fn input(spec: &SupervisorSpec, thread: Thread) -> Result<AgentInput, AgentsRefu
         task: resume.message.clone().or(fresh.task.filter(|_| resume.messages.is_empty())),
         context_variables: resumed("resume.context_variables", &resume.context_variables)?,
         charged_thread: resume.charged_thread,
+        memories: resumed("resume.memories", &resume.memories)?,
+        todos: resumed("resume.todos", &resume.todos)?,
         thread: fresh.thread,
     })
 }

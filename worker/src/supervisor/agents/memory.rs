@@ -4,11 +4,14 @@
 //! Invariant: two sessions never use one memory at a time; those that want it wait in the order they came. A memory of
 //! one call is forgotten with it. A call that failed leaves the memory as it was.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::agent_loop::AgentLoop;
 use super::message::Message;
+use super::rules::AgentDef;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::MemoryScope;
 
@@ -50,7 +53,11 @@ impl AgentLoop {
         // Whoever asks, and waits for the answer, keeps its memory meanwhile: this call has one of its own.
         let kept = scope == MemoryScope::Conversation && !self.is_held_above(seq, &of_conversation);
         let id = if kept { of_conversation } else { child_id(&thread, agent, Some(seq)) };
+        let before = if kept { self.remembered.remove(agent) } else { None };
         let memory = self.memories.entry(id.clone()).or_default();
+        if let Some(messages) = before {
+            memory.messages = messages;
+        }
         memory.kept = kept;
         memory.waiting.push(seq);
         if let Some(session) = self.sessions.get_mut(&seq) {
@@ -129,6 +136,21 @@ impl AgentLoop {
     /// Nobody who waits for a memory will begin any more.
     pub(super) fn nobody_waits(&mut self) {
         self.memories.values_mut().for_each(|memory| memory.waiting.clear());
+    }
+
+    /// What agents remember of the conversation, by their names: what another run goes on with.
+    pub(super) fn memories_by_agent(&self, run: &str) -> BTreeMap<String, Vec<Message>> {
+        let mut thread = self.thread.clone();
+        if thread.thread.is_empty() {
+            run.clone_into(&mut thread.thread);
+        }
+        let kept = |agent: &AgentDef| {
+            let memory = self.memories.get(&child_id(&thread, &agent.name, None)).filter(|memory| memory.kept)?;
+            Some((agent.name.clone(), memory.messages.clone())).filter(|(_, messages)| !messages.is_empty())
+        };
+        let mut all = self.remembered.clone();
+        all.extend(self.agents.iter().filter_map(kept));
+        all
     }
 
     /// The memories that are kept, with how many messages each holds.

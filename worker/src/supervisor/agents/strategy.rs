@@ -133,7 +133,7 @@ impl<G> Strategy<G> for AgentLoop {
             Some(crew) => json!(crew.fork(run)),
             // Steps begin with their first.
             None if matches!(self.work, Workload::Steps(_)) => Value::Null,
-            None => self.response(),
+            None => self.left_for(run),
         }
     }
 

@@ -56,6 +56,19 @@ impl AgentLoop {
         })
     }
 
+    /// The same with what is remembered beside the conversation (CUG-38).
+    pub(super) fn left_for(&self, run: &str) -> Value {
+        let mut left = self.response();
+        let memories = self.memories_by_agent(run);
+        if !memories.is_empty() {
+            left["memories"] = json!(memories);
+        }
+        if let Some(root) = self.root().filter(|root| !root.todos.is_empty()) {
+            left["todos"] = json!(root.todos);
+        }
+        left
+    }
+
     pub fn view(&self, paused: bool) -> AgentsView {
         let root = self.root();
         AgentsView {

@@ -18,6 +18,7 @@ use super::message::ChatMessage;
 use super::rules::ChatError;
 use super::text;
 use super::view::Stop;
+use crate::capability::model::without_fence;
 use crate::supervisor::core::key::ChatAsk;
 use crate::supervisor::core::retry::Tries;
 use crate::supervisor::journal::NoteKind;
@@ -248,7 +249,7 @@ impl GroupChat {
     fn read_progress(&self, answer: &Value) -> Result<LedgerDecision, LedgerUnread> {
         let progress: ProgressLedger = match answer {
             Value::String(text) => {
-                let mut reader = serde_json::Deserializer::from_str(text);
+                let mut reader = serde_json::Deserializer::from_str(without_fence(text));
                 let read = serde_path_to_error::deserialize(&mut reader)?;
                 reader.end()?;
                 read

@@ -278,8 +278,8 @@ pub trait Strategy<G: ?Sized>: Asker {
     fn registers_agents(&self) -> bool {
         false
     }
-    fn process_query(&self, _name: &str, _value: &Value) -> Result<Value, StrategyRefusal> {
-        Ok(json!([]))
+    fn process_query(&self, name: &str, _value: &Value) -> Result<Value, StrategyRefusal> {
+        if name == "list_processes" { Ok(json!([])) } else { Err(StrategyRefusal::NoProcesses) }
     }
     fn kill_process(&mut self, _value: &Value, _out: &mut Outbox) -> Result<Value, StrategyRefusal> {
         Err(StrategyRefusal::NoProcesses)

@@ -6,7 +6,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::supervisor::model::{Edge, PlanChangeError, PlanOrigin};
+use crate::supervisor::model::{DependencyPolicy, Edge, PlanChangeError, PlanOrigin, Requires};
 
 impl Graph {
     /// FSS-12: what gave nothing is replaced by the planner's task of the same name. Where steps are planned anew one by one
@@ -52,6 +52,28 @@ impl Graph {
         match self.plan.set_edges(id, edges) {
             Err(_) if !self.rules.honour => Ok(()),
             result => result.map(|_| ()),
+        }
+    }
+
+    /// Whether no task of a person's plan waits for one that the plan drops: it would be given up as soon as it is there.
+    pub(super) fn needs_nothing_left_out<'t>(
+        &self,
+        origin: PlanOrigin,
+        mut named: impl Iterator<Item = &'t TaskId>,
+        left: &[TaskId],
+    ) -> Result<(), PlanRefusal> {
+        let ended = |edge: &&Edge| {
+            let runs = edge.on_failure.unwrap_or(self.rules.on_cancelled) == DependencyPolicy::Run;
+            origin == PlanOrigin::Human
+                && self.rules.honour
+                && left.contains(&edge.on)
+                && !runs
+                && edge.requires != Requires::Terminal
+        };
+        let needs = |id: &TaskId| Some((id.clone(), self.task(id)?.edges.iter().find(ended)?.on.clone()));
+        match named.find_map(needs) {
+            Some((task, on)) => Err(PlanRefusal::NeedsLeftOut { task, on }),
+            None => Ok(()),
         }
     }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::refusal::{NotTaken, Unreadable};
+use super::spellings::words;
 use crate::supervisor::model::{
     Condition, DependencyPolicy, Edge, PlanMetadata, Priority, Requires, Risk, Task, TaskId,
 };
@@ -277,17 +278,6 @@ fn feedback<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMa
     let texts = Option::<BTreeMap<String, String>>::deserialize(deserializer)?.unwrap_or_default();
     let read = |(id, text): (String, String)| Ok((TaskId::new(id).map_err(serde::de::Error::custom)?, text));
     texts.into_iter().map(read).collect()
-}
-
-/// A text; a number names a task as its text does.
-fn words<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    match Value::deserialize(deserializer)? {
-        Value::String(text) => Ok(text),
-        Value::Number(number) => {
-            TaskId::deserialize(&Value::Number(number)).map(|id| id.to_string()).map_err(serde::de::Error::custom)
-        }
-        other => Err(serde::de::Error::custom(format!("expected a text, found {other}"))),
-    }
 }
 
 /// What a plan controller decides (CUG-42).

@@ -6,6 +6,7 @@
 use serde_json::{Map, json};
 
 use super::answers::answered;
+use super::spellings::said_once;
 use super::*;
 use crate::supervisor::model::SkipReason;
 
@@ -36,6 +37,7 @@ impl Graph {
     }
 
     pub(super) fn evaluated(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
+        let answer = answer.map(|value| said_once(&value).into_owned());
         let evaluation = match answered::<Evaluation>("evaluation", answer) {
             Ok(evaluation) => evaluation,
             Err(why) => {
@@ -45,7 +47,10 @@ impl Graph {
         out.note(NoteKind::DecisionRecorded, json!({ "decision": evaluation.decision, "reason": evaluation.reason }));
         match evaluation.decision {
             EvaluationKind::Continue => {}
-            EvaluationKind::Complete => self.skip_rest(SkipReason::NotNeeded, &evaluation.reason, gates, out),
+            EvaluationKind::Complete => {
+                let why = if evaluation.reason.is_empty() { "the goal is reached" } else { &evaluation.reason };
+                self.skip_rest(SkipReason::NotNeeded, why, gates, out);
+            }
             // The first planning is one of them (supervisors.md §4.2 no. 14). Nobody has said that the rest is not needed.
             EvaluationKind::Replan if self.iteration >= self.rules.max_iterations => {
                 self.skip_rest(SkipReason::Iterations, "max iterations reached", gates, out);

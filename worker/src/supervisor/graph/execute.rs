@@ -122,7 +122,7 @@ impl Graph {
         let question = json!({ "question": task.goal, "context": task.params });
         let question = Reply { interrupt: Some(question), success: true, ..Reply::default() };
         let task = task.clone();
-        gates.may_take(&task, &question, out);
+        gates.may_take(&task, &question, false, out);
         self.set(id, TaskStatus::AwaitingInput, Actor::Worker, "asks_a_person", out);
     }
 
@@ -201,6 +201,7 @@ impl Graph {
             return out.note(NoteKind::AttemptDropped, json!({ "task": id, "attempt": attempt, "status": status }));
         }
         match reply {
+            reply if !rejected && self.looked_again_in_vain(id, attempt, &reply, gates, out) => {}
             Ok(reply) if reply.success => self.replied(id, attempt, reply, gates, out),
             Ok(reply) => self.errored(id, attempt, reply.why(), gates, out),
             // Whoever said no is not asked again.
@@ -227,8 +228,12 @@ impl Graph {
         }
     }
 
-    fn replied(&mut self, id: &TaskId, attempt: u32, reply: Reply, gates: &mut dyn Gates, out: &mut Outbox) {
+    fn replied(&mut self, id: &TaskId, attempt: u32, mut reply: Reply, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        // Whoever was let do it names what they did: it is not proposed once more (SHH-18).
+        if task.approved && reply.proposes() == task.action_to_take() {
+            reply.action = None;
+        }
         if let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) {
             record.outcome = AttemptOutcome::Completed;
             record.confidence_bp = reply.confidence;
@@ -244,20 +249,8 @@ impl Graph {
         if out.budget().exhausted().is_none() && self.reflects(id, attempt, &reply) {
             return self.once_more(id, gates, out);
         }
-        let Some(task) = self.plan.tasks.get_mut(id) else { return };
-        if !reply.variables.is_empty() {
-            task.metadata.variables.clone_from(&reply.variables);
-        }
-        // Nothing is no result.
-        task.result = Some(reply.result.clone()).filter(|result| reply.interrupt.is_none() && !result.is_null());
-        task.error = None;
         out.note(NoteKind::AttemptCompleted, json!({ "task": id, "attempt": attempt, "tokens": reply.tokens }));
-        let Some(task) = self.copy(id) else { return };
-        if gates.may_take(&task, &reply, out) == Take::NeedsApproval || reply.interrupt.is_some() {
-            self.set(id, TaskStatus::AwaitingInput, Actor::Worker, "asks_a_person", out);
-            return;
-        }
-        self.act_or_judge(id, reply.proposes().unwrap_or_default(), gates, out);
+        self.result_given(id, reply, gates, out);
     }
 
     /// The result counts: it goes to the reviewer, or the task is done.
@@ -283,8 +276,7 @@ impl Graph {
     pub(super) fn errored(&mut self, id: &TaskId, attempt: u32, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
         self.attempt_failed(id, attempt, &why, out);
         let Some(task) = self.task(id) else { return };
-        let failed = |record: &&Attempt| record.outcome == AttemptOutcome::Failed && record.n > task.tries_before;
-        let failures = task.attempts.iter().filter(failed).count() as u32;
+        let failures = task.failures();
         let who = task.attempts.last().and_then(|record| record.agent.as_ref());
         let own = who.and_then(|agent| self.rules.agent_tries.get(agent));
         let pause = Duration::from_millis(self.rules.retry_backoff_ms);
@@ -303,6 +295,11 @@ impl Graph {
     }
 
     fn attempt_failed(&mut self, id: &TaskId, attempt: u32, why: &str, out: &mut Outbox) {
+        self.record_failure(id, attempt, why, out);
+        self.set(id, TaskStatus::Errored, Actor::Worker, "worker-error", out);
+    }
+
+    pub(super) fn record_failure(&mut self, id: &TaskId, attempt: u32, why: &str, out: &mut Outbox) {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         if let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) {
             (record.outcome, record.error) = (AttemptOutcome::Failed, Some(why.to_owned()));
@@ -310,7 +307,6 @@ impl Graph {
         task.error = Some(TaskError { kind: "worker-error".into(), message: why.to_owned() });
         task.attempt_count += u32::from(self.rules.errors_are_attempts);
         out.note(NoteKind::AttemptFailed, json!({ "task": id, "attempt": attempt, "error": why }));
-        self.set(id, TaskStatus::Errored, Actor::Worker, "worker-error", out);
     }
 
     fn exhausted(&mut self, id: &TaskId, why: String, gates: &mut dyn Gates, out: &mut Outbox) {

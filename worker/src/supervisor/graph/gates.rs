@@ -81,9 +81,14 @@ pub trait Gates {
         let _ = (task, out);
         false
     }
-    /// Asked with the meta data of the reply before the result counts.
-    fn may_take(&mut self, task: &Task, reply: &super::Reply, out: &mut Outbox) -> Take {
-        let _ = (task, reply, out);
+    /// Asked with the meta data of the reply before the result counts. `is_judged`: somebody reviews it after that.
+    fn may_take(&mut self, task: &Task, reply: &super::Reply, is_judged: bool, out: &mut Outbox) -> Take {
+        let _ = (task, reply, is_judged, out);
+        Take::Go
+    }
+    /// The reviewer has accepted a result. Whether a person must see it as well before it counts (SHH-19).
+    fn may_count(&mut self, task: &Task, out: &mut Outbox) -> Take {
+        let _ = (task, out);
         Take::Go
     }
     /// Nobody who is registered can do the task (SHH-17).

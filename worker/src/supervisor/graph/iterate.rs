@@ -109,7 +109,9 @@ impl Graph {
 
     /// What the review accepted is carried out before anything follows it: another plan, or the end.
     pub(super) fn after_review(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
-        if self.phase != Phase::Reviewing || calls(out).any(|key| matches!(key, GraphKey::Act { .. })) {
+        let shown = |id: &TaskId| self.task(id).is_some_and(|task| task.status == TaskStatus::AwaitingInput);
+        let waits = calls(out).any(|key| matches!(key, GraphKey::Act { .. })) || self.open.iter().any(shown);
+        if self.phase != Phase::Reviewing || waits {
             return;
         }
         let Some(wanted) = self.judged.take() else { return };
@@ -222,11 +224,10 @@ impl Graph {
         // All that can be wrong with the plan is found before anything is said of it.
         again.iter().try_for_each(|(id, planned)| self.relink(id, planned, &renamed))?;
         let replaced = anew.into_iter().map(|(id, task)| self.replace(id, task)).collect::<Result<Vec<_>, _>>()?;
+        self.needs_nothing_left_out(origin, new.iter().map(|task| &task.id).chain(&mentioned), &left)?;
         self.plan.origin = origin;
         over.iter().for_each(|id| self.not_again(id, out));
-        for id in left {
-            self.supersede(&id, origin, gates, out);
-        }
+        left.iter().for_each(|id| self.supersede(id, origin, gates, out));
         self.tell_added(&new, out);
         self.tell_replaced(replaced, out);
         for (id, planned) in again {

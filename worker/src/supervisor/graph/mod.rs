@@ -33,6 +33,7 @@ mod review;
 mod rules;
 mod schedule;
 mod shapes;
+mod spellings;
 mod standing;
 mod strategy;
 mod synthesis;
@@ -71,7 +72,7 @@ use super::core::key::{GraphKey, Key};
 use super::core::retry::Tries;
 use super::core::{account::SPENT, phase::Phase};
 use super::journal::NoteKind;
-use super::model::{AttemptOutcome, Priority, Task, TaskId, TaskPlan};
+use super::model::{AttemptOutcome, CancelReason, Priority, Task, TaskId, TaskPlan};
 use super::outbox::{Answer, Ask, Call, Outbox, Purpose};
 use super::prompts::of as prompt_of;
 use super::spec::{Authority, ReviewScope, Selection};
@@ -346,6 +347,9 @@ impl Graph {
         if to.is_terminal() {
             task.ended_at = Some(out.now());
         }
+        if to == TaskStatus::NeedsRevision {
+            task.tries_sent_back = task.tries;
+        }
         let reason = Some(reason).filter(|reason| !reason.is_empty());
         out.note(
             NoteKind::TaskStatusChanged,
@@ -417,9 +421,10 @@ impl Graph {
         self.plan.tasks.get(id).cloned()
     }
 
-    /// Tasks that were planned; recruits are none of them (§4.2 no. 21).
+    /// Tasks that are planned now; recruits are none of them (§4.2 no. 21), nor is what a later plan took the place of.
     fn planned_tasks(&self) -> u32 {
-        self.plan.tasks.len() as u32
+        let replaced = |task: &&Task| task.cancelled == Some(CancelReason::Superseded);
+        (self.plan.tasks.len() - self.plan.tasks.values().filter(replaced).count()) as u32
     }
 }
 

@@ -39,8 +39,15 @@ impl Graph {
                     self.chosen.push(id.clone());
                 }
             }
-            TaskStatus::AwaitingInput if self.set(id, TaskStatus::Running, Actor::Human, "approved", out) => {
-                self.act_or_judge(id, action, gates, out);
+            TaskStatus::AwaitingInput => {
+                task.metadata.passed_try = Some(task.tries);
+                if task.is_reviewed() {
+                    task.metadata.proposed_action = Some(action.to_owned()).filter(|action| !action.is_empty());
+                    self.under_review(id, out);
+                    self.accept(id, "approved", gates, out);
+                } else if self.set(id, TaskStatus::Running, Actor::Human, "approved", out) {
+                    self.act_or_judge(id, action, gates, out);
+                }
             }
             _ => {}
         }
@@ -123,7 +130,7 @@ impl Graph {
         out: &mut Outbox,
     ) {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
-        let (status, attempt) = (task.status, task.tries);
+        let (status, attempt, is_reviewed) = (task.status, task.tries, task.is_reviewed());
         if !matches!(status, TaskStatus::AwaitingApproval | TaskStatus::AwaitingInput) {
             return;
         }
@@ -139,7 +146,8 @@ impl Graph {
         task.feedback.push(Feedback { from, attempt, text, score_bp: None, passed: false });
         // PDT-21, PDT-23: whoever rejects a result, it counts, so that this ends some day.
         if status == TaskStatus::AwaitingInput {
-            task.attempt_count += 1;
+            // The reviewer who accepted it has counted.
+            task.attempt_count += u32::from(!is_reviewed);
             if task.attempt_count >= task.max_attempts {
                 self.under_review(id, out);
                 self.rejected_for_good(id, Actor::Human, gates, out);
@@ -148,7 +156,15 @@ impl Graph {
         }
         if status == TaskStatus::AwaitingApproval {
             self.set(id, TaskStatus::NeedsRevision, Actor::Human, "modify_and_retry", out);
+        } else if is_reviewed && self.rules.review == ReviewScope::Iteration {
+            // A person wants it done again: another plan does that, if there may be one.
+            self.under_review(id, out);
+            self.set(id, TaskStatus::NeedsRevision, Actor::Human, "modify_and_retry", out);
+            self.judged = Some(true);
         } else if self.set(id, TaskStatus::Running, Actor::Human, "modify_and_retry", out) {
+            if let Some(task) = self.plan.tasks.get_mut(id) {
+                task.tries_sent_back = attempt;
+            }
             self.go_on(id, Map::new(), gates, out);
         }
         self.advance(gates, out);
@@ -313,20 +329,23 @@ impl Graph {
     }
 
     /// A person replaces what is left of the plan; what is over or runs stays. Refused as a whole, or taken as a whole.
-    /// A plan that waits for its approval is shown again as it is now.
+    /// A plan that waits for its approval is shown again as it is now. Gives what was named and stays as it is, and why.
     pub fn revise(
         &mut self,
         tasks: Vec<PlannedTask>,
         gates: &mut dyn Gates,
         out: &mut Outbox,
-    ) -> Result<(), PlanRefusal> {
+    ) -> Result<Vec<String>, PlanRefusal> {
         self.may_be_changed(out)?;
         let planned = self.checked(PlannerOutput { tasks, ..PlannerOutput::default() })?;
         let mut changed = self.clone();
+        let known = changed.refused_in_plan.len();
         changed.merge_plan(planned.tasks, PlanOrigin::Human, gates, out)?;
+        // Whoever made this plan hears of it now, and the next planner has nothing to do with it.
+        let kept = changed.refused_in_plan.split_off(known);
         *self = changed;
         self.plan_changed(gates, out);
-        Ok(())
+        Ok(kept)
     }
 
     /// A tool of the plan in a person's hands. What is added or patched is part of what they approve.

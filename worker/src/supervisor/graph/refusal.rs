@@ -55,6 +55,8 @@ pub enum PlanRefusal {
     TooLong { given: usize, max: u32 },
     #[error("task {0} is being done; cancel it, or leave it out of the new plan")]
     BeingDone(TaskId),
+    #[error("task {task} depends on task {on}, which this plan leaves out; name {on} too, or drop the dependency")]
+    NeedsLeftOut { task: TaskId, on: TaskId },
     #[error(transparent)]
     Change(#[from] PlanChangeError),
     #[error(transparent)]

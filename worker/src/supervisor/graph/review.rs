@@ -31,6 +31,9 @@ impl Graph {
             "id": id, "goal": task.goal, "objective": self.plan.objective, "attempt": attempt,
             "result": task.result, "criteria": self.rules.criteria,
         });
+        if !self.may_escalate() {
+            context["accepts_or_rejects"] = true.into();
+        }
         let mut prompt = prompt_of(Purpose::Review, &context);
         let mut key = GraphKey::Review { of: id.clone(), attempt: Some(attempt) };
         if let Some(why) = refused {
@@ -103,8 +106,23 @@ impl Graph {
         }
     }
 
+    /// SHH-19: what a reviewer has accepted is shown to a person as well, unless one has let it pass before.
+    fn is_shown_to_a_person(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) -> bool {
+        let Some(task) = self.copy(id) else { return false };
+        if task.metadata.passed_try == Some(task.tries) || gates.may_count(&task, out) == Take::Go {
+            return false;
+        }
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            task.metadata.reviewed_try = Some(task.tries);
+        }
+        self.set(id, TaskStatus::AwaitingInput, Actor::Critic, "asks_a_person", out)
+    }
+
     /// The result counts: what it proposes is done now, and with that the task is over. Until then it stays where it is.
     pub(super) fn accept(&mut self, id: &TaskId, reason: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        if self.is_shown_to_a_person(id, gates, out) {
+            return;
+        }
         let proposed = self.plan.tasks.get_mut(id).and_then(|task| task.metadata.proposed_action.take());
         match proposed {
             Some(action) => self.act(id, &action, gates, out),
@@ -116,11 +134,18 @@ impl Graph {
         }
     }
 
+    /// Whether a reviewer may hand a task upward. Beside somebody who decides a critic accepts or rejects, and the decider
+    /// sees to the rest (PDT-12, PDT-23).
+    pub(super) fn may_escalate(&self) -> bool {
+        self.rules.selection != Selection::Supervisor
+    }
+
     /// A verdict as it counts: work of too low a score is not accepted (supervisors.md §4.2 no. 27).
     pub(super) fn counted(&self, verdict: VerdictKind, score: Option<u32>) -> VerdictKind {
         let too_low = self.rules.accept_below_score_bp.zip(score).is_some_and(|(least, score)| score < least);
         match verdict {
             VerdictKind::Accepted if too_low => VerdictKind::NeedsRevision,
+            VerdictKind::Escalate if !self.may_escalate() => VerdictKind::NeedsRevision,
             verdict => verdict,
         }
     }

@@ -29,7 +29,9 @@ impl Asker for Graph {
             Purpose::Decide if has("subtasks") => shape("control", control()),
             Purpose::Decide if has("tasks") => shape("evaluation", evaluation()),
             Purpose::Review if has("results") => shape("review", iteration_review()),
-            Purpose::Review => shape("review", task_review()),
+            Purpose::Review => shape("review", task_review(self.may_escalate())),
+            Purpose::AuthorizeTeamAction => shape("authorization", authorization()),
+            Purpose::Advise => shape("advice", advice()),
             Purpose::Synthesize => {
                 call.context.get("schema").filter(|own| !own.is_null()).and_then(|own| shape("result", own.clone()))
             }
@@ -122,8 +124,9 @@ fn control() -> Value {
     let states = json!({ "type": "array", "items": { "enum": ["completed", "not-started", "in-progress"] } });
     object(
         json!({
-            "thoughts": text(), "subtasks_progress": states, "next_subtask": { "type": ["string", "integer"] },
-            "conclude_task": { "type": "boolean" }, "conclude_final_answer": text(),
+            "thoughts": text(), "subtasks_progress": states, "next_subtask": { "type": ["string", "integer", "null"] },
+            "conclude_task": { "type": "boolean" }, "conclude_final_answer": { "type": ["string", "null"] },
+            "type": { "type": ["string", "null"] }, "app": { "type": ["string", "null"] },
         }),
         &["subtasks_progress", "next_subtask", "conclude_task"],
     )
@@ -134,12 +137,27 @@ fn evaluation() -> Value {
     object(json!({ "decision": decisions, "reason": text(), "tasks": tasks() }), &["decision", "reason"])
 }
 
+/// SHN-21: whether somebody may join or leave.
+fn authorization() -> Value {
+    object(json!({ "allow": yes_or_no(), "reason": text() }), &["allow"])
+}
+
+/// SHN-43: the strategy that earlier runs suggest, and how sure that is.
+fn advice() -> Value {
+    let strategies = json!({ "enum": PlanStrategy::ALL });
+    let advice = json!({
+        "strategy": strategies, "confidence": share(), "warnings": texts(), "force_sequential": yes_or_no(),
+    });
+    object(advice, &["confidence"])
+}
+
 fn verdicts() -> Value {
     json!({ "enum": ["accepted", "needs-revision", "escalate"] })
 }
 
-fn task_review() -> Value {
-    object(json!({ "verdict": verdicts(), "feedback": text(), "score": share() }), &["verdict", "feedback"])
+fn task_review(may_escalate: bool) -> Value {
+    let verdicts = if may_escalate { verdicts() } else { json!({ "enum": ["accepted", "needs-revision"] }) };
+    object(json!({ "verdict": verdicts, "feedback": text(), "score": share() }), &["verdict", "feedback"])
 }
 
 fn iteration_review() -> Value {

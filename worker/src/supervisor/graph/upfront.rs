@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::answers::{Dependency, PlannedTask, PlannerOutput, read};
 use super::refusal::Unreadable;
+use super::spellings::said_once;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::routing::PlanStrategy;
 use crate::supervisor::spec::UpfrontStrategy;
@@ -62,7 +63,7 @@ pub fn read_plan_answer(value: &Value, otherwise: UpfrontStrategy, upfront: bool
     if value.get("delegations").is_some() {
         return read::<PlanUpfront>("plan", value).map(|plan| plan.planned(otherwise));
     }
-    let mut plan: PlannerOutput = read("plan", value)?;
+    let mut plan: PlannerOutput = read("plan", &said_once(value))?;
     if upfront && otherwise == UpfrontStrategy::Sequential {
         plan.strategy.get_or_insert(PlanStrategy::Sequential);
     }

@@ -55,9 +55,51 @@ impl Graph {
         if asks || !Tries::of(rules.retries).are_left(task.metadata.reflections.len() as u32) {
             return false;
         }
-        let doubted = DoubtedResult { attempt, confidence_bp: confidence, result: reply.result.clone() };
+        let (result, action) = (reply.result.clone(), reply.action.clone());
+        let doubted = DoubtedResult { attempt, confidence_bp: confidence, result, action };
         task.metadata.reflections.push(doubted);
         true
+    }
+
+    /// A second look that fails leaves the result as it was (SHD-05). Whether this attempt was one.
+    pub(super) fn looked_again_in_vain(
+        &mut self,
+        id: &TaskId,
+        attempt: u32,
+        reply: &Result<Reply, String>,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) -> bool {
+        let why = match reply {
+            Ok(reply) if reply.success => return false,
+            Ok(reply) => reply.why(),
+            Err(why) => why.clone(),
+        };
+        let last = self.task(id).and_then(|task| task.metadata.reflections.last());
+        let Some(doubted) = last.filter(|doubted| doubted.attempt + 1 == attempt).cloned() else { return false };
+        self.record_failure(id, attempt, &why, out);
+        let DoubtedResult { result, confidence_bp, action, .. } = doubted;
+        let reply = Reply { result, confidence: Some(confidence_bp), action, success: true, ..Reply::default() };
+        self.result_given(id, reply, gates, out);
+        true
+    }
+
+    /// What a worker gave, if a person lets it pass, is judged, or the task is done with it.
+    pub(super) fn result_given(&mut self, id: &TaskId, reply: Reply, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        if !reply.variables.is_empty() {
+            task.metadata.variables.clone_from(&reply.variables);
+        }
+        // Nothing is no result.
+        task.result = Some(reply.result.clone()).filter(|result| reply.interrupt.is_none() && !result.is_null());
+        task.error = None;
+        let Some(task) = self.copy(id) else { return };
+        let is_judged = self.is_judged(&task);
+        if gates.may_take(&task, &reply, is_judged, out) == Take::NeedsApproval || reply.interrupt.is_some() {
+            self.set(id, TaskStatus::AwaitingInput, Actor::Worker, "asks_a_person", out);
+            return;
+        }
+        self.act_or_judge(id, reply.proposes().unwrap_or_default(), gates, out);
     }
 
     /// PDT-49: one bounded question to another capability; the worker goes on with the answer.
@@ -79,6 +121,9 @@ impl Graph {
             let why =
                 format!("{capability} answers no questions: it is built in, and acts by the parameters of a task");
             return self.errored(id, attempt, why, gates, out);
+        }
+        if let Who::Nobody(why) = self.rules.able(&capability) {
+            return self.errored(id, attempt, format!("nobody was asked: {why}"), gates, out);
         }
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         let list = &mut task.metadata.consultations;

@@ -148,7 +148,7 @@ impl GraphRules {
         }
     }
 
-    fn able(&self, capability: &str) -> Who {
+    pub(super) fn able(&self, capability: &str) -> Who {
         if self.workers.is_empty() || self.card(capability).is_some() || self.is_built_in(capability) {
             return Who::Named(capability.to_owned());
         }

@@ -9,13 +9,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The names that a run writes itself.
-const OF_THE_RUN: [&str; 11] = [
+const OF_THE_RUN: [&str; 13] = [
     "action_result",
     "approved_action",
     "consultations",
     "missing_required_parameters",
     "overflows",
     "proposed_action",
+    "reviewed_try",
+    "passed_try",
     "qa.report_viewed",
     "reflections",
     "scratch_notes",
@@ -70,6 +72,12 @@ pub struct TaskMetadata {
     /// What the result proposes to do, until it is judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposed_action: Option<String>,
+    /// The try whose result its reviewer has accepted, and a person is shown (SHH-19).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reviewed_try: Option<u32>,
+    /// The try whose result a person has let pass: they are not shown it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_try: Option<u32>,
     /// What came of the action that a result proposed (SHH-19).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action_result: Option<Value>,
@@ -134,6 +142,9 @@ pub struct DoubtedResult {
     pub attempt: u32,
     pub confidence_bp: u32,
     pub result: Value,
+    /// What it proposed to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
 }
 
 /// A question to another capability, and its answer once it is there.
@@ -162,11 +173,13 @@ mod tests {
             said: PlanMetadata::said(map(json!({ "from": "ann" }))).unwrap(),
             approved_action: Some("read".into()),
             proposed_action: Some("read".into()),
+            reviewed_try: Some(1),
+            passed_try: Some(1),
             action_result: Some(json!(1)),
             tool_approval: Some(ToolApprovalWanted { policy_name: "p".into(), message: "m".into(), code: "c".into() }),
             overflows: vec![Overflow { attempt: 1, notes: "n".into() }],
             scratch_notes: Some("n".into()),
-            reflections: vec![DoubtedResult { attempt: 1, confidence_bp: 1, result: json!(1) }],
+            reflections: vec![DoubtedResult { attempt: 1, confidence_bp: 1, result: json!(1), action: None }],
             consultations: vec![AskedOfAnother { capability: "c".into(), question: "q".into(), answer: None }],
             variables: map(json!({ "v": 1 })),
             missing_required_parameters: vec!["url".into()],

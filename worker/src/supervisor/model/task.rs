@@ -244,6 +244,9 @@ pub struct Task {
     /// Those of a task of this name that this one replaced (FSS-12): none of them was a try of this one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tries_before: u32,
+    /// Those before somebody sent it back: what follows is another piece of work, with tries of its own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tries_sent_back: u32,
     pub feedback: Vec<Feedback>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supervisor_feedback: Option<SupervisorFeedback>,
@@ -301,6 +304,7 @@ impl Task {
             max_attempts: 3,
             tries: 0,
             tries_before: 0,
+            tries_sent_back: 0,
             feedback: Vec::new(),
             supervisor_feedback: None,
             result: None,
@@ -339,6 +343,20 @@ impl Task {
     pub fn is_tried_again(&self) -> bool {
         let last = self.attempts.last().filter(|last| last.n > self.tries_before);
         last.is_some_and(|last| last.outcome == AttemptOutcome::Failed)
+    }
+    /// The action that it is about: as a person has changed it, or as it is planned.
+    pub fn action_to_take(&self) -> Option<&str> {
+        self.metadata.approved_action.as_deref().or(self.action.as_deref())
+    }
+    /// How often its worker has failed at what it is asked to do now.
+    pub fn failures(&self) -> u32 {
+        let before = self.tries_before.max(self.tries_sent_back);
+        let failed = |record: &&Attempt| record.outcome == AttemptOutcome::Failed && record.n > before;
+        self.attempts.iter().filter(failed).count() as u32
+    }
+    /// Whether its reviewer has accepted the result that it has now.
+    pub fn is_reviewed(&self) -> bool {
+        self.tries > 0 && self.metadata.reviewed_try == Some(self.tries)
     }
     pub fn is_in_flight(&self) -> bool {
         matches!(self.status, TaskStatus::Running | TaskStatus::AwaitingInput | TaskStatus::AwaitingReview)

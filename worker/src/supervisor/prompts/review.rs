@@ -19,6 +19,9 @@ pub struct TaskReviewTurn {
     pub attempt: u32,
     pub result: Value,
     pub criteria: Vec<String>,
+    /// There is no third verdict: somebody decides who sees to what cannot be done.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub accepts_or_rejects: bool,
 }
 
 /// The data of a review of an iteration.
@@ -54,6 +57,11 @@ Answer with JSON only:
 - needs-revision: the same agent can do better; say what must change, so that it can act on it.
 - escalate: it is out of scope or cannot be done by an agent.";
 
+const TWO_VERDICTS: &str = "\
+Answer with JSON only:
+{\"verdict\": \"accepted\" or \"needs-revision\", \"feedback\": text, \"score\": 0 to 1}
+- needs-revision: say what must change, so that the agent can act on it, or why it cannot be done.";
+
 const ITERATION_OUTPUT: &str = "\
 Answer with JSON only, with one assessment for each result:
 {\"assessments\": [{\"taskId\": id, \"verdict\": \"accepted\" or \"needs-revision\" or \"escalate\", \"feedback\": text, \
@@ -69,7 +77,7 @@ impl TaskReviewTurn {
         Prompt::new("You review the result of one task. You accept it or send it back; nobody else does.")
             .section("criteria", &numbered(&self.criteria))
             .section("how to judge", EVIDENCE)
-            .section("output", TASK_OUTPUT)
+            .section("output", if self.accepts_or_rejects { TWO_VERDICTS } else { TASK_OUTPUT })
             .text()
     }
 

@@ -14,7 +14,7 @@ use super::input::MoreContext;
 use super::lease::lower;
 use super::refusal::CarryRefusal;
 use super::rules_below::ToldBelow;
-use super::{RunContext, SupervisorInput, SupervisorOutput, SupervisorRun};
+use super::{RunContext, SupervisorInput, SupervisorOutput, SupervisorRun, TaskReport};
 use super::{lease, model};
 use crate::agent::AgentOutput;
 use crate::agent::ledger::Resource;
@@ -27,6 +27,7 @@ use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, Chil
 use crate::supervisor::prompts::WorkerTurn;
 use crate::supervisor::spec::{Money, PlanningMode, Preset, Span, SupervisorSpec, SynthesisMode, fill};
 use crate::supervisor::task::TaskStatus;
+use crate::supervisor::team::ForTeam;
 use crate::supervisor::team::roles::GENERALIST;
 
 /// What a run below gets of the budget of this one: shares of what is used up by spending, and what is left of the rest.
@@ -188,6 +189,9 @@ impl SupervisorRun {
         self.parts.control.unregister(&key);
         self.parts.below.ended(&child.workflow_id);
         let failure = result.err();
+        if let (ChildEnd::Supervisor(report), Key::Graph(of)) = (&end, &key) {
+            self.escalated_below(of, report, out);
+        }
         let answer = match (child.agent, end, failure) {
             (Some(purpose), ChildEnd::Agent(output), failure) => {
                 self.agent_ended(purpose, &child.lent, *output, failure.as_ref(), out)
@@ -203,6 +207,23 @@ impl SupervisorRun {
             (None, _, None) => Err(CallFailure::error("the report of the run below cannot be read")),
         };
         self.hear(Arrival::Answer { key, answer }, out);
+    }
+
+    /// FSS-25: what a reviewer below handed upward is shown to people here too, with the reviewer's words.
+    fn escalated_below(&mut self, of: &GraphKey, report: &SupervisorOutput, out: &mut Outbox) {
+        for task in escalated(report) {
+            let words = task.error.clone().unwrap_or_default();
+            match of {
+                GraphKey::Execute { task: own, .. } => {
+                    let words = format!("{words} (task {} of the run below)", task.task_id);
+                    self.parts.escalations.handed_up(own.clone(), &words, out);
+                }
+                GraphKey::Routed => {
+                    self.parts.escalations.handed_up(task.task_id.clone(), &words, out);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// What came of the request that was handed on. What was done there counts for the trust in this run (SHT-06).
@@ -279,15 +300,26 @@ fn given(report: SupervisorOutput) -> Answer {
     if !report.success {
         let why = report.error.as_ref().filter(said).or(Some(&report.summary).filter(said));
         let why = why.map_or("no result", String::as_str);
+        let words = |task: &TaskReport| Some(format!(" (the reviewer of {}: {})", task.task_id, task.error.as_ref()?));
         return match was_refused(&report) {
             true => Err(CallFailure { kind: CallFailureKind::Rejected, message: rejected(why, &report) }),
-            false => Ok(json!({ "success": false, "reason": why })),
+            false => {
+                let words: String = escalated(&report).filter_map(words).collect();
+                Ok(json!({ "success": false, "reason": format!("{why}{words}") }))
+            }
         };
     }
+    let ForTeam { recruit, send } = report.for_team;
     Ok(match report.final_result {
-        Some(result) if !result.is_null() => json!({ "result": result }),
+        Some(result) if !result.is_null() && recruit.is_empty() && send.is_empty() => json!({ "result": result }),
+        Some(result) if !result.is_null() => json!({ "result": result, "recruit": recruit, "send": send }),
         _ => json!({ "success": false, "reason": report.error.unwrap_or_else(|| "no result".to_owned()) }),
     })
+}
+
+/// The tasks that its reviewer handed upward.
+fn escalated(report: &SupervisorOutput) -> impl Iterator<Item = &TaskReport> {
+    report.tasks.iter().filter(|task| task.status == TaskStatus::Escalated)
 }
 
 /// The same with what the person said.

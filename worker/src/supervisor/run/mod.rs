@@ -168,6 +168,9 @@ impl SupervisorRun {
         }
         let mut parts = RunGates::new(&resolved.spec, &run, context.depth, cx.now());
         parts.team.role_given(context.role.as_deref());
+        if context.agent_id.is_some() {
+            parts.team.is_recruit();
+        }
         let strategy = RunStrategy::new(&resolved.spec, &context, &mut out)?;
         // The root of agents that call agents registers itself.
         if !strategy.registers_agents() {

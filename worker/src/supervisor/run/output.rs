@@ -19,6 +19,7 @@ use crate::supervisor::outbox::{Ask, Outbox};
 use crate::supervisor::people::takeover::{HANDED_MESSAGE, HANDED_TO_HUMAN, TakeoverContext};
 use crate::supervisor::success;
 use crate::supervisor::task::TaskStatus;
+use crate::supervisor::team::ForTeam;
 
 /// The failure type of a run that failed; its details are the [`SupervisorOutput`].
 pub const SUPERVISOR_FAILED: &str = "SupervisorFailed";
@@ -50,6 +51,9 @@ pub struct SupervisorOutput {
     pub tasks: Vec<TaskReport>,
     pub errors: Vec<String>,
     pub recruits: Value,
+    /// Of a recruit: whom and what it wants of the team that it is in.
+    #[serde(default, skip_serializing_if = "ForTeam::is_nothing")]
+    pub for_team: ForTeam,
     pub spec_hash: String,
     /// What it has cost, with all below it.
     pub tokens: u64,
@@ -116,6 +120,7 @@ impl SupervisorRun {
             tasks: Vec::new(),
             errors: Vec::new(),
             recruits: json!(self.parts.team.members.results()),
+            for_team: self.parts.team.for_above(),
             spec_hash: self.resolved.hash.clone(),
             tokens: spent.tokens,
             calls: spent.calls,

@@ -9,6 +9,7 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::people::HUMAN_REVIEW;
 use super::progress::StatusMessages;
 use crate::supervisor::core::control::Control;
 use crate::supervisor::core::gate::CallGate;
@@ -206,12 +207,22 @@ impl Gates for RunGates {
         !self.approvals.changed(&proposal, out).is_empty()
     }
 
-    fn may_take(&mut self, task: &Task, reply: &Reply, out: &mut Outbox) -> Take {
+    fn may_take(&mut self, task: &Task, reply: &Reply, is_judged: bool, out: &mut Outbox) -> Take {
         for message in &reply.send {
             self.team.sent(&agent_of(task), message, out);
         }
         self.team.result_seen(&task.id, &reply.result, &reply.recruit, out);
-        self.result_gate(task, reply, out)
+        self.result_gate(task, reply, is_judged, out)
+    }
+
+    fn may_count(&mut self, task: &Task, out: &mut Outbox) -> Take {
+        if !self.human_review {
+            return Take::Go;
+        }
+        let reasons = vec![HUMAN_REVIEW.to_owned()];
+        let last = task.attempt_count >= task.max_attempts;
+        self.ask_about_result(task, task.metadata.proposed_action.as_deref(), reasons, last, out);
+        Take::NeedsApproval
     }
 
     fn context(&mut self, task: &Task, out: &mut Outbox) -> Map<String, Value> {

@@ -18,7 +18,10 @@ use crate::supervisor::people::approval::{
 use crate::supervisor::people::escalation::{Action, Observed, PlanShape};
 use crate::supervisor::people::interrupts::{OnExpiry, Question};
 use crate::supervisor::people::plan_review::{PlanReview, ReviewStatus};
-use crate::supervisor::spec::{Money, Ratio, Risk, Span};
+use crate::supervisor::spec::{HitlMode, Money, Ratio, Risk, Span};
+
+/// Why a person sees an ordinary result (SHH-19).
+pub(super) const HUMAN_REVIEW: &str = "Results sent for human review";
 
 impl RunGates {
     /// Whether a person must see the plan before anything of it starts (CUG-18, SHH-14). Asks them. A later plan of which
@@ -45,10 +48,12 @@ impl RunGates {
         self.review.as_ref().is_none_or(|review| review.status() != ReviewStatus::Approved)
     }
 
-    /// Why the policy wants people to see a plan of this shape.
+    /// Why the policy wants people to see a plan of this shape. Who only watches is asked about exceptions, and a plan is
+    /// none (SHH-05, SHH-20).
     pub(super) fn reasons_of_plan(&self, shape: PlanShape) -> Vec<String> {
         let rules = self.escalations.rules();
-        if rules.enabled { rules.plan_policy.reasons(&shape) } else { Vec::new() }
+        let asks = rules.enabled && self.autonomy.mode() != HitlMode::HumanOnTheLoop;
+        if asks { rules.plan_policy.reasons(&shape) } else { Vec::new() }
     }
 
     fn plan_policy(&mut self, plan: &TaskPlan, shown: Value, complexity_bp: Option<u32>, out: &mut Outbox) -> bool {
@@ -176,8 +181,9 @@ impl RunGates {
         }
     }
 
-    /// A worker's question is raised; otherwise the result goes before a person, if it must (SHH-18, SHH-19).
-    pub(super) fn result_gate(&mut self, task: &Task, reply: &Reply, out: &mut Outbox) -> Take {
+    /// A worker's question is raised; otherwise the result goes before a person, if it must (SHH-18, SHH-19). What somebody
+    /// reviews is shown to people when it is accepted.
+    pub(super) fn result_gate(&mut self, task: &Task, reply: &Reply, is_judged: bool, out: &mut Outbox) -> Take {
         if let Some(payload) = &reply.interrupt {
             // A run always has an id, so that it can always be asked.
             let _ = self.interrupts.raise(question_of(task.id.clone(), payload), out);
@@ -199,12 +205,28 @@ impl RunGates {
             Some(raised) => {
                 (Some(raised.id.clone()), raised.reasons.iter().map(|reason| reason.text.clone()).collect())
             }
-            None if self.human_review => (None, vec!["Results sent for human review".to_owned()]),
+            None if self.human_review && !is_judged => (None, vec![HUMAN_REVIEW.to_owned()]),
             None if held_back => (None, Vec::new()),
             None => return Take::Go,
         };
-        let mut reasons = reasons;
-        if task.attempt_count + 1 >= task.max_attempts {
+        let last = task.attempt_count + 1 >= task.max_attempts;
+        let approval = self.ask_about_result(task, reply.proposes(), reasons, last, out);
+        if let Some(id) = id {
+            self.escalated.insert(approval, id);
+        }
+        Take::NeedsApproval
+    }
+
+    /// Asks a person about a result. `last`: whoever sends it back ends the task.
+    pub(super) fn ask_about_result(
+        &mut self,
+        task: &Task,
+        proposes: Option<&str>,
+        mut reasons: Vec<String>,
+        last: bool,
+        out: &mut Outbox,
+    ) -> ApprovalId {
+        if last {
             let most = task.max_attempts;
             reasons
                 .push(format!("Sent back once more, the task has failed: {most} is the most (`review.max_attempts`)"));
@@ -213,18 +235,14 @@ impl RunGates {
         let proposal = Proposal {
             task_id: Some(task.id.clone()),
             description: task.goal.clone(),
-            risk: if reply.proposes().is_some() { risk.max(Risk::High) } else { risk },
+            risk: if proposes.is_some() { risk.max(Risk::High) } else { risk },
             context: json!({ "result": task.result, "attempt": task.tries }),
             reasons,
             on_reject: if task.required { OnReject::EndRun } else { OnReject::Skip },
-            ..Proposal::new(ApprovalScope::Action, reply.proposes().unwrap_or_default())
+            ..Proposal::new(ApprovalScope::Action, proposes.unwrap_or_default())
         };
         self.approvals.changed(&proposal, out);
-        let approval = self.approvals.request(proposal, out);
-        if let Some(id) = id {
-            self.escalated.insert(approval, id);
-        }
-        Take::NeedsApproval
+        self.approvals.request(proposal, out)
     }
 
     /// Whether an action that a result proposes is asked for although it is nothing special (SHH-05): who commands is asked

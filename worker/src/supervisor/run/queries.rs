@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 use super::signals::refusal;
 use super::{SupervisorRun, arguments, value_of};
+use crate::supervisor::core::strategy::TaskReport;
+use crate::supervisor::graph::WhyNotRunning;
 use crate::supervisor::model::{Task, TaskId};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::below::WaitKind;
@@ -121,9 +123,7 @@ impl SupervisorRun {
         {
             return None;
         }
-        let Some(plan) = self.strategy.plan() else {
-            return Some(Ok(self.strategy.view(self.parts.control.is_held(), &|key| self.calls.holds_word_for(key))));
-        };
+        let Some(plan) = self.strategy.plan() else { return Some(self.without_plan(name, value)) };
         let task = || {
             let id = text(value, "task_id");
             let found = TaskId::new(id.clone()).ok().and_then(|id| plan.get(&id));
@@ -141,6 +141,40 @@ impl SupervisorRun {
             "deadlock_report" => Ok(json!(self.strategy.deadlock_report())),
             _ => self.native_view(value),
         })
+    }
+
+    /// The same of a run that has no plan: of the tasks of a crew, if it is one.
+    fn without_plan(&self, name: &str, value: &Value) -> Result<Value, Failure> {
+        match name {
+            "get_plan" | "status_board" => {
+                Ok(self.strategy.view(self.parts.control.is_held(), &|key| self.calls.holds_word_for(key)))
+            }
+            "deadlock_report" => Ok(Value::Null),
+            "native_view" => self.native_view(value),
+            _ => {
+                let (id, tasks) = (text(value, "task_id"), self.reported());
+                let no_plan = || refusal("NoPlan", "this kind of run has no plan of tasks");
+                let found = tasks.iter().find(|task| task.task_id.as_str() == id);
+                match found {
+                    None if tasks.is_empty() => Err(no_plan()),
+                    None => Err(refusal("UnknownTask", format!("No task with id {id}."))),
+                    Some(task) if name == "get_task" => Ok(json!(task)),
+                    Some(task) if name == "view_qa_report" => {
+                        Ok(format!("No QA feedback found for task {}.", task.task_id).into())
+                    }
+                    Some(task) => Ok(json!(WhyNotRunning {
+                        task: task.task_id.clone(),
+                        status: task.status,
+                        reasons: task.error.iter().cloned().collect(),
+                    })),
+                }
+            }
+        }
+    }
+
+    /// The tasks as the report tells them.
+    fn reported(&self) -> Vec<TaskReport> {
+        self.strategy.findings(&self.account.balance()).tasks
     }
 
     /// Asked on a copy: the gates answer as they would, and leave no trace.
@@ -216,8 +250,18 @@ impl SupervisorRun {
             result: task.result.clone(),
             error: task.error.as_ref().map(|error| error.message.clone()),
         };
-        let steps: Vec<PlanStepView> =
-            self.strategy.plan().map(|plan| plan.in_order().iter().map(step).collect()).unwrap_or_default();
+        // A crew has a list of tasks, and no plan that could be changed.
+        let listed = |task: TaskReport| PlanStepView {
+            id: task.task_id,
+            objective: task.title,
+            status: task.status,
+            result: task.brief.map(Value::from),
+            error: task.error,
+        };
+        let steps: Vec<PlanStepView> = match self.strategy.plan() {
+            Some(plan) => plan.in_order().iter().map(step).collect(),
+            None => self.reported().into_iter().map(listed).collect(),
+        };
         let context = TakeoverContext::of(&steps);
         match self.strategy.plan() {
             Some(_) => context,

@@ -6,10 +6,13 @@
 //! account does.
 
 use bosun_engine::{Failure, Payload, Timestamp};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{RunContext, SupervisorRun};
 use crate::agent::ends::cut_before;
+use crate::agent::ledger::cost_by;
+use crate::agent::spec::Price;
 use crate::capability::model::ModelOutput;
 use crate::supervisor::core::account::{Account, Allowance, Spent};
 use crate::supervisor::core::asker::AnswerForm;
@@ -40,12 +43,15 @@ const ONE: Spent = Spent { tokens: 0, cost_micros: 0, calls: 1 };
 
 /// What a step of a model cost, with its attempts that were cut; none where the call was none.
 pub(super) fn of_model(spec: &SupervisorSpec, call: &Call, result: &Result<Payload, Failure>) -> Option<Spent> {
-    let Via::Model(_) = spec.via(call) else { return None };
+    let Via::Model(via) = spec.via(call) else { return None };
     match result {
         Ok(result) => {
-            let (calls, tokens, micros) = result.decode::<ModelOutput>().ok()?.paid();
+            let output = result.decode::<ModelOutput>().ok()?;
+            let (calls, tokens, micros) = output.paid();
+            let price = || Price::deserialize(Value::Object(via.price.clone())).ok();
+            let by_spec = || Some(cost_by(price()?, &output.response.usage)?.saturating_mul(calls));
             // Money that is not known is not charged: the budget of tokens and calls holds.
-            Some(Spent { tokens, cost_micros: micros.unwrap_or(0), calls })
+            Some(Spent { tokens, cost_micros: micros.or_else(by_spec).unwrap_or(0), calls })
         }
         Err(failure) => match u64::from(cut_before(failure.root())) {
             0 => None,
@@ -129,5 +135,33 @@ impl SupervisorRun {
         {
             out.note(NoteKind::BudgetExhausted, note);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::supervisor::core::key::GraphKey;
+    use crate::supervisor::outbox::Purpose;
+
+    /// A budget of money holds a model whose price only the spec names.
+    #[test]
+    fn what_a_model_reports_goes_before_the_price_of_the_spec() {
+        let spec: SupervisorSpec = serde_json::from_value(json!({
+            "preset": "flow-supervisor", "objective": "o", "agents": [{ "name": "a" }],
+            "via": { "model": { "name": "m", "price": { "input": 1_000_000_000, "output": 0 } } },
+        }))
+        .unwrap();
+        let call = Call::new(GraphKey::Execute { task: 1.into(), attempt: 1 }, Purpose::ExecuteWorker, json!({}));
+        let charged = |cost: Value| {
+            let output = json!({ "response": { "said": { "content": "hm" }, "stop": "end", "usage": { "input": 2000, "output": 7 }, "model": "m" }, "cost": cost, "cut": 1 });
+            let result = Ok(Payload::encode(&output).unwrap());
+            of_model(&spec, &call, &result).unwrap()
+        };
+        let unpriced = json!(crate::capability::model::Cost::Unpriced("nobody knows".into()));
+        assert_eq!(charged(unpriced), Spent { tokens: 4_014, cost_micros: 4_000_000, calls: 2 });
+        assert_eq!(charged(json!(crate::capability::model::Cost::Micros(5))).cost_micros, 10);
     }
 }

@@ -124,8 +124,12 @@ impl SupervisorRun {
             let why = format!("Conflict: plan has been updated. Please review the latest version. It is {now}.");
             return Err(Refused { kind: "AnswerStale", why });
         }
-        graph.revise(tasks, parts, out)?;
-        Ok(json!({ "version": latest(parts, graph) }))
+        let kept = graph.revise(tasks, parts, out)?;
+        let mut answer = json!({ "version": latest(parts, graph) });
+        if !kept.is_empty() {
+            answer["kept"] = json!(kept);
+        }
+        Ok(answer)
     }
 
     fn plan_feedback(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {

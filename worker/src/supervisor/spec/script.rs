@@ -23,7 +23,7 @@ pub struct Script(pub Vec<ScriptRule>);
 pub struct ScriptRule {
     /// What the call is for.
     pub on: Purpose,
-    /// Only calls of this agent.
+    /// Only calls of this agent, by whatever name a task asks for it.
     #[serde(default)]
     pub agent: Option<String>,
     /// Only calls of this tool of an agent, which are no thoughts of its own. Without it an answer with `tool_calls` is no
@@ -151,8 +151,8 @@ impl ScriptRule {
         self
     }
 
-    fn fits(&self, call: &Call) -> bool {
-        let agent = self.agent.as_ref().is_none_or(|agent| call.agent.as_ref() == Some(agent));
+    fn fits(&self, call: &Call, player: Option<&str>) -> bool {
+        let agent = self.agent.as_deref().is_none_or(|agent| [call.agent.as_deref(), player].contains(&Some(agent)));
         let task = self.task.as_ref().is_none_or(|task| call.task.as_ref() == Some(task));
         let role = self.role.as_deref().is_none_or(|role| call.context.get("role") == Some(&json!(role)));
         self.on == call.purpose
@@ -186,20 +186,21 @@ impl ScriptRule {
 }
 
 impl Script {
-    /// The first rule that fits the call.
-    pub fn rule(&self, call: &Call) -> Option<&ScriptRule> {
-        self.0.iter().find(|rule| rule.fits(call))
+    /// The first rule that fits the call. `player`: the agent that carries it out, which the call may name by what it can do,
+    /// or by its job.
+    pub fn rule(&self, call: &Call, player: Option<&str>) -> Option<&ScriptRule> {
+        self.0.iter().find(|rule| rule.fits(call, player))
     }
 }
 
 /// What the script answers to a call.
 pub fn answer(script: &Script, call: &Call) -> Scripted {
-    answer_in_order(&[script], call)
+    answer_in_order(&[script], call, None)
 }
 
 /// The same over several scripts: the rules of an earlier one come first.
-pub(super) fn answer_in_order(scripts: &[&Script], call: &Call) -> Scripted {
-    match scripts.iter().find_map(|script| script.rule(call)) {
+pub(crate) fn answer_in_order(scripts: &[&Script], call: &Call, player: Option<&str>) -> Scripted {
+    match scripts.iter().find_map(|script| script.rule(call, player)) {
         Some(rule) => rule.answer(call),
         None => Scripted { after: Span::ZERO, result: without_rule(call) },
     }

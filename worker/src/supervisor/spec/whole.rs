@@ -239,17 +239,19 @@ impl SupervisorSpec {
     }
     /// Whether the spec itself answers the call.
     pub fn has_rule(&self, call: &Call) -> bool {
-        let own = self.player(call).map(|agent| &agent.script);
+        let player = self.player(call);
+        let (own, name) = (player.map(|agent| &agent.script), player.map(|agent| agent.name.as_str()));
         let job = self.role(call.purpose).map(|role| &role.script);
-        own.into_iter().chain(job).chain([&self.script]).any(|script| script.rule(call).is_some())
+        own.into_iter().chain(job).chain([&self.script]).any(|script| script.rule(call, name).is_some())
     }
     /// What a scripted agent answers: its own script first, then that of the job, then that of the run.
     pub fn scripted(&self, call: &Call) -> Scripted {
-        let own = self.player(call).map(|agent| &agent.script);
+        let player = self.player(call);
+        let (own, name) = (player.map(|agent| &agent.script), player.map(|agent| agent.name.as_str()));
         let job = self.role(call.purpose).map(|role| &role.script);
         let (first, second) = if is_service(call.purpose) { (job, own) } else { (own, job) };
         let scripts: Vec<&Script> = first.into_iter().chain(second).chain([&self.script]).collect();
-        answer_in_order(&scripts, call)
+        answer_in_order(&scripts, call, name)
     }
 }
 

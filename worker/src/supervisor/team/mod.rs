@@ -8,12 +8,15 @@ pub mod events;
 pub mod mailbox;
 pub mod native;
 mod part;
+mod queries;
 pub mod recruit;
 pub mod registry;
 pub mod roles;
 pub mod topics;
+mod wanted;
 
 #[cfg(test)]
 mod tests;
 
 pub use part::{Heard, Teamwork, agent_of};
+pub use wanted::ForTeam;

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -17,6 +16,7 @@ use super::recruit::{RecruitResult, Roster, SIGNAL_RECRUIT, SIGNAL_RETIRE, TeamO
 use super::registry::Registry;
 use super::roles::{GENERALIST, ROLE_ASSIGNED, assign};
 use super::topics::{TopicRegistry, TopicState};
+use super::wanted::ForTeam;
 use crate::supervisor::TaskStatus;
 use crate::supervisor::core::key::TeamKey;
 use crate::supervisor::graph::Start;
@@ -59,6 +59,9 @@ pub struct Teamwork {
     /// The role that the run was given from above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     given_role: Option<String>,
+    /// The run is a recruit: what its agent wants of the team is for the run above, whose team it is in (SHN-14, SHN-26).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    for_above: Option<ForTeam>,
     pub mailbox: Mailboxes,
     pub members: Roster,
     pub topics: TopicRegistry,
@@ -79,6 +82,7 @@ impl Teamwork {
             managed: spec.has_team(),
             roles: spec.assigns_roles(),
             given_role: None,
+            for_above: None,
             mailbox: Mailboxes::new(spec.mailbox.clone()),
             members: Roster::new(spec.team.clone()),
             topics: TopicRegistry::new(spec.dependencies.topics.clone()),
@@ -94,6 +98,15 @@ impl Teamwork {
     /// The run was given a role: of agents for whom the plan names none.
     pub fn role_given(&mut self, role: Option<&str>) {
         self.given_role = role.map(str::trim).filter(|role| !role.is_empty()).map(str::to_owned);
+    }
+
+    /// The run is a recruit of the one above.
+    pub fn is_recruit(&mut self) {
+        self.for_above = Some(ForTeam::default());
+    }
+    /// What the run above is to do for its team.
+    pub fn for_above(&self) -> ForTeam {
+        self.for_above.clone().unwrap_or_default()
     }
 
     /// The run begins: its own agent is the root of the registry.
@@ -197,6 +210,9 @@ impl Teamwork {
 
     /// What a result brings about: the recruits its agent asks for beside it, and those that rules want.
     pub fn result_seen(&mut self, task: &TaskId, result: &Value, asked: &[Value], out: &mut Outbox) {
+        if let Some(above) = self.for_above.as_mut().filter(|_| !self.managed) {
+            return above.recruit.extend(asked.iter().cloned());
+        }
         if !self.managed {
             for wanted in asked {
                 let data = json!({ "signal": SIGNAL_RECRUIT, "task": task, "asked": wanted, "why": NO_TEAM });
@@ -211,6 +227,9 @@ impl Teamwork {
 
     /// A message that an agent sends on the way: to a colleague, or (`workflow_id`) to the mailbox of another run.
     pub fn sent(&mut self, agent: &str, message: &Value, out: &mut Outbox) {
+        if let Some(above) = self.for_above.as_mut().filter(|_| !self.managed) {
+            return above.send.push(message.clone());
+        }
         if !self.managed {
             out.note(NoteKind::ActionRefused, json!({ "signal": SIGNAL_MAILBOX, "from": agent, "why": NO_TEAM }));
             return;
@@ -255,8 +274,18 @@ impl Teamwork {
     }
 
     /// The answer to an ask of the team's, or the end of a child of it.
-    pub fn answered(&mut self, key: &TeamKey, answer: Answer, out: &mut Outbox) -> Heard {
+    pub fn answered(&mut self, key: &TeamKey, mut answer: Answer, out: &mut Outbox) -> Heard {
+        let wanted = match key {
+            TeamKey::Recruit(_) => ForTeam::taken_from(&mut answer),
+            _ => ForTeam::default(),
+        };
         let outcome = self.members.answered(key, answer, out);
+        if let TeamOutcome::Ended { agent_id, .. } = &outcome {
+            wanted.send.iter().for_each(|message| self.sent(agent_id, message, out));
+            for outcome in self.members.wanted_by(key, &wanted.recruit, out) {
+                self.heard(outcome, out);
+            }
+        }
         self.heard(outcome, out)
     }
 
@@ -285,32 +314,6 @@ impl Teamwork {
         if let Some(root) = self.root.clone() {
             self.close_instance(&root, succeeded, out);
         }
-    }
-
-    /// A query of the team's: copies, and nothing changes. Arguments are `role`, `parent`, `id`, or the text alone.
-    pub fn query(&self, query: &str, input: &Value, now: Timestamp) -> Option<Value> {
-        let text = |key: &str| input.get(key).or(Some(input)).and_then(Value::as_str).unwrap_or_default();
-        Some(match query {
-            "getMailbox" => match input.get("agent").and_then(Value::as_str) {
-                Some(agent) => {
-                    let number = |key: &str| input.get(key).and_then(Value::as_u64);
-                    let window = number("window").and_then(|window| usize::try_from(window).ok());
-                    json!(self.mailbox.fetch(agent, number("since").unwrap_or(0), window, now))
-                }
-                None => json!(self.mailbox.view()),
-            },
-            "mailbox_counts" => json!(self.mailbox.counts()),
-            "listTeamAgents" => json!(self.members.directory.list()),
-            "team_roster" => json!(self.members.directory.roster()),
-            "findTeamAgentsByRole" => json!(self.members.directory.find_by_role(text("role"))),
-            "registry" => json!(self.registry.list_all()),
-            "registry_stats" => json!(self.registry.stats()),
-            "list_active" => json!(self.registry.list_active()),
-            "list_children" => json!(self.registry.list_children(text("parent"))),
-            "get_instance" => json!(self.registry.get_instance(text("id"))),
-            "get_depth" => json!(self.registry.get_depth(text("id"))),
-            _ => return None,
-        })
     }
 
     /// Brings the registry in line with who comes and goes.

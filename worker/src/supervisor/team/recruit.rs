@@ -24,6 +24,7 @@ use request::{NotAuthorized, RetireRequest, allowed, applies, decode};
 
 use super::directory::{Directory, MemberOrigin, MemberStatus};
 use super::events::TeamEvent;
+use super::registry::MAX_DEPTH;
 use super::roles::GENERALIST;
 use crate::supervisor::core::key::TeamKey;
 use crate::supervisor::journal::NoteKind;
@@ -143,10 +144,24 @@ impl Roster {
         let fired: Vec<RecruitRule> =
             self.rules.rules.iter().filter(|rule| applies(&rule.when, task, result)).cloned().collect();
         for RecruitRule { role, description, .. } in fired {
-            let request = RecruitRequest { description, role, task: Some(task.clone()) };
+            let request = RecruitRequest { description, role, task: Some(task.clone()), generation: 0 };
             requested.push(self.recruit(request, "rule", out));
         }
         // What was refused is noted; what the policy thinks about comes later.
+        requested.into_iter().filter_map(|requested| requested.ok().flatten()).collect()
+    }
+
+    /// What a recruit that has ended asks for (SHN-26): it is in the team as any other.
+    pub fn wanted_by(&mut self, key: &TeamKey, asked: &[Value], out: &mut Outbox) -> Vec<TeamOutcome> {
+        let TeamKey::Recruit(number) = key else { return Vec::new() };
+        let generation = self.recruits.get(number).map_or(0, |recruit| recruit.request.generation) + 1;
+        let mut requested = Vec::new();
+        for input in asked {
+            requested.push(match decode::<RecruitRequest>(input) {
+                Ok(request) => self.recruit(RecruitRequest { generation, ..request }, "recruit", out),
+                Err(why) => self.refuse(why, input, out),
+            });
+        }
         requested.into_iter().filter_map(|requested| requested.ok().flatten()).collect()
     }
 
@@ -253,6 +268,10 @@ impl Roster {
         if request.description.is_empty() {
             return Err(TeamRefusal::NoDescription);
         }
+        // Without a bound recruits that recruit would go on for as long as the budget does.
+        if request.generation > MAX_DEPTH {
+            return Err(TeamRefusal::TooMany(MAX_DEPTH));
+        }
         let same =
             |other: &&Recruit| other.request.role == request.role && other.request.description == request.description;
         if let Some(twin) = self.alive().find(same) {
@@ -277,7 +296,7 @@ impl Roster {
             out.note(NoteKind::RecruitRefused, data);
             return TeamOutcome::Denied { reason };
         }
-        let RecruitRequest { role, description, task } = recruit.request.clone();
+        let RecruitRequest { role, description, task, .. } = recruit.request.clone();
         let agent_id = self.directory.free_id(&format!("dynamic_{role}"));
         recruit.stage = RecruitStatus::Working { agent_id: agent_id.clone() };
         self.directory.join(agent_id.clone(), &role, MemberOrigin::Recruited);

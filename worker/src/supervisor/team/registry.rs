@@ -28,6 +28,16 @@ pub enum InstanceStatus {
     Failed,
 }
 
+impl InstanceStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            InstanceStatus::Active => "active",
+            InstanceStatus::Completed => "completed",
+            InstanceStatus::Failed => "failed",
+        }
+    }
+}
+
 /// One agent that was started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentInstance {

@@ -317,16 +317,17 @@ fn output(task: &str) -> TaskOutput {
 fn a_replay_begins_from_a_task_or_after_it() {
     let tasks = || crew(vec![task("a"), task("b"), task("c")]);
     let old = || vec![output("a"), output("b"), output("c")];
-    let from = begin(tasks(), CrewStart::From("b".to_owned(), old())).unwrap();
+    let earlier = || CrewCheckpoint { outputs: old(), lineage: Vec::new() };
+    let from = begin(tasks(), CrewStart::From("b".to_owned(), earlier())).unwrap();
     assert_eq!(prompt_of(from.pending(MANAGER)), "do b\n\nThis is the context you're working with:\nold a");
-    let after = begin(tasks(), CrewStart::After("b".to_owned(), old())).unwrap();
+    let after = begin(tasks(), CrewStart::After("b".to_owned(), earlier())).unwrap();
     assert!(prompt_of(after.pending(MANAGER)).starts_with("do c\n"));
     assert!(prompt_of(after.pending(MANAGER)).ends_with("old a\n\n----------\n\nold b"));
-    let mut rig = begin(tasks(), CrewStart::From("c".to_owned(), old())).unwrap();
+    let mut rig = begin(tasks(), CrewStart::From("c".to_owned(), earlier())).unwrap();
     rig.answer(MANAGER, says("new c"));
     assert_eq!(rig.outcome().result, "new c");
     assert_eq!(rig.asked.len(), 1, "no earlier task ran");
-    let unknown = begin(tasks(), CrewStart::From("x".to_owned(), old())).err().unwrap().to_string();
+    let unknown = begin(tasks(), CrewStart::From("x".to_owned(), earlier())).err().unwrap().to_string();
     assert_eq!(unknown, "Task with id x not found in the crew's tasks.");
 }
 

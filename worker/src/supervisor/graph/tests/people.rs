@@ -77,7 +77,7 @@ fn a_failed_attempt_is_paid_for() {
 fn waiting(answer: &Value) -> (Graph, Outbox) {
     struct Person;
     impl Gates for Person {
-        fn may_take(&mut self, _: &Task, reply: &Reply, _: &mut Outbox) -> Take {
+        fn may_take(&mut self, _: &Task, reply: &Reply, _: bool, _: &mut Outbox) -> Take {
             if reply.action.is_some() { Take::NeedsApproval } else { Take::Go }
         }
     }
@@ -112,7 +112,7 @@ fn revise(graph: &mut Graph, tasks: Value, out: &mut Outbox) -> Result<(), Strin
     let revised = graph.revise(tasks, &mut Open, out);
     let (asks, notes) = out.take();
     assert!(revised.is_ok() || (asks.is_empty() && notes.is_empty()), "nothing is told of what is refused: {notes:?}");
-    revised.map_err(|why| why.to_string())
+    revised.map(|_| ()).map_err(|why| why.to_string())
 }
 
 /// FSS-12: a person replaces what is left of a plan; what runs goes on, what is over stays, what is named again is

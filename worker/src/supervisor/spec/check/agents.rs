@@ -70,11 +70,9 @@ fn functions(spec: &SupervisorSpec) -> CheckResult {
 
 /// What another run left is of the kind that this run goes on from.
 fn resume(spec: &SupervisorSpec) -> CheckResult {
-    let Some(Resume { messages, message, agent, context_variables, charged_thread, outputs, lineage, from, after }) =
-        &spec.resume
-    else {
-        return Ok(());
-    };
+    let Some(resume) = &spec.resume else { return Ok(()) };
+    let Resume { messages, message, agent, context_variables, charged_thread, memories, todos, .. } = resume;
+    let Resume { outputs, lineage, from, after, .. } = resume;
     let (chat, crew, steps) = (spec.family() == Family::Chat, spec.is_crew(), !spec.steps.is_empty());
     let conversation = "a crew goes on from the outputs of its tasks";
     let of_crews = "it is a crew's: a conversation goes on from its `messages`";
@@ -88,6 +86,10 @@ fn resume(spec: &SupervisorSpec) -> CheckResult {
         ("context_variables", !context_variables.is_empty(), chat, of_agents),
         ("charged_thread", *charged_thread > 0, crew, conversation),
         ("charged_thread", *charged_thread > 0, chat, of_agents),
+        ("memories", !memories.is_empty(), crew, conversation),
+        ("memories", !memories.is_empty(), chat, of_agents),
+        ("todos", !todos.is_empty(), crew, conversation),
+        ("todos", !todos.is_empty(), chat, of_agents),
         ("outputs", !outputs.is_empty(), !crew, of_crews),
         ("lineage", !lineage.is_empty(), !crew, of_crews),
         ("from", from.is_some(), !crew, of_crews),

@@ -67,7 +67,8 @@ pub(in super::super) fn spec(file: &Mapping) -> Result<(Mapping, Vec<String>), F
     let mut agents = Vec::new();
     for (list, path) in [(file.get("agents"), "agents"), (supervisor.get("subAgents"), "supervisor.subAgents")] {
         for (i, entry) in entries(list, path)?.iter().enumerate() {
-            agents.extend(agent(entry, &format!("{path}[{i}]"), &mut warnings)?);
+            let of_model = spec["supervisor"]["model"].is_object();
+            agents.extend(agent(entry, &format!("{path}[{i}]"), of_model, &mut warnings)?);
         }
     }
     // CUG-19: who is not available is no agent of this run.
@@ -79,6 +80,14 @@ pub(in super::super) fn spec(file: &Mapping) -> Result<(Mapping, Vec<String>), F
             }
             stays
         });
+    }
+    // Who has no model of its own has the supervisor's.
+    let of_supervisor = spec["supervisor"]["model"].clone();
+    for agent in agents.iter_mut().filter_map(Value::as_object_mut) {
+        let own = agent.get("model").is_some_and(Value::is_object) || agent.contains_key("via");
+        if !own && of_supervisor.is_object() {
+            agent.insert("model".to_owned(), of_supervisor.clone());
+        }
     }
     let played = |agent: &Value| agent["model"].is_object() && agent.get("via").is_none();
     if agents.iter().any(played) || spec["supervisor"]["model"].is_object() {
@@ -176,8 +185,8 @@ fn passed_over(map: &Mapping, known: &[&str], path: &str, warnings: &mut Vec<Str
     }
 }
 
-/// One agent in our words; nothing for one that cannot be reached.
-fn agent(entry: &Value, path: &str, warnings: &mut Vec<String>) -> Result<Option<Value>, FieldError> {
+/// One agent in our words; nothing for one that cannot be reached. `of_model`: a model plays those that say nothing else.
+fn agent(entry: &Value, path: &str, of_model: bool, warnings: &mut Vec<String>) -> Result<Option<Value>, FieldError> {
     let Value::Object(map) = entry else {
         return Err(FieldError::at(path, format!("expected a mapping, found {}", kind(entry))));
     };
@@ -201,8 +210,8 @@ fn agent(entry: &Value, path: &str, warnings: &mut Vec<String>) -> Result<Option
         }
     }
     let model = model(map.get("model"), &format!("{path}.model"))?;
+    let of_model = of_model || model.is_object();
     agent.insert("model".to_owned(), model);
-    agent.insert("tools".to_owned(), tools(map, path)?);
     for protocol in ["a2a_protocol", "acp_protocol"] {
         let Some(Value::Object(there)) = map.get(protocol) else { continue };
         if there.get("enabled") != Some(&Value::Bool(true)) {
@@ -218,6 +227,8 @@ fn agent(entry: &Value, path: &str, warnings: &mut Vec<String>) -> Result<Option
     if let Some(import) = map.get("import_from") {
         agent.insert("via".to_owned(), json!({ "activity": import_path(import, path)? }));
     }
+    let played = of_model && !agent.contains_key("via");
+    agent.insert("tools".to_owned(), tools(map, path, played, warnings)?);
     Ok(Some(agent.into()))
 }
 
@@ -290,14 +301,21 @@ fn model(value: Option<&Value>, path: &str) -> Result<Value, FieldError> {
     }
 }
 
-/// Tools, apps and servers are all names an agent can call here.
-fn tools(map: &Mapping, path: &str) -> Result<Value, FieldError> {
+/// The tools that whoever plays the agent carries out. A model carries out none by itself, and nothing here reaches CUGA's
+/// apps and servers: nobody is offered what would only fail.
+fn tools(map: &Mapping, path: &str, of_model: bool, warnings: &mut Vec<String>) -> Result<Value, FieldError> {
     let mut tools = Vec::new();
     for key in ["tools", "apps", "mcp_servers"] {
         for entry in entries(map.get(key), &format!("{path}.{key}"))? {
             let name =
                 entry.as_str().map(str::to_owned).or_else(|| entry.as_object().and_then(|map| text(map, "name")));
-            tools.extend(name.map(|name| json!({ "name": name })));
+            match name {
+                Some(name) if of_model || key != "tools" => warnings.push(format!(
+                    "{path}.{key}: {name} is left out: nobody here carries it out; a spec of Bosun grants tools to a model in \
+                     `via: {{ model: {{ tools }} }}`"
+                )),
+                name => tools.extend(name.map(|name| json!({ "name": name }))),
+            }
         }
     }
     Ok(tools.into())

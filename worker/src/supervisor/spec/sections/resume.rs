@@ -3,6 +3,8 @@
 //! Invariant: it is data that the earlier run's query `resume_point` gave; nothing of it is looked up later. It resumes
 //! nothing itself.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -25,6 +27,12 @@ pub struct Resume {
     pub context_variables: Map<String, Value>,
     /// Tool calls that the conversation has used already (CUG-35).
     pub charged_thread: u32,
+    /// What agents below remember of the conversation, by their names (CUG-38).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub memories: BTreeMap<String, Vec<Map<String, Value>>>,
+    /// The todo list of whoever supervises.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub todos: Vec<Map<String, Value>>,
     /// A crew's: outputs of tasks, which are not done again (CRW-11, CRW-12).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<Map<String, Value>>,

@@ -85,8 +85,14 @@ fn cuga_files_load_unchanged() {
     let headers = json!({ "Authorization": { "env": "BILLING_TOKEN", "prefix": "Bearer " } });
     assert_eq!(billing["via"], json!({ "http": { "url": "http://localhost:9999", "headers": headers } }));
     assert_eq!(spec.agents[2].via, Some(Via::Activity("examples.travel.agents.travel_agent".into())));
+    let left_out = |key: &str, name: &str| {
+        format!(
+            "agents[0].{key}: {name} is left out: nobody here carries it out; a spec of Bosun grants tools to a model in `via: {{ model: {{ tools }} }}`"
+        )
+    };
+    assert_eq!(file.warnings[..2], [left_out("apps", "crm_app"), left_out("mcp_servers", "crm_server")]);
     assert_eq!(
-        file.warnings,
+        file.warnings[2..],
         [
             "agents[3]: an agent without a name is left out",
             "agents[4].a2a_protocol: an agent without an endpoint is left out",

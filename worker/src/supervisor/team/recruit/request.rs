@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::capability::model::without_fence;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, CallFailure};
 use crate::supervisor::spec::RecruitCondition;
@@ -20,6 +21,14 @@ pub struct RecruitRequest {
     /// The task whose agent asks, if one does.
     #[serde(rename = "Task", alias = "task", default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskId>,
+    /// How many recruits stand between it and a task or a signal.
+    #[serde(rename = "Generation", default, skip_serializing_if = "is_zero")]
+    #[schemars(skip)]
+    pub generation: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -44,6 +53,8 @@ pub enum TeamRefusal {
     Malformed { path: String, problem: String },
     #[error("recruiting is off in this run")]
     Off,
+    #[error("recruits have recruited {0} times in a row; nobody is recruited by the last of them")]
+    TooMany(u32),
     #[error("a recruit needs a description of its task")]
     NoDescription,
     #[error("the run puts its results together; nobody is recruited any more")]
@@ -130,6 +141,9 @@ pub(super) enum NotAuthorized {
 /// A policy that fails or says something else has not said yes.
 pub(super) fn allowed(answer: &Answer) -> Result<(), NotAuthorized> {
     let value = answer.as_ref().map_err(|why| NotAuthorized::Failed(why.clone()))?;
+    // Programs and services answer with the text of JSON.
+    let told = value.as_str().and_then(|text| serde_json::from_str::<Value>(without_fence(text)).ok());
+    let value = told.as_ref().unwrap_or(value);
     match serde_path_to_error::deserialize::<_, Authorization>(value) {
         Ok(Authorization { allow: true, .. }) => Ok(()),
         Ok(Authorization { reason, .. }) => Err(NotAuthorized::Denied(reason)),
