@@ -32,7 +32,7 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     object["waiting"] = json!(waiting);
     let hold = hold_of(&description.info, &waiting);
     if let Some(hold) = hold {
-        object["control"] = hold.name().into();
+        object["workflow"]["control"] = hold.name().into();
     }
     let now = cx.screen.now;
     let stuck = Lookout::new(&*cx.backend, now).carried_on(cx.carried_on).below_described(&description).await;
