@@ -65,7 +65,7 @@ impl SupervisorRun {
     /// Pauses a run that can only go on with more than it has, where its spec says so.
     pub(super) fn ask_for_budget(&mut self, out: &mut Outbox) {
         let free = self.available();
-        if !free.asks || !self.parts.control.is_running() || self.strategy.phase().is_terminal() {
+        if !free.asks || !self.is_running() || self.strategy.phase().is_terminal() {
             return;
         }
         let in_vain = self.account.loans.waits_in_vain(free);

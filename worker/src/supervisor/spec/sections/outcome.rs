@@ -85,6 +85,22 @@ pub struct Budget {
     pub degrade: Option<Degrade>,
 }
 
+/// How long one history may become.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunLimits {
+    /// Events of a history after which the supervisor goes on in a new run (continue-as-new): nothing new begins until what is
+    /// under way has ended, and then the next run takes all over. Null is what the engine suggests: 4096 events or 4 MiB, on
+    /// a cluster what the cluster says. More than that is never waited for.
+    pub history_events: Option<u64>,
+}
+
+impl RunLimits {
+    pub(in crate::supervisor) fn is_default(&self) -> bool {
+        *self == RunLimits::default()
+    }
+}
+
 impl Default for Budget {
     fn default() -> Self {
         Budget {
