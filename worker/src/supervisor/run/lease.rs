@@ -65,12 +65,13 @@ impl SupervisorRun {
     /// Pauses a run that can only go on with more than it has, where its spec says so.
     pub(super) fn ask_for_budget(&mut self, out: &mut Outbox) {
         let free = self.available();
-        if !free.asks || !self.is_running() || self.strategy.phase().is_terminal() {
+        if !free.asks || !self.parts.control.is_running() || self.strategy.phase().is_terminal() {
             return;
         }
         let in_vain = self.account.loans.waits_in_vain(free);
         let waits = self.calls.has_put_off() || self.strategy.wants_more(out);
-        let short = self.account.balance().asks() && waits && self.calls.is_idle();
+        // What waits for the border is asked for behind it.
+        let short = !self.parts.border_closes() && self.account.balance().asks() && waits && self.calls.is_idle();
         if short || in_vain {
             let why = "the budget of the run is spent: `bosun budget top-up` gives it more";
             self.pause(ControlRequest::new(why, "budget"), out);

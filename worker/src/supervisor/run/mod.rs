@@ -26,6 +26,7 @@ mod model_words;
 mod noting;
 mod number;
 mod output;
+mod own_name;
 mod parts;
 mod people;
 mod plan_file;
@@ -45,11 +46,10 @@ mod updates;
 mod waiting;
 mod work;
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use bosun_engine::workflow::{Cx, RunNames, StateMachine, WorkflowEvent, WorkflowRegistry};
-use bosun_engine::{Failure, Payload, QueryName, RunId, Seq, Timestamp, UpdateName, WorkflowId};
+use bosun_engine::{Failure, Payload, QueryName, Seq, Timestamp, UpdateName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -264,34 +264,6 @@ impl SupervisorRun {
     /// When it began, and when it was over.
     pub(super) fn times(&self) -> (Timestamp, Option<Timestamp>) {
         (self.started_at, self.is_over().then_some(self.now))
-    }
-
-    /// What was copied into a fork was said under the name of its source. From there on it bears its own, and there is
-    /// nobody above that began it. Whether it bore another one before.
-    fn bear_own_name(&mut self, run: RunId, id: Option<&WorkflowId>) -> bool {
-        let run = run.to_string();
-        let before = self.own_run() != run;
-        if before {
-            self.id = id.map_or_else(|| run.clone(), ToString::to_string);
-            (self.run, self.borne) = (run, None);
-            self.context.above = None;
-        }
-        before
-    }
-
-    /// The run that it is.
-    fn own_run(&self) -> &str {
-        self.borne.as_ref().unwrap_or(&self.run)
-    }
-
-    /// The run as whoever asks it calls it: a fork may be asked before it has heard of anything, and bears its own name then.
-    fn named(&self, names: &RunNames) -> Cow<'_, SupervisorRun> {
-        if names.run_id.to_string() == self.own_run() {
-            return Cow::Borrowed(self);
-        }
-        let mut own = self.clone();
-        own.bear_own_name(names.run_id, names.workflow_id.as_ref());
-        Cow::Owned(own)
     }
 
     /// An activity has ended: its answer goes to whoever asked, or waits until the run goes on.
