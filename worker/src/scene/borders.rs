@@ -1,7 +1,8 @@
 //! Every scene of a supervisor or a plan ends as it says if the run goes on in a new one as often as it can.
 //!
-//! Invariant: nothing of a scene is changed but the limit of the history; what it expects is judged as it stands. A sample of
-//! the files is played; `BOSUN_BORDERS=all` plays every one, and `BOSUN_BORDERS=TEXT` those whose name has the text.
+//! Invariant: nothing of a scene is changed but the limit of the history. What it ended with, what it reports and who was called
+//! is judged as it stands. When that was is not: what is under way ends before a border, and a new run begins a microsecond later. A
+//! sample of the files is played; `BOSUN_BORDERS=all` plays every one, and `BOSUN_BORDERS=TEXT` those whose name has the text.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,22 @@ use crate::supervisor::run::{SUPERVISOR, SupervisorInput};
 use crate::supervisor::{PLAN_RUN, PlanRunInput};
 
 /// Of so many files one is played.
-const SAMPLE: usize = 16;
+const SAMPLE: usize = 32;
+/// What does not depend on when things happen.
+const JUDGED: [&str; 12] = [
+    "expect.outcome",
+    "expect.success",
+    "expect.error",
+    "expect.code",
+    "expect.result",
+    "expect.text",
+    "expect.report",
+    "expect.calls",
+    "expect.never",
+    "world",
+    "the run",
+    "all scenes",
+];
 
 fn files_in(folder: &Path, files: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -67,7 +83,8 @@ fn scenes_end_as_they_say_whenever_the_run_goes_on_in_a_new_one() {
             continue;
         }
         played += 1;
-        for failure in play(&scene, &workflows, &choice).failures {
+        let judged = |at: &str| JUDGED.iter().any(|path| at.starts_with(path));
+        for failure in play(&scene, &workflows, &choice).failures.into_iter().filter(|failure| judged(&failure.at)) {
             let last = failure.last.join("\n      ");
             failed.push(format!(
                 "{} ({}): {}\n    expected {}\n    seen     {}\n      {last}",
@@ -79,6 +96,6 @@ fn scenes_end_as_they_say_whenever_the_run_goes_on_in_a_new_one() {
             ));
         }
     }
-    assert!(played > 20 || !chosen.is_empty(), "{played} scenes");
+    assert!(played >= 20 || !chosen.is_empty(), "{played} scenes");
     assert!(failed.is_empty(), "{} of {played} scenes:\n{}", failed.len(), failed.join("\n"));
 }
