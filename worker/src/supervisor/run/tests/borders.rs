@@ -74,7 +74,7 @@ fn a_state_of_other_rules_is_held_with_a_card() {
     for (continued, why) in [
         (json!({ "rules": 6, "from": "r", "timers": {}, "state": {} }), "begun by the supervisor rules number 6"),
         (
-            json!({ "rules": 7, "from": "r", "timers": {}, "state": { "odd": 1 } }),
+            json!({ "rules": super::super::number::RULES, "from": "r", "timers": {}, "state": { "odd": 1 } }),
             "left a state that this program cannot",
         ),
     ] {
