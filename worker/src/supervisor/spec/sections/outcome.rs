@@ -85,13 +85,11 @@ pub struct Budget {
     pub degrade: Option<Degrade>,
 }
 
-/// How long one history may become.
+/// `limits:`; how long one history may become.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunLimits {
-    /// Events of a history after which the supervisor goes on in a new run (continue-as-new): nothing new begins until what is
-    /// under way has ended, and then the next run takes all over. Null is what the engine suggests: 4096 events or 4 MiB, on
-    /// a cluster what the cluster says. More than that is never waited for.
+    /// Events of a history after which the run goes on in a new one (continue-as-new), once what is under way has ended; null, or more, is what the engine suggests.
     pub history_events: Option<u64>,
 }
 
