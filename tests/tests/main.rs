@@ -8,6 +8,7 @@ mod api_guard;
 mod api_verbs;
 mod asked_below;
 mod batches;
+mod borders;
 mod cassettes;
 mod dev;
 mod doors;

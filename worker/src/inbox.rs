@@ -187,6 +187,32 @@ pub(crate) fn run_in(id: &str) -> Option<RunId> {
     id.split_once('/').and_then(|(run, _)| run.parse().ok())
 }
 
+/// The run in which this one has gone on, if it has; else itself. Whoever saw something asked before answers it after.
+pub(crate) async fn going_on(backend: &dyn Backend, of: Target) -> Result<RunInfo, CallError> {
+    let info = backend.describe(of).await?.info;
+    if info.status != WorkflowStatus::ContinuedAsNew {
+        return Ok(info);
+    }
+    let last = backend.describe(Target { run_id: None, ..target_of(&info) }).await?.info;
+    // Another run may have taken the id since.
+    Ok(if last.first_run == info.first_run { last } else { info })
+}
+
+/// Sends to a run, or to the one in which it has gone on meanwhile. To which.
+pub(crate) async fn send_on(backend: &dyn Backend, to: &Target, signal: SignalRequest) -> Result<Target, CallError> {
+    match backend.signal(to.clone(), signal.clone()).await {
+        Err(CallError::Rejected(why @ Rejection::Closed { .. })) => {
+            let next = target_of(&going_on(backend, to.clone()).await?);
+            if next.run_id == to.run_id {
+                return Err(why.into());
+            }
+            backend.signal(next.clone(), signal).await?;
+            Ok(next)
+        }
+        sent => sent.map(|()| to.clone()),
+    }
+}
+
 /// The very run of a row of a list.
 pub(crate) fn target_of(info: &RunInfo) -> Target {
     Target { namespace: info.namespace.clone(), ..Target::run(info.workflow_id.clone(), info.run_id) }

@@ -78,6 +78,21 @@ impl Cx<'_> {
     pub fn continue_as_new_suggested(&self) -> bool {
         self.ledger.history().continue_as_new_suggested()
     }
+    /// When a timer fires that was started and is waited for still.
+    pub fn timer_fires_at(&self, seq: Seq) -> Option<Timestamp> {
+        match self.driver.pending.get(&seq) {
+            Some(PendingCommand::Timer { fire_at }) => Some(*fire_at),
+            _ => None,
+        }
+    }
+    /// Whether nothing but timers is waited for: no activity, child or message to another run is under way, every update is
+    /// answered, and nothing is left to be heard of in this turn. A moment for [`continue_as_new`](Cx::continue_as_new): the
+    /// next run can start timers again, and of all else it would not hear.
+    pub fn waits_for_timers_only(&self) -> bool {
+        let DriverState { pending, open_updates, carried_signals, resolved, .. } = &*self.driver;
+        let timers = pending.values().all(|pending| matches!(pending, PendingCommand::Timer { .. }));
+        timers && open_updates.is_empty() && carried_signals.is_empty() && resolved.is_empty()
+    }
     /// The reason of the first cancel request, if there was one.
     pub fn cancel_requested(&self) -> Option<&str> {
         self.ledger.cancel_reason()

@@ -269,9 +269,12 @@ async fn pending(
     let run = match of {
         Some(of) => {
             let target = run_of(cx, &RunOf { id: Some(of.to_owned()), ..RunOf::default() }).await?;
-            Some(cx.backend.describe(target).await?.info.run_id)
+            Some(inbox::going_on(&*cx.backend, target).await?.run_id)
         }
-        None => run_in(id),
+        None => match run_in(id) {
+            Some(run) => Some(last_of(cx, run).await?),
+            None => None,
+        },
     };
     let runs = open_runs(cx, run).await?;
     for (target, workflow_type) in &runs {
@@ -297,6 +300,13 @@ async fn pending(
     let became = became.map(|became| format!(": {became}")).unwrap_or_default();
     Err(CliError::new(Code::NotFound, format!("nothing of the id {id} waits for a person{became}"))
         .help("`bosun approval list` shows what does"))
+}
+
+/// The run in which this one has gone on last, as far as it is known here.
+async fn last_of(cx: &Context, run: RunId) -> Result<RunId, CliError> {
+    let found = cx.backend.list(ListRequest { query: format!("RunId = '{run}'"), limit: 1 }).await?;
+    let Some(info) = found.first().filter(|info| info.status == WorkflowStatus::ContinuedAsNew) else { return Ok(run) };
+    Ok(inbox::going_on(&*cx.backend, target_of(info)).await?.run_id)
 }
 
 /// What became of something that does not wait any more, as the run has noted it.

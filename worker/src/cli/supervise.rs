@@ -21,6 +21,7 @@ use super::review::{self, ReviewArgs, Revision, RevisionArgs};
 use crate::agent::AGENT;
 use crate::api::people::agents;
 use crate::backend::CallError;
+use crate::inbox::send_on;
 use crate::supervisor::people::takeover::HANDED_TO_HUMAN;
 use crate::supervisor::run::SUPERVISOR;
 use crate::supervisor::team::registry::AgentInstance;
@@ -90,7 +91,7 @@ pub(super) async fn send(cx: &Context, target: &Target, name: &str, input: &Valu
     let input = Payload::encode(input).map_err(|why| CliError::new(Code::Failed, why.to_string()))?;
     let signal =
         SignalRequest { name: SignalName::new(name)?, input, identity: Some(cx.identity.clone()), request_id: None };
-    Ok(cx.backend.signal(target.clone(), signal).await?)
+    Ok(send_on(&*cx.backend, target, signal).await.map(drop)?)
 }
 
 pub(super) async fn agent(cx: &mut Context, verb: AgentVerb) -> Result<Exit, CliError> {

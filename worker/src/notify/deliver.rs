@@ -250,12 +250,12 @@ async fn as_it_is(backend: &dyn Backend, occasion: &Occasion) -> Result<Occasion
     let run = Target::run(about.workflow_id.clone(), about.run_id);
     let target = Target { namespace: occasion.namespace.clone(), ..run };
     let moot = |why: &str| Err(Delivery::Moot { why: why.to_owned() });
-    match backend.describe(target.clone()).await {
-        Ok(found) if !found.info.status.is_open() => return moot("the run has ended"),
-        Ok(_) => {}
+    let target = match inbox::going_on(backend, target).await {
+        Ok(info) if !info.status.is_open() => return moot("the run has ended"),
+        Ok(info) => inbox::target_of(&info),
         Err(CallError::Rejected(Rejection::NotFound { .. })) => return moot("the run is not there any more"),
         Err(why) => return Err(later(why.to_string())),
-    }
+    };
     // A run that cannot be asked now still waits, as far as anybody knows.
     let Ok(all) = inbox::requests(backend, &target, &about.workflow_type).await else { return Ok(occasion.clone()) };
     let Some(one) = all.iter().find(|one| one.id() == asked.id && one.shown() == asked.shown) else {

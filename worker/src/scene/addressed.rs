@@ -53,7 +53,11 @@ impl Life<'_> {
     pub(super) fn addressee(&self, cue: &TimedAct, of: &Value) -> Result<Target, String> {
         let root = || Target::workflow(WorkflowId::of("scene"));
         match cue.to.as_deref() {
-            None => Ok(serde_json::from_value(of["target"].clone()).unwrap_or_else(|_| root())),
+            None => {
+                let mut target: Target = serde_json::from_value(of["target"].clone()).unwrap_or_else(|_| root());
+                target.run_id = target.run_id.map(|run| self.outside.last_of(run));
+                Ok(target)
+            }
             Some(ROOT) => Ok(root()),
             Some(name) => self.named_run(name),
         }

@@ -97,6 +97,14 @@ impl Asked {
         }
     }
 
+    /// A supervisor that goes on in a new run asks as the same one: a key is used once in all of them.
+    pub(crate) fn in_chain(mut self, first: RunId) -> Asked {
+        if self.purpose.is_some() {
+            self.id = format!("{first}/{}", self.call.key);
+        }
+        self
+    }
+
     /// With the name of who plays it: a role may be an agent's.
     pub(crate) fn played_by(mut self, spec: Option<&SupervisorSpec>) -> Asked {
         let player = spec.filter(|_| self.purpose.is_some()).and_then(|spec| spec.player(&self.call));

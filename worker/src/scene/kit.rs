@@ -176,11 +176,11 @@ impl SceneRun {
     fn of(mut life: Life<'static>) -> SceneRun {
         let ended = Ended::of(&mut life);
         let digest = life.query("digest", Value::Null).unwrap_or_default();
-        let root = life.outside.root.unwrap_or(RunId([0; 16]));
+        let root = life.outside.root.map_or(RunId([0; 16]), |root| life.outside.first_of(root));
         let mut names: Vec<RunId> = vec![root];
         let (mut calls, mut inputs, mut said) = (Vec::new(), BTreeMap::new(), Vec::new());
         for made in &life.outside.calls {
-            let run = made.asked.run;
+            let run = life.outside.first_of(made.asked.run);
             if !names.contains(&run) {
                 names.push(run);
             }
@@ -192,7 +192,7 @@ impl SceneRun {
             }
             calls.push(if place == 0 { key } else { format!("child-{place}:{key}") });
         }
-        let history = life.outside.history(root);
+        let history = life.outside.chain();
         let noted = history.iter().flat_map(|turn| &turn.events).filter_map(|kind| match kind {
             EventKind::MarkerRecorded(Marker::SideEffect { value, .. }) => value.to_json().as_array().cloned(),
             _ => None,

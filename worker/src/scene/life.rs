@@ -232,7 +232,8 @@ impl<'s> Life<'s> {
     fn stage(&mut self) {
         while let Some(staged) = self.worker.staged() {
             let task = staged.context.task();
-            let mut asked = Asked::of(task, self.clock.now());
+            let first = self.outside.first_of(task.run_id);
+            let mut asked = Asked::of(task, self.clock.now()).in_chain(first);
             if asked.activity_type == AGENT_MODEL {
                 asked = asked.in_conversation(task.seq.0, &self.outside.history(task.run_id));
             }

@@ -12,6 +12,8 @@ mod acts;
 mod addressed;
 mod asked;
 mod asking;
+#[cfg(test)]
+mod borders;
 mod counted;
 mod expect;
 mod file;

@@ -95,7 +95,10 @@ impl Complaint {
 /// See the module.
 #[derive(Clone, Default)]
 pub(crate) struct Outside {
+    /// The first run, or the last of those in which it goes on.
     pub(crate) root: Option<RunId>,
+    /// The run in which another one goes on.
+    next: BTreeMap<RunId, RunId>,
     pub(crate) runs: BTreeMap<RunId, RunSeen>,
     pub(crate) calls: Vec<Made>,
     known: BTreeMap<String, usize>,
@@ -131,6 +134,7 @@ impl Outside {
                     EventKind::WorkflowExecutionStarted(started) => {
                         self.runs.entry(turn.run).or_insert_with(|| RunSeen::of(started));
                     }
+                    EventKind::WorkflowExecutionContinuedAsNew(next) => self.goes_on(turn.run, next.new_run),
                     EventKind::MarkerRecorded(Marker::SideEffect { value, .. }) => self.noted(value),
                     _ => {}
                 }
@@ -144,6 +148,29 @@ impl Outside {
                 run.turns.push(turn);
             }
         }
+    }
+
+    fn goes_on(&mut self, run: RunId, next: RunId) {
+        self.next.insert(run, next);
+        if self.root == Some(run) {
+            self.root = Some(next);
+        }
+    }
+
+    /// The run in which this one has gone on last; itself, if it has not.
+    pub(crate) fn last_of(&self, mut run: RunId) -> RunId {
+        while let Some(next) = self.next.get(&run) {
+            run = *next;
+        }
+        run
+    }
+
+    /// The run that goes on in this one.
+    pub(crate) fn first_of(&self, mut run: RunId) -> RunId {
+        while let Some((before, _)) = self.next.iter().find(|(_, next)| **next == run) {
+            run = *before;
+        }
+        run
     }
 
     fn noted(&mut self, value: &Payload) {
@@ -204,6 +231,13 @@ impl Outside {
     }
     pub(crate) fn events(&self) -> usize {
         self.runs.values().flat_map(|run| &run.turns).map(|turn| turn.events.len()).sum()
+    }
+    /// The histories of the first run and of those in which it goes on.
+    #[cfg(test)]
+    pub(crate) fn chain(&self) -> Vec<Turn> {
+        let first = self.root.map(|root| self.first_of(root));
+        let runs = std::iter::successors(first, |run| self.next.get(run).copied());
+        runs.flat_map(|run| self.history(run)).collect()
     }
     /// The history of a run.
     pub(crate) fn history(&self, run: RunId) -> Vec<Turn> {

@@ -90,4 +90,5 @@ pub enum NoteKind {
     NoProgress,
     RunClosed,
     VersionMarker,
+    RunContinued,
 }

@@ -14,7 +14,7 @@
 use std::path::Path;
 
 use bosun_engine::workflow::{Cx, RunNames, StateMachine, WorkflowEvent, WorkflowRegistry};
-use bosun_engine::{Failure, Payload, QueryName, UpdateName};
+use bosun_engine::{ContinueAsNewOptions, Failure, Payload, QueryName, UpdateName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ use super::fields::FieldError;
 use super::plan::{Plan, SeedPlan};
 use super::plan_yaml::{InvalidPlanFile, PlanProblem, read_plan};
 use super::report::{PlanRunOutput, PlanRunStatus, PlanRunView};
-use super::run::{SupervisorInput, SupervisorRun};
+use super::run::{Continued, SupervisorInput, SupervisorRun};
 use super::spec::SupervisorSpec;
 use super::task::TaskNumber;
 use super::work;
@@ -46,6 +46,12 @@ pub struct PlanRunInput {
     pub directory: String,
     #[serde(default = "max_concurrent_tasks_default")]
     pub max_concurrent_tasks: u32,
+    /// As `limits.history_events` of a spec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history_events: Option<u64>,
+    /// Of a run in which another one goes on: what that left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continued: Option<Box<Continued>>,
 }
 
 fn max_concurrent_tasks_default() -> u32 {
@@ -66,6 +72,8 @@ impl PlanRunInput {
             plan: plan.into(),
             directory: directory.to_owned(),
             max_concurrent_tasks: MAX_CONCURRENT_TASKS_DEFAULT,
+            history_events: None,
+            continued: None,
         })
     }
 }
@@ -86,18 +94,22 @@ impl StateMachine for PlanRun {
         if !Path::new(&input.directory).is_absolute() {
             return Err(invalid(format!("the directory {:?} is not absolute", input.directory)));
         }
+        if let Some(continued) = input.continued {
+            return Ok(PlanRun { run: SupervisorRun::go_on_from(*continued, cx) }.closed_if_over(cx));
+        }
         let plan = Plan::from_seed(input.plan).map_err(|why| invalid(why.to_string()))?;
-        let spec = SupervisorSpec::of_plan_file(&plan, input.directory, input.max_concurrent_tasks)
+        let mut spec = SupervisorSpec::of_plan_file(&plan, input.directory, input.max_concurrent_tasks)
             .map_err(|why| invalid(why.to_string()))?;
+        spec.limits.history_events = input.history_events;
         let resolved = spec.resolve().map_err(|why| invalid(format!("{}: {}", why.at, why.why)))?;
         let run = PlanRun { run: SupervisorRun::begin(SupervisorInput::new(resolved), cx)? };
-        run.close_if_over(cx);
-        Ok(run)
+        Ok(run.closed_if_over(cx))
     }
 
     fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
         self.run.happened(event, cx);
         self.close_if_over(cx);
+        self.continue_if_long(cx);
         Ok(())
     }
 
@@ -129,6 +141,29 @@ impl PlanRun {
         let (plan, tasks) = plan.zip(self.run.plan()).ok_or_else(|| no_plan("the run has no plan".to_owned()))?;
         let (started_at, ended_at) = self.run.times();
         Ok(PlanRunView { plan, tasks, phase: self.run.phase(), started_at, ended_at })
+    }
+
+    fn closed_if_over(self, cx: &mut Cx<'_>) -> Self {
+        self.close_if_over(cx);
+        self
+    }
+
+    /// Closes the run where the next one goes on.
+    fn continue_if_long(&mut self, cx: &mut Cx<'_>) {
+        let Some(continued) = self.run.at_border(cx) else { return };
+        let spec = self.run.spec();
+        let next = match spec.plan() {
+            Ok(Some(plan)) => PlanRunInput {
+                plan: plan.into(),
+                directory: spec.plan_directory().unwrap_or_default().to_owned(),
+                max_concurrent_tasks: spec.dispatch.max_concurrency.unwrap_or(MAX_CONCURRENT_TASKS_DEFAULT),
+                history_events: spec.limits.history_events,
+                continued: Some(Box::new(continued)),
+            },
+            // The spec was made of a plan.
+            Ok(None) | Err(_) => return,
+        };
+        cx.continue_as_new(&next, ContinueAsNewOptions::default());
     }
 
     /// The end of the run is its report, whatever its end is.

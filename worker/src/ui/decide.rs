@@ -24,7 +24,7 @@ use crate::api::routes::DECIDE_PATH;
 use crate::api::{Caller, CallerBackend, TokenRole};
 use crate::backend::Backend;
 use crate::cli::request_text::parts;
-use crate::inbox::{HumanRequest, HumanRequestKind, requests};
+use crate::inbox::{HumanRequest, HumanRequestKind, going_on, requests, target_of};
 use crate::notify::links::{LinkClaim, LinkRefusal, Links};
 
 #[derive(Deserialize)]
@@ -88,7 +88,8 @@ fn backend_of(api: &Api, claim: &LinkClaim) -> CallerBackend {
 async fn request_of(backend: &dyn Backend, claim: &LinkClaim) -> Result<HumanRequest, Problem> {
     let run = bosun_engine::Target::run(claim.workflow_id.clone(), claim.run_id);
     let target = bosun_engine::Target { namespace: claim.namespace.clone(), ..run };
-    let info = backend.describe(target.clone()).await?.info;
+    let info = going_on(backend, target).await?;
+    let target = target_of(&info);
     let nothing = || {
         let message = "nothing waits for this any more: it has been answered, or the run goes on without it";
         Problem::new(StatusCode::CONFLICT, "nothing_waits", message)

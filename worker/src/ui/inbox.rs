@@ -30,8 +30,8 @@ use crate::backend::Backend;
 use crate::cli::below::below;
 use crate::cli::request_text::parts;
 use crate::inbox::{
-    ASKING, AskingRuns, HumanDecision, HumanRequest, HumanRequestKind, RUNS_MAX, asked_by, asking_runs, requests,
-    schema_of, target_of,
+    ASKING, AskingRuns, HumanDecision, HumanRequest, HumanRequestKind, RUNS_MAX, asked_by, asking_runs, going_on,
+    requests, schema_of, send_on, target_of,
 };
 use crate::notify::notified;
 
@@ -104,6 +104,7 @@ async fn asking(visitor: &Visitor, query: &InboxPageQuery) -> Result<InboxRuns, 
     let only = format!("RunId = '{run}' AND Namespace = {namespace}");
     let top = backend.list(ListRequest { query: only, limit: 1 }).await?.pop();
     let top = top.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, "not_found", format!("there is no run {run}")))?;
+    let top = going_on(backend, target_of(&top)).await?;
     let below = below(backend, target_of(&top), |_| true).await?;
     let cut = below.cut.then_some("There are more runs below than were looked at.");
     let open = below.runs.into_iter().filter(|run| run.open && ASKING.contains(&run.workflow_type.as_str()));
@@ -252,7 +253,7 @@ fn forms(visitor: &Visitor, one: &HumanRequest) -> Markup {
 pub(super) async fn answer(at: Result<RequestTarget, Problem>, form: Form) -> Result<Response, PageError> {
     let Form { visitor, fields } = form;
     let backend = &visitor.backend;
-    let info = backend.describe(at?.target).await?.info;
+    let info = going_on(backend, at?.target).await?;
     let target = target_of(&info);
     let id = fields.text("id").unwrap_or_default();
     let waiting = requests(backend, &target, &info.workflow_type).await?;
@@ -294,7 +295,7 @@ pub(super) async fn send(backend: &dyn Backend, found: &HumanRequest, fields: &F
 async fn signal_run(backend: &dyn Backend, target: &Target, name: &str, input: &Value) -> Result<(), Problem> {
     let input = Payload::encode(input).map_err(|why| Problem::bad_request(why.to_string()))?;
     let signal = SignalRequest { name: SignalName::of(name), input, identity: None, request_id: None };
-    Ok(backend.signal(target.clone(), signal).await?)
+    Ok(send_on(backend, target, signal).await.map(drop)?)
 }
 
 /// The review of the version of the plan that was shown.

@@ -134,7 +134,7 @@ pub async fn answer(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
         modified_action: modified_action.as_deref(),
     };
     let accepted = || Ok((StatusCode::ACCEPTED, Json(json!({ "id": id }))).into_response());
-    let info = me.backend.describe(at.target).await?.info;
+    let info = inbox::going_on(&me.backend, at.target).await?;
     let target = inbox::target_of(&info);
     let all = match inbox::requests(&me.backend, &target, &info.workflow_type).await {
         // Other workflows ask nobody, and say so by having no such query.
@@ -150,7 +150,8 @@ pub async fn answer(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
     let message = said.message(&found).map_err(misfit)?;
     let input = Payload::encode(&message.input).map_err(|why| Problem::bad_request(why.to_string()))?;
     let signal = SignalRequest { name: SignalName::of(message.signal), input, identity: None, request_id };
-    once::signal(&me.backend, found.target, signal).await?;
+    let to = inbox::send_on(&me.backend, &found.target, signal.clone()).await?;
+    once::same_signal(&me.backend, &to, &signal).await?;
     accepted()
 }
 

@@ -176,7 +176,9 @@ impl Occasion {
             n => format!("{} {} escalated {n}", asked.id, asked.shown),
         };
         let occasion = Occasion::of(info, OccasionKind::Approval, now, &what).says(title, text);
-        Occasion { asked: Some(asked), ..occasion }
+        // A run that goes on in a new one asks nothing anew.
+        let id = id_of(OccasionKind::Approval, &info.first_run.to_string(), &what);
+        Occasion { id, asked: Some(asked), ..occasion }
     }
 
     /// An agent with nobody above it that stands still until a person brings it on. `halt` tells one halt from the next.

@@ -43,6 +43,9 @@ pub enum UnderWay {
     },
     Timer {
         key: Key,
+        /// What it is for, in words; empty in states of versions before 2026-11-26.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        label: String,
     },
     Child {
         key: Key,
@@ -69,7 +72,7 @@ impl UnderWay {
     fn key(&self) -> &Key {
         match self {
             UnderWay::Call { call, .. } | UnderWay::Later { call, .. } => &call.key,
-            UnderWay::Timer { key } | UnderWay::Child { key, .. } => key,
+            UnderWay::Timer { key, .. } | UnderWay::Child { key, .. } => key,
         }
     }
 }
@@ -179,13 +182,31 @@ impl Calls {
         self.held.clear();
     }
 
+    /// Whether anything waits for the run to go on.
+    pub fn waits_for_run(&self) -> bool {
+        !self.put_off.is_empty() || !self.held.is_empty()
+    }
+
+    /// What is under way, by its number.
+    pub fn under_way(&self) -> impl Iterator<Item = (Seq, &UnderWay)> {
+        self.under_way.iter().map(|(seq, what)| (*seq, what))
+    }
+
+    /// All that is under way is asked for again, in the order in which it was, and has the number that is given for it.
+    pub fn number_anew(&mut self, mut number: impl FnMut(Seq, &UnderWay) -> Seq) {
+        for (old, what) in std::mem::take(&mut self.under_way) {
+            self.numbers.remove(what.key());
+            self.sent(number(old, &what), what);
+        }
+    }
+
     pub fn has_put_off(&self) -> bool {
         !self.put_off.is_empty()
     }
 
     /// Whether a plan goes on by itself after a time: it tries again, or gives up waiting.
     pub fn waits_for_time(&self) -> bool {
-        self.under_way.values().any(|what| matches!(what, UnderWay::Timer { key: Key::Graph(_) }))
+        self.under_way.values().any(|what| matches!(what, UnderWay::Timer { key: Key::Graph(_), .. }))
     }
 
     /// Whether nobody that was cancelled has still to say what it spent.
@@ -242,6 +263,10 @@ mod tests {
         Call::new(key::<Key>(text), Purpose::ExecuteWorker, Value::Null)
     }
 
+    fn timer(key: Key) -> UnderWay {
+        UnderWay::Timer { key, label: String::new() }
+    }
+
     fn child(has_bill: bool) -> RunBelow {
         RunBelow { workflow_id: "w".to_owned(), agent: None, lent: Vec::new(), has_bill }
     }
@@ -254,7 +279,7 @@ mod tests {
         for (what, ended, bill) in [
             (UnderWay::Call { call: of_call.clone(), deliveries: 0 }, Cancelled::Activity(Seq(7)), false),
             (UnderWay::Later { call: of_call, input, deliveries: 0 }, Cancelled::Timer(Seq(7)), false),
-            (UnderWay::Timer { key: a.clone() }, Cancelled::Timer(Seq(7)), false),
+            (timer(a.clone()), Cancelled::Timer(Seq(7)), false),
             (UnderWay::Child { key: a.clone(), child: child(true) }, Cancelled::Child(Seq(7)), true),
             (UnderWay::Child { key: a.clone(), child: child(false) }, Cancelled::Child(Seq(7)), false),
         ] {
@@ -292,9 +317,9 @@ mod tests {
     #[test]
     fn what_keeps_a_run_busy() {
         let mut calls = Calls::default();
-        calls.sent(Seq(1), UnderWay::Timer { key: key("budget/wall") });
+        calls.sent(Seq(1), timer(key("budget/wall")));
         assert!(calls.is_idle() && calls.only_children() && !calls.waits_for_time());
-        calls.sent(Seq(9), UnderWay::Timer { key: key("retry/t/1") });
+        calls.sent(Seq(9), timer(key("retry/t/1")));
         assert!(calls.is_idle() && calls.waits_for_time());
         calls.ended(Seq(9));
         calls.sent(Seq(2), UnderWay::Child { key: key("execute/t/1"), child: child(false) });

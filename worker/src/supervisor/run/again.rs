@@ -39,6 +39,8 @@ pub enum NotTold {
     NoSupervisor(serde_json::Error),
     #[error(transparent)]
     Spec(#[from] NoSpec),
+    #[error("another run goes on in this one: ask the first run of the chain")]
+    GoesOn,
     #[error("{0}")]
     NotBegun(String),
 }
@@ -104,6 +106,9 @@ fn is_same(a: &ApprovalRequest, b: &ApprovalRequest) -> bool {
 fn as_expert(recorded: &RecordedAnswer) -> Result<Saved, NotTold> {
     let input = recorded.input.clone().ok_or(NotTold::NoBeginning)?;
     let mut input: SupervisorInput = serde_json::from_value(input).map_err(NotTold::NoSupervisor)?;
+    if input.continued.is_some() {
+        return Err(NotTold::GoesOn);
+    }
     let mut spec = input.clone().into_spec()?;
     input.spec = None;
     (spec.trust.enabled, spec.trust.level) = (true, Some(TrustLevel::Expert));

@@ -54,8 +54,8 @@ impl SupervisorRun {
             // A call of the same turn was asked about: the time stands still again, before its timer is started.
             Ask::Timer { key, at, .. } if !self.parts.gate.is_off() && !self.awaited.comes(&key, at) => {}
             Ask::Timer { key, at, label } => {
-                let seq = cx.start_labelled_timer(at, label);
-                self.calls.sent(seq, UnderWay::Timer { key });
+                let seq = cx.start_labelled_timer(at, label.clone());
+                self.calls.sent(seq, UnderWay::Timer { key, label });
             }
             Ask::CancelCall { key } => {
                 self.decision_over(&key, cx);
@@ -81,7 +81,7 @@ impl SupervisorRun {
 
     /// Every call of every family goes through the gate and the account, and then out.
     fn call(&mut self, call: Call, cx: &mut Cx<'_>) {
-        if self.parts.control.is_held() && call.weight() != Weight::Free {
+        if self.is_held() && call.weight() != Weight::Free {
             return self.calls.put_off(call);
         }
         let spec = &self.resolved.spec;
@@ -246,7 +246,8 @@ impl SupervisorRun {
         input: &Value,
         cx: &mut Cx<'_>,
     ) {
-        let workflow_id = format!("{}-{}", cx.run_id(), word_of(&key));
+        // By the name that the ids of the run have: in whichever run of the chain it begins, it is the child of that key.
+        let workflow_id = format!("{}-{}", self.run, word_of(&key));
         // A child closes with its parent (SHN-50), in its own way.
         let parent_close_policy = ParentClosePolicy::RequestCancel;
         let mut options = ChildWorkflowOptions { parent_close_policy, ..ChildWorkflowOptions::default() };
@@ -305,7 +306,7 @@ fn own_id(cx: &Cx<'_>) -> Option<String> {
     cx.workflow_id().map(ToString::to_string)
 }
 
-fn summary(call: &Call) -> String {
+pub(super) fn summary(call: &Call) -> String {
     match &call.agent {
         Some(agent) => format!("{} ({agent})", call.key),
         None => call.key.to_string(),

@@ -17,6 +17,7 @@ pub(super) fn keep_what_was_said(parent: &SupervisorSpec, child: &mut Supervisor
     child.reviewer.clone_from(&parent.reviewer);
     child.planning.policies.clone_from(&parent.planning.policies);
     child.planning.built_in.clone_from(&parent.planning.built_in);
+    child.limits.clone_from(&parent.limits);
     said(&usual.dispatch, &parent.dispatch, &mut child.dispatch)?;
     said(&usual.dependencies, &parent.dependencies, &mut child.dependencies)?;
     said(&usual.review, &parent.review, &mut child.review)?;

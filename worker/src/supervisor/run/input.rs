@@ -7,6 +7,7 @@ use bosun_engine::{Failure, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::border::Continued;
 use super::call_context::of_its_kind;
 use super::refusal::NoSpec;
 use super::rules_below::ToldBelow;
@@ -89,11 +90,14 @@ pub struct SupervisorInput {
     pub spec: Option<Value>,
     #[serde(default)]
     pub context: RunContext,
+    /// Of a run in which another one goes on: what that left. All else is its state's to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continued: Option<Box<Continued>>,
 }
 
 impl SupervisorInput {
     pub fn new(resolved: ResolvedSpec) -> Self {
-        SupervisorInput { resolved: Some(resolved), spec: None, context: RunContext::default() }
+        SupervisorInput { resolved: Some(resolved), spec: None, context: RunContext::default(), continued: None }
     }
 
     /// The same below other runs or processes (SUP-08).

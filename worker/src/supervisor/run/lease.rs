@@ -70,7 +70,8 @@ impl SupervisorRun {
         }
         let in_vain = self.account.loans.waits_in_vain(free);
         let waits = self.calls.has_put_off() || self.strategy.wants_more(out);
-        let short = self.account.balance().asks() && waits && self.calls.is_idle();
+        // What waits for the border is asked for behind it.
+        let short = !self.parts.border_closes() && self.account.balance().asks() && waits && self.calls.is_idle();
         if short || in_vain {
             let why = "the budget of the run is spent: `bosun budget top-up` gives it more";
             self.pause(ControlRequest::new(why, "budget"), out);

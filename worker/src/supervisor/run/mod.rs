@@ -13,6 +13,7 @@ mod answer_shapes;
 mod answers;
 mod arguments;
 mod asks;
+mod border;
 mod call_context;
 mod child_end;
 mod children;
@@ -25,6 +26,7 @@ mod model_words;
 mod noting;
 mod number;
 mod output;
+mod own_name;
 mod parts;
 mod people;
 mod plan_file;
@@ -44,16 +46,16 @@ mod updates;
 mod waiting;
 mod work;
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use bosun_engine::workflow::{Cx, RunNames, StateMachine, WorkflowEvent, WorkflowRegistry};
-use bosun_engine::{Failure, Payload, QueryName, RunId, Seq, Timestamp, UpdateName, WorkflowId};
+use bosun_engine::{Failure, Payload, QueryName, Seq, Timestamp, UpdateName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use super::core::strategy::TaskReport;
 pub use answer_shapes::answer_shapes;
+pub use border::Continued;
 pub use input::{INVALID_SPEC, RunContext, SupervisorInput};
 pub use output::{EndReason, SUPERVISOR_FAILED, SupervisorOutput};
 pub use progress::ProgressMessage;
@@ -62,6 +64,7 @@ pub(crate) use rules_below::PEOPLE_RULES;
 pub use signals::CANCEL_TASK;
 pub(crate) use signals::{PLAN_ANSWER, signals};
 
+use self::border::Border;
 use self::parts::RunGates;
 use self::strategy::RunStrategy;
 use super::core::account::Account;
@@ -85,7 +88,11 @@ pub const SUPERVISOR: &str = "supervisor";
 pub struct SupervisorRun {
     resolved: ResolvedSpec,
     context: RunContext,
+    /// The run by which ids are named: the first of those in which this one goes on.
     run: String,
+    /// The run that it is, where that is a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    borne: Option<String>,
     /// What people call the run.
     #[serde(default)]
     id: String,
@@ -112,12 +119,14 @@ impl StateMachine for SupervisorRun {
     fn start(input: SupervisorInput, cx: &mut Cx<'_>) -> Result<Self, Failure> {
         let run = SupervisorRun::begin(input, cx)?;
         run.close_if_over(cx);
+        // What began here is under way: the border comes with a later event, however low the limit is.
         Ok(run)
     }
 
     fn on_event(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) -> Result<(), Failure> {
         self.happened(event, cx);
         self.close_if_over(cx);
+        self.continue_if_long(cx);
         #[cfg(test)]
         tests::comes_back_from_its_snapshot(self);
         Ok(())
@@ -142,7 +151,10 @@ impl StateMachine for SupervisorRun {
 impl SupervisorRun {
     /// A run up to the end of its first turn; whoever holds it closes it.
     // long: one line a part of the run.
-    pub(super) fn begin(input: SupervisorInput, cx: &mut Cx<'_>) -> Result<Self, Failure> {
+    pub(super) fn begin(mut input: SupervisorInput, cx: &mut Cx<'_>) -> Result<Self, Failure> {
+        if let Some(continued) = input.continued.take() {
+            return Ok(SupervisorRun::go_on_from(*continued, cx));
+        }
         number::held_by_other_rules(cx);
         let (mut resolved, context) = input.resolve()?;
         // A child that is too deep does not start (SUP-08).
@@ -167,6 +179,7 @@ impl SupervisorRun {
             resolved.spec = spec;
         }
         let mut parts = RunGates::new(&resolved.spec, &run, context.depth, cx.now());
+        parts.border = Border::Ahead;
         parts.team.role_given(context.role.as_deref());
         if context.agent_id.is_some() {
             parts.team.is_recruit();
@@ -180,6 +193,7 @@ impl SupervisorRun {
             resolved,
             context,
             run,
+            borne: None,
             id,
             parts,
             strategy,
@@ -207,6 +221,7 @@ impl SupervisorRun {
             self.own_budget(cx);
         }
         let mut out = self.outbox(cx.now());
+        self.watch_border(&mut out, cx);
         match event {
             WorkflowEvent::ActivityResolved { seq, result } => self.resolved(seq, result, &mut out, cx),
             WorkflowEvent::TimerFired { seq } => self.timer_fired(seq, &mut out, cx),
@@ -230,6 +245,7 @@ impl SupervisorRun {
             | WorkflowEvent::SignalDelivered { .. }
             | WorkflowEvent::CancelDelivered { .. } => {} // their ends are what counts
         }
+        self.watch_border(&mut out, cx);
         self.go_on(&mut out);
         self.count_work(&mut out);
         self.carry_out(out, cx);
@@ -248,29 +264,6 @@ impl SupervisorRun {
     /// When it began, and when it was over.
     pub(super) fn times(&self) -> (Timestamp, Option<Timestamp>) {
         (self.started_at, self.is_over().then_some(self.now))
-    }
-
-    /// What was copied into a fork was said under the name of its source. From there on it bears its own, and there is
-    /// nobody above that began it. Whether it bore another one before.
-    fn bear_own_name(&mut self, run: RunId, id: Option<&WorkflowId>) -> bool {
-        let run = run.to_string();
-        let before = self.run != run;
-        if before {
-            self.id = id.map_or_else(|| run.clone(), ToString::to_string);
-            self.run = run;
-            self.context.above = None;
-        }
-        before
-    }
-
-    /// The run as whoever asks it calls it: a fork may be asked before it has heard of anything, and bears its own name then.
-    fn named(&self, names: &RunNames) -> Cow<'_, SupervisorRun> {
-        if names.run_id.to_string() == self.run {
-            return Cow::Borrowed(self);
-        }
-        let mut own = self.clone();
-        own.bear_own_name(names.run_id, names.workflow_id.as_ref());
-        Cow::Owned(own)
     }
 
     /// An activity has ended: its answer goes to whoever asked, or waits until the run goes on.
@@ -301,7 +294,7 @@ impl SupervisorRun {
         if let Arrival::Answer { key, .. } = &incoming {
             self.parts.escalations.decision_ended(key, out);
         }
-        if self.parts.control.is_held() {
+        if self.is_held() {
             self.calls.hold(incoming);
         } else {
             self.heard(incoming, out);
@@ -312,12 +305,12 @@ impl SupervisorRun {
         match self.calls.ended(seq) {
             Some(UnderWay::Later { call, input, deliveries }) => self.say(call, &input, deliveries, cx),
             // What people are given time for ends in a pause too.
-            Some(UnderWay::Timer { key }) if !key.is_of_strategy() => {
+            Some(UnderWay::Timer { key, .. }) if !key.is_of_strategy() => {
                 if out.came(&key) {
                     self.fired(key, out);
                 }
             }
-            Some(UnderWay::Timer { key }) => self.hear(Arrival::Fired { key }, out),
+            Some(UnderWay::Timer { key, .. }) => self.hear(Arrival::Fired { key }, out),
             Some(UnderWay::Call { .. } | UnderWay::Child { .. }) | None => {}
         }
     }
@@ -351,7 +344,7 @@ impl SupervisorRun {
     /// After every event: what may start starts.
     fn go_on(&mut self, out: &mut Outbox) {
         self.parts.escalations.decisions_run(self.parts.control.is_running(), out);
-        if self.parts.control.is_running() {
+        if self.is_running() {
             let (again, heard) = self.calls.go_on();
             again.into_iter().for_each(|call| out.ask(Ask::Call(call)));
             for incoming in heard {

@@ -14,6 +14,14 @@ pub(super) fn held_by_other_rules(cx: &mut Cx<'_>) {
     assert!(began_with == RULES, "{}", other_rules(began_with));
 }
 
+/// The same of a run in which another one goes on: what that decided is of these rules.
+pub(super) fn judged_by(rules: u32) {
+    assert!(rules == RULES, "{}", other_rules(rules));
+}
+
+/// What becomes of a run that this program cannot decide.
+pub(super) const LEFT_AS_IT_IS: &str = "It is held as it is: let the program that wrote it end it";
+
 fn other_rules(began_with: u32) -> String {
     format!(
         "this run was begun by the supervisor rules number {began_with}, and this program has the rules number {RULES}. \

@@ -9,6 +9,7 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::border::Border;
 use super::people::HUMAN_REVIEW;
 use super::progress::StatusMessages;
 use crate::supervisor::core::control::Control;
@@ -44,6 +45,8 @@ pub(super) struct RunGates {
     #[serde(default)]
     pub(super) above: Above,
     pub(super) control: Control,
+    #[serde(default)]
+    pub(super) border: Border,
     pub(super) autonomy: Autonomy,
     pub(super) review: Option<PlanReview>,
     pub(super) team: Teamwork,
@@ -74,6 +77,7 @@ impl RunGates {
             below: Below::default(),
             above: Above::default(),
             control: Control::default(),
+            border: Border::default(),
             autonomy: Autonomy::new(&spec.hitl, &spec.trust, now),
             review: None,
             team: Teamwork::new(spec, run, base_depth),
@@ -123,7 +127,7 @@ fn several_work(plan: &PlannerOutput) -> bool {
 
 impl Gates for RunGates {
     fn held(&self) -> Option<String> {
-        self.control.why_held().map(str::to_owned)
+        self.why_held()
     }
 
     fn plan_needs_approval(&mut self, plan: &TaskPlan, complexity_bp: Option<u32>, out: &mut Outbox) -> bool {

@@ -34,7 +34,8 @@ impl SupervisorRun {
     /// Whether nothing but people can bring the run on: nobody is at work, here or below, and nothing is tried again.
     pub(super) fn stands_still(&self) -> bool {
         let below = |child: &str| self.parts.below.stands_still(child);
-        let idle = !self.calls.waits_for_time() && self.calls.only_waits(below);
+        let at_border = self.parts.border_closes() && self.calls.waits_for_run();
+        let idle = !at_border && !self.calls.waits_for_time() && self.calls.only_waits(below);
         idle && !self.strategy.phase().is_terminal() && !self.waiting().is_empty()
     }
 

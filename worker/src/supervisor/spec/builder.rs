@@ -11,7 +11,7 @@ use super::preset::Preset;
 use super::script::ScriptRule;
 use super::sections::{
     Budget, Compensation, Delegation, Dependencies, Dispatch, Failure, Handoff, Hitl, Loop, Mailbox, Memory, Planning,
-    Progress, Review, Routing, Speaker, Synthesis, Team, Trust,
+    Progress, Review, Routing, RunLimits, Speaker, Synthesis, Team, Trust,
 };
 use super::whole::{Authority, SeedPlanSource, SupervisorSpec};
 use crate::supervisor::plan::Plan;
@@ -68,6 +68,7 @@ sections! {
     routing => routing: Routing,
     synthesis => synthesis: Synthesis,
     budget => budget: Budget,
+    limits => limits: RunLimits,
     progress => progress: Progress,
     compensation => compensation: Compensation,
 }

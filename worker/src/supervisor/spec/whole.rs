@@ -14,7 +14,7 @@ use super::preset::Preset;
 use super::script::{Script, Scripted, answer_in_order};
 use super::sections::{
     Budget, Compensation, Delegation, Dependencies, Dispatch, Failure, Handoff, Hitl, Loop, Mailbox, Memory, Planning,
-    Policy, Progress, Resume, Review, Routing, Speaker, Step, Synthesis, Team, Trust,
+    Policy, Progress, Resume, Review, Routing, RunLimits, Speaker, Step, Synthesis, Team, Trust,
 };
 use crate::supervisor::outbox::{Call, Purpose};
 
@@ -99,6 +99,9 @@ pub struct SupervisorSpec {
     pub synthesis: Synthesis,
     /// What the run may spend.
     pub budget: Budget,
+    /// How long one of its histories may become.
+    #[serde(skip_serializing_if = "RunLimits::is_default")]
+    pub limits: RunLimits,
     /// What people are told on the way.
     pub progress: Progress,
     /// What is undone when the run is cancelled.
@@ -146,6 +149,7 @@ impl Default for SupervisorSpec {
             routing: Routing::default(),
             synthesis: Synthesis::default(),
             budget: Budget::default(),
+            limits: RunLimits::default(),
             progress: Progress::default(),
             compensation: Compensation::default(),
             script: Script::default(),

@@ -97,7 +97,7 @@ struct Planned {
 }
 
 #[derive(Debug, Clone)]
-struct Life {
+pub(super) struct Life {
     preset: &'static str,
     agents: usize,
     tasks: Vec<Planned>,
@@ -118,7 +118,7 @@ struct Life {
     ends: u32,
     /// How long each call takes.
     after: u64,
-    outside: Outside,
+    pub(super) outside: Outside,
 }
 
 const PRESETS: [&str; 14] = [
@@ -142,7 +142,7 @@ const PRESETS: [&str; 14] = [
 const ASKS: [&str; 9] =
     ["", "", "agent: w0", "agent: w1", "agent: nobody", "capability: w0", "capability: none", "role: r1", "role: r9"];
 
-fn lives() -> impl Strategy<Value = Life> {
+pub(super) fn lives() -> impl Strategy<Value = Life> {
     let asks = select(&ASKS[..]);
     let required = prop_oneof![5 => Just(false), 1 => Just(true)];
     let asked = prop_oneof![4 => Just(false), 1 => Just(true)];
@@ -240,7 +240,13 @@ impl Life {
     }
 
     fn play(&self) -> SceneRun {
-        let mut scene = self.outside.of(SceneText::new(&self.spec()).world(hands(self.after)));
+        self.play_with("")
+    }
+
+    /// With these keys of the spec besides.
+    pub(super) fn play_with(&self, keys: &str) -> SceneRun {
+        let spec = format!("{}{keys}\n", self.spec());
+        let mut scene = self.outside.of(SceneText::new(&spec).world(hands(self.after)));
         let by = |act: &str| json!({ "do": act, "by": "ann", "after": 1, "comment": NO });
         if !self.of_task.is_empty() {
             scene = scene.once(json!({ "approval": "any" }), Act::Do(by(self.of_task)));

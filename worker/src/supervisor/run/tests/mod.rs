@@ -1,6 +1,7 @@
 //! Whole runs: every system through the real workflow, each scene doubted four ways.
 
 mod agents;
+mod borders;
 mod budgets;
 mod claims;
 mod gates;

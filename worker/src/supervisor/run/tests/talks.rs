@@ -122,7 +122,13 @@ impl Talk {
     }
 
     fn play(&self) -> SceneRun {
-        let scene = self.outside.of(SceneText::new(&self.spec()).world(self.world()));
+        self.play_with("")
+    }
+
+    /// With these keys of the spec besides.
+    pub(super) fn play_with(&self, keys: &str) -> SceneRun {
+        let spec = format!("{}{keys}\n", self.spec());
+        let scene = self.outside.of(SceneText::new(&spec).world(self.world()));
         match self.asked {
             "approve" | "reject" => {
                 let act = json!({ "do": self.asked, "by": "ann", "after": 1, "comment": "not with me" });

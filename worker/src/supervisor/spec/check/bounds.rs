@@ -43,6 +43,7 @@ fn numbers(spec: &SupervisorSpec) -> CheckResult {
         ("planning.triggers.min_agents", Some(spec.planning.triggers.min_agents)),
         ("hitl.triggers.consecutive_failures", spec.hitl.triggers.consecutive_failures),
         ("synthesis.tries", Some(spec.synthesis.tries)),
+        ("limits.history_events", spec.limits.history_events.map(|events| events.try_into().unwrap_or(u32::MAX))),
     ];
     let zero = |at: &str| FieldError::at(at, "expected a whole number of 1 or more, found 0");
     if let Some((at, _)) = numbers.iter().find(|(_, number)| *number == Some(0)) {

@@ -13,7 +13,7 @@ use super::{CheckResult, agents, idle, roles, tools};
 use crate::supervisor::fields::FieldError;
 
 /// Read in every run.
-const ALL: [&str; 23] = [
+const ALL: [&str; 24] = [
     "kind",
     "name",
     "preset",
@@ -36,6 +36,7 @@ const ALL: [&str; 23] = [
     "budget.llm_calls",
     "budget.cost",
     "budget.wall",
+    "limits",
     "budget.on_exhausted",
 ];
 const GRAPH: [&str; 34] = [

@@ -21,7 +21,9 @@ pub use delegation::{
 };
 pub use dispatch::{Dependencies, Dispatch, OnDependency, OnUnmet, Parallelism, Requires, Selection, Topics};
 pub use memory::{DepsTo, Memory, Routing};
-pub use outcome::{Budget, Compensation, Degrade, OnExhausted, Progress, ProgressMessages, Synthesis, SynthesisMode};
+pub use outcome::{
+    Budget, Compensation, Degrade, OnExhausted, Progress, ProgressMessages, RunLimits, Synthesis, SynthesisMode,
+};
 pub use people::{
     Approval, Gate, Hitl, HitlException, HitlMode, OnApprovalTimeout, OnCriticalTimeout, PlanPolicy, Risk, Trigger,
     TriggerOrder, Triggers, Trust, TrustLevel, TrustRule, TrustRules,

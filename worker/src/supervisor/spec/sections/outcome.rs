@@ -85,6 +85,20 @@ pub struct Budget {
     pub degrade: Option<Degrade>,
 }
 
+/// `limits:`; how long one history may become.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunLimits {
+    /// Events of a history after which the run goes on in a new one (continue-as-new), once what is under way has ended; null, or more, is what the engine suggests.
+    pub history_events: Option<u64>,
+}
+
+impl RunLimits {
+    pub(in crate::supervisor) fn is_default(&self) -> bool {
+        *self == RunLimits::default()
+    }
+}
+
 impl Default for Budget {
     fn default() -> Self {
         Budget {

@@ -1,0 +1,204 @@
+//! The border between two runs: a supervisor whose history is long goes on in a new run of the same workflow id.
+//!
+//! ```text
+//!   ahead ──(the history is long)──► closing ──(nothing but timers is under way)──► the next run: ahead
+//!                                     │   ▲
+//!        (only people can bring on a  └─► open: work goes on, and the border waits
+//!         run below)
+//! ```
+//!
+//! While the border closes, the run stands still as in a pause, of which nobody is told: what comes in is kept, and what is
+//! asked for is put off, until what is under way has ended. Then all of the state is the input of the next run, which
+//! starts the timers again with the time that is left and hears what was kept. Ids are made with the name of the first run,
+//! so that whoever saw an approval before answers it after.
+//!
+//! Invariant: nothing is under way at the border that could be lost: no activity, child, message or update. A state is gone
+//! on from by the rules that made it or by none: where the numbers differ, the next run is held with a card that says so. A
+//! history that went past the limit before there was this rule stays one history.
+
+use std::collections::BTreeMap;
+
+use bosun_engine::workflow::Cx;
+use bosun_engine::{ContinueAsNewOptions, Seq, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json, to_value};
+
+use super::asks::summary;
+use super::parts::RunGates;
+use super::{SupervisorInput, SupervisorRun, number};
+use crate::supervisor::core::calls::UnderWay;
+use crate::supervisor::journal::NoteKind;
+use crate::supervisor::outbox::{Call, Outbox};
+
+/// The change since which runs that have no limit of their own go on in new ones.
+const GOES_ON_AS_NEW: &str = "supervisors-continue-as-new";
+/// A state of more bytes is no input: clusters take two MiB, with what is around it.
+const STATE_MAX: usize = 1_500_000;
+/// Why nothing begins.
+const CLOSING: &str = "the history is long: the run goes on in a new one when what is under way has ended";
+
+/// Where a run stands on its way to the border.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Border {
+    /// There is none: the run was begun by a program that had none, or its state is too large to be an input.
+    #[default]
+    Never,
+    Ahead,
+    Closing,
+    Open,
+}
+
+/// What a run leaves to the one in which it goes on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Continued {
+    /// The number of the rules that decided so far.
+    rules: u32,
+    /// The run before.
+    from: String,
+    /// When each timer fires, by the number that it had there.
+    timers: BTreeMap<Seq, Timestamp>,
+    /// Its state.
+    state: Value,
+}
+
+impl RunGates {
+    /// Whether nothing begins, because the border closes. A cancelled run is about to end.
+    pub(super) fn border_closes(&self) -> bool {
+        self.border == Border::Closing && !self.control.is_cancelled()
+    }
+
+    /// Why nothing may start, if nothing may.
+    pub(super) fn why_held(&self) -> Option<String> {
+        let closing = || self.border_closes().then_some(CLOSING);
+        self.control.why_held().or_else(closing).map(str::to_owned)
+    }
+}
+
+impl SupervisorRun {
+    /// Whether it stands still: for people, or before the border.
+    pub(super) fn is_held(&self) -> bool {
+        self.parts.control.is_held() || self.parts.border_closes()
+    }
+
+    /// Whether it goes on: neither stopped nor before the border.
+    pub(super) fn is_running(&self) -> bool {
+        self.parts.control.is_running() && !self.parts.border_closes()
+    }
+
+    /// Looks where the run stands: when an event comes, and when it is taken in. The turn and the strategy hear of a change.
+    pub(super) fn watch_border(&mut self, out: &mut Outbox, cx: &mut Cx<'_>) {
+        let before = self.parts.border_closes();
+        self.parts.border = match self.parts.border {
+            Border::Never => Border::Never,
+            Border::Ahead if !self.is_long(cx) => Border::Ahead,
+            Border::Ahead if !self.may_go_on_as_new(cx) => Border::Never,
+            _ if self.waits_for_people_below() => Border::Open,
+            _ => Border::Closing,
+        };
+        if self.parts.border_closes() != before && !self.parts.control.is_held() {
+            out.set_held(self.is_held());
+            self.strategy.held_or_not(out);
+        }
+    }
+
+    fn is_long(&self, cx: &Cx<'_>) -> bool {
+        let own = self.resolved.spec.limits.history_events;
+        cx.continue_as_new_suggested() || own.is_some_and(|most| cx.history().events >= most)
+    }
+
+    /// A recorded run without a limit of its own may have gone past that of the engine.
+    fn may_go_on_as_new(&self, cx: &mut Cx<'_>) -> bool {
+        let is_new = self.borne.is_some() || self.resolved.spec.limits.history_events.is_some();
+        is_new || cx.patched(GOES_ON_AS_NEW)
+    }
+
+    /// Whether a run below is all that is waited for, and itself waits for people: that may take days.
+    fn waits_for_people_below(&self) -> bool {
+        let below = |child: &str| self.parts.below.stands_still(child);
+        !self.calls.is_idle() && self.calls.only_waits(below)
+    }
+
+    /// The end of an event: what the next run is given, if this one ends here.
+    pub(in crate::supervisor) fn at_border(&mut self, cx: &mut Cx<'_>) -> Option<Continued> {
+        if cx.is_closed() || !self.parts.border_closes() || !cx.waits_for_timers_only() {
+            return None;
+        }
+        let timers = self.calls.under_way().filter_map(|(seq, _)| Some((seq, cx.timer_fires_at(seq)?))).collect();
+        let Some(state) = self.state_that_fits() else {
+            self.stays_in_one_run(cx);
+            return None;
+        };
+        Some(Continued { rules: number::RULES, from: cx.run_id().to_string(), timers, state })
+    }
+
+    /// The state, with as many of the last notes as there is room for.
+    fn state_that_fits(&mut self) -> Option<Value> {
+        loop {
+            let state = to_value(&*self).ok()?;
+            if state.to_string().len() <= STATE_MAX {
+                return Some(state);
+            }
+            if self.notes.is_empty() {
+                return None;
+            }
+            self.notes.drain(..self.notes.len().div_ceil(2));
+        }
+    }
+
+    /// What waited for the border goes on here. It is said once.
+    fn stays_in_one_run(&mut self, cx: &mut Cx<'_>) {
+        self.parts.border = Border::Never;
+        let why = format!("the state is larger than {STATE_MAX} bytes: the run goes on with a long history");
+        let mut out = self.outbox(cx.now());
+        out.note(NoteKind::ActionRefused, json!({ "action": "continue_as_new", "why": why }));
+        self.strategy.held_or_not(&mut out);
+        self.go_on(&mut out);
+        self.count_work(&mut out);
+        self.carry_out(out, cx);
+    }
+
+    /// Closes the run where the next one goes on.
+    pub(super) fn continue_if_long(&mut self, cx: &mut Cx<'_>) {
+        if let Some(continued) = self.at_border(cx) {
+            let (resolved, context) = (Some(self.resolved.clone()), self.context.clone());
+            let next = SupervisorInput { resolved, spec: None, context, continued: Some(Box::new(continued)) };
+            cx.continue_as_new(&next, ContinueAsNewOptions::default());
+        }
+    }
+
+    /// The first turn of the next run.
+    pub(in crate::supervisor) fn go_on_from(continued: Continued, cx: &mut Cx<'_>) -> Self {
+        number::held_by_other_rules(cx);
+        let Continued { rules, from, mut timers, state } = continued;
+        number::judged_by(rules);
+        let read = serde_json::from_value(state);
+        let mut run: SupervisorRun = read.unwrap_or_else(|why| {
+            panic!(
+                "the run before, {from}, left a state that this program cannot read: {why}. {}",
+                number::LEFT_AS_IT_IS
+            )
+        });
+        run.borne = Some(cx.run_id().to_string());
+        run.parts.border = Border::Ahead;
+        run.now = cx.now();
+        run.calls.number_anew(|old, what| {
+            let at = timers.remove(&old).unwrap_or(cx.now());
+            match what {
+                UnderWay::Timer { label, .. } => cx.start_labelled_timer(at, label.clone()),
+                UnderWay::Later { call, .. } => cx.start_labelled_timer(at, summary(call)),
+                UnderWay::Call { call: Call { key, .. }, .. } | UnderWay::Child { key, .. } => {
+                    panic!("the run before, {from}, left {key} under way. {}", number::LEFT_AS_IT_IS)
+                }
+            }
+        });
+        let mut out = run.outbox(cx.now());
+        out.note(NoteKind::RunContinued, json!({ "from": from, "rules": rules }));
+        run.strategy.held_or_not(&mut out);
+        run.go_on(&mut out);
+        run.count_work(&mut out);
+        run.carry_out(out, cx);
+        run
+    }
+}
