@@ -12,19 +12,21 @@ use std::time::Duration;
 use bosun_engine::*;
 use futures_util::FutureExt;
 use temporalio_common::protos::coresdk::activity_result::{
-    ActivityExecutionResult, Cancellation, Failure as Failed, Success, WillCompleteAsync,
-    activity_execution_result::Status,
+    ActivityExecutionResult, ActivityTaskFailedCause as Cause, Cancellation, Failure as Failed, Success,
+    WillCompleteAsync, activity_execution_result::Status,
 };
 use temporalio_common::protos::coresdk::activity_task::{
     ActivityCancelReason, ActivityTask as Told, Start, activity_task::Variant,
 };
 use temporalio_common::protos::coresdk::{ActivityHeartbeat, ActivityTaskCompletion};
+use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
 use temporalio_sdk_core::{PollError, Worker};
 use tokio::sync::{Notify, watch};
 
+use super::SIDE_EFFECT;
 use super::convert::*;
+use super::external::{External, ExternalError};
 use super::history::activity_number;
-use super::{PAYLOAD_MAX, SIDE_EFFECT};
 
 /// How long a function may ignore its cancellation.
 const CANCEL_GRACE: Duration = Duration::from_secs(10);
@@ -95,6 +97,7 @@ pub(super) struct ActivityRunner {
     /// Where it is told that the worker has stopped by itself.
     say: Arc<watch::Sender<Option<String>>>,
     running: Arc<Running>,
+    external: External,
     /// One permit is kept, so that an end between a look and a wait is not missed.
     ended: Arc<Notify>,
 }
@@ -107,7 +110,13 @@ impl ActivityRunner {
         queue: TaskQueue,
         say: Arc<watch::Sender<Option<String>>>,
     ) -> Self {
-        ActivityRunner { worker, registry, interceptors, queue, say, running: Arc::default(), ended: Arc::default() }
+        let (external, running, ended) = (External::default(), Arc::default(), Arc::default());
+        ActivityRunner { worker, registry, interceptors, queue, say, running, external, ended }
+    }
+
+    /// What is too large for the cluster goes there.
+    pub(super) fn with_payloads_in(self, external: External) -> Self {
+        ActivityRunner { external, ..self }
     }
 
     /// Runs what the cluster gives until Core has shut down.
@@ -159,15 +168,29 @@ impl ActivityRunner {
         let (cancel, canceled) = watch::channel(false);
         self.running.lock().insert(token.clone(), ClusterAttempt { cancel, stop: None });
         tokio::spawn(async move {
-            let status = match task_of(start, &this.queue) {
-                Ok(task) => this.attempt(token.clone(), task, canceled).await,
-                Err(why) => failed(&Failure::application("InvalidActivity", why.to_string()).non_retryable()),
-            };
+            let status = this.carry_out(token.clone(), start, canceled).await;
             // Counted until it is told: a drain waits for that.
             this.complete(token.clone(), status).await;
             this.running.lock().remove(&token);
             this.ended.notify_one();
         });
+    }
+
+    /// The attempt, from what the cluster says of it to what the cluster is told.
+    async fn carry_out(&self, token: Vec<u8>, mut start: Start, canceled: watch::Receiver<bool>) -> Status {
+        let run = start.workflow_execution.clone().unwrap_or_default();
+        if let Err(why) = self.external.open(&mut start).await {
+            return not_had(&run, &why);
+        }
+        let ended = match task_of(start, &self.queue) {
+            Ok(task) => self.attempt(token.clone(), task, canceled).await,
+            Err(why) => failed(&Failure::application("InvalidActivity", why.to_string()).non_retryable()),
+        };
+        let completion = ActivityExecutionResult { status: Some(ended) };
+        match self.external.seal(completion).await {
+            Ok(sealed) => sealed.status.unwrap_or_else(|| failed(&Failure::application("Lost", "no outcome"))),
+            Err(why) => not_had(&run, &why),
+        }
     }
 
     async fn complete(&self, task_token: Vec<u8>, status: Status) {
@@ -179,7 +202,8 @@ impl ActivityRunner {
 
     async fn attempt(&self, own: Vec<u8>, task: ActivityTask, canceled: watch::Receiver<bool>) -> Status {
         let task = Arc::new(task);
-        let sink = Arc::new(Sink { worker: self.worker.clone(), token: own.clone() });
+        let (worker, external) = (self.worker.clone(), self.external.clone());
+        let sink = Arc::new(Sink { worker, external, token: own.clone() });
         let context = ActivityContext::new(task.clone(), canceled.clone(), sink).with_states_of(&self.registry);
         // Made inside: making it runs user code.
         let function =
@@ -198,7 +222,6 @@ impl ActivityRunner {
             () = overdue => Err(ActivityError::Canceled(None)),
         };
         match ended {
-            Ok(result) if result.len() > PAYLOAD_MAX => failed(&too_large(result.len())),
             Ok(result) => Status::Completed(Success { result: Some(payload_out(&result)) }),
             Err(ActivityError::WillCompleteLater) => Status::WillCompleteAsync(WillCompleteAsync {}),
             Err(ActivityError::Canceled(details)) => gave_up(self.running.why(&own), details),
@@ -228,11 +251,16 @@ fn failed(failure: &Failure) -> Status {
     Status::Failed(Failed { failure: Some(failure_out(failure)), ..Default::default() })
 }
 
-fn too_large(length: usize) -> Failure {
-    let message = format!(
-        "the result has {length} bytes, and a cluster takes {PAYLOAD_MAX} at most; keep the data elsewhere and give a reference to it"
-    );
-    Failure::application(FAILURE_PAYLOAD_TOO_LARGE, message).non_retryable()
+/// A payload of the attempt is too large, or cannot be had from where it is kept.
+fn not_had(run: &WorkflowExecution, why: &ExternalError) -> Status {
+    let Failure { message, kind, cause } = why.failure();
+    let message = format!("the run {} of {}: {message}", run.run_id, run.workflow_id);
+    let cause_there = match why {
+        ExternalError::TooLarge { .. } | ExternalError::MessageTooLarge { .. } => Cause::PayloadsTooLarge,
+        _ => Cause::ExternalStorageFailure,
+    };
+    let failure = Some(failure_out(&Failure { message, kind, cause }));
+    Status::Failed(Failed { failure, cause: cause_there.into() })
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
@@ -276,12 +304,19 @@ fn task_of(start: Start, queue: &TaskQueue) -> Result<ActivityTask, InvalidId> {
 /// Core throttles what goes through here.
 struct Sink {
     worker: Arc<Worker>,
+    external: External,
     token: Vec<u8>,
 }
 
 impl HeartbeatSink for Sink {
     fn heartbeat(&self, _: TaskToken, details: Option<Payload>) {
-        let details = details.iter().map(payload_out).collect();
+        let sealed: Result<Vec<_>, _> =
+            details.iter().map(|details| self.external.seal_now(payload_out(details))).collect();
+        let details = match sealed {
+            Ok(details) => details,
+            // What was said before stays; without a heartbeat the attempt times out, and is made again.
+            Err(why) => return tracing::error!(%why, "a heartbeat was not sent: its details cannot be kept"),
+        };
         self.worker.record_activity_heartbeat(ActivityHeartbeat { task_token: self.token.clone(), details });
     }
 }

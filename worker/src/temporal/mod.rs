@@ -16,6 +16,7 @@ mod backend;
 mod connect;
 mod convert;
 pub(crate) mod engine;
+mod external;
 mod history;
 mod run;
 mod threads;
@@ -24,6 +25,7 @@ mod worker;
 
 pub use backend::ClusterBackend;
 pub use connect::{ConnectError, connect, namespace_of};
+pub(crate) use external::count as count_payloads;
 pub use worker::{ClusterWorker, ClusterWorkerOptions};
 
 /// The local activity that brings a side effect into history: it gives back what it is given.
@@ -44,3 +46,5 @@ const REFUSED_BY_VALIDATOR: &str = "Bosun: refused by the validator";
 const STACK: usize = 64 * 1024 * 1024;
 /// The largest payload that a cluster takes.
 const PAYLOAD_MAX: usize = 2 * 1024 * 1024;
+/// The largest message.
+const MESSAGE_MAX: usize = 4 * 1024 * 1024;
