@@ -5,6 +5,7 @@
 //! that ignores it is left behind after a grace, as in the embedded engine.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,14 +20,15 @@ use temporalio_common::protos::coresdk::activity_task::{
     ActivityCancelReason, ActivityTask as Told, Start, activity_task::Variant,
 };
 use temporalio_common::protos::coresdk::{ActivityHeartbeat, ActivityTaskCompletion};
+use temporalio_common::protos::temporal::api::common::v1 as common;
 use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
 use temporalio_sdk_core::{PollError, Worker};
 use tokio::sync::{Notify, watch};
 
-use super::SIDE_EFFECT;
 use super::convert::*;
 use super::external::{External, ExternalError};
 use super::history::activity_number;
+use super::{BEAT_TIMEOUT, BEATS, SIDE_EFFECT, WORKER_SHUTDOWN};
 
 /// How long a function may ignore its cancellation.
 const CANCEL_GRACE: Duration = Duration::from_secs(10);
@@ -182,8 +184,9 @@ impl ActivityRunner {
         if let Err(why) = self.external.open(&mut start).await {
             return not_had(&run, &why);
         }
+        let beaten = start.header_fields.contains_key(BEATS);
         let ended = match task_of(start, &self.queue) {
-            Ok(task) => self.attempt(token.clone(), task, canceled).await,
+            Ok(task) => self.attempt(token.clone(), task, beaten, canceled).await,
             Err(why) => failed(&Failure::application("InvalidActivity", why.to_string()).non_retryable()),
         };
         let completion = ActivityExecutionResult { status: Some(ended) };
@@ -200,11 +203,17 @@ impl ActivityRunner {
         }
     }
 
-    async fn attempt(&self, own: Vec<u8>, task: ActivityTask, canceled: watch::Receiver<bool>) -> Status {
+    async fn attempt(&self, own: Vec<u8>, task: ActivityTask, beaten: bool, canceled: watch::Receiver<bool>) -> Status {
         let task = Arc::new(task);
         let (worker, external) = (self.worker.clone(), self.external.clone());
-        let sink = Arc::new(Sink { worker, external, token: own.clone() });
-        let context = ActivityContext::new(task.clone(), canceled.clone(), sink).with_states_of(&self.registry);
+        let sink = Arc::new(Sink { worker, external, token: own.clone(), last: Mutex::default() });
+        let context = ActivityContext::new(task.clone(), canceled.clone(), sink.clone()).with_states_of(&self.registry);
+        let beats = async {
+            match beaten {
+                true => sink.beat().await,
+                false => std::future::pending().await,
+            }
+        };
         // Made inside: making it runs user code.
         let function =
             AssertUnwindSafe(async { self.registry.attempt(&task, context, &self.interceptors).await }).catch_unwind();
@@ -220,6 +229,7 @@ impl ActivityRunner {
             biased;
             ended = function => ended.unwrap_or_else(|panic| Err(ActivityError::Failure(panicked(&*panic)))),
             () = overdue => Err(ActivityError::Canceled(None)),
+            never = beats => match never {},
         };
         match ended {
             Ok(result) => Status::Completed(Success { result: Some(payload_out(&result)) }),
@@ -239,7 +249,7 @@ fn gave_up(why: Option<AttemptStop>, details: Option<Payload>) -> Status {
             let failure = Failure { message: "activity canceled".into(), kind, cause: None };
             return Status::Cancelled(Cancellation { failure: Some(failure_out(&failure)) });
         }
-        Some(AttemptStop::Shutdown) => ("WorkerShutdown", "the worker left before the activity had ended"),
+        Some(AttemptStop::Shutdown) => (WORKER_SHUTDOWN, "the worker left before the activity had ended"),
         Some(AttemptStop::Paused) => ("ActivityPause", "the activity was paused before it had ended"),
         Some(AttemptStop::Reset) => ("ActivityReset", "the activity was reset before it had ended"),
         None => ("Canceled", "the activity gave up as canceled, and nobody had canceled it"),
@@ -306,6 +316,23 @@ struct Sink {
     worker: Arc<Worker>,
     external: External,
     token: Vec<u8>,
+    /// What was said last, which is said again with every sign of life.
+    last: Mutex<Vec<common::Payload>>,
+}
+
+impl Sink {
+    /// Says that the attempt lives, for as long as it is asked to.
+    async fn beat(&self) -> Infallible {
+        loop {
+            self.say();
+            tokio::time::sleep(BEAT_TIMEOUT / 6).await;
+        }
+    }
+
+    fn say(&self) {
+        let details = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.worker.record_activity_heartbeat(ActivityHeartbeat { task_token: self.token.clone(), details });
+    }
 }
 
 impl HeartbeatSink for Sink {
@@ -317,7 +344,8 @@ impl HeartbeatSink for Sink {
             // What was said before stays; without a heartbeat the attempt times out, and is made again.
             Err(why) => return tracing::error!(%why, "a heartbeat was not sent: its details cannot be kept"),
         };
-        self.worker.record_activity_heartbeat(ActivityHeartbeat { task_token: self.token.clone(), details });
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = details;
+        self.say();
     }
 }
 

@@ -118,6 +118,8 @@ pub(super) struct ClusterRun {
     updates: BTreeMap<UpdateId, String>,
     patches: BTreeSet<PatchId>,
     recorded: Recorded,
+    /// Activities whose workers say by themselves that they live.
+    beaten: BTreeSet<Seq>,
     /// Local activities that bring side effects into history.
     recording: BTreeSet<u32>,
     /// What ends the run, until all jobs are told and all side effects recorded.
@@ -155,6 +157,7 @@ impl ClusterRun {
             updates: BTreeMap::new(),
             patches: BTreeSet::new(),
             recorded,
+            beaten: BTreeSet::new(),
             recording: BTreeSet::new(),
             ending: None,
         };
