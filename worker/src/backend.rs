@@ -40,6 +40,9 @@ pub enum CallError {
     Refused { status: u16, code: String, message: String },
 }
 
+/// The code of a refusal because a payload cannot be had from where it is kept, or not be kept there.
+pub const PAYLOAD_STORE_CODE: &str = "payload_store";
+
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub type Reply<'a, T> = BoxFuture<'a, Result<T, CallError>>;
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, CallError>> + Send>>;
@@ -227,6 +230,16 @@ pub struct ClusterPlace {
     pub api_key: Option<SecretRef>,
     /// Of a worker that takes part in a versioned deployment.
     pub deployment: Option<Deployment>,
+    /// Where payloads are kept that are too large for it.
+    pub payload_store: Option<PayloadStore>,
+}
+
+/// A directory that the workers and the clients of a cluster share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PayloadStore {
+    pub directory: PathBuf,
+    /// Payloads that are longer, in bytes, are kept there.
+    pub above: usize,
 }
 
 /// A versioned deployment of a Temporal cluster, of which a worker is one version: its build.

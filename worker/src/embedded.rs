@@ -134,10 +134,16 @@ impl Registries {
 
     /// The keys for a directory: all that it needs, or nothing of it is opened.
     async fn at_rest(&self, data: &Path) -> Result<AtRest, OpenError> {
+        let at_rest = self.codecs_at_rest().await?;
+        at_rest.fits(data).map_err(|why| key_error(&why))?;
+        Ok(at_rest)
+    }
+
+    /// What the program and the owner's keys make of payloads that are kept.
+    pub(crate) async fn codecs_at_rest(&self) -> Result<AtRest, OpenError> {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut at_rest = AtRest::load(&keys).await.map_err(OpenError::MissingKey)?;
         at_rest.codec = at_rest.codec.after(&self.codecs);
-        at_rest.fits(data).map_err(|why| key_error(&why))?;
         Ok(at_rest)
     }
 

@@ -99,7 +99,11 @@ impl CodecChain {
     pub fn is_empty(&self) -> bool {
         self.codecs.is_empty()
     }
-    pub(crate) fn encode(&self, place: PayloadPlace, payload: &mut Payload) -> Result<(), CodecError> {
+    /// The payload as the chain makes it; [`decode`](Self::decode) at the same place brings it back.
+    ///
+    /// # Errors
+    /// A codec could not write it.
+    pub fn encode(&self, place: PayloadPlace, payload: &mut Payload) -> Result<(), CodecError> {
         if self.is_wrapper(&payload.encoding) {
             *payload = wrapped(ENCODING_ESCAPED, payload);
         }
@@ -110,7 +114,11 @@ impl CodecChain {
         }
         Ok(())
     }
-    pub(crate) fn decode(&self, place: PayloadPlace, payload: &mut Payload) -> Result<(), CodecError> {
+    /// The payload that [`encode`](Self::encode) was given, whichever codecs of the chain made this one.
+    ///
+    /// # Errors
+    /// A codec or a key is missing, or the data is not what it was.
+    pub fn decode(&self, place: PayloadPlace, payload: &mut Payload) -> Result<(), CodecError> {
         while self.is_wrapper(&payload.encoding) {
             if payload.encoding == ENCODING_ESCAPED {
                 *payload = unwrapped(ENCODING_ESCAPED, &payload.data)?;

@@ -10,8 +10,8 @@ use clap::{Args, FromArgMatches, Parser, Subcommand};
 use super::output::{ColorChoice, Format};
 use super::time_format::TimeFormat;
 use super::{
-    activity, approval, batch, budget, control, describe, diff, export, fork, list, llm, message, replay, reset,
-    result, show, start, store, supervise, test, worker,
+    activity, approval, batch, budget, control, describe, diff, export, fork, list, llm, message, payload_store,
+    replay, reset, result, show, start, store, supervise, test, worker,
 };
 use crate::capability::model::SecretRef;
 
@@ -44,6 +44,13 @@ pub struct Global {
     /// Where the API key of the cluster is: env:NAME, file:/path or cmd:program arguments. It wins over TEMPORAL_API_KEY.
     #[arg(long, global = true, env = "BOSUN_TEMPORAL_API_KEY", value_name = "REF")]
     pub temporal_api_key: Option<SecretRef>,
+    /// Of a Temporal cluster: the directory of payloads that are too large for it, which its workers and clients share.
+    #[arg(long, global = true, env = "BOSUN_PAYLOAD_STORE", value_name = "DIR")]
+    pub payload_store: Option<PathBuf>,
+    /// Payloads that are longer are kept there: from 4KiB to 2MiB.
+    #[arg(long, global = true, env = "BOSUN_PAYLOAD_STORE_ABOVE", value_name = "SIZE", value_parser = payload_store::parse_above,
+        default_value = payload_store::ABOVE_DEFAULT)]
+    pub payload_store_above: usize,
     /// The file with the token of the control API [default: DIR/token].
     #[arg(long, global = true, env = "BOSUN_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,

@@ -26,6 +26,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::output::{Cell, Format, Screen, TextStyle};
+use super::payload_store::parse_above;
 use super::time_format::parse_duration;
 use super::worker::parse_bytes;
 use crate::capability::at_rest::StoreKeys;
@@ -46,6 +47,10 @@ pub struct Config {
     /// The file with the token (`--token-file`).
     pub token_file: Option<PathBuf>,
     pub namespace: Option<String>,
+    /// The directory of payloads that are too large for a Temporal cluster (`--payload-store`).
+    pub payload_store: Option<PathBuf>,
+    /// Payloads that are longer are kept there: `256KiB` (`--payload-store-above`).
+    pub payload_store_above: Option<String>,
     /// `text`, `json`, `jsonl` or `none`.
     pub output: Option<String>,
     pub worker: WorkerConfig,
@@ -154,6 +159,8 @@ const KEYS: &[(&str, KeyKind)] = &[
     ("address", KeyKind::Text),
     ("token_file", KeyKind::Text),
     ("namespace", KeyKind::Text),
+    ("payload_store", KeyKind::Text),
+    ("payload_store_above", KeyKind::Text),
     ("output", KeyKind::Text),
     ("worker.port", KeyKind::Number),
     ("worker.bind", KeyKind::Text),
@@ -280,6 +287,7 @@ impl Loaded {
     /// The options' defaults become what is configured. clap itself reads flags and the environment.
     pub(super) fn defaults_of(&self, command: Command) -> Command {
         let Config { data, address, token_file, namespace, output, worker, store, .. } = &self.config;
+        let Config { payload_store, payload_store_above, .. } = &self.config;
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let number = |number: Option<u64>| number.map(|number| number.to_string());
         let globals = [
@@ -288,6 +296,8 @@ impl Loaded {
             ("token_file", path(token_file)),
             ("epoch_file", path(&store.epoch_file)),
             ("namespace", namespace.clone()),
+            ("payload_store", path(payload_store)),
+            ("payload_store_above", payload_store_above.clone()),
             ("output", output.clone()),
         ];
         let ones = [
@@ -338,7 +348,8 @@ impl Loaded {
 
     /// The options whose value `--set` gives: clap must not find the variable, which comes after it.
     fn set_by_hand(&self) -> impl Iterator<Item = &'static str> {
-        let ids = ["data", "address", "token_file", "namespace", "output"].map(|id| (id, id));
+        let ids = ["data", "address", "token_file", "namespace", "payload_store", "payload_store_above", "output"];
+        let ids = ids.map(|id| (id, id));
         let ids = ids.into_iter().chain([("store.epoch_file", "epoch_file")]);
         ids.filter(|(key, _)| self.origins.get(*key).is_some_and(|(_, origin)| origin == "--set")).map(|(_, id)| id)
     }
@@ -458,6 +469,9 @@ fn put_together(values: &Values) -> Result<Config, CliError> {
     }
     if let Some(text) = &config.worker.drain_timeout {
         parse_duration(text).map_err(|why| wrong(&format!("`worker.drain_timeout`: {why}")))?;
+    }
+    if let Some(text) = &config.payload_store_above {
+        parse_above(text).map_err(|why| wrong(&format!("`payload_store_above`: {why}")))?;
     }
     if let Some(text) = &config.worker.memory {
         parse_bytes(text).map_err(|why| wrong(&format!("`worker.memory`: {why}")))?;

@@ -20,6 +20,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::locate::{attach_to, locate};
 use super::output::{Cell, Screen, TextStyle};
+use super::payload_store;
 use super::time_format::now;
 use crate::api::WorkerFile;
 use crate::backend::{Access, Backend};
@@ -94,6 +95,7 @@ pub(super) async fn doctor(
     findings.push(worker(global).await);
     findings.extend(store(global, program).await);
     findings.push(epoch(global));
+    findings.extend(payloads(global));
     findings.push(Diagnosis::good("configuration", loaded.told()));
     findings.extend(models(&ModelConfig::from_environment(&environment::var)).await);
 
@@ -325,6 +327,18 @@ fn epoch(global: &Global) -> Diagnosis {
             "none: an older copy of the directory that is put back is not noticed (--epoch-file)",
         ),
     }
+}
+
+/// Where a cluster's large payloads are, if that is named.
+fn payloads(global: &Global) -> Option<Diagnosis> {
+    const WHAT: &str = "payload store";
+    let store = payload_store::named(global)?;
+    Some(match payload_store::told(&store.directory) {
+        Ok(text) => Diagnosis::good(WHAT, text),
+        Err(why) => {
+            Diagnosis::bad(WHAT, why, "mount it, or name another with --payload-store; `bosun explain BOSUN0051`")
+        }
+    })
 }
 
 async fn models(config: &ModelConfig) -> Vec<Diagnosis> {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::explain::Code;
 use super::reach::program;
-use crate::backend::{CallError, OpenError};
+use crate::backend::{CallError, OpenError, PAYLOAD_STORE_CODE};
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -145,6 +145,9 @@ impl From<CallError> for CliError {
             CallError::Refused { status: 403, message, .. } => CliError::new(Code::Forbidden, message),
             why @ CallError::Unauthorized { .. } => CliError::new(Code::Unauthorized, why.to_string())
                 .help("name the worker's token file with --token-file or BOSUN_TOKEN_FILE"),
+            CallError::Refused { code, message, .. } if code == PAYLOAD_STORE_CODE => {
+                CliError::new(Code::PayloadNotHad, message)
+            }
             // Of a cluster, which has no control API: its words are enough.
             CallError::Refused { status: 501 | 503 | 504, message, .. } => CliError::new(Code::ApiRefused, message),
             why @ CallError::Refused { .. } => CliError::new(Code::ApiRefused, why.to_string()),

@@ -84,7 +84,8 @@ codes! {
         "The worker refuses new work rather than running out of memory. Nothing of this request was recorded; send it \
          again after the time it named.";
     PayloadTooLarge 19 Error "the payload is too large"
-        "Inputs and results have a limit (2 MiB unless configured). Pass a reference to the data instead.";
+        "Inputs and results have a limit (2 MiB unless configured). Pass a reference to the data instead. On a Temporal \
+         cluster, --payload-store DIR keeps larger payloads as files of a directory that its workers and clients share.";
     Invalid 20 Usage "the request is invalid"
         "The engine cannot carry this request out in any state. The message names the part.";
     Held 21 NonDeterminism "the run is held"
@@ -180,6 +181,11 @@ codes! {
         "A store is made in a directory that is new or empty, since it closes that directory to other users and fills it with its \
          files. The one that was named holds files that are no store's, and nothing was made there. Look whether --data (or \
          BOSUN_STORE) names the directory you mean, or name one inside of it.";
+    PayloadNotHad 51 HistoryUnreadable "a payload that is kept outside of the cluster cannot be had"
+        "Payloads that are too large for a Temporal cluster are kept as files of the directory that --payload-store \
+         (BOSUN_PAYLOAD_STORE, `payload_store`) names, by their hash, and the cluster has references to them. The message names \
+         the run and the file: it is missing, was changed, is encrypted with a key that is not given, or cannot be read or \
+         written. Mount the directory, name it or the key, or put the file back from a copy; the run goes on by itself then.";
 }
 
 /// What cards of the engine are called: no errors of a command, but what holds a run, fails a check or is an alarm.

@@ -146,6 +146,7 @@ pub(super) fn cluster_of(global: &Global) -> Result<Option<ClusterPlace>, CliErr
         cached_runs: CACHED_RUNS,
         api_key,
         deployment: None,
+        payload_store: super::payload_store::named(global),
     }))
 }
 

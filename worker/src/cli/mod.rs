@@ -39,6 +39,7 @@ mod mcp;
 mod message;
 mod notify;
 mod output;
+mod payload_store;
 mod plan;
 mod progress;
 mod queue;

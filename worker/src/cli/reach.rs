@@ -50,10 +50,12 @@ impl Reach {
         let path = |path: &std::path::Path| path.to_string_lossy().into_owned();
         // Where the environment of a cluster may name another.
         let own = global.namespace_named && global.temporal.is_some();
+        let payloads = global.payload_store.as_deref().filter(|_| global.temporal.is_some());
         let said = [
             ("--data", "BOSUN_STORE", Some(path(&global.data)).filter(|data| data != ".bosun")),
             ("--address", "BOSUN_ADDRESS", global.address.clone()),
             ("--temporal", "BOSUN_TEMPORAL", global.temporal.clone()),
+            ("--payload-store", "BOSUN_PAYLOAD_STORE", payloads.map(path)),
             ("--token-file", "BOSUN_TOKEN_FILE", global.token_file.as_deref().map(path)),
             ("--namespace", "BOSUN_NAMESPACE", Some(global.namespace.clone()).filter(|name| name != "default" || own)),
         ];
@@ -62,7 +64,7 @@ impl Reach {
             if let Some(value) = value.filter(|value| environment(variable).as_ref() != Some(value)) {
                 let said = format!(" {option} {}", shell_word(&value));
                 options.push_str(&said);
-                if ["--data", "--temporal"].contains(&option) {
+                if ["--data", "--temporal", "--payload-store"].contains(&option) {
                     of_worker.push_str(&said);
                 }
             }

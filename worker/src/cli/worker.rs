@@ -166,8 +166,14 @@ impl WorkerArgs {
     }
 }
 
-/// A number of bytes, with a unit or without.
+/// What may be taken of the memory.
 pub(super) fn parse_bytes(text: &str) -> Result<usize, String> {
+    let bytes = bytes_of(text)?;
+    if bytes < 16 << 20 { Err(format!("{text:?} is less than 16MiB, in which nothing can work")) } else { Ok(bytes) }
+}
+
+/// A number of bytes, with a unit or without.
+pub(super) fn bytes_of(text: &str) -> Result<usize, String> {
     let wrong = || format!("{text:?} is not a number of bytes like 320MiB, 2GiB or 1000000");
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: usize = text[..digits].parse().map_err(|_| wrong())?;
@@ -178,8 +184,7 @@ pub(super) fn parse_bytes(text: &str) -> Result<usize, String> {
         "G" | "GiB" => 1 << 30,
         _ => return Err(wrong()),
     };
-    let bytes = number.checked_mul(unit).ok_or_else(wrong)?;
-    if bytes < 16 << 20 { Err(format!("{text:?} is less than 16MiB, in which nothing can work")) } else { Ok(bytes) }
+    number.checked_mul(unit).ok_or_else(wrong)
 }
 
 /// How long `/healthz` shows a failed log before the process leaves.

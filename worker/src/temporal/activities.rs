@@ -5,6 +5,7 @@
 //! that ignores it is left behind after a grace, as in the embedded engine.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,19 +13,22 @@ use std::time::Duration;
 use bosun_engine::*;
 use futures_util::FutureExt;
 use temporalio_common::protos::coresdk::activity_result::{
-    ActivityExecutionResult, Cancellation, Failure as Failed, Success, WillCompleteAsync,
-    activity_execution_result::Status,
+    ActivityExecutionResult, ActivityTaskFailedCause as Cause, Cancellation, Failure as Failed, Success,
+    WillCompleteAsync, activity_execution_result::Status,
 };
 use temporalio_common::protos::coresdk::activity_task::{
     ActivityCancelReason, ActivityTask as Told, Start, activity_task::Variant,
 };
 use temporalio_common::protos::coresdk::{ActivityHeartbeat, ActivityTaskCompletion};
+use temporalio_common::protos::temporal::api::common::v1 as common;
+use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
 use temporalio_sdk_core::{PollError, Worker};
 use tokio::sync::{Notify, watch};
 
 use super::convert::*;
+use super::external::{External, ExternalError};
 use super::history::activity_number;
-use super::{PAYLOAD_MAX, SIDE_EFFECT};
+use super::{BEAT_TIMEOUT, BEATS, SIDE_EFFECT, WORKER_SHUTDOWN};
 
 /// How long a function may ignore its cancellation.
 const CANCEL_GRACE: Duration = Duration::from_secs(10);
@@ -95,6 +99,7 @@ pub(super) struct ActivityRunner {
     /// Where it is told that the worker has stopped by itself.
     say: Arc<watch::Sender<Option<String>>>,
     running: Arc<Running>,
+    external: External,
     /// One permit is kept, so that an end between a look and a wait is not missed.
     ended: Arc<Notify>,
 }
@@ -107,7 +112,13 @@ impl ActivityRunner {
         queue: TaskQueue,
         say: Arc<watch::Sender<Option<String>>>,
     ) -> Self {
-        ActivityRunner { worker, registry, interceptors, queue, say, running: Arc::default(), ended: Arc::default() }
+        let (external, running, ended) = (External::default(), Arc::default(), Arc::default());
+        ActivityRunner { worker, registry, interceptors, queue, say, running, external, ended }
+    }
+
+    /// What is too large for the cluster goes there.
+    pub(super) fn with_payloads_in(self, external: External) -> Self {
+        ActivityRunner { external, ..self }
     }
 
     /// Runs what the cluster gives until Core has shut down.
@@ -159,15 +170,30 @@ impl ActivityRunner {
         let (cancel, canceled) = watch::channel(false);
         self.running.lock().insert(token.clone(), ClusterAttempt { cancel, stop: None });
         tokio::spawn(async move {
-            let status = match task_of(start, &this.queue) {
-                Ok(task) => this.attempt(token.clone(), task, canceled).await,
-                Err(why) => failed(&Failure::application("InvalidActivity", why.to_string()).non_retryable()),
-            };
+            let status = this.carry_out(token.clone(), start, canceled).await;
             // Counted until it is told: a drain waits for that.
             this.complete(token.clone(), status).await;
             this.running.lock().remove(&token);
             this.ended.notify_one();
         });
+    }
+
+    /// The attempt, from what the cluster says of it to what the cluster is told.
+    async fn carry_out(&self, token: Vec<u8>, mut start: Start, canceled: watch::Receiver<bool>) -> Status {
+        let run = start.workflow_execution.clone().unwrap_or_default();
+        if let Err(why) = self.external.open(&mut start).await {
+            return not_had(&run, &why);
+        }
+        let beaten = start.header_fields.contains_key(BEATS);
+        let ended = match task_of(start, &self.queue) {
+            Ok(task) => self.attempt(token.clone(), task, beaten, canceled).await,
+            Err(why) => failed(&Failure::application("InvalidActivity", why.to_string()).non_retryable()),
+        };
+        let completion = ActivityExecutionResult { status: Some(ended) };
+        match self.external.seal(completion).await {
+            Ok(sealed) => sealed.status.unwrap_or_else(|| failed(&Failure::application("Lost", "no outcome"))),
+            Err(why) => not_had(&run, &why),
+        }
     }
 
     async fn complete(&self, task_token: Vec<u8>, status: Status) {
@@ -177,10 +203,17 @@ impl ActivityRunner {
         }
     }
 
-    async fn attempt(&self, own: Vec<u8>, task: ActivityTask, canceled: watch::Receiver<bool>) -> Status {
+    async fn attempt(&self, own: Vec<u8>, task: ActivityTask, beaten: bool, canceled: watch::Receiver<bool>) -> Status {
         let task = Arc::new(task);
-        let sink = Arc::new(Sink { worker: self.worker.clone(), token: own.clone() });
-        let context = ActivityContext::new(task.clone(), canceled.clone(), sink).with_states_of(&self.registry);
+        let (worker, external) = (self.worker.clone(), self.external.clone());
+        let sink = Arc::new(Sink { worker, external, token: own.clone(), last: Mutex::default() });
+        let context = ActivityContext::new(task.clone(), canceled.clone(), sink.clone()).with_states_of(&self.registry);
+        let beats = async {
+            match beaten {
+                true => sink.beat().await,
+                false => std::future::pending().await,
+            }
+        };
         // Made inside: making it runs user code.
         let function =
             AssertUnwindSafe(async { self.registry.attempt(&task, context, &self.interceptors).await }).catch_unwind();
@@ -196,9 +229,9 @@ impl ActivityRunner {
             biased;
             ended = function => ended.unwrap_or_else(|panic| Err(ActivityError::Failure(panicked(&*panic)))),
             () = overdue => Err(ActivityError::Canceled(None)),
+            never = beats => match never {},
         };
         match ended {
-            Ok(result) if result.len() > PAYLOAD_MAX => failed(&too_large(result.len())),
             Ok(result) => Status::Completed(Success { result: Some(payload_out(&result)) }),
             Err(ActivityError::WillCompleteLater) => Status::WillCompleteAsync(WillCompleteAsync {}),
             Err(ActivityError::Canceled(details)) => gave_up(self.running.why(&own), details),
@@ -216,7 +249,7 @@ fn gave_up(why: Option<AttemptStop>, details: Option<Payload>) -> Status {
             let failure = Failure { message: "activity canceled".into(), kind, cause: None };
             return Status::Cancelled(Cancellation { failure: Some(failure_out(&failure)) });
         }
-        Some(AttemptStop::Shutdown) => ("WorkerShutdown", "the worker left before the activity had ended"),
+        Some(AttemptStop::Shutdown) => (WORKER_SHUTDOWN, "the worker left before the activity had ended"),
         Some(AttemptStop::Paused) => ("ActivityPause", "the activity was paused before it had ended"),
         Some(AttemptStop::Reset) => ("ActivityReset", "the activity was reset before it had ended"),
         None => ("Canceled", "the activity gave up as canceled, and nobody had canceled it"),
@@ -228,11 +261,16 @@ fn failed(failure: &Failure) -> Status {
     Status::Failed(Failed { failure: Some(failure_out(failure)), ..Default::default() })
 }
 
-fn too_large(length: usize) -> Failure {
-    let message = format!(
-        "the result has {length} bytes, and a cluster takes {PAYLOAD_MAX} at most; keep the data elsewhere and give a reference to it"
-    );
-    Failure::application(FAILURE_PAYLOAD_TOO_LARGE, message).non_retryable()
+/// A payload of the attempt is too large, or cannot be had from where it is kept.
+fn not_had(run: &WorkflowExecution, why: &ExternalError) -> Status {
+    let Failure { message, kind, cause } = why.failure();
+    let message = format!("the run {} of {}: {message}", run.run_id, run.workflow_id);
+    let cause_there = match why {
+        ExternalError::TooLarge { .. } | ExternalError::MessageTooLarge { .. } => Cause::PayloadsTooLarge,
+        _ => Cause::ExternalStorageFailure,
+    };
+    let failure = Some(failure_out(&Failure { message, kind, cause }));
+    Status::Failed(Failed { failure, cause: cause_there.into() })
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
@@ -276,13 +314,38 @@ fn task_of(start: Start, queue: &TaskQueue) -> Result<ActivityTask, InvalidId> {
 /// Core throttles what goes through here.
 struct Sink {
     worker: Arc<Worker>,
+    external: External,
     token: Vec<u8>,
+    /// What was said last, which is said again with every sign of life.
+    last: Mutex<Vec<common::Payload>>,
+}
+
+impl Sink {
+    /// Says that the attempt lives, for as long as it is asked to.
+    async fn beat(&self) -> Infallible {
+        loop {
+            self.say();
+            tokio::time::sleep(BEAT_TIMEOUT / 6).await;
+        }
+    }
+
+    fn say(&self) {
+        let details = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.worker.record_activity_heartbeat(ActivityHeartbeat { task_token: self.token.clone(), details });
+    }
 }
 
 impl HeartbeatSink for Sink {
     fn heartbeat(&self, _: TaskToken, details: Option<Payload>) {
-        let details = details.iter().map(payload_out).collect();
-        self.worker.record_activity_heartbeat(ActivityHeartbeat { task_token: self.token.clone(), details });
+        let sealed: Result<Vec<_>, _> =
+            details.iter().map(|details| self.external.seal_now(payload_out(details))).collect();
+        let details = match sealed {
+            Ok(details) => details,
+            // What was said before stays; without a heartbeat the attempt times out, and is made again.
+            Err(why) => return tracing::error!(%why, "a heartbeat was not sent: its details cannot be kept"),
+        };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = details;
+        self.say();
     }
 }
 

@@ -13,12 +13,15 @@ use bosun_engine::*;
 
 use super::backend::ClusterBackend;
 use super::connect::{ConnectError, connect};
+use super::external::External;
 use super::worker::{ClusterWorker, ClusterWorkerOptions};
 use crate::backend::{Access, Backend, BoxFuture, ClusterPlace, Engine, OpenError, SlotCounts, Stopped};
+use crate::capability::at_rest::AtRest;
 use crate::capability::leaks::Leaks;
 use crate::capability::owner::Guards;
 use crate::closed_directory::is_store;
 use crate::embedded::{OpenedDirectory, Registries};
+use crate::store_reports::key_error;
 
 /// Held as long as a worker uses the directory.
 const LOCK_FILE: &str = "cluster.lock";
@@ -45,20 +48,32 @@ pub(crate) async fn open(
     data: &Path,
     purpose: &Access,
 ) -> Result<Arc<dyn Engine>, OpenError> {
+    let external = external_of(&registries, place).await?;
     let connection = connect(place).await?;
     let (workflows, identity) = (registries.workflows.clone(), place.identity.clone());
     // There all activities share one count, so it is the one for those that leave the process.
     let Access::Work { slots: SlotCounts { external: slots, .. }, queues, guards } = purpose else {
         let backend = ClusterBackend::new(connection, place.namespace.clone(), identity, None, workflows);
+        let backend = backend.with_payloads_in(external);
         return Ok(Arc::new(ClusterEngine { backend: Arc::new(backend), worker: None, _lock: None }));
     };
     let lock = hold(data)?;
     let options = options_of(registries, place, data, (*slots, queues), guards)?;
-    let worker = ClusterWorker::start(&connection, options).await.map_err(OpenError::Refused)?;
+    let worker = ClusterWorker::start_with(&connection, options, external.clone()).await.map_err(OpenError::Refused)?;
     let worker = Arc::new(worker);
     let backend =
         ClusterBackend::new(connection, place.namespace.clone(), identity, Some((worker.clone(), *slots)), workflows);
+    let backend = backend.with_payloads_in(external);
     Ok(Arc::new(ClusterEngine { backend: Arc::new(backend), worker: Some(worker), _lock: Some(lock) }))
+}
+
+/// Where large payloads are kept, as stores of the embedded engine are: with the codecs of the program and the key of the owner.
+async fn external_of(registries: &Registries, place: &ClusterPlace) -> Result<External, OpenError> {
+    let at_rest = match &place.payload_store {
+        Some(_) => registries.codecs_at_rest().await?,
+        None => AtRest::default(),
+    };
+    External::new(place.payload_store.as_ref(), at_rest).map_err(|why| key_error(&why))
 }
 
 fn options_of(

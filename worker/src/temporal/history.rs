@@ -15,14 +15,16 @@ use temporalio_client::grpc::WorkflowService;
 use temporalio_client::tonic::{Request, Status};
 use temporalio_common::protos::temporal::api::common::v1 as common;
 use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
-use temporalio_common::protos::temporal::api::history::v1::HistoryEvent;
+use temporalio_common::protos::temporal::api::enums::v1::EventType;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
+use temporalio_common::protos::temporal::api::history::v1::{History as Events, HistoryEvent};
 use temporalio_common::protos::temporal::api::workflowservice::v1::{
     GetWorkflowExecutionHistoryRequest, ListWorkflowExecutionsRequest,
 };
 use tokio::sync::mpsc;
 
 use super::convert::payload_in;
+use super::external::{External, ExternalError};
 use super::run::Recorded;
 use super::{SEQ, SIDE_EFFECT, STACK};
 
@@ -56,6 +58,16 @@ pub(super) async fn events_of(
     }
 }
 
+/// The same, with what of it is kept in files.
+///
+/// # Errors
+/// A file cannot be had.
+pub(super) async fn opened(external: &External, events: Vec<HistoryEvent>) -> Result<Vec<HistoryEvent>, ExternalError> {
+    let mut history = Events { events };
+    external.open(&mut history).await?;
+    Ok(history.events)
+}
+
 /// The workflow id of a run.
 pub(super) async fn workflow_of(connection: &Connection, namespace: &Namespace, run_id: &str) -> Option<String> {
     let request = ListWorkflowExecutionsRequest {
@@ -72,6 +84,15 @@ pub(super) async fn workflow_of(connection: &Connection, namespace: &Namespace, 
 pub(super) async fn events_of_target(connection: &Connection, target: &Target) -> Result<Vec<HistoryEvent>, Status> {
     let run_id = target.run_id.map_or_else(String::new, |run| run.to_string());
     events_of(connection, &target.namespace, target.workflow_id.as_str(), &run_id).await
+}
+
+/// As [`recorded`]; only what side effects gave is had from files.
+///
+/// # Errors
+/// A file cannot be had.
+pub(super) async fn recorded_of(external: &External, events: &[HistoryEvent]) -> Result<Recorded, ExternalError> {
+    let markers = events.iter().filter(|event| event.event_type() == EventType::MarkerRecorded).cloned().collect();
+    Ok(recorded(&opened(external, markers).await?))
 }
 
 /// What the side effects of a run gave.

@@ -16,14 +16,26 @@ mod backend;
 mod connect;
 mod convert;
 pub(crate) mod engine;
+mod external;
 mod history;
 mod run;
 mod threads;
 mod unfit;
 mod worker;
 
+use std::time::Duration;
+
+use crate::agent::workflow::AGENT_MODEL;
+use crate::capability::compose::COMPOSE;
+use crate::capability::file::FILE;
+use crate::capability::http::HTTP;
+use crate::capability::model::MODEL;
+use crate::capability::process::PROCESS;
+use crate::capability::scripted::SCRIPTED;
+
 pub use backend::ClusterBackend;
 pub use connect::{ConnectError, connect, namespace_of};
+pub(crate) use external::count as count_payloads;
 pub use worker::{ClusterWorker, ClusterWorkerOptions};
 
 /// The local activity that brings a side effect into history: it gives back what it is given.
@@ -32,6 +44,14 @@ const SIDE_EFFECT: &str = "bosun.side_effect";
 const CARRIED_SIGNALS: &str = "bosun-carried-signals";
 /// The header with our number of the command that asked for an activity, a child or a signal.
 const SEQ: &str = "bosun-seq";
+/// The header of an activity whose worker says by itself that it lives: where nothing is heard of it, it is gone.
+const BEATS: &str = "bosun-beats";
+/// The type of the failure of an attempt that the worker left behind as it drained.
+const WORKER_SHUTDOWN: &str = "WorkerShutdown";
+/// For so long; Core sends what is said in time.
+const BEAT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The activities for which workers do that: ours, which are never completed from outside, and for which nobody says another timeout.
+const BEATEN: [&str; 9] = [COMPOSE, FILE, HTTP, PROCESS, AGENT_MODEL, MODEL, SCRIPTED, "mcp", "mcp_tools"];
 /// Asks any run for its state as JSON.
 const QUERY_STATE: &str = "__bosun_state";
 /// Asks any run for what it waits for.
@@ -44,3 +64,5 @@ const REFUSED_BY_VALIDATOR: &str = "Bosun: refused by the validator";
 const STACK: usize = 64 * 1024 * 1024;
 /// The largest payload that a cluster takes.
 const PAYLOAD_MAX: usize = 2 * 1024 * 1024;
+/// The largest message.
+const MESSAGE_MAX: usize = 4 * 1024 * 1024;

@@ -29,7 +29,6 @@ use temporalio_common::protos::coresdk::workflow_commands::WorkflowCommand;
 use temporalio_common::protos::coresdk::workflow_completion::{
     Failure as Failed, Success, WorkflowActivationCompletion, workflow_activation_completion::Status,
 };
-use temporalio_common::protos::temporal::api::enums::v1::WorkflowTaskFailedCause;
 use temporalio_common::protos::temporal::api::failure::v1 as temporal_failure;
 use tokio::sync::oneshot;
 
@@ -358,10 +357,7 @@ fn completion(run_id: String, told: Result<Vec<WorkflowCommand>, TaskFailed>) ->
                 why.failure.message,
                 why.stack
             );
-            let cause = match why.diverged {
-                true => WorkflowTaskFailedCause::NonDeterministicError,
-                false => WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure,
-            };
+            let cause = why.cause;
             let failure = temporal_failure::Failure { stack_trace: why.stack, ..failure_out(&why.failure) };
             Status::Failed(Failed { failure: Some(failure), force_cause: cause.into() })
         }

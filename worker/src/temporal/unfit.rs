@@ -16,7 +16,8 @@ use temporalio_sdk_core::replay::{HistoryFeeder, HistoryForReplay, ReplayWorkerI
 use temporalio_sdk_core::{WorkerConfig, WorkerVersioningStrategy, init_replay_worker};
 use tokio::sync::oneshot;
 
-use super::history::{card_of, is_under_way, recorded};
+use super::external::External;
+use super::history::{card_of, is_under_way, opened, recorded};
 use super::run::{Home, Recorded};
 use super::threads::{Work, WorkflowThreads, is_evicted, is_told_again};
 use super::worker::diverged;
@@ -28,6 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) async fn card(
     threads: &WorkflowThreads,
     home: &Home,
+    external: &External,
     workflow_id: &str,
     events: &[HistoryEvent],
 ) -> Option<String> {
@@ -35,6 +37,8 @@ pub(super) async fn card(
     if !of_another_build(events, &build) || was_reset(events) {
         return None;
     }
+    // What cannot be had is told when the run itself is told.
+    let events = &*opened(external, events.to_vec()).await.ok()?;
     let (registry, namespace, owned) = (threads.registry(), home.namespace.clone(), events.to_vec());
     // It runs workflow code, and that away from this thread.
     let card = tokio::task::spawn_blocking(move || card_of(&namespace, &owned, &registry));

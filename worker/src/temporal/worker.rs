@@ -13,6 +13,12 @@ use temporalio_client::Connection;
 use temporalio_common::protos::coresdk::workflow_activation::WorkflowActivation;
 use temporalio_common::protos::coresdk::workflow_activation::remove_from_cache::EvictionReason;
 use temporalio_common::protos::coresdk::workflow_activation::workflow_activation_job::Variant as Told;
+use temporalio_common::protos::coresdk::workflow_commands::query_result::Variant as Answer;
+use temporalio_common::protos::coresdk::workflow_commands::workflow_command::Variant;
+use temporalio_common::protos::coresdk::workflow_commands::{QueryResult, QuerySuccess};
+use temporalio_common::protos::coresdk::workflow_completion::{
+    WorkflowActivationCompletion, workflow_activation_completion::Status,
+};
 use temporalio_common::worker::{
     VersioningBehavior, WorkerDeploymentOptions, WorkerDeploymentVersion, WorkerTaskTypes,
 };
@@ -23,10 +29,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::activities::ActivityRunner;
-use super::history::{card_of, events_of, recorded, workflow_of};
+use super::convert::failure_out;
+use super::external::{External, ExternalError};
+use super::history::{card_of, events_of, opened, recorded_of, workflow_of};
 use super::run::{Home, Recorded, TaskFailed};
 use super::threads::{Work, WorkflowThreads, failed, is_told_again};
-use super::unfit;
+use super::{PAYLOAD_MAX, unfit};
 use crate::backend::Deployment;
 
 /// Workflow tasks that are worked on at once, for each queue.
@@ -81,6 +89,15 @@ impl ClusterWorker {
     /// # Errors
     /// There is no such namespace, or Core refuses what it is to do: a text for people.
     pub async fn start(connection: &Connection, options: ClusterWorkerOptions) -> Result<ClusterWorker, String> {
+        Self::start_with(connection, options, External::default()).await
+    }
+
+    /// The same, with a place for large payloads.
+    pub(super) async fn start_with(
+        connection: &Connection,
+        options: ClusterWorkerOptions,
+        external: External,
+    ) -> Result<ClusterWorker, String> {
         let runtime = RuntimeOptions::builder().heartbeat_interval(None).build()?;
         let runtime = CoreRuntime::new_assume_tokio(runtime).map_err(|why| why.to_string())?;
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
@@ -97,9 +114,13 @@ impl ClusterWorker {
             let core = Arc::new(core.map_err(|why| why.to_string())?);
             core.validate().await.map_err(|why| format!("the namespace {}: {why}", options.namespace))?;
             let home = Home { namespace: options.namespace.clone(), task_queue: queue.clone() };
-            let told = tell_runs(core.clone(), threads.clone(), home, connection.clone(), say.clone());
+            let connection = connection.clone();
+            let teller =
+                Teller { core: core.clone(), threads: threads.clone(), home, connection, external: external.clone() };
+            let told = tell_runs(teller, say.clone());
             let (activities, interceptors) = (activities.clone(), interceptors.clone());
             let runner = ActivityRunner::new(core.clone(), activities, interceptors, queue.clone(), say.clone());
+            let runner = runner.with_payloads_in(external.clone());
             let loops = vec![tokio::spawn(told), tokio::spawn(runner.clone().run())];
             queues.push(ServedQueue { core, activities: runner, loops: loops.into() });
         }
@@ -180,59 +201,110 @@ fn versioning(options: &ClusterWorkerOptions) -> WorkerVersioningStrategy {
     WorkerVersioningStrategy::WorkerDeploymentBased(deployed.default_versioning_behavior(behavior).build())
 }
 
-/// Tells runs what the cluster says until Core has shut down.
-async fn tell_runs(
+/// What tells the runs of one queue what the cluster says.
+#[derive(Clone)]
+struct Teller {
     core: Arc<Worker>,
     threads: Arc<WorkflowThreads>,
     home: Home,
     connection: Connection,
-    say: Arc<watch::Sender<Option<String>>>,
-) {
+    external: External,
+}
+
+/// Tells runs what the cluster says until Core has shut down.
+async fn tell_runs(teller: Teller, say: Arc<watch::Sender<Option<String>>>) {
     loop {
-        match core.poll_workflow_activation().await {
+        match teller.core.poll_workflow_activation().await {
             Ok(activation) => {
-                let (core, threads, home) = (core.clone(), threads.clone(), home.clone());
-                let connection = connection.clone();
-                tokio::spawn(async move { tell(&core, &threads, home, &connection, activation).await });
+                let teller = teller.clone();
+                tokio::spawn(async move { teller.tell(activation).await });
             }
             Err(PollError::ShutDown) => return,
             Err(why) => {
-                say.send_replace(Some(format!(
-                    "the cluster gives no more work for the queue {}: {why}",
-                    home.task_queue
-                )));
+                let queue = &teller.home.task_queue;
+                say.send_replace(Some(format!("the cluster gives no more work for the queue {queue}: {why}")));
                 return;
             }
         }
     }
 }
 
-async fn tell(
-    core: &Worker,
-    threads: &WorkflowThreads,
-    home: Home,
-    connection: &Connection,
-    activation: WorkflowActivation,
-) {
-    let run_id = activation.run_id.clone();
-    if diverged(&activation) {
-        tokio::spawn(show_card(threads.registry(), home.clone(), connection.clone(), run_id.clone()));
+impl Teller {
+    async fn tell(&self, activation: WorkflowActivation) {
+        let run_id = activation.run_id.clone();
+        if diverged(&activation) {
+            tokio::spawn(show_card(self.clone(), run_id.clone()));
+        }
+        let completion = match self.told(activation).await {
+            Ok(completion) => completion,
+            Err(why) => failed(run_id, why),
+        };
+        complete(&self.core, completion).await;
     }
-    let recorded = match before(threads, &home, connection, &activation).await {
-        Ok(recorded) => recorded,
-        Err(why) => return complete(core, failed(run_id, why)).await,
-    };
-    let (done, answer) = oneshot::channel();
-    threads.give(Work { home, activation, recorded, done });
-    let lost = |_| failed(run_id, TaskFailed::lost("the thread of the workflow code has ended".to_owned()));
-    let completion = answer.await.unwrap_or_else(lost);
-    complete(core, completion).await;
+
+    /// What the code asks for, as it can be sent.
+    async fn told(&self, mut activation: WorkflowActivation) -> Result<WorkflowActivationCompletion, TaskFailed> {
+        let run_id = activation.run_id.clone();
+        let external = |why: ExternalError| TaskFailed::external(&run_id, &why);
+        let recorded = self.before(&activation).await?;
+        self.external.open(&mut activation).await.map_err(external)?;
+        // What is asked for again is in history: nothing of it is sent.
+        let is_sent = !activation.is_replaying || asks(&activation);
+        let (done, answer) = oneshot::channel();
+        self.threads.give(Work { home: self.home.clone(), activation, recorded, done });
+        let lost = |_| TaskFailed::lost("the thread of the workflow code has ended".to_owned());
+        let mut completion = answer.await.map_err(lost)?;
+        if !is_sent {
+            return Ok(completion);
+        }
+        if !self.external.has_store() {
+            refuse_large_answers(&mut completion);
+        }
+        self.external.seal(completion).await.map_err(external)
+    }
+
+    /// What the history holds already of a run that is told from its beginning. Code that does not fit it is told nothing.
+    async fn before(&self, activation: &WorkflowActivation) -> Result<Recorded, TaskFailed> {
+        if !is_told_again(activation) {
+            return Ok(Recorded::default());
+        }
+        let workflow_id = activation.jobs.iter().find_map(|job| match &job.variant {
+            Some(Told::InitializeWorkflow(init)) => Some(init.workflow_id.as_str()),
+            _ => None,
+        });
+        let workflow_id = workflow_id.unwrap_or_default();
+        let events = events_of(&self.connection, &self.home.namespace, workflow_id, &activation.run_id).await;
+        let events = events.map_err(|why| TaskFailed::unread_history(why.message()))?;
+        match unfit::card(&self.threads, &self.home, &self.external, workflow_id, &events).await {
+            Some(card) => Err(TaskFailed::diverged(&card)),
+            None => {
+                let recorded = recorded_of(&self.external, &events).await;
+                recorded.map_err(|why| TaskFailed::external(&activation.run_id, &why))
+            }
+        }
+    }
 }
 
-async fn complete(
-    core: &Worker,
-    completion: temporalio_common::protos::coresdk::workflow_completion::WorkflowActivationCompletion,
-) {
+/// Whether somebody asks the run something.
+fn asks(activation: &WorkflowActivation) -> bool {
+    activation.jobs.iter().any(|job| matches!(job.variant, Some(Told::QueryWorkflow(_))))
+}
+
+/// An answer that no cluster takes fails the query, not the workflow task that it comes with.
+fn refuse_large_answers(completion: &mut WorkflowActivationCompletion) {
+    let Some(Status::Successful(done)) = &mut completion.status else { return };
+    for command in &mut done.commands {
+        if let Some(Variant::RespondToQuery(QueryResult { variant: Some(answer), .. })) = &mut command.variant
+            && let Answer::Succeeded(QuerySuccess { response: Some(response) }) = answer
+            && response.data.len() > PAYLOAD_MAX
+        {
+            let why = ExternalError::TooLarge { length: response.data.len(), limit: PAYLOAD_MAX };
+            *answer = Answer::Failed(failure_out(&why.failure()));
+        }
+    }
+}
+
+async fn complete(core: &Worker, completion: WorkflowActivationCompletion) {
     let run_id = completion.run_id.clone();
     if let Err(why) = core.complete_workflow_activation(completion).await {
         tracing::error!(run_id, %why, "a workflow task could not be completed");
@@ -256,36 +328,15 @@ pub(super) fn diverged(activation: &WorkflowActivation) -> bool {
 }
 
 /// Core has failed the workflow task in its own words; ours go to the log.
-async fn show_card(registry: Arc<WorkflowRegistry>, home: Home, connection: Connection, run_id: String) {
+async fn show_card(teller: Teller, run_id: String) {
+    let Teller { threads, home, connection, external, .. } = teller;
     let Some(workflow_id) = workflow_of(&connection, &home.namespace, &run_id).await else { return };
     let Ok(events) = events_of(&connection, &home.namespace, &workflow_id, &run_id).await else { return };
-    let namespace = home.namespace.clone();
+    let Ok(events) = opened(&external, events).await else { return };
+    let (namespace, registry) = (home.namespace, threads.registry());
     // It runs workflow code, and that away from this thread.
     let card = tokio::task::spawn_blocking(move || card_of(&namespace, &events, &registry)).await;
     if let Ok(Some(card)) = card {
         tracing::error!(workflow_id, run_id, "the workflow code does not fit its history\n{card}");
-    }
-}
-
-/// What the history holds already of a run that is told from its beginning. Code that does not fit it is told nothing.
-async fn before(
-    threads: &WorkflowThreads,
-    home: &Home,
-    connection: &Connection,
-    activation: &WorkflowActivation,
-) -> Result<Recorded, TaskFailed> {
-    if !is_told_again(activation) {
-        return Ok(Recorded::default());
-    }
-    let workflow_id = activation.jobs.iter().find_map(|job| match &job.variant {
-        Some(Told::InitializeWorkflow(init)) => Some(init.workflow_id.as_str()),
-        _ => None,
-    });
-    let workflow_id = workflow_id.unwrap_or_default();
-    let events = events_of(connection, &home.namespace, workflow_id, &activation.run_id).await;
-    let events = events.map_err(|why| TaskFailed::unread_history(why.message()))?;
-    match unfit::card(threads, home, workflow_id, &events).await {
-        Some(card) => Err(TaskFailed::diverged(&card)),
-        None => Ok(recorded(&events)),
     }
 }

@@ -14,6 +14,7 @@ use super::rig::{Cluster, shown};
 pub(super) const SCENES: &[Scene] = &[
     ("a_python_client_asks_our_workflow", a_python_client),
     ("our_workflow_calls_python", our_workflow_calls_python),
+    ("python_shares_the_files_of_large_payloads", python_shares_files),
     ("what_was_deleted_is_gone", super::requests::what_was_deleted_is_gone),
 ];
 
@@ -125,5 +126,62 @@ fn our_workflow_calls_python(cluster: &Cluster) {
     cluster.json(&["start", "py_double", "-w", "doubles", "-q", &theirs, "--input", &input]);
     let (exit, result) = cluster.result("doubles");
     assert_eq!((exit, &result["result"]), (0, &json!(42)), "{result}");
+    assert_eq!(worker.term(), 0);
+}
+
+/// A storage driver of the official SDK for our directory.
+const SHARES: &str = r#"
+import asyncio, dataclasses, hashlib, os, sys
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client
+from temporalio.converter import DataConverter, ExternalStorage, StorageDriver, StorageDriverClaim
+
+class Directory(StorageDriver):
+    def __init__(self, root):
+        self.root = root
+    def name(self):
+        return "bosun.directory"
+    def path(self, digest):
+        return os.path.join(self.root, "sha256", digest[:2], digest)
+    async def store(self, context, payloads):
+        claims = []
+        for payload in payloads:
+            data = payload.SerializeToString()
+            digest = hashlib.sha256(data).hexdigest()
+            os.makedirs(os.path.dirname(self.path(digest)), exist_ok=True)
+            with open(self.path(digest), "wb") as file:
+                file.write(data)
+            claims.append(StorageDriverClaim({"hash_algorithm": "sha256", "hash_value": digest, "length": str(len(data))}))
+        return claims
+    async def retrieve(self, context, claims):
+        found = []
+        for claim in claims:
+            with open(self.path(claim.claim_data["hash_value"]), "rb") as file:
+                data = file.read()
+            assert hashlib.sha256(data).hexdigest() == claim.claim_data["hash_value"]
+            found.append(Payload.FromString(data))
+        return found
+
+async def main():
+    storage = ExternalStorage(drivers=[Directory(sys.argv[3])])
+    client = await Client.connect(sys.argv[1], data_converter=dataclasses.replace(DataConverter.default, external_storage=storage))
+    given = "p" * 2_500_000
+    program = {"steps": [{"activity": {"type": "echo", "input": "$given", "as": "e"}}, {"return": ["$e", "$given"]}], "vars": {"given": given}}
+    result = await client.execute_workflow("kitchen-sink", program, id="python-shares", task_queue=sys.argv[2])
+    assert result == [given, given]
+    print("python is content")
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"#;
+
+fn python_shares_files(cluster: &Cluster) {
+    let Some(python) = python() else { return };
+    let queue = cluster.name("shares");
+    let directory = cluster.folder.path().join("shared");
+    let directory = directory.to_str().unwrap();
+    let worker = cluster.worker(&queue, &["--payload-store", directory]);
+    let output = script(cluster, &python, "shares.py", SHARES, &[&queue, directory]).output().unwrap();
+    assert!(shown(&output).contains("python is content"), "{}", shown(&output));
     assert_eq!(worker.term(), 0);
 }

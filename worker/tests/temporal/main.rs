@@ -5,7 +5,8 @@
 //! fails. Where there is no `temporal`, that is said loudly; with `BOSUN_REQUIRE_TEMPORAL=1` it fails. No time is judged.
 //!
 //! `temporal` is looked for in BOSUN_TEMPORAL_CLI, `target/temporal/bin`, the Go tools' folder and PATH; `.ci/run cluster` installs it.
-//! `cargo test -p bosun-worker --features temporal --test temporal -- WORD` runs the scenes whose names hold WORD.
+//! `cargo test -p bosun-worker --features temporal --test temporal -- WORD` runs the scenes whose names hold WORD, and with
+//! `--ignored` those of the whole scale, which take half an hour.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a program of its own, around what is shipped")]
 
@@ -14,12 +15,14 @@ mod code;
 mod evictions;
 mod interop;
 mod kills;
+mod payloads;
 mod programs;
 #[path = "../python_sdk/mod.rs"]
 mod python_sdk;
 mod replay;
 mod requests;
 mod rig;
+mod scale;
 mod supervisors;
 mod tls;
 
@@ -30,18 +33,23 @@ use rig::Cluster;
 
 type Scene = (&'static str, fn(&Cluster));
 
-/// In this order: what others lean on comes first.
+/// In this order: what others lean on comes first. With `--ignored` those that take long.
 fn scenes() -> Vec<Scene> {
+    if std::env::args().any(|word| word == "--ignored") {
+        return [scale::FULL, evictions::FULL].concat();
+    }
     [
         programs::SCENES,
         requests::SCENES,
         activities::SCENES,
+        payloads::SCENES,
         code::SCENES,
         evictions::SCENES,
         replay::SCENES,
         supervisors::SCENES,
         tls::SCENES,
         kills::SCENES,
+        scale::SCENES,
         interop::SCENES,
     ]
     .concat()

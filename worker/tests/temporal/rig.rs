@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -25,7 +26,8 @@ const TUNED: [&str; 5] = [
 ];
 
 pub(super) struct Cluster {
-    server: Option<Child>,
+    server: Mutex<Option<Child>>,
+    port: u16,
     pub(super) address: String,
     pub(super) folder: TempDir,
     temporal: PathBuf,
@@ -58,21 +60,37 @@ impl Cluster {
         let temporal = temporal()?;
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
-        let mut command = Command::new(&temporal);
+        let address = format!("127.0.0.1:{port}");
+        let (server, counted) = (Mutex::default(), AtomicUsize::new(0));
+        let cluster = Cluster { server, port, address, folder, temporal, counted };
+        cluster.start_server();
+        Some(cluster)
+    }
+
+    /// Starts the server, over what another has left, and waits for it.
+    pub(super) fn start_server(&self) {
+        let Cluster { folder, port, temporal, .. } = self;
+        let mut command = Command::new(temporal);
         command.args(["server", "start-dev", "--headless", "--ip", "127.0.0.1", "--log-level", "error", "--port"]);
         command.arg(port.to_string()).arg("--db-filename").arg(folder.path().join("cluster.db"));
         command.args(["--search-attribute", "CustomKeywordField=Keyword", "--search-attribute", "n=Int"]);
         TUNED.iter().for_each(|value| _ = command.args(["--dynamic-config-value", value]));
-        let log = File::create(folder.path().join("server.log")).unwrap();
+        let log = File::options().create(true).append(true).open(folder.path().join("server.log")).unwrap();
         let server = command.stdout(log.try_clone().unwrap()).stderr(log).stdin(Stdio::null()).spawn().unwrap();
-        let address = format!("127.0.0.1:{port}");
-        let cluster = Cluster { server: Some(server), address, folder, temporal, counted: AtomicUsize::new(0) };
-        cluster.until("the server answers", || {
-            let mut health = Command::new(&cluster.temporal);
-            health.args(["operator", "cluster", "health", "--address", &cluster.address]);
+        *self.server.lock().unwrap() = Some(server);
+        self.until("the server answers", || {
+            let mut health = Command::new(&self.temporal);
+            health.args(["operator", "cluster", "health", "--address", &self.address]);
             health.output().unwrap().status.success().then_some(())
         });
-        Some(cluster)
+    }
+
+    /// As SIGKILL does.
+    pub(super) fn kill_server(&self) {
+        if let Some(mut server) = self.server.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
     }
 
     /// A name that no other scene has.
@@ -81,13 +99,18 @@ impl Cluster {
     }
 
     /// Asks until there is an answer.
-    pub(super) fn until<T>(&self, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    pub(super) fn until<T>(&self, what: &str, ask: impl FnMut() -> Option<T>) -> T {
+        self.until_within(PATIENCE, what, ask)
+    }
+
+    /// The same, of work that takes longer.
+    pub(super) fn until_within<T>(&self, patience: Duration, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         let began = Instant::now();
         loop {
             if let Some(answer) = ask() {
                 return answer;
             }
-            assert!(began.elapsed() < PATIENCE, "waited {} s in vain until {what}", PATIENCE.as_secs());
+            assert!(began.elapsed() < patience, "waited {} s in vain until {what}", patience.as_secs());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -112,6 +135,15 @@ impl Cluster {
     pub(super) fn run(&self, args: &[&str]) -> Output {
         let data = self.folder.path().join("client");
         self.bosun(&data).args(["--temporal", &self.address]).args(args).output().unwrap()
+    }
+
+    /// The same, left to itself.
+    pub(super) fn spawn(&self, args: &[&str]) -> Worker {
+        let log = self.folder.path().join(format!("{}.log", self.name("spawned")));
+        let file = File::create(&log).unwrap();
+        let mut command = self.bosun(&self.folder.path().join("client"));
+        command.args(["--temporal", &self.address]).args(args).stdout(file.try_clone().unwrap()).stderr(file);
+        Worker { child: command.spawn().unwrap(), log }
     }
 
     /// A command on the cluster, where the environment of Temporal's tools names this namespace.
@@ -214,10 +246,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if let Some(mut server) = self.server.take() {
-            let _ = server.kill();
-            let _ = server.wait();
-        }
+        self.kill_server();
     }
 }
 

@@ -21,7 +21,7 @@ const PRESETS: [&str; 6] = [
     "evaluator-optimizer",
 ];
 
-fn quick(preset: &str) -> String {
+pub(super) fn quick(preset: &str) -> String {
     let file = format!("{}/../fixtures/supervisors/presets/{preset}.yaml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&file).unwrap_or_else(|why| panic!("{file}: {why}"));
     let mut quick = String::new();

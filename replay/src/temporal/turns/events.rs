@@ -25,6 +25,15 @@ pub(super) enum Imported {
     Nothing,
 }
 
+/// The worker of the attempt has left, or nobody has heard of it in time.
+fn is_left(failure: &Failure) -> bool {
+    match &failure.kind {
+        FailureKind::Timeout { timeout, .. } => *timeout == TimeoutType::Heartbeat,
+        FailureKind::Application { failure_type, .. } => failure_type == "WorkerShutdown",
+        _ => false,
+    }
+}
+
 /// What later events refer to.
 #[derive(Default)]
 pub(super) struct Numbering {
@@ -44,6 +53,8 @@ pub(super) struct Numbering {
     admitted: BTreeMap<String, (u64, Fields)>,
     /// By the event that asked for it: the attempt of an activity that has started, and why the one before failed.
     attempts: BTreeMap<u64, (u32, Option<Failure>)>,
+    /// The events that asked for activities whose workers say by themselves that they live.
+    beaten: BTreeSet<u64>,
     /// The time of the workflow task, which is the time of its commands as the code sees it.
     pub(super) at: Timestamp,
 }
@@ -193,6 +204,7 @@ impl Numbering {
         let attempts = started.map(|(last, why)| attempts(seq, last, why)).unwrap_or_default();
         let state = retry_state(fields, "retryState").unwrap_or(RetryState::RetryPolicyNotSet);
         let why = || failure(fields, "failure").unwrap_or_else(|| Failure::application("ServerFailure", ""));
+        let beaten = self.beaten.contains(&event.number("scheduledEventId"));
         let ended = match event.event_type.as_str() {
             "ActivityTaskCompleted" => EventKind::ActivityTaskCompleted {
                 seq,
@@ -200,6 +212,12 @@ impl Numbering {
                 identity: None,
             },
             "ActivityTaskFailed" => EventKind::ActivityTaskFailed { seq, failure: why(), retry_state: state },
+            "ActivityTaskTimedOut" | "ActivityTaskFailed" if beaten && is_left(&why()) => {
+                // As the worker tells it to the code.
+                let message = "the worker that ran the attempt is gone".to_owned();
+                let failure = Failure { message, kind: FailureKind::WorkerLost, cause: None };
+                EventKind::ActivityTaskFailed { seq, failure, retry_state: state }
+            }
             "ActivityTaskTimedOut" => EventKind::ActivityTaskTimedOut { seq, failure: why(), retry_state: state },
             _ => EventKind::ActivityTaskCanceled { seq, details: payloads(fields, "details") },
         };
@@ -324,6 +342,11 @@ impl Numbering {
 
     fn scheduled(&mut self, event: &TemporalEvent) -> Option<ActivityTaskScheduled> {
         let (fields, seq) = (&event.attributes, self.next(event));
+        let header = object(fields, "header").and_then(|header| object(header, "fields"));
+        let beaten = header.is_some_and(|header| header.contains_key("bosun-beats"));
+        if beaten {
+            self.beaten.insert(event.id);
+        }
         Some(ActivityTaskScheduled {
             seq,
             activity_id: ActivityId::new(text(fields, "activityId")).ok()?,
@@ -334,7 +357,8 @@ impl Numbering {
                 schedule_to_close: period(fields, "scheduleToCloseTimeout"),
                 schedule_to_start: period(fields, "scheduleToStartTimeout"),
                 start_to_close: period(fields, "startToCloseTimeout"),
-                heartbeat: period(fields, "heartbeatTimeout"),
+                // That of the worker's own signs of life is none that the code asked for.
+                heartbeat: if beaten { None } else { period(fields, "heartbeatTimeout") },
                 retry_policy: retry_policy(fields, "retryPolicy"),
                 summary: summary(fields),
                 ..ActivityOptions::default()

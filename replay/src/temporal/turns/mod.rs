@@ -49,6 +49,25 @@ pub enum ImportError {
         /// Its type.
         name: String,
     },
+    /// The code would be told something that is not in the history.
+    #[error(
+        "a payload of event {id} ({name}) is kept outside of the history; name the run itself (--temporal, --payload-store) and \
+         not a file of Temporal's, or its `bosun export`"
+    )]
+    KeptElsewhere {
+        /// Its number.
+        id: u64,
+        /// Its type.
+        name: String,
+    },
+}
+
+/// Whether all that the event tells is in it.
+fn is_whole(event: &TemporalEvent) -> Result<(), ImportError> {
+    match event.attributes.values().any(is_reference) {
+        true => Err(ImportError::KeptElsewhere { id: event.id, name: event.event_type.clone() }),
+        false => Ok(()),
+    }
 }
 
 /// One workflow task: what the code was told, and what it asked for.
@@ -129,6 +148,9 @@ impl TurnReader {
             }
         }
         let splitter = code.and_then(|code| Splitter::new(code, &started, original));
+        if splitter.is_some() {
+            begin.iter().try_for_each(is_whole)?;
+        }
         let tasks = Tasks {
             numbering: Numbering::default(),
             tasks: Vec::new(),
@@ -147,6 +169,9 @@ impl TurnReader {
     /// # Errors
     /// It cannot be read.
     pub fn event(&mut self, event: &TemporalEvent) -> Result<(), ImportError> {
+        if self.splitter.is_some() {
+            is_whole(event)?;
+        }
         let accepts = self.tasks.untold.is_some() && event.event_type == "WorkflowExecutionUpdateAccepted";
         if accepts || !is_of_a_task(&event.event_type) {
             self.tasks.settle(self.splitter.as_mut());

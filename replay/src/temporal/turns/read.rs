@@ -82,6 +82,20 @@ pub(super) fn payload(value: &Value) -> Payload {
     }
 }
 
+/// Whether a payload here, or further in, is kept elsewhere: what stands for it has the form that the official SDKs have for it.
+pub(super) fn is_reference(value: &Value) -> bool {
+    const MESSAGE: &str = "temporal.api.sdk.v1.ExternalStorageReference";
+    const EARLIER: &str = "json/external-storage-reference";
+    let Value::Object(fields) = value else {
+        return value.as_array().is_some_and(|listed| listed.iter().any(is_reference));
+    };
+    let says = |name: &str, what: &str| {
+        let said = fields.get("metadata").and_then(|metadata| metadata.get(name)).and_then(Value::as_str);
+        said.and_then(unbase64).is_some_and(|said| said == what.as_bytes())
+    };
+    says("messageType", MESSAGE) || says("encoding", EARLIER) || fields.values().any(is_reference)
+}
+
 /// Several are one array, as the worker gives them to the code.
 pub(super) fn payloads_in(value: Option<&Value>) -> Option<Payload> {
     let listed = value?.get("payloads")?.as_array()?;

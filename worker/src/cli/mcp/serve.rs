@@ -59,6 +59,8 @@ fn options_of(global: &Global) -> Vec<String> {
     words.extend(global.address.as_ref().map(|address| format!("--address={address}")));
     words.extend(global.temporal.as_ref().map(|address| format!("--temporal={address}")));
     words.extend(global.temporal_api_key.as_ref().map(|reference| format!("--temporal-api-key={reference}")));
+    words.extend(global.payload_store.as_ref().map(|path| format!("--payload-store={}", path.display())));
+    words.push(format!("--payload-store-above={}", global.payload_store_above));
     words.extend(global.epoch_file.as_ref().map(|path| format!("--epoch-file={}", path.display())));
     words.extend(global.token_file.as_ref().map(|path| format!("--token-file={}", path.display())));
     words.extend(global.config.as_ref().map(|path| format!("--config={}", path.display())));
@@ -176,7 +178,8 @@ mod tests {
     fn a_verb_is_run_with_all_that_says_where_its_runs_are() {
         let kept = |global: &Global| {
             let Global { data, temporal, token_file, epoch_file, namespace, config, profile, set, .. } = global.clone();
-            let cluster = (temporal, global.temporal_api_key.clone());
+            let payloads = (global.payload_store.clone(), global.payload_store_above);
+            let cluster = (temporal, global.temporal_api_key.clone(), payloads);
             (data, global.address.clone(), cluster, token_file, epoch_file, namespace, config, profile, set)
         };
         let more = [
@@ -187,6 +190,8 @@ mod tests {
             "--profile=dev",
             "--set=a=b",
             "--temporal-api-key=file:/k",
+            "--payload-store=/p",
+            "--payload-store-above=1MiB",
         ];
         for place in ["--temporal=127.0.0.1:7233", "--address=http://127.0.0.1:1"] {
             let words = ["bosun", "list", "--data=/data", place];

@@ -16,7 +16,7 @@ use temporalio_common::protos::temporal::api::workflow::v1 as proto;
 use temporalio_common::protos::temporal::api::workflowservice::v1::*;
 
 use super::ClusterBackend;
-use super::refusal::{about, call_error, fits, refused};
+use super::refusal::{about, call_error, refused};
 use super::requests::execution_of;
 use crate::backend::{ActivityAsked, Attribution, CallError};
 use crate::temporal::convert::*;
@@ -100,7 +100,6 @@ impl ClusterBackend {
         let mut service = self.connection.clone();
         let done = match completion {
             ActivityCompletion::Complete(result) => {
-                fits(&result)?;
                 let result = Some(payloads_out(&result));
                 let request = RespondActivityTaskCompletedByIdRequest {
                     namespace,
@@ -111,7 +110,7 @@ impl ClusterBackend {
                     identity,
                     ..Default::default()
                 };
-                service.respond_activity_task_completed_by_id(Request::new(request)).await.map(drop)
+                service.respond_activity_task_completed_by_id(self.sealed(request).await?).await.map(drop)
             }
             ActivityCompletion::Fail(failure) => {
                 let failure = Some(failure_out(&failure));
@@ -124,7 +123,7 @@ impl ClusterBackend {
                     identity,
                     ..Default::default()
                 };
-                service.respond_activity_task_failed_by_id(Request::new(request)).await.map(drop)
+                service.respond_activity_task_failed_by_id(self.sealed(request).await?).await.map(drop)
             }
             ActivityCompletion::Cancel(details) => {
                 let details = details.as_ref().map(payloads_out);
@@ -137,7 +136,7 @@ impl ClusterBackend {
                     identity,
                     ..Default::default()
                 };
-                service.respond_activity_task_canceled_by_id(Request::new(request)).await.map(drop)
+                service.respond_activity_task_canceled_by_id(self.sealed(request).await?).await.map(drop)
             }
             ActivityCompletion::Heartbeat(details) => {
                 let details = details.as_ref().map(payloads_out).unwrap_or(Payloads::default());
@@ -150,7 +149,7 @@ impl ClusterBackend {
                     identity,
                     ..Default::default()
                 };
-                service.record_activity_task_heartbeat_by_id(Request::new(request)).await.map(drop)
+                service.record_activity_task_heartbeat_by_id(self.sealed(request).await?).await.map(drop)
             }
         };
         done.map_err(|status| call_error(&status))

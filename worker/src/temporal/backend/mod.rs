@@ -15,12 +15,16 @@ use std::sync::Arc;
 
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
+use prost::Message;
 use serde_json::Value;
 use temporalio_client::Connection;
+use temporalio_client::tonic::Request;
+use temporalio_common::payload_visitor::PayloadVisitable;
 
+use super::external::External;
 use super::worker::ClusterWorker;
 use crate::backend::*;
-use refusal::cannot;
+use refusal::{cannot, external_error};
 
 /// A cluster, as its clients see it. Cheap to clone.
 #[derive(Clone)]
@@ -34,6 +38,7 @@ pub struct ClusterBackend {
     slots: usize,
     /// The code of this program, by which histories are read turn by turn.
     workflows: Arc<WorkflowRegistry>,
+    external: External,
 }
 
 impl ClusterBackend {
@@ -46,7 +51,24 @@ impl ClusterBackend {
         workflows: WorkflowRegistry,
     ) -> Self {
         let (worker, slots) = worker.map_or((None, 0), |(worker, slots)| (Some(worker), slots));
-        ClusterBackend { connection, namespace, identity, worker, slots, workflows: Arc::new(workflows) }
+        let (workflows, external) = (Arc::new(workflows), External::default());
+        ClusterBackend { connection, namespace, identity, worker, slots, workflows, external }
+    }
+
+    /// What is too large for the cluster goes there.
+    pub(super) fn with_payloads_in(self, external: External) -> Self {
+        ClusterBackend { external, ..self }
+    }
+
+    /// A request as it can be sent.
+    async fn sealed<M: PayloadVisitable + Message>(&self, message: M) -> Result<Request<M>, CallError> {
+        Ok(Request::new(self.external.seal(message).await.map_err(|why| external_error(None, &why))?))
+    }
+
+    /// An answer about a run, with what of it is kept in files.
+    async fn opened<M: PayloadVisitable>(&self, target: &Target, mut answer: M) -> Result<M, CallError> {
+        self.external.open(&mut answer).await.map_err(|why| external_error(Some(target), &why))?;
+        Ok(answer)
     }
 
     fn who(&self, identity: Option<&Identity>) -> String {

@@ -14,7 +14,7 @@ use temporalio_common::protos::temporal::api::enums::v1 as enums;
 use temporalio_common::protos::temporal::api::enums::v1::WorkflowTaskFailedCause;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
 use temporalio_common::protos::temporal::api::history::v1::{
-    HistoryEvent, WorkflowExecutionContinuedAsNewEventAttributes, WorkflowTaskFailedEventAttributes,
+    History as Events, HistoryEvent, WorkflowExecutionContinuedAsNewEventAttributes, WorkflowTaskFailedEventAttributes,
 };
 use temporalio_common::protos::temporal::api::workflowservice::v1::*;
 
@@ -24,7 +24,7 @@ use super::requests::execution_of;
 use crate::backend::{CallError, EventStream};
 use crate::temporal::QUERY_AWAITING;
 use crate::temporal::convert::*;
-use crate::temporal::history::{TurnsAlong, activities_of, card_of, events_of_target, turns_of};
+use crate::temporal::history::{TurnsAlong, activities_of, card_of, events_of_target, opened, turns_of};
 
 /// Where no worker answers, a description does not wait for one.
 const ASK_PATIENCE: Duration = Duration::from_millis(1_500);
@@ -49,6 +49,8 @@ impl ClusterBackend {
         };
         let answer = self.connection.clone().describe_workflow_execution(Request::new(request)).await;
         let mut answer = answer.map_err(|status| about(target, &status))?.into_inner();
+        // What cannot be had is said by whoever reads it for itself.
+        self.external.open_some(&mut answer).await;
         let row = answer.workflow_execution_info.take().and_then(|row| info_of(&target.namespace, row));
         let not_found = || Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id };
         let mut info = row.ok_or_else(not_found)?;
@@ -65,6 +67,8 @@ impl ClusterBackend {
         let target = Target { run_id: Some(info.run_id), ..target };
         let events = events_of_target(&self.connection, &target).await.map_err(|status| about(&target, &status))?;
         let turns = turns_of(&target.namespace, &events, None).map_err(unreadable)?;
+        let mut last = Events { events: events.last().cloned().into_iter().collect() };
+        let not_had = self.external.open_some(&mut last).await;
         let again = answer.pending_workflow_task.as_ref().is_some_and(|task| task.attempt > 1);
         let failed = if again { last_failure(&events) } else { None };
         let asked = info.status.is_open() && failed.is_none();
@@ -98,8 +102,8 @@ impl ClusterBackend {
             held,
             awaiting,
             cancel_requested: turns.iter().flat_map(|turn| &turn.events).any(asks_to_cancel),
-            warnings: Vec::new(),
-            result: events.last().and_then(outcome_in).map(|(outcome, _)| outcome),
+            warnings: not_had.map(|why| format!("its result is not all here: {why}")).into_iter().collect(),
+            result: last.events.last().and_then(outcome_in).map(|(outcome, _)| outcome),
             info,
         })
     }
@@ -118,6 +122,7 @@ impl ClusterBackend {
             Some(stack)
         } else if failed.cause() == WorkflowTaskFailedCause::NonDeterministicError {
             let (namespace, workflows) = (namespace.clone(), self.workflows.clone());
+            let events = opened(&self.external, events.clone()).await.unwrap_or(events);
             let card = tokio::task::spawn_blocking(move || card_of(&namespace, &events, &workflows));
             tokio::time::timeout(CARD_PATIENCE, card).await.ok().and_then(Result::ok).flatten()
         } else {
@@ -150,7 +155,9 @@ impl ClusterBackend {
                     query: query.clone(),
                 };
                 let page = self.connection.clone().list_workflow_executions(Request::new(request)).await;
-                let page = page.map_err(|status| call_error(&status))?.into_inner();
+                let mut page = page.map_err(|status| call_error(&status))?.into_inner();
+                // A list tells of all runs, also of one whose memo cannot be had.
+                self.external.open_some(&mut page).await;
                 found.extend(page.executions.into_iter().filter_map(|row| info_of(&namespace, row)));
                 next_page_token = page.next_page_token;
                 if next_page_token.is_empty() {
@@ -224,7 +231,7 @@ impl ClusterBackend {
                     let page = page.into_inner();
                     let last = page.history.unwrap_or_default().events.pop();
                     if let Some(last) = last.filter(|event| outcome_in(event).is_some()) {
-                        return Ok(last);
+                        return self.opened(target, last).await;
                     }
                     next_page_token = page.next_page_token;
                 }
@@ -241,6 +248,7 @@ impl ClusterBackend {
             None => Target { run_id: Some(self.info(target).await?.run_id), ..target.clone() },
         };
         let events = events_of_target(&self.connection, &target).await.map_err(|status| about(&target, &status))?;
+        let events = self.opened(&target, Events { events }).await?.events;
         let (workflows, namespace) = (self.workflows.clone(), target.namespace.clone());
         // It runs workflow code, and that away from this thread.
         let read = tokio::task::spawn_blocking(move || turns_of(&namespace, &events, Some(&workflows))).await;
@@ -255,7 +263,7 @@ impl ClusterBackend {
             let mut along = along.map_err(|why| unreadable(why.to_string()))?;
             let (mut next, mut page_token, mut ended) = (from, Vec::new(), false);
             while !ended {
-                let page = self.more_history(&target, follow, page_token).await?;
+                let page = self.opened(&target, self.more_history(&target, follow, page_token).await?).await?;
                 page_token = page.next_page_token;
                 ended = page_token.is_empty();
                 let turns = along.next(page.history.unwrap_or_default().events).await.map_err(unreadable)?;

@@ -10,7 +10,8 @@ use temporalio_common::protos::google::rpc;
 use temporalio_common::protos::temporal::api::errordetails::v1::QueryFailedFailure;
 use temporalio_common::protos::temporal::api::failure::v1::failure::FailureInfo;
 
-use crate::backend::{CallError, Reply};
+use crate::backend::{CallError, PAYLOAD_STORE_CODE, Reply};
+use crate::temporal::external::ExternalError;
 
 /// The answer of something that no cluster can do.
 pub(super) fn cannot<T: Send + 'static>(what: &str, help: &str) -> Reply<'static, T> {
@@ -64,8 +65,22 @@ pub(super) fn query_error(status: &Status) -> Option<QueryError> {
     crate::temporal::convert::payload_in(whole).decode().ok()
 }
 
-/// A payload that no cluster takes is not sent.
-pub(super) fn fits(payload: &Payload) -> Result<(), CallError> {
-    let (length, limit) = (payload.len(), crate::temporal::PAYLOAD_MAX);
-    if length > limit { Err(Rejection::PayloadTooLarge { length, limit }.into()) } else { Ok(()) }
+/// A payload that is too large, or cannot be had from where it is kept.
+pub(super) fn external_error(target: Option<&Target>, why: &ExternalError) -> CallError {
+    match why {
+        ExternalError::TooLarge { length, limit } | ExternalError::MessageTooLarge { length, limit } => {
+            Rejection::PayloadTooLarge { length: *length, limit: *limit }.into()
+        }
+        why => {
+            let run = match target {
+                None => String::new(),
+                Some(Target { workflow_id, run_id: Some(run_id), .. }) => {
+                    format!("the run {run_id} of {workflow_id}: ")
+                }
+                Some(Target { workflow_id, .. }) => format!("the run of {workflow_id}: "),
+            };
+            let (code, message) = (PAYLOAD_STORE_CODE.to_owned(), format!("{run}{why}"));
+            CallError::Refused { status: 424, code, message }
+        }
+    }
 }

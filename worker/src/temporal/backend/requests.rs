@@ -1,6 +1,6 @@
 //! Requests that change something: starts, signals, updates, ends.
 //!
-//! Invariant: a payload that no cluster takes is refused before it is sent. A request that has no id of its caller's gets one, so
+//! Invariant: a payload that no cluster takes is kept elsewhere or refused before the request is sent. A request that has no id of its caller's gets one, so
 //! that a repetition below, by the client library, is carried out once.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use temporalio_common::protos::temporal::api::update::v1 as update;
 use temporalio_common::protos::temporal::api::workflowservice::v1::*;
 
 use super::ClusterBackend;
-use super::refusal::{about, call_error, fits, refused};
+use super::refusal::{about, call_error, refused};
 use crate::backend::{Attribution, CallError};
 use crate::batch::BATCH;
 use crate::temporal::REFUSED_BY_VALIDATOR;
@@ -46,7 +46,6 @@ fn target_of(request: &StartWorkflow) -> Target {
 
 impl ClusterBackend {
     pub(super) async fn start_run(&self, request: StartWorkflow) -> Result<Started, CallError> {
-        fits(&request.input)?;
         if request.workflow_type.as_str() == BATCH {
             let help = "`temporal workflow cancel`, `terminate`, `signal` and `delete` take a --query";
             return Err(refused("a batch of Bosun's, which needs the embedded log", help));
@@ -76,7 +75,7 @@ impl ClusterBackend {
             priority: request.priority.as_ref().map(priority_out),
             ..Default::default()
         };
-        match self.connection.clone().start_workflow_execution(Request::new(start)).await {
+        match self.connection.clone().start_workflow_execution(self.sealed(start).await?).await {
             Ok(started) => {
                 let started = started.into_inner();
                 let run_id = run_id_in(&started.run_id).ok_or_else(|| unusable(&started.run_id))?;
@@ -104,8 +103,6 @@ impl ClusterBackend {
         request: StartWorkflow,
         signal: SignalRequest,
     ) -> Result<Started, CallError> {
-        fits(&request.input)?;
-        fits(&signal.input)?;
         let before = self.info(&target_of(&request)).await.ok().filter(|info| info.status.is_open());
         let start = SignalWithStartWorkflowExecutionRequest {
             namespace: request.namespace.to_string(),
@@ -127,7 +124,7 @@ impl ClusterBackend {
             priority: request.priority.as_ref().map(priority_out),
             ..Default::default()
         };
-        let started = self.connection.clone().signal_with_start_workflow_execution(Request::new(start)).await;
+        let started = self.connection.clone().signal_with_start_workflow_execution(self.sealed(start).await?).await;
         let started = started.map_err(|status| call_error(&status))?.into_inner();
         let run_id = run_id_in(&started.run_id).ok_or_else(|| unusable(&started.run_id))?;
         let newly_started = before.is_none_or(|info| info.run_id != run_id);
@@ -135,7 +132,6 @@ impl ClusterBackend {
     }
 
     pub(super) async fn send_signal(&self, target: Target, signal: SignalRequest) -> Result<(), CallError> {
-        fits(&signal.input)?;
         let request = SignalWorkflowExecutionRequest {
             namespace: target.namespace.to_string(),
             workflow_execution: Some(execution_of(&target)),
@@ -145,7 +141,7 @@ impl ClusterBackend {
             request_id: id_of(signal.request_id.as_ref()),
             ..Default::default()
         };
-        let sent = self.connection.clone().signal_workflow_execution(Request::new(request)).await;
+        let sent = self.connection.clone().signal_workflow_execution(self.sealed(request).await?).await;
         self.done(&target, sent.map(drop)).await
     }
 
@@ -170,7 +166,6 @@ impl ClusterBackend {
     }
 
     pub(super) async fn send_update(&self, target: Target, asked: UpdateRequest) -> Result<UpdateOutcome, CallError> {
-        fits(&asked.input)?;
         let request = UpdateWorkflowExecutionRequest {
             namespace: target.namespace.to_string(),
             workflow_execution: Some(execution_of(&target)),
@@ -189,9 +184,9 @@ impl ClusterBackend {
             }),
             ..Default::default()
         };
-        match self.connection.clone().update_workflow_execution(Request::new(request)).await {
+        match self.connection.clone().update_workflow_execution(self.sealed(request).await?).await {
             Ok(answer) => {
-                let answer = answer.into_inner();
+                let answer = self.opened(&target, answer.into_inner()).await?;
                 let stage = answer.stage();
                 match outcome_of(&asked.update_id, answer.outcome, stage, asked.wait) {
                     Some(outcome) => outcome,
@@ -221,7 +216,7 @@ impl ClusterBackend {
             };
             match self.connection.clone().poll_workflow_execution_update(Request::new(request)).await {
                 Ok(answer) => {
-                    let answer = answer.into_inner();
+                    let answer = self.opened(target, answer.into_inner()).await?;
                     let stage = answer.stage();
                     if let Some(outcome) = outcome_of(update_id, answer.outcome, stage, wait) {
                         return outcome;
@@ -236,7 +231,6 @@ impl ClusterBackend {
 
     /// Asks a run; the answer is what its handler gave.
     pub(super) async fn ask(&self, target: &Target, name: &str, input: &Payload) -> Result<Payload, CallError> {
-        fits(input)?;
         let request = QueryWorkflowRequest {
             namespace: target.namespace.to_string(),
             execution: Some(execution_of(target)),
@@ -247,12 +241,13 @@ impl ClusterBackend {
             }),
             ..Default::default()
         };
-        let mut request = Request::new(request);
+        let mut request = self.sealed(request).await?;
         request.set_timeout(QUERY_PATIENCE);
         let answer = self.connection.clone().query_workflow(request).await;
         match answer {
             Ok(answer) => {
-                Ok(payloads_in(answer.into_inner().query_result.map(|result| result.payloads).unwrap_or_default()))
+                let answer = self.opened(target, answer.into_inner()).await?;
+                Ok(payloads_in(answer.query_result.map(|result| result.payloads).unwrap_or_default()))
             }
             Err(status) => Err(query_refused(target, name, &status)),
         }

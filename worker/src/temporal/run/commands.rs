@@ -15,7 +15,7 @@ use temporalio_common::protos::temporal::api::common::v1 as common;
 use super::ClusterRun;
 use super::numbers::Kind;
 use crate::temporal::convert::*;
-use crate::temporal::{CARRIED_SIGNALS, SEQ, SIDE_EFFECT};
+use crate::temporal::{BEAT_TIMEOUT, BEATEN, BEATS, CARRIED_SIGNALS, SEQ, SIDE_EFFECT};
 
 /// A value that is recorded is there already: nothing of it takes long.
 const SIDE_EFFECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -125,6 +125,13 @@ impl ClusterRun {
         options: &ActivityOptions,
     ) -> Variant {
         let number = self.numbers.give(Kind::Activity, seq);
+        // A cluster does not see that a worker is gone, as the embedded engine does; it has to be told that one lives.
+        let (mut headers, mut heartbeat) = (numbered(seq), options.heartbeat);
+        if heartbeat.is_none() && BEATEN.contains(&activity_type.as_str()) {
+            headers.insert(BEATS.to_owned(), payload_out(&Payload::raw_json("true")));
+            heartbeat = Some(BEAT_TIMEOUT);
+            self.beaten.insert(seq);
+        }
         let cancellation = match options.cancellation {
             CancellationType::TryCancel | CancellationType::WaitCancellationRequested => {
                 core::ActivityCancellationType::TryCancel
@@ -138,11 +145,11 @@ impl ClusterRun {
             activity_type: activity_type.to_string(),
             task_queue: options.task_queue.as_ref().map_or_else(|| self.task_queue.clone(), ToString::to_string),
             arguments: vec![payload_out(input)],
-            headers: numbered(seq),
+            headers,
             schedule_to_close_timeout: options.schedule_to_close.map(period_out),
             schedule_to_start_timeout: options.schedule_to_start.map(period_out),
             start_to_close_timeout: options.start_to_close.map(period_out),
-            heartbeat_timeout: options.heartbeat.map(period_out),
+            heartbeat_timeout: heartbeat.map(period_out),
             retry_policy: options.retry_policy.as_ref().map(retry_out),
             cancellation_type: cancellation.into(),
             priority: options.priority.as_ref().map(priority_out),

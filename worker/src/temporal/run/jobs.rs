@@ -16,7 +16,7 @@ use temporalio_common::protos::temporal::api::enums::v1::{
 use super::numbers::Kind;
 use super::{ClusterRun, TaskFailed};
 use crate::temporal::convert::*;
-use crate::temporal::{CARRIED_SIGNALS, SEQ};
+use crate::temporal::{CARRIED_SIGNALS, SEQ, WORKER_SHUTDOWN};
 
 /// The end of an activity in the words of the embedded engine.
 fn of_an_activity(mut failure: Failure) -> Failure {
@@ -28,6 +28,22 @@ fn of_an_activity(mut failure: Failure) -> Failure {
     }
     failure
 }
+
+/// Of whom nothing is heard is gone, as is one that has left.
+fn of_a_lost_worker(mut failure: Failure) -> Failure {
+    let left = |cause: &&mut Box<Failure>| match &cause.kind {
+        FailureKind::Timeout { timeout, .. } => *timeout == TimeoutType::Heartbeat,
+        FailureKind::Application { failure_type, .. } => failure_type == WORKER_SHUTDOWN,
+        _ => false,
+    };
+    if let Some(cause) = failure.cause.as_mut().filter(left) {
+        **cause = Failure { message: WORKER_GONE.to_owned(), kind: FailureKind::WorkerLost, cause: None };
+    }
+    failure
+}
+
+/// In the words of the embedded engine.
+const WORKER_GONE: &str = "the worker that ran the attempt is gone";
 
 /// The end of a child in the words of the embedded engine.
 fn of_a_child(mut failure: Failure) -> Failure {
@@ -115,7 +131,10 @@ impl ClusterRun {
             Ended::Backoff(_) => return None,
         };
         let seq = self.numbers.ended(Kind::Activity, resolved.seq)?;
-        Some(Job::ResolveActivity { seq, result: result.map_err(of_an_activity) })
+        let beaten = self.beaten.remove(&seq);
+        let in_our_words =
+            |failure| if beaten { of_a_lost_worker(of_an_activity(failure)) } else { of_an_activity(failure) };
+        Some(Job::ResolveActivity { seq, result: result.map_err(in_our_words) })
     }
 
     pub(super) fn child_started(&mut self, resolved: core::ResolveChildWorkflowExecutionStart) -> Option<Job> {

@@ -28,9 +28,11 @@ use temporalio_common::protos::coresdk::workflow_activation::workflow_activation
 use temporalio_common::protos::coresdk::workflow_commands as asked;
 use temporalio_common::protos::coresdk::workflow_commands::workflow_command::Variant;
 
+use temporalio_common::protos::temporal::api::enums::v1::WorkflowTaskFailedCause;
 use temporalio_common::protos::temporal::api::failure::v1 as temporal_failure;
 
 use super::convert::*;
+use super::external::ExternalError;
 use super::{QUERY_AWAITING, QUERY_STACK, QUERY_STATE, REFUSED_BY_VALIDATOR};
 use jobs::signal_in;
 pub(super) use jobs::started_of;
@@ -42,13 +44,14 @@ pub(super) struct TaskFailed {
     pub(super) failure: Failure,
     /// Where it is, for people; may be empty.
     pub(super) stack: String,
-    /// The code does not match history.
-    pub(super) diverged: bool,
+    /// What the cluster is told: `NonDeterministicError` where the code does not match history.
+    pub(super) cause: WorkflowTaskFailedCause,
 }
 
 impl TaskFailed {
     fn of_the_code(message: String) -> Self {
-        TaskFailed { failure: Failure::application("WorkflowTask", message), stack: String::new(), diverged: false }
+        let failure = Failure::application("WorkflowTask", message);
+        TaskFailed { failure, stack: String::new(), cause: WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure }
     }
     pub(super) fn unusable_run(run_id: &str) -> Self {
         TaskFailed::of_the_code(format!("the run id {run_id:?} is no UUID"))
@@ -69,13 +72,22 @@ impl TaskFailed {
     }
     pub(super) fn panicked(why: &str) -> Self {
         let failure = Failure::application(FAILURE_PANIC, format!("panic: {why}"));
-        TaskFailed { failure, stack: String::new(), diverged: false }
+        TaskFailed { failure, stack: String::new(), cause: WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure }
+    }
+    /// A payload of it is too large, or cannot be had from where it is kept.
+    pub(super) fn external(run_id: &str, why: &ExternalError) -> Self {
+        let cause = match why {
+            ExternalError::TooLarge { .. } => WorkflowTaskFailedCause::PayloadsTooLarge,
+            ExternalError::MessageTooLarge { .. } => WorkflowTaskFailedCause::GrpcMessageTooLarge,
+            _ => WorkflowTaskFailedCause::ExternalStorageFailure,
+        };
+        TaskFailed { cause, ..TaskFailed::of_the_code(format!("the run {run_id}: {why}")) }
     }
     /// The first line of the card says what it is, the rest where.
     pub(super) fn diverged(card: &str) -> Self {
         let (title, stack) = card.split_once('\n').unwrap_or((card, ""));
         let failure = Failure::application("NonDeterminism", title).non_retryable();
-        TaskFailed { failure, stack: stack.to_owned(), diverged: true }
+        TaskFailed { failure, stack: stack.to_owned(), cause: WorkflowTaskFailedCause::NonDeterministicError }
     }
 }
 
@@ -106,6 +118,8 @@ pub(super) struct ClusterRun {
     updates: BTreeMap<UpdateId, String>,
     patches: BTreeSet<PatchId>,
     recorded: Recorded,
+    /// Activities whose workers say by themselves that they live.
+    beaten: BTreeSet<Seq>,
     /// Local activities that bring side effects into history.
     recording: BTreeSet<u32>,
     /// What ends the run, until all jobs are told and all side effects recorded.
@@ -143,6 +157,7 @@ impl ClusterRun {
             updates: BTreeMap::new(),
             patches: BTreeSet::new(),
             recorded,
+            beaten: BTreeSet::new(),
             recording: BTreeSet::new(),
             ending: None,
         };
@@ -235,7 +250,8 @@ impl ClusterRun {
             let message =
                 format!("error[{}]: {}: {defect}\nhelp: {}", WorkflowDefect::CODE, defect.title(), defect.help());
             let failure = Failure::application(FAILURE_PANIC, message);
-            return Err(TaskFailed { failure, stack: String::new(), diverged: false });
+            let cause = WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure;
+            return Err(TaskFailed { failure, stack: String::new(), cause });
         }
         if let Some(what) = self.driver.overrun() {
             return Err(TaskFailed::of_the_code(format!("the workflow code asked for {what} in one turn")));

@@ -25,6 +25,16 @@ fn begun(code: &WorkflowRegistry, workflow_type: &str, recorded: Recorded) -> (C
     ClusterRun::new(code, &home(), RUN.parse().unwrap(), init, recorded).unwrap()
 }
 
+fn begun_with(code: &WorkflowRegistry, workflow_type: &str, input: &str) -> (ClusterRun, WorkflowExecutionStarted) {
+    let init = core::InitializeWorkflow {
+        workflow_id: "w".to_owned(),
+        workflow_type: workflow_type.to_owned(),
+        arguments: vec![payload_out(&Payload::raw_json(input.to_owned()))],
+        ..Default::default()
+    };
+    ClusterRun::new(code, &home(), RUN.parse().unwrap(), init, Recorded::default()).unwrap()
+}
+
 fn init() -> Told {
     Told::InitializeWorkflow(core::InitializeWorkflow::default())
 }
@@ -83,4 +93,40 @@ fn a_signal_behind_the_end_goes_along_to_the_run_that_continues() {
     let carried = payload_in(next.headers[crate::temporal::CARRIED_SIGNALS].clone());
     let carried: Vec<WorkflowExecutionSignaled> = carried.decode().unwrap();
     assert_eq!(carried.into_iter().map(|signal| signal.input).collect::<Vec<_>>(), [Payload::raw_json("2")]);
+}
+
+/// A cluster says that nothing was heard of the attempt; the code is told what the embedded engine tells.
+#[test]
+fn of_whom_nothing_is_heard_is_gone() {
+    let code = WorkflowRegistry::new().workflow("asks", |cx: WfContext, name: String| async move {
+        let options = ActivityOptions::start_to_close(std::time::Duration::from_secs(600));
+        let lost = cx.activity::<()>(ActivityType::of(&name), &(), options).await.err().unwrap();
+        Ok::<_, Failure>(format!("{:?}", lost.root().kind))
+    });
+    for (name, told) in [("scripted", "WorkerLost"), ("echo", "Timeout")] {
+        let (mut run, started) = begun_with(&code, "asks", &json!(name).to_string());
+        let asked = run.activate(activation(vec![init()], false), Some(started)).unwrap();
+        let Some(Variant::ScheduleActivity(scheduled)) = &asked[0].variant else { panic!("{asked:?}") };
+        assert_eq!(scheduled.heartbeat_timeout.is_some(), name == "scripted");
+        assert_eq!(scheduled.headers.contains_key(crate::temporal::BEATS), name == "scripted");
+        let failure = failure_out(&Failure {
+            message: "activity failed".into(),
+            kind: FailureKind::Activity {
+                activity_type: ActivityType::of(name),
+                activity_id: ActivityId::of("1"),
+                retry_state: RetryState::MaximumAttemptsReached,
+            },
+            cause: Some(Box::new(Failure::timeout(TimeoutType::Heartbeat, None))),
+        });
+        let failed = temporalio_common::protos::coresdk::activity_result::Failure {
+            failure: Some(failure),
+            ..Default::default()
+        };
+        let result = Some(ActivityResolution { status: Some(Status::Failed(failed)) });
+        let ended = Told::ResolveActivity(core::ResolveActivity { seq: scheduled.seq, result, ..Default::default() });
+        let done = run.activate(activation(vec![ended], false), None).unwrap();
+        let Some(Variant::CompleteWorkflowExecution(done)) = &done[0].variant else { panic!("{done:?}") };
+        let said = payload_in(done.result.clone().unwrap()).to_json().to_string();
+        assert!(said.contains(told), "{name}: {said}");
+    }
 }
