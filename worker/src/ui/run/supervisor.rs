@@ -10,6 +10,7 @@ use bosun_engine::{RunInfo, Timestamp};
 use maud::{Markup, html};
 use serde_json::Value;
 
+use crate::api::people::agents::is_sent_back;
 use crate::api::people::ask;
 use crate::backend::Backend;
 use crate::inbox::target_of;
@@ -257,7 +258,7 @@ fn task_row(id: &str, task: &Value) -> Markup {
             td { (badge(class_of(&status), &status)) }
             td.wide {
                 @for attempt in &attempts { div { (attempt["n"]) " " (text(&attempt["agent"])) " " span.muted { (text(&attempt["outcome"])) " " (attempt_span(attempt)) } } }
-                @for one in &feedback { div.sent-back { "sent back: " (feedback_text(one)) } }
+                @for one in &feedback { (said_of(one)) }
             }
             td { @if cost > 0 { (dollars(cost)) } @if tokens > 0 { div.muted { (tokens) " tokens" } } }
             td.wide {
@@ -276,9 +277,16 @@ fn attempt_span(attempt: &Value) -> String {
     }
 }
 
-fn feedback_text(one: &Value) -> String {
-    let words = ["feedback", "reasoning", "reason", "text"].iter().find_map(|key| one[key].as_str());
-    words.map_or_else(|| text(one), str::to_owned)
+/// What was said of an attempt: why it was sent back, or what whoever accepted it added.
+fn said_of(feedback: &Value) -> Markup {
+    let said = text(&feedback["text"]);
+    let who = format!("the {} of attempt {}", text(&feedback["from"]), feedback["attempt"]);
+    html! { @match (is_sent_back(feedback), said.as_str()) {
+        (true, "") => div.sent-back { "sent back: " (who) " gave no reason" },
+        (true, said) => div.sent-back { "sent back: " (said) },
+        (false, "") => {},
+        (false, said) => div.muted { "accepted: " (said) },
+    } }
 }
 
 // ---- a chat
@@ -378,6 +386,23 @@ mod tests {
         // Nobody can plan it; the drawing ends all the same.
         let cycle = json!({ "a": on(&["b"]), "b": on(&["a"]) });
         assert!(super::columns(cycle.as_object().unwrap()).values().all(|column| *column < 2));
+    }
+
+    /// A review that passes is feedback too.
+    #[test]
+    fn what_was_accepted_is_not_called_sent_back() {
+        let said = |text: &str, passed: bool| json!({ "from": "critic", "attempt": 1, "text": text, "passed": passed });
+        let shown = |feedback: Value| {
+            let task =
+                json!({ "goal": "g", "status": "completed", "edges": [], "attempts": [], "feedback": [feedback] });
+            task_row("t", &task).into_string()
+        };
+        assert!(shown(said("Name a source.", false)).contains("sent back: Name a source."));
+        assert!(shown(said("", false)).contains("sent back: the critic of attempt 1 gave no reason"));
+        let praised = shown(said("Well done", true));
+        assert!(praised.contains("accepted: Well done") && !praised.contains("sent back"), "{praised}");
+        let silent = shown(said("", true));
+        assert!(!silent.contains("sent back") && !silent.contains("accepted"), "{silent}");
     }
 
     #[test]
