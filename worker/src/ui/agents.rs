@@ -117,13 +117,17 @@ fn trusted(trust: &[RunTrust]) -> Markup {
 fn agent_row(AgentRun { info, state, cost }: &AgentRun) -> Markup {
     let models: Vec<String> =
         cost["by_model"].as_object().into_iter().flatten().map(|(model, _)| model.clone()).collect();
-    let micros = cost["total"]["cost_micros"].as_u64().or(cost["cost_micros"].as_u64());
+    let micros = cost["spent"]["cost_micros"].as_u64();
+    let name = state["name"].as_str().filter(|name| !name.is_empty());
     html! { tr {
         td { (status(info.status)) }
-        td { a href=(run_link(info.namespace.as_str(), info.workflow_id.as_str(), Some(info.run_id))) { (info.workflow_id) } }
+        td {
+            @if let Some(name) = name { strong { (name) } " " }
+            a href=(run_link(info.namespace.as_str(), info.workflow_id.as_str(), Some(info.run_id))) { (info.workflow_id) }
+        }
         td { (models.join(", ")) }
         td { (text(&state["phase"])) }
-        td { @if let Some(micros) = micros { (dollars(micros)) } @if cost["unpriced_calls"].as_u64().is_some_and(|calls| calls > 0) { " " span.muted { "and what has no price" } } }
+        td { @if let Some(micros) = micros.filter(|micros| *micros > 0) { (dollars(micros)) } @if cost["unpriced_calls"].as_u64().is_some_and(|calls| calls > 0) { " " span.muted { "and what has no price" } } }
         td { a href={ "/agents?run_id=" (info.run_id) "&namespace=" (super::elements::query_value(info.namespace.as_str())) } { "Conversation" } }
     } }
 }
