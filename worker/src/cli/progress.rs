@@ -9,6 +9,7 @@ use bosun_engine::*;
 
 use super::board::{Board, Row, RowState, asked_row};
 use super::error::printable;
+use super::list::shell_word;
 use super::output::{Screen, one_line};
 use super::spent;
 use super::stuck::{Lookout, Obstacle};
@@ -63,6 +64,8 @@ pub(super) struct ProgressBoard {
     stuck: Vec<Obstacle>,
     /// How often each of them has been tried when it was last said, off a terminal.
     told: BTreeMap<(String, String), u32>,
+    /// How many more there were than are told, when that was last said.
+    told_more: usize,
 }
 
 /// A terminal shows at most this many rows; the newest ones.
@@ -84,6 +87,7 @@ impl ProgressBoard {
             asked: Vec::new(),
             stuck: Vec::new(),
             told: BTreeMap::new(),
+            told_more: 0,
         }
     }
 
@@ -138,7 +142,7 @@ impl ProgressBoard {
 
     /// A line where something new is in the way, and when it has been tried twice as often: a wait of hours is no flood.
     fn say_stuck(&mut self, screen: &mut Screen) {
-        for one in &self.stuck {
+        for one in self.stuck.iter().take(STUCK_MAX) {
             let tried = one.attempt.map_or(1, |attempt| attempt.0);
             let told = self.told.entry((one.title(), one.why.clone())).or_default();
             if tried >= told.saturating_mul(2).max(1) {
@@ -149,6 +153,15 @@ impl ProgressBoard {
             }
         }
         self.told.retain(|(title, _), _| self.stuck.iter().any(|one| one.title() == *title));
+        // As an attempt: told again when there are twice as many.
+        let more = self.stuck.len().saturating_sub(STUCK_MAX);
+        if more >= self.told_more.saturating_mul(2).max(1) {
+            self.told_more = more;
+            let icon = RowState::Retrying.icon(screen.ascii).0;
+            let help =
+                screen.reach.complete(&format!("bosun describe {}", shell_word(self.target.workflow_id.as_str())));
+            screen.note(&format!("{icon} and {more} more are in the way (`{help}`)"));
+        }
     }
 
     /// The last state, which stays on the screen.
@@ -177,6 +190,9 @@ impl ProgressBoard {
         let rows = self.board.rows[skip..].iter().chain(&self.asked);
         rows.for_each(|row| lines.extend(self.lines(screen, row, width)));
         self.stuck.iter().take(STUCK_MAX).for_each(|one| lines.extend(self.stuck_lines(screen, one, width)));
+        if let Some(more) = self.stuck.len().checked_sub(STUCK_MAX).filter(|more| *more > 0) {
+            lines.push(ShownLine::cut(&format!("    and {more} more")));
+        }
         let mut drawn: usize = lines.iter().map(|line| line.height).sum();
         let mut first = 0;
         while drawn + 1 > height && first < lines.len() {
