@@ -10,11 +10,12 @@ use bosun_engine::{RunInfo, Timestamp};
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::handoffs::{chain, said};
 use crate::api::people::agents::is_sent_back;
 use crate::api::people::ask;
 use crate::backend::Backend;
 use crate::inbox::target_of;
-use crate::ui::elements::{badge, cut, dollars, span as lasted, value, words};
+use crate::ui::elements::{badge, cut, dollars, span as lasted, value};
 
 /// What a supervisor says of itself.
 pub(crate) struct SupervisorView {
@@ -106,7 +107,7 @@ impl SupervisorView {
     }
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| if value.is_null() { String::new() } else { value.to_string() }, str::to_owned)
 }
 
@@ -306,30 +307,9 @@ fn chat(beside: &Value) -> Markup {
         ul.speakers { @for (speaker, said) in &speakers {
             li aria-current=[(*speaker == next).then_some("true")] { (speaker) " " span.muted { (said) } }
         } }
+        (chain(messages.map_or(&[], Vec::as_slice)))
         (said(messages.map_or(&[], Vec::as_slice)))
     }
-}
-
-/// Who says a message.
-fn speaker(message: &Value) -> String {
-    ["from", "name", "role"].iter().map(|key| text(&message[*key])).find(|name| !name.is_empty()).unwrap_or_default()
-}
-
-fn said(messages: &[Value]) -> Markup {
-    html! { ol.messages {
-        @for (at, message) in messages.iter().enumerate() {
-            @let from = speaker(message);
-            @let handed = at > 0 && speaker(&messages[at - 1]) != from;
-            li class=[handed.then_some("handed")] {
-                div.from { (from) }
-                @let content = text(&message["content"]);
-                @if !content.is_empty() { (words(&content)) }
-                @for call in message["tool_calls"].as_array().into_iter().flatten() {
-                    div.call { "calls " code { (text(&call["name"])) } " " span.wrap { (cut(&call["args"].to_string(), 400)) } }
-                }
-            }
-        }
-    } }
 }
 
 // ---- a delegation
@@ -341,6 +321,7 @@ fn delegation(beside: &Value) -> Markup {
     html! {
         h3 { "Who works for whom" @if let Some(active) = agents["active_agent"].as_str() { " " span.muted { "in hand: " (active) } } }
         ul.tree { @for session in sessions.iter().filter(|session| session["parent_id"].is_null()) { (session_branch(session, &sessions, 0)) } }
+        (chain(messages))
         @if !messages.is_empty() { h3 { "Conversation" } (said(messages)) }
     }
 }
