@@ -68,7 +68,7 @@ fn only_what_was_sent_back_is_called_so() {
 /// The row of a model agent has its name, and what its calls have cost: of one that has ended, on both lists.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_of_a_model_has_its_name_and_its_cost() {
-    let mock = MockProvider::start(|_| says("done").into()).await.unwrap();
+    let mock = MockProvider::start(|_| says("done")).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let prices = folder.path().join("prices.json");
     let table = r#"{"as_of": "2026-11-20", "models": {"openai/tiny": {"input": 10000000, "output": 20000000}}}"#;

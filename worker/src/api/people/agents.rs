@@ -204,8 +204,9 @@ pub async fn agents(me: AuthorizedCaller) -> Answer {
     let AgentsSeen { tallies, trust, recruits, agents, obstacles } = seen(&me.backend).await?;
     let tally = |(name, of): (&String, &AgentTally)| of.told(name);
     let in_way = |(namespace, one): &(Namespace, Obstacle)| {
-        json!({ "namespace": namespace, "workflow_id": one.run, "what": one.what, "why": one.why, "attempt": one.attempt,
-            "next_attempt_time": one.next_attempt_at.map(view::moment), "help": one.help })
+        let mut told = view::obstacle(one);
+        told["namespace"] = json!(namespace);
+        told
     };
     let trusted =
         |of: &RunTrust| json!({ "workflow_id": of.info.workflow_id, "run_id": of.info.run_id, "trust": of.view });
