@@ -30,8 +30,8 @@ use crate::backend::Backend;
 use crate::cli::below::below;
 use crate::cli::request_text::parts;
 use crate::inbox::{
-    ASKING, AskingRuns, HumanDecision, HumanRequest, HumanRequestKind, RUNS_MAX, asked_by, asking_runs, requests,
-    schema_of, target_of,
+    ASKING, AskingRuns, HumanDecision, HumanRequest, HumanRequestKind, RUNS_MAX, asked_by, asking_runs, question_text,
+    requests, schema_of, target_of,
 };
 use crate::notify::notified;
 
@@ -145,15 +145,6 @@ async fn card(visitor: &Visitor, one: &HumanRequest, of_run: &[Value]) -> Markup
 
 fn deadline(request: &Value) -> Option<Timestamp> {
     request["deadline"].as_i64().or(request["until"].as_i64()).map(Timestamp)
-}
-
-/// What is asked: the words of the question where it has any.
-fn question_text(payload: &Value) -> &Value {
-    ["question", "message", "prompt", "text"]
-        .iter()
-        .map(|key| &payload[*key])
-        .find(|text| text.is_string())
-        .unwrap_or(payload)
 }
 
 fn form_of(visitor: &Visitor, one: &HumanRequest, body: Markup) -> Markup {
