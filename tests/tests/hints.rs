@@ -4,9 +4,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use bosun_tests::harness::binary::said;
-use bosun_tests::harness::process::bosun;
+use bosun_tests::harness::crash::READY_MAX;
+use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
 
 const WAITS: &str = "
 kind: supervisor
@@ -263,4 +265,79 @@ fn a_list_goes_on_where_it_ended() {
     assert_eq!(seen, ["five", "four", "three", "two", "one"]);
     let refused = desk.sh("bosun list --query 'ORDER BY CloseTime' --cursor 5.x --data 'my runs'");
     assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+}
+
+/// A worker of a directory, ended with the test.
+fn worker_of(desk: &Desk, data: &str, more: &[&str]) -> WorkerProcess {
+    let words: Vec<&str> = ["worker", "run"].iter().chain(more).copied().collect();
+    WorkerProcess::start(&Program::new(bosun().unwrap(), &words), &desk.file(data), READY_MAX).unwrap().0
+}
+
+/// Looks again until the text that a command prints has these words.
+#[track_caller]
+fn until_said(desk: &Desk, line: &str, wanted: &[&str]) -> String {
+    let begin = Instant::now();
+    loop {
+        let text = said(&desk.sh(line));
+        if wanted.iter().all(|words| text.contains(words)) {
+            return text;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(120), "{line} never says {wanted:?}: {text}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// `"help": "…"` of an object that is printed as JSON, with this word in it.
+#[track_caller]
+fn help_in<'t>(json: &'t str, word: &str) -> &'t str {
+    let commands = json.split("\"help\": \"").skip(1).filter_map(|rest| rest.split('"').next());
+    let mut found = commands.filter(|command| command.contains(word));
+    found.next().unwrap_or_else(|| panic!("no help with {word:?} in:\n{json}"))
+}
+
+/// What keeps runs of a namespace from going on, with commands that reach them when they are pasted: for people, for programs,
+/// and on `top`, which shows no other namespace.
+#[test]
+fn what_is_in_the_way_is_told_with_commands_that_reach_it() {
+    let desk = Desk::with(WAITS);
+    let _worker = worker_of(&desk, "d", &[]);
+    let fails =
+        r#"{"steps":[{"activity":{"type":"process","input":{"argv":["false"]},"retry":{"initial_interval":"1h"}}}]}"#;
+    let waits = r#"{"steps":[{"wait_signal":{"name":"go"}}]}"#;
+    desk.done(&format!("bosun --data d start kitchen-sink --namespace nsx -w retry -i '{fails}'"));
+    desk.done(&format!("bosun --data d start kitchen-sink --namespace nsx -w held -i '{waits}'"));
+    desk.done(&format!("bosun --data d start kitchen-sink -w here -i '{waits}'"));
+    desk.done("bosun --data d pause held --namespace nsx --reason 'look first'");
+    let described = until_said(&desk, "bosun --data d --namespace nsx describe retry", &["stuck"]);
+    let retry = "bosun --data d --namespace nsx activity retry-now retry 1";
+    assert!(described.contains(retry), "{described}");
+    let paused = desk.done("bosun --data d --namespace nsx describe held");
+    assert!(paused.contains("it is paused by ") && paused.contains(": look first"), "{paused}");
+    let listed = desk.done("bosun --data d --namespace nsx list -o json");
+    desk.done(help_in(&listed, "retry-now"));
+    let top = desk.done("bosun --data d --namespace nsx top");
+    assert!(top.contains("held") && top.contains("retry") && !top.contains("here"), "{top}");
+    let own = desk.done("bosun --data d top");
+    assert!(own.contains("\nhere ") && !own.contains("\nheld "), "{own}");
+    let top = desk.done("bosun --data d --namespace nsx top -o json");
+    desk.done(help_in(&top, "resume"));
+    let on = desk.done("bosun --data d --namespace nsx describe held");
+    assert!(!on.contains("it is paused"), "{on}");
+}
+
+/// Slots are free and the queue is served: what waits says that the rate of its queue keeps it.
+#[test]
+fn what_waits_for_its_rate_says_so() {
+    let desk = Desk::with(WAITS);
+    let _worker = worker_of(&desk, "d", &["--queue-limit", "default=0.2/s"]);
+    let each = r#"[{"activity":{"type":"echo","input":1}}]"#;
+    let input = format!(r#"{{"steps":[{{"parallel":[{}]}}]}}"#, [each; 9].join(","));
+    desk.done(&format!("bosun --data d start kitchen-sink -w many -i '{input}'"));
+    let told = until_said(&desk, "bosun --data d describe many", &["may start in its task queue default"]);
+    assert!(told.contains("0.2 a second") && !told.contains("nobody has taken it"), "{told}");
+    let queue = desk.done("bosun --data d queue describe default");
+    assert!(
+        told.contains("bosun --data d queue describe default") && queue.contains("0.2 a second"),
+        "{told}: {queue}"
+    );
 }

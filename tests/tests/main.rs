@@ -53,6 +53,7 @@ mod storage_faults;
 mod streams;
 mod supervisor_cli;
 mod supervisor_words;
+mod terminal;
 mod tidy;
 mod timers;
 mod tokens;

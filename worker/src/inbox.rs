@@ -92,7 +92,54 @@ pub(crate) fn misfits(schema: &Value, answer: &Value) -> Vec<(String, String)> {
     validator.iter_errors(answer).map(|error| (error.instance_path().to_string(), error.to_string())).collect()
 }
 
+/// The words of a question, where it has any.
+pub(crate) fn question_text(payload: &Value) -> &Value {
+    let mut words = ["question", "message", "prompt", "text"].iter().map(|key| &payload[*key]);
+    words.find(|text| text.is_string()).unwrap_or(payload)
+}
+
+/// A value that fits a schema, as an example; nothing where none is found at the first try.
+pub(crate) fn example(schema: &Value) -> Option<Value> {
+    let made = made_for(schema, 0)?;
+    misfits(schema, &made).is_empty().then_some(made)
+}
+
+/// Schemas that are deeper have no example.
+const EXAMPLE_DEPTH: usize = 6;
+
+fn made_for(schema: &Value, depth: usize) -> Option<Value> {
+    if depth > EXAMPLE_DEPTH {
+        return None;
+    }
+    let given = schema.get("const").or(schema.get("default")).or(schema["examples"].get(0)).or(schema["enum"].get(0));
+    if let Some(given) = given {
+        return Some(given.clone());
+    }
+    if let Some(form) = schema["oneOf"].get(0).or(schema["anyOf"].get(0)) {
+        return made_for(form, depth + 1);
+    }
+    let of_type = schema["type"].as_str().or(schema["type"][0].as_str());
+    Some(match of_type {
+        Some("boolean") => json!(true),
+        Some("integer" | "number") => schema.get("minimum").or(schema.get("maximum")).cloned().unwrap_or(json!(1)),
+        Some("array") => json!([]),
+        Some("null") => Value::Null,
+        None if schema.get("properties").is_none() => json!("..."),
+        Some("object") | None => {
+            let wanted = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let member = |name: &str| Some((name.to_owned(), made_for(&schema["properties"][name], depth + 1)?));
+            Value::Object(wanted.map(member).collect::<Option<_>>()?)
+        }
+        Some(_) => json!("..."),
+    })
+}
+
 impl HumanRequest {
+    /// An answer of the form that a question asks for.
+    pub(crate) fn looks_like(&self) -> Option<Value> {
+        schema_of(&self.request["payload"]).and_then(example)
+    }
+
     pub(crate) fn id(&self) -> &str {
         self.request["id"].as_str().unwrap_or_default()
     }
@@ -166,7 +213,9 @@ impl HumanRequest {
                         .into_iter()
                         .map(|(at, why)| if at.is_empty() { why } else { format!("{at}: {why}") })
                         .collect();
-                    return Err(AnswerMisfit::NotAsAsked(told.join("; ")));
+                    let like =
+                        self.looks_like().map(|like| format!("; an answer looks like {like}")).unwrap_or_default();
+                    return Err(AnswerMisfit::NotAsAsked(format!("{}{like}", told.join("; "))));
                 }
                 let input = json!({ "interrupt_id": self.id(), "resume": answer });
                 Ok(HumanMessage { signal: SIGNAL_ANSWER, input })
@@ -374,6 +423,21 @@ mod tests {
         assert_eq!(call.decided(&no).unwrap().input, input);
         let other = HumanDecision { approved: true, modified_action: Some("pay bob"), ..HumanDecision::default() };
         assert_eq!(call.decided(&other), Err(AnswerMisfit::ToolCallIsAsShown));
+    }
+
+    /// An example is an answer that would be taken, or there is none.
+    #[test]
+    fn an_example_fits_what_is_asked() {
+        let of =
+            |name: &str, schema: Value| json!({ "type": "object", "required": [name], "properties": { name: schema } });
+        let made = |schema: Value| example(&schema);
+        assert_eq!(made(of("by", json!({ "enum": ["train", "ferry"] }))), Some(json!({ "by": "train" })));
+        let number = json!({ "type": ["integer", "null"], "minimum": 3 });
+        assert_eq!(made(of("n", number)), Some(json!({ "n": 3 })));
+        assert_eq!(made(json!({ "type": "string", "pattern": "^[0-9]{9}$" })), None);
+        let question = json!({ "id": "run/1", "payload": { "schema": of("by", json!({ "enum": ["train"] })) } });
+        let refused = request(HumanRequestKind::Question, question).answered(&json!({ "by": "car" })).unwrap_err();
+        assert!(refused.to_string().ends_with("; an answer looks like {\"by\":\"train\"}"), "{refused}");
     }
 
     #[test]

@@ -35,9 +35,13 @@ pub(crate) fn outcome(outcome: &CloseOutcome) -> Value {
     }
 }
 
+/// A length of time as it is asked for (`30s`).
+pub(crate) fn span(length: Duration) -> Span {
+    Span::from_ms(u64::try_from(length.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// The limits of an activity and its retry policy; each length of time as it is asked for (`30s`).
 pub(crate) fn activity_options(options: &ActivityOptions) -> Value {
-    let span = |limit: Duration| Span::from_ms(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
     let policy = options.retry_policy.clone().unwrap_or_default();
     json!({
         "schedule_to_close": options.schedule_to_close.map(span),

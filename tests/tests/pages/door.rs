@@ -78,6 +78,11 @@ impl Door {
         let pages = Pages::serve();
         pages.supervisor(RUN, &gated("a publication", "publish it"));
         pages.asked(RUN);
+        Door::to(pages)
+    }
+
+    /// Somebody who is signed in as the owner of what is there.
+    pub(super) fn to(pages: Pages) -> Door {
         let token = pages.http.endpoint.token.clone();
         let mut door = Door { pages, cookie: String::new(), seal: String::new() };
         (door.cookie, door.seal) = door.signed_in(&token);

@@ -38,9 +38,13 @@ pub(crate) struct Pages {
 
 impl Pages {
     pub(crate) fn serve() -> Pages {
+        Pages::serve_by(&Program::bosun_worker().unwrap())
+    }
+
+    /// The same by a worker with more in its environment.
+    pub(crate) fn serve_by(program: &Program) -> Pages {
         let dir = tempfile::tempdir().unwrap();
-        let program = Program::bosun_worker().unwrap();
-        let (worker, http) = WorkerProcess::start(&program, &dir.path().join("data"), READY_MAX).unwrap();
+        let (worker, http) = WorkerProcess::start(program, &dir.path().join("data"), READY_MAX).unwrap();
         Pages { worker, http, dir }
     }
 

@@ -28,6 +28,11 @@ fn the_question_of_the_demonstration_is_a_form_and_ends_truthfully() {
     let spec = crate::tidy::workspace().join("worker/src/cli/dev/trip.yaml");
     let parked = run(&data, &["run", spec.to_str().unwrap(), "-w", "trip", "--no-wait"]);
     assert_eq!(parked.status.code(), Some(15), "{}", said(&parked));
+    let asks = "parked for review: it waits for a person: an answer to \"By train or by ferry?\"";
+    assert!(said(&parked).contains(asks), "{}", said(&parked));
+    let listed = door.pages.bosun(&["approval", "list"]);
+    assert!(listed.contains("task ask: By train or by ferry?\n"), "{listed}");
+    assert!(listed.contains(r#"an ANSWER looks like '{"by":"train"}'"#), "{listed}");
     let inbox = door.get("/inbox", &[door.cookie_line()]).body;
     assert!(inbox.contains("By train or by ferry?"), "{inbox}");
     for choice in ["train", "ferry"] {
@@ -75,4 +80,51 @@ fn an_agent_that_has_halted_says_why_on_its_page_and_in_its_row() {
         assert!(begin.elapsed() < Duration::from_secs(60), "{:?} does not say it", agent());
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// What only the command line told: the API says whom and what a run waits for, and what keeps it and those below it.
+#[test]
+fn the_description_of_a_run_says_what_it_waits_for() {
+    let door = Door::open();
+    let described = |id: &str| -> serde_json::Value {
+        door.pages.http.request("GET", &format!("/api/v1/workflows/{id}"), None).unwrap().json().unwrap()
+    };
+    let asks = described(RUN);
+    let waiting = &asks["waiting"][0];
+    assert!(waiting["what"].as_str().is_some_and(|what| what.contains("publish it")), "{asks}");
+    assert!(waiting["answer"].as_str().is_some_and(|answer| answer.contains("approval approve")), "{asks}");
+    let fails = json!([{ "activity": { "type": "process", "input": { "argv": ["false"] }, "retry": { "initial_interval": "1h" } } }]);
+    door.pages.program("above", json!([{ "child": { "id": "below", "input": { "steps": fails } } }]));
+    let begin = Instant::now();
+    let told = loop {
+        let told = described("above");
+        if told["obstacles"][0].is_object() {
+            break told;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "{told}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    let obstacle = &told["obstacles"][0];
+    assert_eq!(
+        (&obstacle["workflow_id"], &obstacle["help"]),
+        (&json!("below"), &json!("bosun activity retry-now below 1"))
+    );
+    // Lengths of time, failures and refusals are plain, too.
+    let history = door.get("/api/v1/workflows/below/history", &[door.bearer()]).body;
+    assert!(history.contains("\"initial_interval\":\"1h\"") && !history.contains("\"secs\""), "{history}");
+    assert!(history.contains("\"next_attempt_at\":\"20") && !history.contains("permille"), "{history}");
+    let refused = door.get("/api/v1/workflows/nobody", &[door.bearer()]);
+    assert!(refused.status == 404 && !refused.body.contains("rejection"), "{refused:?}");
+    assert!(obstacle["next_attempt_time"].as_str().is_some_and(|at| at.ends_with('Z')), "{told}");
+}
+
+/// Who paused a run and why stands on its page, with the command that lets it go on.
+#[test]
+fn the_page_of_a_paused_run_says_who_paused_it_and_what_helps() {
+    let door = Door::open();
+    door.pages.program("held", json!([{ "wait_signal": { "name": "go" } }]));
+    door.pages.bosun(&["pause", "held", "--reason", "look first"]);
+    let page = door.get("/runs/held", &[door.cookie_line()]).body;
+    assert!(page.contains("it is paused by ") && page.contains(": look first"), "{page}");
+    assert!(page.contains(" resume held"), "{page}");
 }

@@ -298,7 +298,7 @@ fn has_body(headers: &HeaderMap) -> bool {
 }
 
 fn json_only(headers: &HeaderMap) -> Result<(), Problem> {
-    content_type(headers, "application/json", "send JSON with `Content-Type: application/json`")
+    content_type(headers, "application/json", "send JSON with `Content-Type: application/json` (curl: `--json`)")
 }
 
 fn content_type(headers: &HeaderMap, wanted: &str, message: &str) -> Result<(), Problem> {

@@ -112,6 +112,15 @@ impl From<CallError> for Problem {
     }
 }
 
+/// The same refusal without the engine's value, whose form changes with the version: for whoever asks in plain JSON.
+pub(super) async fn plainly(mut response: Response) -> Response {
+    let Some(problem) = response.extensions_mut().remove::<Problem>() else { return response };
+    let (mut parts, _) = response.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    let body = axum::Json(Problem { rejection: None, ..problem }).into_response().into_body();
+    Response::from_parts(parts, body)
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let wait = match &self.rejection {
@@ -123,6 +132,10 @@ impl IntoResponse for Problem {
             // Whole seconds, rounded up: a client that waits this long has waited long enough.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        if self.rejection.is_some() {
+            // For `plainly`, which alone knows in which form it was asked.
+            response.extensions_mut().insert(self.clone());
         }
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -14,7 +14,7 @@ use axum::routing::{MethodRouter, delete, get, post};
 use super::handlers as h;
 use super::handlers::Api;
 use super::people as p;
-use super::problem::{InvalidField, Problem};
+use super::problem::{InvalidField, Problem, plainly};
 use super::watch as w;
 use crate::supervisor::fields::similar;
 
@@ -174,7 +174,9 @@ pub fn router(exact: bool) -> Router<Api> {
             _ => (route.query, route.handler),
         };
         let known = middleware::from_fn(move |request, next| known(query, request, next));
-        router.route(route.path, handler().layer(known))
+        let handler = handler().layer(known);
+        let handler = if exact { handler } else { handler.layer(middleware::map_response(plainly)) };
+        router.route(route.path, handler)
     })
 }
 

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use super::args::RunOf;
 use super::below::below;
 use super::context::Context;
-use super::error::CliError;
+use super::error::{CliError, one_line};
 use super::exit::Exit;
 use super::explain::Code;
+use super::list::shell_word;
 use super::request_text;
 use super::resolve::run_of;
 use super::result::value_text;
@@ -182,7 +183,10 @@ impl HumanRequest {
                 let until = moment(&self.request["deadline"]);
                 format!("{id}  {action} (risk {risk}): {about}  until {until}  {}", reasons.join("; "))
             }
-            HumanRequestKind::Question => format!("{}  task {}: {}", text("id"), text("task"), text("payload")),
+            HumanRequestKind::Question => {
+                let asked = value_text(inbox::question_text(&self.request["payload"]));
+                format!("{}  task {}: {}", text("id"), text("task"), one_line(&asked))
+            }
             HumanRequestKind::ToolCall => {
                 format!("{}  tool {}: {}", text("id"), text("tool"), self.request["arguments"])
             }
@@ -252,6 +256,9 @@ async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
         cx.screen.line(format!("{} {}", one.target.workflow_id, one.line()));
         let answer = cx.screen.reach.complete(&one.answer());
         cx.screen.line(format!("    {answer}"));
+        if let Some(like) = one.looks_like() {
+            cx.screen.line(format!("    an ANSWER looks like {}", shell_word(&like.to_string())));
+        }
     }
     if let Some(first) = all.first() {
         cx.screen.next(&first.answer());

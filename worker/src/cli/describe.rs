@@ -13,7 +13,7 @@ use super::list::{HELD, run_json, shell_word, status_paint};
 use super::output::{Screen, TextStyle, one_line};
 use super::resolve::run_of;
 use super::result::value_text;
-use super::stuck::{HOLD, Lookout, Obstacle};
+use super::stuck::{HOLD, Lookout, Obstacle, inputs_wait};
 use super::waiting::{Hold, hold_of, waiting};
 use crate::notify::notified;
 use crate::run_json;
@@ -24,12 +24,16 @@ pub struct DescribeArgs {
     pub run: RunOf,
 }
 
+/// Of each kind of pending work so much is shown, and of what is in the way: what stands above is to stay in sight.
+const PENDING_SHOWN: usize = 10;
+const STUCK_SHOWN: usize = 5;
+
 pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
     let description = cx.backend.describe(target).await?;
     let waiting = waiting(&*cx.backend, &description.info).await;
     let mut object = description_json(&cx.screen, &description);
-    object["waiting"] = json!(waiting);
+    object["waiting"] = waiting.iter().map(|one| one.json(&cx.screen.reach)).collect();
     let hold = hold_of(&description.info, &waiting);
     if let Some(hold) = hold {
         object["workflow"]["control"] = hold.name().into();
@@ -47,17 +51,7 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
         let answer = cx.screen.reach.complete(&one.answer);
         cx.screen.field("answer with", answer);
     }
-    // Why it is held itself stands above.
-    let held = |one: &&Obstacle| one.what == HOLD && one.run == description.info.workflow_id;
-    for one in stuck.iter().filter(|one| !held(one)) {
-        // The command that is being run is no help.
-        let own = one.run == description.info.workflow_id && one.help.starts_with("bosun describe");
-        cx.screen.field("stuck", format!("{}: {}", one.title(), one.said(now, &cx.screen.reach)));
-        if !own {
-            let help = cx.screen.reach.complete(&one.help);
-            cx.screen.field("help", help);
-        }
-    }
+    say_stuck(&mut cx.screen, &description.info, &stuck);
     for one in &notified {
         let text = notified::in_words(one, |at| cx.screen.at(at));
         cx.screen.field("notified", text);
@@ -69,6 +63,24 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     let next = if description.info.status.is_open() { "show --follow" } else { "result" };
     cx.screen.next(&format!("bosun {next} {id}"));
     Ok(Exit::Ok)
+}
+
+/// What is in the way of a run and of those below it, a few of many.
+fn say_stuck(screen: &mut Screen, info: &RunInfo, stuck: &[Obstacle]) {
+    // Why it is held itself stands above.
+    let held = |one: &&Obstacle| one.what == HOLD && one.run == info.workflow_id;
+    for one in stuck.iter().filter(|one| !held(one)).take(STUCK_SHOWN) {
+        // The command that is being run is no help.
+        let own = one.run == info.workflow_id && one.help.starts_with("bosun describe");
+        let text = format!("{}: {}", one.title(), one.said(screen.now, &screen.reach));
+        screen.field("stuck", text);
+        if !own {
+            let help = screen.reach.complete(&one.help);
+            screen.field("help", help);
+        }
+    }
+    let others = stuck.iter().filter(|one| !held(one)).count();
+    say_more(screen, "stuck", others, STUCK_SHOWN);
 }
 
 fn head(screen: &mut Screen, description: &Description, hold: Option<Hold>) {
@@ -171,27 +183,38 @@ pub(super) fn activity_line(screen: &mut Screen, activity: &PendingActivity, car
     screen.field("activity", text);
 }
 
+/// How many there are beside those that are shown.
+fn say_more(screen: &mut Screen, name: &str, all: usize, shown: usize) {
+    if all > shown {
+        screen.field(name, format!("and {} more; `-o json` has all", all - shown));
+    }
+}
+
 fn pending(screen: &mut Screen, description: &Description, carried_on: bool) {
-    for activity in &description.pending_activities {
+    for activity in description.pending_activities.iter().take(PENDING_SHOWN) {
         activity_line(screen, activity, carried_on);
     }
-    for timer in &description.pending_timers {
+    say_more(screen, "activity", description.pending_activities.len(), PENDING_SHOWN);
+    for timer in description.pending_timers.iter().take(PENDING_SHOWN) {
         let summary = timer.summary.as_ref().map(|summary| format!(" {summary}")).unwrap_or_default();
         screen.field("timer", format!("{} fires {}{summary}", timer.seq, screen.at(timer.fire_at)));
     }
-    for child in &description.pending_children {
+    say_more(screen, "timer", description.pending_timers.len(), PENDING_SHOWN);
+    for child in description.pending_children.iter().take(PENDING_SHOWN) {
         screen.field("child", format!("{} {}", child.workflow_id, child.workflow_type));
     }
+    say_more(screen, "child", description.pending_children.len(), PENDING_SHOWN);
     for update in &description.pending_updates {
         screen.field("update", update.as_str());
     }
     if description.inbox > 0 {
-        screen.field("inbox", format!("{} inputs wait", description.inbox));
+        screen.field("inbox", inputs_wait(description.inbox));
     }
-    for awaited in &description.awaiting {
+    for awaited in description.awaiting.iter().take(PENDING_SHOWN) {
         let place = awaited.location.as_ref().map(|place| format!(" at {place}")).unwrap_or_default();
         screen.field("waits for", format!("{}{place}", awaited.what));
     }
+    say_more(screen, "waits for", description.awaiting.len(), PENDING_SHOWN);
 }
 
 /// An outcome on one line.

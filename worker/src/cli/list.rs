@@ -55,6 +55,9 @@ pub struct CountArgs {
 const LIMIT: u32 = 50;
 /// Open runs that `list` asks what they wait for.
 const ASKED_MAX: usize = 50;
+/// Of what is in the way, so much of one run is told, and so much in all.
+const STUCK_OF_A_RUN: usize = 3;
+const STUCK_SHOWN: usize = 15;
 /// A list is not looked at more often.
 const WATCH_MIN: Duration = Duration::from_millis(100);
 const COLUMNS: &[&str] = &["workflow_id", "workflow_type", "status", "started_at", "closed_at", "run_id", "summary"];
@@ -108,7 +111,7 @@ fn show(cx: &mut Context, args: &ListArgs, listed: &Listed) -> Result<Exit, CliE
     let object = |((run, waits), stuck): ((&RunInfo, &Vec<WaitingRow>), &Vec<Obstacle>)| {
         let mut object = run_json(&cx.screen, run);
         if !waits.is_empty() {
-            object["waiting"] = json!(waits);
+            object["waiting"] = waits.iter().map(|one| one.json(&cx.screen.reach)).collect();
         }
         if let Some(hold) = hold_of(run, waits) {
             object["control"] = hold.name().into();
@@ -132,10 +135,7 @@ fn show(cx: &mut Context, args: &ListArgs, listed: &Listed) -> Result<Exit, CliE
     for (run, one) in told_once(runs, waits) {
         cx.screen.line(format!("{} {}", run.workflow_id, one_line(&one.text(&cx.screen.reach))));
     }
-    for one in stuck.iter().flatten() {
-        let (text, help) = (one.said(cx.screen.now, &cx.screen.reach), cx.screen.reach.complete(&one.help));
-        cx.screen.line(format!("{}: {text} (`{help}`)", one.title()));
-    }
+    say_stuck(&mut cx.screen, runs, stuck);
     if runs.iter().any(|run| run.status.is_open()) {
         cx.say_if_nobody_works();
     }
@@ -149,6 +149,27 @@ fn show(cx: &mut Context, args: &ListArgs, listed: &Listed) -> Result<Exit, CliE
     }
     cx.screen.next(&format!("bosun describe {}", shell_word(runs[0].workflow_id.as_str())));
     Ok(Exit::Ok)
+}
+
+/// What is in the way, a few of each run: the rows above are to stay on the screen.
+fn say_stuck(screen: &mut Screen, runs: &[RunInfo], stuck: &[Vec<Obstacle>]) {
+    let mut left = STUCK_SHOWN;
+    for (run, stuck) in runs.iter().zip(stuck) {
+        let shown = &stuck[..stuck.len().min(STUCK_OF_A_RUN).min(left)];
+        left -= shown.len();
+        for one in shown {
+            let (text, help) = (one.said(screen.now, &screen.reach), screen.reach.complete(&one.help));
+            screen.line(format!("{}: {text} (`{help}`)", one.title()));
+        }
+        let more = stuck.len() - shown.len();
+        if more > 0 && left > 0 {
+            let help = screen.reach.complete(&format!("bosun describe {}", shell_word(run.workflow_id.as_str())));
+            screen.line(format!("and {more} more are in the way of {} (`{help}`)", run.workflow_id));
+        }
+    }
+    if left == 0 {
+        screen.note("there may be more in the way: `describe` tells of one run, and `-o json` has all");
+    }
 }
 
 /// The options that the next page is asked for with, too.

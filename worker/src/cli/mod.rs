@@ -13,6 +13,7 @@ pub(crate) mod below;
 mod board;
 mod budget;
 mod budget_text;
+mod columns;
 mod completion;
 pub mod config;
 mod context;
@@ -289,6 +290,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
     if global.output == Format::Junit && !matches!(noun, Noun::Test(_) | Noun::Replay(replay::ReplayVerb::Check(_))) {
         return Err(CliError::usage("-o junit: only `test` and `replay check` give XML for build servers"));
     }
+    columns::check(&noun, screen.format, &global.fields)?;
     global.namespace_named |= loaded.config.namespace.is_some();
     locate::in_namespace_of_cluster(&mut global, &*program.opener)?;
     program.opener.set_keys(loaded.config.store.keys());

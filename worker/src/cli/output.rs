@@ -4,7 +4,6 @@
 //! exactly one object, with `jsonl` one line per row or event, with `none` nothing. No escape sequence reaches a stream
 //! that is not a terminal (unless colour is forced), nor does one from a workflow's own text.
 
-use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 
 use bosun_engine::Timestamp;
@@ -51,8 +50,8 @@ impl ColorChoice {
 /// All escapes that we write ourselves.
 const PAINTS: [&str; 7] = ["\x1b[0m", "\x1b[2m", "\x1b[1m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[34m"];
 
-/// Keys that only some rows have: none of them has to be there.
-const OPTIONAL_KEYS: [&str; 4] = ["waiting", "stuck", "held", "problem"];
+/// The key that says what an object is; it is always there.
+pub(super) const SCHEMA: &str = "schema";
 
 /// Where a command prints, and how.
 pub struct Screen {
@@ -181,6 +180,14 @@ impl Screen {
             return;
         }
         let object = with_schema(schema, value);
+        if let Some(why) = self.unknown_key(std::slice::from_ref(&object)) {
+            self.refused = Some(why);
+            return;
+        }
+        self.write_object(&self.only_fields(object));
+    }
+
+    fn write_object(&mut self, object: &Value) {
         let text = if self.format == Format::Json { format!("{object:#}") } else { object.to_string() };
         self.write(&format!("{text}\n"));
     }
@@ -201,7 +208,7 @@ impl Screen {
             Format::Json => {
                 let mut all = Map::from_iter([(key.to_owned(), rows.collect())]);
                 all.extend(more);
-                self.object(schema, Value::Object(all));
+                self.write_object(&with_schema(schema, Value::Object(all)));
             }
             Format::Jsonl => {
                 for row in rows.collect::<Vec<_>>() {
@@ -210,20 +217,6 @@ impl Screen {
             }
             Format::Text | Format::None | Format::Junit => {}
         }
-    }
-
-    /// A key of `--fields` that no row has, where there are rows to tell.
-    fn unknown_key(&self, rows: &[Value]) -> Option<CliError> {
-        if rows.is_empty() || !matches!(self.format, Format::Json | Format::Jsonl) {
-            return None;
-        }
-        let has = |field: &str| rows.iter().any(|row| row.get(field).is_some());
-        let unknown = self.fields.iter().find(|field| !has(field) && !OPTIONAL_KEYS.contains(&field.as_str()))?;
-        let keys = rows.iter().filter_map(Value::as_object).flat_map(Map::keys).collect::<BTreeSet<_>>();
-        let keys: Vec<&str> = keys.into_iter().map(String::as_str).collect();
-        let near = crate::supervisor::fields::similar(unknown, &keys);
-        let near = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
-        Some(CliError::usage(format!("nothing here has the key `{unknown}`{near}; there are {}", keys.join(", "))))
     }
 
     /// Why the answer was not written, if it was not.
@@ -242,7 +235,10 @@ impl Screen {
     fn only_fields(&self, row: Value) -> Value {
         match row {
             Value::Object(object) if !self.fields.is_empty() => Value::Object(
-                object.into_iter().filter(|(key, _)| self.fields.iter().any(|field| field == key)).collect(),
+                object
+                    .into_iter()
+                    .filter(|(key, _)| key == SCHEMA || self.fields.iter().any(|field| field == key))
+                    .collect(),
             ),
             row => row,
         }
@@ -384,7 +380,7 @@ impl Screen {
 
 fn with_schema(schema: &str, value: Value) -> Value {
     let mut object = Map::new();
-    object.insert("schema".into(), format!("bosun.{schema}/1").into());
+    object.insert(SCHEMA.into(), format!("bosun.{schema}/1").into());
     match value {
         Value::Object(fields) => object.extend(fields),
         other => {
@@ -493,6 +489,22 @@ mod tests {
         let refused = screen.table(&["workflow_id", "status"], Vec::new()).unwrap_err().to_string();
         assert!(refused.contains("`state` (did you mean `status`?); there are workflow_id, status"), "{refused}");
         assert_eq!(output.stdout(), "");
+    }
+
+    #[test]
+    fn an_object_has_the_keys_asked_for_and_refuses_others() {
+        let printed = |field: &str| {
+            let (mut screen, output) = Screen::captured();
+            (screen.format, screen.fields) = (Format::Jsonl, vec![field.to_owned()]);
+            screen.object("count", json!({ "count": 1, "more": 2 }));
+            (output.stdout(), screen.refused().map(|why| why.to_string()).unwrap_or_default())
+        };
+        assert_eq!(printed("count"), ("{\"schema\":\"bosun.count/1\",\"count\":1}\n".to_owned(), String::new()));
+        let (shown, refused) = printed("cuont");
+        assert!(
+            shown.is_empty() && refused.contains("`cuont` (did you mean `count`?); there are count, more"),
+            "{refused}"
+        );
     }
 
     /// G38: no text of a workflow makes a line of its own, whatever prints it.

@@ -9,6 +9,7 @@ use bosun_engine::*;
 
 use super::board::{Board, Row, RowState, asked_row};
 use super::error::printable;
+use super::list::shell_word;
 use super::output::{Screen, one_line};
 use super::spent;
 use super::stuck::{Lookout, Obstacle};
@@ -33,10 +34,15 @@ struct ShownLine {
 }
 
 impl ShownLine {
-    /// One that the terminal breaks.
-    fn wrapped(text: &str, width: usize) -> ShownLine {
+    /// A command: the terminal breaks it, so that it can be copied whole.
+    fn command(text: &str, width: usize) -> ShownLine {
         let text = format!("    {text}");
-        ShownLine { height: text.chars().count().div_ceil(width.max(1)), text }
+        ShownLine { height: table::lines_of(&text, width), text }
+    }
+
+    /// One line of the terminal, however wide that takes its characters to be.
+    fn cut(text: &str) -> ShownLine {
+        ShownLine { text: format!("\x1b[?7l{text}\x1b[?7h"), height: 1 }
     }
 }
 
@@ -58,6 +64,8 @@ pub(super) struct ProgressBoard {
     stuck: Vec<Obstacle>,
     /// How often each of them has been tried when it was last said, off a terminal.
     told: BTreeMap<(String, String), u32>,
+    /// How many more there were than are told, when that was last said.
+    told_more: usize,
 }
 
 /// A terminal shows at most this many rows; the newest ones.
@@ -79,6 +87,7 @@ impl ProgressBoard {
             asked: Vec::new(),
             stuck: Vec::new(),
             told: BTreeMap::new(),
+            told_more: 0,
         }
     }
 
@@ -133,7 +142,7 @@ impl ProgressBoard {
 
     /// A line where something new is in the way, and when it has been tried twice as often: a wait of hours is no flood.
     fn say_stuck(&mut self, screen: &mut Screen) {
-        for one in &self.stuck {
+        for one in self.stuck.iter().take(STUCK_MAX) {
             let tried = one.attempt.map_or(1, |attempt| attempt.0);
             let told = self.told.entry((one.title(), one.why.clone())).or_default();
             if tried >= told.saturating_mul(2).max(1) {
@@ -144,6 +153,15 @@ impl ProgressBoard {
             }
         }
         self.told.retain(|(title, _), _| self.stuck.iter().any(|one| one.title() == *title));
+        // As an attempt: told again when there are twice as many.
+        let more = self.stuck.len().saturating_sub(STUCK_MAX);
+        if more >= self.told_more.saturating_mul(2).max(1) {
+            self.told_more = more;
+            let icon = RowState::Retrying.icon(screen.ascii).0;
+            let help =
+                screen.reach.complete(&format!("bosun describe {}", shell_word(self.target.workflow_id.as_str())));
+            screen.note(&format!("{icon} and {more} more are in the way (`{help}`)"));
+        }
     }
 
     /// The last state, which stays on the screen.
@@ -172,6 +190,9 @@ impl ProgressBoard {
         let rows = self.board.rows[skip..].iter().chain(&self.asked);
         rows.for_each(|row| lines.extend(self.lines(screen, row, width)));
         self.stuck.iter().take(STUCK_MAX).for_each(|one| lines.extend(self.stuck_lines(screen, one, width)));
+        if let Some(more) = self.stuck.len().checked_sub(STUCK_MAX).filter(|more| *more > 0) {
+            lines.push(ShownLine::cut(&format!("    and {more} more")));
+        }
         let mut drawn: usize = lines.iter().map(|line| line.height).sum();
         let mut first = 0;
         while drawn + 1 > height && first < lines.len() {
@@ -181,7 +202,7 @@ impl ProgressBoard {
         if lines.is_empty() && self.drawn == 0 {
             return;
         }
-        let mut text = if self.drawn > 0 { format!("\x1b[{}A\x1b[J", self.drawn) } else { String::new() };
+        let mut text = erased(self.drawn);
         for line in &lines[first..] {
             text.push_str(&line.text);
             text.push('\n');
@@ -200,7 +221,9 @@ impl ProgressBoard {
             since: None,
         };
         let mut lines = self.lines(screen, &row, width);
-        lines.insert(1, ShownLine::wrapped(&one_line(&one.said(self.now, &screen.reach)), width));
+        let said = one_line(&one.said(self.now, &screen.reach));
+        let parts = table::wrapped(&said, width.saturating_sub(4).max(1)).into_iter();
+        lines.splice(1..1, parts.map(|part| ShownLine::cut(&format!("    {part}"))));
         lines
     }
 
@@ -217,16 +240,14 @@ impl ProgressBoard {
             let title = one_line(&row.title);
             let mut parts = table::wrapped(&title, room.max(1)).into_iter();
             let first = format!("{icon} {}", parts.next().unwrap_or_default());
-            let mut lines = vec![ShownLine { text: first, height: 1 }];
-            lines.extend(
-                parts.map(|part| ShownLine { text: format!("{:gap$}{part}", "", gap = width - room), height: 1 }),
-            );
-            lines.push(ShownLine::wrapped(&one_line(&screen.reach.complete(&row.detail)), width));
+            let mut lines = vec![ShownLine::cut(&first)];
+            lines.extend(parts.map(|part| ShownLine::cut(&format!("{:gap$}{part}", "", gap = width - room))));
+            lines.push(ShownLine::command(&one_line(&screen.reach.complete(&row.detail)), width));
             return lines;
         }
-        let mut lines = vec![ShownLine { text: format!("\x1b[?7l{icon} {}\x1b[?7h", text.trim_end()), height: 1 }];
+        let mut lines = vec![ShownLine::cut(&format!("{icon} {}", text.trim_end()))];
         if row.state.has_command() {
-            lines.push(ShownLine::wrapped(&one_line(&screen.reach.complete(&row.detail)), width));
+            lines.push(ShownLine::command(&one_line(&screen.reach.complete(&row.detail)), width));
         }
         lines
     }
@@ -252,6 +273,15 @@ impl ProgressBoard {
             }
         }
     }
+}
+
+/// Takes away the last drawing, line by line, and stands where it began. A terminal that is cleared from its first line to its
+/// end keeps what was there in its history (tmux, `scroll-on-clear`), and that would be all of it at every redraw.
+fn erased(lines: usize) -> String {
+    if lines == 0 {
+        return String::new();
+    }
+    format!("\x1b[{lines}A{}\x1b[{lines}A", "\x1b[2K\x1b[1B".repeat(lines))
 }
 
 #[cfg(test)]
@@ -325,6 +355,24 @@ mod tests {
         assert!(output.stderr().contains(&format!("\x1b[{height}A")), "{drawn}");
     }
 
+    /// Nothing is cleared but line by line, and a line of wide characters is counted as the terminal breaks it.
+    #[test]
+    fn a_drawing_is_taken_away_line_by_line() {
+        let mut progress = ProgressBoard::new(Watch::ProgressQuery, Target::workflow("w".into()));
+        let (mut screen, output) = Screen::captured();
+        (screen.live, screen.fixed_size) = (true, Some((40, 10)));
+        let command = format!("bosun approval approve {}", "請把這份很長的報告翻譯成中文".repeat(2));
+        let asks = json!({ "id": "a", "whom": "ann", "what": "it", "answer": command });
+        progress.board.replace(&json!({ "tasks": [], "waiting": [asks] }));
+        progress.show(&mut screen);
+        progress.show(&mut screen);
+        let drawn = output.stderr();
+        // One line asks; 28 characters of two columns behind 28 of one take three.
+        let taken_away = format!("\x1b[4A{}\x1b[4A", "\x1b[2K\x1b[1B".repeat(4));
+        assert_eq!(drawn.matches(&taken_away).count(), 1, "{drawn:?}");
+        assert!(!drawn.contains("\x1b[J") && !drawn.contains("\x1b[2J"), "{drawn:?}");
+    }
+
     /// What is asked is the reason to look: it is broken into lines, never cut.
     #[test]
     fn a_reason_is_shown_whole_on_a_narrow_terminal() {
@@ -335,7 +383,7 @@ mod tests {
         let asks = json!({ "id": "a", "whom": "a person", "what": why, "answer": "bosun budget top-up w --calls 1" });
         progress.board.replace(&json!({ "tasks": [], "waiting": [asks] }));
         progress.show(&mut screen);
-        let drawn = output.stderr();
+        let drawn = output.stderr().replace("\x1b[?7l", "").replace("\x1b[?7h", "");
         let words: Vec<&str> = drawn.split_whitespace().collect();
         assert!(words.join(" ").contains(why), "{drawn}");
         assert!(drawn.lines().all(|line| line.chars().count() <= 40), "{drawn}");

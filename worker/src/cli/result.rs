@@ -268,7 +268,13 @@ fn left_parked(target: &Target, waits: &[String], asked: &[WaitingRow]) -> CliEr
         (false, [one]) => format!("answer with `{}`", one.answer),
         (false, _) => format!("`bosun approval list {id}` shows what is asked and how to answer"),
     };
-    CliError::new(Code::Parked, format!("{id} is parked for review: it waits for {}", waits.join(", ")))
+    // The id of a question says nothing; who is asked what does.
+    let are_questions = waits.iter().all(|wait| wait.starts_with("interrupt "));
+    let told: Vec<String> = match are_questions && asked.len() == waits.len() {
+        true => asked.iter().map(|one| format!("{}: {}", one.whom, one_line(&one.what))).collect(),
+        false => waits.to_vec(),
+    };
+    CliError::new(Code::Parked, format!("{id} is parked for review: it waits for {}", told.join(", ")))
         .help(format!("{how}; the same command goes on then"))
 }
 

@@ -16,6 +16,7 @@ use super::output::Screen;
 use super::reach::Reach;
 use super::time_format::short;
 use crate::backend::{Backend, WorkerState};
+use crate::inbox::target_of;
 
 /// What of a held run keeps it.
 pub(super) const HOLD: &str = "hold";
@@ -23,6 +24,8 @@ pub(super) const HOLD: &str = "hold";
 const RUNS_MAX: usize = 50;
 /// Characters of an error that are shown.
 const WHY_MAX: usize = 300;
+/// Events at the end of a history among which a pause is looked for: while it lasts hardly any are added.
+const PAUSE_LOOKED_AT: usize = 200;
 /// What nobody has taken for so long waits for a slot, or for a worker of its task queue.
 const UNTAKEN: Duration = Duration::from_secs(10);
 /// Where all slots are known to be taken, this long is no moment between two attempts any more.
@@ -66,7 +69,8 @@ impl Obstacle {
     pub(super) fn json(&self, screen: &Screen) -> Value {
         serde_json::json!({
             "workflow_id": self.run, "what": self.what, "why": self.why, "attempt": self.attempt,
-            "next_attempt_at": self.next_attempt_at.map(|at| screen.time.json(at)), "help": self.help,
+            "next_attempt_at": self.next_attempt_at.map(|at| screen.time.json(at)),
+            "help": screen.reach.complete(&self.help),
         })
     }
 }
@@ -127,7 +131,8 @@ impl<'b> Lookout<'b> {
         if self.carried_on && self.slots.is_none() && description.pending_activities.iter().any(waits_for_a_slot) {
             self.slots = Some(self.backend.worker_state().await.unwrap_or_default());
         }
-        found.extend(of_run(description, self.now, self.slots.as_ref(), self.carried_on));
+        let pause = paused(self.backend, description).await;
+        found.extend(of_run(description, pause.as_deref(), self.now, self.slots.as_ref(), self.carried_on));
         let below = description.pending_children.iter().filter(|child| child.run_id.is_some());
         next.extend(below.map(|child| Target {
             namespace: info.namespace.clone(),
@@ -144,8 +149,41 @@ impl Obstacle {
     }
 }
 
-/// What the engine knows of one run.
-fn of_run(description: &Description, now: Timestamp, slots: Option<&WorkerState>, carried_on: bool) -> Vec<Obstacle> {
+/// Who paused a run that the engine keeps from going on, and why; what they said stands at the end of its history.
+pub(crate) async fn paused(backend: &dyn Backend, description: &Description) -> Option<String> {
+    let info = &description.info;
+    if info.status != WorkflowStatus::Paused {
+        return None;
+    }
+    let from = EventId(info.history.events.saturating_sub(PAUSE_LOOKED_AT as u64).saturating_add(1));
+    let last = backend.history(target_of(info), from, PAUSE_LOOKED_AT).await.unwrap_or_default();
+    let said = last.into_iter().rev().find_map(|event| match event.kind {
+        EventKind::WorkflowExecutionPaused { reason, identity } => Some((reason, identity)),
+        _ => None,
+    });
+    let (reason, identity) = said.unwrap_or_default();
+    let by = identity.map_or_else(String::new, |who| format!(" by {who}"));
+    let why = if reason.is_empty() { String::new() } else { format!(": {}", one_line(&reason)) };
+    let inputs = match description.inbox {
+        0 => String::new(),
+        waiting => format!("; {}", inputs_wait(waiting)),
+    };
+    Some(format!("it is paused{by}{why}{inputs}"))
+}
+
+/// How many inputs a run has that it does not look at.
+pub(super) fn inputs_wait(count: usize) -> String {
+    if count == 1 { "1 input waits".to_owned() } else { format!("{count} inputs wait") }
+}
+
+/// What the engine knows of one run. `pause`: who paused it, and why.
+fn of_run(
+    description: &Description,
+    pause: Option<&str>,
+    now: Timestamp,
+    slots: Option<&WorkerState>,
+    carried_on: bool,
+) -> Vec<Obstacle> {
     let info = &description.info;
     let id = shell_word(info.workflow_id.as_str());
     let mut found = Vec::new();
@@ -157,9 +195,8 @@ fn of_run(description: &Description, now: Timestamp, slots: Option<&WorkerState>
         let why = why.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         found.push(Obstacle::of(info, HOLD, why, format!("bosun {verb} {id}")));
     }
-    if info.status == WorkflowStatus::Paused {
-        let why = format!("it is paused, and {} inputs wait", description.inbox);
-        found.push(Obstacle::of(info, "pause", &why, format!("bosun resume {id}")));
+    if let Some(why) = pause {
+        found.push(Obstacle::of(info, "pause", why, format!("bosun resume {id}")));
     }
     let untaken = |activity: &&PendingActivity| waits_for_a_slot(activity) && activity.last_failure.is_none();
     if let (false, Some(first)) = (carried_on, description.pending_activities.iter().find(untaken)) {
@@ -197,7 +234,23 @@ fn taken(slots: &WorkerState, queue: &TaskQueue) -> Option<String> {
         _ if external_busy >= external_slots => Some(format!(
             "it waits for a slot: all {external_slots} for programs, models, MCP and HTTP are busy (`--external-slots` of the worker)"
         )),
-        _ => None,
+        _ => rated(slots, queue),
+    }
+}
+
+/// Slots are free, and no more attempts may start in a second than the owner allows.
+fn rated(slots: &WorkerState, queue: &TaskQueue) -> Option<String> {
+    let is_served = slots.task_queues.as_ref().is_none_or(|served| served.contains(queue));
+    let of_queue = slots.queues.get(queue).and_then(|queue| queue.max_per_second.as_ref());
+    match (of_queue, &slots.max_per_second) {
+        _ if !is_served => None,
+        (Some(rate), _) => Some(format!(
+            "it waits for its turn: {rate} a second may start in its task queue {queue} (`--queue-limit` of the worker)"
+        )),
+        (None, Some(rate)) => Some(format!(
+            "it waits for its turn: {rate} a second may start in all (`--activities-per-second` of the worker)"
+        )),
+        (None, None) => None,
     }
 }
 
@@ -217,17 +270,20 @@ fn of_activity(
     // The second attempt is under way: as after every crash, and nothing to see to.
     let goes_on = activity.state == PendingActivityState::Started && activity.attempt <= Attempt(2);
     if let Some(failure) = activity.last_failure.as_ref().filter(|_| !goes_on) {
-        let found = Obstacle::of(info, &what, &failure.to_string(), format!("bosun describe {id}"));
+        // Whoever has mended it need not wait for the next attempt; one that is under way cannot be hurried.
+        let is_next = activity.state == PendingActivityState::BackingOff;
+        let verb = if is_next { "retry-now" } else { "describe" };
+        let found = Obstacle::of(info, &what, &failure.to_string(), format!("bosun activity {verb} {id} {name}"));
         let (attempt, next_attempt_at) = (Some(activity.attempt), activity.next_attempt_at);
         return Some(Obstacle { attempt, next_attempt_at, ..found });
     }
     let untaken = now.since(activity.scheduled_at);
     let waits = waits_for_a_slot(activity) && activity.attempt == Attempt(1);
-    let help = format!("bosun describe {id}");
+    let queue = activity.task_queue.as_ref().unwrap_or(&info.task_queue);
+    let help = format!("bosun queue describe {}", shell_word(queue.as_str()));
     if waits
         && untaken >= BUSY
-        && let Some(why) =
-            slots.and_then(|slots| taken(slots, activity.task_queue.as_ref().unwrap_or(&info.task_queue)))
+        && let Some(why) = slots.and_then(|slots| taken(slots, queue))
     {
         return Some(Obstacle::of(info, &what, &why, help));
     }
@@ -265,6 +321,10 @@ mod tests {
             description.pending_children = vec![child];
             return;
         }
+        described_as_child(description);
+    }
+
+    fn described_as_child(description: &mut Description) {
         description.held = Some("error[BOSUN0101]: the code has changed".into());
         description.pending_activities = vec![PendingActivity {
             seq: Seq(1),
@@ -294,7 +354,7 @@ mod tests {
             let data = tempfile::tempdir().unwrap();
             let shown = run_with(&program, &opener, data.path(), verb).await.stdout;
             assert!(shown.contains(MODEL), "{verb}: {shown}");
-            assert!(shown.contains("describe order-7-plan-1"), "{verb}: {shown}");
+            assert!(shown.contains("activity retry-now order-7-plan-1 1"), "{verb}: {shown}");
             assert!(
                 shown.contains("hold of order-7-plan-1: error[BOSUN0101]: the code has changed"),
                 "{verb}: {shown}"
@@ -334,6 +394,73 @@ mod tests {
         let said = output.stderr();
         assert_eq!(said.matches("agent_model of order-7-plan-1: attempt 5").count(), 1, "{said}");
         assert_eq!(said.lines().count(), 2, "{said}");
-        assert!(said.contains("(`bosun describe order-7-plan-1`)"), "{said}");
+        assert!(said.contains("(`bosun activity retry-now order-7-plan-1 1`)"), "{said}");
+    }
+
+    /// However much is in the way of one run, what is told of it fits a screen; programs are told all.
+    #[tokio::test]
+    async fn many_things_in_the_way_do_not_drown_the_rest() {
+        fn many(description: &mut Description) {
+            described_as_child(description);
+            let one = description.pending_activities[0].clone();
+            let activity = |n: u64| PendingActivity { activity_id: ActivityId::of(&n.to_string()), ..one.clone() };
+            description.pending_activities = (1..=200).map(activity).collect();
+        }
+        let mut fake = stuck();
+        (fake.runs, fake.described) = (vec![run_info("order-7", WorkflowStatus::Running)], many);
+        let (mut screen, output) = Screen::captured();
+        let mut board = ProgressBoard::new(Watch::Events, Target::workflow("order-7".into()));
+        for _ in 0..3 {
+            board.look(&mut screen, &fake).await;
+        }
+        let told = output.stderr();
+        assert!(told.lines().count() < 10 && told.contains("and 196 more"), "{told}");
+        for verb in ["describe order-7", "list"] {
+            let mut fake = stuck();
+            (fake.runs, fake.described) = (vec![run_info("order-7", WorkflowStatus::Running)], many);
+            let (program, opener) = program(FakeOpener::new(fake));
+            let data = tempfile::tempdir().unwrap();
+            let shown = run_with(&program, &opener, data.path(), verb).await.stdout;
+            assert!(shown.lines().count() < 80 && shown.contains("more"), "{verb}: {shown}");
+            let all = run_with(&program, &opener, data.path(), &format!("{verb} -o json")).await.stdout;
+            assert_eq!(all.matches("activity retry-now order-7 ").count(), 200, "{verb}");
+        }
+    }
+
+    /// Slots are free and the queue is served: the rate is what keeps it.
+    #[test]
+    fn what_a_rate_keeps_is_told_of_the_rate() {
+        let queue = TaskQueue::of("default");
+        let limited =
+            |rate: Option<&str>| QueueState { max_per_second: rate.map(str::to_owned), ..QueueState::default() };
+        let of = |of_queue: Option<&str>, of_all: Option<&str>, served: &str| {
+            let state = WorkerState {
+                slots: 4,
+                external_slots: 1,
+                queues: [(queue.clone(), limited(of_queue))].into(),
+                max_per_second: of_all.map(str::to_owned),
+                task_queues: Some([TaskQueue::of(served)].into()),
+                ..WorkerState::default()
+            };
+            taken(&state, &queue).unwrap_or_default()
+        };
+        assert!(of(Some("1"), Some("9"), "default").contains("1 a second may start in its task queue default"));
+        assert!(of(None, Some("0.5"), "default").contains("0.5 a second may start in all"));
+        assert_eq!((of(None, None, "default"), of(Some("1"), None, "other")), (String::new(), String::new()));
+    }
+
+    /// Who paused a run and why is told, with the command that lets it go on.
+    #[tokio::test]
+    async fn a_pause_says_who_and_why() {
+        let mut fake = Fake::new();
+        fake.runs = vec![run_info("order-7", WorkflowStatus::Paused)];
+        fake.described = |description| description.inbox = 1;
+        let identity = Identity::new("ann@host").ok();
+        let kind = EventKind::WorkflowExecutionPaused { reason: "look\nfirst".into(), identity };
+        fake.events.push(crate::fake::event(3, kind));
+        let found = Lookout::new(&fake, Timestamp(1)).below(Target::workflow("order-7".into())).await;
+        let [one] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!(one.why, "it is paused by ann@host: look first; 1 input waits");
+        assert_eq!(one.help, "bosun resume order-7");
     }
 }

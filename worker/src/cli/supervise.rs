@@ -26,6 +26,9 @@ use crate::supervisor::people::takeover::HANDED_TO_HUMAN;
 use crate::supervisor::run::SUPERVISOR;
 use crate::supervisor::team::registry::AgentInstance;
 
+/// Of the members of a team.
+const COLUMNS: [&str; 3] = ["agent", "role", "status"];
+
 #[derive(Debug, Subcommand)]
 pub enum AgentVerb {
     /// List the agents of a run and their roles.
@@ -116,9 +119,12 @@ pub(super) async fn agent(cx: &mut Context, verb: AgentVerb) -> Result<Exit, Cli
     let rows: Vec<Vec<Cell>> = team.as_array().into_iter().flatten().map(row).collect();
     let instances = instance_rows(&started);
     match (rows.is_empty(), instances.is_empty()) {
-        (false, _) => cx.screen.table(&["agent", "role", "status"], rows)?,
+        (false, _) => cx.screen.table(&COLUMNS, rows)?,
         (true, false) => cx.screen.table(&["agent", "instance", "started by", "depth", "status"], instances)?,
-        (true, true) => cx.screen.line(format!("{} has no team", target.workflow_id)),
+        (true, true) => {
+            cx.screen.table_columns(&COLUMNS)?;
+            cx.screen.line(format!("{} has no team", target.workflow_id));
+        }
     }
     let of = |key: &str| registry[key].as_u64().unwrap_or_default();
     let (active, completed, failed) = (of("active"), of("completed"), of("failed"));

@@ -132,6 +132,18 @@ pub(super) fn width_of(text: &str) -> usize {
     text.width()
 }
 
+/// How many lines a terminal of this width breaks a text into: a character that has no room in a line begins the next one.
+pub(super) fn lines_of(text: &str, width: usize) -> usize {
+    let (mut lines, mut used) = (1, 0);
+    for wide in text.chars().map(|c| c.width().unwrap_or(0)) {
+        used += wide;
+        if used > width.max(1) && used > wide {
+            (lines, used) = (lines + 1, wide);
+        }
+    }
+    lines
+}
+
 /// As much as fits, with a sign that there is more.
 pub(super) fn cut_to(text: &str, width: usize, more: char) -> String {
     if text.width() <= width {
@@ -238,6 +250,8 @@ mod tests {
         assert_eq!(wrapped("aaaaaaaaaaaaaaaa b", 6), ["aaaaaa", "aaaaaa", "aaaa b"]);
         assert_eq!(wrapped("日本", 1), ["日", "本"]);
         assert_eq!(wrapped("", 5), [""]);
+        assert_eq!([lines_of("", 5), lines_of("abcde", 5), lines_of("abcdef", 5)], [1, 1, 2]);
+        assert_eq!(lines_of("日本語日", 3), 4, "each line has room for one, and one column is left");
     }
 
     proptest! {

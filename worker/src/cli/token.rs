@@ -100,11 +100,15 @@ fn create(screen: &mut Screen, global: &Global, args: CreateTokenArgs) -> Result
     Ok(Exit::Ok)
 }
 
+/// Of the list.
+const COLUMNS: &[&str] = &["name", "role", "namespaces", "expires_at"];
+
 fn list(screen: &mut Screen, global: &Global) -> Result<Exit, CliError> {
     let tokens = tokens::list(&global.data)?;
     let rows: Vec<Value> = tokens.iter().map(|token| row(screen, token)).collect();
     screen.objects("token.list", "tokens", rows);
     if tokens.is_empty() {
+        screen.table_columns(COLUMNS)?;
         screen.note("no named tokens; the token of the directory is its owner's");
         return Ok(Exit::Ok);
     }
@@ -117,7 +121,7 @@ fn list(screen: &mut Screen, global: &Global) -> Result<Exit, CliError> {
         vec![Cell::of(token.name.as_str(), TextStyle::Bold), token.role.to_string().into(), namespaces.into(), until]
     });
     let cells = cells.collect();
-    screen.table(&["name", "role", "namespaces", "expires_at"], cells)?;
+    screen.table(COLUMNS, cells)?;
     Ok(Exit::Ok)
 }
 

@@ -13,7 +13,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bosun_engine::{ListRequest, RunInfo, Timestamp};
+use bosun_engine::{ListRequest, Namespace, Parent, RunInfo, Timestamp};
 use clap::Args;
 use ratatui::crossterm::event::{Event as TerminalEvent, KeyCode, KeyEventKind, KeyModifiers, read};
 use serde::Serialize;
@@ -30,6 +30,7 @@ use super::explain::Code;
 use super::list::shell_word;
 use super::locate::{LocatedEngine, locate};
 use super::output::{Cell, Screen, TextStyle};
+use super::reach::Reach;
 use super::stuck::Lookout;
 use super::time_format::{now, parse_duration, short};
 use super::waiting::waiting;
@@ -135,7 +136,9 @@ pub(super) async fn top(
     program: &Program,
     args: &TopArgs,
 ) -> Result<Exit, CliError> {
-    let mut source = RunSource { global, program, attached: None, agents: None };
+    let namespace = Namespace::new(&global.namespace)?;
+    let mut source =
+        RunSource { global, program, namespace, reach: screen.reach.clone(), attached: None, agents: None };
     let first = source.snapshot().await?;
     if args.once || !std::io::stdout().is_terminal() || screen.format != super::output::Format::Text {
         print(screen, &first)?;
@@ -224,6 +227,10 @@ fn key(event: &TerminalEvent) -> Option<TopKey> {
 struct RunSource<'a> {
     global: &'a Global,
     program: &'a Program,
+    /// The one whose runs are shown.
+    namespace: Namespace,
+    /// How the commands that help reach them.
+    reach: Reach,
     attached: Option<(HttpClient, Arc<dyn Backend>)>,
     /// What was told of agents, and when: each supervisor has to be asked for it.
     agents: Option<(Instant, Vec<AgentRow>)>,
@@ -240,7 +247,7 @@ impl RunSource<'_> {
             }
         }
         let located = locate(self.global, &*self.program.opener, &Access::Look).await?;
-        let backend = located.backend(None);
+        let backend = located.backend(Some(&self.namespace));
         match located {
             LocatedEngine::Attached(client) => {
                 self.attached = Some((client.clone(), backend.clone()));
@@ -264,7 +271,7 @@ impl RunSource<'_> {
             Some(worker) => Some(WorkerNow::of(&worker.worker_facts().await?)),
             None => None,
         };
-        let snapshot = taken(backend, worker, now()).await?;
+        let snapshot = taken(backend, worker, now(), &self.reach).await?;
         let told = agents.1.clone();
         self.agents = Some(agents);
         Ok(ScreenData { agents: told, ..snapshot })
@@ -279,7 +286,12 @@ async fn agents(backend: &dyn Backend) -> Result<Vec<AgentRow>, CallError> {
     Ok(seen(backend).await?.tallies.into_iter().map(row).collect())
 }
 
-async fn taken(backend: &dyn Backend, worker: Option<WorkerNow>, now: Timestamp) -> Result<ScreenData, CallError> {
+async fn taken(
+    backend: &dyn Backend,
+    worker: Option<WorkerNow>,
+    now: Timestamp,
+    reach: &Reach,
+) -> Result<ScreenData, CallError> {
     // What the worker tells people is no run of theirs.
     let query = format!("ExecutionStatus IN ('Running', 'Paused') AND WorkflowType != '{NOTIFICATION}'");
     let open = backend.count(query.clone()).await?;
@@ -290,16 +302,38 @@ async fn taken(backend: &dyn Backend, worker: Option<WorkerNow>, now: Timestamp)
         let asked = if nth < ASKED_MAX { waiting(backend, run).await } else { Vec::new() };
         let stuck = if nth < ASKED_MAX { lookout.below(target_of(run)).await } else { Vec::new() };
         let (urgency, why, help) = match (asked.first(), stuck.first()) {
-            (_, Some(one)) => (Urgency::Stuck, format!("{}: {}", one.what, one.text(now)), one.help.clone()),
-            (Some(one), _) => (Urgency::Asks, format!("waits for {}: {}", one.whom, one.what), one.answer.clone()),
+            (_, Some(one)) => {
+                let of = if one.run == run.workflow_id { String::new() } else { format!(" of {}", one.run) };
+                (Urgency::Stuck, format!("{}{of}: {}", one.what, one.said(now, reach)), reach.complete(&one.help))
+            }
+            (Some(one), _) => {
+                let why = format!("waits for {}: {}", one.whom, one.what);
+                (Urgency::Asks, why, reach.complete(&one.answer))
+            }
             (None, None) => (Urgency::GoesOn, String::new(), String::new()),
         };
         rows.push(row(run, now, (urgency, why, help)));
     }
+    told_above(&runs, &mut rows);
     // The order of the list within one urgency: the newest first.
     rows.sort_by_key(|row| row.urgency);
     let held = backend.count("Held = true".to_owned()).await?;
     Ok(ScreenData { at: now, worker, open, held, rows, agents: Vec::new() })
+}
+
+/// No run is asked twice, and one below is asked before the one above it, which waits for the same.
+fn told_above(runs: &[RunInfo], rows: &mut [TopRow]) {
+    let place = |parent: &Parent| runs.iter().position(|run| run.run_id == parent.run_id);
+    // The newest first: what is below comes before what is above.
+    for (nth, run) in runs.iter().enumerate() {
+        let Some(above) = run.parent.as_ref().and_then(place) else { continue };
+        if rows[nth].why.is_empty() || !rows[above].why.is_empty() {
+            continue;
+        }
+        let TopRow { workflow_id, why, help, urgency, .. } = rows[nth].clone();
+        let why = if why.starts_with("child ") { why } else { format!("child {workflow_id}: {why}") };
+        rows[above] = TopRow { why, help, urgency, ..rows[above].clone() };
+    }
 }
 
 fn row(run: &RunInfo, now: Timestamp, (urgency, why, help): (Urgency, String, String)) -> TopRow {

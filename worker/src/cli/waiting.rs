@@ -86,6 +86,11 @@ impl WaitingRow {
         WaitingRow { whom: "a person".into(), what, answer: format!("bosun approval approve {id}"), id, hold: None }
     }
 
+    /// For programs; the command as it can be run.
+    pub(super) fn json(&self, reach: &Reach) -> Value {
+        serde_json::json!({ "id": self.id, "whom": self.whom, "what": self.what, "answer": reach.complete(&self.answer) })
+    }
+
     pub(super) fn text(&self, reach: &Reach) -> String {
         format!("waits for {}: {} (`{}`)", self.whom, self.what, reach.complete(&self.answer))
     }

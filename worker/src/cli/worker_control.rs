@@ -74,7 +74,7 @@ pub(super) async fn describe(screen: &mut Screen, global: &Global) -> Result<Exi
     }
     let types: Vec<String> = facts["workflow_types"].as_array().into_iter().flatten().map(text).collect();
     screen.field("workflow types", types.join(", "));
-    screen.next("bosun worker drain");
+    screen.next("bosun queue list");
     Ok(Exit::Ok)
 }
 

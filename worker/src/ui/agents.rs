@@ -20,7 +20,8 @@ use crate::api::guard::now;
 use crate::api::people::agents::{AgentRun, AgentTally, AgentsSeen, RUNS, RunTrust, seen};
 use crate::api::problem::Problem;
 use crate::backend::Backend;
-use crate::cli::stuck::Obstacle;
+use crate::cli::stuck::{Lookout, Obstacle};
+use crate::inbox::target_of;
 
 #[derive(Deserialize)]
 pub(super) struct AgentsQuery {
@@ -68,7 +69,7 @@ fn in_the_way(visitor: &Visitor, obstacles: &[(Namespace, Obstacle)]) -> Markup 
             ul { @for (namespace, one) in obstacles { li {
                 a href=(run_link(namespace.as_str(), one.run.as_str(), None)) { (one.run) } ": " (one.what)
                 div.failure { (one.text(now())) }
-                (visitor.command(&one.help))
+                (visitor.command_in(namespace, &one.help))
             } } }
         }
     }
@@ -117,13 +118,17 @@ fn trusted(trust: &[RunTrust]) -> Markup {
 fn agent_row(AgentRun { info, state, cost }: &AgentRun) -> Markup {
     let models: Vec<String> =
         cost["by_model"].as_object().into_iter().flatten().map(|(model, _)| model.clone()).collect();
-    let micros = cost["total"]["cost_micros"].as_u64().or(cost["cost_micros"].as_u64());
+    let micros = cost["spent"]["cost_micros"].as_u64();
+    let name = state["name"].as_str().filter(|name| !name.is_empty());
     html! { tr {
         td { (status(info.status)) }
-        td { a href=(run_link(info.namespace.as_str(), info.workflow_id.as_str(), Some(info.run_id))) { (info.workflow_id) } }
+        td {
+            @if let Some(name) = name { strong { (name) } " " }
+            a href=(run_link(info.namespace.as_str(), info.workflow_id.as_str(), Some(info.run_id))) { (info.workflow_id) }
+        }
         td { (models.join(", ")) }
         td { (text(&state["phase"])) }
-        td { @if let Some(micros) = micros { (dollars(micros)) } @if cost["unpriced_calls"].as_u64().is_some_and(|calls| calls > 0) { " " span.muted { "and what has no price" } } }
+        td { @if let Some(micros) = micros.filter(|micros| *micros > 0) { (dollars(micros)) } @if cost["unpriced_calls"].as_u64().is_some_and(|calls| calls > 0) { " " span.muted { "and what has no price" } } }
         td { a href={ "/agents?run_id=" (info.run_id) "&namespace=" (super::elements::query_value(info.namespace.as_str())) } { "Conversation" } }
     } }
 }
@@ -141,9 +146,13 @@ async fn conversation(visitor: &Visitor, run: &str, namespace: Option<&str>) -> 
     })?;
     let events = events(&visitor.backend, &info).await?;
     let live = info.status.is_open().then(|| format!("RunId = '{run}'"));
+    // A model that does not answer says nothing: that is told beside what was said.
+    let stuck = Lookout::new(&visitor.backend, now()).below(target_of(&info)).await;
+    let stuck: Vec<_> = stuck.into_iter().map(|one| (info.namespace.clone(), one)).collect();
     let body = html! {
         nav.crumbs aria-label="Where you are" { a href="/agents" { "Agents" } " › " a href=(run_link(namespace, info.workflow_id.as_str(), Some(run))) { (info.workflow_id) } }
         div.line { h1 { "Conversation" } (status(info.status)) }
+        @if !stuck.is_empty() { (in_the_way(visitor, &stuck)) }
         (spoken(&events))
         (cut_short(&info, events.len()))
         p { "The run itself: " (visitor.command(&super::elements::command_of("show", &info, ""))) }

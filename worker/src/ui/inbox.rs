@@ -31,7 +31,7 @@ use crate::cli::below::below;
 use crate::cli::request_text::parts;
 use crate::inbox::{
     ASKING, AskingRuns, HumanDecision, HumanRequest, HumanRequestKind, RUNS_MAX, asked_by, asking_runs, going_on,
-    requests, schema_of, send_on, target_of,
+    question_text, requests, schema_of, send_on, target_of,
 };
 use crate::notify::notified;
 
@@ -146,15 +146,6 @@ async fn card(visitor: &Visitor, one: &HumanRequest, of_run: &[Value]) -> Markup
 
 fn deadline(request: &Value) -> Option<Timestamp> {
     request["deadline"].as_i64().or(request["until"].as_i64()).map(Timestamp)
-}
-
-/// What is asked: the words of the question where it has any.
-fn question_text(payload: &Value) -> &Value {
-    ["question", "message", "prompt", "text"]
-        .iter()
-        .map(|key| &payload[*key])
-        .find(|text| text.is_string())
-        .unwrap_or(payload)
 }
 
 fn form_of(visitor: &Visitor, one: &HumanRequest, body: Markup) -> Markup {

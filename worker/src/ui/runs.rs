@@ -14,6 +14,7 @@ use super::elements::{ago, dollars, lasted, run_link, status, with};
 use super::forms::{Query, Visitor};
 use super::layout::{Page, PageError, Place};
 use super::waits::{RunWait, waits};
+use crate::agent::AGENT;
 use crate::api::TokenRole;
 use crate::api::people::ask;
 use crate::api::people::{Cursor, filter_of, page_of_runs, unknown_field, without_notifications};
@@ -132,7 +133,7 @@ async fn rows(visitor: &Visitor, runs: &[RunInfo]) -> Vec<RunRow> {
             Err(_) => Vec::new(),
         };
         let spent = match info.workflow_type.as_str() {
-            SUPERVISOR => ask(&visitor.backend, &target, "budget").await["spent"]["cost_micros"].as_u64(),
+            SUPERVISOR | AGENT => ask(&visitor.backend, &target, "budget").await["spent"]["cost_micros"].as_u64(),
             _ => None,
         };
         RunRow { info, waits, spent }
@@ -140,16 +141,15 @@ async fn rows(visitor: &Visitor, runs: &[RunInfo]) -> Vec<RunRow> {
     stream::iter(runs.to_vec()).map(row).buffered(ASKED_AT_ONCE).collect().await
 }
 
-/// What a closed supervisor has spent, where its result says so. One that gave none is not asked: each answer of a closed run
-/// replays it, and a page has many.
+/// What a closed supervisor or agent has spent, where its result says so. One that gave none is not asked: each answer of a
+/// closed run replays it, and a page has many.
 async fn spent_in_all(backend: &dyn Backend, info: &RunInfo) -> Option<u64> {
-    if info.workflow_type.as_str() != SUPERVISOR {
+    if ![SUPERVISOR, AGENT].contains(&info.workflow_type.as_str()) {
         return None;
     }
-    match backend.describe(target_of(info)).await.ok()?.result? {
-        CloseOutcome::Completed(result) => result.to_json()["cost_micros"].as_u64(),
-        _ => None,
-    }
+    let CloseOutcome::Completed(result) = backend.describe(target_of(info)).await.ok()?.result? else { return None };
+    let result = result.to_json();
+    result["cost_micros"].as_u64().or(result["spent"]["cost_micros"].as_u64())
 }
 
 fn table(rows: &[RunRow], acts: bool) -> Markup {

@@ -6,10 +6,11 @@
 use bosun_engine::*;
 use maud::{Markup, html};
 
-use super::elements::{ago, failure};
+use super::elements::{ago, command_of, failure};
 use super::forms::Visitor;
 use super::run::actions::of_activity;
 use crate::backend::Backend;
+use crate::cli::stuck::paused;
 use crate::cli::waiting::{ABOVE, WaitingRow, waiting};
 
 /// One thing that a run waits for.
@@ -25,7 +26,10 @@ pub(super) enum RunWait {
     Held {
         why: String,
     },
-    Paused,
+    /// Who has paused it, and why.
+    Paused {
+        why: String,
+    },
     /// An attempt that will be tried again.
     Retry {
         id: ActivityId,
@@ -66,9 +70,7 @@ pub(super) async fn waits(backend: &dyn Backend, description: &Description) -> V
     let person = |row: WaitingRow| RunWait::Person { whom: row.whom, what: row.what, answer: row.answer };
     let mut all: Vec<RunWait> = waiting(backend, info).await.into_iter().map(person).collect();
     all.extend(description.held.iter().map(|why| RunWait::Held { why: why.clone() }));
-    if info.status == WorkflowStatus::Paused {
-        all.push(RunWait::Paused);
-    }
+    all.extend(paused(backend, description).await.map(|why| RunWait::Paused { why }));
     all.extend(of_engine(description));
     if all.is_empty() {
         all.extend(description.awaiting.iter().map(|one| RunWait::Code {
@@ -126,7 +128,7 @@ impl RunWait {
         html! { @match self {
             RunWait::Person { whom, what, .. } => span.asks { (whom) ": " (what) },
             RunWait::Held { .. } => span.held { "held" },
-            RunWait::Paused => { "paused" },
+            RunWait::Paused { .. } => { "paused" },
             RunWait::Retry { what, attempt, at, .. } => {
                 span.bad-text { (what) " failed" } ", attempt " (attempt)
                 @if let Some(at) = at { " " (ago(*at)) }
@@ -143,10 +145,10 @@ impl RunWait {
         html! { @match self {
             RunWait::Person { whom, what, answer } => {
                 div.asks { strong { (whom) } ": " (what) }
-                (visitor.command(answer))
+                (visitor.command_in(&info.namespace, answer))
             },
             RunWait::Held { why } => { div.held { strong { "Held. " } "Its inputs are kept, and it goes on with code that fits." pre.payload { (why) } } },
-            RunWait::Paused => { "It is paused, and goes on when somebody resumes it." },
+            RunWait::Paused { why } => { div { (why) } (visitor.command(&command_of("resume", info, ""))) },
             RunWait::Retry { id, what, attempt, at, last } => {
                 div { (what) " failed; attempt " (attempt) " follows" @if let Some(at) = at { " " (ago(*at)) } ". The last one said:" }
                 (failure(last))

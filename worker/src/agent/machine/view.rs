@@ -81,7 +81,7 @@ impl AgentMachine {
             AgentPhase::Over => "over",
         };
         json!({
-            "phase": phase, "halted": self.halt, "halts": self.halts, "paused": self.paused, "model_degraded": self.degraded, "repairs": self.repairs,
+            "name": self.spec.name, "phase": phase, "halted": self.halt, "halts": self.halts, "paused": self.paused, "model_degraded": self.degraded, "repairs": self.repairs,
             "compactions": self.compactions, "refusals": self.refusals, "messages": self.transcript.len(),
             "context_tokens": self.transcript.estimate(), "approvals": self.approvals(), "facts": self.facts,
             "last_text": self.last_text,

@@ -137,15 +137,23 @@ fn count(plan: &Value, tallies: &mut BTreeMap<String, AgentTally>) {
             seen.insert((*name).to_owned());
         }
         let Some((_, last)) = attempts.last() else { continue };
-        let tally = tallies.entry((*last).to_owned()).or_default();
-        tally.sent_back += task["feedback"].as_array().map_or(0, Vec::len) as u64;
+        for feedback in task["feedback"].as_array().into_iter().flatten().filter(|one| is_sent_back(one)) {
+            let of = attempts.iter().find(|(attempt, _)| attempt["n"] == feedback["attempt"]);
+            let name = of.map_or(*last, |(_, name)| *name);
+            tallies.entry(name.to_owned()).or_default().sent_back += 1;
+        }
         if let Some(why) = task["error"].as_str() {
-            tally.last_error = Some(why.to_owned());
+            tallies.entry((*last).to_owned()).or_default().last_error = Some(why.to_owned());
         }
     }
     for name in seen {
         tallies.entry(name).or_default().runs += 1;
     }
+}
+
+/// Whether this feedback of a task sent its attempt back: a review that passes is feedback, too.
+pub(crate) fn is_sent_back(feedback: &Value) -> bool {
+    feedback["passed"] != true
 }
 
 /// What a chat says of its speakers, each message one attempt, and a delegation of its agents, each session one.
@@ -196,8 +204,9 @@ pub async fn agents(me: AuthorizedCaller) -> Answer {
     let AgentsSeen { tallies, trust, recruits, agents, obstacles } = seen(&me.backend).await?;
     let tally = |(name, of): (&String, &AgentTally)| of.told(name);
     let in_way = |(namespace, one): &(Namespace, Obstacle)| {
-        json!({ "namespace": namespace, "workflow_id": one.run, "what": one.what, "why": one.why, "attempt": one.attempt,
-            "next_attempt_time": one.next_attempt_at.map(view::moment), "help": one.help })
+        let mut told = view::obstacle(one);
+        told["namespace"] = json!(namespace);
+        told
     };
     let trusted =
         |of: &RunTrust| json!({ "workflow_id": of.info.workflow_id, "run_id": of.info.run_id, "trust": of.view });
@@ -235,17 +244,22 @@ mod tests {
 
     #[test]
     fn an_agent_is_counted_by_what_the_plan_says_of_it() {
-        let attempt = |agent: &str, outcome: Option<&str>, took: i64| {
-            json!({ "agent": agent, "outcome": outcome, "started_at": 1_000_000, "ended_at": 1_000_000 + took * 1_000,
+        let attempt = |n: u32, agent: &str, outcome: Option<&str>, took: i64| {
+            json!({ "n": n, "agent": agent, "outcome": outcome, "started_at": 1_000_000, "ended_at": 1_000_000 + took * 1_000,
                 "tokens": 10, "cost_micros": 5 })
         };
+        let said = |attempt: u32, passed: bool| json!({ "attempt": attempt, "text": "", "passed": passed });
         let plan = json!({ "tasks": {
-            "a": { "attempts": [attempt("ann", Some("failed"), 3), attempt("ann", Some("completed"), 1)], "feedback": ["again"] },
-            "b": { "attempts": [attempt("ann", Some("errored"), 9)], "error": "no route" },
-            "c": { "attempts": [attempt("", Some("completed"), 1)] } } });
+            "a": { "attempts": [attempt(1, "ann", Some("failed"), 3), attempt(2, "bob", Some("completed"), 1)],
+                "feedback": [said(1, false), said(2, true)] },
+            "b": { "attempts": [attempt(1, "ann", Some("errored"), 9), attempt(2, "ann", Some("completed"), 1)], "error": "no route",
+                "feedback": [said(2, true)] },
+            "c": { "attempts": [attempt(1, "", Some("completed"), 1)] } } });
         let mut tallies = BTreeMap::new();
         count(&plan, &mut tallies);
-        assert_eq!(tallies.keys().collect::<Vec<_>>(), ["ann"], "nobody has no row");
+        assert_eq!(tallies.keys().collect::<Vec<_>>(), ["ann", "bob"], "nobody has no row");
+        // The one whose attempt it was, once, and never for what was accepted.
+        assert_eq!((tallies["ann"].sent_back, tallies["bob"].sent_back), (1, 0));
         let ann = &tallies["ann"];
         assert_eq!((ann.runs, ann.attempts, ann.done, ann.failed, ann.sent_back), (1, 3, 1, 2, 1));
         assert_eq!((ann.tokens, ann.cost_micros, ann.median()), (30, 15, Some(Duration::from_millis(3))));

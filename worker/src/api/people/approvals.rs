@@ -26,6 +26,8 @@ use super::pages::Cursor;
 use crate::backend::{Backend, CallError, RunEventStream};
 use crate::inbox::{self, AnswerMisfit, HumanDecision, HumanMessage, HumanRequest};
 
+/// Of the word by which an answer is known again.
+const SEEN_CHARS: usize = 16;
 /// Events that come together are one reason to look.
 const SETTLE: Duration = Duration::from_millis(50);
 /// Where events are not heard.
@@ -51,6 +53,9 @@ struct InboxQuery {
 pub async fn approvals(me: AuthorizedCaller, uri: Uri) -> Answer {
     let InboxQuery { query, cursor, wait, seen } = query_of(&uri)?;
     let after = cursor.as_deref().map(Cursor::read).transpose()?;
+    if seen.as_deref().is_some_and(|seen| !is_seen(seen)) {
+        return Err(Problem::bad_request("seen: it is not what an answer gave: 16 digits and letters from a to f"));
+    }
     let until = wait_of(wait)?.map(|wait| Instant::now() + wait);
     // Watched from before the first look, so that nothing is missed in between.
     let mut events = until.map(|_| me.backend.watch(inbox::of_asking(&query), None));
@@ -71,6 +76,11 @@ pub async fn approvals(me: AuthorizedCaller, uri: Uri) -> Answer {
             tokio::time::timeout(left, something(watched, rest)).await.ok();
         }
     }
+}
+
+/// Whether an answer can have given this word.
+fn is_seen(text: &str) -> bool {
+    text.len() == SEEN_CHARS && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// Waits for the next event, and for those that come within `rest`.
@@ -103,7 +113,7 @@ async fn page(backend: &dyn Backend, query: &str, after: Option<Cursor>) -> Resu
     let silent: Vec<Value> = silent.iter().map(|(id, why)| json!({ "workflow_id": id, "why": why })).collect();
     let next = found.next.map(|next| next.to_string());
     Ok(json!({ "approvals": asked, "not_asked": silent, "incomplete": next.is_some(), "next_cursor": next,
-        "seen": &seen.finalize().to_hex()[..16] }))
+        "seen": &seen.finalize().to_hex()[..SEEN_CHARS] }))
 }
 
 /// `{"approved": true, …}` to an approval, `{"answer": …}` to a question; of the run that the path names. One that was given

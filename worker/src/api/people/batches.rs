@@ -125,7 +125,7 @@ async fn same_batch(me: &AuthorizedCaller, batch: Target, order: &BatchOrder, id
         None => Ok(()),
         Some(other) => {
             let message = format!("the batch id {id} is taken: that batch is to {other}; nothing has begun");
-            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", message))
+            Err(Problem::new(StatusCode::CONFLICT, "batch_id_taken", message))
         }
     }
 }

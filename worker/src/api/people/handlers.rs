@@ -13,6 +13,7 @@ use bosun_engine::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::super::guard::now;
 use super::super::handlers::{AuthorizedCaller, RequestTarget, WAIT_MAX, query_of};
 use super::super::problem::Problem;
 use super::super::token::random_hex;
@@ -23,6 +24,8 @@ use super::start::{StartBody, StartMessage};
 use super::{once, start as start_body, view};
 use crate::agent::AGENT;
 use crate::backend::{Attribution, Backend, CallError};
+use crate::cli::stuck::Lookout;
+use crate::cli::waiting::waiting;
 use crate::notify::notified;
 use crate::supervisor::core::control;
 use crate::supervisor::run::SUPERVISOR;
@@ -71,6 +74,7 @@ pub async fn start(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) -> Ans
         why @ CallError::Rejected(Rejection::UnknownWorkflowType { .. }) => {
             Problem { status: StatusCode::NOT_FOUND, ..why.into() }
         }
+        CallError::Rejected(why) => start_body::refused(why),
         why => why.into(),
     })?;
     once::same_start(&me.backend, &asked, &started).await?;
@@ -131,6 +135,10 @@ pub async fn count(me: AuthorizedCaller, uri: Uri) -> Answer {
 pub async fn describe(me: AuthorizedCaller, at: RequestTarget) -> Answer {
     let seen = me.backend.describe(at.target).await?;
     let mut view = view::description(&seen);
+    // Of people, and of the runs below it: the engine knows only what the code of this one awaits.
+    view["waiting"] = waiting(&me.backend, &seen.info).await.iter().map(view::waiting).collect();
+    let stuck = Lookout::new(&me.backend, now()).below_described(&seen).await;
+    view["obstacles"] = stuck.iter().map(view::obstacle).collect();
     let told = notified::of_run(&me.backend, seen.info.run_id).await;
     if !told.is_empty() {
         view["notified"] = told.iter().map(|one| notified::with_moments(one, view::moment)).collect();

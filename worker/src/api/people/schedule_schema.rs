@@ -1,13 +1,16 @@
 //! What the document of the API says of schedules: of one as a whole, and of what people send to one.
 //!
-//! Invariant: whatever fits is taken, but for what no schema can say (whether any time is left, and which ends before it
-//! begins); where the server takes more than is written here, the description says so. The forms are those of
+//! Invariant: whatever fits is taken; only of a range that is made up for no schema can say which end comes first. Where the
+//! server takes more than is written here, the description says so: so that any time is left of what fits, what is left out
+//! has years of its own, what begins does so before 2050, and what ends does not before 2070. The forms are those of
 //! `crate::schedule`, which decides.
 
 use serde_json::{Value, json};
 
 /// A length of time of a schedule.
 const SPAN: &str = "^[1-9][0-9]{0,3}(s|m|h)$";
+/// As it stands in a moment.
+const YEAR: &str = "20[0-9]{2}";
 const MOMENT: &str = "^20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$";
 const SCHEDULE_ID: &str = "^[!-~]{1,120}$";
 
@@ -19,25 +22,35 @@ fn span(about: &str) -> Value {
     json!({ "type": ["string", "null"], "description": format!("{about}, such as 90s or 6h"), "pattern": SPAN })
 }
 
-fn moment(about: &str) -> Value {
-    json!({ "type": ["string", "null"], "description": format!("{about}, such as 2026-12-01T00:00:00Z"), "pattern": MOMENT })
+/// A moment in years that are written as this pattern; the server takes any.
+fn moment(about: &str, years: &str) -> Value {
+    json!({ "type": ["string", "null"], "description": format!("{about}, such as 2026-12-01T00:00:00Z; of any year"),
+        "pattern": MOMENT.replacen(YEAR, years, 1) })
 }
 
 const OVERLAPS: [&str; 6] = ["skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other", "allow_all"];
 
-/// Times by their fields.
-fn calendar() -> Value {
-    let field = |values: &str| json!({ "type": "string", "description": "A value, a range `1-5`, a step `*/10`, or several with commas", "pattern": format!("^(\\*|{values})$") });
-    json!({ "type": "object", "additionalProperties": false, "properties": {
+/// Times by their fields. `skips`: those that are left out, which are of years of their own.
+fn calendar(skips: bool) -> Value {
+    let about = "A value, a range `1-5`, a step `*/10`, or several with commas; there is a `year`, too";
+    let field =
+        |values: &str| json!({ "type": "string", "description": about, "pattern": format!("^(\\*|{values})$") });
+    let mut fields = json!({ "type": "object", "additionalProperties": false, "properties": {
         "second": field("[1-5]?[0-9]"), "minute": field("[1-5]?[0-9]"), "hour": field("1?[0-9]|2[0-3]"),
-        "day_of_month": field("[1-9]|1[0-9]|2[0-8]"), "month": field("[1-9]|1[0-2]"), "year": field("20[2-9][0-9]"),
+        "day_of_month": field("[1-9]|1[0-9]|2[0-8]"), "month": field("[1-9]|1[0-2]"),
         "day_of_week": field("[0-6]|mon-fri"), "comment": text(),
-    } })
+    } });
+    if skips {
+        fields["required"] = json!(["year"]);
+        fields["properties"]["year"] = json!({ "type": "string", "pattern": "^202[0-9]$" });
+    }
+    fields
 }
 
 fn spec() -> Value {
     let every = "^([1-9][0-9]s|[1-9][0-9]{0,2}(m|h|d))$";
-    let zone = "^(UTC|Europe/(Berlin|London|Paris)|America/(New_York|Sao_Paulo)|Asia/(Kolkata|Tokyo))$";
+    // Of places whose clocks are not changed: any other leaves times out.
+    let zone = "^(UTC|America/Sao_Paulo|Asia/(Kolkata|Tokyo))$";
     let cron =
         "^([1-5]?[0-9]|\\*) (1?[0-9]|2[0-3]|\\*) ([1-9]|1[0-9]|2[0-8]|\\*) ([1-9]|1[0-2]|\\*) ([0-6]|mon-fri|\\*)$";
     let list = |items: Value| json!({ "type": "array", "minItems": 1, "maxItems": 20, "items": items });
@@ -48,8 +61,8 @@ fn spec() -> Value {
             "intervals": list(json!({ "type": "object", "required": ["every"], "additionalProperties": false, "properties": {
                 "every": { "type": "string", "description": "Counted from 1970-01-01 00:00 UTC", "pattern": every },
                 "offset": { "type": "string", "description": "Less than `every`", "pattern": "^[0-9]s$" } } })),
-            "calendars": list(calendar()), "skip": list(calendar()),
-            "start_time": moment("Nothing before"), "end_time": moment("Nothing after"),
+            "calendars": list(calendar(false)), "skip": list(calendar(true)),
+            "start_time": moment("Nothing before", "20[0-4][0-9]"), "end_time": moment("Nothing after", "20[7-9][0-9]"),
             "jitter": span("Each start is later by a part of this"),
             "time_zone": { "type": ["string", "null"], "description": "Any name of the IANA; UTC without one", "pattern": zone },
         },

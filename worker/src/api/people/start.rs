@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::authority::CallerBackend;
-use super::super::problem::Problem;
+use super::super::problem::{InvalidField, Problem};
 use super::super::token::random_hex;
 use super::body::{Members, whole};
 use super::handlers::update_id;
@@ -246,4 +246,29 @@ fn memo_of(given: serde_json::Map<String, Value>, members: &mut Members) -> Memo
         }
     }
     memo
+}
+/// A refused start. Of an input that its code cannot read, it is told where that is and why, in words for whoever has sent it,
+/// and not for whoever has written the code.
+pub(super) fn refused(why: Rejection) -> Problem {
+    let told = match &why {
+        Rejection::Invalid { what, why } if what.starts_with("the input of the workflow ") => {
+            let plain = plain_reason(why).to_owned();
+            Some((format!("{what}: {plain}"), InvalidField { at: "input".to_owned(), why: plain }))
+        }
+        _ => None,
+    };
+    let mut problem = Problem::from(why);
+    if let Some((message, field)) = told {
+        (problem.message, problem.errors) = (message, vec![field]);
+    }
+    problem
+}
+
+/// What is wrong with a payload, without the name of the type that was wanted and the place in bytes that nobody wrote.
+fn plain_reason(why: &str) -> &str {
+    let why = match why.strip_prefix("cannot read a ") {
+        Some(rest) => rest.split_once(": ").map_or(why, |(_, reason)| reason),
+        None => why,
+    };
+    why.rsplit_once(" at line ").map_or(why, |(reason, _)| reason)
 }

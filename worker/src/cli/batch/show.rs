@@ -33,6 +33,9 @@ fn none(id: &str, why: CliError) -> CliError {
     }
 }
 
+/// Of the list.
+const COLUMNS: &[&str] = &["batch_id", "state", "found", "done", "skipped", "failed", "what"];
+
 pub(super) async fn list(cx: &mut Context, args: BatchListArgs) -> Result<Exit, CliError> {
     let limit = usize::try_from(args.limit).unwrap_or(1_000);
     let runs = cx.backend.list(ListRequest { query: format!("WorkflowType = '{BATCH}'"), limit }).await?;
@@ -60,10 +63,11 @@ pub(super) async fn list(cx: &mut Context, args: BatchListArgs) -> Result<Exit, 
     }
     cx.screen.objects("batch.list", "batches", rows);
     if runs.is_empty() {
+        cx.screen.table_columns(COLUMNS)?;
         cx.screen.note("no batches");
         return Ok(Exit::Ok);
     }
-    cx.screen.table(&["batch_id", "state", "found", "done", "skipped", "failed", "what"], table)?;
+    cx.screen.table(COLUMNS, table)?;
     Ok(Exit::Ok)
 }
 

@@ -101,6 +101,9 @@ fn following(
     Ok(())
 }
 
+/// Of the list.
+const COLUMNS: &[&str] = &["schedule_id", "state", "next", "last", "starts", "when"];
+
 pub(super) async fn list(cx: &mut Context, args: ScheduleListArgs) -> Result<Exit, CliError> {
     let limit = usize::try_from(args.limit).unwrap_or(1_000);
     let query = format!("WorkflowType = '{SCHEDULE}' AND ExecutionStatus IN ('Running', 'Paused')");
@@ -119,11 +122,12 @@ pub(super) async fn list(cx: &mut Context, args: ScheduleListArgs) -> Result<Exi
     }
     cx.screen.objects("schedule.list", "schedules", rows);
     if runs.is_empty() {
+        cx.screen.table_columns(COLUMNS)?;
         cx.screen.note("no schedules");
         return Ok(Exit::Ok);
     }
     let first = table[0][0].text.clone();
-    cx.screen.table(&["schedule_id", "state", "next", "last", "starts", "when"], table)?;
+    cx.screen.table(COLUMNS, table)?;
     cx.say_if_nobody_works();
     cx.screen.next(&format!("bosun schedule describe {}", shell_word(&first)));
     Ok(Exit::Ok)

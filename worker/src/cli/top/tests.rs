@@ -75,3 +75,23 @@ fn keys_move_the_mark_within_the_rows() {
     let chosen = update(down, TopKey::Choose);
     assert!(chosen.done && chosen.chosen && !update(down, TopKey::Quit).chosen);
 }
+
+/// A run above one that is stuck waits for the same, and a command that is shown can be pasted.
+#[tokio::test]
+async fn a_run_above_says_why_and_commands_name_the_place() {
+    use bosun_engine::*;
+    let mut child = crate::fake::run_info("kid", WorkflowStatus::Paused);
+    child.run_id = RunId([8; 16]);
+    let above = crate::fake::run_info("order-7", WorkflowStatus::Running);
+    let (workflow_id, run_id) = (above.workflow_id.clone(), above.run_id);
+    child.parent = Some(Parent { workflow_id, run_id, seq: Seq(1), close_policy: ParentClosePolicy::Terminate });
+    let mut fake = crate::fake::Fake::new();
+    fake.runs = vec![child, above];
+    let words = ["bosun", "--data", "there", "--namespace", "team", "version"];
+    let cli = <crate::cli::args::Cli as clap::Parser>::try_parse_from(words).unwrap();
+    let reach = Reach::of(&cli.global, |_| None);
+    let shown = taken(&fake, Some(WorkerNow::default()), Timestamp(1_000_000_000), &reach).await.unwrap();
+    let [kid, above] = shown.rows.as_slice() else { panic!("{shown:?}") };
+    assert_eq!(kid.help, "bosun --data there --namespace team resume kid");
+    assert_eq!((above.why.as_str(), above.help.as_str()), ("child kid: pause: it is paused", kid.help.as_str()));
+}

@@ -5,6 +5,7 @@
 pub(super) mod actions;
 pub(super) mod fork;
 pub(crate) mod fork_here;
+mod handoffs;
 pub(crate) mod history;
 mod moment;
 pub(crate) mod spans;
@@ -191,7 +192,7 @@ fn waits_section(visitor: &Visitor, info: &RunInfo, waiting: &[RunWait], below: 
                 @for one in below { li {
                     a href=(run_link(info.namespace.as_str(), one.run.as_str(), None)) { (one.run) } ": " (one.what)
                     div.failure { (one.text(now())) }
-                    (visitor.command(&one.help))
+                    (visitor.command_in(&info.namespace, &one.help))
                 } }
             }
             @if waiting.iter().any(RunWait::asks_a_person) {

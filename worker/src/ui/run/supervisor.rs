@@ -10,10 +10,12 @@ use bosun_engine::{RunInfo, Timestamp};
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::handoffs::{chain, said};
+use crate::api::people::agents::is_sent_back;
 use crate::api::people::ask;
 use crate::backend::Backend;
 use crate::inbox::target_of;
-use crate::ui::elements::{badge, cut, dollars, span as lasted, value, words};
+use crate::ui::elements::{badge, cut, dollars, span as lasted, value};
 
 /// What a supervisor says of itself.
 pub(crate) struct SupervisorView {
@@ -105,7 +107,7 @@ impl SupervisorView {
     }
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| if value.is_null() { String::new() } else { value.to_string() }, str::to_owned)
 }
 
@@ -257,7 +259,7 @@ fn task_row(id: &str, task: &Value) -> Markup {
             td { (badge(class_of(&status), &status)) }
             td.wide {
                 @for attempt in &attempts { div { (attempt["n"]) " " (text(&attempt["agent"])) " " span.muted { (text(&attempt["outcome"])) " " (attempt_span(attempt)) } } }
-                @for one in &feedback { div.sent-back { "sent back: " (feedback_text(one)) } }
+                @for one in &feedback { (said_of(one)) }
             }
             td { @if cost > 0 { (dollars(cost)) } @if tokens > 0 { div.muted { (tokens) " tokens" } } }
             td.wide {
@@ -276,9 +278,16 @@ fn attempt_span(attempt: &Value) -> String {
     }
 }
 
-fn feedback_text(one: &Value) -> String {
-    let words = ["feedback", "reasoning", "reason", "text"].iter().find_map(|key| one[key].as_str());
-    words.map_or_else(|| text(one), str::to_owned)
+/// What was said of an attempt: why it was sent back, or what whoever accepted it added.
+fn said_of(feedback: &Value) -> Markup {
+    let said = text(&feedback["text"]);
+    let who = format!("the {} of attempt {}", text(&feedback["from"]), feedback["attempt"]);
+    html! { @match (is_sent_back(feedback), said.as_str()) {
+        (true, "") => div.sent-back { "sent back: " (who) " gave no reason" },
+        (true, said) => div.sent-back { "sent back: " (said) },
+        (false, "") => {},
+        (false, said) => div.muted { "accepted: " (said) },
+    } }
 }
 
 // ---- a chat
@@ -298,30 +307,9 @@ fn chat(beside: &Value) -> Markup {
         ul.speakers { @for (speaker, said) in &speakers {
             li aria-current=[(*speaker == next).then_some("true")] { (speaker) " " span.muted { (said) } }
         } }
+        (chain(messages.map_or(&[], Vec::as_slice)))
         (said(messages.map_or(&[], Vec::as_slice)))
     }
-}
-
-/// Who says a message.
-fn speaker(message: &Value) -> String {
-    ["from", "name", "role"].iter().map(|key| text(&message[*key])).find(|name| !name.is_empty()).unwrap_or_default()
-}
-
-fn said(messages: &[Value]) -> Markup {
-    html! { ol.messages {
-        @for (at, message) in messages.iter().enumerate() {
-            @let from = speaker(message);
-            @let handed = at > 0 && speaker(&messages[at - 1]) != from;
-            li class=[handed.then_some("handed")] {
-                div.from { (from) }
-                @let content = text(&message["content"]);
-                @if !content.is_empty() { (words(&content)) }
-                @for call in message["tool_calls"].as_array().into_iter().flatten() {
-                    div.call { "calls " code { (text(&call["name"])) } " " span.wrap { (cut(&call["args"].to_string(), 400)) } }
-                }
-            }
-        }
-    } }
 }
 
 // ---- a delegation
@@ -333,6 +321,7 @@ fn delegation(beside: &Value) -> Markup {
     html! {
         h3 { "Who works for whom" @if let Some(active) = agents["active_agent"].as_str() { " " span.muted { "in hand: " (active) } } }
         ul.tree { @for session in sessions.iter().filter(|session| session["parent_id"].is_null()) { (session_branch(session, &sessions, 0)) } }
+        (chain(messages))
         @if !messages.is_empty() { h3 { "Conversation" } (said(messages)) }
     }
 }
@@ -378,6 +367,23 @@ mod tests {
         // Nobody can plan it; the drawing ends all the same.
         let cycle = json!({ "a": on(&["b"]), "b": on(&["a"]) });
         assert!(super::columns(cycle.as_object().unwrap()).values().all(|column| *column < 2));
+    }
+
+    /// A review that passes is feedback too.
+    #[test]
+    fn what_was_accepted_is_not_called_sent_back() {
+        let said = |text: &str, passed: bool| json!({ "from": "critic", "attempt": 1, "text": text, "passed": passed });
+        let shown = |feedback: Value| {
+            let task =
+                json!({ "goal": "g", "status": "completed", "edges": [], "attempts": [], "feedback": [feedback] });
+            task_row("t", &task).into_string()
+        };
+        assert!(shown(said("Name a source.", false)).contains("sent back: Name a source."));
+        assert!(shown(said("", false)).contains("sent back: the critic of attempt 1 gave no reason"));
+        let praised = shown(said("Well done", true));
+        assert!(praised.contains("accepted: Well done") && !praised.contains("sent back"), "{praised}");
+        let silent = shown(said("", true));
+        assert!(!silent.contains("sent back") && !silent.contains("accepted"), "{silent}");
     }
 
     #[test]

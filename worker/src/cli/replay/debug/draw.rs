@@ -17,7 +17,7 @@ use super::state::{Mode, Panel, View};
 use crate::cli::error::printable;
 use crate::cli::event_text::attributes;
 use crate::cli::replay::show::{pending, unfit};
-use crate::cli::table::wrapped;
+use crate::cli::table::{cut_to, width_of, wrapped};
 use crate::cli::time_format::short;
 
 /// What there is to draw, apart from the view.
@@ -47,6 +47,8 @@ pub(super) struct ScrollRoom {
     pub(super) most: usize,
 }
 
+/// Columns of the events, where half of the terminal is no less.
+const EVENTS_MIN: u16 = 36;
 /// Lines of code around the place.
 const AROUND: usize = 3;
 const HINTS: &str =
@@ -73,11 +75,14 @@ pub(super) fn draw(frame: &mut Frame<'_>, scene: &DrawContext<'_>, view: &View) 
     let [head, middle, scrubber, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(3), Constraint::Length(1), Constraint::Length(1)])
             .areas(frame.area());
-    let [events, code, state] =
-        Layout::horizontal([Constraint::Percentage(34), Constraint::Percentage(33), Constraint::Percentage(33)])
-            .areas(middle);
+    let thirds = [Constraint::Percentage(34), Constraint::Percentage(33), Constraint::Percentage(33)];
+    // Events have room for what happened to whom on a terminal of 80 columns, too.
+    let narrow = [Constraint::Length(EVENTS_MIN.min(middle.width / 2)), Constraint::Fill(1), Constraint::Fill(1)];
+    let is_narrow = middle.width / 3 < EVENTS_MIN;
+    let [events, code, state] = Layout::horizontal(if is_narrow { narrow } else { thirds }).areas(middle);
     frame.render_widget(text(title(scene, &moment)).style(Style::new().add_modifier(Modifier::BOLD)), head);
-    let events_shown = event_lines(scene, view, usize::from(events.height.saturating_sub(2)));
+    let inner = (usize::from(events.width.saturating_sub(2)), usize::from(events.height.saturating_sub(2)));
+    let events_shown = event_lines(scene, view, inner);
     frame.render_widget(Paragraph::new(events_shown).block(block(scene, "events")), events);
     let is_over = !matches!(view.mode, Mode::Walk | Mode::Ask(..));
     let scroll = |panel: Panel| if view.panel == panel && !is_over { view.scroll } else { 0 };
@@ -158,7 +163,7 @@ fn line(text: &str, style: Style) -> Line<'static> {
     Line::styled(printable(text).replace('\t', " "), style)
 }
 
-fn event_lines(scene: &DrawContext<'_>, view: &View, rows: usize) -> Vec<Line<'static>> {
+fn event_lines(scene: &DrawContext<'_>, view: &View, (width, rows): (usize, usize)) -> Vec<Line<'static>> {
     let events = scene.timeline.events();
     let at = usize::try_from(view.at.0.saturating_sub(1)).unwrap_or(0);
     let from = at.saturating_sub(rows / 2).min(events.len().saturating_sub(rows));
@@ -167,26 +172,48 @@ fn event_lines(scene: &DrawContext<'_>, view: &View, rows: usize) -> Vec<Line<'s
         .enumerate()
         .skip(from)
         .take(rows)
-        .map(|(index, event)| event_line(scene, view, index == at, event))
+        .map(|(index, event)| event_line(scene, view, index == at, event, width))
         .collect()
 }
 
-fn event_line(scene: &DrawContext<'_>, view: &View, here: bool, event: &Event) -> Line<'static> {
+/// What begins the names of many events, and says less than how they end.
+const BEGINNINGS: [&str; 5] = [
+    "ActivityTask",
+    "ActivityProperties",
+    "StartChildWorkflowExecution",
+    "ChildWorkflowExecution",
+    "WorkflowExecution",
+];
+
+/// To whom something happened, and what: that is shown whole, and in short where there is no room.
+fn happened(name: &str, kind: &str, room: usize) -> String {
+    let short = BEGINNINGS.iter().find_map(|begins| kind.strip_prefix(begins)).unwrap_or(kind);
+    match (name.is_empty(), width_of(name) + 1) {
+        (true, _) if kind.len() <= room => kind.to_owned(),
+        (true, _) => short.to_owned(),
+        (false, taken) if taken + kind.len() <= room => format!("{name} {kind}"),
+        (false, _) => format!("{} {short}", cut_to(name, room.saturating_sub(short.len() + 1), '~')),
+    }
+}
+
+fn event_line(scene: &DrawContext<'_>, view: &View, here: bool, event: &Event, width: usize) -> Line<'static> {
     let timeline = scene.timeline;
     let before = timeline.event(bosun_engine::EventId(event.id.0 - 1)).map_or(event.at, |before| before.at);
     let stops = view.breakpoints.iter().any(|breakpoint| breakpoint.stops(timeline, event));
     let (cursor, stop, task) = if scene.ascii { (">", "*", "=") } else { ("▶", "●", "◆") };
     let activates = event.kind.origin() == Origin::Activating;
-    let told = format!(
-        "{}{}{}{:>4} {:>6} {} {}",
+    let digits = timeline.last().0.to_string().len().max(4);
+    let begins = format!(
+        "{}{}{}{:>digits$} {:>6} ",
         if here { cursor } else { " " },
         if stops { stop } else { " " },
         if activates { task } else { " " },
         event.id.0,
         if event.at == before { String::new() } else { format!("+{}", short(event.at.since(before))) },
-        event.kind.name(),
-        timeline.name_of(event).unwrap_or_default(),
     );
+    let room = width.saturating_sub(begins.chars().count());
+    let name = printable(timeline.name_of(event).unwrap_or_default());
+    let told = format!("{begins}{}", happened(&name, event.kind.name(), room));
     let style = match (here, stops) {
         (true, _) => Style::new().add_modifier(Modifier::REVERSED),
         (false, true) => Style::new().fg(Color::Red),

@@ -44,7 +44,11 @@ fn told() -> History {
 }
 
 fn on_screen(scene: &DrawContext<'_>, view: &View) -> String {
-    let mut terminal = Terminal::new(TestBackend::new(108, 14)).unwrap();
+    on_screen_of(108, 14, scene, view)
+}
+
+fn on_screen_of(width: u16, height: u16, scene: &DrawContext<'_>, view: &View) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| _ = draw(frame, scene, view)).unwrap();
     let buffer = terminal.backend().buffer();
     let row = |y| (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
@@ -99,6 +103,18 @@ fn the_screen_shows_events_code_state_and_where_one_is() {
     let scene = DrawContext { timeline: &timeline, code: &code, source: "c1", ascii: true, sources: &|_| None };
     let shown = on_screen(&scene, &after(&timeline, "bname:charge\nwpaid\nJ"));
     golden("screen.txt", include_str!("screen.txt"), &shown);
+}
+
+/// On a terminal of the usual size each event says what happened, and to whom.
+#[test]
+fn events_tell_themselves_apart_on_80_columns() {
+    let code = WorkflowRegistry::new().state_machine::<Counter>();
+    let timeline = Timeline::new(&code, told());
+    let scene = DrawContext { timeline: &timeline, code: &code, source: "c1", ascii: true, sources: &|_| None };
+    let shown = on_screen_of(80, 24, &scene, &View::new(&timeline, EventId(1)));
+    for wanted in ["charge Scheduled|", "charge Started", "hurry Signaled", "charge Completed|"] {
+        assert!(shown.replace(' ', "").contains(&wanted.replace(' ', "")), "{wanted}: {shown}");
+    }
 }
 
 #[track_caller]
