@@ -99,6 +99,7 @@ impl ClusterBackend {
             awaiting,
             cancel_requested: turns.iter().flat_map(|turn| &turn.events).any(asks_to_cancel),
             warnings: Vec::new(),
+            starts_at: None,
             result: events.last().and_then(outcome_in).map(|(outcome, _)| outcome),
             info,
         })
