@@ -9,6 +9,7 @@ mod api_verbs;
 mod asked_below;
 mod batches;
 mod cassettes;
+mod clock_steps;
 mod dev;
 mod doors;
 mod encrypted;
@@ -16,6 +17,7 @@ mod epoch;
 mod fairness;
 mod fsync_contract;
 mod full_disk;
+mod guide;
 mod hints;
 mod kill;
 #[path = "../../engine/tests/worker/kit.rs"]
