@@ -1,15 +1,31 @@
 //! The one place that reads a clock, and the virtual clock of the test environment.
 //!
-//! Invariant: engine time never goes back while a worker is up, whatever happens to the wall clock: it is the wall time
-//! at start plus monotonic time, and never before the newest time in the log (engine.md G14, G15). Pure modules get the
-//! time as an argument.
+//! ```text
+//!   time = base + what the machine has lived through since (time asleep counts)
+//!             ▲
+//!             └── the wall clock has stood ahead of it for a while: base is moved forward to it ([`SystemClock`])
+//! ```
+//!
+//! Invariant: engine time never goes back while a worker is up, whatever happens to the wall clock, and is never before the
+//! newest time in the log (engine.md G14, G15). A wall clock that is set forward is followed, as a restart would, because
+//! calendar times are times of the wall clock; one that is set back is not, until a restart. Pure modules get the time as an
+//! argument. How long an attempt or a request waits is not measured here, but by the monotonic clock of whoever waits.
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "this file is the edge where time comes in")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::vocabulary::Timestamp;
+
+/// A wall clock that is ahead by less is not followed: both are read one after the other, and leap seconds come and go.
+const STEP_MIN: Duration = Duration::from_secs(1);
+/// How long the wall clock stands ahead before it is believed: one that is set wrong and right again moves nothing.
+const STEP_STANDS: Duration = Duration::from_secs(10);
+/// A thread that waits for a moment looks at the clock as often: no thread is woken when a clock is set or a machine wakes.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Where the shell gets the time from.
 #[derive(Debug, Clone)]
@@ -42,11 +58,19 @@ impl Clock {
             }
         }
     }
-    /// How long a thread may really sleep until `at`; a virtual clock's moments come by being woken.
+    /// How long a thread may really sleep until `at`, or until it must look again; a virtual clock's moments come by being
+    /// woken.
     pub fn sleep_until(&self, at: Timestamp) -> Option<Duration> {
         match self {
-            Clock::System(clock) => Some(at.since(clock.now())),
+            Clock::System(clock) => Some(at.since(clock.now()).min(LOOK_EVERY)),
             Clock::Virtual(_) => None,
+        }
+    }
+    /// The steps with which this clock has followed the wall clock, the oldest first: nobody has seen the time between pass.
+    pub(crate) fn steps(&self) -> Vec<Step> {
+        match self {
+            Clock::System(clock) => clock.following().steps.clone(),
+            Clock::Virtual(_) => Vec::new(),
         }
     }
     /// The virtual clock, if it is one.
@@ -58,20 +82,87 @@ impl Clock {
     }
 }
 
-/// The wall clock at start plus monotonic time.
+/// The wall clock at start plus the time that the machine has lived through, moved forward when the wall clock is. Clones are
+/// the same clock.
 #[derive(Debug, Clone)]
 pub struct SystemClock {
-    base: Timestamp,
-    since: Instant,
+    following: Arc<Mutex<Following>>,
 }
 
 impl SystemClock {
     fn starting_at(earliest: Timestamp) -> Self {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        SystemClock { base: Timestamp::ZERO.plus(wall).max(earliest), since: Instant::now() }
+        SystemClock { following: Arc::new(Mutex::new(Following::begin(wall(), lived(), earliest))) }
+    }
+    fn following(&self) -> MutexGuard<'_, Following> {
+        self.following.lock().unwrap_or_else(PoisonError::into_inner)
     }
     fn now(&self) -> Timestamp {
-        self.base.plus(self.since.elapsed())
+        let mut following = self.following();
+        // Read in here: a reading that is older than another's would seem to go back.
+        following.now(wall(), lived())
+    }
+}
+
+fn wall() -> Timestamp {
+    Timestamp::ZERO.plus(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// Since the machine was booted. Linux counts the time that it sleeps; elsewhere the wall clock makes up for it.
+fn lived() -> Duration {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let clock = ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let clock = ClockId::Monotonic;
+    let time = clock_gettime(clock);
+    let (seconds, nanos) = (u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0));
+    Duration::new(seconds, nanos)
+}
+
+/// One move forward: time from the first to the second was passed over.
+pub(crate) type Step = (Timestamp, Timestamp);
+
+/// The rule by which a clock follows another, with both readings given.
+#[derive(Debug)]
+struct Following {
+    base: Timestamp,
+    /// The reading of the machine's clock that belongs to `base`.
+    since: Duration,
+    /// Since when the wall clock has stood ahead.
+    ahead_since: Option<Duration>,
+    /// Whether it was told that the wall clock stands behind.
+    told_behind: bool,
+    steps: Vec<Step>,
+}
+
+impl Following {
+    fn begin(wall: Timestamp, lived: Duration, earliest: Timestamp) -> Self {
+        let base = wall.max(earliest);
+        Following { base, since: lived, ahead_since: None, told_behind: false, steps: Vec::new() }
+    }
+    fn now(&mut self, wall: Timestamp, lived: Duration) -> Timestamp {
+        let now = self.base.plus(lived.saturating_sub(self.since));
+        self.tell_behind(wall, now);
+        if wall.since(now) < STEP_MIN {
+            self.ahead_since = None;
+            return now;
+        }
+        let ahead_since = *self.ahead_since.get_or_insert(lived);
+        if lived.saturating_sub(ahead_since) < STEP_STANDS {
+            return now;
+        }
+        tracing::warn!(from = %now, to = %wall, "the clock of the machine was set forward: timers and schedules follow it");
+        (self.base, self.since, self.ahead_since) = (wall, lived, None);
+        self.steps.push((now, wall));
+        wall
+    }
+    /// Said once for each time that it is so.
+    fn tell_behind(&mut self, wall: Timestamp, now: Timestamp) {
+        let behind = now.since(wall) >= STEP_STANDS;
+        if behind && !self.told_behind {
+            tracing::warn!(machine = %wall, worker = %now, "the clock of the machine is behind the time of this worker, which \
+                never goes back: timers and schedules come early by its clock until that has caught up");
+        }
+        self.told_behind = behind;
     }
 }
 
@@ -93,5 +184,109 @@ impl VirtualClock {
     /// Never goes back.
     pub fn advance_to(&self, at: Timestamp) {
         self.now.fetch_max(at.0, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const HOUR: Duration = Duration::from_secs(3_600);
+    const BOOTED: Duration = Duration::from_secs(77);
+
+    fn noon() -> Timestamp {
+        Timestamp::from_millis(1_790_000_000_000)
+    }
+
+    /// A machine whose clock is set; each look is at a second of its life.
+    struct Machine {
+        following: Following,
+        lived: Duration,
+        wall: Timestamp,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            Machine { following: Following::begin(noon(), BOOTED, Timestamp::ZERO), lived: BOOTED, wall: noon() }
+        }
+        /// So many seconds pass, with a look in each.
+        fn live(&mut self, seconds: u32) -> Timestamp {
+            for _ in 0..seconds {
+                (self.lived, self.wall) = (self.lived + SECOND, self.wall.plus(SECOND));
+                self.look();
+            }
+            self.look()
+        }
+        fn look(&mut self) -> Timestamp {
+            self.following.now(self.wall, self.lived)
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_forward_is_followed_once_it_stands() {
+        let mut machine = Machine::new();
+        machine.live(5);
+        machine.wall = machine.wall.plus(HOUR);
+        assert_eq!(machine.live(9), noon().plus(14 * SECOND), "a look later it might be set right again");
+        let step = (noon().plus(16 * SECOND), noon().plus(16 * SECOND + HOUR));
+        assert_eq!(machine.live(5), noon().plus(19 * SECOND + HOUR));
+        assert_eq!(machine.following.steps, [step], "told to whoever counts the time that has passed");
+        assert_eq!(machine.live(100), noon().plus(119 * SECOND + HOUR), "and not again");
+        assert_eq!(machine.following.steps.len(), 1);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_wrong_and_right_again_moves_nothing() {
+        let mut machine = Machine::new();
+        for _ in 0..20 {
+            machine.wall = machine.wall.plus(HOUR);
+            machine.live(9);
+            machine.wall = machine.wall.minus(HOUR);
+            machine.live(1);
+        }
+        assert_eq!((machine.look(), machine.following.steps.len()), (noon().plus(200 * SECOND), 0));
+    }
+
+    /// G15: time goes on and never back, also for what is only a little ahead.
+    #[test]
+    fn time_never_goes_back() {
+        let mut machine = Machine::new();
+        let mut last = machine.look();
+        for step in [-3_600_i64, 7_300, -1, 1, -86_400, 90_000, 0, -20] {
+            let by = Duration::from_secs(step.unsigned_abs());
+            machine.wall = if step < 0 { machine.wall.minus(by) } else { machine.wall.plus(by) };
+            for _ in 0..30 {
+                let now = machine.live(1);
+                assert!(now.since(last) >= SECOND, "{last} then {now}");
+                last = now;
+            }
+        }
+    }
+
+    #[test]
+    fn time_asleep_counts_at_once() {
+        let mut machine = Machine::new();
+        (machine.lived, machine.wall) = (machine.lived + 6 * HOUR, machine.wall.plus(6 * HOUR));
+        assert_eq!(machine.look(), noon().plus(6 * HOUR));
+        assert_eq!(machine.following.steps, [], "the machine has counted it: it is seen to pass");
+    }
+
+    #[test]
+    fn many_small_steps_are_one_large_one() {
+        let mut machine = Machine::new();
+        for _ in 0..40 {
+            machine.wall = machine.wall.plus(SECOND / 2);
+            machine.live(5);
+        }
+        let behind = machine.wall.since(machine.look());
+        assert!(behind < 4 * SECOND, "{behind:?}");
+    }
+
+    #[test]
+    fn a_thread_looks_again_before_its_moment() {
+        let clock = Clock::system();
+        assert_eq!(clock.sleep_until(clock.now().plus(HOUR)), Some(LOOK_EVERY));
+        assert!(clock.now() >= wall().minus(SECOND), "the time of the machine");
     }
 }

@@ -135,6 +135,9 @@ pub struct Description {
     pub warnings: Vec<String>,
     /// How it ended, if it has.
     pub result: Option<CloseOutcome>,
+    /// When its code begins, while that has not come: its start was delayed, or it is tried again after a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts_at: Option<Timestamp>,
 }
 
 /// An activity that has not ended.

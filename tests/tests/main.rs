@@ -10,6 +10,7 @@ mod asked_below;
 mod batches;
 mod borders;
 mod cassettes;
+mod clock_steps;
 mod dev;
 mod doors;
 mod encrypted;
@@ -17,6 +18,7 @@ mod epoch;
 mod fairness;
 mod fsync_contract;
 mod full_disk;
+mod guide;
 mod hints;
 mod kill;
 #[path = "../../engine/tests/worker/kit.rs"]

@@ -11,13 +11,13 @@ use bosun_worker::scene::SceneFile;
 use crate::tidy::source::{Tree, documented_tests, words};
 use crate::tidy::workspace;
 
-/// What issue 2 claims.
+/// What issues 2 and 19 claim.
 const ROWS: [(&str, &[u32]); 2] = [
     (
         "E",
         &[
-            1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 27, 28, 29, 30, 31, 32,
-            33, 35, 37, 38, 40,
+            1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29,
+            30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40,
         ],
     ),
     ("PDT-", &[38, 39, 40, 41, 42, 43, 44]),

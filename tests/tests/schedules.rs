@@ -187,3 +187,38 @@ fn times_are_shown_without_a_schedule() {
     }
     assert!(!data.exists());
 }
+
+/// A list that is longer than a page says so, and how it goes on; all pages together are the whole.
+#[test]
+fn a_long_list_of_schedules_says_that_there_are_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let (_worker, http) = WorkerProcess::start(&Program::bosun_worker().unwrap(), &data, READY_MAX).unwrap();
+    for n in 0..7 {
+        let schedule = format!(
+            r#"{{"schedule_id":"s{n}","schedule":{{"spec":{{"cron":["@daily"]}},"action":{{"workflow_type":"kitchen-sink","workflow_id":"s{n}","input":{{"steps":[]}}}}}}}}"#
+        );
+        let made = http.request("POST", "/api/v1/schedules", Some(schedule.as_bytes())).unwrap();
+        assert_eq!(made.status, 201, "{}", String::from_utf8_lossy(&made.body));
+    }
+    let page = said(&ok(&data, &["schedule", "list", "--limit", "3"]));
+    assert!(page.contains("there are more: `bosun ") && page.contains("schedule list --limit 3 --cursor "), "{page}");
+    let whole = said(&ok(&data, &["schedule", "list"]));
+    assert!(!whole.contains("there are more"), "{whole}");
+    let (mut seen, mut more) = (Vec::new(), Vec::new());
+    loop {
+        let words: Vec<&str> =
+            ["schedule", "list", "--limit", "3"].into_iter().chain(more.iter().map(String::as_str)).collect();
+        let page = told(&data, &words);
+        let names =
+            page["schedules"].as_array().unwrap().iter().map(|one| one["schedule_id"].as_str().unwrap().to_owned());
+        seen.extend(names);
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        more = vec!["--cursor".to_owned(), next.to_owned()];
+        assert!(seen.len() < 7, "{seen:?}");
+    }
+    seen.sort();
+    assert_eq!(seen, ["s0", "s1", "s2", "s3", "s4", "s5", "s6"]);
+    let wrong = run(&data, &["schedule", "list", "--cursor", "nonsense"]);
+    assert_eq!(wrong.status.code(), Some(2), "{}", said(&wrong));
+}

@@ -26,6 +26,7 @@ fn until(what: &str, mut there: impl FnMut() -> bool) {
     }
 }
 
+/// E36: an activity without a workflow goes on over kill -9, is one by its id, and is found in lists.
 #[test]
 fn an_activity_alone_survives_kills_and_is_one_by_its_id() {
     let home = tempfile::tempdir().unwrap();

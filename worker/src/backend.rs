@@ -134,6 +134,9 @@ pub const SHARES_MAX: usize = 100;
 pub struct WorkerState {
     /// Threads that workflow code keeps and does not come back from; each takes a core until the worker ends.
     pub lost_threads: usize,
+    /// Open runs that cannot go on, of which `list` says that they are held.
+    #[serde(default)]
+    pub held_runs: usize,
     /// Bytes that loaded runs and waiting requests may take together.
     pub memory: usize,
     /// How many attempts may run at once.

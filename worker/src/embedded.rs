@@ -532,6 +532,7 @@ impl Backend for Embedded {
             let (lost_threads, memory) = (self.worker.lost_threads(), self.worker.memory());
             Ok(WorkerState {
                 lost_threads,
+                held_runs: self.worker.held_runs(),
                 memory,
                 slots: all,
                 busy,

@@ -247,6 +247,7 @@ impl Backend for Fake {
             awaiting: vec![Awaited { what: "signal approve".into(), location: None }],
             cancel_requested: false,
             warnings: Vec::new(),
+            starts_at: None,
             result: if info.status.is_open() { None } else { self.outcome.lock().unwrap().clone() },
         });
         let found = found.map(|mut description| {

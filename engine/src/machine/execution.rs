@@ -250,6 +250,9 @@ impl Execution {
             // Nothing is appended to a held run; recovery queues the attempt again.
             return Ok(draft.finish(&mut self.run));
         }
+        if !held && self.run.is_delayed() && matches!(input, Input::RequestCancel { .. }) {
+            self.end_delay(&mut draft);
+        }
         if (held || self.run.is_buffering()) && waits(&input) {
             self.keep(&mut draft, input)?;
             return Ok(draft.finish(&mut self.run));
@@ -311,6 +314,13 @@ impl Execution {
         }
         let (workflow_id, run_id) = self.run.target();
         Err(Rejection::Closed { workflow_id, run_id, status: outcome.status() })
+    }
+
+    /// A request to cancel is heard at once: the code begins before its time, to say how it ends.
+    fn end_delay(&mut self, draft: &mut TurnDraft<'_, '_>) {
+        draft.push(&mut self.run, EventKind::FirstWorkflowTaskScheduled);
+        self.settle(draft);
+        self.drain_inbox(draft, usize::MAX);
     }
 
     /// Puts an input into the inbox, durably.

@@ -143,6 +143,16 @@ impl Run {
         self.paused || self.phase == RunPhase::Backoff
     }
 
+    /// When its code begins, while that has not come.
+    pub fn starts_at(&self) -> Option<Timestamp> {
+        self.started.start_at.filter(|_| self.phase == RunPhase::Backoff)
+    }
+    /// Nothing of it has run, in this run or in one before it: somebody wanted it later.
+    pub(super) fn is_delayed(&self) -> bool {
+        let first = self.started.attempt == Attempt(1) && self.started.continued_from.is_none();
+        self.phase == RunPhase::Backoff && !self.paused && first
+    }
+
     /// When the run must be woken at the latest. A paused run only hears its own timeouts.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.next_deadline_if(self.paused)

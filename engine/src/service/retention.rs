@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::clock::Step;
 use crate::log::private_file;
 use crate::vocabulary::{Namespace, Timestamp};
 
@@ -75,6 +76,8 @@ pub(super) struct SeenTime {
     spans: Vec<(Timestamp, Timestamp)>,
     began: Timestamp,
     written: Option<Timestamp>,
+    /// How many steps of the clock were looked at.
+    steps: usize,
 }
 
 impl SeenTime {
@@ -87,7 +90,17 @@ impl SeenTime {
             *to = (*to).min(now);
             from < to
         });
-        SeenTime { path, spans, began: now, written: None }
+        SeenTime { path, spans, began: now, written: None, steps: 0 }
+    }
+
+    /// Where the clock was moved forward, nobody saw the time between pass: a span ends, and another begins. Asked before
+    /// every look at the time that has passed.
+    pub(super) fn pass_over(&mut self, steps: &[Step]) {
+        for (from, to) in steps.iter().skip(self.steps) {
+            self.spans.push((self.began, *from));
+            self.began = *to;
+        }
+        self.steps = steps.len().max(self.steps);
     }
 
     /// The newest moment since which so much time was seen to pass.
@@ -128,6 +141,8 @@ impl SeenTime {
             return;
         }
         let Some(path) = &self.path else { return };
+        // Who asks may have looked at the clock before it was moved.
+        let now = now.max(self.began);
         self.written = Some(now);
         let all: Vec<_> = self.spans.iter().copied().chain([(self.began, now)]).collect();
         let newest = &all[all.len().saturating_sub(SPANS_MAX)..];
@@ -211,6 +226,24 @@ mod tests {
         assert_eq!(right.since(3 * DAY, at(5 * DAY)), Some(at(Duration::ZERO)));
         let trusting = Retention { trust_clock: true, ..Retention::of(YEAR) };
         assert_eq!(right.due(&trusting, YEAR, at(YEAR)), Some(at(Duration::ZERO)));
+    }
+
+    #[test]
+    fn what_the_clock_was_set_forward_by_was_not_seen() {
+        let home = tempfile::tempdir().unwrap();
+        let mut seen = SeenTime::begin(Some(home.path()), at(Duration::ZERO));
+        let steps = [(at(HOUR), at(YEAR)), (at(YEAR + HOUR), at(2 * YEAR))];
+        seen.pass_over(&steps[..1]);
+        assert_eq!(seen.since(2 * HOUR, at(YEAR)), None, "a year on the clock, an hour seen");
+        seen.pass_over(&steps);
+        seen.pass_over(&steps);
+        assert_eq!(seen.since(2 * HOUR, at(2 * YEAR + HOUR)), Some(at(YEAR)));
+        seen.note(at(2 * YEAR + HOUR), true);
+        let later = SeenTime::begin(Some(home.path()), at(2 * YEAR + HOUR));
+        assert_eq!(later.since(3 * HOUR, at(2 * YEAR + HOUR)), Some(at(Duration::ZERO)));
+        // Whoever looked at the clock before it moved writes what can be read.
+        seen.note(at(HOUR), true);
+        assert_eq!(SeenTime::begin(Some(home.path()), at(3 * YEAR)).spans.len(), 3);
     }
 
     #[test]

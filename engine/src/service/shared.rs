@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::broadcast;
@@ -98,8 +98,14 @@ impl WorkerShared {
         }
     }
     pub(crate) fn retention(&self) -> RetentionInfo {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.info(&self.options.retention, self.clock.now())
+        let now = self.clock.now();
+        self.seen_time().info(&self.options.retention, now)
+    }
+    /// The time that was seen to pass, without what the clock was set forward by until now.
+    pub(super) fn seen_time(&self) -> MutexGuard<'_, SeenTime> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.pass_over(&self.clock.steps());
+        seen
     }
     /// A client's request: refused when the worker is leaving or has too much to do, and a change when what was decided before
     /// it cannot be written.

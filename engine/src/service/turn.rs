@@ -538,5 +538,6 @@ fn describe(execution: &Execution, held: Option<String>, limits: &crate::machine
         cancel_requested: run.cancel_requested(),
         warnings,
         result: run.outcome().cloned(),
+        starts_at: run.starts_at(),
     }
 }

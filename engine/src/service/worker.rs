@@ -103,6 +103,10 @@ impl Worker {
     pub fn lost_threads(&self) -> usize {
         self.shared.lost_threads()
     }
+    /// How many open runs are held: their code does not fit, or does not come back, or they are damaged.
+    pub fn held_runs(&self) -> usize {
+        self.shared.held.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
     /// Waits until the worker cannot go on: its storage has failed, or it was stopped.
     pub async fn stopped(&self) -> Health {
         let mut health = self.shared.health.watch();
@@ -162,7 +166,8 @@ impl Worker {
         self.shared.time.wake_all_sleepers();
         let failed = self.shared.health.storage_failure();
         if first {
-            self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner).note(self.shared.clock.now(), true);
+            let now = self.shared.clock.now();
+            self.shared.seen_time().note(now, true);
         }
         self.shared.health.worsen(Health::Stopped);
         if first && failed.is_none() { self.shared.journal.close() } else { Ok(()) }
@@ -327,7 +332,7 @@ pub(crate) fn housekeep(shared: &WorkerShared) -> Result<crate::log::Housekeepin
     let now = shared.clock.now();
     // Others ask for it meanwhile.
     let seen = {
-        let mut seen = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = shared.seen_time();
         seen.note(now, false);
         seen.clone()
     };

@@ -238,6 +238,9 @@ pub struct StartWorkflow {
     /// `None`: the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
+    /// How long its code waits before it begins; the time limits begin then, too. `None`: it begins at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_delay: Option<Duration>,
 }
 
 /// The namespace and the task queue of those who name none.
@@ -248,20 +251,22 @@ pub const DEFAULT_TASK_QUEUE: &str = "default";
 impl StartWorkflow {
     /// The first event of the run that this request starts at `at`.
     pub fn first_event(self, run: RunId, at: Timestamp) -> WorkflowExecutionStarted {
+        let start_at = self.start_delay.filter(|delay| !delay.is_zero()).map(|delay| at.plus(delay));
+        let begins = start_at.unwrap_or(at);
         WorkflowExecutionStarted {
             namespace: self.namespace,
             workflow_id: self.workflow_id,
             workflow_type: self.workflow_type,
             task_queue: self.task_queue,
             input: self.input,
-            execution_deadline: self.execution_timeout.map(|timeout| at.plus(timeout)),
+            execution_deadline: self.execution_timeout.map(|timeout| begins.plus(timeout)),
             run_timeout: self.run_timeout,
             retry_policy: self.retry_policy,
             attempt: Attempt(1),
             first_run: run,
             continued_from: None,
             last_failure: None,
-            start_at: None,
+            start_at,
             parent: self.parent,
             memo: self.memo,
             search_attributes: self.search_attributes,
@@ -298,6 +303,7 @@ impl StartWorkflow {
             details: None,
             parent: None,
             priority: None,
+            start_delay: None,
         }
     }
     /// With this input.

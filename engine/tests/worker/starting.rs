@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bosun_engine::testing::TestEnvironment;
 use bosun_engine::*;
 
-use crate::kit::update;
+use crate::kit::{HOUR, update};
 use crate::scene::*;
 
 fn environment() -> TestEnvironment {
@@ -214,4 +214,56 @@ async fn a_start_from_outside_is_nobodys_child() {
         assert!(why.contains("only a run starts children"), "{why}");
     }
     assert!(matches!(client.describe(&target("below")).await, Err(Rejection::NotFound { .. })));
+}
+
+/// E24: the code of a delayed start begins when its time has come, over crashes; until then its messages wait, and its time
+/// limits do not run.
+#[tokio::test]
+async fn a_delayed_start_begins_when_its_time_has_come() {
+    let mut environment = environment();
+    let delay = Some(HOUR);
+    let limits = (Some(HOUR / 2), Some(HOUR / 2));
+    let request = StartWorkflow {
+        start_delay: delay,
+        execution_timeout: limits.0,
+        run_timeout: limits.1,
+        ..with_request("later", "r1")
+    };
+    let first = environment.client().start(request.clone()).await.unwrap();
+    let asked_at = environment.client().describe(&target("later")).await.unwrap().info.started_at;
+    environment.client().signal(&target("later"), signal("go", "now")).await.unwrap();
+    for seed in 0..3 {
+        environment = environment.crash(seed, |_| {}).unwrap();
+        let seen = environment.client().describe(&target("later")).await.unwrap();
+        assert_eq!((seen.starts_at, seen.inbox), (Some(asked_at.plus(HOUR)), 1));
+        let again = environment.client().start(request.clone()).await.unwrap();
+        assert_eq!((again.run_id, again.newly_started), (first.run_id, false), "the same request is one start");
+    }
+    let client = environment.client();
+    assert_eq!(completed::<String>(&client, "later").await, "now");
+    let history = history(&client, &target("later")).await;
+    let begun: Vec<_> = history.iter().filter(|event| event.kind == EventKind::FirstWorkflowTaskScheduled).collect();
+    assert!(begun.len() == 1 && begun[0].at >= asked_at.plus(HOUR), "{begun:?}");
+    assert_eq!(client.describe(&target("later")).await.unwrap().starts_at, None);
+}
+
+/// E24: who cancels or terminates a delayed start does not wait for its time.
+#[tokio::test]
+async fn a_delayed_start_is_ended_at_once() {
+    let environment = environment();
+    let client = environment.client();
+    let delayed = |id: &str| StartWorkflow { start_delay: Some(24 * 365 * HOUR), ..start("wait", id, &()) };
+    let mut asked_at = Vec::new();
+    for id in ["canceled", "terminated"] {
+        client.start(delayed(id)).await.unwrap();
+        asked_at.push(client.describe(&target(id)).await.unwrap().info.started_at);
+    }
+    client.cancel(&target("canceled"), "enough".into(), None, None).await.unwrap();
+    client.terminate(&target("terminated"), "enough".into(), None).await.unwrap();
+    assert_eq!(outcome(&client, "canceled").await.status(), WorkflowStatus::Canceled);
+    assert_eq!(outcome(&client, "terminated").await.status(), WorkflowStatus::Terminated);
+    for (id, asked_at) in ["canceled", "terminated"].into_iter().zip(asked_at) {
+        let closed_at = client.describe(&target(id)).await.unwrap().info.closed_at.unwrap();
+        assert!(closed_at.since(asked_at) < HOUR, "{id} has waited {:?}", closed_at.since(asked_at));
+    }
 }

@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use bosun_tests::harness::process::bosun;
+use bosun_tests::harness::crash::READY_MAX;
+use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
 use serde_json::{Value, json};
 
 use super::receiver::Receiver;
@@ -58,6 +59,29 @@ fn channels_are_listed_and_tested() {
     assert!(said(&failed).contains("out of paper"), "{}", said(&failed));
     let nobody = run(&path, &["notify", "test", "--channel", "nobody"]);
     assert!(said(&nobody).contains("there is no channel nobody"), "{}", said(&nobody));
+}
+
+/// A channel whose secret is not there tells nobody: the worker says so at its start, and `doctor` whenever it is asked.
+#[test]
+fn a_channel_that_cannot_be_used_is_told_before_anybody_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "[notify.channels.ops]\nwebhook = \"http://127.0.0.1:9/\"\nsecret = \"env:NOBODY_SETS_THIS\"\n";
+    let path = config(dir.path(), text);
+    let data = dir.path().join("data");
+    let mut program = Program::bosun_worker().unwrap();
+    program.arguments.extend(["--config".into(), path.clone().into()]);
+    let (worker, _) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    let began = std::time::Instant::now();
+    while !worker.said().contains("NOBODY_SETS_THIS") {
+        assert!(began.elapsed() < READY_MAX, "{}", worker.said());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(worker.said().contains("ops"), "{}", worker.said());
+    let doctor = said(&run(&path, &["doctor", "--data", data.to_str().unwrap()]));
+    assert!(doctor.contains("nobody is told by the channel ops") && doctor.contains("NOBODY_SETS_THIS"), "{doctor}");
+    let fine = config(dir.path(), "[notify.channels.desk]\ncommand = [\"true\"]\n");
+    let doctor = said(&run(&fine, &["doctor", "--data", data.to_str().unwrap()]));
+    assert!(doctor.contains("1 of 1 channels can be used"), "{doctor}");
 }
 
 const GUIDE: &str = include_str!("../../../worker/guide/operating.md");

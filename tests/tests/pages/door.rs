@@ -14,7 +14,7 @@ use super::{Pages, gated};
 pub(super) const RUN: &str = "story";
 
 /// The pages that are looked at.
-pub(super) const LOOKED_AT: [&str; 15] = [
+pub(super) const LOOKED_AT: [&str; 17] = [
     "/",
     "/inbox",
     "/agents",
@@ -22,6 +22,8 @@ pub(super) const LOOKED_AT: [&str; 15] = [
     "/schedule",
     "/system",
     "/system?doctor=look",
+    "/docs",
+    "/docs/operating",
     "/start",
     "/live?query=",
     "/runs/story",

@@ -1,6 +1,7 @@
 //! The pages as people meet them: a real worker, a real browser, and for the guard requests written by hand.
 
 mod agents;
+mod docs;
 mod door;
 mod forms;
 mod guard;

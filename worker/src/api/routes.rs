@@ -144,7 +144,7 @@ pub const ROUTES: &[ApiRoute] = &[
     route(Method::GET, "/api/v1/approvals", &["query", "cursor", "wait", "seen"], "what open runs ask people; it waits for it as long as is asked for", || get(p::approvals)),
     route(Method::POST, "/api/v1/workflows/{id}/answers", RUN, "answer what the run asks a person", || post(p::answer)),
     route(Method::GET, "/api/v1/agents", NONE, "who works in the runs, how it goes, what it costs, what keeps it", || get(p::agents)),
-    route(Method::GET, "/api/v1/schedules", NONE, "all schedules, with what each says of itself", || get(p::schedules)),
+    route(Method::GET, "/api/v1/schedules", &["limit", "cursor"], "open schedules, the newest first, with what each says of itself", || get(p::schedules)),
     route(Method::POST, "/api/v1/schedules", NONE, "start a workflow at set times", || post(p::create_schedule)),
     route(Method::GET, "/api/v1/schedules/{id}", NAMESPACE, "one schedule, with what it says of itself", || get(p::schedule)),
     route(Method::DELETE, "/api/v1/schedules/{id}", NAMESPACE, "remove a schedule; what it has started goes on", || delete(p::delete_schedule)),

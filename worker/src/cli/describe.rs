@@ -98,6 +98,9 @@ fn head(screen: &mut Screen, description: &Description, hold: Option<Hold>) {
     let asked = if description.cancel_requested && info.status.is_open() { " (cancel requested)" } else { "" };
     screen.line(format!("{label} {status}{asked}"));
     screen.field("started", screen.at(info.started_at));
+    if let Some(at) = description.starts_at {
+        screen.field("begins", screen.at(at));
+    }
     if let Some(at) = info.closed_at {
         screen.field("closed", screen.at(at));
     }
@@ -266,6 +269,7 @@ fn description_json(screen: &Screen, description: &Description) -> Value {
         "pending_timers": timers,
         "pending_children": description.pending_children,
         "pending_updates": description.pending_updates,
+        "starts_at": description.starts_at.map(time),
         "inbox": description.inbox,
         "held": description.held,
         "awaiting": description.awaiting,

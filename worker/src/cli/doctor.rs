@@ -28,6 +28,8 @@ use crate::capability::environment;
 use crate::capability::model::ModelConfig;
 use crate::closed_directory::is_store;
 use crate::inbox::target_of;
+use crate::notify::readable::{UnreadableChannel, unreadable};
+use crate::notify::rules::channel::Notify;
 
 /// A connection to a model server is waited for so long.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
@@ -98,6 +100,7 @@ pub(super) async fn doctor(
     findings.extend(payloads(global));
     findings.push(Diagnosis::good("configuration", loaded.told()));
     findings.extend(models(&ModelConfig::from_environment(&environment::var)).await);
+    findings.extend(channels(&loaded.config.notify()).await);
 
     let bad = findings.iter().filter(|finding| finding.severity == Gravity::Bad).count();
     let warnings = findings.iter().filter(|finding| finding.severity == Gravity::Warning).count();
@@ -363,6 +366,26 @@ async fn models(config: &ModelConfig) -> Vec<Diagnosis> {
         });
     }
     found
+}
+
+/// Whether what the channels of notifications name can be read here. The worker may have another environment.
+async fn channels(notify: &Notify) -> Vec<Diagnosis> {
+    const WHAT: &str = "notifications";
+    let found = unreadable(notify).await;
+    if found.is_empty() {
+        return match notify.channels.len() {
+            0 => Vec::new(),
+            n => {
+                vec![Diagnosis::good(WHAT, format!("{n} of {n} channels can be used; `bosun notify test` tells each"))]
+            }
+        };
+    }
+    let told = |one: UnreadableChannel| {
+        let text = format!("nobody is told by the channel {}: {}", one.channel, one.why);
+        let fix = "set it where the worker runs, too (`EnvironmentFile=` of its unit), start that again, then `bosun notify test`";
+        Diagnosis::warning(WHAT, text, fix)
+    };
+    found.into_iter().map(told).collect()
 }
 
 /// Whether anybody listens there.

@@ -21,6 +21,7 @@ use super::list::shell_word;
 use super::progress::Watch;
 use super::result::{ParkPolicy, print_result, wait_for};
 use super::time_format::parse_duration;
+use crate::filter_text::typed_text;
 use crate::priority::PriorityArgs;
 
 /// What every start takes beside type and input.
@@ -37,6 +38,9 @@ pub struct StartOptions {
     /// The time limit of a single run.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub run_timeout: Option<Duration>,
+    /// How long the run waits before it begins; its time limits begin then, too.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub start_delay: Option<Duration>,
     /// How often a workflow that fails is tried in all.
     #[arg(long, value_name = "N")]
     pub maximum_attempts: Option<u32>,
@@ -176,6 +180,7 @@ impl StartOptions {
         request.task_queue = TaskQueue::new(&self.task_queue)?;
         request.execution_timeout = self.execution_timeout;
         request.run_timeout = self.run_timeout;
+        request.start_delay = self.start_delay;
         request.retry_policy =
             self.maximum_attempts.map(|n| RetryPolicy { maximum_attempts: n, ..RetryPolicy::default() });
         request.id_reuse_policy = match self.id_reuse_policy {
@@ -220,7 +225,7 @@ fn search_attributes(pairs: &[String]) -> Result<SearchAttributes, CliError> {
                 (None, Some(number)) => SearchValue::Float(number),
                 (None, None) => return Err(CliError::usage(format!("search attribute {name}: {number} is too large"))),
             },
-            Value::String(text) => SearchValue::Keyword(text),
+            Value::String(text) => typed_text(&text),
             Value::Array(items) => SearchValue::KeywordList(
                 items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect(),
             ),

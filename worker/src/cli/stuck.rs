@@ -198,6 +198,11 @@ fn of_run(
     if let Some(why) = pause {
         found.push(Obstacle::of(info, "pause", why, format!("bosun resume {id}")));
     }
+    if let Some(at) = description.starts_at.filter(|at| *at > now) {
+        let why = if info.attempt == Attempt(1) { "its start was delayed" } else { "the attempt before it has failed" };
+        let found_at = Obstacle::of(info, "start", why, format!("bosun describe {id}"));
+        found.push(Obstacle { attempt: Some(info.attempt), next_attempt_at: Some(at), ..found_at });
+    }
     let untaken = |activity: &&PendingActivity| waits_for_a_slot(activity) && activity.last_failure.is_none();
     if let (false, Some(first)) = (carried_on, description.pending_activities.iter().find(untaken)) {
         let others = description.pending_activities.iter().filter(untaken).count() - 1;

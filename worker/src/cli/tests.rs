@@ -608,3 +608,69 @@ async fn worker_life(data: &Path, end: impl FnOnce(&FakeOpener)) -> (Exit, Vec<S
     assert_eq!(*opener.engine.drained.borrow(), !failing);
     (ended.exit, opener.engine.backend.calls())
 }
+
+/// The commands of one line of a shell, as far as a guide needs it: words in quotes, what `;`, `|` and `&` separate, comments.
+fn commands_of(line: &str) -> Vec<Vec<String>> {
+    let (mut all, mut words, mut word, mut within) = (Vec::new(), Vec::new(), None::<String>, None);
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (within, c) {
+            (Some(quote), c) if c == quote => within = None,
+            (Some(_), c) => word.get_or_insert_default().push(c),
+            // What another command prints is one word.
+            (None, '$') if chars.peek() == Some(&'(') => {
+                chars.by_ref().take_while(|c| *c != ')').for_each(drop);
+                word.get_or_insert_default().push_str("printed");
+            }
+            (None, '\'' | '"') => {
+                within = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, '#') if word.is_none() => break,
+            (None, ';' | '|' | '&' | '>') => {
+                words.extend(word.take());
+                all.push(std::mem::take(&mut words));
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (None, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    all.push(words);
+    // Variables stand before the program.
+    let program = |words: Vec<String>| words.into_iter().skip_while(|word| word.contains('=')).collect::<Vec<_>>();
+    all.into_iter().map(program).filter(|words| words.first().is_some_and(|first| first == "bosun")).collect()
+}
+
+/// Every command that the guide or the README prints is one of this program, with these options.
+#[test]
+fn every_command_of_the_guide_is_one() {
+    let readme = ("README", include_str!("../../../README.md"));
+    let pages = crate::guide::CHAPTERS.iter().map(|chapter| (chapter.name, chapter.text)).chain([readme]);
+    let mut seen = 0;
+    for (page, text) in pages {
+        for block in text.split("\n```").skip(1).step_by(2) {
+            let Some((kind, body)) = block.split_once('\n') else { continue };
+            if !["console", "sh"].contains(&kind) {
+                continue;
+            }
+            let typed = body.lines().any(|line| line.starts_with("$ "));
+            let body = body.replace("\\\n", " ");
+            for line in body.lines() {
+                let Some(line) = (if typed { line.strip_prefix("$ ") } else { Some(line) }) else { continue };
+                for words in commands_of(line) {
+                    seen += 1;
+                    if let Err(why) = Cli::try_parse_from(&words)
+                        && !matches!(
+                            why.kind(),
+                            clap::error::ErrorKind::DisplayHelp | clap::error::ErrorKind::DisplayVersion
+                        )
+                    {
+                        panic!("{page}: {line}\n{why}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(seen > 100, "{seen} commands");
+}

@@ -37,6 +37,7 @@ use crate::backend::{Access, Backend, ClusterPlace, Engine, EngineHealth, OpenEn
 use crate::capability::owner::{Guards, QueuePolicy, StorePolicy};
 use crate::notify::cursor::{Cursor, GoneWorker};
 use crate::notify::links::Links;
+use crate::notify::readable::{UnreadableChannel, unreadable};
 
 #[derive(Debug, Subcommand)]
 pub enum WorkerVerb {
@@ -219,6 +220,7 @@ pub(super) async fn run(
         .map_err(|why| CliError::new(Code::Usage, format!("--queue-limit, --activities-per-second: {why}")))?;
     let (memory, store) = (args.memory.or(guards.memory), policy(&args)?);
     let guards = Guards { memory, store, queues: limits, ..guards };
+    let unreadable = unreadable(&guards.notify).await;
     tracing::debug!(handles = crate::api::take_file_handles(), "file handles");
     let purpose = Access::Work { slots: args.slots.counts(), queues, guards };
     refuse_a_second(global).await?;
@@ -241,6 +243,9 @@ pub(super) async fn run(
         }
     };
     announce(screen, global, &serving.file);
+    for UnreadableChannel { channel, why } in &unreadable {
+        tracing::warn!(%channel, %why, "nobody can be told by this channel: `bosun notify test` says when they can");
+    }
     let manager = ServiceManager::of(&crate::capability::environment::var);
     manager.ready(&serving.file.address);
     let begun = match beside {

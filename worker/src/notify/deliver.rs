@@ -87,10 +87,15 @@ impl Teller {
         };
         let id = notification.id();
         let told = reminding(&occasion, notification.reminder);
-        tokio::select! {
-            ended = self.send(&id, name, channel, &told, &links) => Ok(ended),
-            () = ctx.canceled() => Err(ActivityError::Canceled(None)),
+        let ended = tokio::select! {
+            ended = self.send(&id, name, channel, &told, &links) => ended,
+            () = ctx.canceled() => return Err(ActivityError::Canceled(None)),
+        };
+        if let Delivery::Failed { why, .. } = &ended {
+            // Who reads the log learns of it before somebody asks why nobody was told.
+            tracing::warn!(channel = %name, notification = %id, %why, "an attempt to notify people has failed");
         }
+        Ok(ended)
     }
 
     /// A notification is believed only if the worker made it: a child, or a fork with another input, says anything.

@@ -23,6 +23,7 @@
 //! | the cursor, and what follows the log | `cursor`, `watcher` |
 //! | what a run asks people | `asked` |
 //! | one attempt | `deliver` |
+//! | whether one could be made | `readable` |
 //! | who was told of a run | `notified` |
 //!
 //! Invariant: `rules` is pure. No link and no secret is in a history: an attempt makes the links, and reads the secrets, itself.
@@ -34,6 +35,7 @@ pub(crate) mod deliver;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 pub(crate) mod links;
 pub(crate) mod notified;
+pub(crate) mod readable;
 #[doc(hidden)]
 pub mod rules;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]

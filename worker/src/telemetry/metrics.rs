@@ -25,6 +25,7 @@ use serde_json::Value;
 
 use crate::backend::{EngineHealth, WorkerState};
 use crate::capability::model::{Cost, MODEL, ModelInput, ModelOutput};
+use crate::notify::rules::run::{DELIVER, Delivery};
 
 /// Of what is not known by name.
 const OTHER: &str = "other";
@@ -48,6 +49,11 @@ struct OfClosed {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfActivity {
     activity_type: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfAttempt {
     outcome: &'static str,
 }
 
@@ -93,6 +99,7 @@ pub(crate) struct Metrics {
     closed: Family<OfClosed, Counter>,
     activities: Family<OfActivity, Histogram>,
     calls: Family<OfCall, Counter>,
+    told: Family<OfAttempt, Counter>,
     spent: SpentCounters,
 }
 
@@ -141,6 +148,7 @@ impl Metrics {
             closed: Family::default(),
             activities: Family::new_with_constructor(|| Histogram::new(SLOW)),
             calls: Family::default(),
+            told: Family::default(),
             spent: SpentCounters::default(),
         }
     }
@@ -178,6 +186,8 @@ impl Metrics {
         let about = "Time of one attempt of an activity, by how it ended";
         registry.register_with_unit("activity_duration", about, seconds, self.activities.clone());
         registry.register("client_calls", "Requests to runs and about them", self.calls.clone());
+        let about = "Attempts to notify people, by how they ended";
+        registry.register("notification_attempts", about, self.told.clone());
         let SpentCounters { tokens, micros, unpriced } = &self.spent;
         registry.register("model_tokens", "Tokens of answers of models", tokens.clone());
         let about = "Millionths of a dollar that answers of models cost, where their price is known";
@@ -190,6 +200,7 @@ impl Interceptor for Metrics {
     fn activity(&self, task: &ActivityTask, next: ActivityFuture) -> ActivityFuture {
         let activity_type = self.activity_type(&task.activity_type);
         let activities = self.activities.clone();
+        let told = (task.activity_type.as_str() == DELIVER).then(|| self.told.clone());
         let is_model = task.activity_type.as_str() == MODEL;
         let asked = is_model.then(|| task.input.decode::<ModelInput>().ok()).flatten();
         let spent = asked.map(|asked| (asked.provider, self.spent.clone()));
@@ -198,6 +209,11 @@ impl Interceptor for Metrics {
             let ended = next.await;
             if let (Some((provider, spent)), Ok(result)) = (spent, &ended) {
                 spent.count(&provider, result);
+            }
+            if let (Some(told), Ok(result)) = (told, &ended) {
+                // Its end is data: the activity completes also where nobody was told.
+                let outcome = result.decode::<Delivery>().map_or("unknown", |delivery| delivery.word());
+                told.get_or_create(&OfAttempt { outcome }).inc();
             }
             let outcome = match &ended {
                 Ok(_) => "completed",
@@ -266,7 +282,8 @@ impl Standing<'_> {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
             registry.register(name, about, gauge);
         };
-        let WorkerState { lost_threads, memory, slots, busy, external_slots, external_busy, .. } = self.worker;
+        let WorkerState { lost_threads, held_runs, memory, slots, busy, external_slots, external_busy, .. } =
+            self.worker;
         gauge(registry, "ready", "1 while new work is taken", u64::from(*self.health == EngineHealth::Ready));
         gauge(registry, "slots", "Attempts of activities that may run at once", *slots as u64);
         gauge(registry, "slots_busy", "Attempts of activities that run", *busy as u64);
@@ -277,6 +294,8 @@ impl Standing<'_> {
         gauge(registry, "memory_budget_bytes", about, *memory as u64);
         let about = "Threads that workflow code keeps and does not come back from";
         gauge(registry, "lost_threads", about, *lost_threads as u64);
+        let about = "Open runs that cannot go on: their code does not fit or does not come back, or they are damaged";
+        gauge(registry, "held_runs", about, *held_runs as u64);
         let queues = Family::<OfQueue, Gauge>::default();
         // Always there, so that a rule about a queue finds its name before anything waits.
         queues.get_or_create(&OfQueue { task_queue: "default".to_owned() }).set(0);
@@ -330,7 +349,7 @@ mod tests {
 
     fn text(metrics: &Metrics) -> String {
         let (health, store) = (EngineHealth::Ready, json!({ "runs_open": 2, "runs_closed": 5, "log_bytes": 700 }));
-        let mut worker = WorkerState { slots: 16, busy: 3, ..WorkerState::default() };
+        let mut worker = WorkerState { slots: 16, busy: 3, held_runs: 2, ..WorkerState::default() };
         let mail = QueueState { running: 2, max_concurrent: Some(5), max_per_second: Some("0.5".to_owned()) };
         worker.queues.insert("mail".parse().unwrap(), mail);
         worker.waiting.insert("default".parse().unwrap(), [("mail".parse().unwrap(), 4)].into());

@@ -22,14 +22,16 @@ pub(super) enum Place {
     Agents,
     Schedules,
     System,
+    Docs,
 }
 
-const PLACES: [(Place, &str, &str); 5] = [
+const PLACES: [(Place, &str, &str); 6] = [
     (Place::Runs, "/", "Runs"),
     (Place::Inbox, "/inbox", "Inbox"),
     (Place::Agents, "/agents", "Agents"),
     (Place::Schedules, "/schedules", "Schedules"),
     (Place::System, "/system", "Worker"),
+    (Place::Docs, "/docs", "Guide"),
 ];
 
 /// A page, ready to be framed.
@@ -112,12 +114,13 @@ fn navigation(here: Option<Place>) -> Markup {
     } }
 }
 
-const KEYS: [(&str, &str); 11] = [
+const KEYS: [(&str, &str); 12] = [
     ("g r", "Runs"),
     ("g i", "Inbox"),
     ("g a", "Agents"),
     ("g s", "Schedules"),
     ("g w", "Worker"),
+    ("g d", "Guide"),
     ("/", "Search"),
     ("j k", "Next and previous row"),
     ("Enter", "Open the row"),

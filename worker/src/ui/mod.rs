@@ -14,6 +14,7 @@ mod agents;
 mod assets;
 mod batch;
 mod decide;
+mod docs;
 mod elements;
 pub(crate) mod export;
 mod forms;
@@ -60,5 +61,7 @@ pub(crate) fn pages() -> Router<Api> {
         .route("/schedules", get(schedules::page))
         .route("/schedule", get(schedule_form::page).post(schedule_form::save))
         .route("/system", get(system::page))
+        .route("/docs", get(docs::index))
+        .route("/docs/{chapter}", get(docs::chapter))
         .route("/{*rest}", any(layout::no_such_page))
 }

@@ -6,14 +6,15 @@
 use axum::response::Response;
 use bosun_engine::*;
 use maud::{Markup, html};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::elements::{ago, badge, cut, path_segment, query_value, run_link, status};
-use super::forms::Visitor;
+use super::forms::{Query, Visitor};
 use super::layout::{Page, PageError, Place};
 use super::schedule_form::edit_link;
 use crate::api::TokenRole;
-use crate::api::people::schedules;
+use crate::api::people::{Cursor, schedules};
 use crate::cli::shell_word;
 use crate::schedule::SCHEDULE;
 use crate::schedule::shown::{ScheduleMood, when};
@@ -23,11 +24,18 @@ use crate::schedule::text::parse_moment;
 const RECENT: usize = 3;
 const TEXT_MAX: usize = 200;
 
-pub(super) async fn page(visitor: Visitor) -> Result<Response, PageError> {
-    let told = schedules::all(&visitor.backend).await?;
+/// Which page of the list.
+#[derive(Deserialize)]
+pub(super) struct SchedulesQuery {
+    cursor: Option<String>,
+}
+
+pub(super) async fn page(visitor: Visitor, Query(asked): Query<SchedulesQuery>) -> Result<Response, PageError> {
+    let after = asked.cursor.as_deref().map(Cursor::read).transpose()?;
+    let (told, next) = schedules::listed(&visitor.backend, schedules::SHOWN, after).await?;
     let rows: Vec<Markup> = told.iter().map(|(info, described)| row(&visitor, info, described)).collect();
     let body = html! {
-        h1 { "Schedules " span.muted { (rows.len()) } }
+        h1 { "Schedules " span.muted { (rows.len()) @if next.is_some() { " of more" } } }
         @if visitor.may(TokenRole::Operator) { p { a.button href="/schedule" { "New schedule" } } }
         @if rows.is_empty() {
             p.empty { "There are none." }
@@ -40,9 +48,13 @@ pub(super) async fn page(visitor: Visitor) -> Result<Response, PageError> {
                 } }
                 tbody { @for row in rows { (row) } }
             } }
+            @if after.is_some() || next.is_some() { p.line {
+                @if after.is_some() { a href="/schedules" { "Newest" } }
+                @if let Some(next) = next { a rel="next" href={ "/schedules?cursor=" (next.to_string()) } { "Older" } }
+            } }
         }
     };
-    let live = Some(format!("WorkflowType = '{SCHEDULE}'"));
+    let live = after.is_none().then(|| format!("WorkflowType = '{SCHEDULE}'"));
     Ok(Page { title: "Schedules", place: Place::Schedules, live, body }.response(&visitor))
 }
 

@@ -109,7 +109,8 @@ fn of_engine(description: &Description) -> Vec<RunWait> {
         what: one.summary.clone().unwrap_or_else(|| "a timer".to_owned()),
         at: one.fire_at,
     });
-    activities.chain(children).chain(timers).collect()
+    let start = description.starts_at.map(|at| RunWait::Timer { what: "its start".to_owned(), at });
+    start.into_iter().chain(activities).chain(children).chain(timers).collect()
 }
 
 fn word(state: PendingActivityState) -> &'static str {

@@ -127,6 +127,7 @@ fn other_parts(was: &WorkflowExecutionStarted, at: Timestamp, asked: &StartWorkf
         ("workflow_type", was.workflow_type == now.workflow_type),
         ("task_queue", was.task_queue == now.task_queue),
         ("input", was.input.to_json() == now.input.to_json()),
+        ("start_delay", was.start_at == now.start_at),
         ("execution_timeout", was.execution_deadline == now.execution_deadline),
         ("run_timeout", was.run_timeout == now.run_timeout),
         ("retry_policy", was.retry_policy == now.retry_policy),

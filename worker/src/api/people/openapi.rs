@@ -250,7 +250,11 @@ fn query(operation: &str, name: &str) -> Value {
             (about, json!({ "type": "string", "pattern": format!("^( *|{})$", filter_shape()) }))
         }
         "limit" => {
-            let most = if operation == "listWorkflows" { RUNS_MAX } else { PAGE_MAX };
+            let most = match operation {
+                "listWorkflows" => RUNS_MAX,
+                "listSchedules" => super::schedules::SHOWN,
+                _ => PAGE_MAX,
+            };
             ("How many at most", json!({ "type": "integer", "minimum": 1, "maximum": most, "default": 100 }))
         }
         "cursor" => {
@@ -428,6 +432,7 @@ fn schemas() -> Value {
     start["input"] = json!({ "description": "Any JSON: the workflow's input" });
     start["execution_timeout"] = span("For the whole chain of runs");
     start["run_timeout"] = span("For one run");
+    start["start_delay"] = span("Until its code begins; its time limits begin then, too");
     start["id_reuse_policy"] =
         json!({ "enum": ["AllowDuplicate", "AllowDuplicateFailedOnly", "RejectDuplicate", null] });
     start["id_conflict_policy"] = json!({ "enum": ["Fail", "UseExisting", "TerminateExisting", null] });

@@ -8,17 +8,18 @@
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::IntoResponse;
 use bosun_engine::*;
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::handlers::{Api, AuthorizedCaller, RequestTarget};
+use super::super::handlers::{Api, AuthorizedCaller, RequestTarget, query_of};
 use super::super::problem::Problem;
 use super::body::{Members, whole};
 use super::handlers::{Answer, key, ok, request_id, update_id};
+use super::pages::{Cursor, page_of, parse as filter_of};
 use super::queries::ask;
 use super::{once, view};
 use crate::backend::{Backend, CallError};
@@ -32,19 +33,26 @@ use crate::schedule::{ID_PREFIX, Overlap, SCHEDULE, Schedule};
 #[derive(Deserialize)]
 struct WholeNumber(#[serde(deserialize_with = "whole")] Option<u64>);
 
-/// Schedules that are shown, and asked at once.
-const SHOWN: usize = 200;
+/// Schedules of a page, and asked at once.
+pub(crate) const SHOWN: usize = 200;
 const ASKED_AT_ONCE: usize = 8;
 
-/// The open schedules, the newest first, with what each says of itself.
-pub(crate) async fn all(backend: &dyn Backend) -> Result<Vec<(RunInfo, Value)>, CallError> {
+/// A page of open schedules with what each says of itself, and where the next page begins.
+pub(crate) type SchedulePage = (Vec<(RunInfo, Value)>, Option<Cursor>);
+
+/// The open schedules, the newest first.
+pub(crate) async fn listed(
+    backend: &dyn Backend,
+    limit: usize,
+    after: Option<Cursor>,
+) -> Result<SchedulePage, CallError> {
     let query = format!("WorkflowType = '{SCHEDULE}' AND ExecutionStatus IN ('Running', 'Paused')");
-    let runs = backend.list(ListRequest { query, limit: SHOWN }).await?;
+    let (runs, next) = page_of(backend, filter_of(&query)?, limit, after).await?;
     let told = |info: RunInfo| async move {
         let described = ask(backend, &target_of(&info), "describe").await;
         (info, described)
     };
-    Ok(stream::iter(runs).map(told).buffered(ASKED_AT_ONCE).collect().await)
+    Ok((stream::iter(runs).map(told).buffered(ASKED_AT_ONCE).collect().await, next))
 }
 
 /// The name of a schedule: its workflow id without what all of them begin with.
@@ -58,9 +66,23 @@ fn shown(info: &RunInfo, described: &Value) -> Value {
         "description": described })
 }
 
-pub async fn schedules(me: AuthorizedCaller) -> Answer {
-    let all = all(&me.backend).await?;
-    ok(json!({ "schedules": all.iter().map(|(info, told)| shown(info, told)).collect::<Vec<Value>>() }))
+#[derive(Deserialize)]
+struct ScheduleQuery {
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+/// A page of schedules, the newest first, and where the next one begins.
+pub async fn schedules(me: AuthorizedCaller, uri: Uri) -> Answer {
+    let ScheduleQuery { limit, cursor } = query_of(&uri)?;
+    let limit = limit.unwrap_or(100);
+    if !(1..=SHOWN).contains(&limit) {
+        return Err(Problem::bad_request(format!("limit: a page has 1 to {SHOWN} schedules")));
+    }
+    let after = cursor.as_deref().map(Cursor::read).transpose()?;
+    let (found, next) = listed(&me.backend, limit, after).await?;
+    let found: Vec<Value> = found.iter().map(|(info, told)| shown(info, told)).collect();
+    ok(json!({ "schedules": found, "next_cursor": next.map(|next| next.to_string()) }))
 }
 
 /// The open run of the schedule that a path names by its id alone.

@@ -13,6 +13,7 @@ use super::super::problem::{InvalidField, Problem};
 use super::super::token::random_hex;
 use super::body::{Members, whole};
 use super::handlers::update_id;
+use crate::filter_text::typed_text;
 use crate::priority::{PriorityBody, PrioritySaid};
 use crate::supervisor::spec::Span;
 
@@ -25,6 +26,7 @@ pub(super) const MEMBERS: &[&str] = &[
     "task_queue",
     "execution_timeout",
     "run_timeout",
+    "start_delay",
     "retry_policy",
     "id_reuse_policy",
     "id_conflict_policy",
@@ -115,6 +117,7 @@ pub(super) fn read(body: &Bytes, key: Option<&str>, me: &CallerBackend) -> Resul
     let (namespace, task_queue) = (me.namespace_of_new(members.parsed("namespace")), members.parsed("task_queue"));
     let execution_timeout = members.parsed("execution_timeout").map(span);
     let run_timeout = members.parsed("run_timeout").map(span);
+    let start_delay = members.parsed("start_delay").map(span);
     let retry_policy = retry_policy(&mut members);
     let (reuse, conflict) = (members.typed("id_reuse_policy"), members.typed("id_conflict_policy"));
     let memo = members.typed::<serde_json::Map<String, Value>>("memo").unwrap_or_default();
@@ -138,6 +141,7 @@ pub(super) fn read(body: &Bytes, key: Option<&str>, me: &CallerBackend) -> Resul
         input,
         execution_timeout,
         run_timeout,
+        start_delay,
         retry_policy,
         id_reuse_policy: reuse.unwrap_or(start.id_reuse_policy),
         id_conflict_policy: conflict.unwrap_or(start.id_conflict_policy),
@@ -203,7 +207,7 @@ pub(super) fn priority(members: &mut Members) -> Option<Priority> {
     said.flatten()
 }
 
-/// Search attributes have the kind of what is given: a text is a keyword.
+/// Search attributes have the kind of what is given: a text is a keyword, or the moment that it names.
 fn attributes_of(given: serde_json::Map<String, Value>, members: &mut Members) -> SearchAttributes {
     let mut attributes = SearchAttributes::new();
     for (name, value) in given {
@@ -211,7 +215,7 @@ fn attributes_of(given: serde_json::Map<String, Value>, members: &mut Members) -
         let value = match &value {
             Value::Bool(truth) => Some(SearchValue::Bool(*truth)),
             Value::Number(number) => number.as_i64().map(SearchValue::Int).or(number.as_f64().map(SearchValue::Float)),
-            Value::String(text) => Some(SearchValue::Keyword(text.clone())),
+            Value::String(text) => Some(typed_text(text)),
             Value::Array(_) => serde_json::from_value(value).ok().map(SearchValue::KeywordList),
             Value::Null | Value::Object(_) => None,
         };

@@ -112,6 +112,7 @@ pub(super) fn description(seen: &Description) -> Value {
         "pending_children": seen.pending_children,
         "pending_updates": seen.pending_updates,
         "waits_for": awaited,
+        "starts_time": seen.starts_at.map(moment),
         "inbox": seen.inbox,
         "held": seen.held,
         "cancel_requested": seen.cancel_requested,

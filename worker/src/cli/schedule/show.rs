@@ -2,12 +2,16 @@
 //!
 //! Invariant: it changes nothing. Times are those of the schedule's zone for people, and UTC for programs.
 
-use bosun_engine::{ListRequest, Target, Timestamp, WorkflowId, WorkflowStatus};
+use std::collections::BTreeMap;
+
+use bosun_engine::{FieldName, ListRequest, RunInfo, SearchValue, Target, Timestamp, WorkflowId, WorkflowStatus};
 use clap::Args;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::act::existing;
 use super::when::{WhenArgs, moment, refused};
+use crate::api::people::{Cursor, filter_of, page_of};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
@@ -28,9 +32,18 @@ const TIMES_SHOWN: u16 = 10;
 #[derive(Debug, Args)]
 pub struct ScheduleListArgs {
     /// At most this many (at most 1000).
-    #[arg(short, long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(short, long, default_value_t = LIMIT, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: u32,
+    /// Continue a list: the `next_cursor` that it printed.
+    #[arg(long)]
+    pub cursor: Option<String>,
 }
+
+/// Rows of who asks for no number.
+const LIMIT: u32 = 50;
+/// Schedules that are asked at once, and held runs that are looked for among those that they have started.
+const ASKED_AT_ONCE: usize = 8;
+const HELD_MAX: usize = 1_000;
 
 #[derive(Debug, Args)]
 pub struct NextArgs {
@@ -106,21 +119,17 @@ const COLUMNS: &[&str] = &["schedule_id", "state", "next", "last", "starts", "wh
 
 pub(super) async fn list(cx: &mut Context, args: ScheduleListArgs) -> Result<Exit, CliError> {
     let limit = usize::try_from(args.limit).unwrap_or(1_000);
+    let after = args.cursor.as_deref().map(|text| Cursor::read(text).map_err(|why| CliError::usage(why.message)));
     let query = format!("WorkflowType = '{SCHEDULE}' AND ExecutionStatus IN ('Running', 'Paused')");
-    let runs = cx.backend.list(ListRequest { query, limit }).await?;
-    let (mut rows, mut table) = (Vec::new(), Vec::new());
-    for run in &runs {
-        let target = Target { namespace: run.namespace.clone(), ..Target::run(run.workflow_id.clone(), run.run_id) };
-        // One that is held is told all the same.
-        let shown = match look(cx, &target, run.status).await {
-            Ok(shown) => shown,
-            Err(why) => json!({ "schedule_id": run.workflow_id.as_str().trim_start_matches(crate::schedule::ID_PREFIX),
-                "problem": why.to_string() }),
-        };
-        table.push(row(cx, &shown));
-        rows.push(shown);
+    let (runs, next) = page_of(&*cx.backend, filter_of(&query)?, limit, after.transpose()?).await?;
+    let held = held_runs(cx).await;
+    let mut rows: Vec<Value> = Vec::new();
+    for some in runs.chunks(ASKED_AT_ONCE) {
+        rows.extend(join_all(some.iter().map(|run| listed(cx, run, &held))).await);
     }
-    cx.screen.objects("schedule.list", "schedules", rows);
+    let table: Vec<Vec<Cell>> = rows.iter().map(|shown| row(cx, shown)).collect();
+    let more = next.as_ref().map(|next| ("next_cursor".to_owned(), json!(next.to_string())));
+    cx.screen.objects_and("schedule.list", "schedules", rows, more.into_iter().collect());
     if runs.is_empty() {
         cx.screen.table_columns(COLUMNS)?;
         cx.screen.note("no schedules");
@@ -129,20 +138,52 @@ pub(super) async fn list(cx: &mut Context, args: ScheduleListArgs) -> Result<Exi
     let first = table[0][0].text.clone();
     cx.screen.table(COLUMNS, table)?;
     cx.say_if_nobody_works();
+    if let Some(next) = next {
+        let limit = if args.limit == LIMIT { String::new() } else { format!(" --limit {}", args.limit) };
+        let command = cx.screen.reach.complete(&format!("bosun schedule list{limit} --cursor {next}"));
+        cx.screen.note(&format!("there are more: `{command}`"));
+    }
     cx.screen.next(&format!("bosun schedule describe {}", shell_word(&first)));
     Ok(Exit::Ok)
 }
 
+/// A schedule of the list. One that is held itself is told all the same.
+async fn listed(cx: &Context, run: &RunInfo, held: &BTreeMap<String, WorkflowId>) -> Value {
+    let name = run.workflow_id.as_str().trim_start_matches(crate::schedule::ID_PREFIX);
+    let target = Target { namespace: run.namespace.clone(), ..Target::run(run.workflow_id.clone(), run.run_id) };
+    match ask(cx, &target, "describe", &Value::Null).await {
+        Ok(shown) => with_problem(shown, &target, run.status, held.get(name)),
+        Err(why) => json!({ "schedule_id": name, "problem": why.to_string() }),
+    }
+}
+
+/// The runs of schedules that cannot go on, by the id of their schedule: looked for once for all of them.
+async fn held_runs(cx: &Context) -> BTreeMap<String, WorkflowId> {
+    let query = format!("Held = true AND {ATTRIBUTE_ID} IS NOT NULL");
+    let found = cx.backend.list(ListRequest { query, limit: HELD_MAX }).await.unwrap_or_default();
+    let of = FieldName::of(ATTRIBUTE_ID);
+    let named = found.into_iter().filter_map(|run| match run.search_attributes.get(&of) {
+        Some(SearchValue::Keyword(id)) => Some((id.clone(), run.workflow_id)),
+        _ => None,
+    });
+    named.collect()
+}
+
 /// What a schedule says of itself, and that it is kept from going on where the engine does that.
 async fn look(cx: &Context, target: &Target, status: WorkflowStatus) -> Result<Value, CliError> {
-    let mut shown = ask(cx, target, "describe", &Value::Null).await?;
+    let shown = ask(cx, target, "describe", &Value::Null).await?;
+    let held = held_run(cx, &shown).await;
+    Ok(with_problem(shown, target, status, held.as_ref()))
+}
+
+fn with_problem(mut shown: Value, target: &Target, status: WorkflowStatus, held: Option<&WorkflowId>) -> Value {
     if status == WorkflowStatus::Paused {
         shown["problem"] = json!(format!("its run is paused: `bosun resume {}`", target.workflow_id));
-    } else if let Some(held) = held_run(cx, &shown).await {
+    } else if let Some(held) = held {
         shown["problem"] =
             json!(format!("the run {held} is held: `bosun describe {}` says why", shell_word(held.as_str())));
     }
-    Ok(shown)
+    shown
 }
 
 /// A run of the schedule that cannot go on.

@@ -241,10 +241,13 @@ pub fn told_by(info: &RunInfo, event: &Event) -> Vec<Told> {
             };
             one(OccasionKind::Failed, "failed", format!("The time of {id} is over"), which)
         }
-        EventKind::ActivityTaskAttemptFailed { seq, attempt, failure, next_attempt_at } if attempt.0 == ATTEMPTS => {
-            let title = format!("An activity of {id} has failed {ATTEMPTS} times");
+        EventKind::ActivityTaskAttemptFailed { seq, attempt, failure, next_attempt_at }
+            if is_stuck(*attempt, failure) =>
+        {
+            let title = format!("An activity of {id} fails: {attempt} attempts were made");
             let text = format!("Activity {seq}: {failure}\nThe next attempt begins at {next_attempt_at}.");
-            one(OccasionKind::Stuck, &format!("attempts at event {}", event.id), title, &text)
+            // Of the activity, and not of the attempt: it is told once.
+            one(OccasionKind::Stuck, &format!("attempts of activity {seq}"), title, &text)
         }
         EventKind::MarkerRecorded(Marker::SideEffect { value, .. }) if info.workflow_type.as_str() == SUPERVISOR => {
             value.decode::<Vec<Note>>().map_or_else(|_| Vec::new(), |notes| told_by_notes(info, event, &notes))
@@ -252,6 +255,12 @@ pub fn told_by(info: &RunInfo, event: &Event) -> Vec<Told> {
         kind if info.workflow_type.as_str() == AGENT && may_ask(kind) => vec![Told::Ask],
         _ => Vec::new(),
     }
+}
+
+/// Many attempts, the last of which has failed by itself: one that ended with its worker says nothing of the activity. Which
+/// attempt that is depends on the workers, so a few are looked at.
+fn is_stuck(attempt: Attempt, failure: &Failure) -> bool {
+    (ATTEMPTS..ATTEMPTS * 4).contains(&attempt.0) && failure.kind != FailureKind::WorkerLost
 }
 
 /// After these an agent may have come to what it asks people, or to a halt.
@@ -374,16 +383,22 @@ mod tests {
     #[test]
     fn the_fifth_failed_attempt_is_told_once() {
         let info = run_info("order-7", WorkflowStatus::Running);
-        let told = |attempt: u32| {
-            let kind = EventKind::ActivityTaskAttemptFailed {
-                seq: Seq(1),
-                attempt: Attempt(attempt),
-                failure: Failure::application("E", "no"),
-                next_attempt_at: Timestamp(5),
-            };
-            told_by(&info, &event(4, kind)).len()
+        let told = |number: u64, attempt: u32, failure: Failure| {
+            let (attempt, next_attempt_at) = (Attempt(attempt), Timestamp(5));
+            let kind = EventKind::ActivityTaskAttemptFailed { seq: Seq(1), attempt, failure, next_attempt_at };
+            let told = told_by(&info, &event(number, kind)).pop();
+            told.map(|told| match told {
+                Told::Occasion(occasion) => occasion.id,
+                other => panic!("{other:?}"),
+            })
         };
-        assert_eq!([1, 4, 5, 6, 50].map(told), [0, 0, 1, 0, 0]);
+        let failed = |number, attempt| told(number, attempt, Failure::application("E", "no"));
+        assert_eq!([1, 4, 50].map(|attempt| failed(4, attempt)), [None, None, None]);
+        assert!(failed(4, 5).is_some());
+        assert_eq!(failed(4, 5), failed(6, 6), "a later attempt is the same occasion");
+        let lost = || Failure { message: "gone".into(), kind: FailureKind::WorkerLost, cause: None };
+        assert_eq!(told(4, 5, lost()), None, "a worker that was killed is no failure of the activity");
+        assert!(failed(8, 7).is_some(), "and one that fails afterwards is");
     }
 
     #[test]

@@ -111,6 +111,18 @@ impl Notification {
     }
 }
 
+impl Delivery {
+    /// In one word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Delivery::Delivered { .. } => "delivered",
+            Delivery::Moot { .. } => "moot",
+            Delivery::Failed { .. } => "failed",
+            Delivery::Refused { .. } => "refused",
+        }
+    }
+}
+
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "delivery", rename_all = "snake_case")]

@@ -103,6 +103,7 @@ impl ClusterBackend {
             awaiting,
             cancel_requested: turns.iter().flat_map(|turn| &turn.events).any(asks_to_cancel),
             warnings: not_had.map(|why| format!("its result is not all here: {why}")).into_iter().collect(),
+            starts_at: None,
             result: last.events.last().and_then(outcome_in).map(|(outcome, _)| outcome),
             info,
         })

@@ -143,7 +143,7 @@
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Escape") all("details.menu[open]").forEach((menu) => { menu.open = false; $("summary", menu).focus(); });
     if (event.target.closest("input:not([type=range]):not([type=checkbox]), textarea, select, dialog")) return;
-    const places = { r: "/", i: "/inbox", a: "/agents", s: "/schedules", w: "/system" };
+    const places = { r: "/", i: "/inbox", a: "/agents", s: "/schedules", w: "/system", d: "/docs" };
     if (before === "g" && places[event.key]) { location.href = places[event.key]; return; }
     before = event.key;
     const rows = all(".runs tbody tr"), at = rows.findIndex((row) => row.contains(document.activeElement));
