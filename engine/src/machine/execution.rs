@@ -252,6 +252,10 @@ impl Execution {
         }
         if !held && self.run.is_delayed() && matches!(input, Input::RequestCancel { .. }) {
             self.end_delay(&mut draft);
+            // Its code had nothing to wait for: the request came too late, and nothing follows the end.
+            if self.run.is_closed() {
+                return Ok(draft.finish(&mut self.run));
+            }
         }
         if (held || self.run.is_buffering()) && waits(&input) {
             self.keep(&mut draft, input)?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bosun_engine::testing::TestEnvironment;
+use bosun_engine::workflow::{WfContext, WorkflowRegistry};
 use bosun_engine::*;
 
 use crate::kit::{HOUR, update};
@@ -245,6 +246,20 @@ async fn a_delayed_start_begins_when_its_time_has_come() {
     let begun: Vec<_> = history.iter().filter(|event| event.kind == EventKind::FirstWorkflowTaskScheduled).collect();
     assert!(begun.len() == 1 && begun[0].at >= asked_at.plus(HOUR), "{begun:?}");
     assert_eq!(client.describe(&target("later")).await.unwrap().starts_at, None);
+}
+
+/// E24: code that waits for nothing has ended before it hears of a request to cancel, and nothing follows its end.
+#[tokio::test]
+async fn a_delayed_start_that_ends_at_once_is_not_canceled_behind_its_end() {
+    let registry =
+        WorkflowRegistry::new().workflow("quick", |_: WfContext, (): ()| async move { Ok("done".to_owned()) });
+    let environment = TestEnvironment::start(registry, ActivityRegistry::new()).unwrap();
+    let client = environment.client();
+    client.start(StartWorkflow { start_delay: Some(HOUR), ..start("quick", "a", &()) }).await.unwrap();
+    client.cancel(&target("a"), "enough".into(), None, None).await.unwrap();
+    assert_eq!(completed::<String>(&client, "a").await, "done");
+    let history = history(&client, &target("a")).await;
+    assert!(history.last().unwrap().kind.closes().is_some(), "{history:?}");
 }
 
 /// E24: who cancels or terminates a delayed start does not wait for its time.
