@@ -211,13 +211,13 @@ impl Numbering {
                 result: payloads(fields, "result").unwrap_or_default(),
                 identity: None,
             },
-            "ActivityTaskFailed" => EventKind::ActivityTaskFailed { seq, failure: why(), retry_state: state },
             "ActivityTaskTimedOut" | "ActivityTaskFailed" if beaten && is_left(&why()) => {
                 // As the worker tells it to the code.
                 let message = "the worker that ran the attempt is gone".to_owned();
                 let failure = Failure { message, kind: FailureKind::WorkerLost, cause: None };
                 EventKind::ActivityTaskFailed { seq, failure, retry_state: state }
             }
+            "ActivityTaskFailed" => EventKind::ActivityTaskFailed { seq, failure: why(), retry_state: state },
             "ActivityTaskTimedOut" => EventKind::ActivityTaskTimedOut { seq, failure: why(), retry_state: state },
             _ => EventKind::ActivityTaskCanceled { seq, details: payloads(fields, "details") },
         };
