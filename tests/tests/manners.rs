@@ -193,7 +193,7 @@ fn who_waits_for_the_directory_says_so() {
     let waited = run(&data, &WORKER);
     let told = said(&waited);
     assert_eq!(waited.status.code(), Some(31), "{told}");
-    assert!(told.contains("waiting for 3 s at most"), "{told}");
+    assert!(told.contains("waiting for 10 s at most"), "{told}");
 }
 
 /// A worker that drains is about to leave: the next one waits for that.

@@ -496,7 +496,7 @@ fn the_worker_its_store_its_agents_and_its_schedules_are_told() {
     assert_eq!(status, 200, "{agents}");
     let trust = &agents["trust"][0];
     assert_eq!((&trust["workflow_id"], &trust["trust"]["level"]), (&json!("story"), &json!("proficient")), "{agents}");
-    assert_eq!(api.get("schedules"), (200, json!({ "schedules": [] })));
+    assert_eq!(api.get("schedules"), (200, json!({ "schedules": [], "next_cursor": null })));
     let schedule = json!({ "spec": { "intervals": [{ "every": "1h" }] }, "action": { "workflow_type": "kitchen-sink",
         "workflow_id": "sync", "input": { "steps": [] } } });
     let start = json!({ "workflow_type": "bosun.schedule", "workflow_id": "schedule:sync",

@@ -17,6 +17,7 @@ pub struct Chapter {
 macro_rules! chapters {
     ($($name:ident $file:literal $about:literal)+) => {
         $(
+            #[allow(clippy::test_attr_in_doctest, reason = "readers write a test; a hidden line calls what it calls")]
             #[doc = include_str!($file)]
             pub mod $name {}
         )+

@@ -7,6 +7,8 @@
 //! Invariant: one activating event is one activation, and the commands it causes follow it in the same turn before the
 //! next activating event. A held execution has no driver: it remembers, keeps inputs in the inbox and decides nothing.
 //! Which family an input or a command belongs to stands in `routes`.
+//!
+//! Long: what comes in, what is kept and what is drained are one order, and are read as one.
 
 use std::collections::BTreeMap;
 

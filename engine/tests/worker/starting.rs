@@ -236,7 +236,11 @@ async fn a_delayed_start_begins_when_its_time_has_come() {
     for seed in 0..3 {
         environment = environment.crash(seed, |_| {}).unwrap();
         let seen = environment.client().describe(&target("later")).await.unwrap();
-        assert_eq!((seen.starts_at, seen.inbox), (Some(asked_at.plus(HOUR)), 1));
+        assert_eq!(
+            (seen.starts_at, seen.inbox),
+            (Some(asked_at.plus(HOUR)), 2),
+            "the signal, and that the worker is another one"
+        );
         let again = environment.client().start(request.clone()).await.unwrap();
         assert_eq!((again.run_id, again.newly_started), (first.run_id, false), "the same request is one start");
     }

@@ -76,7 +76,7 @@ async fn each_kind_is_told_of_the_run_that_it_is_about() {
     let fails = json!([{ "activity": { "type": "fail_n_times", "input": { "times": 1000 }, "retry": options } }]);
     http.start(&program("again", fails)).acknowledged().unwrap();
     let body = told_of(&receiver, "stuck", "again");
-    assert!(body["title"].as_str().unwrap().contains("failed 5 times"), "{body:#}");
+    assert!(body["title"].as_str().unwrap().contains("5 attempts were made"), "{body:#}");
     let mut late = program("late", json!([{ "wait_signal": { "name": "go" } }]));
     late.run_timeout = Some(Duration::from_millis(200));
     http.start(&late).acknowledged().unwrap();

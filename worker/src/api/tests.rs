@@ -484,7 +484,7 @@ async fn a_reserve_of_connections_serves_short_requests() {
     }
     let address = format!("http://127.0.0.1:{}", served.port);
     let hasty = HttpClient::with_patience(&address, Token::of(TOKEN), "token", Duration::ZERO).unwrap();
-    let refused = hasty.result(order(), waits.clone()).await.unwrap_err();
+    let refused = hasty.result(order(), waits).await.unwrap_err();
     assert!(matches!(&refused, CallError::Refused { status: 503, code, .. } if code == "busy"), "{refused:?}");
     assert!(refused.to_string().contains("--connections"), "{refused}");
     let comes_again =

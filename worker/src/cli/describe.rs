@@ -111,17 +111,7 @@ fn head(screen: &mut Screen, description: &Description, hold: Option<Hold>) {
         screen.field("attempt", info.attempt.to_string());
     }
     lineage(screen, info);
-    for (name, text) in [("summary", &info.summary), ("details", &info.details)] {
-        if let Some(text) = text {
-            screen.field(name, text);
-        }
-    }
-    for (name, value) in crate::run_json::attributes(info, |at| screen.time.json(at)) {
-        screen.field("attribute", format!("{name} = {}", value_text(&value)));
-    }
-    for (name, value) in &info.memo {
-        screen.field("memo", format!("{name} = {}", brief(value)));
-    }
+    told_at_start(screen, info);
     if let Some(why) = &description.held {
         // A card of several lines stays one.
         let title = screen.paint(TextStyle::Red, "held:");
@@ -133,6 +123,21 @@ fn head(screen: &mut Screen, description: &Description, hold: Option<Hold>) {
     for warning in &description.warnings {
         let line = screen.paint(TextStyle::Yellow, &printable(&format!("warning: {warning}")));
         screen.line(line);
+    }
+}
+
+/// What whoever started it has said of it, and what its code has added.
+fn told_at_start(screen: &mut Screen, info: &RunInfo) {
+    for (name, text) in [("summary", &info.summary), ("details", &info.details)] {
+        if let Some(text) = text {
+            screen.field(name, text);
+        }
+    }
+    for (name, value) in crate::run_json::attributes(info, |at| screen.time.json(at)) {
+        screen.field("attribute", format!("{name} = {}", value_text(&value)));
+    }
+    for (name, value) in &info.memo {
+        screen.field("memo", format!("{name} = {}", brief(value)));
     }
 }
 

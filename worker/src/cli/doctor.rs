@@ -3,6 +3,8 @@
 //! Invariant: it only looks: no file is changed, no run goes on, no worker is started. What it cannot look at is a finding
 //! too, so that a short list is never taken for good health. Model servers are asked for a connection only, without a key, and
 //! only those that the configuration names.
+//!
+//! Long: one finding after the other.
 
 use std::net::ToSocketAddrs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -408,7 +408,7 @@ mod tests {
         fn many(description: &mut Description) {
             described_as_child(description);
             let one = description.pending_activities[0].clone();
-            let activity = |n: u64| PendingActivity { activity_id: ActivityId::of(&n.to_string()), ..one.clone() };
+            let activity = |n: u64| PendingActivity { activity_id: ActivityId::of(n.to_string()), ..one.clone() };
             description.pending_activities = (1..=200).map(activity).collect();
         }
         let mut fake = stuck();

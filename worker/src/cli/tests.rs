@@ -366,7 +366,7 @@ async fn json_output_has_documented_schemas() {
     check(
         "describe order-7",
         &format!(
-            r#"{{"schema":"bosun.workflow.describe/1","workflow":{ORDER},"pending_activities":[],"pending_timers":[],"pending_children":[],"pending_updates":[],"inbox":0,"held":null,"awaiting":[{{"what":"signal approve","location":null}}],"cancel_requested":false,"warnings":[],"outcome":null,"waiting":[],"stuck":[],"notified":[]}}"#
+            r#"{{"schema":"bosun.workflow.describe/1","workflow":{ORDER},"pending_activities":[],"pending_timers":[],"pending_children":[],"pending_updates":[],"starts_at":null,"inbox":0,"held":null,"awaiting":[{{"what":"signal approve","location":null}}],"cancel_requested":false,"warnings":[],"outcome":null,"waiting":[],"stuck":[],"notified":[]}}"#
         ),
     )
     .await;

@@ -57,6 +57,16 @@ struct OfAttempt {
     outcome: &'static str,
 }
 
+/// Those that did not arrive stand there from the beginning: of a counter that first appears with its first failure, no rate says
+/// that it has grown.
+fn attempts_to_tell() -> Family<OfAttempt, Counter> {
+    let told = Family::<OfAttempt, Counter>::default();
+    for outcome in ["failed", "refused"] {
+        drop(told.get_or_create(&OfAttempt { outcome }));
+    }
+    told
+}
+
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfCall {
     call: &'static str,
@@ -148,7 +158,7 @@ impl Metrics {
             closed: Family::default(),
             activities: Family::new_with_constructor(|| Histogram::new(SLOW)),
             calls: Family::default(),
-            told: Family::default(),
+            told: attempts_to_tell(),
             spent: SpentCounters::default(),
         }
     }

@@ -104,6 +104,7 @@ impl StartMessage {
     }
 }
 
+// long: one key of the body after the other.
 pub(super) fn read(body: &Bytes, key: Option<&str>, me: &CallerBackend) -> Result<StartBody, Problem> {
     let mut members = Members::read(body)?;
     let workflow_type: Option<WorkflowType> = members.parsed("workflow_type");
