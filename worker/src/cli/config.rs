@@ -715,7 +715,8 @@ mod tests {
             let text = match kind {
                 _ if *key == "worker.on_damage" => "isolate",
                 _ if *key == "worker.retention" => "7d,dev=1h",
-                _ if *key == "worker.memory" || *key == "payload_store_above" => "320MiB",
+                _ if *key == "worker.memory" => "320MiB",
+                _ if *key == "payload_store_above" => "1MiB",
                 _ if *key == "worker.bind" => "127.0.0.1",
                 _ if *key == "worker.drain_timeout" => "5s",
                 _ if *key == "output" => "json",
