@@ -110,6 +110,7 @@ impl StateMachine for PlanRun {
         self.run.happened(event, cx);
         self.close_if_over(cx);
         self.continue_if_long(cx);
+        self.close_if_over(cx);
         Ok(())
     }
 

@@ -81,7 +81,7 @@ impl SupervisorRun {
 
     /// Every call of every family goes through the gate and the account, and then out.
     fn call(&mut self, call: Call, cx: &mut Cx<'_>) {
-        if self.is_held() && call.weight() != Weight::Free {
+        if self.puts_off() && call.weight() != Weight::Free {
             return self.calls.put_off(call);
         }
         let spec = &self.resolved.spec;

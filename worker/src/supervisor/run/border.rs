@@ -7,10 +7,10 @@
 //!         run below)
 //! ```
 //!
-//! While the border closes, the run stands still as in a pause, of which nobody is told: what comes in is kept, and what is
-//! asked for is put off, until what is under way has ended. Then all of the state is the input of the next run, which
-//! starts the timers again with the time that is left and hears what was kept. Ids are made with the name of the first run,
-//! so that whoever saw an approval before answers it after.
+//! While the border closes, what is asked for is put off until what is under way has ended; what comes in is heard, time
+//! passes, and people act, as ever. Then all of the state is the input of the next run, which starts the timers again with
+//! the time that is left and asks for what was put off. Ids are made with the name of the first run, so that whoever saw an
+//! approval before answers it after.
 //!
 //! Invariant: nothing is under way at the border that could be lost: no activity, child, message or update. A state is gone
 //! on from by the rules that made it or by none: where the numbers differ, the next run is held with a card that says so. A
@@ -28,7 +28,7 @@ use super::parts::RunGates;
 use super::{SupervisorInput, SupervisorRun, number};
 use crate::supervisor::core::calls::UnderWay;
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Call, Outbox};
+use crate::supervisor::outbox::Call;
 
 /// The change since which runs that have no limit of their own go on in new ones.
 const GOES_ON_AS_NEW: &str = "supervisors-continue-as-new";
@@ -77,19 +77,13 @@ impl RunGates {
 }
 
 impl SupervisorRun {
-    /// Whether it stands still: for people, or before the border.
-    pub(super) fn is_held(&self) -> bool {
+    /// Whether calls are put off: for people, or before the border.
+    pub(super) fn puts_off(&self) -> bool {
         self.parts.control.is_held() || self.parts.border_closes()
     }
 
-    /// Whether it goes on: neither stopped nor before the border.
-    pub(super) fn is_running(&self) -> bool {
-        self.parts.control.is_running() && !self.parts.border_closes()
-    }
-
-    /// Looks where the run stands: when an event comes, and when it is taken in. The turn and the strategy hear of a change.
-    pub(super) fn watch_border(&mut self, out: &mut Outbox, cx: &mut Cx<'_>) {
-        let before = self.parts.border_closes();
+    /// Looks where the run stands: when an event comes, and when it is taken in.
+    pub(super) fn watch_border(&mut self, cx: &mut Cx<'_>) {
         self.parts.border = match self.parts.border {
             Border::Never => Border::Never,
             Border::Ahead if !self.is_long(cx) => Border::Ahead,
@@ -97,10 +91,6 @@ impl SupervisorRun {
             _ if self.waits_for_people_below() => Border::Open,
             _ => Border::Closing,
         };
-        if self.parts.border_closes() != before && !self.parts.control.is_held() {
-            out.set_held(self.is_held());
-            self.strategy.held_or_not(out);
-        }
     }
 
     fn is_long(&self, cx: &Cx<'_>) -> bool {
@@ -135,12 +125,15 @@ impl SupervisorRun {
 
     /// The state, with as many of the last notes as there is room for.
     fn state_that_fits(&mut self) -> Option<Value> {
+        let all = self.notes.clone();
         loop {
             let state = to_value(&*self).ok()?;
             if state.to_string().len() <= STATE_MAX {
                 return Some(state);
             }
             if self.notes.is_empty() {
+                // The run stays, and what it has noted with it.
+                self.notes = all;
                 return None;
             }
             self.notes.drain(..self.notes.len().div_ceil(2));
@@ -159,7 +152,8 @@ impl SupervisorRun {
         self.carry_out(out, cx);
     }
 
-    /// Closes the run where the next one goes on.
+    /// Closes the run where the next one goes on. One that stays may have ended with what it then heard: whoever calls this looks
+    /// for an end after it.
     pub(super) fn continue_if_long(&mut self, cx: &mut Cx<'_>) {
         if let Some(continued) = self.at_border(cx) {
             let (resolved, context) = (Some(self.resolved.clone()), self.context.clone());

@@ -127,6 +127,7 @@ impl StateMachine for SupervisorRun {
         self.happened(event, cx);
         self.close_if_over(cx);
         self.continue_if_long(cx);
+        self.close_if_over(cx);
         #[cfg(test)]
         tests::comes_back_from_its_snapshot(self);
         Ok(())
@@ -221,7 +222,7 @@ impl SupervisorRun {
             self.own_budget(cx);
         }
         let mut out = self.outbox(cx.now());
-        self.watch_border(&mut out, cx);
+        self.watch_border(cx);
         match event {
             WorkflowEvent::ActivityResolved { seq, result } => self.resolved(seq, result, &mut out, cx),
             WorkflowEvent::TimerFired { seq } => self.timer_fired(seq, &mut out, cx),
@@ -245,7 +246,7 @@ impl SupervisorRun {
             | WorkflowEvent::SignalDelivered { .. }
             | WorkflowEvent::CancelDelivered { .. } => {} // their ends are what counts
         }
-        self.watch_border(&mut out, cx);
+        self.watch_border(cx);
         self.go_on(&mut out);
         self.count_work(&mut out);
         self.carry_out(out, cx);
@@ -294,7 +295,7 @@ impl SupervisorRun {
         if let Arrival::Answer { key, .. } = &incoming {
             self.parts.escalations.decision_ended(key, out);
         }
-        if self.is_held() {
+        if self.parts.control.is_held() {
             self.calls.hold(incoming);
         } else {
             self.heard(incoming, out);
@@ -344,7 +345,7 @@ impl SupervisorRun {
     /// After every event: what may start starts.
     fn go_on(&mut self, out: &mut Outbox) {
         self.parts.escalations.decisions_run(self.parts.control.is_running(), out);
-        if self.is_running() {
+        if self.parts.control.is_running() {
             let (again, heard) = self.calls.go_on();
             again.into_iter().for_each(|call| out.ask(Ask::Call(call)));
             for incoming in heard {

@@ -183,7 +183,7 @@ impl SupervisorRun {
         let budget = self.account.balance();
         let mut out = Outbox::new(self.run.clone(), self.now)
             .with_budget(budget)
-            .with_held(self.is_held())
+            .with_held(self.parts.control.is_held())
             .with_awaited(self.awaited.clone());
         self.strategy.why_not_running(id, &mut parts, &mut out)
     }

@@ -175,7 +175,7 @@ impl SupervisorRun {
 
     /// Whether the run stands still has changed: from here on the turn knows, and the strategy hears of it.
     fn held_or_not(&mut self, out: &mut Outbox) {
-        out.set_held(self.is_held());
+        out.set_held(self.parts.control.is_held());
         self.strategy.held_or_not(out);
     }
 

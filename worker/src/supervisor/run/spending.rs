@@ -109,7 +109,7 @@ impl SupervisorRun {
         let awaited = std::mem::take(&mut self.awaited);
         Outbox::new(self.run.clone(), now)
             .with_budget(self.account.balance())
-            .with_held(self.is_held())
+            .with_held(self.parts.control.is_held())
             .with_awaited(awaited)
     }
 
@@ -126,7 +126,7 @@ impl SupervisorRun {
 
     /// Tells a family that its budget is spent as often as it goes on; what that leaves undone is noted once.
     pub(super) fn end_for_budget(&mut self, out: &mut Outbox) {
-        if self.is_running() && out.budget().exhausted().is_some() {
+        if self.parts.control.is_running() && out.budget().exhausted().is_some() {
             self.nobody_lets_through(out);
             self.strategy.exhausted(out);
         }
