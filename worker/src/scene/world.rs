@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::asked::{Asked, SCENE};
 use super::rule::{Answer, Failing, Rule};
 use crate::supervisor::outbox::Purpose;
-use crate::supervisor::spec::{Family, Role, ScriptRule, SupervisorSpec, Via, answer_in_order, fill, told_nobody};
+use crate::supervisor::spec::{Family, Role, ScriptRule, SupervisorSpec, Via, fill, told_nobody};
 
 /// What is answered, and when.
 #[derive(Debug, Clone, PartialEq)]
@@ -130,11 +130,7 @@ fn told(asked: &Asked) -> Option<WorldAnswer> {
 
 fn scripted(spec: &SupervisorSpec, asked: &Asked) -> Option<WorldAnswer> {
     let call = asked.purpose.map(|_| &asked.call)?;
-    let player = spec.player(call);
-    let (own, name) = (player.map(|agent| &agent.script), player.map(|agent| agent.name.as_str()));
-    let job = spec.role(call.purpose).map(|role| &role.script);
-    let script = own.into_iter().chain(job).chain([&spec.script]).find(|script| script.rule(call, name).is_some())?;
-    let said = answer_in_order(&[script], call, name);
+    let said = spec.has_rule(call).then(|| spec.scripted(call))?;
     let how = |retryable| if retryable { Failing::Retryable } else { Failing::Final };
     let result = said.result.map_err(|why| Answer::Fail { message: why.message, how: how(why.retryable) });
     Some(WorldAnswer { after: said.after.duration(), result })

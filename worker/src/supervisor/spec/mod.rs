@@ -43,7 +43,6 @@ pub(crate) use read::merge;
 pub use read::{Files, SpecFile, read_spec, read_spec_in, read_spec_value, read_spec_with};
 pub use resolve::ResolvedSpec;
 pub use schema::{schema, schema_text};
-pub(crate) use script::answer_in_order;
 pub use script::{Script, ScriptFailure, ScriptRule, Scripted, answer, told_nobody};
 pub use sections::*;
 pub use span::{InvalidSpan, Span};

@@ -199,7 +199,7 @@ pub fn answer(script: &Script, call: &Call) -> Scripted {
 }
 
 /// The same over several scripts: the rules of an earlier one come first.
-pub(crate) fn answer_in_order(scripts: &[&Script], call: &Call, player: Option<&str>) -> Scripted {
+pub(super) fn answer_in_order(scripts: &[&Script], call: &Call, player: Option<&str>) -> Scripted {
     match scripts.iter().find_map(|script| script.rule(call, player)) {
         Some(rule) => rule.answer(call),
         None => Scripted { after: Span::ZERO, result: without_rule(call) },

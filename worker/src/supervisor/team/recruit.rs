@@ -154,11 +154,14 @@ impl Roster {
     /// What a recruit that has ended asks for (SHN-26): it is in the team as any other.
     pub fn wanted_by(&mut self, key: &TeamKey, asked: &[Value], out: &mut Outbox) -> Vec<TeamOutcome> {
         let TeamKey::Recruit(number) = key else { return Vec::new() };
-        let generation = self.recruits.get(number).map_or(0, |recruit| recruit.request.generation) + 1;
+        let by = self.recruits.get(number).map(|recruit| (recruit.request.generation, recruit.request.task.clone()));
+        let (generation, task) = by.map_or((1, None), |(generation, task)| (generation + 1, task));
         let mut requested = Vec::new();
         for input in asked {
             requested.push(match decode::<RecruitRequest>(input) {
-                Ok(request) => self.recruit(RecruitRequest { generation, ..request }, "recruit", out),
+                Ok(request) => {
+                    self.recruit(RecruitRequest { generation, task: task.clone(), ..request }, "recruit", out)
+                }
                 Err(why) => self.refuse(why, input, out),
             });
         }
