@@ -24,9 +24,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::address::{escape, run_path, segment, with_scheme};
+use super::guard::now;
 use super::handlers::{StartAnswer, StartRequestBody, WAIT_MAX};
 use super::problem::Problem;
-use super::proof::{Proof, Unproven, chain};
+use super::proof::{CLOSED_FIRST, Proof, Unproven, chain, was_not_sent};
 use super::routes::EXACT;
 use super::serve::BUSY;
 use super::token::Token;
@@ -92,7 +93,7 @@ impl HttpClient {
     /// # Errors
     /// [`CallError::Unreachable`]: nobody answers; [`CallError::Unproven`]: somebody does.
     pub async fn prove(&self) -> Result<(), CallError> {
-        self.0.prove().await
+        self.0.prove(Instant::now() + self.0.patience).await
     }
 
     pub fn address(&self) -> &str {
@@ -105,14 +106,15 @@ impl Inner {
         CallError::Unreachable { address: self.address.clone(), why: chain(why) }
     }
 
-    async fn prove(&self) -> Result<(), CallError> {
+    async fn prove(&self, until: Instant) -> Result<(), CallError> {
         let Inner { http, address, token, token_file, proof, .. } = self;
-        let until = Instant::now() + self.patience;
         proof.ask(http, address, token, until).await.map_err(|why| match why {
             Unproven::Busy => CallError::Refused {
                 status: StatusCode::SERVICE_UNAVAILABLE.as_u16(),
                 code: BUSY.into(),
-                message: format!("{address} is busy: all of its connections are at work; try again later"),
+                message: format!(
+                    "{address} is busy: all of its connections are at work (`--connections` of the worker); try again later"
+                ),
             },
             Unproven::Unreachable(why) => CallError::Unreachable { address: address.clone(), why },
             Unproven::Stranger => CallError::Unproven { address: address.clone(), token_file: token_file.clone() },
@@ -123,7 +125,7 @@ impl Inner {
         let until = Instant::now() + self.patience;
         let body = body.map(Bytes::from);
         loop {
-            self.prove().await?;
+            self.prove(until).await?;
             let mut request = self
                 .http
                 .request(method.clone(), format!("{}/{path}", self.address))
@@ -132,16 +134,19 @@ impl Inner {
             if let Some(body) = body.clone() {
                 request = request.header(header::CONTENT_TYPE, "application/json").body(body);
             }
-            let response = request.send().await.map_err(|why| self.unreachable(&why))?;
-            if response.status().is_success() {
-                return Ok(response);
-            }
+            let response = match request.send().await {
+                Ok(response) if response.status().is_success() => return Ok(response),
+                Ok(response) => response,
+                Err(why) if was_not_sent(&why) && is_before(until, CLOSED_FIRST) => {
+                    tokio::time::sleep(CLOSED_FIRST).await;
+                    continue;
+                }
+                Err(why) => return Err(self.unreachable(&why)),
+            };
             let wait = retry_after(&response);
             let refusal = self.refusal(response).await;
             match wait {
-                Some(wait) if was_not_begun(&refusal) && Instant::now() + wait < until => {
-                    tokio::time::sleep(wait).await
-                }
+                Some(wait) if was_not_begun(&refusal) && is_before(until, wait) => tokio::time::sleep(wait).await,
                 _ => return Err(refusal),
             }
         }
@@ -194,10 +199,14 @@ impl Inner {
     }
 }
 
-/// When a busy worker wants to be asked again.
+/// When a busy worker wants to be asked again. Whoever answers may say what they like: it is bounded.
 pub(super) fn retry_after(response: &Response) -> Option<Duration> {
-    let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
-    Some(Duration::from_secs(seconds))
+    crate::capability::http::retry_after(response.headers().get(header::RETRY_AFTER)?.to_str().ok()?, now())
+}
+
+/// Whether so much later there is still time.
+pub(super) fn is_before(until: Instant, wait: Duration) -> bool {
+    wait < until.saturating_duration_since(Instant::now())
 }
 
 /// A refusal of a worker that has too much to do: nothing of the request has happened.

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 const QUIET_ENOUGH: Duration = Duration::from_secs(1);
 const QUIET_AFTER_REQUESTS: Duration = Duration::from_secs(10);
 /// Whoever connects to ask something sends it at once.
-const SPEAKS_WITHIN: Duration = Duration::from_millis(250);
+const SPEAKS_WITHIN: Duration = Duration::from_millis(500);
 /// One place in so many is of the reserve; below that many there is none.
 const RESERVE_SHARE: usize = 16;
 /// A connection that was told to make room is gone well within this time.
@@ -33,6 +33,8 @@ pub(super) struct ConnectionActivity {
     opened: Instant,
     /// It has asked something before.
     asked: AtomicBool,
+    /// It was told to make room: the next one asks another.
+    leaves: AtomicBool,
     makes_room: Notify,
 }
 
@@ -44,6 +46,7 @@ impl ConnectionActivity {
             quiet_since_ms: 0.into(),
             opened: Instant::now(),
             asked: AtomicBool::new(false),
+            leaves: AtomicBool::new(false),
             makes_room: Notify::new(),
         }
     }
@@ -73,6 +76,8 @@ impl ConnectionActivity {
             if self.quiet_for().is_some() {
                 return;
             }
+            // It has something to do after all.
+            self.leaves.store(false, Ordering::Release);
         }
     }
 }
@@ -103,6 +108,15 @@ pub(super) struct Crowd {
     reserve: Arc<Semaphore>,
     pub(super) streams: Arc<Semaphore>,
     open: Arc<Mutex<Vec<Arc<ConnectionActivity>>>>,
+}
+
+/// Why a connection has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoPlace {
+    /// It says nothing.
+    Silent,
+    /// All are at work.
+    Full,
 }
 
 /// One place, for as long as it lives.
@@ -136,22 +150,30 @@ impl Crowd {
     }
 
     /// The place of a connection that has nothing to do, once it is gone, for one that says something; if all are at work, one
-    /// of the reserve. Nothing if that is used up, or this one is silent.
-    pub(super) async fn place_of_another(&self, comes: &TcpStream) -> Option<Place> {
-        tokio::time::timeout(SPEAKS_WITHIN, comes.readable()).await.ok()?.ok()?;
+    /// of the reserve.
+    pub(super) async fn place_of_another(&self, comes: &TcpStream) -> Result<Place, NoPlace> {
+        let Ok(Ok(())) = tokio::time::timeout(SPEAKS_WITHIN, comes.readable()).await else {
+            return Err(NoPlace::Silent);
+        };
         let idle = |one: &Arc<ConnectionActivity>| {
             let (asked, quiet) = (one.asked.load(Ordering::Acquire), one.quiet_for()?);
             let enough = if asked { QUIET_AFTER_REQUESTS } else { QUIET_ENOUGH };
             (quiet >= enough).then(|| (!asked, quiet, one.clone()))
         };
-        let goes = self.open().iter().filter_map(idle).max_by_key(|(new, quiet, _)| (*new, *quiet));
+        let goes = {
+            let open = self.open();
+            let may_go = open.iter().filter(|one| !one.is_reserve && !one.leaves.load(Ordering::Acquire));
+            let goes = may_go.filter_map(idle).max_by_key(|(new, quiet, _)| (*new, *quiet));
+            goes.inspect(|(.., goes)| goes.leaves.store(true, Ordering::Release))
+        };
         if let Some((.., goes)) = goes {
             goes.makes_room.notify_one();
             if let Ok(Ok(permit)) = tokio::time::timeout(ROOM_MAX, self.places.clone().acquire_owned()).await {
-                return Some(self.taken(permit, false));
+                return Ok(self.taken(permit, false));
             }
         }
-        self.reserve.clone().try_acquire_owned().ok().map(|permit| self.taken(permit, true))
+        let permit = self.reserve.clone().try_acquire_owned().map_err(|_| NoPlace::Full)?;
+        Ok(self.taken(permit, true))
     }
 
     fn taken(&self, permit: OwnedSemaphorePermit, is_reserve: bool) -> Place {

@@ -4,15 +4,20 @@
 //! that we have connected to, so that nobody can pass on the answer of the true worker. It holds for a moment only: another
 //! process may take the port at any time.
 
+use std::error::Error as _;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use reqwest::StatusCode;
+use reqwest::{Response, StatusCode};
 
-use super::client::{CONNECT_MAX, retry_after};
+use super::client::{CONNECT_MAX, is_before, retry_after};
 use super::guard::{CHALLENGE_HEADER, PROOF_HEADER, TOKEN_ID_HEADER};
+use super::problem::Problem;
+use super::serve::BUSY;
 use super::token::{Token, random_hex};
 
+/// Before a question is asked again that was not heard.
+pub(super) const CLOSED_FIRST: Duration = Duration::from_millis(200);
 /// So long a proof holds.
 const HOLDS: Duration = Duration::from_secs(1);
 
@@ -57,7 +62,7 @@ impl Proof {
         }
         loop {
             match self.ask_once(http, address, token).await {
-                Err(Refusal::Busy(wait)) if Instant::now() + wait < until => tokio::time::sleep(wait).await,
+                Err(Refusal::Busy(wait)) if is_before(until, wait) => tokio::time::sleep(wait).await,
                 Err(Refusal::Busy(_)) => return Err(Unproven::Busy),
                 Err(Refusal::Other(why)) => return Err(why),
                 Ok(()) => return Ok(()),
@@ -75,15 +80,39 @@ impl Proof {
         // As the worker finds it in `Host`.
         let host = ask.url().host_str().unwrap_or_default();
         let host = ask.url().port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
-        let answer = http.execute(ask).await.map_err(unreachable)?;
+        let answer = match http.execute(ask).await {
+            Ok(answer) => answer,
+            Err(why) if was_not_sent(&why) => return Err(Refusal::Busy(CLOSED_FIRST)),
+            Err(why) => return Err(unreachable(why).into()),
+        };
         let proof = answer.headers().get(PROOF_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if !token.verifier().is_proof(proof, &challenge, &host) {
-            let busy = (answer.status() == StatusCode::SERVICE_UNAVAILABLE).then(|| retry_after(&answer)).flatten();
-            return Err(busy.map_or(Refusal::Other(Unproven::Stranger), Refusal::Busy));
+            return Err(busy(answer).await.map_or(Refusal::Other(Unproven::Stranger), Refusal::Busy));
         }
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         Ok(())
     }
+}
+
+/// When a worker that has no place for one more connection wants to be asked again; `None` for every other answer. A stranger
+/// may say the same, and is asked again in vain: nothing is sent before there is a proof.
+async fn busy(answer: Response) -> Option<Duration> {
+    let wait = retry_after(&answer).filter(|_| answer.status() == StatusCode::SERVICE_UNAVAILABLE)?;
+    let problem: Problem = serde_json::from_slice(&answer.bytes().await.ok()?).ok()?;
+    (problem.code == BUSY).then_some(wait)
+}
+
+/// Whether the other side closed the connection before any of the request was written, as a worker does that has no place for
+/// who says nothing: the request may be sent again.
+pub(super) fn was_not_sent(why: &reqwest::Error) -> bool {
+    let mut cause = why.source();
+    while let Some(why) = cause {
+        if why.downcast_ref().is_some_and(hyper::Error::is_canceled) {
+            return true;
+        }
+        cause = why.source();
+    }
+    false
 }
 
 /// The message of an error with its causes: reqwest's own says little.

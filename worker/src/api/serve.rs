@@ -20,13 +20,13 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-use super::crowd::{ConnectionActivity, Crowd, InFlight, Place};
+use super::crowd::{ConnectionActivity, Crowd, InFlight, NoPlace, Place};
 use super::guard::{Guard, guard};
 use super::handlers::{Api, no_such_method, no_such_route};
 use super::problem::Problem;
@@ -71,9 +71,9 @@ const HANDLES_OF_OUR_OWN: u64 = 64;
 /// More than this is of no use.
 const HANDLES: u64 = 65_536;
 /// Connections that wait for a place, or are told that there is none; the next wait to be accepted.
-const REFUSALS: usize = 16;
-/// Whoever is refused may have sent so much, which is read, so that the refusal arrives.
-const REFUSED_BODY: u64 = 64 * 1024;
+const REFUSALS: usize = 64;
+/// Connections that were refused, and whose last bytes are read so that the refusal arrives.
+const LEAVING: usize = 32;
 /// Of a connection of the reserve: its head comes within this time.
 const RESERVE_HEADERS: Duration = Duration::from_secs(2);
 
@@ -170,7 +170,7 @@ impl Server {
         let guarding = Guard::new(Arc::new(tokens), self.address, hosts, &self.limits);
         let crowd = Crowd::new(self.limits.connections);
         let routers = routers_of(api, pages, guarding, &crowd);
-        let refusals = Arc::new(Semaphore::new(REFUSALS));
+        let (refusals, leaving) = (Arc::new(Semaphore::new(REFUSALS)), Arc::new(Semaphore::new(LEAVING)));
         let connections = TaskTracker::new();
         loop {
             let stream = tokio::select! {
@@ -185,24 +185,28 @@ impl Server {
                     }
                 },
             };
-            let (routers, limits, stop) = (routers.clone(), self.limits.clone(), stop.clone());
+            let (routers, limits, stopping) = (routers.clone(), self.limits.clone(), stop.clone());
             let serve =
-                |place: Place, stream| async move { connection(stream, &place.busy, routers, limits, stop).await };
+                |place: Place, stream| async move { connection(stream, &place.busy, routers, limits, stopping).await };
             if let Some(place) = crowd.place() {
                 connections.spawn(serve(place, stream));
                 continue;
             }
             // Who comes meanwhile waits to be accepted: a connection that is dropped without a word tells nobody when to
             // come again.
-            let Ok(turn) = refusals.clone().acquire_owned().await else { continue };
-            let (crowd, most) = (crowd.clone(), self.limits.connections);
+            let turn = tokio::select! {
+                () = told(&mut stop) => break,
+                turn = refusals.clone().acquire_owned() => turn,
+            };
+            let Ok(turn) = turn else { continue };
+            let (crowd, most, leaving) = (crowd.clone(), self.limits.connections, leaving.clone());
             connections.spawn(async move {
                 match crowd.place_of_another(&stream).await {
-                    Some(place) => {
+                    Ok(place) => {
                         drop(turn);
                         serve(place, stream).await;
                     }
-                    None => refuse(stream, most).await,
+                    Err(why) => send_away(why, stream, most, turn, &leaving).await,
                 }
             });
         }
@@ -240,8 +244,18 @@ async fn told(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// One connection too many: says so, and hangs up.
-async fn refuse(mut stream: TcpStream, most: usize) {
+/// Refuses a connection, which takes a turn, and then hears what it still sends, which takes none.
+async fn send_away(why: NoPlace, stream: TcpStream, most: usize, turn: OwnedSemaphorePermit, leaving: &Semaphore) {
+    let refused = refuse(stream, most).await;
+    // Who has said nothing sends nothing that would be lost; nobody who leaves keeps others waiting.
+    drop(turn);
+    if let (NoPlace::Full, Some(stream), Ok(_leaving)) = (why, refused, leaving.try_acquire()) {
+        hear_out(stream).await;
+    }
+}
+
+/// One connection too many: says so, and says no more. Gives it back if that was written.
+async fn refuse(mut stream: TcpStream, most: usize) -> Option<TcpStream> {
     let message = format!("all {most} connections are at work (`--connections` of the worker); try again later");
     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, BUSY, message);
     let body = serde_json::to_string(&problem).unwrap_or_default();
@@ -249,21 +263,34 @@ async fn refuse(mut stream: TcpStream, most: usize) {
         "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\nConnection: close";
     let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let refusal = async move {
-        stream.write_all(answer.as_bytes()).await?;
-        stream.shutdown().await?;
-        // Closed with something unread, it would be reset, and the answer lost.
-        tokio::io::copy(&mut stream.take(REFUSED_BODY), &mut tokio::io::sink()).await
+        stream.write_all(answer.as_bytes()).await.ok()?;
+        stream.shutdown().await.ok()?;
+        Some(stream)
     };
-    let _ = tokio::time::timeout(Duration::from_secs(1), refusal).await;
+    tokio::time::timeout(Duration::from_secs(1), refusal).await.ok().flatten()
+}
+
+/// Closed with something unread, a connection would be reset, and what was answered on it lost.
+async fn hear_out(mut stream: TcpStream) {
+    let _ = tokio::time::timeout(Duration::from_secs(1), tokio::io::copy(&mut stream, &mut tokio::io::sink())).await;
+}
+
+/// What a connection of the reserve answers to all that lasts.
+fn only_short() -> Response {
+    let message =
+        "all connections but those for short requests are at work (`--connections` of the worker); try again later";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, BUSY, message).into_response()
 }
 
 /// The code of a refusal that is over in a moment.
 pub(super) const BUSY: &str = "busy";
 
-/// Whether a request may take long by its nature: it waits for a run, or follows one.
-fn waits(method: &Method, route: &str) -> bool {
+/// Whether a request may take long by its nature: it waits for a run, a person or the whole store. Those whose answers are
+/// streams are known by these.
+fn waits(method: &Method, route: &str, query: Option<&str>) -> bool {
     let is_update = *method == Method::POST && route.contains("/updates/");
-    is_update || ["/result", "/events", "/export"].iter().any(|end| route.ends_with(end))
+    let for_people = route.ends_with("/approvals") && query.is_some_and(|query| query.contains("wait="));
+    is_update || for_people || ["/result", "/store/verify", "/store/backup"].iter().any(|end| route.ends_with(end))
 }
 
 async fn count(
@@ -277,15 +304,16 @@ async fn count(
     // The counter lives as long as the body does: a stream that is being sent is not idle.
     // The route and not the path: that one holds ids, and tokens of activities, which let whoever reads them complete these.
     let route = request.extensions().get::<MatchedPath>().map_or("(no route)", MatchedPath::as_str);
-    if is_reserve && waits(request.method(), route) {
-        let message =
-            "all connections but those for short requests are at work (`--connections` of the worker); try again later";
-        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, BUSY, message).into_response();
+    if is_reserve && waits(request.method(), route, request.uri().query()) {
+        return only_short();
     }
     let span = tracing::debug_span!("request", method = %request.method(), route);
     let response = next.run(request).instrument(span).await;
     if response.body().size_hint().exact().is_some() {
         return response;
+    }
+    if is_reserve {
+        return only_short();
     }
     // Streams last: they leave places to whoever asks something.
     match streams.try_acquire_owned() {

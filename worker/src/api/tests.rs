@@ -513,6 +513,74 @@ async fn who_is_refused_is_told_when_to_come_again() {
     assert!(tokio::time::timeout(PATIENCE, busy).await.unwrap().unwrap().is_ok(), "it comes again when it may");
 }
 
+/// G34: where all places are taken, sockets that say nothing keep nobody waiting for long, and large bodies hear the refusal.
+#[tokio::test]
+async fn silent_sockets_before_a_full_server_keep_nobody_out() {
+    let (served, held) = served_with_waits(32, 30).await;
+    let mut silent = Vec::new();
+    for _ in 0..64 {
+        silent.push(served.connect().await);
+    }
+    served.client().prove().await.unwrap();
+    drop(silent);
+    held.into_iter().for_each(|task| task.abort());
+
+    let (served, _held) = served_with_waits(4, 4).await;
+    let body = "x".repeat(3 << 20);
+    let head = format!("POST /api/v1/workflows HTTP/1.1\r\n{HOST}\r\nContent-Length: {}\r\n\r\n", body.len());
+    let answer = served.raw(&(head + &body)).await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+}
+
+/// Whoever answers without a proof is a stranger, whatever it says of when to come again.
+#[tokio::test]
+async fn a_stranger_cannot_hold_a_client_up() {
+    for answer in [
+        "Retry-After: 18446744073709551615\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        "Retry-After: 1\r\nContent-Length: 2\r\n\r\n{}".to_owned(),
+    ] {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let stranger = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut asked = [0; 1_024];
+            let _ = stream.read(&mut asked).await.unwrap();
+            stream.write_all(format!("HTTP/1.1 503 Busy\r\n{answer}").as_bytes()).await.unwrap();
+        });
+        let client = HttpClient::new(&address, Token::of(TOKEN), "token").unwrap();
+        assert!(matches!(client.prove().await, Err(CallError::Unproven { .. })), "{address}");
+        stranger.await.unwrap();
+    }
+}
+
+/// A worker without a place may answer before it is asked: it is busy, and not out of reach.
+#[tokio::test]
+async fn who_is_refused_before_asking_comes_again() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let refusing = tokio::spawn(async move {
+        let body = r#"{"code":"busy","message":"all connections are at work"}"#;
+        let head = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\nConnection: close";
+        for came in 0.. {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream
+                .write_all(format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes())
+                .await
+                .unwrap();
+            let _ = stream.shutdown().await;
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+            if came == 2 {
+                return;
+            }
+        }
+    });
+    let client = HttpClient::with_patience(&address, Token::of(TOKEN), "token", Duration::from_secs(5)).unwrap();
+    let asking = tokio::spawn(async move { client.prove().await });
+    tokio::time::timeout(PATIENCE, refusing).await.expect("it is asked three times").unwrap();
+    // Nobody is there any more.
+    assert!(matches!(asking.await.unwrap(), Err(CallError::Unreachable { .. })));
+}
+
 /// G34: one connection more than allowed is told so.
 #[tokio::test]
 async fn connections_are_limited() {

@@ -269,11 +269,16 @@ fn nobody_answers(address: &str, why: CallError) -> CliError {
 }
 
 /// The client of a worker that left its file; nothing when it does not answer, or when somebody else does: the file may be
-/// of a worker that was killed, and its port and its process id may be others' by now.
+/// of a worker that was killed, and its port and its process id may be others' by now. A worker that is there and has no place
+/// for one more connection is an error: nobody else can open its directory.
 pub(super) async fn attach_to(file: &WorkerFile, global: &Global) -> Result<Option<HttpClient>, CliError> {
     let token_file = global.token_file.as_ref().unwrap_or(&file.token_file);
     let client = HttpClient::new(&file.address, read_token(token_file)?, &token_file.to_string_lossy())?;
-    Ok(client.prove().await.is_ok().then_some(client))
+    match client.prove().await {
+        Ok(()) => Ok(Some(client)),
+        Err(CallError::Unreachable { .. } | CallError::Unproven { .. }) => Ok(None),
+        Err(why) => Err(why.into()),
+    }
 }
 
 fn read_token(file: &Path) -> Result<Token, CliError> {

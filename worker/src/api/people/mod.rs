@@ -59,5 +59,5 @@ pub use schedules::{
 };
 pub use sse::{events, run_events};
 pub use standalone::{cancel_standalone, standalone_activity, standalone_result, start_activity};
-pub(crate) use view::plain;
+pub(crate) use view::{plain, unwrapped};
 pub use worker::{backup, store, verify, worker};

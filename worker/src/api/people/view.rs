@@ -155,6 +155,24 @@ pub(crate) fn plain(mut value: Value) -> Value {
     value
 }
 
+/// The state of user code: payloads as they were given, and all else as the code has it.
+pub(crate) fn unwrapped(mut value: Value) -> Value {
+    unwrap_payloads(&mut value);
+    value
+}
+
+fn unwrap_payloads(value: &mut Value) {
+    match value {
+        Value::Object(members) if members.len() == 1 && members.contains_key("json") => {
+            // What it holds is the user's and is not looked into.
+            *value = members.remove("json").unwrap_or_default();
+        }
+        Value::Object(members) => members.values_mut().for_each(unwrap_payloads),
+        Value::Array(items) => items.iter_mut().for_each(unwrap_payloads),
+        _ => {}
+    }
+}
+
 /// Members that hold a moment.
 const MOMENTS: [&str; 4] = ["next_attempt_at", "fire_at", "start_at", "execution_deadline"];
 /// How the engine writes the value of a search attribute: by the name of its kind.
