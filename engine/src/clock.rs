@@ -8,8 +8,9 @@
 //!
 //! Invariant: engine time never goes back while a worker is up, whatever happens to the wall clock, and is never before the
 //! newest time in the log (engine.md G14, G15). A wall clock that is set forward is followed, as a restart would, because
-//! calendar times are times of the wall clock; one that is set back is not, until a restart. Pure modules get the time as an
-//! argument. How long an attempt or a request waits is not measured here, but by the monotonic clock of whoever waits.
+//! calendar times are times of the wall clock; one that is set back is not, until a restart. Timers by duration and the timeouts
+//! of attempts are moments of this clock too, so a step forward may end them early, as a restart behind it would. Pure modules
+//! get the time as an argument.
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "this file is the edge where time comes in")]
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -66,7 +67,8 @@ impl Clock {
             Clock::Virtual(_) => None,
         }
     }
-    /// The steps with which this clock has followed the wall clock, the oldest first: nobody has seen the time between pass.
+    /// The steps in which this clock has gone forward, by the wall clock or asleep, the oldest first: nobody has seen the time
+    /// between pass.
     pub(crate) fn steps(&self) -> Vec<Step> {
         match self {
             Clock::System(clock) => clock.following().steps.clone(),
@@ -91,7 +93,7 @@ pub struct SystemClock {
 
 impl SystemClock {
     fn starting_at(earliest: Timestamp) -> Self {
-        SystemClock { following: Arc::new(Mutex::new(Following::begin(wall(), lived(), earliest))) }
+        SystemClock { following: Arc::new(Mutex::new(Following::begin(wall(), Life::now(), earliest))) }
     }
     fn following(&self) -> MutexGuard<'_, Following> {
         self.following.lock().unwrap_or_else(PoisonError::into_inner)
@@ -99,7 +101,7 @@ impl SystemClock {
     fn now(&self) -> Timestamp {
         let mut following = self.following();
         // Read in here: a reading that is older than another's would seem to go back.
-        following.now(wall(), lived())
+        following.now(wall(), Life::now())
     }
 }
 
@@ -107,12 +109,30 @@ fn wall() -> Timestamp {
     Timestamp::ZERO.plus(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// Since the machine was booted. Linux counts the time that it sleeps; elsewhere the wall clock makes up for it.
-fn lived() -> Duration {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let clock = ClockId::Boottime;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    let clock = ClockId::Monotonic;
+/// Since the machine was booted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Life {
+    /// With the time that it slept, as its hardware clock tells it afterwards; where the system does not say, the wall clock
+    /// makes up for it.
+    all: Duration,
+    awake: Duration,
+}
+
+impl Life {
+    fn now() -> Life {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let all = reading(ClockId::Boottime);
+        let awake = reading(ClockId::Monotonic);
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let all = awake;
+        Life { all, awake }
+    }
+    fn asleep(&self) -> Duration {
+        self.all.saturating_sub(self.awake)
+    }
+}
+
+fn reading(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
     let (seconds, nanos) = (u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0));
     Duration::new(seconds, nanos)
@@ -127,6 +147,8 @@ struct Following {
     base: Timestamp,
     /// The reading of the machine's clock that belongs to `base`.
     since: Duration,
+    /// How long the machine had slept at the last look.
+    asleep: Duration,
     /// Since when the wall clock has stood ahead.
     ahead_since: Option<Duration>,
     /// Whether it was told that the wall clock stands behind.
@@ -135,12 +157,19 @@ struct Following {
 }
 
 impl Following {
-    fn begin(wall: Timestamp, lived: Duration, earliest: Timestamp) -> Self {
-        let base = wall.max(earliest);
-        Following { base, since: lived, ahead_since: None, told_behind: false, steps: Vec::new() }
+    fn begin(wall: Timestamp, life: Life, earliest: Timestamp) -> Self {
+        let (base, asleep) = (wall.max(earliest), life.asleep());
+        Following { base, since: life.all, asleep, ahead_since: None, told_behind: false, steps: Vec::new() }
     }
-    fn now(&mut self, wall: Timestamp, lived: Duration) -> Timestamp {
+    fn now(&mut self, wall: Timestamp, life: Life) -> Timestamp {
+        let lived = life.all;
         let now = self.base.plus(lived.saturating_sub(self.since));
+        let slept = life.asleep().saturating_sub(self.asleep);
+        if slept >= STEP_MIN {
+            // It counts, and was seen by nobody: a hardware clock may be wrong.
+            self.asleep = life.asleep();
+            self.steps.push((now.minus(slept), now));
+        }
         self.tell_behind(wall, now);
         if wall.since(now) < STEP_MIN {
             self.ahead_since = None;
@@ -202,18 +231,20 @@ mod tests {
     /// A machine whose clock is set; each look is at a second of its life.
     struct Machine {
         following: Following,
-        lived: Duration,
+        lived: Life,
         wall: Timestamp,
     }
 
     impl Machine {
         fn new() -> Self {
-            Machine { following: Following::begin(noon(), BOOTED, Timestamp::ZERO), lived: BOOTED, wall: noon() }
+            let lived = Life { all: BOOTED, awake: BOOTED };
+            Machine { following: Following::begin(noon(), lived, Timestamp::ZERO), lived, wall: noon() }
         }
         /// So many seconds pass, with a look in each.
         fn live(&mut self, seconds: u32) -> Timestamp {
             for _ in 0..seconds {
-                (self.lived, self.wall) = (self.lived + SECOND, self.wall.plus(SECOND));
+                self.lived = Life { all: self.lived.all + SECOND, awake: self.lived.awake + SECOND };
+                self.wall = self.wall.plus(SECOND);
                 self.look();
             }
             self.look()
@@ -267,9 +298,12 @@ mod tests {
     #[test]
     fn time_asleep_counts_at_once() {
         let mut machine = Machine::new();
-        (machine.lived, machine.wall) = (machine.lived + 6 * HOUR, machine.wall.plus(6 * HOUR));
+        (machine.lived.all, machine.wall) = (machine.lived.all + 6 * HOUR, machine.wall.plus(6 * HOUR));
         assert_eq!(machine.look(), noon().plus(6 * HOUR));
-        assert_eq!(machine.following.steps, [], "the machine has counted it: it is seen to pass");
+        let step = (noon(), noon().plus(6 * HOUR));
+        assert_eq!(machine.following.steps, [step], "nobody has seen it pass");
+        machine.live(5);
+        assert_eq!(machine.following.steps, [step], "and that is said once");
     }
 
     #[test]

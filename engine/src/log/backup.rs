@@ -14,8 +14,8 @@ use super::group::Group;
 use super::journal::Journal;
 use super::shelf::unseal;
 use super::sled::{SledLog, SledOptions};
-use super::{Anchor, FindingClass, Log, ScanFrom, Shelf, ShelfChange, StorageError, swap};
-use crate::vocabulary::GroupSeq;
+use super::{Anchor, Finding, FindingClass, Log, ScanFrom, Shelf, ShelfChange, StorageError, swap};
+use crate::vocabulary::{GroupSeq, RunId};
 
 /// Bytes copied between two syncs.
 const BATCH: usize = 4 * 1024 * 1024;
@@ -54,9 +54,12 @@ impl Journal {
     }
 
     /// A copy without a payload that a run refers to could not be restored: who needs it would learn that too late (G10).
-    /// Damage elsewhere stops the copying itself.
+    /// Damage elsewhere stops the copying itself. What runs have lost that are held is known, and is held in every copy.
     fn has_all_payloads(&self) -> Result<(), StorageError> {
-        let lost = self.verify().findings.into_iter().find(|finding| finding.class == FindingClass::Blob);
+        let held = self.medium.held()?;
+        let is_held = |run: Option<RunId>| held.iter().any(|(held, _)| Some(*held) == run);
+        let is_lost = |finding: &Finding| finding.class == FindingClass::Blob && !is_held(finding.run);
+        let lost = self.verify().findings.into_iter().find(is_lost);
         match lost {
             None => Ok(()),
             Some(finding) => {

@@ -254,8 +254,10 @@ impl Execution {
         }
         if !held && self.run.is_delayed() && matches!(input, Input::RequestCancel { .. }) {
             self.end_delay(&mut draft);
-            // Its code had nothing to wait for: the request came too late, and nothing follows the end.
+            self.drain_inbox(&mut draft, usize::MAX);
+            // Its code had nothing to wait for: nothing follows the end, and the request is for the run that goes on, if one does.
             if self.run.is_closed() {
+                draft.hand_on(input);
                 return Ok(draft.finish(&mut self.run));
             }
         }
@@ -299,6 +301,11 @@ impl Execution {
             self.run.recover(draft);
             self.settle(draft);
         }
+        let asks_to_cancel = |input: &Input| matches!(input, Input::RequestCancel { .. });
+        let is_live = matches!(self.code, Code::Live(_));
+        if most > 0 && is_live && self.run.is_delayed() && self.run.inbox.iter().any(asks_to_cancel) {
+            self.end_delay(draft);
+        }
         let mut taken = 0;
         while taken < most && decides(self) {
             let Some(input) = self.run.inbox.pop_front() else { break };
@@ -326,7 +333,6 @@ impl Execution {
     fn end_delay(&mut self, draft: &mut TurnDraft<'_, '_>) {
         draft.push(&mut self.run, EventKind::FirstWorkflowTaskScheduled);
         self.settle(draft);
-        self.drain_inbox(draft, usize::MAX);
     }
 
     /// Puts an input into the inbox, durably.
@@ -342,6 +348,7 @@ impl Execution {
                 let why = match self.held() {
                     Some(held) => held.to_string(),
                     None if self.run.paused => "the run is paused".into(),
+                    None if self.run.is_delayed() => "its start was delayed: its code begins later".into(),
                     None => "its first turn waits for the end of a backoff".into(),
                 };
                 return Err(Rejection::Held { why });

@@ -1,8 +1,8 @@
 //! Retention: which closed runs may go, by the time that was seen to pass since they closed.
 //!
 //! A clock alone is not believed: it may have jumped while no worker ran, and nobody can tell a wrong clock at boot from a
-//! machine that was off for long. So what counts is time in which a worker held the directory, measured by the monotonic
-//! clock of its machine; `seen-time` keeps the spans. The owner may say that the clock is right: then it alone decides.
+//! machine that was off for long. So what counts is time in which a worker held the directory and its machine was awake, measured
+//! by the monotonic clock; `seen-time` keeps the spans. The owner may say that the clock is right: then it alone decides.
 //!
 //! Invariant: without a retention that the owner set nothing is ever deleted; with one, no run before that much time was
 //! seen to pass behind its end. A `seen-time` that is lost or damaged makes runs stay longer, never shorter.

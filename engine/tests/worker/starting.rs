@@ -266,6 +266,43 @@ async fn a_delayed_start_that_ends_at_once_is_not_canceled_behind_its_end() {
     assert!(history.last().unwrap().kind.closes().is_some(), "{history:?}");
 }
 
+/// E24: a request to cancel is for the run that goes on, where the first one ends at once and is tried again.
+#[tokio::test]
+async fn a_canceled_delayed_start_that_goes_on_is_asked_to_cancel() {
+    let registry = WorkflowRegistry::new().workflow("again", |ctx: WfContext, first: bool| async move {
+        if first {
+            return ctx.continue_as_new(&false, ContinueAsNewOptions::default());
+        }
+        ctx.timer(24 * 365 * HOUR).await?;
+        Ok(())
+    });
+    let environment = TestEnvironment::start(registry, ActivityRegistry::new()).unwrap();
+    let client = environment.client();
+    client.start(StartWorkflow { start_delay: Some(HOUR), ..start("again", "a", &true) }).await.unwrap();
+    client.cancel(&target("a"), "enough".into(), None, None).await.unwrap();
+    let result =
+        client.result(&target("a"), ResultRequest { follow_runs: true, timeout: None }).await.unwrap().unwrap();
+    assert_eq!(result.outcome.status(), WorkflowStatus::Canceled, "{result:?}");
+}
+
+/// E24: nor does one that came while people had paused the run.
+#[tokio::test]
+async fn a_delayed_start_that_was_paused_is_canceled_when_it_may_go_on() {
+    let environment = environment();
+    let client = environment.client();
+    let year = 24 * 365 * HOUR;
+    client.start(StartWorkflow { start_delay: Some(year), ..start("wait", "a", &()) }).await.unwrap();
+    let began = client.describe(&target("a")).await.unwrap().info.started_at;
+    client.pause(&target("a"), String::new(), None).await.unwrap();
+    client.cancel(&target("a"), "enough".into(), None, None).await.unwrap();
+    client.unpause(&target("a"), String::new(), None).await.unwrap();
+    let result =
+        client.result(&target("a"), ResultRequest { follow_runs: true, timeout: None }).await.unwrap().unwrap();
+    assert_eq!(result.outcome.status(), WorkflowStatus::Canceled, "{result:?}");
+    let closed = client.describe(&target("a")).await.unwrap().info.closed_at.unwrap();
+    assert!(closed.since(began) < year, "it did not wait for its time");
+}
+
 /// E24: who cancels or terminates a delayed start does not wait for its time.
 #[tokio::test]
 async fn a_delayed_start_is_ended_at_once() {

@@ -85,7 +85,19 @@ fn a_backup_without_a_payload_is_none() {
         assert!(matches!(refused, Err(StorageError::NotSound { .. })), "{refused:?}");
         assert!(!target.join("log").exists(), "half a backup is none");
     }
+    // What a salvage has found lost is held, and is no reason to have no backup of all the rest.
+    std::fs::remove_file(&blob).unwrap();
+    journal.close().unwrap();
+    drop(journal);
+    let saved = home.path().join("saved");
+    let report = salvage(&data, &saved, None).unwrap();
+    assert_eq!(report.held.len(), 1, "{report:?}");
+    let journal = Journal::open(Arc::new(DiskLog::open(&saved, SledOptions::default()).unwrap()), small()).unwrap();
+    journal.backup(&home.path().join("of-what-is-held")).unwrap();
+    journal.close().unwrap();
+
     std::fs::write(&blob, content).unwrap();
+    let journal = Journal::open(Arc::new(DiskLog::open(&data, SledOptions::default()).unwrap()), small()).unwrap();
     journal.backup(&home.path().join("again")).unwrap();
 }
 

@@ -235,7 +235,9 @@ fn started(
 
 /// A run that begins anew has all of its time before it.
 fn started_anew(started: &mut WorkflowExecutionStarted, source: &ForkHistory<'_>, now: Timestamp) {
-    let left = |deadline: Timestamp| now.plus(deadline.since(source.time_of(EventId(1))));
+    // The time of a delayed start begins with its code.
+    let begun = started.start_at.unwrap_or(source.time_of(EventId(1)));
+    let left = |deadline: Timestamp| now.plus(deadline.since(begun));
     started.execution_deadline = started.execution_deadline.map(left);
     started.start_at = None;
     // What is told again first comes with the start again: see `take_told`.
