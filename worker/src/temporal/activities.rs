@@ -28,13 +28,16 @@ use tokio::sync::{Notify, watch};
 use super::convert::*;
 use super::external::{External, ExternalError};
 use super::history::activity_number;
-use super::{BEAT_TIMEOUT, BEATS, SIDE_EFFECT, WORKER_SHUTDOWN};
+use super::{BEAT_EVERY, BEATS, SIDE_EFFECT, WORKER_SHUTDOWN};
 
 /// How long a function may ignore its cancellation.
 const CANCEL_GRACE: Duration = Duration::from_secs(10);
 
 /// The same where the worker leaves.
 const LEAVING_GRACE: Duration = Duration::from_secs(1);
+
+/// The longest time between two tries to keep a result.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Why an attempt is told to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,13 +189,36 @@ impl ActivityRunner {
         }
         let beaten = start.header_fields.contains_key(BEATS);
         let ended = match task_of(start, &self.queue) {
-            Ok(task) => self.attempt(token.clone(), task, beaten, canceled).await,
+            Ok(task) => self.attempt(token.clone(), task, beaten, canceled.clone()).await,
             Err(why) => failed(&Failure::application("InvalidActivity", why.to_string()).non_retryable()),
         };
-        let completion = ActivityExecutionResult { status: Some(ended) };
-        match self.external.seal(completion).await {
-            Ok(sealed) => sealed.status.unwrap_or_else(|| failed(&Failure::application("Lost", "no outcome"))),
-            Err(why) => not_had(&run, &why),
+        self.kept(&run, ActivityExecutionResult { status: Some(ended) }, canceled).await
+    }
+
+    /// The outcome as the cluster takes it. What was done is done: where the directory of large payloads has no room, or is not
+    /// mounted, it is waited for, and nothing is done again for that. Whoever is canceled, or leaves, waits no longer.
+    async fn kept(
+        &self,
+        run: &WorkflowExecution,
+        outcome: ActivityExecutionResult,
+        mut canceled: watch::Receiver<bool>,
+    ) -> Status {
+        let mut pause = Duration::from_secs(1);
+        loop {
+            let why = match self.external.seal(outcome.clone()).await {
+                Ok(sealed) => {
+                    return sealed.status.unwrap_or_else(|| failed(&Failure::application("Lost", "no outcome")));
+                }
+                Err(why) => why,
+            };
+            if !matches!(why, ExternalError::Io { .. }) {
+                return not_had(run, &why);
+            }
+            tracing::warn!(%why, run_id = run.run_id, "a result cannot be kept yet: it is tried again in {pause:?}");
+            tokio::select! {
+                _ = canceled.wait_for(|canceled| *canceled) => return not_had(run, &why),
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
+            }
         }
     }
 
@@ -325,7 +351,7 @@ impl Sink {
     async fn beat(&self) -> Infallible {
         loop {
             self.say();
-            tokio::time::sleep(BEAT_TIMEOUT / 6).await;
+            tokio::time::sleep(BEAT_EVERY).await;
         }
     }
 

@@ -49,8 +49,11 @@ const BEATS: &str = "bosun-beats";
 /// The type of the failure of an attempt that the worker left behind as it drained.
 const WORKER_SHUTDOWN: &str = "WorkerShutdown";
 /// For so long; Core sends what is said in time.
-const BEAT_TIMEOUT: Duration = Duration::from_secs(30);
-/// The activities for which workers do that: ours, which are never completed from outside, and for which nobody says another timeout.
+const BEAT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Core sends what is said so often at most: a server that is away for a moment does not make live attempts look dead.
+const BEAT_EVERY: Duration = Duration::from_secs(5);
+/// The activities for which workers do that, on the queue of their run: ours, which are never completed from outside, and for which
+/// nobody says another timeout. On another queue others may have activities of these names.
 const BEATEN: [&str; 9] = [COMPOSE, FILE, HTTP, PROCESS, AGENT_MODEL, MODEL, SCRIPTED, "mcp", "mcp_tools"];
 /// Asks any run for its state as JSON.
 const QUERY_STATE: &str = "__bosun_state";

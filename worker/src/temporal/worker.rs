@@ -34,7 +34,7 @@ use super::external::{External, ExternalError};
 use super::history::{card_of, events_of, opened, recorded_of, workflow_of};
 use super::run::{Home, Recorded, TaskFailed};
 use super::threads::{Work, WorkflowThreads, failed, is_told_again};
-use super::{PAYLOAD_MAX, unfit};
+use super::{BEAT_EVERY, PAYLOAD_MAX, unfit};
 use crate::backend::Deployment;
 
 /// Workflow tasks that are worked on at once, for each queue.
@@ -176,6 +176,7 @@ fn config_of(options: &ClusterWorkerOptions, queue: &TaskQueue) -> Result<Worker
         .max_outstanding_workflow_tasks(WORKFLOW_TASKS)
         .max_outstanding_activities(options.slots.max(1))
         .max_outstanding_local_activities(WORKFLOW_TASKS)
+        .max_heartbeat_throttle_interval(BEAT_EVERY)
         .maybe_max_worker_activities_per_second(options.activities_per_second)
         .task_types(WorkerTaskTypes {
             enable_workflows: true,

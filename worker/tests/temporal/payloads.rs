@@ -14,6 +14,7 @@ pub(super) const SCENES: &[Scene] = &[
     ("large_payloads_go_through_files", large_payloads),
     ("a_large_payload_that_is_gone_holds_its_run", what_is_gone_holds),
     ("large_payloads_are_encrypted_with_the_key_of_the_store", encrypted),
+    ("a_result_that_cannot_be_kept_is_not_made_again", waits_for_room),
     ("what_is_too_large_waits_for_a_worker_with_a_payload_store", waits_for_a_store),
 ];
 
@@ -207,6 +208,32 @@ fn encrypted(cluster: &Cluster) {
     other[3].1 = &wrong;
     let without = ask(&other, &["result", "-w", "encrypted"]);
     assert!(shown(&without).contains("is encrypted with the key"), "{}", shown(&without));
+    assert_eq!(worker.term(), 0);
+}
+
+/// The directory is lost while a program runs, which has done what it had to: its result is kept when the directory is back, and
+/// the program is not started again, though it might be.
+fn waits_for_room(cluster: &Cluster) {
+    let (queue, id) = (cluster.name("room"), "room");
+    let (directory, noted) = (cluster.folder.path().join("room-payloads"), cluster.folder.path().join("room-noted"));
+    let store = ["--payload-store", directory.to_str().unwrap()];
+    let worker = cluster.worker(&queue, &store);
+    let aside = directory.with_extension("aside");
+    let (place, away, done) = (directory.display(), aside.display(), noted.display());
+    let script =
+        format!("mv {place} {away}; echo > {place}; echo once >> {done}; head -c 400000 /dev/zero | tr '\\0' x");
+    let call = json!({ "type": "process", "input": { "argv": ["sh", "-c", script] }, "as": "p" });
+    let program = json!({ "steps": [{ "activity": call }, { "return": 1 }] });
+    let start = ["start", "kitchen-sink", "-w", id, "-q", &queue, "--input", &program.to_string()];
+    json_of(&cluster.run(&[&start[..], &store, &["-o", "json"]].concat()));
+    cluster.until("the program has run", || noted.exists().then_some(()));
+    // Longer than its retry policy waits.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    std::fs::remove_file(&directory).unwrap();
+    std::fs::rename(&aside, &directory).unwrap();
+    assert_eq!(cluster.result(id).0, 0);
+    assert_eq!(std::fs::read_to_string(&noted).unwrap(), "once\n", "it is carried out once");
+    assert_eq!(files(&directory).len(), 1);
     assert_eq!(worker.term(), 0);
 }
 

@@ -127,7 +127,8 @@ impl ClusterRun {
         let number = self.numbers.give(Kind::Activity, seq);
         // A cluster does not see that a worker is gone, as the embedded engine does; it has to be told that one lives.
         let (mut headers, mut heartbeat) = (numbered(seq), options.heartbeat);
-        if heartbeat.is_none() && BEATEN.contains(&activity_type.as_str()) {
+        let is_here = options.task_queue.as_ref().is_none_or(|queue| queue.as_str() == self.task_queue);
+        if heartbeat.is_none() && is_here && BEATEN.contains(&activity_type.as_str()) {
             headers.insert(BEATS.to_owned(), payload_out(&Payload::raw_json("true")));
             heartbeat = Some(BEAT_TIMEOUT);
             self.beaten.insert(seq);
