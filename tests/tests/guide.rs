@@ -1,9 +1,10 @@
-//! The guide, typed literally: every command of these chapters in a folder of its own, their files, and the output that they
-//! promise. The two tutorials are in `tutorials`, the section on notifications in `notifications::verbs`, and that every other
-//! line is a command of the program at all in the worker's own tests.
+//! The guide, typed literally: the commands of these chapters in a folder of its own, their named files, and the output that a
+//! `text` block promises. The two tutorials are in `tutorials`, the section on notifications in `notifications::verbs`, and that
+//! every other line is a command of the program at all in the worker's own tests.
 //!
 //! Invariant: what is not on the page is not done, but for a checkout's `fixtures` in the folder, and a worker where the chapter
-//! has one. What waits for a terminal or for another program is named here (`LEFT_OUT`), and nothing else is left out.
+//! has one. Of these chapters what waits for a terminal or for another program is named here (`LEFT_OUT`, and the sections of
+//! operating). What stands below a `$` line is not compared: it only says whether an error is meant.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -108,7 +109,20 @@ impl Reader {
             // `diff` says with its code that there is a difference.
             let fails = ["error[", "FAIL", "first difference"];
             let fails = prompted && printed.any(|line| fails.iter().any(|word| line.starts_with(word)));
+            if line.starts_with("bosun activity retry-now") {
+                self.waits_for_a_retry(section);
+            }
             self.types(section, line, !fails);
+        }
+    }
+
+    /// People read more slowly than an attempt fails; a test does not.
+    fn waits_for_a_retry(&self, section: &str) {
+        let began = std::time::Instant::now();
+        let line = ["activity", "list", "fetch", "-o", "json"];
+        while !said(&run(&self.folder.join("data"), &line)).contains("BackingOff") {
+            assert!(began.elapsed() < READY_MAX, "{section}: no attempt has failed");
+            std::thread::sleep(std::time::Duration::from_millis(20));
         }
     }
 

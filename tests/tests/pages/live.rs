@@ -59,7 +59,9 @@ fn a_page_outlives_its_worker() {
     page.js("window.loadedOnce = true");
     pages.kill();
     page.until("the page says that nobody answers", "document.querySelector('#live-state').dataset.state === 'off'");
-    assert_eq!(page.text("#live-state"), "reconnecting");
+    // Its stream may find that out, or what it was just asking for.
+    let told = page.text("#live-state");
+    assert!(["reconnecting", "the worker does not answer"].contains(&told.as_str()), "{told}");
     pages.start_again();
     page.until("it is live again", "document.querySelector('#live-state').dataset.state === 'on'");
     pages.program("second", waits_for_a_signal());

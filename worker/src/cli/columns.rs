@@ -40,8 +40,9 @@ fn prints_columns(noun: &Noun) -> bool {
     }
 }
 
-/// Keys that only some rows have: none of them has to be there.
-const OPTIONAL_KEYS: [&str; 4] = ["waiting", "stuck", "held", "problem"];
+/// Keys that only some rows have, and those that go by how a run has ended: none of them has to be there.
+const OPTIONAL_KEYS: [&str; 10] =
+    ["waiting", "stuck", "held", "control", "problem", "result", "failure", "timeout", "details", "reason"];
 
 impl Screen {
     /// A key of `--fields` that no row has, where there are rows to tell.

@@ -85,7 +85,7 @@ pub struct WorkerArgs {
     /// the control group has].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub memory: Option<usize>,
-    /// How many connections the control API serves at once; one in 16 is kept for short requests [default: 512, or half of
+    /// How many connections the control API serves at once; one in 16 (none of fewer than 16) is kept for short requests [default: 512, or half of
     /// the open files that the store does not need].
     #[arg(long, value_name = "N", value_parser = a_few)]
     pub connections: Option<usize>,

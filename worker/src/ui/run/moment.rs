@@ -7,7 +7,7 @@ use bosun_engine::{EventId, RunInfo};
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::api::people::plain;
+use crate::api::people::unwrapped;
 use crate::cli::{ChangedPlace, PastFit, PastMoment, PastView};
 use crate::ui::elements::{ago, command_of, cut, exact, failure, with};
 use crate::ui::forms::Visitor;
@@ -57,7 +57,7 @@ fn shown(past: &PastView, moment: &PastMoment, forks: &ForkHere) -> Markup {
                 @match &moment.state {
                     Some(state) => {
                         @if let Some(plan) = plan_in(state) { (plan) }
-                        (tree(&plain(state.clone())))
+                        (tree(&unwrapped(state.clone())))
                     },
                     None => p.empty { (no_state(past)) },
                 }
@@ -69,7 +69,7 @@ fn shown(past: &PastView, moment: &PastMoment, forks: &ForkHere) -> Markup {
 /// Where the state has changed, what was there and what is.
 fn changed(ChangedPlace { place, before, after }: &ChangedPlace) -> Markup {
     let name = place.last().map_or("", String::as_str);
-    let shown = |value: &Value| leaf(name, &plain(value.clone()));
+    let shown = |value: &Value| leaf(name, &unwrapped(value.clone()));
     html! {
         span.place {
             @if place.is_empty() { "all of it" }
