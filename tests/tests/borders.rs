@@ -87,3 +87,19 @@ fn a_supervisor_that_goes_on_in_new_runs_loses_nothing_over_kills() {
     let replayed = run(&data, &["replay", "check", "--query", "WorkflowId = 'border'", "--prefixes", "all"]);
     assert!(replayed.status.success(), "{}", said(&replayed));
 }
+
+/// Whoever waits for a run sees the work of all in which it goes on.
+#[test]
+fn what_is_waited_for_is_shown_over_the_border() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, file) = (dir.path().join("data"), dir.path().join("border.yaml"));
+    let mut spec = spec();
+    spec["script"][0]["say"]["tasks"].as_array_mut().unwrap().retain(|task| task["id"] != "send");
+    std::fs::write(&file, spec.to_string()).unwrap();
+    let output = run(&data, &["run", file.to_str().unwrap(), "-w", "border"]);
+    let shown = said(&output);
+    assert!(output.status.success(), "{shown}");
+    assert!(chain(&data).len() > 2, "it has gone on in new runs: {:#?}", chain(&data));
+    let missing: Vec<u32> = (1..=12).filter(|n| !shown.contains(&format!("✓ s{n} "))).collect();
+    assert_eq!(missing, Vec::<u32>::new(), "{shown}");
+}

@@ -91,6 +91,13 @@ impl Board {
         (row.state, row.detail) = (state, detail.into());
     }
 
+    /// The run has ended, and another one goes on: what was done stays, under a name that no command of that one has.
+    pub(super) fn end(&mut self) {
+        let is_over = |row: &Row| matches!(row.state, RowState::Done | RowState::Failed | RowState::Canceled);
+        self.rows.retain(is_over);
+        self.rows.iter_mut().for_each(|row| row.key.insert(0, '<'));
+    }
+
     /// Folds one event. Events that are about no row change nothing.
     // long: one exhaustive match; a variant more is a line more.
     pub(super) fn apply(&mut self, event: &Event) {

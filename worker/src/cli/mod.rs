@@ -56,6 +56,7 @@ mod schedule;
 mod schema;
 mod service_manager;
 mod show;
+mod shown;
 pub(crate) mod spent;
 mod start;
 mod store;

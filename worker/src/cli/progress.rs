@@ -99,6 +99,16 @@ impl ProgressBoard {
         self.show(screen);
     }
 
+    /// What is shown goes on in another run: what the one before has done stays, and what it left is the next one's.
+    pub(super) fn turn_to(&mut self, target: Target) {
+        self.target = target;
+        if self.watch == Watch::Events {
+            self.board.end();
+            // Rows are known by the commands of their run.
+            self.said.clone_from(&self.board.rows);
+        }
+    }
+
     async fn ask(&mut self, backend: &dyn Backend) {
         let name = QueryName::of("progress");
         if let Ok(progress) = backend.query(self.target.clone(), name, Payload::null()).await {

@@ -16,9 +16,10 @@ use super::exit::Exit;
 use super::explain::Code;
 use super::list::shell_word;
 use super::output::{Format, Screen};
-use super::progress::{ProgressBoard, Watch};
+use super::progress::Watch;
 use super::reconnect::visit::VISIT_MAX;
 use super::resolve::run_of;
+use super::shown::Shown;
 use super::spent::TOP_UP;
 use super::time_format::parse_duration;
 use super::waiting::{ABOVE, WaitingRow, waiting};
@@ -59,6 +60,8 @@ async fn now(cx: &mut Context, target: Target, follow_runs: bool) -> Result<RunR
     if let Some(found) = cx.backend.result(target.clone(), request).await? {
         return Ok(found);
     }
+    // The newest run of a chain is the one that waits.
+    let target = if follow_runs { Target { run_id: None, ..target } } else { target };
     let asked: Vec<WaitingRow> = what_is_asked(&*cx.backend, &target).await;
     // Only a supervisor says whether people are all that it waits for; what asks them waits for them.
     let parked = parked(&*cx.backend, &target, ParkPolicy::Leave).await.ok().flatten();
@@ -136,47 +139,6 @@ async fn wait_for_this(
     }
 }
 
-/// What the screen shows of a run, up to which event.
-struct Shown {
-    progress: ProgressBoard,
-    next: EventId,
-    /// How often it was looked.
-    ticks: u32,
-    /// Whether it was said that the run is held.
-    held: bool,
-    /// Whether the end of the chain of runs is waited for, and not that of this one.
-    follow_runs: bool,
-}
-
-/// Whoever waits looks this seldom, in seconds, whether the run is held: no event tells of it.
-const HELD_EVERY: u32 = 3;
-
-impl Shown {
-    fn new(watch: Watch, target: Target, follow_runs: bool) -> Self {
-        Shown { progress: ProgressBoard::new(watch, target), next: EventId(1), ticks: 0, held: false, follow_runs }
-    }
-
-    /// Once a second.
-    async fn look(&mut self, screen: &mut Screen, backend: &dyn Backend, target: &Target, streaming: bool) {
-        if streaming {
-            self.progress.look(screen, backend).await;
-        }
-        if self.ticks.is_multiple_of(HELD_EVERY) {
-            self.say_if_held(screen, backend, target).await;
-        }
-        self.ticks = self.ticks.wrapping_add(1);
-    }
-
-    /// A run that cannot go on would be waited for in silence; it is said once, and again if it is held again.
-    async fn say_if_held(&mut self, screen: &mut Screen, backend: &dyn Backend, target: &Target) {
-        let Ok(found) = backend.describe(Target { run_id: None, ..target.clone() }).await else { return };
-        if found.held.is_some() && !self.held {
-            screen.note(&screen.reach.complete(&held_text(&found)));
-        }
-        self.held = found.held.is_some();
-    }
-}
-
 /// That a run is held, since when nothing of it goes on, and the commands that help.
 pub(super) fn held_text(found: &Description) -> String {
     let id = shell_word(found.info.workflow_id.as_str());
@@ -206,9 +168,11 @@ async fn wait_on(
     shown.progress.carried_on = cx.carried_on;
     let backend = cx.backend.clone();
     let mut result = backend.result(target.clone(), ResultRequest { follow_runs: shown.follow_runs, timeout });
-    let mut events = backend.events(target.clone(), shown.next, true);
+    shown.begin(&*backend).await;
+    let mut events = backend.events(shown.of.clone(), shown.next, true);
     let mut tick = tokio::time::interval(Duration::from_secs(1));
-    let mut streaming = cx.screen.format != Format::None;
+    let watching = cx.screen.format != Format::None;
+    let mut streaming = watching;
     // Whether the run may have parked since it was looked at: without an event it has not.
     let mut unseen = true;
     let found = loop {
@@ -221,27 +185,34 @@ async fn wait_on(
                     shown.progress.event(&mut cx.screen, &*backend, &event).await;
                 }
                 // Progress is a courtesy: when its stream breaks, the result still counts.
-                Some(Err(_)) | None => streaming = false,
+                Some(Err(_)) | None => match shown.goes_on(&*backend).await {
+                    true => events = backend.events(shown.of.clone(), shown.next, true),
+                    false => streaming = false,
+                },
             },
             found = &mut result => break found,
             _ = tick.tick() => {
-                shown.look(&mut cx.screen, &*backend, target, streaming).await;
+                shown.look(&mut cx.screen, &*backend, streaming).await;
+                if watching && !streaming && shown.goes_on(&*backend).await {
+                    (events, streaming, unseen) = (backend.events(shown.of.clone(), shown.next, true), true, true);
+                }
                 if !std::mem::take(&mut unseen) && streaming {
                     continue;
                 }
-                let waits = parked(&*backend, target, parking).await;
+                let waits = parked(&*backend, &shown.of, parking).await;
                 unseen = waits.is_err();
                 if let Ok(Some(waits)) = waits {
                     shown.progress.finish(&mut cx.screen, &*backend).await;
-                    let asked = what_is_asked(&*backend, target).await;
+                    let asked = what_is_asked(&*backend, &shown.of).await;
                     return Err(left_parked(target, &waits, &asked));
                 }
             }
         }
     };
     let found = found?;
+    shown.ended(found.as_ref());
     shown.progress.finish(&mut cx.screen, &*backend).await;
-    let Some(found) = found else { return Err(still_open(cx, target).await) };
+    let Some(found) = found else { return Err(still_open(cx, &shown.of).await) };
     Ok(found)
 }
 
