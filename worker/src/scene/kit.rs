@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use bosun_engine::workflow::WorkflowRegistry;
-use bosun_engine::{EventKind, Marker, RunId};
+use bosun_engine::{EventKind, Marker, RunId, Turn};
 use proptest::test_runner::Config as ProptestConfig;
 use serde_json::{Map, Value, json};
 
@@ -203,6 +203,10 @@ impl SceneRun {
         SceneRun { open, digest, report: ended.report, calls, inputs, said, took, notes, life }
     }
 
+    /// The history, of all runs in which the first one went on.
+    pub(crate) fn turns(&self) -> Vec<Turn> {
+        self.life.outside.chain()
+    }
     pub(crate) fn query(&mut self, name: &str, input: Value) -> Value {
         self.life.query(name, input).unwrap_or_else(|why| panic!("{name}: {why}"))
     }

@@ -151,20 +151,20 @@ impl PlanRun {
 
     /// Closes the run where the next one goes on.
     fn continue_if_long(&mut self, cx: &mut Cx<'_>) {
-        let Some(continued) = self.run.at_border(cx) else { return };
-        let spec = self.run.spec();
-        let next = match spec.plan() {
-            Ok(Some(plan)) => PlanRunInput {
-                plan: plan.into(),
+        let input = |run: &SupervisorRun, continued| {
+            let spec = run.spec();
+            Some(PlanRunInput {
+                // The spec was made of a plan.
+                plan: spec.plan().ok().flatten()?.into(),
                 directory: spec.plan_directory().unwrap_or_default().to_owned(),
                 max_concurrent_tasks: spec.dispatch.max_concurrency.unwrap_or(MAX_CONCURRENT_TASKS_DEFAULT),
                 history_events: spec.limits.history_events,
                 continued: Some(Box::new(continued)),
-            },
-            // The spec was made of a plan.
-            Ok(None) | Err(_) => return,
+            })
         };
-        cx.continue_as_new(&next, ContinueAsNewOptions::default());
+        if let Some(next) = self.run.at_border(cx, input) {
+            cx.continue_as_new(&next, ContinueAsNewOptions::default());
+        }
     }
 
     /// The end of the run is its report, whatever its end is.

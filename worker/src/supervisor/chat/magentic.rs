@@ -18,9 +18,9 @@ use super::message::ChatMessage;
 use super::rules::ChatError;
 use super::text;
 use super::view::Stop;
-use crate::capability::model::without_fence;
 use crate::supervisor::core::key::ChatAsk;
 use crate::supervisor::core::retry::Tries;
+use crate::supervisor::graph::{Unreadable, read};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::prompts::prompt_hash;
@@ -111,9 +111,7 @@ enum LedgerDecision {
 #[derive(Debug, thiserror::Error)]
 enum LedgerUnread {
     #[error(transparent)]
-    Misfit(#[from] serde_path_to_error::Error<serde_json::Error>),
-    #[error(transparent)]
-    NoJson(#[from] serde_json::Error),
+    Unreadable(#[from] Unreadable),
     #[error("next_speaker: {0} is no participant")]
     Stranger(Value),
     #[error("missing field `next_speaker`")]
@@ -247,15 +245,7 @@ impl GroupChat {
 
     /// Reads a progress ledger, given as JSON or as its text. The error names the field.
     fn read_progress(&self, answer: &Value) -> Result<LedgerDecision, LedgerUnread> {
-        let progress: ProgressLedger = match answer {
-            Value::String(text) => {
-                let mut reader = serde_json::Deserializer::from_str(without_fence(text));
-                let read = serde_path_to_error::deserialize(&mut reader)?;
-                reader.end()?;
-                read
-            }
-            other => serde_path_to_error::deserialize(other)?,
-        };
+        let progress: ProgressLedger = read("progress ledger", answer)?;
         let satisfied_because = match &progress.is_request_satisfied {
             LedgerEntry::Reasoned { reason, .. } => reason.clone(),
             LedgerEntry::Plain(_) => "The request is satisfied.".to_owned(),

@@ -38,7 +38,7 @@ struct Pending {
     /// It counts for the account, which does not know yet what it costs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     reserved: bool,
-    /// It is not asked for before a person has let it through.
+    /// It is not asked for before a person has let it through, or before the run has gone on in a new one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     of_people: bool,
 }
@@ -99,14 +99,13 @@ impl AwaitedKeys {
         self.answers.iter().filter(move |(_, pending)| wanted(pending)).map(|(key, _)| key)
     }
 
-    /// Whether a person has to let the call through first: what is waited for is no work of whoever is called.
-    pub fn waits_for_people(&mut self, key: &Key, waits: bool) {
-        if let Some(pending) = self.answers.get_mut(key) {
-            pending.of_people = waits;
-        }
+    /// Whether the call has to wait until it may begin: what is waited for is no work of whoever is called. Whether that
+    /// has changed.
+    pub fn may_not_begin(&mut self, key: &Key, waits: bool) -> bool {
+        self.answers.get_mut(key).is_some_and(|pending| std::mem::replace(&mut pending.of_people, waits) != waits)
     }
 
-    /// The calls that people have not let through yet.
+    /// The calls that people have not let through yet, or that wait for the border.
     pub fn before_people(&self) -> impl Iterator<Item = &Key> {
         self.answers.iter().filter(|(_, pending)| pending.wanted && pending.of_people).map(|(key, _)| key)
     }

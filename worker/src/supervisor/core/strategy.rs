@@ -161,8 +161,8 @@ pub trait Strategy<G: ?Sized>: Asker {
     /// start, and nothing comes in: `core::calls` keeps it. A plan is held by its gates.
     fn held_or_not(&mut self, _out: &mut Outbox) {}
 
-    /// Whether people have to let a call through before it is made has changed (`AwaitedKeys::before_people`): that is no time
-    /// of whoever is called.
+    /// Whether a call has to wait for people, or for the border, before it is made has changed (`AwaitedKeys::before_people`):
+    /// that is no time of whoever is called.
     fn before_people(&mut self, _out: &mut Outbox) {}
     /// A person lets the work of this call begin if it is done as they say, or wants to see it so: whoever does it is told, and
     /// the call is given back as it is now. Nothing: it is done as it was shown, or not at all.

@@ -1,8 +1,9 @@
 //! What planners, deciders and reviewers answer, read strictly.
 //!
-//! Invariant: an answer that does not conform is an error that names the field, and nothing of it is used. What workers
-//! say is read in `reply`.
+//! Invariant: an answer that does not conform is an error that names the field, and nothing of it is used. Every answer that
+//! may be the text of JSON is read here, with or without a fence around it. What workers say is read in `reply`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -12,31 +13,32 @@ use serde_json::{Map, Value};
 
 use super::refusal::{NotTaken, Unreadable};
 use super::spellings::words;
+use crate::capability::model::without_fence;
 use crate::supervisor::model::{
     Condition, DependencyPolicy, Edge, PlanMetadata, Priority, Requires, Risk, Task, TaskId,
 };
 use crate::supervisor::outbox::Answer;
 use crate::supervisor::routing::PlanStrategy;
 
-/// Reads an answer; the error says where it does not conform.
+/// Reads an answer, whoever gave it; the error says where it does not conform.
 pub fn read<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, Unreadable> {
     let named = || what.to_owned();
+    let value = data_of(value).map_err(|why| Unreadable::NoJson { what: named(), why: why.to_string() })?;
     if value.is_array() {
         return Err(Unreadable::List { what: named() });
     }
-    let parsed = match value {
-        // Models answer with the text of JSON; objects are taken as they are.
-        Value::String(text) => match serde_json::from_str::<Value>(text) {
-            Ok(list) if list.is_array() => return read(what, &list),
-            Ok(value) => serde_path_to_error::deserialize(&value),
-            Err(why) => return Err(Unreadable::NoJson { what: named(), why: why.to_string() }),
-        },
-        value => serde_path_to_error::deserialize(value),
-    };
-    parsed.map_err(|why| match why.path().to_string() {
+    serde_path_to_error::deserialize(&*value).map_err(|why| match why.path().to_string() {
         path if path == "." => Unreadable::Misfit { what: named(), why: why.inner().to_string() },
         at => Unreadable::MisfitAt { what: named(), at, why: why.inner().to_string() },
     })
+}
+
+/// What an answer says: models answer with the text of JSON, and like to put it in a fence; what is no text is taken as it is.
+pub(super) fn data_of(value: &Value) -> Result<Cow<'_, Value>, serde_json::Error> {
+    match value {
+        Value::String(text) => serde_json::from_str(without_fence(text)).map(Cow::Owned),
+        value => Ok(Cow::Borrowed(value)),
+    }
 }
 
 /// Reads what a call was answered; a call that failed has no answer.

@@ -326,10 +326,7 @@ impl Graph {
                 if let Some(task) = self.plan.tasks.get_mut(id) {
                     task.skipped = Some(SkipReason::WorkerError);
                 }
-                if self.set(id, TaskStatus::Skipped, Actor::Scheduler, "worker_error", out) {
-                    // Where failures end a run, those that are skipped count as well.
-                    self.failed += 1;
-                }
+                self.set(id, TaskStatus::Skipped, Actor::Scheduler, "worker_error", out);
                 self.tell_ended(id, gates, out);
                 self.check_threshold(gates, out);
             }

@@ -8,7 +8,7 @@ use serde_json::{Map, json};
 use super::*;
 use crate::supervisor::core::account::Exhausted;
 use crate::supervisor::core::strategy::NotDone;
-use crate::supervisor::model::{CancelReason, TaskError};
+use crate::supervisor::model::{CancelReason, SkipReason, TaskError};
 use crate::supervisor::spec::OnEmpty;
 use crate::supervisor::success::{self, Claim, Excuses, TaskOutcome};
 
@@ -46,6 +46,16 @@ impl Graph {
         Some((u64::from(total) * share / 10_000) as u32 + 1)
     }
 
+    /// Tasks that have failed, or were skipped for an error; what a new plan has begun anew is none of them (FSS-12).
+    fn failed_tasks(&self) -> u32 {
+        let failed = |task: &&Task| match task.status {
+            TaskStatus::Failed => true,
+            TaskStatus::Skipped => task.skipped == Some(SkipReason::WorkerError),
+            _ => false,
+        };
+        self.plan.tasks.values().filter(failed).count() as u32
+    }
+
     /// A recruit has failed, which counts where the spec says so (§4.2 no. 21).
     pub fn recruit_failed(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         if self.rules.count_recruits {
@@ -55,7 +65,7 @@ impl Graph {
 
     pub(super) fn check_threshold(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         let (recruits, recruits_failed) = if self.rules.count_recruits { gates.recruits() } else { (0, 0) };
-        let (total, failed) = (self.planned_tasks() + recruits, self.failed + recruits_failed);
+        let (total, failed) = (self.planned_tasks() + recruits, self.failed_tasks() + recruits_failed);
         let Some(most) = self.max_failures_of(total) else { return };
         if failed >= most && !self.phase.is_terminal() && self.phase != Phase::Compensating {
             let details = json!({ "failed": failed, "total": total, "max_failures": most });

@@ -163,6 +163,7 @@ impl Graph {
             VerdictKind::Accepted => self.accept(id, "reviewed", gates, out),
             VerdictKind::Escalate => self.escalate(id, &assessment.feedback, gates, out),
             VerdictKind::NeedsRevision => {
+                self.drop_approved_action(id, out);
                 self.set(id, TaskStatus::NeedsRevision, Actor::Critic, "reviewed", out);
             }
         }

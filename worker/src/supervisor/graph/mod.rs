@@ -138,7 +138,6 @@ pub struct Graph {
     /// Tasks that are not over.
     open: BTreeSet<TaskId>,
     dependents: BTreeMap<TaskId, BTreeSet<TaskId>>,
-    failed: u32,
     /// What a decision chose and has not been started yet.
     chosen: Vec<TaskId>,
     executed_in_cycle: bool,
@@ -210,7 +209,6 @@ impl Graph {
             stopped: BTreeSet::new(),
             open: BTreeSet::new(),
             dependents: BTreeMap::new(),
-            failed: 0,
             chosen: Vec::new(),
             executed_in_cycle: false,
             idle_cycles: 0,
@@ -364,9 +362,6 @@ impl Graph {
             self.dirty.extend(waiting);
         }
         self.ended_since_asked |= over;
-        if matches!(to, TaskStatus::Failed) {
-            self.failed += 1;
-        }
         true
     }
 

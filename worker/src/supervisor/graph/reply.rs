@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::answers::{dollars, read, share};
 use super::refusal::Unreadable;
 use crate::supervisor::core::account::Spent;
+use crate::supervisor::model::{DoubtedResult, SaidBeside};
 use crate::supervisor::spec::Span;
 
 /// What a worker said, taken apart.
@@ -96,6 +97,20 @@ impl Reply {
     pub fn is_reply(map: &Map<String, Value>) -> bool {
         let failed = map.get("success") == Some(&Value::Bool(false));
         failed || map.contains_key("result") || META.iter().any(|key| map.contains_key(*key))
+    }
+
+    /// What it says beside its result.
+    pub(super) fn beside(&self) -> SaidBeside {
+        let (recruit, send, variables) = (self.recruit.clone(), self.send.clone(), self.variables.clone());
+        SaidBeside { recruit, send, variables, out_of_scope: self.out_of_scope, cost_micros: self.cost }
+    }
+
+    /// The answer that its worker was not sure of, as it was.
+    pub(super) fn of_doubted(doubted: DoubtedResult) -> Reply {
+        let DoubtedResult { result, confidence_bp, action, beside, attempt: _ } = doubted;
+        let SaidBeside { recruit, send, variables, out_of_scope, cost_micros: cost } = beside;
+        let (confidence, success) = (Some(confidence_bp), true);
+        Reply { result, confidence, action, success, recruit, send, variables, out_of_scope, cost, ..Reply::default() }
     }
 
     /// What an answer says that it cost, whoever gave it; it counts as one call.

@@ -134,6 +134,19 @@ impl Graph {
         }
     }
 
+    /// SHH-18: what a person has let a result do is not done when the result does not count in the end. That is told, and the
+    /// error of the task says it as well.
+    pub(super) fn drop_approved_action(&mut self, id: &TaskId, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        let is_approved = task.metadata.passed_try == Some(task.tries);
+        let Some(action) = task.metadata.proposed_action.take().filter(|_| is_approved) else { return };
+        let why = format!("`{action}` was approved, and was not done: its result does not count");
+        if let Some(error) = task.error.as_mut() {
+            error.message = format!("{} ({why})", error.message);
+        }
+        out.note(NoteKind::ActionRefused, json!({ "task": id, "action": action, "why": why }));
+    }
+
     /// Whether a reviewer may hand a task upward. Beside somebody who decides a critic accepts or rejects, and the decider
     /// sees to the rest (PDT-12, PDT-23).
     pub(super) fn may_escalate(&self) -> bool {
@@ -206,6 +219,7 @@ impl Graph {
             task.goal += text;
         }
         out.note(NoteKind::FeedbackAttached, json!({ "task": id, "text": text }));
+        self.drop_approved_action(id, out);
         self.set(id, TaskStatus::NeedsRevision, Actor::Critic, "rejected", out);
     }
 

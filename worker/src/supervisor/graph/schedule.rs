@@ -314,6 +314,7 @@ impl Graph {
     }
 
     pub(super) fn tell_ended(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) {
+        self.drop_approved_action(id, out);
         let Some(task) = self.copy(id) else { return };
         gates.ended(&task, out);
         let moment = match task.status {

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::answers::data_of;
 use crate::supervisor::model::TaskId;
 
 /// The names under which a planner says what is to be done, and what a task waits for; and what a task is called.
@@ -17,17 +18,14 @@ const ID: [&str; 2] = ["id", "task_id"];
 
 /// The answer with each task saying each thing once.
 pub(super) fn said_once(answer: &Value) -> Cow<'_, Value> {
-    let parsed = match answer {
-        Value::String(text) => serde_json::from_str::<Value>(text).ok(),
-        _ => None,
-    };
-    let plan = parsed.as_ref().unwrap_or(answer);
+    // What is no JSON is refused by whoever reads it.
+    let Ok(plan) = data_of(answer) else { return Cow::Borrowed(answer) };
     let tasks = || plan.get("tasks")?.as_array()?.iter().map(Value::as_object).collect::<Option<Vec<_>>>();
     let twice = |task: &&Map<String, Value>| [&GOAL[..], &DEPS, &ID].iter().any(|names| of(task, names).len() > 1);
     if !tasks().is_some_and(|tasks| tasks.iter().any(twice)) {
         return Cow::Borrowed(answer);
     }
-    let mut plan = plan.clone();
+    let mut plan = plan.into_owned();
     for task in plan["tasks"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
         together(task, &GOAL, texts);
         together(task, &DEPS, lists);

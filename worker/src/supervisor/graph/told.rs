@@ -36,7 +36,7 @@ impl Graph {
         put("tool_guides", self.tool_guides_for(task).map(Value::Object));
         put("approved_action", task.metadata.approved_action.clone().map(Value::from));
         // Only the newest is told: a context must not grow with what was thrown away.
-        put("doubted", task.metadata.reflections.last().map(|doubted| json!(doubted)));
+        put("doubted", task.metadata.reflections.last().map(|doubted| json!(doubted.to_look_at())));
         put("notes", task.metadata.scratch_notes.clone().map(Value::from));
         if !task.metadata.overflows.is_empty() {
             put("tool_call_limit", Some(TOOL_CALLS.1.into()));

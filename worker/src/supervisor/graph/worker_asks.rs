@@ -55,13 +55,13 @@ impl Graph {
         if asks || !Tries::of(rules.retries).are_left(task.metadata.reflections.len() as u32) {
             return false;
         }
-        let (result, action) = (reply.result.clone(), reply.action.clone());
-        let doubted = DoubtedResult { attempt, confidence_bp: confidence, result, action };
+        let (result, action, beside) = (reply.result.clone(), reply.action.clone(), reply.beside());
+        let doubted = DoubtedResult { attempt, confidence_bp: confidence, result, action, beside };
         task.metadata.reflections.push(doubted);
         true
     }
 
-    /// A second look that fails leaves the result as it was (SHD-05). Whether this attempt was one.
+    /// A second look that fails leaves the first answer as it was, with all that it said (SHD-05). Whether this attempt was one.
     pub(super) fn looked_again_in_vain(
         &mut self,
         id: &TaskId,
@@ -78,9 +78,7 @@ impl Graph {
         let last = self.task(id).and_then(|task| task.metadata.reflections.last());
         let Some(doubted) = last.filter(|doubted| doubted.attempt + 1 == attempt).cloned() else { return false };
         self.record_failure(id, attempt, &why, out);
-        let DoubtedResult { result, confidence_bp, action, .. } = doubted;
-        let reply = Reply { result, confidence: Some(confidence_bp), action, success: true, ..Reply::default() };
-        self.result_given(id, reply, gates, out);
+        self.result_given(id, Reply::of_doubted(doubted), gates, out);
         true
     }
 

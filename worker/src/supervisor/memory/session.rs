@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::advisor::{Advice, SessionMemory, suggest, warn};
-use crate::capability::model::without_fence;
 use crate::supervisor::core::key::MemoryKey;
+use crate::supervisor::graph::read;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::spec::{Memory, Ratio};
 
@@ -147,11 +147,7 @@ impl SessionMemoryPart {
 
     fn advised(&mut self, answer: &Answer) {
         let memory = self.memory.clone().unwrap_or_default();
-        let told = |value: &Value| match value {
-            Value::String(text) => serde_json::from_str::<Advice>(without_fence(text)).ok(),
-            value => Advice::deserialize(value).ok(),
-        };
-        let given = answer.as_ref().ok().and_then(told);
+        let given = answer.as_ref().ok().and_then(|value| read::<Advice>("advice", value).ok());
         let mut advice = given.unwrap_or_else(|| suggest(&self.query, &memory, &self.rules));
         // The warnings are rules, not opinions: no advisor talks them away.
         warn(&self.query, &memory, &self.rules, &mut advice);

@@ -145,6 +145,38 @@ pub struct DoubtedResult {
     /// What it proposed to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
+    /// What else it said; its worker is not told that again.
+    #[serde(default, skip_serializing_if = "SaidBeside::is_nothing")]
+    pub beside: SaidBeside,
+}
+
+impl DoubtedResult {
+    /// As its worker is told of it when it looks again.
+    pub fn to_look_at(&self) -> DoubtedResult {
+        DoubtedResult { beside: SaidBeside::default(), ..self.clone() }
+    }
+}
+
+/// What a worker said beside its result, which counts with the result or not at all.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SaidBeside {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub recruit: Vec<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub send: Vec<Value>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub variables: Map<String, Value>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub out_of_scope: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_micros: Option<u64>,
+}
+
+impl SaidBeside {
+    fn is_nothing(&self) -> bool {
+        *self == SaidBeside::default()
+    }
 }
 
 /// A question to another capability, and its answer once it is there.
@@ -179,7 +211,13 @@ mod tests {
             tool_approval: Some(ToolApprovalWanted { policy_name: "p".into(), message: "m".into(), code: "c".into() }),
             overflows: vec![Overflow { attempt: 1, notes: "n".into() }],
             scratch_notes: Some("n".into()),
-            reflections: vec![DoubtedResult { attempt: 1, confidence_bp: 1, result: json!(1), action: None }],
+            reflections: vec![DoubtedResult {
+                attempt: 1,
+                confidence_bp: 1,
+                result: json!(1),
+                action: None,
+                beside: SaidBeside::default(),
+            }],
             consultations: vec![AskedOfAnother { capability: "c".into(), question: "q".into(), answer: None }],
             variables: map(json!({ "v": 1 })),
             missing_required_parameters: vec!["url".into()],

@@ -11,7 +11,7 @@ mod task;
 pub use condition::{Condition, at};
 pub use id::{InvalidTaskId, TaskId};
 pub use metadata::{
-    AskedOfAnother, DoubtedResult, Overflow, PlanMetadata, ReservedName, TaskMetadata, ToolApprovalWanted,
+    AskedOfAnother, DoubtedResult, Overflow, PlanMetadata, ReservedName, SaidBeside, TaskMetadata, ToolApprovalWanted,
 };
 pub use plan::{PlanChangeError, PlanOrigin, TaskPlan};
 pub use task::{

@@ -4,7 +4,8 @@
 //! nobody is called. What the other run asks for that was never answered ends it there.
 //!
 //! Invariant: recorded outcomes are only read, never made up; approvals are answered as they were, those that were never
-//! asked are not. It is a question to a history, no run: nothing of it is kept.
+//! asked are not. It is a question to a whole history, of all runs of its chain; a part of one is told to be that. It is no
+//! run: nothing of it is kept.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -39,8 +40,10 @@ pub enum NotTold {
     NoSupervisor(serde_json::Error),
     #[error(transparent)]
     Spec(#[from] NoSpec),
-    #[error("another run goes on in this one: ask the first run of the chain")]
+    #[error("another run goes on in this one: give the histories of the chain from its first run on")]
     GoesOn,
+    #[error("the run goes on in a new one: give the histories of all runs of the chain, one after the other")]
+    GoesOnLater,
     #[error("{0}")]
     NotBegun(String),
 }
@@ -48,13 +51,16 @@ pub enum NotTold {
 /// What a history tells of the world outside.
 #[derive(Debug, Default)]
 struct RecordedAnswer {
+    /// Of the first run.
     input: Option<Value>,
+    /// The last run goes on in one that is not here.
+    goes_on: bool,
     answers: BTreeMap<String, Result<Payload, Failure>>,
     approvals: Vec<ApprovalRequest>,
     responses: Vec<ApprovalResponse>,
 }
 
-/// Looks at the turns of a supervisor's history.
+/// Looks at the turns of a supervisor's history: of all runs in which it went on, the first first.
 pub fn approvals_as_expert(turns: &[Turn]) -> Result<Saved, NotTold> {
     as_expert(&recorded(turns.iter().flat_map(|turn| turn.events.iter())))
 }
@@ -62,9 +68,16 @@ pub fn approvals_as_expert(turns: &[Turn]) -> Result<Saved, NotTold> {
 fn recorded<'e>(events: impl Iterator<Item = &'e EventKind>) -> RecordedAnswer {
     let mut recorded = RecordedAnswer::default();
     let mut keys: BTreeMap<Seq, String> = BTreeMap::new();
+    let mut children = 0;
     for event in events {
         match event {
-            EventKind::WorkflowExecutionStarted(started) => recorded.input = Some(started.input.to_json()),
+            EventKind::WorkflowExecutionStarted(started) => {
+                recorded.input.get_or_insert_with(|| started.input.to_json());
+                // Nothing is under way at the border, and each run counts anew.
+                keys.clear();
+                recorded.goes_on = false;
+            }
+            EventKind::WorkflowExecutionContinuedAsNew(_) => recorded.goes_on = true,
             EventKind::ActivityTaskScheduled(task) => {
                 keys.insert(task.seq, task.options.summary.clone().unwrap_or_default());
             }
@@ -75,10 +88,11 @@ fn recorded<'e>(events: impl Iterator<Item = &'e EventKind>) -> RecordedAnswer {
                 recorded.answers.extend(keys.get(seq).map(|key| (key.clone(), Err(failure.clone()))));
             }
             EventKind::StartChildWorkflowExecutionInitiated(child) => {
-                keys.insert(child.seq, format!("child {}", child.seq));
+                children += 1;
+                keys.insert(child.seq, nth_child(children));
             }
             EventKind::ChildWorkflowExecutionCompleted { seq, result } => {
-                recorded.answers.insert(format!("child {seq}"), Ok(result.clone()));
+                recorded.answers.extend(keys.get(seq).map(|key| (key.clone(), Ok(result.clone()))));
             }
             EventKind::WorkflowExecutionSignaled(signal) if signal.name.as_str() == APPROVAL_RESPONSE => {
                 // What was none changed nothing.
@@ -89,6 +103,11 @@ fn recorded<'e>(events: impl Iterator<Item = &'e EventKind>) -> RecordedAnswer {
         }
     }
     recorded
+}
+
+/// What stands for the key of a child, which history does not name: runs of one spec start them in one order.
+fn nth_child(n: u32) -> String {
+    format!("child {n}")
 }
 
 fn asked_in(notes: &Payload) -> Vec<ApprovalRequest> {
@@ -109,8 +128,13 @@ fn as_expert(recorded: &RecordedAnswer) -> Result<Saved, NotTold> {
     if input.continued.is_some() {
         return Err(NotTold::GoesOn);
     }
+    if recorded.goes_on {
+        return Err(NotTold::GoesOnLater);
+    }
     let mut spec = input.clone().into_spec()?;
     input.spec = None;
+    // It is looked at in one piece.
+    spec.limits.history_events = None;
     (spec.trust.enabled, spec.trust.level) = (true, Some(TrustLevel::Expert));
     input.resolved = Some(spec.resolve().map_err(NoSpec::from)?);
     let mut again = Again::new(&json!(input), recorded)?;
@@ -183,8 +207,7 @@ impl<'r> Again<'r> {
             Command::CancelTimer { seq } => self.timers.retain(|(_, timer), ()| *timer != seq),
             Command::StartChildWorkflow { seq, .. } => {
                 self.children += 1;
-                let mut ends = self.recorded.answers.iter().filter(|(key, _)| key.starts_with("child "));
-                let result = ends.nth(self.children as usize - 1).map(|(_, result)| result.clone());
+                let result = self.recorded.answers.get(&nth_child(self.children)).cloned();
                 self.jobs.push_back(Job::ResolveChildWorkflowStart { seq, result: Ok(self.run_id) });
                 self.jobs.extend(result.map(|result| Job::ResolveChildWorkflow { seq, result }));
             }

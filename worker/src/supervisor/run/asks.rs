@@ -51,8 +51,10 @@ impl SupervisorRun {
     pub(super) fn ask(&mut self, ask: Ask, cx: &mut Cx<'_>) {
         match ask {
             Ask::Call(call) => self.call(call, cx),
-            // A call of the same turn was asked about: the time stands still again, before its timer is started.
-            Ask::Timer { key, at, .. } if !self.parts.gate.is_off() && !self.awaited.comes(&key, at) => {}
+            // A call of the same turn was asked about, or waits for the border: the time stands still again, before its timer
+            // is started.
+            Ask::Timer { key, at, .. }
+                if (!self.parts.gate.is_off() || self.parts.border_closes()) && !self.awaited.comes(&key, at) => {}
             Ask::Timer { key, at, label } => {
                 let seq = cx.start_labelled_timer(at, label.clone());
                 self.calls.sent(seq, UnderWay::Timer { key, label });
@@ -82,6 +84,9 @@ impl SupervisorRun {
     /// Every call of every family goes through the gate and the account, and then out.
     fn call(&mut self, call: Call, cx: &mut Cx<'_>) {
         if self.puts_off() && call.weight() != Weight::Free {
+            if self.parts.border_closes() {
+                self.waits_for_border(&call.key, true, cx);
+            }
             return self.calls.put_off(call);
         }
         let spec = &self.resolved.spec;
@@ -92,6 +97,7 @@ impl SupervisorRun {
             return self.calls.put_off(call);
         }
         let Some(call) = self.let_through(call, cx) else { return };
+        self.waits_for_border(&call.key, false, cx);
         match self.account.reserve(&call, AnswerSource::Call, &mut self.awaited) {
             Ok(()) => {}
             Err(Withheld::UntilThereIsMore) => return self.calls.put_off(call),

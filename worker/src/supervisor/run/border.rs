@@ -27,13 +27,14 @@ use super::asks::summary;
 use super::parts::RunGates;
 use super::{SupervisorInput, SupervisorRun, number};
 use crate::supervisor::core::calls::UnderWay;
+use crate::supervisor::core::key::Key;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Call;
 
 /// The change since which runs that have no limit of their own go on in new ones.
 const GOES_ON_AS_NEW: &str = "supervisors-continue-as-new";
-/// A state of more bytes is no input: clusters take two MiB, with what is around it.
-const STATE_MAX: usize = 1_500_000;
+/// What the next run is given has no more bytes than these: clusters take two MiB, with what is around it.
+const INPUT_MAX: usize = 1_900_000;
 /// Why nothing begins.
 const CLOSING: &str = "the history is long: the run goes on in a new one when what is under way has ended";
 
@@ -110,26 +111,35 @@ impl SupervisorRun {
         !self.calls.is_idle() && self.calls.only_waits(below)
     }
 
-    /// The end of an event: what the next run is given, if this one ends here.
-    pub(in crate::supervisor) fn at_border(&mut self, cx: &mut Cx<'_>) -> Option<Continued> {
+    /// The end of an event: what the next run is given, if this one ends here. `input` makes it of what this one leaves.
+    pub(in crate::supervisor) fn at_border<I: Serialize>(
+        &mut self,
+        cx: &mut Cx<'_>,
+        input: impl Fn(&Self, Continued) -> Option<I>,
+    ) -> Option<I> {
         if cx.is_closed() || !self.parts.border_closes() || !cx.waits_for_timers_only() {
             return None;
         }
-        let timers = self.calls.under_way().filter_map(|(seq, _)| Some((seq, cx.timer_fires_at(seq)?))).collect();
-        let Some(state) = self.state_that_fits() else {
+        let at = |(seq, _)| Some((seq, cx.timer_fires_at(seq)?));
+        let timers: BTreeMap<Seq, Timestamp> = self.calls.under_way().filter_map(at).collect();
+        let from = cx.run_id().to_string();
+        let next = self.input_that_fits(|run| {
+            let state = to_value(run).ok()?;
+            input(run, Continued { rules: number::RULES, from: from.clone(), timers: timers.clone(), state })
+        });
+        if next.is_none() {
             self.stays_in_one_run(cx);
-            return None;
-        };
-        Some(Continued { rules: number::RULES, from: cx.run_id().to_string(), timers, state })
+        }
+        next
     }
 
-    /// The state, with as many of the last notes as there is room for.
-    fn state_that_fits(&mut self) -> Option<Value> {
+    /// The input of the next run, with as many of the last notes as there is room for beside all that is sent.
+    fn input_that_fits<I: Serialize>(&mut self, input: impl Fn(&Self) -> Option<I>) -> Option<I> {
         let all = self.notes.clone();
         loop {
-            let state = to_value(&*self).ok()?;
-            if state.to_string().len() <= STATE_MAX {
-                return Some(state);
+            let next = input(self).filter(|next| serde_json::to_vec(next).is_ok_and(|text| text.len() <= INPUT_MAX));
+            if next.is_some() {
+                return next;
             }
             if self.notes.is_empty() {
                 // The run stays, and what it has noted with it.
@@ -140,10 +150,19 @@ impl SupervisorRun {
         }
     }
 
+    /// A call is put off before the border, or made behind it: that is no time of whoever is called (SUP-23).
+    pub(super) fn waits_for_border(&mut self, key: &Key, waits: bool, cx: &mut Cx<'_>) {
+        if self.awaited.may_not_begin(key, waits) {
+            let mut out = self.outbox(cx.now());
+            self.strategy.before_people(&mut out);
+            self.ask_all(out, cx);
+        }
+    }
+
     /// What waited for the border goes on here. It is said once.
     fn stays_in_one_run(&mut self, cx: &mut Cx<'_>) {
         self.parts.border = Border::Never;
-        let why = format!("the state is larger than {STATE_MAX} bytes: the run goes on with a long history");
+        let why = format!("what a new run needs is larger than {INPUT_MAX} bytes: the run goes on with a long history");
         let mut out = self.outbox(cx.now());
         out.note(NoteKind::ActionRefused, json!({ "action": "continue_as_new", "why": why }));
         self.strategy.held_or_not(&mut out);
@@ -155,9 +174,11 @@ impl SupervisorRun {
     /// Closes the run where the next one goes on. One that stays may have ended with what it then heard: whoever calls this looks
     /// for an end after it.
     pub(super) fn continue_if_long(&mut self, cx: &mut Cx<'_>) {
-        if let Some(continued) = self.at_border(cx) {
-            let (resolved, context) = (Some(self.resolved.clone()), self.context.clone());
-            let next = SupervisorInput { resolved, spec: None, context, continued: Some(Box::new(continued)) };
+        let input = |run: &Self, continued| {
+            let (resolved, context) = (Some(run.resolved.clone()), run.context.clone());
+            Some(SupervisorInput { resolved, spec: None, context, continued: Some(Box::new(continued)) })
+        };
+        if let Some(next) = self.at_border(cx, input) {
             cx.continue_as_new(&next, ContinueAsNewOptions::default());
         }
     }

@@ -294,8 +294,19 @@ fn was_refused(report: &SupervisorOutput) -> bool {
 }
 
 /// Of a child's report its result is what counts, where the child says that it did what it had to: a report of success
-/// that is none does not become one a level higher, and what a person said no to is said to have been that.
-fn given(report: SupervisorOutput) -> Answer {
+/// that is none does not become one a level higher, and what a person said no to is said to have been that. What its agent
+/// wants of the team counts whatever became of its work (SHN-14, SHN-26).
+fn given(mut report: SupervisorOutput) -> Answer {
+    let ForTeam { recruit, send } = std::mem::take(&mut report.for_team);
+    let mut answer = result_of(report)?;
+    let Some(fields) = answer.as_object_mut().filter(|_| !recruit.is_empty() || !send.is_empty()) else {
+        return Ok(answer);
+    };
+    fields.extend([("recruit".to_owned(), recruit.into()), ("send".to_owned(), send.into())]);
+    Ok(answer)
+}
+
+fn result_of(report: SupervisorOutput) -> Answer {
     let said = |text: &&String| !text.is_empty();
     if !report.success {
         let why = report.error.as_ref().filter(said).or(Some(&report.summary).filter(said));
@@ -309,10 +320,8 @@ fn given(report: SupervisorOutput) -> Answer {
             }
         };
     }
-    let ForTeam { recruit, send } = report.for_team;
     Ok(match report.final_result {
-        Some(result) if !result.is_null() && recruit.is_empty() && send.is_empty() => json!({ "result": result }),
-        Some(result) if !result.is_null() => json!({ "result": result, "recruit": recruit, "send": send }),
+        Some(result) if !result.is_null() => json!({ "result": result }),
         _ => json!({ "success": false, "reason": report.error.unwrap_or_else(|| "no result".to_owned()) }),
     })
 }

@@ -123,7 +123,7 @@ impl SupervisorRun {
         if let Some(escalation) = wanted.escalation {
             self.parts.escalated.insert(approval.clone(), escalation);
         }
-        out.awaited_mut().waits_for_people(&call.key, true);
+        out.awaited_mut().may_not_begin(&call.key, true);
         self.parts.gate.hold(call, approval);
         self.strategy.before_people(out);
     }
@@ -136,7 +136,7 @@ impl SupervisorRun {
         let reasons = decided.map(|(request, _)| request.reasons.clone()).unwrap_or_default();
         // What was approved begins now, and what was not is asked for anew.
         self.parts.approvals.used(&closed.id);
-        out.awaited_mut().waits_for_people(&call.key, false);
+        out.awaited_mut().may_not_begin(&call.key, false);
         match (&closed.consequence, decision) {
             (Consequence::Proceed { .. }, decision) => {
                 let words = decision.and_then(|decision| decision.modified_action);

@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::tool_names::ToolNames;
-use crate::capability::model::{ModelOutput, ToolCall, Usage, without_fence};
+use crate::capability::model::{ModelOutput, ToolCall, Usage};
 use crate::supervisor::agents::{Message, StepContext, ToolOffer};
 use crate::supervisor::core::asker::{AnswerForm, Asker, HandOffOffer};
-use crate::supervisor::graph::Reply;
+use crate::supervisor::graph::{Reply, read};
 use crate::supervisor::outbox::Call;
 use crate::supervisor::prompts::{ReplyForm, more_for_models};
 use crate::supervisor::spec::{SupervisorSpec, Via, ViaModel};
@@ -109,7 +109,7 @@ pub(super) fn spoken(output: &ModelOutput, names: &ToolNames) -> Value {
 
 /// The object in a text that is one, with or without a fence around it.
 fn object_in(text: &str) -> Option<Map<String, Value>> {
-    serde_json::from_str(without_fence(text)).ok()
+    read("object", &text.into()).ok()
 }
 
 /// A text that is a reply as a whole (FSP-04); any other text is the result, also one that is nearly a reply.

@@ -1,8 +1,9 @@
 //! Random specs of every family and preset that go on in new runs as often as they can: the same report and the same calls as
 //! in one run (promise: a supervisor that continues as new loses nothing and does nothing twice).
 //!
-//! Invariant: nothing differs but the limit. Where a person comes in at a time, what is under way then may differ, so that
-//! only lives are drawn in which nobody does; a worker that dies is one of them.
+//! Invariant: nothing differs but the limit. A worker that dies, and a person who holds the run for a while, change nothing of
+//! that. Where a person cancels it, what is under way at that time may differ: then nothing is done twice, and what the report
+//! says to be done was done.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use super::claims::{Outside, lives};
 use super::talks::talks;
 use crate::scene::kit::*;
 use crate::supervisor::run::SUPERVISOR;
+use crate::supervisor::run::again::approvals_as_expert;
 
 /// What a report says, without its times.
 fn told(run: &SceneRun) -> Value {
@@ -39,8 +41,26 @@ fn is_the_same(one: &SceneRun, many: &SceneRun) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn nobody_comes(outside: Outside) -> bool {
-    matches!(outside, Outside::Nothing | Outside::Killed(_))
+/// A cancelled run ends in one piece as in many: each call is made once, and what is reported as done was.
+fn is_cancelled_once(many: &SceneRun) -> Result<(), TestCaseError> {
+    let (report, made) = (many.report(), calls(many));
+    let mut once = made.clone();
+    once.dedup();
+    prop_assert_eq!(&made, &once, "a call is made once");
+    for task in report["tasks"].as_array().into_iter().flatten().filter(|task| task["status"] == "completed") {
+        let begins = format!("execute/{}/", task["task_id"].as_str().unwrap_or_default());
+        let by_hand = task["attempts"] == 0;
+        prop_assert!(by_hand || made.iter().any(|call| call.starts_with(&begins)), "{task:#} of {made:?}");
+    }
+    Ok(())
+}
+
+/// The same in one run and in many, as far as it may be.
+fn judged(outside: Outside, one: &SceneRun, many: &SceneRun) -> Result<(), TestCaseError> {
+    match outside {
+        Outside::Nothing | Outside::Killed(_) | Outside::Paused(_) | Outside::TakenOver(_) => is_the_same(one, many),
+        Outside::Cancelled(_) => is_cancelled_once(many),
+    }
 }
 
 proptest! {
@@ -48,16 +68,64 @@ proptest! {
 
     #[test]
     fn plans_end_in_many_runs_as_in_one(life in lives(), most in 1..40u64) {
-        prop_assume!(nobody_comes(life.outside));
         let limited = life.play_with(&format!("limits: {{ history_events: {most} }}"));
-        is_the_same(&life.play_with(""), &limited)?;
+        judged(life.outside, &life.play_with(""), &limited)?;
     }
 
     #[test]
     fn talks_end_in_many_runs_as_in_one(talk in talks(), most in 1..40u64) {
-        prop_assume!(nobody_comes(talk.outside));
         let limited = talk.play_with(&format!("limits: {{ history_events: {most} }}"));
-        is_the_same(&talk.play_with(""), &limited)?;
+        judged(talk.outside, &talk.play_with(""), &limited)?;
+    }
+}
+
+/// What an expert would not have been asked is told of the whole chain, as of one run; of a part of it, that it is one.
+#[test]
+fn what_trust_would_have_saved_is_told_of_all_runs() {
+    let play = |limits: &str| {
+        let task = |id: &str, after: &str| json!({ "id": id, "goal": id, "agent": "w", "action": "publish", "deps": after.split_terminator(',').collect::<Vec<_>>() });
+        let tasks = [task("a", ""), task("b", "a"), task("c", "b")];
+        let spec = format!(
+            "preset: shannon-dag\nname: asks\nobjective: o\nagents: [{{ name: w }}]\n{limits}hitl: {{ mode: human_in_the_loop }}\n"
+        );
+        let ann = || Act::Do(json!({ "do": "approve", "by": "ann", "after": 1 }));
+        let asked = || json!({ "approval": "publish" });
+        let scene = SceneText::new(&spec).world(json!([{ "on": "plan", "say": { "tasks": tasks } },
+            { "on": "execute_worker", "say": { "result": "done", "confidence": 0.9 } }, { "on": "synthesize", "say": "all" }]));
+        scene.once(asked(), ann()).once(asked(), ann()).once(asked(), ann()).straight()
+    };
+    let saved = |turns: &[bosun_engine::Turn]| approvals_as_expert(turns).map_err(|why| why.to_string());
+    let (one, many) = (play("").turns(), play("limits: { history_events: 12 }\n").turns());
+    let whole = saved(&one).unwrap();
+    assert_eq!(whole.asked, 3);
+    assert_eq!(saved(&many).unwrap(), whole);
+    let is_start = |turn: &bosun_engine::Turn| {
+        turn.events.iter().any(|event| matches!(event, bosun_engine::EventKind::WorkflowExecutionStarted(_)))
+    };
+    let starts: Vec<usize> = many.iter().enumerate().filter(|(_, turn)| is_start(turn)).map(|(at, _)| at).collect();
+    assert!(starts.len() > 2, "{starts:?}");
+    let first = saved(&many[..starts[1]]).unwrap_err();
+    assert!(first.starts_with("the run goes on in a new one"), "{first}");
+    let last = saved(&many[starts[1]..]).unwrap_err();
+    assert!(last.starts_with("another run goes on in this one"), "{last}");
+}
+
+/// What is measured is what is sent, the spec beside the state: an engine takes two MiB, and no byte more.
+#[test]
+fn what_is_sent_over_the_border_is_not_too_much() {
+    for (size, goes_on) in [(600_000, true), (1_100_000, false)] {
+        let tasks = json!([{ "id": "a", "goal": "a" }, { "id": "b", "goal": "b", "deps": ["a"] }]);
+        let never = "x".repeat(size);
+        let spec = format!(
+            "preset: flow-coordinator\nname: large\nobjective: o\nagents: [{{ name: w }}]\nlimits: {{ history_events: 8 }}\n\
+             script:\n- {{ on: plan, say: {{ tasks: {tasks} }} }}\n- {{ on: execute_worker, task: never, say: {never} }}\n\
+             - {{ on: execute_worker, say: done }}\n- {{ on: synthesize, say: all }}\n"
+        );
+        let played = SceneText::new(&spec).straight();
+        assert!(played.completed() && played.statuses() == "a=completed b=completed", "{:#}", played.digest);
+        assert_eq!(!played.noted("RunContinued").is_empty(), goes_on);
+        let refused = played.noted("ActionRefused");
+        assert_eq!(refused.len(), usize::from(!goes_on), "{refused:?}");
     }
 }
 

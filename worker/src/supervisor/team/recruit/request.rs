@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::capability::model::without_fence;
+use crate::supervisor::graph::{Unreadable, read};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, CallFailure};
 use crate::supervisor::spec::RecruitCondition;
@@ -134,19 +134,15 @@ pub(super) enum NotAuthorized {
     Failed(CallFailure),
     #[error("{}", .0.as_deref().unwrap_or("not allowed by the policy"))]
     Denied(Option<String>),
-    #[error("the authorization is not understood: {at}: {why}")]
-    NotUnderstood { at: String, why: String },
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
 }
 
 /// A policy that fails or says something else has not said yes.
 pub(super) fn allowed(answer: &Answer) -> Result<(), NotAuthorized> {
     let value = answer.as_ref().map_err(|why| NotAuthorized::Failed(why.clone()))?;
-    // Programs and services answer with the text of JSON.
-    let told = value.as_str().and_then(|text| serde_json::from_str::<Value>(without_fence(text)).ok());
-    let value = told.as_ref().unwrap_or(value);
-    match serde_path_to_error::deserialize::<_, Authorization>(value) {
-        Ok(Authorization { allow: true, .. }) => Ok(()),
-        Ok(Authorization { reason, .. }) => Err(NotAuthorized::Denied(reason)),
-        Err(why) => Err(NotAuthorized::NotUnderstood { at: why.path().to_string(), why: why.inner().to_string() }),
+    match read("authorization", value)? {
+        Authorization { allow: true, .. } => Ok(()),
+        Authorization { reason, .. } => Err(NotAuthorized::Denied(reason)),
     }
 }
