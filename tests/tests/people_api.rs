@@ -161,6 +161,13 @@ fn everything_that_is_wrong_below_is_told_with_its_path() {
         "retry_policy": { "maximum_attempts": "x" }, "signal": { "nam": 1 } });
     let wrong = ["retry_policy.maximum_attempts", "priority.priority_key", "priority.foo", "signal.name", "signal.nam"];
     assert_eq!(places(api.post("workflows", start)), (422, expect(&wrong)));
+    let mut misspelt = gated("misspelt");
+    misspelt["input"]["spec"]["hitl"] = json!({ "aproval": {} });
+    assert_eq!(places(api.post("workflows", misspelt)), (422, expect(&["input.spec.hitl.aproval"])));
+    let order = json!({ "order_id": "o-1", "items": [{ "sku": "tea", "quantity": 1 }, { "sku": "jam", "quantity": "two" }], "cents": 5 });
+    let order = json!({ "workflow_type": "order-saga", "input": order });
+    assert_eq!(places(api.post("workflows", order)), (400, expect(&["input.items[1].quantity"])));
+    assert_eq!(api.get("workflows").1["workflows"].as_array().unwrap().len(), 1, "nothing more was started");
     let weight = json!({ "activity_type": "x", "priority": { "fairness_weight": null } });
     assert_eq!(places(api.post("standalone-activities", weight)), (422, expect(&["priority.fairness_weight"])));
     let batch = json!({ "query": "WorkflowId = 'there'", "action": { "do": "cancel", "now": true } });

@@ -74,7 +74,7 @@ pub async fn start(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) -> Ans
         why @ CallError::Rejected(Rejection::UnknownWorkflowType { .. }) => {
             Problem { status: StatusCode::NOT_FOUND, ..why.into() }
         }
-        CallError::Rejected(why) => start_body::refused(why),
+        CallError::Rejected(why) => start_body::refused(why, &asked.input),
         why => why.into(),
     })?;
     once::same_start(&me.backend, &asked, &started).await?;
