@@ -90,7 +90,11 @@ fn moved(data: &Path, id: &str) {
     loop {
         let now = shown();
         if now["escalated"] == 1 {
-            assert_eq!(now["deadline"].as_i64(), before["deadline"].as_i64().map(|at| at + 3_600_000_000), "{now}");
+            let micros = |told: &Value| {
+                let told = told["deadline"].as_str().unwrap_or_else(|| panic!("no moment: {told}"));
+                told.parse::<jiff::Timestamp>().unwrap().as_microsecond()
+            };
+            assert_eq!(micros(&now), micros(&before) + 3_600_000_000, "{now}");
             return;
         }
         assert!(begin.elapsed() < PATIENCE, "it did not get there: {now}");

@@ -184,6 +184,45 @@ fn who_may_read_what_is_measured() {
     assert_eq!((nobody.readyz().unwrap(), nobody.healthz().unwrap()), (200, 200));
 }
 
+/// What supervisors spend stands beside what they may, and what schedules do is counted; that it is asked is no request.
+#[test]
+fn budgets_and_schedules_are_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_worker, owner) = worked(&dir.path().join("data"));
+    let mut poor = crate::people_api::gated("poor");
+    poor["input"]["spec"]["budget"] = json!({ "llm_calls": 4 });
+    let _: Value = owner.call("POST", "/api/v1/workflows", Some(&poor)).acknowledged().unwrap();
+    let action = json!({ "workflow_type": "kitchen-sink", "workflow_id": "tick", "input": { "steps": [] } });
+    let schedule = json!({ "schedule_id": "ticks", "schedule": { "spec": { "intervals": [{ "every": "1s" }] }, "action": action } });
+    // Looked at before: what it starts is counted from here on.
+    let calls = |text: &str| {
+        text.lines().find(|line| line.starts_with("bosun_client_calls_total{call=\"query\"}")).map(str::to_owned)
+    };
+    let before = scrape(&owner).1;
+    let _: Value = owner.call("POST", "/api/v1/schedules", Some(&schedule)).acknowledged().unwrap();
+    let begin = Instant::now();
+    let text = loop {
+        let text = scrape(&owner).1;
+        let of = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_else(|| panic!("no {name} in\n{text}")).trim().parse::<f64>().unwrap()
+        };
+        let started = of("bosun_schedule_actions_total{outcome=\"started\"}");
+        if started >= 2.0 && of("bosun_budget_spent{resource=\"calls\"}") >= 1.0 {
+            assert!((of("bosun_budget_allowed{resource=\"calls\"}") - 4.0).abs() < f64::EPSILON, "{text}");
+            assert!(
+                of("bosun_budget_used_most_ratio") >= 0.25 && of("bosun_schedule_overdue_seconds") < 60.0,
+                "{text}"
+            );
+            assert!((of("bosun_schedules{state=\"active\"}") - 1.0).abs() < f64::EPSILON, "{text}");
+            break text;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "{text}");
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    assert_eq!(calls(&text), calls(&before), "a scrape is nobody's request");
+}
+
 /// A rule or a panel on a name that nobody measures is never heard of again.
 #[test]
 fn rules_and_dashboard_name_what_is_measured() {

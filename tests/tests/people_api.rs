@@ -90,6 +90,10 @@ fn a_program_starts_a_run_answers_its_question_and_reads_the_result() {
     let asked = api.until("approvals", |seen| seen["approvals"].as_array().is_some_and(|all| !all.is_empty()));
     let asked = &asked["approvals"][0];
     assert_eq!((&asked["kind"], &asked["workflow_id"]), (&json!("approval"), &json!("story")));
+    for name in ["requested_at", "deadline"] {
+        let told = asked["request"][name].as_str().unwrap_or_else(|| panic!("{name} is no text: {asked}"));
+        told.parse::<jiff::Timestamp>().unwrap_or_else(|why| panic!("{name}: {why}: {told}"));
+    }
     assert_eq!(api.get("workflows/story/result"), (202, json!({ "status": "Running" })));
     let (_, seen) = api.post("workflows/story/queries/waiting", Value::Null);
     assert_eq!(seen["result"][0]["id"], asked["id"], "{seen}");
@@ -157,6 +161,13 @@ fn everything_that_is_wrong_below_is_told_with_its_path() {
         "retry_policy": { "maximum_attempts": "x" }, "signal": { "nam": 1 } });
     let wrong = ["retry_policy.maximum_attempts", "priority.priority_key", "priority.foo", "signal.name", "signal.nam"];
     assert_eq!(places(api.post("workflows", start)), (422, expect(&wrong)));
+    let mut misspelt = gated("misspelt");
+    misspelt["input"]["spec"]["hitl"] = json!({ "aproval": {} });
+    assert_eq!(places(api.post("workflows", misspelt)), (422, expect(&["input.spec.hitl.aproval"])));
+    let order = json!({ "order_id": "o-1", "items": [{ "sku": "tea", "quantity": 1 }, { "sku": "jam", "quantity": "two" }], "cents": 5 });
+    let order = json!({ "workflow_type": "order-saga", "input": order });
+    assert_eq!(places(api.post("workflows", order)), (400, expect(&["input.items[1].quantity"])));
+    assert_eq!(api.get("workflows").1["workflows"].as_array().unwrap().len(), 1, "nothing more was started");
     let weight = json!({ "activity_type": "x", "priority": { "fairness_weight": null } });
     assert_eq!(places(api.post("standalone-activities", weight)), (422, expect(&["priority.fairness_weight"])));
     let batch = json!({ "query": "WorkflowId = 'there'", "action": { "do": "cancel", "now": true } });
@@ -294,6 +305,24 @@ fn a_plan_under_review_is_in_the_inbox_of_the_api() {
     api.until("approvals", |seen| {
         seen["approvals"].as_array().is_some_and(|all| all.iter().all(|one| one["kind"] == "approval"))
     });
+}
+
+/// Commands that a program is told are those that a person would run: they name the directory and the namespace.
+#[test]
+fn a_command_that_the_api_tells_works_as_it_stands() {
+    let api = Api::serve();
+    let mut asks = gated("asks");
+    asks["namespace"] = json!("team");
+    assert_eq!(api.post("workflows", asks).0, 201);
+    let seen = api.until("workflows/asks?namespace=team", |seen| seen["waiting"][0]["id"].is_string());
+    let command = seen["waiting"][0]["answer"].as_str().unwrap();
+    assert!(command.starts_with("bosun --data ") && command.ends_with(" --namespace team"), "{command}");
+    let bosun = bosun_tests::harness::process::bosun().unwrap();
+    let pasted = command.replacen("bosun", &bosun.display().to_string(), 1);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let ran = std::process::Command::new("sh").args(["-c", &pasted]).current_dir(elsewhere.path()).output().unwrap();
+    assert!(ran.status.success(), "{command}: {}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(api.get("workflows/asks/result?namespace=team&wait=20s").1["status"], "Completed");
 }
 
 /// Reads server-sent events until one is the last that is wanted: their ids and what they say.

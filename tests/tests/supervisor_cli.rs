@@ -273,6 +273,11 @@ async fn the_same_spec_is_played_by_a_model() {
     let scripted =
         run(&dir.path().join("data"), &["run", swarm.to_str().unwrap(), "-w", "scripted", "--timeout", "60s"]);
     assert!(scripted.status.success(), "{}", said(&scripted));
+    // Who handed over to whom is told as it happens, and afterwards.
+    let handed = "triage -> cancellation";
+    assert!(said(&scripted).contains(&format!("handed over  {handed}")), "{}", said(&scripted));
+    let described = said(&run(&dir.path().join("data"), &["describe", "scripted"]));
+    assert!(described.contains(&format!("handed over    {handed}")), "{described}");
     let none = run(&dir.path().join("data"), &["llm", "cassette", "from-run", "scripted"]);
     assert!(said(&none).contains("no model has answered in scripted"), "{}", said(&none));
     // Agents that call tools of the run are asked by the run itself, and cost as much.

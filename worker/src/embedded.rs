@@ -518,8 +518,9 @@ impl Backend for Embedded {
             let metrics = self.metrics.as_ref().ok_or_else(none)?;
             let (health, worker) = (self.health().await?, self.worker_state().await?);
             let store = info_json(&self.client.store_info().await?);
+            let runs = metrics.runs_seen(self, crate::api::guard::now()).await;
             let version = env!("CARGO_PKG_VERSION");
-            Ok(metrics.text(&Standing { version, health: &health, worker: &worker, store: &store }))
+            Ok(metrics.text(&Standing { version, health: &health, worker: &worker, store: &store, runs: &runs }))
         })
     }
     fn worker_state(&self) -> Reply<'_, WorkerState> {

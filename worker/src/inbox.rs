@@ -12,6 +12,7 @@ use crate::agent::AGENT;
 use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::api::people::{Cursor, filter_of, page_of};
 use crate::backend::{Backend, CallError};
+use crate::cli::request_text::with_moments;
 use crate::cli::spent;
 use crate::supervisor::run::SUPERVISOR;
 
@@ -144,11 +145,11 @@ impl HumanRequest {
         self.request["id"].as_str().unwrap_or_default()
     }
 
-    /// As lists tell it, those of the command line and of the API alike.
-    pub(crate) fn told(&self) -> Value {
+    /// As lists tell it, those of the command line and of the API alike. `at` shows a moment.
+    pub(crate) fn told(&self, at: impl Fn(Timestamp) -> Value) -> Value {
         let Target { workflow_id, run_id, namespace } = &self.target;
         json!({ "id": self.id(), "kind": self.word(), "workflow_id": workflow_id, "run_id": run_id,
-            "namespace": namespace, "request": self.request })
+            "namespace": namespace, "request": with_moments(&self.request, at) })
     }
 
     /// The hash of what is asked; empty where its id says which version is meant.

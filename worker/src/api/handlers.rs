@@ -41,7 +41,7 @@ pub struct Api {
     pub version: &'static str,
     /// The workflow code of the program: what replays a run.
     pub workflows: WorkflowRegistry,
-    /// How a command that a page shows reaches this worker's directory.
+    /// How a command that a page shows, or the API tells, reaches this worker's directory.
     pub reach: Reach,
     /// What links decide.
     pub(crate) links: Option<Arc<Links>>,
@@ -52,6 +52,8 @@ type HandlerResult<T> = Result<Json<T>, Problem>;
 /// The backend as the caller has it, whom the guard has let in.
 pub struct AuthorizedCaller {
     pub(crate) backend: CallerBackend,
+    /// How a command that they are told reaches this worker.
+    pub(crate) reach: Reach,
 }
 
 impl FromRequestParts<Api> for AuthorizedCaller {
@@ -59,7 +61,8 @@ impl FromRequestParts<Api> for AuthorizedCaller {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<AuthorizedCaller, Problem> {
         let caller = parts.extensions.get::<Caller>().cloned();
         let nobody = || Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "nobody asks");
-        Ok(AuthorizedCaller { backend: CallerBackend::new(api.backend.clone(), caller.ok_or_else(nobody)?) })
+        let backend = CallerBackend::new(api.backend.clone(), caller.ok_or_else(nobody)?);
+        Ok(AuthorizedCaller { backend, reach: api.reach.clone() })
     }
 }
 

@@ -15,7 +15,7 @@ use super::error::{CliError, one_line};
 use super::exit::Exit;
 use super::explain::Code;
 use super::list::shell_word;
-use super::request_text;
+use super::request_text::{self, with_moments};
 use super::resolve::run_of;
 use super::result::value_text;
 use super::supervise::{ask, send, update};
@@ -112,7 +112,7 @@ pub(super) async fn approval(cx: &mut Context, verb: ApprovalVerb) -> Result<Exi
         ApprovalVerb::List { run } => list(cx, run).await,
         ApprovalVerb::Show { id, run } => {
             let found = pending(cx, None, &id, run.as_deref()).await?;
-            cx.screen.object("approval.show", found.request.clone());
+            cx.screen.object("approval.show", with_moments(&found.request, |at| cx.screen.time.json(at)));
             cx.screen.field("of run", found.target.workflow_id.as_str());
             for (name, text) in request_text::parts(&found.request) {
                 let mut lines = text.lines();
@@ -243,7 +243,7 @@ async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
         }
     }
     let view = |one: &HumanRequest| {
-        let mut told = one.told();
+        let mut told = one.told(|at| cx.screen.time.json(at));
         told["answer"] = cx.screen.reach.complete(&one.answer()).into();
         told
     };
@@ -372,7 +372,7 @@ async fn later(cx: &mut Context, verb: &str, args: &LaterArgs, mut input: Value)
     input["reason"] = json!(args.reason);
     let told = update(cx, found.target.clone(), &format!("{verb}_approval"), &input).await?;
     let until = moment(&told["deadline"]);
-    cx.screen.object(&format!("approval.{verb}"), told);
+    cx.screen.object(&format!("approval.{verb}"), with_moments(&told, |at| cx.screen.time.json(at)));
     cx.screen.line(match verb {
         "extend" => format!("{} waits until {until}", args.id),
         _ => format!("people are told of {} again", args.id),

@@ -1,7 +1,7 @@
 //! The runs below a run: the children it started, and theirs.
 //!
 //! Invariant: only children of the very run are found, not those of an earlier run of the same id, unless that is a supervisor
-//! that goes on in this one; what is left out because there is too much of it is said. It reads the index of runs and asks no workflow.
+//! that goes on in this one; what is left out because there is too much of it (earlier runs, children) is said. It reads the index of runs and asks no workflow.
 
 use bosun_engine::*;
 
@@ -12,6 +12,8 @@ use crate::supervisor::run::SUPERVISOR;
 
 /// Runs that are looked at.
 const RUNS_MAX: usize = 10_000;
+/// Earlier runs that go on in this one and are looked at: each is asked for by itself.
+const EARLIER_MAX: usize = 1_000;
 /// Children of one run that are looked at.
 const CHILDREN_MAX: usize = 1_000;
 
@@ -48,6 +50,11 @@ pub(crate) async fn below(
     let mut below = RunTree { runs: vec![found(&info)], cut: false };
     let mut earliest = info;
     while let Some(from) = earliest.continued_from.filter(|_| goes_on(&earliest.workflow_type)) {
+        // Each asks for the one before by its id, which it has from a history: no end is sure but this one.
+        if below.runs.len() > EARLIER_MAX {
+            below.cut = true;
+            break;
+        }
         let before = Target { run_id: Some(from), ..target_of(&earliest) };
         earliest = match backend.describe(before).await {
             Ok(before) => before.info,
@@ -57,8 +64,8 @@ pub(crate) async fn below(
         };
         below.runs.push(found(&earliest));
     }
-    let mut next = 0;
-    while next < below.runs.len() && !below.cut {
+    let (mut next, mut full) = (0, false);
+    while next < below.runs.len() && !full {
         let run = &below.runs[next];
         next += 1;
         if !into(&run.workflow_type) {
@@ -67,8 +74,58 @@ pub(crate) async fn below(
         let Some(run_id) = run.target.run_id else { continue };
         let query = format!("ParentRunId = '{run_id}'");
         let children = backend.list(ListRequest { query, limit: CHILDREN_MAX }).await?;
-        below.cut = children.len() == CHILDREN_MAX || below.runs.len() + children.len() > RUNS_MAX;
+        full = children.len() == CHILDREN_MAX || below.runs.len() + children.len() > RUNS_MAX;
         below.runs.extend(children.iter().map(found));
     }
+    below.cut |= full;
     Ok(below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Fake, run_info};
+
+    fn run_id(n: usize) -> RunId {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&(n as u64 + 1).to_be_bytes());
+        RunId(id)
+    }
+
+    /// A supervisor that has gone on so many times, the last run first; the last has a child.
+    fn gone_on(times: usize) -> Fake {
+        let mut fake = Fake::new();
+        let one = |n: usize| {
+            let open = if n == times { WorkflowStatus::Running } else { WorkflowStatus::ContinuedAsNew };
+            RunInfo {
+                workflow_type: WorkflowType::of(SUPERVISOR),
+                run_id: run_id(n),
+                continued_from: n.checked_sub(1).map(run_id),
+                ..run_info("long", open)
+            }
+        };
+        fake.runs = (0..=times).rev().map(one).collect();
+        let parent = Parent {
+            workflow_id: "long".into(),
+            run_id: run_id(times),
+            seq: Seq(1),
+            close_policy: ParentClosePolicy::Terminate,
+        };
+        let child = run_info("child", WorkflowStatus::Running);
+        fake.runs.push(RunInfo { parent: Some(parent), run_id: run_id(times + 1), ..child });
+        fake
+    }
+
+    /// It may have gone on for years: what is left out is said, and what is below the run itself is found all the same.
+    #[tokio::test]
+    async fn a_chain_of_earlier_runs_is_cut_where_it_is_long_and_that_is_said() {
+        for (times, cut) in [(3, false), (EARLIER_MAX + 20, true)] {
+            let fake = gone_on(times);
+            let found = below(&fake, Target::run("long".into(), run_id(times)), |_| true).await.unwrap();
+            assert_eq!(found.cut, cut, "{times}");
+            let is_child = |run: &ChildRun| run.target.workflow_id.as_str() == "child";
+            assert_eq!(found.runs.iter().filter(|run| is_child(run)).count(), 1, "{times}");
+            assert_eq!(found.runs.len(), times.min(EARLIER_MAX) + 2, "{times}");
+        }
+    }
 }

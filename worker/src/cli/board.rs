@@ -7,6 +7,7 @@ use bosun_engine::*;
 use serde_json::Value;
 
 use super::event_text::{brief, cut};
+use super::handoffs;
 use super::output::TextStyle;
 use super::result::value_text;
 use super::time_format::short;
@@ -69,6 +70,9 @@ pub(super) struct Row {
 
 /// Characters of what is asked that are shown: the reason matters more than room.
 const ASKED_MAX: usize = 300;
+
+/// Characters of who has handed over to whom: a line of a narrow terminal.
+const HANDED_MAX: usize = 60;
 
 /// Everything under way or done, in the order it began.
 #[derive(Debug, Default)]
@@ -179,10 +183,18 @@ impl Board {
                 }
             })
             .collect();
+        self.rows.extend(handed_over(&handoffs::of_progress(progress)));
         let list = |key: &str| progress.get(key).and_then(Value::as_array).into_iter().flatten();
         self.rows.extend(list("undone").map(undone));
         self.rows.extend(list("waiting").map(|one| asked_row(&WaitingRow::of(one))));
     }
+}
+
+/// Who has had the conversation in hand, where agents hand it over.
+fn handed_over(chain: &[String]) -> Option<Row> {
+    let detail = handoffs::in_line(chain, HANDED_MAX);
+    let title = "handed over".to_owned();
+    (!chain.is_empty()).then(|| Row { key: "handed over".into(), title, detail, state: RowState::Done, since: None })
 }
 
 /// What was undone of a run that was cancelled.

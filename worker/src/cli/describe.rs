@@ -9,14 +9,17 @@ use super::context::Context;
 use super::error::{CliError, printable};
 use super::event_text::brief;
 use super::exit::Exit;
+use super::handoffs;
 use super::list::{HELD, run_json, shell_word, status_paint};
 use super::output::{Screen, TextStyle, one_line};
 use super::resolve::run_of;
 use super::result::value_text;
 use super::stuck::{HOLD, Lookout, Obstacle, inputs_wait};
 use super::waiting::{Hold, hold_of, waiting};
+use crate::inbox::target_of;
 use crate::notify::notified;
 use crate::run_json;
+use crate::supervisor::run::SUPERVISOR;
 
 #[derive(Debug, Args)]
 pub struct DescribeArgs {
@@ -27,6 +30,8 @@ pub struct DescribeArgs {
 /// Of each kind of pending work so much is shown, and of what is in the way: what stands above is to stay in sight.
 const PENDING_SHOWN: usize = 10;
 const STUCK_SHOWN: usize = 5;
+/// Characters of who has handed over to whom.
+const HANDED_MAX: usize = 400;
 
 pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
@@ -43,8 +48,15 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     object["stuck"] = stuck.iter().map(|one| one.json(&cx.screen)).collect();
     let notified = notified::of_run(&*cx.backend, description.info.run_id).await;
     object["notified"] = notified.iter().map(|one| notified::with_moments(one, |at| cx.screen.time.json(at))).collect();
+    let handed = handed_over(cx, &description.info).await;
+    if !handed.is_empty() {
+        object["handed_over"] = json!(handed);
+    }
     cx.screen.object("workflow.describe", object);
     head(&mut cx.screen, &description, hold);
+    if !handed.is_empty() {
+        cx.screen.field("handed over", handoffs::in_line(&handed, HANDED_MAX));
+    }
     pending(&mut cx.screen, &description, cx.carried_on);
     for one in &waiting {
         cx.screen.field("waits for", format!("{}: {}", one.whom, one_line(&one.what)));
@@ -63,6 +75,15 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     let next = if description.info.status.is_open() { "show --follow" } else { "result" };
     cx.screen.next(&format!("bosun {next} {id}"));
     Ok(Exit::Ok)
+}
+
+/// Who has had the conversation of a supervisor in hand, one after the other. One that cannot say it now hides nothing else.
+async fn handed_over(cx: &Context, info: &RunInfo) -> Vec<String> {
+    if info.workflow_type.as_str() != SUPERVISOR {
+        return Vec::new();
+    }
+    let progress = cx.backend.query(target_of(info), QueryName::of("progress"), Payload::null()).await;
+    progress.map(|progress| handoffs::of_progress(&progress.to_json())).unwrap_or_default()
 }
 
 /// What is in the way of a run and of those below it, a few of many.

@@ -30,6 +30,7 @@ pub mod exit;
 pub mod explain;
 mod export;
 pub(crate) mod fork;
+pub(crate) mod handoffs;
 mod init;
 mod input;
 mod list;

@@ -345,6 +345,21 @@ mod tests {
         );
     }
 
+    /// Each hand-off is told as it happens, with those before it.
+    #[test]
+    fn who_hands_over_to_whom_is_in_the_tree() {
+        let mut progress = ProgressBoard::new(Watch::ProgressQuery, Target::workflow("w".into()));
+        let (mut screen, output) = Screen::captured();
+        screen.ascii = true;
+        let said = |from: &str, to: &str| json!({ "from": from, "content": "over to you", "handoff": to });
+        let messages = [said("triage", "sales"), said("sales", "bank")];
+        for so_far in [&messages[..0], &messages[..1], &messages[..]] {
+            progress.board.replace(&json!({ "tasks": [], "beside_rows": { "messages": so_far } }));
+            progress.show(&mut screen);
+        }
+        assert_eq!(output.stderr(), "[ok] handed over  triage -> sales\n[ok] handed over  triage -> sales -> bank\n");
+    }
+
     /// However much there is, what is drawn fits the terminal, and a command is whole.
     #[tokio::test]
     async fn the_drawing_fits_the_terminal() {

@@ -6,6 +6,7 @@
 
 use std::sync::OnceLock;
 
+use bosun_engine::{DEFAULT_NAMESPACE, Namespace};
 use clap::CommandFactory;
 
 use super::args::{Cli, Global};
@@ -72,6 +73,17 @@ impl Reach {
         Reach { options, of_worker }
     }
 
+    /// A command for a run in this namespace, where nothing else has named one.
+    pub(crate) fn complete_in(&self, namespace: &Namespace, command: &str) -> String {
+        // A worker and its queues are of no namespace.
+        let is_of_none = ["bosun worker ", "bosun queue "].iter().any(|verb| command.starts_with(verb));
+        match namespace.as_str() {
+            DEFAULT_NAMESPACE => self.complete(command),
+            _ if is_of_none || command.is_empty() => self.complete(command),
+            other => self.complete(&format!("{command} --namespace {}", shell_word(other))),
+        }
+    }
+
     /// A hint of ours whose commands reach the same place.
     pub fn complete(&self, hint: &str) -> String {
         let mut parts = hint.split("bosun ");
@@ -121,6 +133,15 @@ mod tests {
         for other in ["the directory .bosun is gone", "no bosun is here", "bosun"] {
             assert_eq!(here.complete(other), other);
         }
+    }
+
+    #[test]
+    fn a_command_for_a_run_names_its_namespace() {
+        let here = reach(&["--data", "d"]);
+        let of = |namespace: &str, command: &str| here.complete_in(&Namespace::of(namespace), command);
+        assert_eq!(of("default", "bosun resume a"), "bosun --data d resume a");
+        assert_eq!(of("team a", "bosun resume a"), "bosun --data d resume a --namespace 'team a'");
+        assert_eq!(of("team", "bosun queue list"), "bosun --data d queue list");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Invariant: nothing that bears on the decision is left out. Keys that nobody reads (hashes, what else is told already) are
 //! named here; whatever is new is shown under its own name. Does not ask the run and does not decide.
 
+use bosun_engine::Timestamp;
 use serde_json::Value;
 
 use super::approval::moment;
@@ -27,6 +28,20 @@ const PARTS: [(&str, &[&str]); 12] = [
 const BOOKS: [&str; 8] = ["id", "shown", "hash", "notified", "timeout", "index", "answer", "options"];
 /// What is told also where there is nothing in it: an empty result is a result.
 const ALWAYS: [&str; 4] = ["payload", "arguments", "result", "output"];
+
+/// What of a request, or of what became of it, is a moment.
+const MOMENTS: [&str; 5] = ["requested_at", "raised_at", "deadline", "until", "from"];
+
+/// A request with its moments as `at` shows them; runs tell them in microseconds. What tasks say is left as it is.
+pub(crate) fn with_moments(request: &Value, at: impl Fn(Timestamp) -> Value) -> Value {
+    let mut request = request.clone();
+    for name in MOMENTS {
+        if let Some(micros) = request.get(name).and_then(Value::as_i64) {
+            request[name] = at(Timestamp(micros));
+        }
+    }
+    request
+}
 
 /// The parts of a request, each with its name; a text may have several lines.
 pub(crate) fn parts(request: &Value) -> Vec<(String, String)> {
@@ -65,7 +80,7 @@ fn part(key: &str, value: &Value) -> String {
         Value::Null => String::new(),
         Value::Array(all) if all.is_empty() => String::new(),
         Value::Object(map) if map.is_empty() => String::new(),
-        Value::Number(_) if matches!(key, "deadline" | "until" | "requested_at" | "raised_at") => moment(value),
+        Value::Number(_) if MOMENTS.contains(&key) => moment(value),
         Value::String(text) => printable(text),
         // What is approved: a task, an action, or a version of the plan.
         Value::Object(scope) if key == "scope" => {
@@ -129,6 +144,17 @@ mod tests {
         assert_eq!((of("result"), of("scope"), of("role")), (Some("(empty)"), Some("task"), None));
         assert_eq!(of("blast radius"), Some("the account"), "what is new is not hidden");
         assert!(!shown.iter().any(|(_, text)| text == "abc"), "a hash is not for people: {shown:?}");
+    }
+
+    /// What a task says is its own, also where it has the name of a moment.
+    #[test]
+    fn moments_are_told_as_elsewhere_and_nothing_else_is_touched() {
+        let request = json!({ "requested_at": 0, "deadline": 60_000_000, "escalated": 2, "raised_at": null,
+            "payload": { "deadline": 5 }, "context": { "until": 7 } });
+        let told = with_moments(&request, |at| at.to_string().into());
+        let same = json!({ "requested_at": "1970-01-01T00:00:00.000000Z", "deadline": "1970-01-01T00:01:00.000000Z", "escalated": 2,
+            "raised_at": null, "payload": { "deadline": 5 }, "context": { "until": 7 } });
+        assert_eq!(told, same);
     }
 
     #[test]

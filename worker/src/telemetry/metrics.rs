@@ -12,8 +12,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use bosun_engine::{
-    ActivityError, ActivityFuture, ActivityTask, ActivityType, Interceptor, Payload, Rejection, RunInfo, WorkflowId,
-    WorkflowStatus, WorkflowType,
+    ActivityError, ActivityFuture, ActivityTask, ActivityType, Interceptor, Payload, Rejection, RunInfo, Timestamp,
+    WorkflowId, WorkflowStatus, WorkflowType,
 };
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
@@ -23,7 +23,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use serde_json::Value;
 
-use crate::backend::{EngineHealth, WorkerState};
+pub(crate) use super::runs::RunsSeen;
+use super::runs::{RunSums, is_scrape};
+use crate::backend::{Backend, EngineHealth, WorkerState};
 use crate::capability::model::{Cost, MODEL, ModelInput, ModelOutput};
 use crate::notify::rules::run::{DELIVER, Delivery};
 
@@ -111,6 +113,7 @@ pub(crate) struct Metrics {
     calls: Family<OfCall, Counter>,
     told: Family<OfAttempt, Counter>,
     spent: SpentCounters,
+    runs: RunSums,
 }
 
 /// What answers of models took. Providers are of the owner's configuration: their number is bounded.
@@ -160,6 +163,7 @@ impl Metrics {
             calls: Family::default(),
             told: attempts_to_tell(),
             spent: SpentCounters::default(),
+            runs: RunSums::default(),
         }
     }
 
@@ -171,6 +175,11 @@ impl Metrics {
     fn activity_type(&self, activity_type: &ActivityType) -> String {
         let known = self.activity_types.contains(activity_type);
         if known { activity_type.to_string() } else { OTHER.to_owned() }
+    }
+
+    /// What runs say of their budgets and schedules: they are asked at a scrape.
+    pub(crate) async fn runs_seen(&self, backend: &dyn Backend, now: Timestamp) -> RunsSeen {
+        self.runs.seen(backend, now).await
     }
 
     /// All of it as text: what was counted, and how the worker stands now.
@@ -203,6 +212,7 @@ impl Metrics {
         let about = "Millionths of a dollar that answers of models cost, where their price is known";
         registry.register("model_cost_microdollars", about, micros.clone());
         registry.register("model_unpriced_calls", "Answers of models whose price nobody knows", unpriced.clone());
+        self.runs.register(registry);
     }
 }
 
@@ -257,7 +267,9 @@ impl Interceptor for Metrics {
     }
 
     fn client_call(&self, call: &'static str, _: Option<&WorkflowId>) -> Result<(), Rejection> {
-        self.calls.get_or_create(&OfCall { call }).inc();
+        if !is_scrape() {
+            self.calls.get_or_create(&OfCall { call }).inc();
+        }
         Ok(())
     }
 }
@@ -282,6 +294,8 @@ pub(crate) struct Standing<'a> {
     pub(crate) worker: &'a WorkerState,
     /// What `store info` says.
     pub(crate) store: &'a Value,
+    /// What runs say of themselves.
+    pub(crate) runs: &'a RunsSeen,
 }
 
 impl Standing<'_> {
@@ -344,6 +358,7 @@ impl Standing<'_> {
         ] {
             gauge(registry, name, about, self.store[field].as_u64().unwrap_or(0));
         }
+        self.runs.register(registry);
         let build = prometheus_client::metrics::info::Info::new(vec![("version", self.version.to_owned())]);
         registry.register("build", "What runs here", build);
     }
@@ -363,7 +378,8 @@ mod tests {
         let mail = QueueState { running: 2, max_concurrent: Some(5), max_per_second: Some("0.5".to_owned()) };
         worker.queues.insert("mail".parse().unwrap(), mail);
         worker.waiting.insert("default".parse().unwrap(), [("mail".parse().unwrap(), 4)].into());
-        let now = Standing { version: "0.1.0", health: &health, worker: &worker, store: &store };
+        let runs = RunsSeen::default();
+        let now = Standing { version: "0.1.0", health: &health, worker: &worker, store: &store, runs: &runs };
         metrics.text(&now)
     }
 

@@ -6,3 +6,4 @@
 pub(crate) mod metrics;
 #[cfg(feature = "otel")]
 pub(crate) mod otel;
+mod runs;

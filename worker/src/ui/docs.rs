@@ -4,6 +4,8 @@
 //! address of the web. HTML in a chapter is text. Nothing of the worker is asked, so that a chapter can be read while nothing
 //! else answers. Works without a script.
 
+use std::collections::BTreeSet;
+
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -66,6 +68,7 @@ struct Rendered {
 
 fn rendered(text: &'static str) -> Rendered {
     let mut sections = Vec::new();
+    let mut ids = BTreeSet::new();
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
     let parsed: Vec<Event<'_>> = Parser::new_ext(text, options).collect();
     let mut events = Vec::with_capacity(parsed.len());
@@ -74,7 +77,7 @@ fn rendered(text: &'static str) -> Rendered {
         match event {
             Event::Start(Tag::Heading { level, classes, attrs, .. }) => {
                 let title = heading(&parsed[at + 1..]);
-                let id = anchor(&title);
+                let id = only_one(anchor(&title), &mut ids);
                 if *level as usize == 2 {
                     sections.push((id.clone(), title));
                 }
@@ -127,6 +130,14 @@ fn anchor(title: &str) -> String {
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
 }
 
+/// The id of a heading, where others before it have the same words: numbered, as GitHub does it.
+fn only_one(id: String, taken: &mut BTreeSet<String>) -> String {
+    let numbered = (1..).map(|n| format!("{id}-{n}"));
+    let free = std::iter::once(id.clone()).chain(numbered).find(|id| !taken.contains(id)).unwrap_or(id);
+    taken.insert(free.clone());
+    free
+}
+
 /// Where a link of a chapter leads on the pages.
 fn place_of(link: &str) -> String {
     let (file, part) = link.split_once('#').map_or((link, None), |(file, part)| (file, Some(part)));
@@ -152,8 +163,6 @@ fn without_hidden<'t>(text: &CowStr<'t>) -> CowStr<'t> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     /// The addresses that something names so.
@@ -175,6 +184,21 @@ mod tests {
                 assert!(whole.starts_with("https://") || places.contains(&whole), "{name}: {link} leads nowhere");
             }
         }
+    }
+
+    /// A link to a place leads to one place.
+    #[test]
+    fn headings_of_the_same_words_have_ids_of_their_own() {
+        for chapter in &CHAPTERS {
+            let html = rendered(chapter.text).html;
+            let ids = named(&html, "id");
+            let unique: BTreeSet<&str> = ids.iter().copied().collect();
+            assert_eq!(ids.len(), unique.len(), "{}: {ids:?}", chapter.name);
+        }
+        let Rendered { html, sections } = rendered("# A\n\n## Try it\n\n## Try it 1\n\n## Try it\n\n## Try it\n");
+        let ids: Vec<&str> = sections.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(ids, ["try-it", "try-it-1", "try-it-2", "try-it-3"]);
+        assert_eq!(named(&html, "id"), ["a", "try-it", "try-it-1", "try-it-2", "try-it-3"]);
     }
 
     #[test]

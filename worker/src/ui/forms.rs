@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::uri::PathAndQuery;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use bosun_engine::{DEFAULT_NAMESPACE, Namespace};
+use bosun_engine::Namespace;
 use maud::{Markup, html};
 use serde::de::DeserializeOwned;
 
@@ -20,7 +20,7 @@ use crate::api::authority::CallerBackend;
 use crate::api::handlers::{Api, AuthorizedCaller};
 use crate::api::problem::Problem;
 use crate::api::session::Session;
-use crate::cli::{Reach, shell_word};
+use crate::cli::Reach;
 
 /// Somebody who is signed in, with the backend as they have it.
 pub(super) struct Visitor {
@@ -37,19 +37,12 @@ impl Visitor {
 
     /// A command of the command line that reaches this worker from any folder, to be copied.
     pub(super) fn command(&self, text: &str) -> Markup {
-        let text = self.reach.complete(text);
-        html! { span.command { code { (text) } button.copy type="button" hidden data-copy=(text) { "Copy" } } }
+        copied(&self.reach.complete(text))
     }
 
     /// The same for a run in this namespace.
     pub(super) fn command_in(&self, namespace: &Namespace, text: &str) -> Markup {
-        // A worker and its queues are of no namespace.
-        let is_of_none = ["bosun worker ", "bosun queue "].iter().any(|verb| text.starts_with(verb));
-        match namespace.as_str() {
-            DEFAULT_NAMESPACE => self.command(text),
-            _ if is_of_none => self.command(text),
-            other => self.command(&format!("{text} --namespace {}", shell_word(other))),
-        }
+        copied(&self.reach.complete_in(namespace, text))
     }
 
     /// Whether their token may do what this role may: a form stands only where it may be sent.
@@ -66,6 +59,11 @@ impl Visitor {
     pub(super) fn seal(&self) -> Markup {
         html! { input type="hidden" name="seal" value=(self.session.form_seal); }
     }
+}
+
+/// A command, with a button that copies it.
+fn copied(command: &str) -> Markup {
+    html! { span.command { code { (command) } button.copy type="button" hidden data-copy=(command) { "Copy" } } }
 }
 
 impl FromRequestParts<Api> for Visitor {

@@ -204,7 +204,7 @@ pub async fn agents(me: AuthorizedCaller) -> Answer {
     let AgentsSeen { tallies, trust, recruits, agents, obstacles } = seen(&me.backend).await?;
     let tally = |(name, of): (&String, &AgentTally)| of.told(name);
     let in_way = |(namespace, one): &(Namespace, Obstacle)| {
-        let mut told = view::obstacle(one);
+        let mut told = view::obstacle(one, me.reach.complete_in(namespace, &one.help));
         told["namespace"] = json!(namespace);
         told
     };

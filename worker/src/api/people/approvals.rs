@@ -21,10 +21,10 @@ use super::super::handlers::{AuthorizedCaller, RequestTarget, query_of};
 use super::super::problem::Problem;
 use super::body::Members;
 use super::handlers::{Answer, request_id, wait_of};
-use super::once;
 use super::pages::Cursor;
+use super::{once, view};
 use crate::backend::{Backend, CallError, RunEventStream};
-use crate::inbox::{self, AnswerMisfit, HumanDecision, HumanMessage, HumanRequest};
+use crate::inbox::{self, AnswerMisfit, HumanDecision, HumanMessage, HumanRequest, HumanRequestKind};
 
 /// Of the word by which an answer is known again.
 const SEEN_CHARS: usize = 16;
@@ -62,7 +62,7 @@ pub async fn approvals(me: AuthorizedCaller, uri: Uri) -> Answer {
     let mut heard = events.as_mut().and_then(|events| events.next().now_or_never());
     loop {
         let began = Instant::now();
-        let page = page(&me.backend, &query, after).await?;
+        let page = page(&me, &query, after).await?;
         let rest = (began.elapsed() * REST.0).clamp(SETTLE, REST.1);
         let is_new = match &seen {
             Some(seen) => page["seen"] != seen.as_str(),
@@ -100,7 +100,8 @@ async fn something(events: &mut RunEventStream, rest: Duration) {
 }
 
 /// What a page of runs asks, and a word by which it is known again.
-async fn page(backend: &dyn Backend, query: &str, after: Option<Cursor>) -> Result<Value, CallError> {
+async fn page(me: &AuthorizedCaller, query: &str, after: Option<Cursor>) -> Result<Value, CallError> {
+    let backend = &me.backend;
     let found = inbox::asking_runs(backend, query, after).await?;
     let (asked, silent) = inbox::asked_by(backend, &found.runs).await;
     let mut seen = blake3::Hasher::new();
@@ -109,11 +110,20 @@ async fn page(backend: &dyn Backend, query: &str, after: Option<Cursor>) -> Resu
             seen.update(&(part.len() as u64).to_be_bytes()).update(part.as_bytes());
         }
     }
-    let asked: Vec<Value> = asked.iter().map(HumanRequest::told).collect();
+    let asked: Vec<Value> = asked.iter().map(|one| told(me, one)).collect();
     let silent: Vec<Value> = silent.iter().map(|(id, why)| json!({ "workflow_id": id, "why": why })).collect();
     let next = found.next.map(|next| next.to_string());
     Ok(json!({ "approvals": asked, "not_asked": silent, "incomplete": next.is_some(), "next_cursor": next,
         "seen": &seen.finalize().to_hex()[..SEEN_CHARS] }))
+}
+
+/// As lists tell it, with the command that answers what is answered elsewhere, as it can be run anywhere.
+fn told(me: &AuthorizedCaller, one: &HumanRequest) -> Value {
+    let mut told = one.told(view::moment);
+    if one.kind == HumanRequestKind::Elsewhere {
+        told["request"]["answer"] = me.reach.complete_in(&one.target.namespace, &one.answer()).into();
+    }
+    told
 }
 
 /// `{"approved": true, …}` to an approval, `{"answer": …}` to a question; of the run that the path names. One that was given

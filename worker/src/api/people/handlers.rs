@@ -74,7 +74,7 @@ pub async fn start(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) -> Ans
         why @ CallError::Rejected(Rejection::UnknownWorkflowType { .. }) => {
             Problem { status: StatusCode::NOT_FOUND, ..why.into() }
         }
-        CallError::Rejected(why) => start_body::refused(why),
+        CallError::Rejected(why) => start_body::refused(why, &asked.input),
         why => why.into(),
     })?;
     once::same_start(&me.backend, &asked, &started).await?;
@@ -136,9 +136,11 @@ pub async fn describe(me: AuthorizedCaller, at: RequestTarget) -> Answer {
     let seen = me.backend.describe(at.target).await?;
     let mut view = view::description(&seen);
     // Of people, and of the runs below it: the engine knows only what the code of this one awaits.
-    view["waiting"] = waiting(&me.backend, &seen.info).await.iter().map(view::waiting).collect();
+    let command = |text: &str| me.reach.complete_in(&seen.info.namespace, text);
+    let waits = waiting(&me.backend, &seen.info).await;
+    view["waiting"] = waits.iter().map(|one| view::waiting(one, command(&one.answer))).collect();
     let stuck = Lookout::new(&me.backend, now()).below_described(&seen).await;
-    view["obstacles"] = stuck.iter().map(view::obstacle).collect();
+    view["obstacles"] = stuck.iter().map(|one| view::obstacle(one, command(&one.help))).collect();
     let told = notified::of_run(&me.backend, seen.info.run_id).await;
     if !told.is_empty() {
         view["notified"] = told.iter().map(|one| notified::with_moments(one, view::moment)).collect();

@@ -18,6 +18,7 @@ mod budget;
 pub(crate) mod fork;
 mod handlers;
 mod history;
+mod input_place;
 mod known;
 mod once;
 mod openapi;

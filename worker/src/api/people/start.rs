@@ -13,9 +13,11 @@ use super::super::problem::{InvalidField, Problem};
 use super::super::token::random_hex;
 use super::body::{Members, whole};
 use super::handlers::update_id;
+use super::input_place::{path_at, stopped_at};
 use crate::filter_text::typed_text;
 use crate::priority::{PriorityBody, PrioritySaid};
-use crate::supervisor::spec::Span;
+use crate::supervisor::run::SUPERVISOR;
+use crate::supervisor::spec::{Span, read_spec_value};
 
 /// Every member that a start may have, for the document of the API.
 pub(super) const MEMBERS: &[&str] = &[
@@ -113,6 +115,9 @@ pub(super) fn read(body: &Bytes, key: Option<&str>, me: &CallerBackend) -> Resul
     let request_id =
         key.and_then(|key| RequestId::new(key).map_err(|why| members.wrong("Idempotency-Key", why.to_string())).ok());
     let input = members.any("input").unwrap_or(Value::Null);
+    if workflow_type.as_ref().is_some_and(|workflow_type| workflow_type.as_str() == SUPERVISOR) {
+        check_spec(&input, &mut members);
+    }
     let input = Payload::encode(&input).map_err(|why| members.wrong("input", why.to_string())).unwrap_or_default();
     let span = |span: Span| std::time::Duration::from(span);
     let (namespace, task_queue) = (me.namespace_of_new(members.parsed("namespace")), members.parsed("task_queue"));
@@ -254,11 +259,13 @@ fn memo_of(given: serde_json::Map<String, Value>, members: &mut Members) -> Memo
 }
 /// A refused start. Of an input that its code cannot read, it is told where that is and why, in words for whoever has sent it,
 /// and not for whoever has written the code.
-pub(super) fn refused(why: Rejection) -> Problem {
+pub(super) fn refused(why: Rejection, input: &Payload) -> Problem {
     let told = match &why {
         Rejection::Invalid { what, why } if what.starts_with("the input of the workflow ") => {
             let plain = plain_reason(why).to_owned();
-            Some((format!("{what}: {plain}"), InvalidField { at: "input".to_owned(), why: plain }))
+            let text = std::str::from_utf8(&input.data).unwrap_or_default();
+            let at = within_input(&stopped_at(why).map(|byte| path_at(text, byte)).unwrap_or_default());
+            Some((format!("{what}: {at}: {plain}"), InvalidField { at, why: plain }))
         }
         _ => None,
     };
@@ -267,6 +274,24 @@ pub(super) fn refused(why: Rejection) -> Problem {
         (problem.message, problem.errors) = (message, vec![field]);
     }
     problem
+}
+
+/// A path inside of the input, as one of the body.
+fn within_input(path: &str) -> String {
+    match path {
+        "" => "input".to_owned(),
+        index if index.starts_with('[') => format!("input{index}"),
+        path => format!("input.{path}"),
+    }
+}
+
+/// A spec that a supervisor is to read when it starts: what is wrong with it is told before, with its place.
+fn check_spec(input: &Value, members: &mut Members) {
+    let Some(spec) = input.get("spec").filter(|spec| !spec.is_null()) else { return };
+    if let Err(why) = read_spec_value(spec.clone()).and_then(|file| file.resolve()) {
+        let at = if why.at.is_empty() { "spec".to_owned() } else { format!("spec.{}", why.at) };
+        members.wrong(&within_input(&at), why.why);
+    }
 }
 
 /// What is wrong with a payload, without the name of the type that was wanted and the place in bytes that nobody wrote.

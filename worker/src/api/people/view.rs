@@ -125,15 +125,15 @@ pub(super) fn description(seen: &Description) -> Value {
     view
 }
 
-/// Whom and what a run waits for, with the command that answers.
-pub(super) fn waiting(row: &WaitingRow) -> Value {
-    json!({ "id": row.id, "whom": row.whom, "what": row.what, "answer": row.answer })
+/// Whom and what a run waits for, with the command that answers, as it can be run anywhere.
+pub(super) fn waiting(row: &WaitingRow, answer: String) -> Value {
+    json!({ "id": row.id, "whom": row.whom, "what": row.what, "answer": answer })
 }
 
-/// What keeps a run from going on, with the command that helps.
-pub(super) fn obstacle(one: &Obstacle) -> Value {
+/// What keeps a run from going on, with the command that helps, as it can be run anywhere.
+pub(super) fn obstacle(one: &Obstacle, help: String) -> Value {
     json!({ "workflow_id": one.run, "what": one.what, "why": one.why, "attempt": one.attempt,
-        "next_attempt_time": one.next_attempt_at.map(moment), "help": one.help })
+        "next_attempt_time": one.next_attempt_at.map(moment), "help": help })
 }
 
 /// An event: what happened, with its attributes in plain forms, payloads as they were given.

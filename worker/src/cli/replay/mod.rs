@@ -9,6 +9,7 @@ mod debug;
 mod explain;
 mod fuzz;
 pub(in crate::cli) mod junit;
+mod paid;
 pub(in crate::cli) mod past;
 pub(in crate::cli) mod record;
 mod show;

@@ -9,6 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::Bench;
+use super::paid::{PaidAnswers, PaidSoFar};
 use super::source::HistoryOf;
 use crate::cli::error::{CliError, printable};
 use crate::cli::event_text::{details, event_json, paint};
@@ -56,7 +57,8 @@ pub(super) async fn show(bench: &mut Bench<'_>, args: ReplayShowArgs) -> Result<
         return show_diff(bench.screen, &timeline, at, EventId(other));
     }
     let moment = timeline.at(at).ok_or_else(|| no_event(&timeline, at))?;
-    show_moment(bench.screen, &timeline, &moment);
+    let paid = PaidAnswers::of(timeline.events()).at(&timeline, &moment);
+    show_moment(bench.screen, &timeline, &moment, paid);
     bench.screen.next(&format!("bosun replay debug {} --at {at}", shell_word(&name)));
     Ok(Exit::Ok)
 }
@@ -137,7 +139,7 @@ fn show_events(screen: &mut Screen, name: &str, timeline: &Timeline<'_>) -> Resu
     Ok(Exit::Ok)
 }
 
-fn show_moment(screen: &mut Screen, timeline: &Timeline<'_>, moment: &Moment) {
+fn show_moment(screen: &mut Screen, timeline: &Timeline<'_>, moment: &Moment, paid: Option<PaidSoFar>) {
     let object = json!({
         "event": event_json(screen, &moment.event),
         "of": timeline.last(),
@@ -153,6 +155,7 @@ fn show_moment(screen: &mut Screen, timeline: &Timeline<'_>, moment: &Moment) {
         "changes": moment.changes,
         "awaiting": moment.awaiting,
         "location": moment.location,
+        "spent": paid,
         "code": fit_json(timeline),
     });
     screen.object("replay.show.at", object);
@@ -169,6 +172,9 @@ fn show_moment(screen: &mut Screen, timeline: &Timeline<'_>, moment: &Moment) {
     }
     if let Some((event, failure)) = &moment.last_failure {
         screen.field("last failure", format!("event {event}: {failure}"));
+    }
+    if let Some(paid) = paid {
+        screen.field("spent so far", paid.to_string());
     }
     if let Some(state) = &moment.state {
         screen.field("state", "");

@@ -11,6 +11,7 @@ use ring::hmac;
 use serde_json::{Value, json};
 
 use super::occasion::Occasion;
+use crate::cli::request_text::with_moments;
 
 /// Links of one notification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,7 +37,8 @@ pub fn body(id: &str, channel: &str, occasion: &Occasion, links: &TellLinks) -> 
         body["workflow_type"] = json!(about.workflow_type);
     }
     if let Some(asked) = asked {
-        body["asked"] = json!({ "id": asked.id, "kind": asked.word, "shown": asked.shown, "request": asked.request });
+        let request = with_moments(&asked.request, |at| json!(at.to_string()));
+        body["asked"] = json!({ "id": asked.id, "kind": asked.word, "shown": asked.shown, "request": request });
     }
     let TellLinks { page, approve, reject, expires_at } = links;
     if page.is_some() {

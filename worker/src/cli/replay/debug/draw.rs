@@ -16,6 +16,7 @@ use super::fork_here;
 use super::state::{Mode, Panel, View};
 use crate::cli::error::printable;
 use crate::cli::event_text::attributes;
+use crate::cli::replay::paid::PaidAnswers;
 use crate::cli::replay::show::{pending, unfit};
 use crate::cli::table::{cut_to, width_of, wrapped};
 use crate::cli::time_format::short;
@@ -28,6 +29,8 @@ pub(super) struct DrawContext<'a> {
     pub(super) source: &'a str,
     pub(super) ascii: bool,
     pub(super) sources: Sources<'a>,
+    /// What models were paid, answer by answer.
+    pub(super) paid: PaidAnswers,
 }
 
 const ASCII: border::Set<'static> = border::Set {
@@ -257,6 +260,9 @@ fn snippet(scene: &DrawContext<'_>, place: &str) -> Vec<String> {
 
 fn state_lines(scene: &DrawContext<'_>, view: &View, moment: &Moment) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
+    if let Some(paid) = scene.paid.at(scene.timeline, moment) {
+        lines.push(line(&format!("spent so far: {paid}"), Style::new().fg(Color::Cyan)));
+    }
     for path in &view.watches {
         let value = moment.state.as_ref().and_then(|state| path.of(state));
         let told = value.map_or_else(|| "-".to_owned(), ToString::to_string);

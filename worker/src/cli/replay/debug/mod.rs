@@ -21,6 +21,7 @@ use ratatui::crossterm::event::{Event as TerminalEvent, KeyCode, KeyEventKind, K
 use self::draw::{DrawContext, ScrollRoom, draw};
 use self::state::{KeyPress, View, update};
 use super::Bench;
+use super::paid::PaidAnswers;
 use super::record::write;
 use super::source::{HistoryOf, is_file};
 use super::verdict::source_text;
@@ -63,6 +64,7 @@ pub(super) async fn debug(bench: &mut Bench<'_>, args: DebugArgs) -> Result<Exit
         source: &source,
         ascii: bench.screen.ascii,
         sources: &source_text,
+        paid: PaidAnswers::of(timeline.events()),
     };
     // The keyboard is waited for on this thread.
     let fork = tokio::task::block_in_place(|| {

@@ -8,6 +8,7 @@ use ratatui::backend::TestBackend;
 
 use super::state::Mode;
 use super::*;
+use crate::capability::model::{AssistantMessage, ChatResponse, Cost, ModelOutput, StopReason, Usage};
 
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Counter {
@@ -41,6 +42,11 @@ fn told() -> History {
     told.activity_completed(charge, Payload::raw_json("5"));
     told.completed(Payload::raw_json("2"));
     History::new(told.turns()).unwrap()
+}
+
+fn scene<'t>(timeline: &'t Timeline<'t>, code: &'t WorkflowRegistry, ascii: bool) -> DrawContext<'t> {
+    let paid = PaidAnswers::of(timeline.events());
+    DrawContext { timeline, code, source: "c1", ascii, sources: &|_| None, paid }
 }
 
 fn on_screen(scene: &DrawContext<'_>, view: &View) -> String {
@@ -100,7 +106,7 @@ fn keys_walk_forwards_and_backwards_and_stay_inside() {
 fn the_screen_shows_events_code_state_and_where_one_is() {
     let code = WorkflowRegistry::new().state_machine::<Counter>();
     let timeline = Timeline::new(&code, told());
-    let scene = DrawContext { timeline: &timeline, code: &code, source: "c1", ascii: true, sources: &|_| None };
+    let scene = scene(&timeline, &code, true);
     let shown = on_screen(&scene, &after(&timeline, "bname:charge\nwpaid\nJ"));
     golden("screen.txt", include_str!("screen.txt"), &shown);
 }
@@ -110,7 +116,7 @@ fn the_screen_shows_events_code_state_and_where_one_is() {
 fn events_tell_themselves_apart_on_80_columns() {
     let code = WorkflowRegistry::new().state_machine::<Counter>();
     let timeline = Timeline::new(&code, told());
-    let scene = DrawContext { timeline: &timeline, code: &code, source: "c1", ascii: true, sources: &|_| None };
+    let scene = scene(&timeline, &code, true);
     let shown = on_screen_of(80, 24, &scene, &View::new(&timeline, EventId(1)));
     for wanted in ["charge Scheduled|", "charge Started", "hurry Signaled", "charge Completed|"] {
         assert!(shown.replace(' ', "").contains(&wanted.replace(' ', "")), "{wanted}: {shown}");
@@ -132,7 +138,7 @@ fn golden(file: &str, golden: &str, shown: &str) {
 fn fork_here_shows_the_plan_and_leaves_with_the_command() {
     let code = WorkflowRegistry::new().state_machine::<Counter>();
     let timeline = Timeline::new(&code, told());
-    let scene = DrawContext { timeline: &timeline, code: &code, source: "c1", ascii: true, sources: &|_| None };
+    let scene = scene(&timeline, &code, true);
     golden("fork.txt", include_str!("fork.txt"), &on_screen(&scene, &after(&timeline, "g4\nf")));
     for (keys, command) in [
         ("g4\nf\n", Some("bosun fork c1 --at 4")),
@@ -151,7 +157,7 @@ fn fork_here_shows_the_plan_and_leaves_with_the_command() {
 fn payload_difference_help_and_questions_lie_over_the_rest() {
     let code = WorkflowRegistry::new().state_machine::<Counter>();
     let timeline = Timeline::new(&code, told());
-    let scene = DrawContext { timeline: &timeline, code: &code, source: "c1", ascii: false, sources: &|_| None };
+    let scene = scene(&timeline, &code, false);
     for (keys, text) in [
         ("J\n", "\"name\": \"hurry\""),
         ("g6\nd1\n", "paid: null -> 5"),
@@ -165,7 +171,7 @@ fn payload_difference_help_and_questions_lie_over_the_rest() {
     }
     let none = WorkflowRegistry::new();
     let facts = Timeline::new(&none, told());
-    let scene = DrawContext { timeline: &facts, code: &none, source: "c1", ascii: true, sources: &|_| None };
+    let scene = self::scene(&facts, &none, true);
     assert!(on_screen(&scene, &after(&facts, "")).contains("facts only: "));
 }
 
@@ -174,7 +180,7 @@ fn payload_difference_help_and_questions_lie_over_the_rest() {
 fn what_is_longer_than_its_panel_is_scrolled() {
     let code = WorkflowRegistry::new().state_machine::<Counter>();
     let timeline = Timeline::new(&code, told());
-    let scene = DrawContext { timeline: &timeline, code: &code, source: "c1", ascii: true, sources: &|_| None };
+    let scene = scene(&timeline, &code, true);
     // As the loop of the debugger does it.
     let keys = |view: View, keys: &str| {
         keys.chars().fold(view, |view, c| {
@@ -205,4 +211,56 @@ fn what_is_longer_than_its_panel_is_scrolled() {
     assert_eq!((closed.mode, closed.scroll, closed.done), (Mode::Walk, 0, false));
     let other = keys(View::new(&timeline, EventId(1)), "\t");
     assert_eq!((other.panel, other.scroll), (state::Panel::Code, 0));
+}
+
+/// What a run had spent is shown as of the event that one looks at.
+#[test]
+fn the_debugger_tells_what_the_run_had_spent_at_each_event() {
+    let answer = |tokens: u64, cost: Cost| {
+        let usage = Usage { input: Some(tokens), output: Some(1), ..Usage::default() };
+        let (said, stop) = (AssistantMessage::default(), StopReason::default());
+        let free = ModelOutput::free(ChatResponse { said, stop, usage, model: "tiny".into(), id: None }, None);
+        Payload::encode(&ModelOutput { cost, ..free }).unwrap()
+    };
+    let mut told = HistoryBuilder::started("asks", "c1", Payload::null());
+    for (tokens, cost) in [(99, Cost::Micros(250)), (49, Cost::Unpriced("no price".into()))] {
+        let asked = told.activity_scheduled("model", Payload::null());
+        told.activity_started(asked, 1);
+        told.activity_completed(asked, answer(tokens, cost));
+    }
+    told.completed(Payload::null());
+    let code = WorkflowRegistry::new();
+    let timeline = Timeline::new(&code, History::new(told.turns()).unwrap());
+    let scene = scene(&timeline, &code, true);
+    for (event, spent) in [
+        (3, "spent so far: 0 calls, 0 tokens, $0.000000"),
+        (4, "spent so far: 1 call, 100 tokens, $0.000250"),
+        (6, "spent so far: 1 call, 100 tokens, $0.000250"),
+        (7, "spent so far: 2 calls, 150 tokens, $0.000250 and a call of unknown price"),
+    ] {
+        let shown = on_screen_of(300, 14, &scene, &View::new(&timeline, EventId(event)));
+        assert!(shown.contains(&format!("|{spent} ")), "{event}: {shown}");
+    }
+    let none = Timeline::new(&code, self::told());
+    let shown = on_screen(&self::scene(&none, &code, true), &View::new(&none, EventId(4)));
+    assert!(!shown.contains("spent"), "it asks no model: {shown}");
+}
+
+/// A supervisor has an account, which knows of all that it had called.
+#[test]
+fn the_debugger_tells_what_the_account_of_a_supervisor_said() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/supervisors/golden/map-reduce/happy.history.json");
+    let history = History::from_json(&std::fs::read(path).unwrap(), &Default::default()).unwrap();
+    let code = crate::supervisor::run::register(WorkflowRegistry::new());
+    let timeline = Timeline::new(&code, history);
+    let scene = scene(&timeline, &code, true);
+    let calls = |event: EventId| -> u64 {
+        let shown = on_screen_of(300, 14, &scene, &View::new(&timeline, event));
+        let spent = shown.split("spent so far: ").nth(1).unwrap_or_else(|| panic!("{event}: {shown}"));
+        spent.split(' ').next().unwrap().parse().unwrap()
+    };
+    let all = calls(timeline.last());
+    assert!(all > 1 && calls(EventId(1)) == 0, "{all}");
+    let each: Vec<u64> = (1..=timeline.last().0).map(|event| calls(EventId(event))).collect();
+    assert!(each.is_sorted() && each.iter().any(|calls| (1..all).contains(calls)), "{each:?}");
 }
