@@ -34,6 +34,14 @@ use crate::supervisor::outbox::Call;
 const GOES_ON_AS_NEW: &str = "supervisors-continue-as-new";
 /// A state of more bytes is no input: clusters take two MiB, with what is around it.
 const STATE_MAX: usize = 1_500_000;
+/// The change since which what the engine takes counts too.
+const BY_PAYLOAD_MAX: &str = "supervisors-border-payload-max";
+/// So small an input is taken everywhere: nobody is asked.
+const SMALL: usize = 16 * 1024;
+/// No engine takes more.
+const INPUT_MAX: usize = 2 * 1024 * 1024;
+/// What an input has beside its parts.
+const INPUT_REST: usize = 1024;
 /// Why nothing begins.
 const CLOSING: &str = "the history is long: the run goes on in a new one when what is under way has ended";
 
@@ -116,19 +124,33 @@ impl SupervisorRun {
             return None;
         }
         let timers = self.calls.under_way().filter_map(|(seq, _)| Some((seq, cx.timer_fires_at(seq)?))).collect();
-        let Some(state) = self.state_that_fits() else {
-            self.stays_in_one_run(cx);
+        let most = self.state_max(cx);
+        let Some(state) = self.state_that_fits(most) else {
+            self.stays_in_one_run(most, cx);
             return None;
         };
         Some(Continued { rules: number::RULES, from: cx.run_id().to_string(), timers, state })
     }
 
+    /// How large the state may be: whoever runs the engine may have said that it takes less than a cluster. What it takes here
+    /// and now is noted, since a worker that replays this may take another measure.
+    fn state_max(&self, cx: &mut Cx<'_>) -> usize {
+        let length = |part: Result<Value, _>| part.map_or(0, |part: Value| part.to_string().len());
+        let around = length(to_value(&self.resolved)) + length(to_value(&self.context)) + INPUT_REST;
+        if around + length(to_value(self)) <= SMALL || !cx.patched(BY_PAYLOAD_MAX) {
+            return STATE_MAX;
+        }
+        let takes = cx.payload_max().min(INPUT_MAX);
+        let takes = cx.side_effect(|| takes);
+        STATE_MAX.min(takes.saturating_sub(around))
+    }
+
     /// The state, with as many of the last notes as there is room for.
-    fn state_that_fits(&mut self) -> Option<Value> {
+    fn state_that_fits(&mut self, most: usize) -> Option<Value> {
         let all = self.notes.clone();
         loop {
             let state = to_value(&*self).ok()?;
-            if state.to_string().len() <= STATE_MAX {
+            if state.to_string().len() <= most {
                 return Some(state);
             }
             if self.notes.is_empty() {
@@ -141,9 +163,9 @@ impl SupervisorRun {
     }
 
     /// What waited for the border goes on here. It is said once.
-    fn stays_in_one_run(&mut self, cx: &mut Cx<'_>) {
+    fn stays_in_one_run(&mut self, most: usize, cx: &mut Cx<'_>) {
         self.parts.border = Border::Never;
-        let why = format!("the state is larger than {STATE_MAX} bytes: the run goes on with a long history");
+        let why = format!("the state is larger than {most} bytes: the run goes on with a long history");
         let mut out = self.outbox(cx.now());
         out.note(NoteKind::ActionRefused, json!({ "action": "continue_as_new", "why": why }));
         self.strategy.held_or_not(&mut out);
