@@ -349,6 +349,7 @@ impl<'a, 'b> TurnDraft<'a, 'b> {
                 heartbeats: self.heartbeats,
                 outlook: run.outlook(),
                 delivered: self.delivered,
+                size_told: None,
             },
             effects: self.effects,
             next_run: self.next_run,

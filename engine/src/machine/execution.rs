@@ -391,6 +391,7 @@ impl Execution {
                 continue;
             }
             let Code::Live(driver) = &mut self.code else { continue };
+            driver.takes_payloads_of(draft.limits().payload_max);
             let commands = driver.activate(Activation {
                 at: draft.at(),
                 run_id: self.run.visible_run_id,

@@ -62,6 +62,7 @@ impl Run {
         self.of_source.extend(others.chain(self.externals.keys()));
         let idle = at.since(self.last_at);
         self.started.execution_deadline = self.started.execution_deadline.map(|deadline| deadline.plus(idle));
+        self.started.start_at = self.started.start_at.map(|start| start.plus(idle));
         self.timers.postpone(idle);
         self.due = std::mem::take(&mut self.due).into_iter().map(|(when, due)| (when.plus(idle), due)).collect();
         self.activities.repeat(at, &mut self.due);

@@ -117,7 +117,7 @@ impl TurnWalk {
             let produced = self.driver.activate(Activation {
                 at: turn.at,
                 run_id: self.run.visible_run_id,
-                history: self.run.info.history,
+                history: turn.size_told.unwrap_or(self.run.info.history),
                 job,
                 markers: markers_of(recorded.iter().map(|event| &event.kind)),
             });

@@ -136,6 +136,14 @@ impl HistorySize {
     pub const SUGGESTED_EVENTS: u64 = 4_096;
     /// The same in bytes.
     pub const SUGGESTED_BYTES: u64 = 4 * 1024 * 1024;
+    /// What a cluster tells. Where it suggests to go on below our bounds, that counts.
+    pub fn of_cluster(events: u64, bytes: u64, suggested: bool) -> Self {
+        let size = HistorySize { events, bytes };
+        match suggested && !size.continue_as_new_suggested() {
+            true => HistorySize { events: Self::SUGGESTED_EVENTS, bytes },
+            false => size,
+        }
+    }
     /// Whether either bound is reached.
     pub fn continue_as_new_suggested(&self) -> bool {
         self.events >= Self::SUGGESTED_EVENTS || self.bytes >= Self::SUGGESTED_BYTES
@@ -226,6 +234,8 @@ pub trait Driver {
     fn defect(&self) -> Option<WorkflowDefect> {
         None
     }
+    /// The largest payload that the engine takes, told before what is decided live; see [`Cx::payload_max`](crate::workflow::Cx).
+    fn takes_payloads_of(&mut self, _bytes_max: usize) {}
     /// All that was copied from the source of a fork has been told: from here on the code is this run, also where it is
     /// asked something before it hears of anything.
     fn forked(&mut self, run_id: RunId);

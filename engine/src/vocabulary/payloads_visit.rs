@@ -231,6 +231,7 @@ mod tests {
             heartbeats: vec![Heartbeat { seq: Seq(1), attempt: Attempt(1), details: Some(Payload::bytes("d")) }],
             outlook: Outlook::default(),
             delivered: Vec::new(),
+            size_told: None,
         };
         let mut seen = Vec::new();
         turn.payloads_mut(&mut |event, payload| seen.push((event.0, payload.data.clone())));

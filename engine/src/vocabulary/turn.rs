@@ -6,12 +6,13 @@
 
 use std::fmt;
 
+use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 
 use super::*;
 
 /// What one run decided at one moment: what reached it, what its code asked for, and what indexes need of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Turn {
     /// The run that has decided.
     pub run: RunId,
@@ -34,8 +35,41 @@ pub struct Turn {
     /// Messages to other runs that a closed run knows to have arrived (or to be undeliverable), by the numbers of the
     /// commands that sent them. Kept beside the history, which ends with the closing event. Left out when empty, so that
     /// turns without it are the bytes they always were.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub delivered: Vec<Seq>,
+    /// How long the code was told that the history is, where that is not what its events add up to: a cluster counts events of
+    /// its own. Left out where it is.
+    #[serde(default)]
+    pub size_told: Option<HistorySize>,
+}
+
+/// What is left out at the end is left out of the array: a turn without it is the bytes it always was.
+impl Serialize for Turn {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const ALWAYS: usize = 9;
+        let last = match (&self.size_told, self.delivered.is_empty()) {
+            (Some(_), _) => 2,
+            (None, false) => 1,
+            (None, true) => 0,
+        };
+        let mut turn = serializer.serialize_struct("Turn", ALWAYS + last)?;
+        turn.serialize_field("run", &self.run)?;
+        turn.serialize_field("first_event", &self.first_event)?;
+        turn.serialize_field("at", &self.at)?;
+        turn.serialize_field("build", &self.build)?;
+        turn.serialize_field("events", &self.events)?;
+        turn.serialize_field("inbox_added", &self.inbox_added)?;
+        turn.serialize_field("inbox_taken", &self.inbox_taken)?;
+        turn.serialize_field("heartbeats", &self.heartbeats)?;
+        turn.serialize_field("outlook", &self.outlook)?;
+        if last > 0 {
+            turn.serialize_field("delivered", &self.delivered)?;
+        }
+        if last > 1 {
+            turn.serialize_field("size_told", &self.size_told)?;
+        }
+        turn.end()
+    }
 }
 
 /// The last thing a running attempt said (engine.md E06). Kept beside the history, not in it.
@@ -73,6 +107,7 @@ impl Turn {
             heartbeats: Vec::new(),
             outlook: Outlook::default(),
             delivered: Vec::new(),
+            size_told: None,
         }
     }
     /// The id the run's next event will have after this turn.
@@ -274,7 +309,9 @@ mod tests {
         for bytes in [&short, &long] {
             assert_eq!(rmp_serde::from_slice::<Turn>(bytes).unwrap(), turn);
         }
-        let with = Turn { delivered: vec![Seq(1)], ..turn };
+        let with = Turn { delivered: vec![Seq(1)], ..turn.clone() };
         assert_eq!(rmp_serde::from_slice::<Turn>(&rmp_serde::to_vec(&with).unwrap()).unwrap(), with);
+        let told = Turn { size_told: Some(HistorySize { events: 7, bytes: 900 }), ..turn };
+        assert_eq!(rmp_serde::from_slice::<Turn>(&rmp_serde::to_vec(&told).unwrap()).unwrap(), told);
     }
 }

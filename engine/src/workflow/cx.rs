@@ -74,6 +74,11 @@ impl Cx<'_> {
     pub fn history(&self) -> HistorySize {
         self.ledger.history()
     }
+    /// The largest payload that the engine takes here and now, in bytes. Another worker may take another: what is decided by it
+    /// has to be noted, in a [`side_effect`](Self::side_effect).
+    pub fn payload_max(&self) -> usize {
+        self.ledger.payload_max()
+    }
     /// Whether the history has become long enough to go on in a new run: 4 096 events or 4 MiB.
     pub fn continue_as_new_suggested(&self) -> bool {
         self.ledger.history().continue_as_new_suggested()

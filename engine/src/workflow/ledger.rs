@@ -55,6 +55,7 @@ pub(crate) struct CommandLedger {
     run_id: RunId,
     at: Timestamp,
     history: HistorySize,
+    payload_max: usize,
     markers: Markers,
     counters: LedgerCounters,
     commands: Vec<Command>,
@@ -93,6 +94,7 @@ impl CommandLedger {
             run_id,
             at: Timestamp::ZERO,
             history: HistorySize::default(),
+            payload_max: usize::MAX,
             markers: Markers::Fresh,
             began: Seq(counters.seq),
             withdrawn: BTreeSet::new(),
@@ -156,6 +158,12 @@ impl CommandLedger {
     }
     pub(crate) fn history(&self) -> HistorySize {
         self.history
+    }
+    pub(crate) fn payload_max(&self) -> usize {
+        self.payload_max
+    }
+    pub(crate) fn takes_payloads_of(&mut self, bytes_max: usize) {
+        self.payload_max = bytes_max;
     }
     pub(crate) fn counters(&self) -> &LedgerCounters {
         &self.counters

@@ -249,6 +249,9 @@ impl<S: StateMachine> Driver for MachineDriver<S> {
         self.ledger.defect().filter(|_| self.on_defect == DefectPolicy::Hold).cloned()
     }
 
+    fn takes_payloads_of(&mut self, bytes_max: usize) {
+        self.ledger.takes_payloads_of(bytes_max);
+    }
     fn forked(&mut self, run_id: RunId) {
         self.ledger.forked(run_id);
     }

@@ -76,6 +76,8 @@ pub struct Replayer<'a> {
     visible_run_id: Option<RunId>,
     table: JobTable,
     history: HistorySize,
+    /// What the code is told of it in this turn, where that is something else.
+    size_told: Option<HistorySize>,
     next_event: EventId,
     activations: u64,
     commands: u64,
@@ -103,6 +105,7 @@ impl<'a> Replayer<'a> {
             visible_run_id: None,
             table: JobTable::default(),
             history: HistorySize::default(),
+            size_told: None,
             next_event: EventId(1),
             activations: 0,
             commands: 0,
@@ -118,6 +121,7 @@ impl<'a> Replayer<'a> {
             return Err(ReplayError::Gap { expected: self.next_event, event_id: turn.first_event });
         }
         self.next_event = turn.next_event();
+        self.size_told = turn.size_told;
         let events: Vec<Event> = turn.numbered().collect();
         let mut rest = &events[..];
         while let Some((event, after)) = rest.split_first() {
@@ -169,7 +173,8 @@ impl<'a> Replayer<'a> {
         let (identity, driver) = self.run.as_mut().ok_or(ReplayError::NotStarted { found: event.kind.name() })?;
         let markers = markers_of(recorded.iter().map(|event| &event.kind));
         let run_id = self.visible_run_id.unwrap_or(run_id);
-        let activation = Activation { at: event.at, run_id, history: self.history, job, markers };
+        let history = self.size_told.unwrap_or(self.history);
+        let activation = Activation { at: event.at, run_id, history, job, markers };
         self.produced = driver.activate(activation);
         let commands = &self.produced;
         check_activation(identity, event, commands, &|index| driver.command_location(index), recorded)

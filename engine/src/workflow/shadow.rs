@@ -181,6 +181,9 @@ impl Driver for ShadowedDriver {
     fn defect(&self) -> Option<WorkflowDefect> {
         self.leads.defect()
     }
+    fn takes_payloads_of(&mut self, bytes_max: usize) {
+        self.leads.takes_payloads_of(bytes_max);
+    }
     fn forked(&mut self, run_id: RunId) {
         self.leads.forked(run_id);
         if let Some(shadow) = self.shadow.borrow_mut().as_mut() {

@@ -68,6 +68,9 @@ impl Driver for SignaledStart {
     fn defect(&self) -> Option<WorkflowDefect> {
         self.driver.defect()
     }
+    fn takes_payloads_of(&mut self, bytes_max: usize) {
+        self.driver.takes_payloads_of(bytes_max);
+    }
     fn forked(&mut self, run_id: RunId) {
         self.driver.forked(run_id);
     }

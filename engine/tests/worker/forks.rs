@@ -396,3 +396,26 @@ async fn a_change_that_is_not_clear_is_refused_with_what_it_could_mean() {
     let input = ForkChange::Input(payload("cake"));
     assert!(why(fork("source", "x").change(input.clone()).change(input)).await.contains("changed twice"));
 }
+
+/// E08: what a cluster told of its history is what the code was told, also in the log of a fork and over a crash.
+#[tokio::test]
+async fn a_fork_keeps_the_size_that_a_cluster_told() {
+    let code = WorkflowRegistry::new().workflow("sized", |cx: WfContext, (): ()| async move {
+        let told = cx.history().events;
+        cx.timer(Duration::from_secs(told)).await?;
+        Ok::<_, Failure>(told)
+    });
+    let environment = environment_with(code, ActivityRegistry::new());
+    let client = environment.client();
+    client.start(start("sized", "source", &())).await.unwrap();
+    let mut turns = client.turns(&target("source")).await.unwrap();
+    turns[0].size_told = Some(HistorySize { events: 700, bytes: 9_000 });
+    for event in &mut turns[0].events {
+        if let EventKind::TimerStarted { fire_at, .. } = event {
+            *fire_at = fire_at.plus(Duration::from_secs(699));
+        }
+    }
+    client.fork(ForkRequest::new(ForkSource::History(turns), "fork".into())).await.unwrap();
+    let environment = environment.crash(1, |_| {}).unwrap();
+    assert_eq!(crate::scene::completed::<u64>(&environment.client(), "fork").await, 700);
+}

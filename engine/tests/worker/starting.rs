@@ -252,6 +252,24 @@ async fn a_delayed_start_begins_when_its_time_has_come() {
     assert_eq!(client.describe(&target("later")).await.unwrap().starts_at, None);
 }
 
+/// E08, E24: a fork before the code begins waits as long as the source was to wait, and says until when.
+#[tokio::test]
+async fn a_fork_of_a_delayed_start_says_when_it_begins() {
+    let environment = environment();
+    let client = environment.client();
+    client.start(StartWorkflow { start_delay: Some(HOUR), ..start("wait", "a", &()) }).await.unwrap();
+    environment.sleep(HOUR / 2).await;
+    client.fork(ForkRequest::new(ForkSource::Run(target("a")), "b".into())).await.unwrap();
+    let fork = client.describe(&target("b")).await.unwrap();
+    let begins = fork.starts_at.unwrap();
+    assert_eq!(begins, fork.info.started_at.plus(HOUR), "not when the source begins");
+    client.signal(&target("b"), signal("go", "now")).await.unwrap();
+    assert_eq!(completed::<String>(&client, "b").await, "now");
+    let history = history(&client, &target("b")).await;
+    let begun = history.iter().find(|event| event.kind == EventKind::FirstWorkflowTaskScheduled).unwrap();
+    assert_eq!(begun.at, begins);
+}
+
 /// E24: code that waits for nothing has ended before it hears of a request to cancel, and nothing follows its end.
 #[tokio::test]
 async fn a_delayed_start_that_ends_at_once_is_not_canceled_behind_its_end() {

@@ -114,6 +114,7 @@ impl CommandsAhead<'_> {
             }
             table.apply(&event.kind);
         }
+        self.history = history.size_told(from).unwrap_or(self.history);
         // Side effects are not run here: code that reaches a new one stops.
         self.markers = Markers::Recorded { side_effects: Arc::default(), patches };
     }

@@ -38,6 +38,9 @@ pub(super) struct CounterfactualWorld<'a> {
     table: JobTable,
     at: Timestamp,
     history: HistorySize,
+    recording: &'a History,
+    /// What the code of then was told of it.
+    size_told: Option<HistorySize>,
     events: Vec<Event>,
     status: WorkflowStatus,
     /// The code asked for a value that nobody has recorded, and cannot go on.
@@ -54,7 +57,7 @@ pub(super) struct Lived {
 
 impl<'a> CounterfactualWorld<'a> {
     pub(super) fn new(
-        history: &History,
+        history: &'a History,
         record: &'a [Event],
         driver: Box<dyn Driver>,
         started: WorkflowExecutionStarted,
@@ -80,6 +83,8 @@ impl<'a> CounterfactualWorld<'a> {
             table: JobTable::default(),
             at: Timestamp::ZERO,
             history: HistorySize::default(),
+            recording: history,
+            size_told: None,
             events: Vec::new(),
             status: WorkflowStatus::Running,
             stuck: None,
@@ -96,6 +101,7 @@ impl<'a> CounterfactualWorld<'a> {
             self.at = self.at.max(event.at);
             self.history.events += 1;
             self.history.bytes += event.kind.size();
+            self.size_told = self.recording.size_told(event.id);
             self.hear(event);
         }
         if self.closing.is_some() {
@@ -187,7 +193,8 @@ impl<'a> CounterfactualWorld<'a> {
         self.write(kind.clone());
         let Some(job) = job else { return Vec::new() };
         let markers = Markers::InOrder { side_effects: self.side_effects.clone() };
-        let (at, run_id, history) = (self.at, self.visible_run_id, self.history);
+        let history = self.size_told.unwrap_or(self.history);
+        let (at, run_id) = (self.at, self.visible_run_id);
         self.driver.activate(Activation { at, run_id, history, job, markers })
     }
 

@@ -73,6 +73,9 @@ fn write_turn(turn: &Turn) -> Value {
     if !turn.delivered.is_empty() {
         written["delivered"] = plain(&turn.delivered);
     }
+    if let Some(size) = turn.size_told {
+        written["size_told"] = plain(&size);
+    }
     if turn.outlook != Outlook::default() {
         written["outlook"] = plain(&turn.outlook);
     }
@@ -179,6 +182,7 @@ fn read_turn(turn: Value, next_event: EventId, place: &mut HistoryPlace) -> Resu
         heartbeats: fields.optional("heartbeats")?.unwrap_or_default(),
         outlook: fields.optional("outlook")?.unwrap_or_default(),
         delivered: fields.optional("delivered")?.unwrap_or_default(),
+        size_told: fields.optional("size_told")?,
     };
     fields.end()?;
     if turn.first_event != next_event {

@@ -179,6 +179,12 @@ impl History {
     pub fn events(&self) -> impl Iterator<Item = Event> + '_ {
         self.turns.iter().flat_map(Turn::numbered)
     }
+    /// How long the code was told that the history is when it heard the event, where that is not what the events add up to.
+    pub(crate) fn size_told(&self, event: EventId) -> Option<HistorySize> {
+        let after = self.turns.partition_point(|turn| turn.first_event <= event);
+        let of = self.turns[..after].iter().rev().find(|turn| !turn.events.is_empty());
+        of.and_then(|turn| turn.size_told)
+    }
     /// The number of events.
     pub fn len(&self) -> usize {
         self.turns.iter().map(|turn| turn.events.len()).sum()

@@ -17,9 +17,11 @@ use bosun_engine::{
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::border::{AGENT_CARRY, CarryInput, CarryOutput};
 use super::ends::{was_cut, with_cut};
 use super::machine::ModelCall;
-use super::resolve::Conversation;
+use super::resolve::{Conversation, ResolveError};
+use super::transcript::TranscriptItem;
 use super::workflow::AGENT_MODEL;
 use crate::backend::BoxFuture;
 use crate::capability::model::{CallingRun, Lives, MODEL, ModelInput};
@@ -109,6 +111,21 @@ impl Conversations {
 
     /// The same, with how many of its attempts were cut.
     async fn asked(&self, task: &ActivityTask) -> Result<(ModelInput, u32), Failure> {
+        let mut conversation = self.read(task).await?;
+        let request = conversation.request(task.seq.0).map_err(broken)?;
+        let cut = conversation.cut(task.seq.0);
+        self.cache().put(task.run_id, conversation);
+        Ok((request, cut))
+    }
+
+    /// The conversation of a run so far, for the run in which it goes on.
+    async fn carried(&self, task: &ActivityTask, items: &[TranscriptItem]) -> Result<CarryOutput, Failure> {
+        let conversation = self.read(task).await?;
+        Ok(CarryOutput { messages: conversation.carry(items).map_err(broken)? })
+    }
+
+    /// The history of the run that asks, as far as it is written. It is taken out of the cache.
+    async fn read(&self, task: &ActivityTask) -> Result<Conversation, Failure> {
         let mut conversation = self.cache().take(task.run_id);
         let target = Target {
             namespace: task.namespace.clone(),
@@ -121,15 +138,9 @@ impl Conversations {
             let page = page.map_err(|why| Failure::application(TRANSCRIPT_UNAVAILABLE, why))?;
             page.iter().for_each(|event| conversation.hear(event.id, &event.kind));
             if page.len() < PAGE {
-                break;
+                return Ok(conversation);
             }
         }
-        let request = conversation.request(task.seq.0);
-        let request =
-            request.map_err(|why| Failure::application(TRANSCRIPT_BROKEN, why.to_string()).non_retryable())?;
-        let cut = conversation.cut(task.seq.0);
-        self.cache().put(task.run_id, conversation);
-        Ok((request, cut))
     }
 
     /// How many earlier attempts of this one were cut, by the history of its run. What cannot be read counts as none: an
@@ -199,7 +210,11 @@ impl Lives for Conversations {
     }
 }
 
-/// Registers `agent_model`, which calls the activity `model` that is registered already; and `model` itself anew, so that a
+fn broken(why: ResolveError) -> Failure {
+    Failure::application(TRANSCRIPT_BROKEN, why.to_string()).non_retryable()
+}
+
+/// Registers `agent_carry`; `agent_model`, which calls the activity `model` that is registered already; and `model` itself anew, so that a
 /// run that asks it step by step hears of its attempts that were cut, as an agent does.
 pub fn register_activities(registry: &mut ActivityRegistry, conversations: Conversations) {
     let model = registry.get(&ActivityType::of(MODEL)).cloned();
@@ -216,6 +231,11 @@ pub fn register_activities(registry: &mut ActivityRegistry, conversations: Conve
             }
         });
     }
+    let of_runs = conversations.clone();
+    registry.register(AGENT_CARRY, move |context: ActivityContext, input: CarryInput| {
+        let conversations = of_runs.clone();
+        async move { Ok::<_, ActivityError>(conversations.carried(context.task(), &input.items).await?) }
+    });
     registry.external(AGENT_MODEL);
     registry.register(AGENT_MODEL, move |context: ActivityContext, _: ModelCall| {
         let (model, conversations) = (model.clone(), conversations.clone());

@@ -35,6 +35,10 @@ pub struct Limits {
     pub result_bytes: u64,
     /// How often one model call is tried before people are asked.
     pub model_attempts: u32,
+    /// Events of a history after which the run goes on in a new one (continue-as-new), before a model is asked again; absent, or more,
+    /// is what the engine suggests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history_events: Option<u64>,
     pub on_exhausted: OnExhausted,
     /// What ends the agent when it is used up where it would ask: of this it was lent no more, and nobody can add to it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -139,6 +143,7 @@ impl Default for Limits {
             depth: 2,
             result_bytes: 32 * 1024,
             model_attempts: 10,
+            history_events: None,
             on_exhausted: OnExhausted::Ask,
             stops_at: Vec::new(),
             share: None,

@@ -11,6 +11,7 @@
 //! to by the capability `model`; nothing here knows one.
 
 pub mod activity;
+mod border;
 pub(crate) mod ends;
 pub mod grants;
 pub mod ledger;
@@ -31,6 +32,7 @@ mod wall;
 pub mod workflow;
 
 pub use activity::{Conversations, register_activities};
+pub use border::{AGENT_CARRY, CarryInput, CarryOutput, ContinuedAgent};
 pub use machine::AgentOutput;
 pub use opener::WithAgents;
 pub use spec::AgentSpec;

@@ -3,11 +3,12 @@
 //! Invariant: it is a function of the history, and of nothing else; the same call gives the same request on every
 //! machine, after every restart and in every fork. What it keeps between calls it could build again. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bosun_engine::{ActivityType, EventId, EventKind, Payload};
 use serde_json::Value;
 
+use super::border::AGENT_CARRY;
 use super::ends::was_cut;
 use super::machine::{CallPurpose, ModelCall};
 use super::opening;
@@ -22,10 +23,14 @@ use crate::capability::model::{AssistantMessage, ChatRequest, Message, ModelInpu
 #[derive(Debug, Clone, Default)]
 pub struct Conversation {
     spec: Option<AgentSpec>,
+    /// What was said in the runs before.
+    carried: Vec<Message>,
     /// What servers were asked for their tools when the agent began, and their answers.
     asked: Vec<(u64, Option<Value>)>,
     calls: BTreeMap<u64, ModelCall>,
     said: BTreeMap<u64, AssistantMessage>,
+    /// The activities that read the conversation: what they give is no message.
+    carries: BTreeSet<u64>,
     /// The activities that are tools, until they have ended.
     tools: BTreeMap<u64, ActivityType>,
     /// What tools and agents gave, and whether they failed.
@@ -49,6 +54,8 @@ pub enum ResolveError {
     NothingSaid(u64),
     #[error("the history holds no result of {0}")]
     NothingGiven(u64),
+    #[error("the run was started without message {0} of the run before")]
+    NothingCarried(usize),
     #[error("result {0} answers no call of a tool")]
     Unasked(u64),
 }
@@ -67,7 +74,17 @@ impl Conversation {
     pub fn hear(&mut self, id: EventId, event: &EventKind) {
         self.next_event = id.next();
         match event {
-            EventKind::WorkflowExecutionStarted(started) => self.spec = started.input.decode().ok(),
+            EventKind::WorkflowExecutionStarted(started) => {
+                self.spec = started.input.decode().ok();
+                let continued = self.spec.as_mut().and_then(|spec| spec.continued.take());
+                if let Some(continued) = continued {
+                    self.bytes += 2 * started.input.len();
+                    self.carried = continued.messages;
+                }
+            }
+            EventKind::ActivityTaskScheduled(task) if task.activity_type.as_str() == AGENT_CARRY => {
+                self.carries.insert(task.seq.0);
+            }
             EventKind::ActivityTaskScheduled(task)
                 if task.activity_type.as_str() == MCP_TOOLS && self.asked.len() < self.servers() =>
             {
@@ -103,6 +120,9 @@ impl Conversation {
     }
 
     fn completed(&mut self, seq: u64, result: &Payload) {
+        if self.carries.contains(&seq) {
+            return;
+        }
         if let Some((_, answer)) = self.asked.iter_mut().find(|(asked, _)| *asked == seq) {
             *answer = Some(result.to_json());
             let answers: Option<Vec<Value>> = self.asked.iter().map(|(_, answer)| answer.clone()).collect();
@@ -155,6 +175,17 @@ impl Conversation {
         Ok(ModelInput { timeout_ms: spec.call_timeout_ms.unwrap_or(input.timeout_ms), ..input })
     }
 
+    /// The messages of those items that the next run has to be given.
+    pub fn carry(&self, items: &[TranscriptItem]) -> Result<Vec<Message>, ResolveError> {
+        let (mut all, mut carried) = (Vec::new(), Vec::new());
+        for item in items {
+            let message = self.message(item, &all)?;
+            carried.extend(item.to_carry().map(|_| message.clone()));
+            all.push(message);
+        }
+        Ok(carried)
+    }
+
     fn messages(&mut self, seq: u64) -> Result<Vec<Message>, ResolveError> {
         // Back to the call that says everything, or to the one that was built last.
         let (mut chain, mut at) = (Vec::new(), seq);
@@ -193,6 +224,9 @@ impl Conversation {
             TranscriptItem::Response(call) => Message::Assistant(self.said(*call)?.clone()),
             TranscriptItem::Summary(call) => summary_message(&self.said(*call)?.content),
             TranscriptItem::Own(message) => message.clone(),
+            TranscriptItem::Carried { message, .. } => {
+                self.carried.get(*message).cloned().ok_or(ResolveError::NothingCarried(*message))?
+            }
             TranscriptItem::Given(seq) => {
                 let (content, is_error) = self.given.get(seq).ok_or(ResolveError::NothingGiven(*seq))?.clone();
                 let (call_id, name) = asked(before).ok_or(ResolveError::Unasked(*seq))?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use super::limits::{Degrade, Limits, OnExhausted, Share};
-use super::{mcp::McpGrant, schema};
+use super::{border::ContinuedAgent, mcp::McpGrant, schema};
 use crate::capability::model::OutputSchema;
 
 /// The input of the workflow `agent`.
@@ -51,6 +51,9 @@ pub struct AgentSpec {
     /// What one attempt of a model call may take; without it, what the capability says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_timeout_ms: Option<u64>,
+    /// Of a run in which another one goes on: what that left. Nobody else gives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continued: Option<Box<ContinuedAgent>>,
 }
 
 /// In millionths of a dollar for a million tokens.
@@ -193,6 +196,7 @@ impl AgentSpec {
             report_to: None,
             called_by: None,
             call_timeout_ms: None,
+            continued: None,
         }
     }
 

@@ -59,7 +59,7 @@ impl AgentRun {
         id.filter(|_| !self.is_fork(cx)).and_then(|id| WorkflowId::new(id).ok())
     }
 
-    fn is_fork(&self, cx: &Cx<'_>) -> bool {
+    pub(super) fn is_fork(&self, cx: &Cx<'_>) -> bool {
         self.began_as.is_some_and(|run| run != cx.run_id())
     }
 

@@ -33,6 +33,30 @@ pub enum TranscriptItem {
     Summary(u64),
     /// A message of the machine.
     Own(Message),
+    /// One of the messages that the run before has left to this one, by its place among them.
+    Carried { message: usize, was: CarriedItem },
+}
+
+/// What a message was in the run before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CarriedItem {
+    Response,
+    Given,
+    Summary,
+}
+
+impl TranscriptItem {
+    /// What the next run has to be given; the rest it has in its spec and its state.
+    pub fn to_carry(&self) -> Option<CarriedItem> {
+        match self {
+            TranscriptItem::Response(_) => Some(CarriedItem::Response),
+            TranscriptItem::Given(_) => Some(CarriedItem::Given),
+            TranscriptItem::Summary(_) => Some(CarriedItem::Summary),
+            TranscriptItem::Carried { was, .. } => Some(*was),
+            TranscriptItem::System | TranscriptItem::Task | TranscriptItem::Own(_) => None,
+        }
+    }
 }
 
 /// The conversation.
@@ -77,6 +101,21 @@ impl Transcript {
         let tokens = message_tokens(&message);
         self.items.push((TranscriptItem::Own(message), tokens));
     }
+    /// With the estimates.
+    pub fn items(&self) -> &[(TranscriptItem, u32)] {
+        &self.items
+    }
+    /// What stood in the history stands in the input of the run from here on. The next call says the whole list anew.
+    pub fn carry(&mut self) {
+        let mut message = 0;
+        for (item, _) in &mut self.items {
+            if let Some(was) = item.to_carry() {
+                *item = TranscriptItem::Carried { message, was };
+                message += 1;
+            }
+        }
+        (self.told, self.sent) = (None, 0);
+    }
     /// The tokens of the whole, estimated.
     pub fn estimate(&self) -> u64 {
         self.items.iter().map(|(_, tokens)| u64::from(*tokens)).sum()
@@ -96,7 +135,8 @@ impl Transcript {
     /// As [`Transcript::half`]; halved again so many times.
     pub fn part(&self, rules: Rules, halvings: u32) -> Option<usize> {
         let head = self.head();
-        let summed_up = matches!(self.items.get(head), Some((TranscriptItem::Summary(_), _))) && !rules.are_first();
+        let first = self.items.get(head).and_then(|(item, _)| item.to_carry());
+        let summed_up = first == Some(CarriedItem::Summary) && !rules.are_first();
         let least = head + 1 + usize::from(summed_up);
         let starts: Vec<usize> = (least..self.items.len()).filter(|at| self.starts_group(*at)).collect();
         let whole: u64 = self.items[head..].iter().map(|(_, tokens)| u64::from(*tokens)).sum();
@@ -131,6 +171,7 @@ impl Transcript {
     fn starts_group(&self, at: usize) -> bool {
         match &self.items[at].0 {
             TranscriptItem::Given(_) | TranscriptItem::Own(Message::Tool { .. }) => false,
+            TranscriptItem::Carried { was, .. } => *was != CarriedItem::Given,
             TranscriptItem::System
             | TranscriptItem::Task
             | TranscriptItem::Response(_)

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::border::AgentBorder;
 use super::ends::{model_answer, model_fault, output_in, tool_fault};
 use super::machine::{
     AgentEvent, AgentMachine, AgentOutput, AgentRequest, AgentStopReason, Fault, FaultClass, FlightKey, QUERIES, Rules,
@@ -63,7 +64,7 @@ const GRACE: Duration = Duration::from_secs(15);
 pub struct AgentRun {
     pub(super) agent: AgentMachine,
     pub(super) pending: BTreeMap<Seq, (FlightKey, CommandKind)>,
-    now: Timestamp,
+    pub(super) now: Timestamp,
     /// Whether the halt it is in has been told, and which one it was.
     #[serde(default)]
     pub(super) told: bool,
@@ -78,6 +79,11 @@ pub struct AgentRun {
     /// While servers are asked for the agent's tools: the agent above is only there to be looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) opening: Option<Opening>,
+    #[serde(default, skip_serializing_if = "AgentBorder::is_ahead")]
+    pub(super) border: AgentBorder,
+    /// It goes on from another run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_continued: bool,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -91,6 +97,8 @@ pub(super) enum CommandKind {
     Tool,
     Child,
     Wall,
+    /// Reads the conversation for the next run.
+    Carry,
 }
 
 impl StateMachine for AgentRun {
@@ -98,7 +106,10 @@ impl StateMachine for AgentRun {
     type Input = AgentSpec;
     type Output = AgentOutput;
 
-    fn start(spec: AgentSpec, cx: &mut Cx<'_>) -> Result<Self, Failure> {
+    fn start(mut spec: AgentSpec, cx: &mut Cx<'_>) -> Result<Self, Failure> {
+        if let Some(continued) = spec.continued.take() {
+            return Ok(AgentRun::go_on_from(*continued, cx));
+        }
         // Asked before anything else, so that the answer is in the first turn of the history.
         // Without a price the fourth rules are the third ones.
         let priced =
@@ -121,6 +132,8 @@ impl StateMachine for AgentRun {
             began_as: Some(cx.run_id()),
             waits: Waits::default(),
             opening,
+            border: AgentBorder::default(),
+            is_continued: false,
         };
         if run.opening.is_none() {
             run.carry_out(asks, cx);
@@ -134,12 +147,14 @@ impl StateMachine for AgentRun {
         if let Some(opening) = self.opening.take() {
             return self.open(opening.hear(event, self.agent.spec(), cx)?, cx);
         }
+        self.watch_border(cx);
         if let Some(event) = self.event(event, cx) {
             let asks = self.agent.handle(event, cx.now());
             self.carry_out(asks, cx);
         } else {
             self.tell_waits(cx);
         }
+        self.at_border(cx);
         Ok(())
     }
 
@@ -187,6 +202,10 @@ impl AgentRun {
                     let result = result.map(|payload| payload.to_json()).map_err(tool_fault);
                     Some(AgentEvent::Tool { key, origin: seq.0, result })
                 }
+                (_, CommandKind::Carry) => {
+                    self.carried(result, cx);
+                    None
+                }
                 (_, CommandKind::Child | CommandKind::Wall) => None,
             },
             WorkflowEvent::ChildResolved { seq, result } => {
@@ -214,7 +233,7 @@ impl AgentRun {
         }
     }
 
-    fn carry_out(&mut self, asks: Vec<AgentRequest>, cx: &mut Cx<'_>) {
+    pub(super) fn carry_out(&mut self, asks: Vec<AgentRequest>, cx: &mut Cx<'_>) {
         for ask in asks {
             self.carry_out_one(ask, cx);
         }
@@ -303,12 +322,15 @@ impl AgentRun {
                 };
                 (cx.start_child(AGENT, id, &spec, options), key, CommandKind::Child)
             }
-            AgentRequest::WallTimer { at } => {
-                (cx.start_labelled_timer(at, "the time of the agent"), 0, CommandKind::Wall)
-            }
+            AgentRequest::WallTimer { at } => return self.start_wall(at, cx),
             AgentRequest::Cancel { key } => return self.cancel(key, cx),
         };
         self.pending.insert(seq, (key, kind));
+    }
+
+    pub(super) fn start_wall(&mut self, at: Timestamp, cx: &mut Cx<'_>) {
+        let seq = cx.start_labelled_timer(at, "the time of the agent");
+        self.pending.insert(seq, (0, CommandKind::Wall));
     }
 
     /// A tool that cannot be scheduled is answered at once.
@@ -319,11 +341,12 @@ impl AgentRun {
     }
 
     fn cancel(&mut self, key: FlightKey, cx: &mut Cx<'_>) {
-        let found = self.pending.iter().find(|(_, (other, kind))| *other == key && *kind != CommandKind::Wall);
+        let counts = |kind: CommandKind| !matches!(kind, CommandKind::Wall | CommandKind::Carry);
+        let found = self.pending.iter().find(|(_, (other, kind))| *other == key && counts(*kind));
         match found.map(|(seq, (_, kind))| (*seq, *kind)) {
             Some((seq, CommandKind::Model | CommandKind::Tool)) => cx.cancel_activity(seq),
             Some((seq, CommandKind::Child)) => cx.cancel_child(seq, "the agent above has ended"),
-            Some((_, CommandKind::Wall)) | None => {}
+            Some((_, CommandKind::Wall | CommandKind::Carry)) | None => {}
         }
     }
 

@@ -6,16 +6,17 @@
 //! one. Compression comes before encryption. A key is shown by nothing.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bosun_engine::log::{CodecChain, Compression, Encryption, PayloadCodec};
-use rustix::fs::StatVfsMountFlags;
+use rustix::fs::{FlockOperation, StatVfsMountFlags};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::durable::{mend_mode, of_this_writer, write_whole_with_mode};
 use super::model::SecretRef;
 
 /// The codecs of the stores of a process.
@@ -61,6 +62,7 @@ struct KeyRegister {
 }
 
 const VERSION: u32 = 1;
+const FILE: &str = "keys.json";
 /// So many digits of a hash name a key.
 const NAME: usize = 12;
 
@@ -109,12 +111,14 @@ impl AtRest {
     /// The file cannot be read or written.
     pub fn note(&self, data: &Path) -> Result<(), AtRestError> {
         let Some(primary) = &self.primary else { return Ok(()) };
-        let mut known = noted(data)?;
-        known.version = VERSION;
-        if !known.keys.contains(primary) {
-            known.keys.push(primary.clone());
-        }
-        note_in(data, &known)
+        note_in(data, || {
+            let mut known = noted(data)?;
+            known.version = VERSION;
+            if !known.keys.contains(primary) {
+                known.keys.push(primary.clone());
+            }
+            Ok(known)
+        })
     }
 
     /// Notes the keys of a directory where a copy of it is to be made, so that one cut short right after it came is not taken
@@ -144,7 +148,7 @@ impl AtRest {
         if known.keys.is_empty() {
             return Ok(());
         }
-        note_in(to, &known)
+        note_in(to, || Ok(KeyRegister { version: known.version, keys: known.keys.clone() }))
     }
 }
 
@@ -191,7 +195,7 @@ fn only_for_its_owner(path: &Path) -> Result<(), String> {
 
 /// In the directory, and beside its database.
 fn places(data: &Path) -> [PathBuf; 2] {
-    [data.to_owned(), data.join("log")].map(|dir| dir.join("keys.json"))
+    [data.to_owned(), data.join("log")].map(|dir| dir.join(FILE))
 }
 
 /// What either of the two says.
@@ -227,26 +231,39 @@ fn noted_at(path: &Path) -> Result<KeyRegister, AtRestError> {
     if noted.version == VERSION { Ok(noted) } else { Err(bad(format!("version {} is not {VERSION}", noted.version))) }
 }
 
-/// Writes what is not there yet. The second one has no place before there is a database.
-fn note_in(data: &Path, known: &KeyRegister) -> Result<(), AtRestError> {
+/// Writes what is not there yet. The second one has no place before there is a database. What two processes note at the same
+/// moment is one after the other: `known` says what is known then.
+fn note_in(data: &Path, known: impl Fn() -> Result<KeyRegister, AtRestError>) -> Result<(), AtRestError> {
+    let unreachable =
+        |path: &Path, why: &io::Error| AtRestError::Unreachable { path: path.to_owned(), why: why.to_string() };
+    if !data.is_dir() {
+        return Ok(());
+    }
+    let alone = File::open(data).map_err(|why| unreachable(data, &why))?;
+    // There are network disks without locks. There whoever looks for the other key finds that it is missing, and says so.
+    let _ = rustix::fs::flock(&alone, FlockOperation::LockExclusive);
+    let known = known()?;
     for path in places(data) {
         let Some(dir) = path.parent().filter(|dir| dir.is_dir()) else { continue };
-        if noted_at(&path)? == *known {
-            continue;
-        }
-        write(dir, &path, known)
-            .map_err(|why| AtRestError::Unreachable { path: path.clone(), why: why.to_string() })?;
+        let is_there = noted_at(&path)? == known;
+        let written = match is_there {
+            true => mode_beside(dir).and_then(|mode| mend_mode(&path, mode)),
+            false => write(dir, &known),
+        };
+        written.map_err(|why| unreachable(&path, &why))?;
     }
     Ok(())
 }
 
-fn write(data: &Path, path: &Path, noted: &KeyRegister) -> io::Result<()> {
-    let beside = data.join("keys.json.new");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(&serde_json::to_vec_pretty(noted)?)?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
-    File::open(data)?.sync_all()
+/// The names of keys are no secret: whoever may read what is there may read which key it needs.
+fn mode_beside(dir: &Path) -> io::Result<u32> {
+    Ok(0o600 | (fs::metadata(dir)?.permissions().mode() & 0o044))
+}
+
+fn write(dir: &Path, noted: &KeyRegister) -> io::Result<()> {
+    let content = serde_json::to_vec_pretty(noted)?;
+    let beside = format!("{FILE}.new-{}", of_this_writer()?);
+    write_whole_with_mode(File::open(dir)?, FILE, beside.as_str(), &content, mode_beside(dir)?)
 }
 
 #[cfg(test)]
@@ -302,6 +319,29 @@ mod tests {
         fs::write(&places(data.path())[1], "{").unwrap();
         let why = rotated.fits(data.path()).unwrap_err().to_string();
         assert!(why.contains("put back a copy"), "{why}");
+    }
+
+    /// Of workers that begin with keys of their own at once, none forgets another's.
+    #[tokio::test]
+    async fn keys_that_are_noted_at_once_are_all_noted() {
+        let (dir, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut all = Vec::new();
+        for digit in ["1", "2", "3", "4", "5", "6"] {
+            all.push(loaded(Some(&key(dir.path(), digit, &digit.repeat(64))), &[]).await.unwrap());
+        }
+        let begin = std::sync::Barrier::new(all.len());
+        std::thread::scope(|threads| {
+            for one in &all {
+                let begin = &begin;
+                let data = data.path();
+                threads.spawn(move || {
+                    begin.wait();
+                    one.note(data).unwrap();
+                });
+            }
+        });
+        assert_eq!(needed(data.path()).unwrap().len(), all.len());
+        assert_eq!(fs::read_dir(data.path()).unwrap().count(), 1, "nothing is left beside");
     }
 
     #[tokio::test]

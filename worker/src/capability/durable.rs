@@ -3,10 +3,10 @@
 //! Invariant: what has been written when this returns is there after a power cut: the content is synced before it gets its
 //! name, and the directory after. Whoever may read the old file, and nobody else, may read the new one. No link is followed.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
@@ -32,18 +32,39 @@ pub(crate) fn write_whole(
 ) -> io::Result<()> {
     let directory = directory.as_fd();
     let kept = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
-            Some(Mode::from_raw_mode(stat.st_mode & MODE_KEPT))
-        }
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => Some(stat.st_mode & MODE_KEPT),
         _ => None,
     };
+    write_as(directory, (name, temporary), content, kept)
+}
+
+/// The same, with a mode that is not asked of the file before, nor of the umask.
+///
+/// # Errors
+/// As [`write_whole`].
+pub(crate) fn write_whole_with_mode(
+    directory: impl AsFd,
+    name: impl Arg + Copy,
+    temporary: impl Arg + Copy,
+    content: &[u8],
+    mode: u32,
+) -> io::Result<()> {
+    write_as(directory.as_fd(), (name, temporary), content, Some(mode))
+}
+
+fn write_as(
+    directory: BorrowedFd<'_>,
+    (name, temporary): (impl Arg + Copy, impl Arg + Copy),
+    content: &[u8],
+    mode: Option<u32>,
+) -> io::Result<()> {
     let _ = rustix::fs::unlinkat(directory, temporary, AtFlags::empty());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = if kept.is_some() { MODE_PRIVATE } else { MODE_NEW };
-    let mut file = File::from(rustix::fs::openat(directory, temporary, flags, mode)?);
+    let first = if mode.is_some() { MODE_PRIVATE } else { MODE_NEW };
+    let mut file = File::from(rustix::fs::openat(directory, temporary, flags, first)?);
     let placed = file.write_all(content).and_then(|()| {
-        if let Some(mode) = kept {
-            rustix::fs::fchmod(&file, mode)?;
+        if let Some(mode) = mode {
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
         }
         sync(&file, "file")?;
         Ok(rustix::fs::renameat(directory, temporary, directory, name)?)
@@ -53,6 +74,51 @@ pub(crate) fn write_whole(
         return placed;
     }
     sync(directory, "directory")
+}
+
+/// Makes a directory with those above it that are missing, each with this mode, so that all of their names are on the disk.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn make_whole_dir(directory: &Path, mode: u32) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    let above = match directory.parent() {
+        Some(above) if !above.as_os_str().is_empty() => above,
+        Some(_) => Path::new("."),
+        None => return Err(io::ErrorKind::NotFound.into()),
+    };
+    make_whole_dir(above, mode)?;
+    match fs::DirBuilder::new().mode(mode).create(directory) {
+        Err(why) if why.kind() != io::ErrorKind::AlreadyExists => Err(why),
+        // Another process may have made it at this moment, and not be further.
+        _ => sync(File::open(above)?, "directory above"),
+    }
+}
+
+/// Makes a file or a directory of this user's as open as it is to be, where one that was ended before has not.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn mend_mode(path: &Path, mode: u32) -> io::Result<()> {
+    let about = fs::metadata(path)?;
+    let own = about.uid() == rustix::process::geteuid().as_raw();
+    match own && about.permissions().mode() & 0o7777 != mode {
+        true => fs::set_permissions(path, Permissions::from_mode(mode)),
+        false => Ok(()),
+    }
+}
+
+/// What makes the name of a file that is begun no other writer's.
+///
+/// # Errors
+/// There are no random numbers.
+pub(crate) fn of_this_writer() -> io::Result<String> {
+    let mut chance = [0u8; 8];
+    ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut chance)
+        .map_err(|_| io::Error::other("there are no random numbers"))?;
+    Ok(bosun_engine::hex(&chance))
 }
 
 /// A directory below the worker's data, for its owner alone.
@@ -79,8 +145,7 @@ pub(super) fn sync(fd: impl AsFd, what: &'static str) -> io::Result<()> {
 #[cfg(test)]
 pub(super) mod tests {
     use std::cell::RefCell;
-    use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -133,5 +198,19 @@ pub(super) mod tests {
         write_whole(File::open(dir.path()).unwrap(), "a", ".new", b"text").unwrap();
         assert_eq!(fs::read_to_string(dir.path().join("other")).unwrap(), "other");
         assert_eq!(fs::read_to_string(dir.path().join("a")).unwrap(), "text");
+    }
+    #[test]
+    fn a_new_directory_and_those_above_it_are_on_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = dir.path().join("a/b/c");
+        SYNCED.take();
+        make_whole_dir(&new, 0o750).unwrap();
+        assert_eq!(SYNCED.take(), ["directory above"; 3]);
+        make_whole_dir(&new, 0o700).unwrap();
+        assert_eq!((SYNCED.take().len(), fs::metadata(&new).unwrap().permissions().mode() & 0o777), (0, 0o750));
+        mend_mode(&new, 0o770).unwrap();
+        assert_eq!(fs::metadata(&new).unwrap().permissions().mode() & 0o777, 0o770);
+        fs::write(dir.path().join("file"), "").unwrap();
+        assert!(make_whole_dir(&dir.path().join("file/d"), 0o700).is_err());
     }
 }

@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 use super::convert::payload_in;
 use super::external::{External, ExternalError};
 use super::run::Recorded;
-use super::{SEQ, SIDE_EFFECT, STACK};
+use super::{BEATS, SEQ, SIDE_EFFECT, STACK};
 
 /// Where Core keeps what a local activity gave.
 const MARKER: &str = "core_local_activity";
@@ -86,19 +86,31 @@ pub(super) async fn events_of_target(connection: &Connection, target: &Target) -
     events_of(connection, &target.namespace, target.workflow_id.as_str(), &run_id).await
 }
 
-/// As [`recorded`]; only what side effects gave is had from files.
+/// As [`recorded`]; of what is kept in files, only what side effects gave is had.
 ///
 /// # Errors
 /// A file cannot be had.
 pub(super) async fn recorded_of(external: &External, events: &[HistoryEvent]) -> Result<Recorded, ExternalError> {
     let markers = events.iter().filter(|event| event.event_type() == EventType::MarkerRecorded).cloned().collect();
-    Ok(recorded(&opened(external, markers).await?))
+    Ok(Recorded { beats: beats(events), ..recorded(&opened(external, markers).await?) })
 }
 
-/// What the side effects of a run gave.
+/// What the side effects of a run gave, and of which activities a worker says that it lives.
 pub(super) fn recorded(events: &[HistoryEvent]) -> Recorded {
     let side_effects: BTreeMap<_, _> = events.iter().filter_map(side_effect).collect();
-    Recorded { side_effects: side_effects.into() }
+    Recorded { side_effects: side_effects.into(), beats: beats(events) }
+}
+
+fn beats(events: &[HistoryEvent]) -> BTreeMap<Seq, bool> {
+    let of = |event: &HistoryEvent| match &event.attributes {
+        Some(Attributes::ActivityTaskScheduledEventAttributes(scheduled)) => {
+            let header = scheduled.header.as_ref().map(|header| &header.fields);
+            let seq = activity_number(header, &scheduled.activity_id);
+            Some((seq, header.is_some_and(|fields| fields.contains_key(BEATS))))
+        }
+        _ => None,
+    };
+    events.iter().filter_map(of).collect()
 }
 
 /// The number and the value of a recorded side effect, if the event is one.

@@ -3,19 +3,19 @@
 //! Invariant: figures are what runs say of their own agents; an agent's run has a conversation of its own, read out of its
 //! history. Nothing is counted that no run tells.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::response::Response;
 use bosun_engine::*;
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::elements::{badge, cut, dollars, run_link, span, status, value, words};
 use super::forms::{Query, Visitor};
 use super::layout::{Page, PageError, Place};
 use super::run::{cut_short, events};
-use crate::agent::AGENT_MODEL;
+use crate::agent::{AGENT_CARRY, AGENT_MODEL};
 use crate::api::guard::now;
 use crate::api::people::agents::{AgentRun, AgentTally, AgentsSeen, RUNS, RunTrust, seen};
 use crate::api::problem::Problem;
@@ -163,6 +163,8 @@ async fn conversation(visitor: &Visitor, run: &str, namespace: Option<&str>) -> 
 /// What was asked and answered, step by step.
 fn spoken(events: &[Event]) -> Markup {
     let mut names: BTreeMap<Seq, String> = BTreeMap::new();
+    // What they give is no message of their own.
+    let mut carries: BTreeSet<Seq> = BTreeSet::new();
     let mut steps: Vec<Markup> = Vec::new();
     for event in events {
         match &event.kind {
@@ -172,7 +174,14 @@ fn spoken(events: &[Event]) -> Markup {
                     .iter()
                     .find_map(|key| input[*key].as_str().or(input["spec"][*key].as_str()));
                 steps.push(said("task", &task.map_or(input.clone(), Value::from)));
+                // Of a run in which another one goes on: what was said there.
+                let before = input["continued"]["messages"].as_array();
+                steps.extend(before.into_iter().flatten().map(said_before));
             }
+            EventKind::ActivityTaskScheduled(task) if task.activity_type.as_str() == AGENT_CARRY => {
+                carries.insert(task.seq);
+            }
+            EventKind::ActivityTaskCompleted { seq, .. } if carries.contains(seq) => {}
             EventKind::ActivityTaskScheduled(task) => {
                 let name = task.options.summary.clone().unwrap_or_else(|| task.activity_type.to_string());
                 if task.activity_type.as_str() != AGENT_MODEL {
@@ -196,6 +205,15 @@ fn spoken(events: &[Event]) -> Markup {
     html! { ol.messages { @for step in steps { (step) } } }
 }
 
+/// A message of the run before.
+fn said_before(message: &Value) -> Markup {
+    match message["role"].as_str() {
+        Some("assistant") => answer(&json!({ "response": { "message": message, "model": "said before" } })),
+        Some("tool") => said("result", &message["content"]),
+        who => said(who.unwrap_or_default(), &message["content"]),
+    }
+}
+
 fn said(who: &str, what: &Value) -> Markup {
     html! { li { div.from { (who) } @match what.as_str() { Some(text) => (words(text)), None => (value(what)) } } }
 }
@@ -216,4 +234,32 @@ fn answer(result: &Value) -> Markup {
             div.call { "wants " code { (text(&call["name"])) } " " span.wrap { (cut(&call["arguments"].to_string(), 2_000)) } }
         }
     } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An agent that goes on from another run: what was said there is its input, and is shown; that it was read is not.
+    #[test]
+    fn what_was_said_in_the_run_before_is_part_of_the_conversation() {
+        let before = json!([{ "role": "assistant", "content": "said earlier", "tool_calls": [] }]);
+        let input = json!({ "task": "look around", "continued": { "messages": before } });
+        let request = StartWorkflow::new(WorkflowType::of("agent"), WorkflowId::of("a"));
+        let request = request.input(Payload::encode(&input).unwrap());
+        let started = EventKind::WorkflowExecutionStarted(Box::new(request.first_event(RunId([1; 16]), Timestamp(0))));
+        let event = |kind| Event { id: EventId(1), at: Timestamp(0), build: BuildId(0), kind };
+        let carry = EventKind::ActivityTaskScheduled(ActivityTaskScheduled {
+            seq: Seq(1),
+            activity_id: ActivityId::of("1"),
+            activity_type: ActivityType::of(AGENT_CARRY),
+            input: Payload::null(),
+            options: ActivityOptions::default(),
+        });
+        let result = Payload::encode("nobody reads this twice").unwrap();
+        let carried = EventKind::ActivityTaskCompleted { seq: Seq(1), result, identity: None };
+        let shown = spoken(&[event(started), event(carry), event(carried)]).into_string();
+        assert!(shown.contains("look around") && shown.contains("said earlier"), "{shown}");
+        assert!(!shown.contains("twice") && !shown.contains(AGENT_CARRY), "{shown}");
+    }
 }

@@ -3,6 +3,7 @@
 //!
 //! Invariant: no network, no key; time is virtual. What a machine does by itself is tested beside it.
 
+mod border;
 mod forked;
 mod kept;
 mod lives;

@@ -33,9 +33,17 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new(model: impl Fn(&ChatRequest, u32) -> Says + Send + Sync + 'static) -> Scene {
+        Scene::with(model, |_| {})
+    }
+
+    /// The same on an engine with other options.
+    pub(crate) fn with(
+        model: impl Fn(&ChatRequest, u32) -> Says + Send + Sync + 'static,
+        change: impl FnOnce(&mut WorkerOptions),
+    ) -> Scene {
         let (conversations, log) = (Conversations::default(), Log::default());
         let activities = activities(Arc::new(model), &log, &conversations);
-        let environment = TestEnvironment::start(register(WorkflowRegistry::new()), activities).unwrap();
+        let environment = TestEnvironment::start_with(register(WorkflowRegistry::new()), activities, change).unwrap();
         conversations.attach(Arc::new(environment.client()));
         Scene { environment: Some(environment), conversations, log }
     }

@@ -9,6 +9,7 @@
 mod accepted;
 mod acts;
 mod blocks;
+mod border_limits;
 mod bounded;
 mod lives;
 mod nobody;

@@ -217,6 +217,8 @@ fn waits_for_room(cluster: &Cluster) {
     let (queue, id) = (cluster.name("room"), "room");
     let (directory, noted) = (cluster.folder.path().join("room-payloads"), cluster.folder.path().join("room-noted"));
     let store = ["--payload-store", directory.to_str().unwrap()];
+    // A worker makes it with the first payload that it keeps.
+    std::fs::create_dir(&directory).unwrap();
     let worker = cluster.worker(&queue, &store);
     let aside = directory.with_extension("aside");
     let (place, away, done) = (directory.display(), aside.display(), noted.display());

@@ -19,6 +19,7 @@ mod tests;
 
 use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
+use serde_json::Value;
 
 use super::{TemporalEvent, TemporalHistory};
 use events::{Imported, Numbering};
@@ -74,6 +75,8 @@ fn is_whole(event: &TemporalEvent) -> Result<(), ImportError> {
 pub(super) struct Task {
     at: Timestamp,
     build: BuildId,
+    /// How long the cluster said that the history is.
+    size: Option<HistorySize>,
     /// With what goes before each in the history.
     told: Vec<Vec<EventKind>>,
     asked: Vec<(u64, EventKind)>,
@@ -96,12 +99,20 @@ struct Tasks {
     numbering: Numbering,
     tasks: Vec<Task>,
     waiting: Vec<Vec<EventKind>>,
-    started: Option<Timestamp>,
+    started: Option<TaskStart>,
     ended: Option<(Timestamp, EventKind)>,
     /// A task in which the code was told nothing yet: what it accepts is told in it. What else it asks for is of the task before,
     /// by a worker that was slow to record a side effect.
-    untold: Option<(Timestamp, BuildId)>,
+    untold: Option<(TaskStart, BuildId)>,
     workflow_id: WorkflowId,
+}
+
+/// What a worker is told with each task.
+#[derive(Clone, Copy, Default)]
+struct TaskStart {
+    at: Timestamp,
+    /// Nothing in an export of ours: there the events that the code saw are counted.
+    size: Option<HistorySize>,
 }
 
 impl TemporalHistory {
@@ -196,8 +207,9 @@ impl TurnReader {
         let unworked = self.start_alone().is_some();
         let mut turns = Vec::new();
         for task in self.tasks.tasks.drain(..).filter(|task| !(task.told.is_empty() && task.asked.is_empty())) {
-            let (at, build) = (task.at, task.build);
-            let turn = Turn::of(self.run, self.next, at, build, task.into_events(self.next));
+            let (at, build, size_told) = (task.at, task.build, task.size);
+            let events = task.into_events(self.next);
+            let turn = Turn { size_told, ..Turn::of(self.run, self.next, at, build, events) };
             self.next = turn.next_event();
             turns.push(turn);
         }
@@ -239,7 +251,7 @@ impl Tasks {
 
     fn event(&mut self, event: &TemporalEvent) -> Result<(), ImportError> {
         match event.event_type.as_str() {
-            "WorkflowTaskStarted" => self.started = event.at,
+            "WorkflowTaskStarted" => self.started = Some(task_start(event)),
             "WorkflowTaskFailed" | "WorkflowTaskTimedOut" => {
                 self.started = None;
                 if let Some((new_run, base)) = reset(event) {
@@ -251,11 +263,12 @@ impl Tasks {
                 // A version of a deployment, or a build by itself.
                 let builds = [version("deploymentVersion"), version("workerVersion")];
                 let build = builds.into_iter().flatten().find_map(|build| u64::from_str_radix(build, 16).ok());
-                let at = self.started.take().or(event.at).unwrap_or_default();
+                let unseen = || TaskStart { at: event.at.unwrap_or_default(), size: None };
+                let start = self.started.take().unwrap_or_else(unseen);
                 let told = std::mem::take(&mut self.waiting);
                 match told.is_empty() && !self.tasks.is_empty() {
-                    true => self.untold = Some((at, BuildId(build.unwrap_or(0)))),
-                    false => self.begin(at, BuildId(build.unwrap_or(0)), told),
+                    true => self.untold = Some((start, BuildId(build.unwrap_or(0)))),
+                    false => self.begin(start, BuildId(build.unwrap_or(0)), told),
                 }
             }
             _ => self.other(event)?,
@@ -263,9 +276,10 @@ impl Tasks {
         Ok(())
     }
 
-    fn begin(&mut self, at: Timestamp, build: BuildId, told: Vec<Vec<EventKind>>) {
+    fn begin(&mut self, start: TaskStart, build: BuildId, told: Vec<Vec<EventKind>>) {
+        let TaskStart { at, size } = start;
         self.numbering.at = at;
-        self.tasks.push(Task { at, build, told, asked: Vec::new(), settled: false });
+        self.tasks.push(Task { at, build, size, told, asked: Vec::new(), settled: false });
     }
 
     fn other(&mut self, event: &TemporalEvent) -> Result<(), ImportError> {
@@ -283,7 +297,7 @@ impl Tasks {
             // An update is accepted as the task completes, and was told in it.
             Some(Imported::Told(told)) if event.event_type == "WorkflowExecutionUpdateAccepted" => {
                 match (self.untold.take(), self.tasks.last_mut()) {
-                    (Some((at, build)), _) => self.begin(at, build, vec![told]),
+                    (Some((start, build)), _) => self.begin(start, build, vec![told]),
                     (None, Some(task)) => task.told.push(told),
                     (None, None) => return Err(unreadable()),
                 }
@@ -292,6 +306,14 @@ impl Tasks {
         }
         Ok(())
     }
+}
+
+/// The size as Temporal's core tells it: the number of the event with which the task starts, and what the cluster says there.
+fn task_start(event: &TemporalEvent) -> TaskStart {
+    let bytes = number(&event.attributes, "historySizeBytes");
+    let suggested = event.attributes.get("suggestContinueAsNew").and_then(Value::as_bool).unwrap_or(false);
+    let size = (bytes > 0 || suggested).then(|| HistorySize::of_cluster(event.id, bytes, suggested));
+    TaskStart { at: event.at.unwrap_or_default(), size }
 }
 
 /// Whether an event may come before a workflow task has all of its events: what is written as it completes (a command, or an

@@ -43,7 +43,8 @@ impl Splitter {
         let mut left: Vec<(u64, EventKind)> = std::mem::take(&mut task.asked);
         let mut produced: Vec<Vec<Command>> = Vec::new();
         for told in &task.told {
-            let Some(commands) = self.tell(told, task.at, &left, &numbering.side_effects) else { break };
+            let moment = (task.at, task.size);
+            let Some(commands) = self.tell(told, moment, &left, &numbering.side_effects) else { break };
             let ends = commands.iter().any(Command::closes);
             produced.push(commands);
             if ends {
@@ -96,7 +97,7 @@ impl Splitter {
     fn tell(
         &mut self,
         told: &[EventKind],
-        at: Timestamp,
+        (at, size): (Timestamp, Option<HistorySize>),
         held: &[(u64, EventKind)],
         known: &Arc<BTreeMap<Seq, Payload>>,
     ) -> Option<Vec<Command>> {
@@ -119,7 +120,7 @@ impl Splitter {
         {
             *side_effects = known.clone();
         }
-        let activation = Activation { at, run_id: self.visible, history: self.history, job, markers };
+        let activation = Activation { at, run_id: self.visible, history: size.unwrap_or(self.history), job, markers };
         let driver = self.driver.as_mut()?;
         let commands = driver.activate(activation);
         if driver.defect().is_some() || driver.overrun().is_some() {

@@ -46,6 +46,13 @@ impl Events {
             self.add(event_type, json!({}));
         }
     }
+    /// The same, with what the cluster says of the history.
+    fn task_at(&mut self, bytes: u64, suggested: bool) {
+        self.add("WorkflowTaskScheduled", json!({}));
+        let size = json!({ "historySizeBytes": bytes.to_string(), "suggestContinueAsNew": suggested });
+        self.add("WorkflowTaskStarted", size);
+        self.add("WorkflowTaskCompleted", json!({}));
+    }
     fn timer(&mut self, id: &str, seconds: u64) {
         self.add("TimerStarted", json!({ "timerId": id, "startToFireTimeout": format!("{seconds}s") }));
     }
@@ -276,4 +283,78 @@ fn a_side_effect_that_comes_late_stands_where_the_code_asked() {
     let alone = events().history().turns(&Namespace::of(DEFAULT_NAMESPACE), None).unwrap();
     assert_eq!(alone.len(), 2, "{alone:?}");
     History::new(alone).expect("it is a whole history");
+}
+
+/// Counts signals, and goes on as new when that is suggested.
+fn counting() -> WorkflowRegistry {
+    WorkflowRegistry::new().workflow("counts", |cx: WfContext, (): ()| async move {
+        let words = cx.signal_channel::<String>("word");
+        loop {
+            words.recv().await?;
+            if cx.continue_as_new_suggested() {
+                return cx.continue_as_new::<()>(&(), ContinueAsNewOptions::default());
+            }
+            cx.side_effect(|| cx.history().bytes);
+        }
+    })
+}
+
+/// A signal and the task in which it is told.
+fn word(events: &mut Events, word: &str, (bytes, suggested): (u64, bool)) {
+    events.add("WorkflowExecutionSignaled", json!({ "signalName": "word", "input": payloads(&format!("\"{word}\"")) }));
+    events.task_at(bytes, suggested);
+}
+
+fn goes_on(events: &mut Events) {
+    let next = json!({ "newExecutionRunId": RUN.replace("01a2", "01a3"), "workflowType": { "name": "counts" },
+        "taskQueue": { "name": "q" }, "input": payloads("null") });
+    events.add("WorkflowExecutionContinuedAsNew", next);
+}
+
+fn noted(events: &mut Events, seq: u64, bytes: u64) {
+    let data = payloads(&format!("{{\"activity_id\":\"bosun.side_effect-{seq}\"}}"));
+    let details = json!({ "data": data, "result": payloads(&bytes.to_string()) });
+    events.add("MarkerRecorded", json!({ "markerName": "core_local_activity", "details": details }));
+}
+
+/// The cluster's bound is below ours.
+#[test]
+fn a_run_that_went_on_earlier_than_by_our_rule_replays() {
+    let mut events = Events::of("counts");
+    events.task_at(300, false);
+    word(&mut events, "one", (700, false));
+    noted(&mut events, 1, 700);
+    word(&mut events, "two", (1_300, true));
+    goes_on(&mut events);
+    let turns = events.turns(&counting());
+    assert_eq!(fits(&counting(), turns), Ok(2));
+}
+
+/// A payload that is kept in a file has the size of its reference on the cluster, and its own here.
+#[test]
+fn a_run_that_went_on_later_than_by_our_rule_replays() {
+    let long = "x".repeat(HistorySize::SUGGESTED_BYTES as usize + 1);
+    let mut events = Events::of("counts");
+    events.task_at(300, false);
+    word(&mut events, &long, (900, false));
+    noted(&mut events, 1, 900);
+    word(&mut events, "two", (1_300, true));
+    goes_on(&mut events);
+    let turns = events.turns(&counting());
+    let told: Vec<_> = turns.iter().map(|turn| turn.size_told.map(|size| (size.events, size.bytes))).collect();
+    assert_eq!(told, [Some((3, 300)), Some((7, 900)), Some((HistorySize::SUGGESTED_EVENTS, 1_300))]);
+    assert_eq!(fits(&counting(), turns), Ok(2));
+}
+
+/// What was told goes along into a file of ours, and into the log of a fork.
+#[test]
+fn a_history_file_keeps_what_the_cluster_told() {
+    let mut events = Events::of("counts");
+    events.task_at(300, false);
+    word(&mut events, "one", (700, true));
+    goes_on(&mut events);
+    let history = History::new(events.turns(&counting())).unwrap();
+    let read = History::from_json(history.to_json().as_bytes(), &crate::HistoryLimits::default()).unwrap();
+    assert_eq!(read, history);
+    assert_eq!(fits(&counting(), read.into_turns()), Ok(1));
 }

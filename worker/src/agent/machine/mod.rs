@@ -14,6 +14,7 @@
 
 mod asking;
 mod batch;
+mod border;
 mod budget;
 mod rules;
 #[cfg(test)]
@@ -89,6 +90,9 @@ pub struct AgentMachine {
     summaries_failed: u32,
     refusals: u64,
     wall_timer: bool,
+    /// The run is about to go on in another one: no model is asked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    border_closes: bool,
     facts: Vec<Value>,
 }
 
@@ -174,6 +178,7 @@ impl AgentMachine {
             summaries_failed: 0,
             refusals: 0,
             wall_timer: false,
+            border_closes: false,
             facts: Vec::new(),
         };
         heard.into_iter().for_each(|event| agent.said_before(event, now));
@@ -219,6 +224,10 @@ impl AgentMachine {
     pub fn is_over(&self) -> bool {
         self.outcome.is_some() && self.flights.is_empty()
     }
+    /// Whether no model is asked, because the run is about to go on in another one.
+    pub fn border_closes(&self) -> bool {
+        self.border_closes
+    }
     pub fn rules(&self) -> Rules {
         self.rules
     }
@@ -244,6 +253,7 @@ impl AgentMachine {
     fn go_on(&mut self, out: &mut AgentRequests) {
         while self.outcome.is_none() && !self.stands_still() {
             let again = match &self.phase {
+                AgentPhase::Ready if self.border_closes => false,
                 AgentPhase::Ready => self.ask_model(out),
                 AgentPhase::Batch(_) => self.carry_on_batch(out),
                 AgentPhase::Asking | AgentPhase::Over => false,

@@ -35,6 +35,12 @@ use crate::supervisor::outbox::Call;
 const GOES_ON_AS_NEW: &str = "supervisors-continue-as-new";
 /// What the next run is given has no more bytes than these: clusters take two MiB, with what is around it.
 const INPUT_MAX: usize = 1_900_000;
+/// The change since which what the engine takes counts too.
+const BY_PAYLOAD_MAX: &str = "supervisors-border-payload-max";
+/// So small an input is taken everywhere: nobody is asked.
+const SMALL: usize = 16 * 1024;
+/// What an input has beside its parts.
+const INPUT_REST: usize = 1024;
 /// Why nothing begins.
 const CLOSING: &str = "the history is long: the run goes on in a new one when what is under way has ended";
 
@@ -62,6 +68,11 @@ pub struct Continued {
     timers: BTreeMap<Seq, Timestamp>,
     /// Its state.
     state: Value,
+}
+
+/// As it is sent; what cannot be written is sent nowhere.
+fn bytes_of<I: Serialize>(input: Option<&I>) -> usize {
+    input.map_or(0, |input| serde_json::to_vec(input).map_or(usize::MAX, |text| text.len()))
 }
 
 impl RunGates {
@@ -123,21 +134,33 @@ impl SupervisorRun {
         let at = |(seq, _)| Some((seq, cx.timer_fires_at(seq)?));
         let timers: BTreeMap<Seq, Timestamp> = self.calls.under_way().filter_map(at).collect();
         let from = cx.run_id().to_string();
-        let next = self.input_that_fits(|run| {
+        let input = |run: &Self| {
             let state = to_value(run).ok()?;
             input(run, Continued { rules: number::RULES, from: from.clone(), timers: timers.clone(), state })
-        });
+        };
+        let most = Self::input_max(bytes_of(input(self).as_ref()), cx);
+        let next = self.input_that_fits(most, input);
         if next.is_none() {
-            self.stays_in_one_run(cx);
+            self.stays_in_one_run(most, cx);
         }
         next
     }
 
+    /// How large an input may be that has so many bytes: whoever runs the engine may have said that it takes less than a cluster.
+    /// What it takes here and now is noted, since a worker that replays this may take another measure.
+    fn input_max(bytes: usize, cx: &mut Cx<'_>) -> usize {
+        if bytes <= SMALL || !cx.patched(BY_PAYLOAD_MAX) {
+            return INPUT_MAX;
+        }
+        let takes = cx.payload_max().saturating_sub(INPUT_REST).min(INPUT_MAX);
+        cx.side_effect(|| takes)
+    }
+
     /// The input of the next run, with as many of the last notes as there is room for beside all that is sent.
-    fn input_that_fits<I: Serialize>(&mut self, input: impl Fn(&Self) -> Option<I>) -> Option<I> {
+    fn input_that_fits<I: Serialize>(&mut self, most: usize, input: impl Fn(&Self) -> Option<I>) -> Option<I> {
         let all = self.notes.clone();
         loop {
-            let next = input(self).filter(|next| serde_json::to_vec(next).is_ok_and(|text| text.len() <= INPUT_MAX));
+            let next = input(self).filter(|next| bytes_of(Some(next)) <= most);
             if next.is_some() {
                 return next;
             }
@@ -160,9 +183,9 @@ impl SupervisorRun {
     }
 
     /// What waited for the border goes on here. It is said once.
-    fn stays_in_one_run(&mut self, cx: &mut Cx<'_>) {
+    fn stays_in_one_run(&mut self, most: usize, cx: &mut Cx<'_>) {
         self.parts.border = Border::Never;
-        let why = format!("what a new run needs is larger than {INPUT_MAX} bytes: the run goes on with a long history");
+        let why = format!("what a new run needs is larger than {most} bytes: the run goes on with a long history");
         let mut out = self.outbox(cx.now());
         out.note(NoteKind::ActionRefused, json!({ "action": "continue_as_new", "why": why }));
         self.strategy.held_or_not(&mut out);

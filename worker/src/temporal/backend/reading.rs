@@ -51,7 +51,7 @@ impl ClusterBackend {
         let mut answer = answer.map_err(|status| about(target, &status))?.into_inner();
         // What cannot be had is said by whoever reads it for itself.
         self.external.open_some(&mut answer).await;
-        let row = answer.workflow_execution_info.take().and_then(|row| info_of(&target.namespace, row));
+        let row = answer.workflow_execution_info.clone().and_then(|row| info_of(&target.namespace, row));
         let not_found = || Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id };
         let mut info = row.ok_or_else(not_found)?;
         let words = answer.execution_config.as_ref().and_then(|config| config.user_metadata.clone());
@@ -103,7 +103,7 @@ impl ClusterBackend {
             awaiting,
             cancel_requested: turns.iter().flat_map(|turn| &turn.events).any(asks_to_cancel),
             warnings: not_had.map(|why| format!("its result is not all here: {why}")).into_iter().collect(),
-            starts_at: None,
+            starts_at: answer.workflow_execution_info.as_ref().and_then(|row| begins_at(row, &events)),
             result: last.events.last().and_then(outcome_in).map(|(outcome, _)| outcome),
             info,
         })

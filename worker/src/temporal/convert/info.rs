@@ -5,6 +5,7 @@
 
 use bosun_engine::*;
 use temporalio_common::protos::temporal::api::enums::v1 as enums;
+use temporalio_common::protos::temporal::api::history::v1::HistoryEvent;
 use temporalio_common::protos::temporal::api::workflow::v1 as proto;
 
 use super::failure::failure_in;
@@ -67,6 +68,13 @@ pub(in crate::temporal) fn info_of(namespace: &Namespace, row: proto::WorkflowEx
     })
 }
 
+/// When the code of a run begins, while it is open and has had no workflow task, and its start was delayed.
+pub(in crate::temporal) fn begins_at(row: &proto::WorkflowExecutionInfo, events: &[HistoryEvent]) -> Option<Timestamp> {
+    let (started, begins) = (instant_in(row.start_time)?, instant_in(row.execution_time)?);
+    let begun = events.iter().any(|event| event.event_type() == enums::EventType::WorkflowTaskScheduled);
+    (run_status(row.status()).is_open() && begins > started && !begun).then_some(begins)
+}
+
 /// `seq` is our number of it.
 pub(in crate::temporal) fn pending_activity(
     row: proto::PendingActivityInfo,
@@ -101,4 +109,33 @@ pub(in crate::temporal) fn pending_activity(
         task_queue: None,
         options: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::payload::instant_out;
+    use super::*;
+
+    #[test]
+    fn a_delayed_start_begins_with_its_first_workflow_task() {
+        let row = proto::WorkflowExecutionInfo {
+            start_time: Some(instant_out(Timestamp(1_000_000))),
+            execution_time: Some(instant_out(Timestamp(9_000_000))),
+            ..Default::default()
+        };
+        let row = |status: enums::WorkflowExecutionStatus| {
+            let mut row = row.clone();
+            row.set_status(status);
+            row
+        };
+        let event = |kind: enums::EventType| HistoryEvent { event_type: kind.into(), ..Default::default() };
+        let waits = [event(enums::EventType::WorkflowExecutionStarted)];
+        let begun = [waits[0].clone(), event(enums::EventType::WorkflowTaskScheduled)];
+        let open = row(enums::WorkflowExecutionStatus::Running);
+        assert_eq!(begins_at(&open, &waits), Some(Timestamp(9_000_000)));
+        assert_eq!(begins_at(&open, &begun), None);
+        assert_eq!(begins_at(&row(enums::WorkflowExecutionStatus::Terminated), &waits), None);
+        let at_once = proto::WorkflowExecutionInfo { execution_time: open.start_time, ..open };
+        assert_eq!(begins_at(&at_once, &waits), None);
+    }
 }

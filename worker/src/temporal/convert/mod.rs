@@ -10,7 +10,7 @@ mod options;
 mod payload;
 
 pub(super) use failure::{failure_in, failure_out};
-pub(super) use info::{info_of, pending_activity};
+pub(super) use info::{begins_at, info_of, pending_activity};
 pub(super) use options::{child_options, priority_in, priority_out, retry_in, retry_out, reuse_out};
 pub(super) use payload::{
     attributes_in, attributes_out, instant_in, memo_in, memo_out, payload_in, payload_out, payloads_in, payloads_out,

@@ -7,11 +7,12 @@
 //!
 //! Invariant: when a hash is given away, its file and its name are on the disk, also where another process has written it. What is
 //! read is what its name says, or an error. A file that is named again counts as new from then on. Nothing is deleted. Files are as
-//! open to others as the directory is.
+//! open to others as the directory is, also where a writer was killed before it could open them. What is too large to be read
+//! is not written.
 
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, File, Permissions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -20,12 +21,13 @@ use ring::digest::{SHA256, digest};
 
 use super::reference::Reference;
 use super::{ExternalError, STORED_MAX};
+use crate::capability::durable::{make_whole_dir, mend_mode, of_this_writer, write_whole_with_mode};
 
 const FOLDER: &str = "sha256";
 /// A directory that nobody has made is for its owner.
 const OWN: u32 = 0o700;
-/// What a codec adds at most.
-const CODED: u64 = 64 * 1024;
+/// The largest file. A codec adds something to a payload.
+const FILE_MAX: usize = STORED_MAX + 64 * 1024;
 
 #[derive(Debug)]
 pub(super) struct PayloadFiles {
@@ -57,18 +59,14 @@ impl PayloadFiles {
 
     /// Makes the directory, if it is not there.
     pub(super) fn make(&self) -> Result<(), ExternalError> {
-        match fs::metadata(&self.root) {
-            Err(why) if why.kind() == ErrorKind::NotFound => {
-                let made = fs::DirBuilder::new().recursive(true).mode(OWN).create(&self.root);
-                made.map_err(|why| io_error(&self.root, &why))
-            }
-            Err(why) => Err(io_error(&self.root, &why)),
-            Ok(_) => Ok(()),
-        }
+        make_whole_dir(&self.root, OWN).map_err(|why| io_error(&self.root, &why))
     }
 
     /// Keeps these bytes; their hash, once they are on the disk.
     pub(super) fn put(&self, bytes: &[u8]) -> Result<String, ExternalError> {
+        if bytes.len() > FILE_MAX {
+            return Err(ExternalError::TooLarge { length: bytes.len(), limit: FILE_MAX });
+        }
         let hash = hash_of(bytes);
         let path = self.path(&hash);
         self.make()?;
@@ -77,17 +75,19 @@ impl PayloadFiles {
     }
 
     fn keep(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let open_to = fs::metadata(&self.root)?.permissions().mode();
+        let open_to = fs::metadata(&self.root)?.permissions().mode() & 0o7777;
+        let mode = 0o600 | (open_to & 0o044);
         let (folder, all) = (path.parent().unwrap_or(&self.root), self.root.join(FOLDER));
         for made in [&*all, folder] {
             match fs::DirBuilder::new().mode(OWN).create(made) {
-                Ok(()) => fs::set_permissions(made, Permissions::from_mode(open_to & 0o7777))?,
-                Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
+                Ok(()) => fs::set_permissions(made, Permissions::from_mode(open_to))?,
+                Err(why) if why.kind() == ErrorKind::AlreadyExists => mend_mode(made, open_to)?,
                 Err(why) => return Err(why),
             }
         }
-        if !is_renewed(path, bytes)? {
-            write(folder, path, bytes, 0o600 | (open_to & 0o044))?;
+        match is_renewed(path, bytes)? {
+            true => mend_mode(path, mode)?,
+            false => write(folder, path, bytes, mode)?,
         }
         // The names too, also of folders that another process has just made.
         [folder, &*all, &*self.root].into_iter().try_for_each(|folder| File::open(folder)?.sync_all())
@@ -105,7 +105,7 @@ impl PayloadFiles {
             }
             Err(why) => return Err(io_error(&path, &why)),
         };
-        if length > STORED_MAX as u64 + CODED || file.metadata().is_ok_and(|about| about.len() != length) {
+        if length > FILE_MAX as u64 || file.metadata().is_ok_and(|about| about.len() != length) {
             return Err(altered());
         }
         let mut bytes = Vec::new();
@@ -156,19 +156,9 @@ fn is_renewed(path: &Path, bytes: &[u8]) -> io::Result<bool> {
 }
 
 fn write(folder: &Path, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let mut chance = [0u8; 8];
-    ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut chance)
-        .map_err(|_| io::Error::other("there are no random numbers"))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = folder.join(format!(".{name}-{}", hex(&chance)));
-    let written = || -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-        file.write_all(bytes)?;
-        file.set_permissions(Permissions::from_mode(mode))?;
-        file.sync_all()?;
-        fs::rename(&beside, path)
-    };
-    written().inspect_err(|_| _ = fs::remove_file(&beside))
+    let beside = format!(".{name}-{}", of_this_writer()?);
+    write_whole_with_mode(File::open(folder)?, &*name, beside.as_str(), bytes, mode)
 }
 
 fn hash_of(bytes: &[u8]) -> String {

@@ -211,9 +211,7 @@ impl Store {
     /// Before the first byte that needs the key.
     fn note(&self) -> Result<(), ExternalError> {
         self.files.make()?;
-        let noted = self.at_rest.note(self.files.root());
-        // Another process may have done the same at this moment.
-        noted.or_else(|_| self.at_rest.note(self.files.root())).map_err(ExternalError::Keys)?;
+        self.at_rest.note(self.files.root()).map_err(ExternalError::Keys)?;
         self.noted.store(true, Ordering::Release);
         Ok(())
     }

@@ -38,7 +38,7 @@ struct Written {
     driver_name: String,
     #[serde(alias = "claim_data", default)]
     claim_data: BTreeMap<String, String>,
-    #[serde(default, skip_serializing)]
+    #[serde(alias = "driver_claim", default, skip_serializing)]
     driver_claim: Option<EarlierClaim>,
 }
 

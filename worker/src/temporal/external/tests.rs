@@ -173,3 +173,34 @@ fn references_of_other_sdks_are_known() {
     assert_eq!(of("json/protobuf", Some("other"), "{}"), None);
     assert_eq!(of("json/plain", message, "{}"), None);
 }
+
+/// What a killed writer left closed is as open as the directory again, and the names of keys can be read by who shares it.
+#[tokio::test]
+async fn files_of_a_shared_directory_are_as_open_as_it_is() {
+    let home = tempfile::tempdir().unwrap();
+    let (directory, key) = (home.path().join("payloads"), keys(home.path(), "one", "1").await);
+    fs::create_dir(&directory).unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o2770)).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let close = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    for _ in 0..2 {
+        with(&directory, key.clone()).seal(start(vec![text(20_000)])).await.unwrap();
+        let noted = directory.join("keys.json");
+        let folder = entry(&directory.join("sha256"));
+        let kept = entry(&folder);
+        assert_eq!((mode(&noted), mode(&kept), mode(&folder)), (0o640, 0o640, 0o2770));
+        close(&noted);
+        close(&kept);
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+}
+
+/// What could not be read again is refused before it is written.
+#[test]
+fn a_file_that_is_too_large_to_be_read_is_not_written() {
+    let home = tempfile::tempdir().unwrap();
+    let files = PayloadFiles::new(home.path().to_owned());
+    let why = files.put(&vec![0; STORED_MAX + 64 * 1024 + 1]).unwrap_err();
+    assert!(matches!(why, ExternalError::TooLarge { limit, .. } if limit == STORED_MAX + 64 * 1024), "{why}");
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+}

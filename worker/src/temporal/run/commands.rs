@@ -128,9 +128,12 @@ impl ClusterRun {
         // A cluster does not see that a worker is gone, as the embedded engine does; it has to be told that one lives.
         let (mut headers, mut heartbeat) = (numbered(seq), options.heartbeat);
         let is_here = options.task_queue.as_ref().is_none_or(|queue| queue.as_str() == self.task_queue);
-        if heartbeat.is_none() && is_here && BEATEN.contains(&activity_type.as_str()) {
+        let beats = heartbeat.is_none() && is_here && BEATEN.contains(&activity_type.as_str());
+        if beats {
             headers.insert(BEATS.to_owned(), payload_out(&Payload::raw_json("true")));
             heartbeat = Some(BEAT_TIMEOUT);
+        }
+        if self.recorded.beats.get(&seq).copied().unwrap_or(beats) {
             self.beaten.insert(seq);
         }
         let cancellation = match options.cancellation {

@@ -103,6 +103,9 @@ pub(super) struct Home {
 pub(super) struct Recorded {
     /// What side effects gave, by the numbers of their commands.
     pub(super) side_effects: Arc<BTreeMap<Seq, Payload>>,
+    /// Of each activity, whether its workers were to say by themselves that they live: what the code was told of its end depends on
+    /// that, and not on what a worker of today would ask for.
+    pub(super) beats: BTreeMap<Seq, bool>,
 }
 
 pub(super) struct ClusterRun {
@@ -345,11 +348,7 @@ fn query_failed(why: QueryError) -> Failure {
 }
 
 fn moment_of(activation: &core::WorkflowActivation) -> Moment {
-    let mut history =
-        HistorySize { events: u64::from(activation.history_length), bytes: activation.history_size_bytes };
-    if activation.continue_as_new_suggested && !history.continue_as_new_suggested() {
-        // The cluster's bound counts where it is below ours.
-        history.events = HistorySize::SUGGESTED_EVENTS;
-    }
+    let (events, bytes) = (u64::from(activation.history_length), activation.history_size_bytes);
+    let history = HistorySize::of_cluster(events, bytes, activation.continue_as_new_suggested);
     Moment { at: instant_in(activation.timestamp).unwrap_or_default(), history, replaying: activation.is_replaying }
 }

@@ -2,6 +2,10 @@
 
 use bosun_engine::workflow::WfContext;
 use temporalio_common::protos::coresdk::activity_result::{ActivityResolution, Success, activity_resolution::Status};
+use temporalio_common::protos::temporal::api::common::v1::Header;
+use temporalio_common::protos::temporal::api::enums::v1::EventType;
+use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
+use temporalio_common::protos::temporal::api::history::v1::{ActivityTaskScheduledEventAttributes, HistoryEvent};
 
 use super::*;
 
@@ -56,7 +60,8 @@ fn a_turn_may_ask_for_any_number_of_recorded_values() {
     });
     let side_effects: BTreeMap<Seq, Payload> =
         (1..=MANY).map(|seq| (Seq(seq), Payload::raw_json(seq.to_string()))).collect();
-    let (mut run, started) = begun(&code, "sums", Recorded { side_effects: side_effects.into() });
+    let (mut run, started) =
+        begun(&code, "sums", Recorded { side_effects: side_effects.into(), ..Recorded::default() });
     let asked = run.activate(activation(vec![init()], true), Some(started)).unwrap();
     let resolved = asked.iter().map(|command| match &command.variant {
         Some(Variant::ScheduleLocalActivity(local)) => {
@@ -95,6 +100,61 @@ fn a_signal_behind_the_end_goes_along_to_the_run_that_continues() {
     assert_eq!(carried.into_iter().map(|signal| signal.input).collect::<Vec<_>>(), [Payload::raw_json("2")]);
 }
 
+/// A run that an earlier worker has begun is told the same again, whatever a worker of today asks for.
+#[test]
+fn what_an_earlier_worker_told_of_a_worker_that_left_is_told_again() {
+    let code = WorkflowRegistry::new().workflow("asks", |cx: WfContext, name: String| async move {
+        let options = ActivityOptions::start_to_close(std::time::Duration::from_secs(600));
+        let lost = cx.activity::<()>(ActivityType::of(&name), &(), options).await.err().unwrap();
+        Ok::<_, Failure>(format!("{:?}", lost.root().kind))
+    });
+    for (name, beats, told) in [("scripted", false, "WorkerShutdown"), ("echo", true, "WorkerLost")] {
+        let event = HistoryEvent {
+            event_type: EventType::ActivityTaskScheduled.into(),
+            attributes: Some(scheduled_before(beats)),
+            ..Default::default()
+        };
+        let (mut run, started) = begun_with(&code, "asks", &json!(name).to_string());
+        run.recorded = crate::temporal::history::recorded(&[event]);
+        let asked = run.activate(activation(vec![init()], true), Some(started)).unwrap();
+        let Some(Variant::ScheduleActivity(scheduled)) = &asked[0].variant else { panic!("{asked:?}") };
+        let failure = failure_out(&Failure {
+            message: "activity failed".into(),
+            kind: FailureKind::Activity {
+                activity_type: ActivityType::of(name),
+                activity_id: ActivityId::of("1"),
+                retry_state: RetryState::MaximumAttemptsReached,
+            },
+            cause: Some(Box::new(Failure::application("WorkerShutdown", "the worker left"))),
+        });
+        let done = run.activate(activation(vec![failed(scheduled.seq, failure)], true), None).unwrap();
+        let Some(Variant::CompleteWorkflowExecution(done)) = &done[0].variant else { panic!("{done:?}") };
+        let said = payload_in(done.result.clone().unwrap()).to_json().to_string();
+        assert!(said.contains(told), "{name}: {said}");
+    }
+}
+
+/// Its activity, as history holds it.
+fn scheduled_before(beats: bool) -> Attributes {
+    let mut fields =
+        std::collections::HashMap::from([(crate::temporal::SEQ.to_owned(), payload_out(&Payload::raw_json("1")))]);
+    if beats {
+        fields.insert(crate::temporal::BEATS.to_owned(), payload_out(&Payload::raw_json("true")));
+    }
+    Attributes::ActivityTaskScheduledEventAttributes(ActivityTaskScheduledEventAttributes {
+        activity_id: "1".to_owned(),
+        header: Some(Header { fields }),
+        ..Default::default()
+    })
+}
+
+fn failed(seq: u32, failure: temporal_failure::Failure) -> Told {
+    let failed =
+        temporalio_common::protos::coresdk::activity_result::Failure { failure: Some(failure), ..Default::default() };
+    let result = Some(ActivityResolution { status: Some(Status::Failed(failed)) });
+    Told::ResolveActivity(core::ResolveActivity { seq, result, ..Default::default() })
+}
+
 /// A cluster says that nothing was heard of the attempt; the code is told what the embedded engine tells.
 #[test]
 fn of_whom_nothing_is_heard_is_gone() {
@@ -118,13 +178,7 @@ fn of_whom_nothing_is_heard_is_gone() {
             },
             cause: Some(Box::new(Failure::timeout(TimeoutType::Heartbeat, None))),
         });
-        let failed = temporalio_common::protos::coresdk::activity_result::Failure {
-            failure: Some(failure),
-            ..Default::default()
-        };
-        let result = Some(ActivityResolution { status: Some(Status::Failed(failed)) });
-        let ended = Told::ResolveActivity(core::ResolveActivity { seq: scheduled.seq, result, ..Default::default() });
-        let done = run.activate(activation(vec![ended], false), None).unwrap();
+        let done = run.activate(activation(vec![failed(scheduled.seq, failure)], false), None).unwrap();
         let Some(Variant::CompleteWorkflowExecution(done)) = &done[0].variant else { panic!("{done:?}") };
         let said = payload_in(done.result.clone().unwrap()).to_json().to_string();
         assert!(said.contains(told), "{name}: {said}");

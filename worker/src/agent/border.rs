@@ -1,0 +1,183 @@
+//! The border between two runs of an agent: one whose history is long goes on in a new run of the same workflow id.
+//!
+//! ```text
+//!   Ahead ──(the history is long, and a model would be asked)──► Carrying ──► Carried ──(messages have arrived)──► the next run
+//!                                                                   └──(the conversation cannot be had, or is too large)──► Never
+//! ```
+//!
+//! The conversation stands in the history of the run, as the results of its activities. It is read once more, by an activity,
+//! and is the input of the next run beside the state; that run's calls name its messages by their places there.
+//!
+//! Invariant: nothing is under way at the border but the time of the agent, which begins again with what is left of it. Ids
+//! of the run before are of things that are over. What cannot be carried stays in one run, and says so.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bosun_engine::workflow::Cx;
+use bosun_engine::{ActivityOptions, CancellationType, ContinueAsNewOptions, Failure, Payload, RetryPolicy, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, to_value};
+
+use super::spec::AgentSpec;
+use super::transcript::TranscriptItem;
+use super::workflow::{AgentRun, CommandKind};
+use crate::capability::model::Message;
+
+/// The activity that reads the conversation for the next run.
+pub const AGENT_CARRY: &str = "agent_carry";
+/// The change since which agents that have no limit of their own go on in new runs.
+const GOES_ON_AS_NEW: &str = "agents-continue-as-new";
+/// An input of more bytes is none: clusters take two MiB.
+const INPUT_MAX: usize = 1_900_000;
+/// So small an input is taken everywhere: nobody is asked.
+const SMALL: usize = 16 * 1024;
+/// For reading the history.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const ATTEMPTS: u32 = 5;
+
+/// Where a run stands on its way to the border.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum AgentBorder {
+    #[default]
+    Ahead,
+    Carrying,
+    Carried(Vec<Message>),
+    /// There is none: the run was begun by a program that had none, or it cannot be carried.
+    Never,
+}
+
+impl AgentBorder {
+    pub(super) fn is_ahead(&self) -> bool {
+        *self == AgentBorder::Ahead
+    }
+}
+
+/// What a run leaves to the one in which it goes on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContinuedAgent {
+    /// The run before.
+    from: String,
+    /// When the time of the agent is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wall: Option<Timestamp>,
+    /// The conversation, but for what is in the spec or in the state itself.
+    pub(super) messages: Vec<Message>,
+    /// Its state.
+    state: Value,
+}
+
+/// The input of [`AGENT_CARRY`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CarryInput {
+    pub items: Vec<TranscriptItem>,
+}
+
+/// What [`AGENT_CARRY`] gives: the messages of those items that stand in the history, in their order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CarryOutput {
+    pub messages: Vec<Message>,
+}
+
+impl AgentRun {
+    /// Looks where the run stands, before it hears what happened.
+    pub(super) fn watch_border(&mut self, cx: &mut Cx<'_>) {
+        let own = self.agent.spec().limits.history_events;
+        let is_long = cx.continue_as_new_suggested() || own.is_some_and(|most| cx.history().events >= most);
+        if !self.border.is_ahead() || self.agent.border_closes() || !is_long {
+            return;
+        }
+        // A recorded run without a limit of its own may have gone past that of the engine.
+        match self.is_continued || own.is_some() || cx.patched(GOES_ON_AS_NEW) {
+            true => self.agent.close_border(),
+            false => self.border = AgentBorder::Never,
+        }
+    }
+
+    /// After what happened was heard: on to the next run, if it is time.
+    pub(super) fn at_border(&mut self, cx: &mut Cx<'_>) {
+        if cx.is_closed() || !self.agent.is_at_border() {
+            return;
+        }
+        match std::mem::take(&mut self.border) {
+            AgentBorder::Ahead => self.border = self.carry(cx),
+            AgentBorder::Carried(messages) if cx.waits_for_timers_only() => self.go_on_as_new(messages, cx),
+            other => self.border = other,
+        }
+    }
+
+    /// Asks for the conversation.
+    fn carry(&mut self, cx: &mut Cx<'_>) -> AgentBorder {
+        let items: Vec<TranscriptItem> = self.agent.conversation().iter().map(|(item, _)| item.clone()).collect();
+        let options = ActivityOptions {
+            start_to_close: Some(TIMEOUT),
+            retry_policy: Some(RetryPolicy { maximum_attempts: ATTEMPTS, ..RetryPolicy::default() }),
+            cancellation: CancellationType::TryCancel,
+            summary: Some("the conversation, for the next run".to_owned()),
+            ..ActivityOptions::default()
+        };
+        let seq = cx.schedule_activity(AGENT_CARRY, &CarryInput { items }, options);
+        self.pending.insert(seq, (0, CommandKind::Carry));
+        AgentBorder::Carrying
+    }
+
+    /// The conversation has been read, or cannot be.
+    pub(super) fn carried(&mut self, result: Result<Payload, Failure>, cx: &mut Cx<'_>) {
+        let read = result.and_then(|payload| Ok(payload.decode::<CarryOutput>()?));
+        match read {
+            Ok(CarryOutput { messages }) => self.border = AgentBorder::Carried(messages),
+            Err(why) => self.stays_in_one_run(&why.root().message, cx),
+        }
+    }
+
+    fn stays_in_one_run(&mut self, why: &str, cx: &mut Cx<'_>) {
+        self.border = AgentBorder::Never;
+        let asks = self.agent.open_border(&format!("{why}: the run goes on with a long history"), cx.now());
+        self.carry_out(asks, cx);
+    }
+
+    fn go_on_as_new(&mut self, messages: Vec<Message>, cx: &mut Cx<'_>) {
+        let wall = self.pending.iter().find(|(_, (_, kind))| *kind == CommandKind::Wall);
+        let wall = wall.and_then(|(seq, _)| cx.timer_fires_at(*seq));
+        let next = AgentRun {
+            agent: self.agent.carried(),
+            pending: BTreeMap::new(),
+            // A fork stays one: nobody above has begun it.
+            began_as: self.began_as.filter(|_| self.is_fork(cx)),
+            ..self.clone()
+        };
+        let state = match to_value(&next) {
+            Ok(state) => state,
+            Err(why) => return self.stays_in_one_run(&why.to_string(), cx),
+        };
+        let continued = ContinuedAgent { from: cx.run_id().to_string(), wall, messages, state };
+        let input = AgentSpec { continued: Some(Box::new(continued)), ..self.agent.spec().clone() };
+        let length = to_value(&input).map_or(usize::MAX, |input| input.to_string().len());
+        // What the engine takes here and now is noted: a worker that replays this may take another measure.
+        let takes = cx.payload_max().min(INPUT_MAX);
+        let most = if length <= SMALL { INPUT_MAX } else { cx.side_effect(|| takes) };
+        match length <= most {
+            true => cx.continue_as_new(&input, ContinueAsNewOptions::default()),
+            false => self.stays_in_one_run(&format!("the state is larger than {most} bytes"), cx),
+        }
+    }
+
+    /// The first turn of the next run.
+    pub(super) fn go_on_from(continued: ContinuedAgent, cx: &mut Cx<'_>) -> AgentRun {
+        let ContinuedAgent { from, wall, state, .. } = continued;
+        let read: Result<AgentRun, _> = serde_json::from_value(state);
+        let mut run = read.unwrap_or_else(|why| {
+            panic!("the run before, {from}, left a state that this program cannot read: {why}. Go on with the program of that run")
+        });
+        run.began_as = run.began_as.or(Some(cx.run_id()));
+        (run.is_continued, run.now, run.border) = (true, cx.now(), AgentBorder::Ahead);
+        if let Some(at) = wall {
+            run.start_wall(at, cx);
+        }
+        let asks = run.agent.go_on_from_border(cx.now());
+        run.carry_out(asks, cx);
+        run
+    }
+}
