@@ -18,6 +18,9 @@ pub(super) const SCENES: &[Scene] = &[
     ("what_is_too_large_waits_for_a_worker_with_a_payload_store", waits_for_a_store),
 ];
 
+/// The runs of these scenes: nobody reads them without their directories.
+pub(super) const RUNS: [&str; 6] = ["large", "large-child", "gone", "encrypted", "room", "waits-store"];
+
 /// More than a cluster takes.
 const LARGE: usize = 2_500_000;
 

@@ -8,8 +8,11 @@ use serde_json::{Value, json};
 use super::Scene;
 use super::rig::{Cluster, shown};
 
-pub(super) const SCENES: &[Scene] =
-    &[("presets_report_alike", presets_report_alike), ("an_approval_is_asked_for_and_given", an_approval)];
+pub(super) const SCENES: &[Scene] = &[
+    ("presets_report_alike", presets_report_alike),
+    ("an_approval_is_asked_for_and_given", an_approval),
+    ("each_run_of_a_supervisor_that_goes_on_as_new_replays", goes_on_as_new),
+];
 
 /// Those whose order of events does not depend on how long anything takes.
 const PRESETS: [&str; 6] = [
@@ -122,5 +125,34 @@ fn an_approval(cluster: &Cluster) {
     let checked = cluster.run(&["replay", "check", "--query", "WorkflowId = 'approval'"]);
     let history = || shown(&cluster.temporal(&["workflow", "show", "-w", "approval"]));
     assert!(checked.status.success(), "{}\n{}", shown(&checked), history());
+    assert_eq!(worker.term(), 0);
+}
+
+/// The border stands where the cluster's count of events put it, for who replays as well.
+fn goes_on_as_new(cluster: &Cluster) {
+    let queue = cluster.name("border");
+    let worker = cluster.worker(&queue, &[]);
+    let step = |n: u32| {
+        let deps: Vec<String> = (n > 1).then(|| format!("s{}", n - 1)).into_iter().collect();
+        json!({ "id": format!("s{n}"), "agent": "worker", "goal": format!("Step {n}"), "deps": deps })
+    };
+    let spec = json!({
+        "kind": "supervisor", "preset": "shannon-dag", "name": "border", "objective": "Write it",
+        "limits": { "history_events": 30 }, "agents": [{ "name": "worker" }],
+        "script": [{ "on": "plan", "say": { "tasks": (1..=8).map(step).collect::<Vec<_>>() } },
+            { "on": "execute_worker", "say": "done" }, { "on": "synthesize", "say": "all is done" }],
+    });
+    let file = cluster.folder.path().join("border.yaml");
+    std::fs::write(&file, spec.to_string()).unwrap();
+    let ran = cluster.run(&["run", &file.display().to_string(), "-w", "bordered", "-q", &queue, "-o", "json"]);
+    assert!(ran.status.success() && shown(&ran).contains("all is done"), "{}", shown(&ran));
+    let listed = || {
+        let listed = cluster.run(&["list", "--query", "WorkflowId = 'bordered'", "-o", "jsonl"]);
+        let runs = String::from_utf8_lossy(&listed.stdout).lines().filter(|line| line.starts_with('{')).count();
+        (runs > 2).then_some(())
+    };
+    cluster.until("its runs are listed", listed);
+    let checked = cluster.run(&["replay", "check", "--query", "WorkflowId = 'bordered'"]);
+    assert!(checked.status.success(), "{}", shown(&checked));
     assert_eq!(worker.term(), 0);
 }
