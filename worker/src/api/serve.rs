@@ -175,15 +175,7 @@ impl Server {
         loop {
             let stream = tokio::select! {
                 () = told(&mut stop) => break,
-                accepted = self.listener.accept() => match accepted {
-                    Ok((stream, _)) => stream,
-                    Err(why) => {
-                        // Out of file descriptors, most likely: wait for some to come back instead of spinning.
-                        tracing::warn!(error = %why, "cannot accept a connection");
-                        tokio::time::sleep(Duration::from_millis(50)).await;
-                        continue;
-                    }
-                },
+                stream = accepted(&self.listener) => stream,
             };
             let (routers, limits, stopping) = (routers.clone(), self.limits.clone(), stop.clone());
             let serve =
@@ -212,6 +204,20 @@ impl Server {
         }
         connections.close();
         connections.wait().await;
+    }
+}
+
+/// The next connection.
+async fn accepted(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(why) => {
+                // Out of file descriptors, most likely: wait for some to come back instead of spinning.
+                tracing::warn!(error = %why, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
     }
 }
 

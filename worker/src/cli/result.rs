@@ -184,11 +184,11 @@ async fn wait_on(
                     shown.next = event.id.next();
                     shown.progress.event(&mut cx.screen, &*backend, &event).await;
                 }
-                // Progress is a courtesy: when its stream breaks, the result still counts.
-                Some(Err(_)) | None => match shown.goes_on(&*backend).await {
-                    true => events = backend.events(shown.of.clone(), shown.next, true),
-                    false => streaming = false,
-                },
+                // Progress is a courtesy: when its stream breaks, the result still counts. Another run may go on.
+                Some(Err(_)) | None => {
+                    streaming = false;
+                    tick.reset_immediately();
+                }
             },
             found = &mut result => break found,
             _ = tick.tick() => {
@@ -202,18 +202,31 @@ async fn wait_on(
                 let waits = parked(&*backend, &shown.of, parking).await;
                 unseen = waits.is_err();
                 if let Ok(Some(waits)) = waits {
-                    shown.progress.finish(&mut cx.screen, &*backend).await;
-                    let asked = what_is_asked(&*backend, &shown.of).await;
-                    return Err(left_parked(target, &waits, &asked));
+                    return Err(leave(cx, shown, &waits).await);
                 }
             }
         }
     };
-    let found = found?;
+    ended(cx, shown, found?).await
+}
+
+/// Goes, since the run waits for people only.
+async fn leave(cx: &mut Context, shown: &mut Shown, waits: &[String]) -> CliError {
+    let backend = cx.backend.clone();
+    shown.progress.finish(&mut cx.screen, &*backend).await;
+    let asked = what_is_asked(&*backend, &shown.of).await;
+    left_parked(&shown.of, waits, &asked)
+}
+
+/// The end of the wait: the result, or that there is none yet.
+async fn ended(cx: &mut Context, shown: &mut Shown, found: Option<RunResult>) -> Result<RunResult, CliError> {
+    let backend = cx.backend.clone();
     shown.ended(found.as_ref());
     shown.progress.finish(&mut cx.screen, &*backend).await;
-    let Some(found) = found else { return Err(still_open(cx, &shown.of).await) };
-    Ok(found)
+    match found {
+        Some(found) => Ok(found),
+        None => Err(still_open(cx, &shown.of).await),
+    }
 }
 
 /// What the run waits for, with the commands that help.
