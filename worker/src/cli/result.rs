@@ -155,6 +155,11 @@ pub(super) fn held_text(found: &Description) -> String {
     )
 }
 
+/// Where nobody carries runs on, waiting would be for ever, and would keep a worker out.
+fn patience(cx: &Context, timeout: Option<Duration>) -> Option<Duration> {
+    if cx.carried_on { timeout } else { Some(timeout.unwrap_or_default().min(VISIT_MAX)) }
+}
+
 /// Waits for as long as whoever is asked answers.
 async fn wait_on(
     cx: &mut Context,
@@ -163,16 +168,13 @@ async fn wait_on(
     shown: &mut Shown,
     parking: ParkPolicy,
 ) -> Result<RunResult, CliError> {
-    // Where nobody carries runs on, waiting would be for ever, and would keep a worker out.
-    let timeout = if cx.carried_on { timeout } else { Some(timeout.unwrap_or_default().min(VISIT_MAX)) };
-    shown.progress.carried_on = cx.carried_on;
     let backend = cx.backend.clone();
+    let timeout = patience(cx, timeout);
     let mut result = backend.result(target.clone(), ResultRequest { follow_runs: shown.follow_runs, timeout });
-    shown.begin(&*backend).await;
+    shown.begin(&*backend, cx.carried_on).await;
     let mut events = backend.events(shown.of.clone(), shown.next, true);
     let mut tick = tokio::time::interval(Duration::from_secs(1));
-    let watching = cx.screen.format != Format::None;
-    let mut streaming = watching;
+    let mut streaming = cx.screen.format != Format::None;
     // Whether the run may have parked since it was looked at: without an event it has not.
     let mut unseen = true;
     let found = loop {
@@ -193,7 +195,7 @@ async fn wait_on(
             found = &mut result => break found,
             _ = tick.tick() => {
                 shown.look(&mut cx.screen, &*backend, streaming).await;
-                if watching && !streaming && shown.goes_on(&*backend).await {
+                if cx.screen.format != Format::None && !streaming && shown.goes_on(&*backend).await {
                     (events, streaming, unseen) = (backend.events(shown.of.clone(), shown.next, true), true, true);
                 }
                 if !std::mem::take(&mut unseen) && streaming {

@@ -36,8 +36,9 @@ impl Shown {
         Shown { progress, of, first: None, next: EventId(1), ticks: 0, held: false, follow_runs }
     }
 
-    /// Finds out which run it is, if that is not known.
-    pub(super) async fn begin(&mut self, backend: &dyn Backend) {
+    /// Finds out which run it is, if that is not known, and notes whether a worker carries runs on.
+    pub(super) async fn begin(&mut self, backend: &dyn Backend, carried_on: bool) {
+        self.progress.carried_on = carried_on;
         if self.first.is_none()
             && let Ok(found) = backend.describe(self.of.clone()).await
         {
