@@ -249,13 +249,13 @@ mod tests {
         let request = request.input(Payload::encode(&input).unwrap());
         let started = EventKind::WorkflowExecutionStarted(Box::new(request.first_event(RunId([1; 16]), Timestamp(0))));
         let event = |kind| Event { id: EventId(1), at: Timestamp(0), build: BuildId(0), kind };
-        let carry = EventKind::ActivityTaskScheduled(ActivityTaskScheduled {
+        let carry = EventKind::ActivityTaskScheduled(Box::new(ActivityTaskScheduled {
             seq: Seq(1),
             activity_id: ActivityId::of("1"),
             activity_type: ActivityType::of(AGENT_CARRY),
             input: Payload::null(),
             options: ActivityOptions::default(),
-        });
+        }));
         let result = Payload::encode("nobody reads this twice").unwrap();
         let carried = EventKind::ActivityTaskCompleted { seq: Seq(1), result, identity: None };
         let shown = spoken(&[event(started), event(carry), event(carried)]).into_string();

@@ -16,12 +16,6 @@ pub(super) const SCENES: &[Scene] = &[
 ];
 
 fn histories_replay(cluster: &Cluster) {
-    // The programs of the other scenes have ended on this server.
-    let kept_elsewhere = super::payloads::RUNS.map(|id| format!(" AND WorkflowId != '{id}'")).concat();
-    let query = format!("WorkflowType = 'kitchen-sink' AND ExecutionStatus != 'Running'{kept_elsewhere}");
-    let checked = cluster.run(&["replay", "check", "--query", &query]);
-    assert!(checked.status.success(), "{}", shown(&checked));
-
     let queue = cluster.name("replays");
     let worker = cluster.worker(&queue, &[]);
     let echo = |value: Value| json!({ "activity": { "type": "echo", "input": value, "as": "a" } });
@@ -29,6 +23,14 @@ fn histories_replay(cluster: &Cluster) {
     cluster.start_program(&queue, "replays", &json!({ "steps": steps }));
     assert_eq!(cluster.result("replays").0, 0);
     assert_eq!(worker.term(), 0);
+    // With it, the programs of all scenes before it on this server.
+    let kept_elsewhere = super::payloads::RUNS.map(|id| format!(" AND WorkflowId != '{id}'")).concat();
+    let query = format!("WorkflowType = 'kitchen-sink' AND ExecutionStatus != 'Running'{kept_elsewhere}");
+    let checked = cluster.until("its run is listed", || {
+        let checked = cluster.run(&["replay", "check", "--query", &query]);
+        (checked.status.code() != Some(30)).then_some(checked)
+    });
+    assert!(checked.status.success(), "{}", shown(&checked));
     let history = cluster.temporal(&["workflow", "show", "-w", "replays", "--output", "json"]);
     let file = cluster.folder.path().join("replays.json");
     std::fs::write(&file, &history.stdout).unwrap();
