@@ -244,3 +244,32 @@ fn a_token_for_a_namespace_is_told_who_waits_there_however_many_wait_elsewhere()
     assert_eq!(object(&run(&data, &["queue", "describe", "none", "-o", "json"]))["served"], false);
     drop(worker);
 }
+
+/// An agent whose entry in a spec names a priority is served by it, and nobody else is.
+#[test]
+fn the_work_of_an_agent_has_the_place_that_its_spec_names() {
+    let api = crate::people_api::Api::serve();
+    let mut wrong = crate::people_api::gated("wrong");
+    wrong["input"]["spec"]["agents"][0]["priority"] = json!({ "priority_key": 9 });
+    let (status, why) = api.post("workflows", wrong);
+    assert_eq!((status, &why["errors"][0]["at"]), (422, &json!("input.spec.agents[0].priority")), "{why}");
+    let mut urgent = crate::people_api::gated("urgent");
+    urgent["input"]["spec"]["agents"][0]["priority"] = json!({ "priority_key": 1, "fairness_key": "acme" });
+    assert_eq!(api.post("workflows", urgent).0, 201);
+    let asked = api.until("approvals", |seen| seen["approvals"].as_array().is_some_and(|all| !all.is_empty()));
+    let yes = json!({ "id": asked["approvals"][0]["id"], "approved": true });
+    assert_eq!(api.post("workflows/urgent/answers", yes).0, 202);
+    assert_eq!(api.get("workflows/urgent/result?wait=20s").1["status"], "Completed");
+    let (_, history) = api.get("workflows/urgent/history?limit=1000");
+    let scheduled =
+        history["events"].as_array().unwrap().iter().filter(|one| one["event_type"] == "ActivityTaskScheduled");
+    let places: Vec<(bool, &Value)> = scheduled
+        .map(|one| &one["attributes"])
+        .map(|task| {
+            (task["input"].to_string().contains("execute_worker"), &task["options"]["priority"]["priority_key"])
+        })
+        .collect();
+    let (works, others): (Vec<_>, Vec<_>) = places.iter().partition(|(works, _)| *works);
+    assert!(!works.is_empty() && works.iter().all(|(_, key)| **key == json!(1)), "{history}");
+    assert!(!others.is_empty() && others.iter().all(|(_, key)| key.is_null()), "{history}");
+}

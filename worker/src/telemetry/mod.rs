@@ -1,7 +1,7 @@
 //! What a worker measures of its own work, for whoever watches it (engine.md E39).
 //!
-//! Invariant: telemetry only looks. It refuses nothing, decides nothing and waits for nothing, and what it is told comes
-//! from committed work. Replays are not counted: they go through no worker.
+//! Invariant: telemetry only looks. It refuses nothing and decides nothing, no work waits for it, and what it is told comes
+//! from committed work. Replays are not counted: they go through no worker. Whoever scrapes waits for what runs say, and not long.
 
 pub(crate) mod metrics;
 #[cfg(feature = "otel")]

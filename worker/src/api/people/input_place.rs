@@ -133,7 +133,7 @@ mod tests {
             (json!({ "order_id": "o", "prices": { "tea": [1, 2, -3] } }), "prices.tea[2]"),
             (json!({ "order_id": "o", "tip": 1 }), "tip"),
             (json!({ "items": [] }), ""),
-            (json!([1]), ""),
+            (json!([1]), "[0]"),
         ] {
             assert_eq!(place(&input), at, "{input}");
         }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bosun_engine::workflow::Cx;
 use bosun_engine::{
-    ActivityType, CancellationType, ChildWorkflowOptions, ExternalTarget, Failure, FailureKind, ParentClosePolicy,
-    Payload, WorkflowId,
+    ActivityOptions, ActivityType, CancellationType, ChildWorkflowOptions, ExternalTarget, Failure, FailureKind,
+    ParentClosePolicy, Payload, Priority, WorkflowId,
 };
 use serde_json::{Value, json};
 
@@ -128,7 +128,8 @@ impl SupervisorRun {
         }
         match work::carried(&self.resolved.spec, &call, self.context.depth, self.asker()) {
             Carried::Activity { activity_type, input, timeout } => {
-                let seq = cx.schedule_activity(activity_type, &input, work::options(&summary(&call), timeout));
+                let options = self.in_place(&call, work::options(&summary(&call), timeout));
+                let seq = cx.schedule_activity(activity_type, &input, options);
                 self.calls.sent(seq, UnderWay::Call { call, deliveries });
             }
             Carried::Later { after, input } if after.is_zero() => self.say(call, &input, deliveries, cx),
@@ -140,10 +141,11 @@ impl SupervisorRun {
                 let part = self.child_budget(cx);
                 let told = self.told_to_agents();
                 let input = children::nested(&spec, &call, self.context.depth, part, own_id(cx), (&told, cx.now()))?;
-                self.start_child(call.key, SUPERVISOR, part.share.map(Lease::of_run), &input, cx);
+                let priority = self.priority_of(&call);
+                self.start_child(call.key, SUPERVISOR, (part.share.map(Lease::of_run), priority), &input, cx);
             }
             Carried::Model { input, timeout } => {
-                let options = model::options(&summary(&call), timeout, super::model::ATTEMPTS);
+                let options = self.in_place(&call, model::options(&summary(&call), timeout, super::model::ATTEMPTS));
                 let seq = cx.schedule_activity(ActivityType::of(MODEL), &*input, options);
                 self.calls.sent(seq, UnderWay::Call { call, deliveries });
             }
@@ -152,17 +154,28 @@ impl SupervisorRun {
                 let (lent, share) = lease::lend(self.available(), &call, &mut spec);
                 let input = serde_json::to_value(spec)?;
                 let lease = Some(Lease { purpose: Some(call.purpose), lent, share });
-                self.start_child(call.key, AGENT, lease, &input, cx);
+                let priority = self.priority_of(&call);
+                self.start_child(call.key, AGENT, (lease, priority), &input, cx);
             }
             Carried::Impossible(why) => return Err(why),
         }
         Ok(())
     }
 
+    /// The place of a call among all that waits for a slot: that of whoever does it, where their entry names one (E25).
+    fn priority_of(&self, call: &Call) -> Option<Priority> {
+        self.resolved.spec.player(call)?.priority.as_ref().map(|said| said.0.clone())
+    }
+
+    fn in_place(&self, call: &Call, options: ActivityOptions) -> ActivityOptions {
+        ActivityOptions { priority: self.priority_of(call), ..options }
+    }
+
     /// A scripted answer is said now.
     pub(super) fn say(&mut self, call: Call, input: &Value, deliveries: u32, cx: &mut Cx<'_>) {
         let scripted = ActivityType::of(crate::capability::scripted::SCRIPTED);
-        let seq = cx.schedule_activity(scripted, input, work::options(&summary(&call), Duration::from_secs(60)));
+        let options = self.in_place(&call, work::options(&summary(&call), Duration::from_secs(60)));
+        let seq = cx.schedule_activity(scripted, input, options);
         self.calls.sent(seq, UnderWay::Call { call, deliveries });
     }
 
@@ -233,7 +246,7 @@ impl SupervisorRun {
         let above = FromAbove { id: own_id(cx), policies, told: self.told_to_agents() };
         match children::spec_of(&spec, kind, task, self.context.depth, part, above) {
             Ok(input) => {
-                self.start_child(key.clone(), SUPERVISOR, part.share.map(Lease::of_run), &input, cx);
+                self.start_child(key.clone(), SUPERVISOR, (part.share.map(Lease::of_run), None), &input, cx);
                 self.register_if_child(key, cx);
             }
             Err(why) => self.refused(key, why.failure(), cx),
@@ -248,7 +261,7 @@ impl SupervisorRun {
         &mut self,
         key: Key,
         workflow_type: &'static str,
-        lease: Option<Lease>,
+        (lease, priority): (Option<Lease>, Option<Priority>),
         input: &Value,
         cx: &mut Cx<'_>,
     ) {
@@ -256,7 +269,7 @@ impl SupervisorRun {
         let workflow_id = format!("{}-{}", self.run, word_of(&key));
         // A child closes with its parent (SHN-50), in its own way.
         let parent_close_policy = ParentClosePolicy::RequestCancel;
-        let mut options = ChildWorkflowOptions { parent_close_policy, ..ChildWorkflowOptions::default() };
+        let mut options = ChildWorkflowOptions { parent_close_policy, priority, ..ChildWorkflowOptions::default() };
         if lease.is_some() {
             // What it spent is known only when it has ended.
             options.cancellation = CancellationType::WaitCancellationCompleted;

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::script::Script;
 use super::span::Span;
+use crate::priority::PrioritySaid;
 
 /// One entry of `agents:`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -66,6 +67,9 @@ pub struct Agent {
     /// Null is the spec's own `via`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<Via>,
+    /// The place of its work among all that waits for a slot of the worker; null is that of the run (E25).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<PrioritySaid>,
     /// What it answers when it is scripted; looked at before the script of the run.
     #[serde(default)]
     pub script: Script,
@@ -92,6 +96,7 @@ impl Agent {
             callable: false,
             required_parameters: Vec::new(),
             via: None,
+            priority: None,
             script: Script::default(),
         }
     }
