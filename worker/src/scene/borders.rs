@@ -14,7 +14,7 @@ use crate::supervisor::run::{SUPERVISOR, SupervisorInput};
 use crate::supervisor::{PLAN_RUN, PlanRunInput};
 
 /// Of so many files one is played.
-const SAMPLE: usize = 32;
+const SAMPLE: usize = 8;
 /// What does not depend on when things happen.
 const JUDGED: [&str; 12] = [
     "expect.outcome",

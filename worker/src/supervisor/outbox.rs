@@ -211,7 +211,7 @@ pub enum ChildKind {
 }
 
 /// What a child is asked for; its spec is made of its parent's.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChildTask {
     pub query: String,
     pub role: Option<String>,

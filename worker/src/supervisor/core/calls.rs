@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 use super::key::Key;
 use crate::agent::ledger::Resource;
 use crate::supervisor::model::TaskId;
-use crate::supervisor::outbox::{Answer, Call, Purpose};
+use crate::supervisor::outbox::{Answer, Call, ChildKind, ChildTask, Purpose};
 use crate::supervisor::people::interrupts::Expired;
 
 /// What a number of the engine stands for.
@@ -106,6 +106,14 @@ pub enum Cancelled {
     Child(Seq),
 }
 
+/// A run below that is to begin.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NewRun {
+    pub key: Key,
+    pub kind: ChildKind,
+    pub task: ChildTask,
+}
+
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calls {
@@ -114,6 +122,9 @@ pub struct Calls {
     /// Calls that somebody has to do something for first: a key, money, a `resume`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     put_off: Vec<Call>,
+    /// Runs below that begin when this one has gone on in a new one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    new_runs: Vec<NewRun>,
     /// What came while the run stood still: stored, not consumed (§4.4 no. 57).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     held: Vec<Arrival>,
@@ -144,6 +155,7 @@ impl Calls {
     /// Nobody waits for it any more: what is to be ended.
     pub fn cancel(&mut self, key: &Key) -> Option<Cancelled> {
         self.put_off.retain(|call| call.key != *key);
+        self.new_runs.retain(|run| run.key != *key);
         let seq = self.numbers.get(key).copied()?;
         Some(match self.ended(seq)? {
             UnderWay::Call { .. } => Cancelled::Activity(seq),
@@ -160,6 +172,16 @@ impl Calls {
     /// The call waits for a person, and for the run to go on.
     pub fn put_off(&mut self, call: Call) {
         self.put_off.push(call);
+    }
+
+    /// The run below begins behind the border.
+    pub fn put_off_run(&mut self, run: NewRun) {
+        self.new_runs.push(run);
+    }
+
+    /// The runs below that may begin now, in order.
+    pub fn runs_put_off(&mut self) -> Vec<NewRun> {
+        std::mem::take(&mut self.new_runs)
     }
 
     /// It waits for the run to go on.
@@ -184,7 +206,7 @@ impl Calls {
 
     /// Whether anything waits for the run to go on.
     pub fn waits_for_run(&self) -> bool {
-        !self.put_off.is_empty() || !self.held.is_empty()
+        !self.put_off.is_empty() || !self.new_runs.is_empty() || !self.held.is_empty()
     }
 
     /// What is under way, by its number.
@@ -289,6 +311,18 @@ mod tests {
             assert_eq!((calls.has_all_bills(), calls.bill_came(Seq(7)), calls.bill_came(Seq(7))), (!bill, bill, false));
             assert_eq!(calls, Calls::default(), "nothing is left");
         }
+    }
+
+    /// A run that was put off begins once, and never when nobody wants it any more.
+    #[test]
+    fn a_run_below_is_put_off_once() {
+        let run = |text: &str| NewRun { key: key(text), kind: ChildKind::SimpleTask, task: ChildTask::default() };
+        let mut calls = Calls::default();
+        calls.put_off_run(run("recruit/1"));
+        calls.put_off_run(run("recruit/2"));
+        assert!(calls.waits_for_run() && calls.is_idle());
+        assert_eq!(calls.cancel(&key("recruit/1")), None, "it was never begun");
+        assert_eq!((calls.runs_put_off(), calls), (vec![run("recruit/2")], Calls::default()));
     }
 
     /// A call that was put off, and all that came while the run stood still, wait for it to go on; each once, in order.

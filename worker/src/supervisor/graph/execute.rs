@@ -230,9 +230,13 @@ impl Graph {
 
     fn replied(&mut self, id: &TaskId, attempt: u32, mut reply: Reply, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
-        // Whoever was let do it names what they did: it is not proposed once more (SHH-18).
-        if task.approved && reply.proposes() == task.action_to_take() {
-            reply.action = None;
+        // Whoever was let do it names what they did: it is not proposed once more (SHH-18), and that is said.
+        if task.approved
+            && reply.proposes() == task.action_to_take()
+            && let Some(action) = reply.action.take().filter(|action| !action.is_empty())
+        {
+            let why = "it was approved before the task began, as its work: it is not done once more";
+            out.note(NoteKind::ActionRefused, json!({ "task": id, "action": action, "why": why }));
         }
         if let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) {
             record.outcome = AttemptOutcome::Completed;

@@ -24,7 +24,7 @@ use crate::capability::model::{self, MODEL};
 use crate::supervisor::core::account::{SPENT, Withheld};
 use crate::supervisor::core::asker::Asker;
 use crate::supervisor::core::awaited::AnswerSource;
-use crate::supervisor::core::calls::{Arrival, Cancelled, RunBelow, UnderWay};
+use crate::supervisor::core::calls::{Arrival, Cancelled, NewRun, RunBelow, UnderWay};
 use crate::supervisor::core::key::Key;
 use crate::supervisor::core::retry;
 use crate::supervisor::journal::NoteKind;
@@ -236,6 +236,9 @@ impl SupervisorRun {
     }
 
     fn start_run(&mut self, key: Key, kind: ChildKind, task: ChildTask, cx: &mut Cx<'_>) {
+        if self.parts.border_closes() {
+            return self.calls.put_off_run(NewRun { key, kind, task });
+        }
         let call = Call::new(key.clone(), Purpose::ExecuteWorker, Value::Null);
         if self.account.reserve(&call, AnswerSource::Child, &mut self.awaited).is_err() {
             return self.unpaid(key, cx);

@@ -69,7 +69,7 @@ use self::parts::RunGates;
 use self::strategy::RunStrategy;
 use super::core::account::Account;
 use super::core::awaited::AwaitedKeys;
-use super::core::calls::{Arrival, Calls, UnderWay};
+use super::core::calls::{Arrival, Calls, NewRun, UnderWay};
 use super::core::control::ControlRequest;
 use super::core::phase::Phase;
 use super::journal::{Note, NoteKind};
@@ -348,6 +348,9 @@ impl SupervisorRun {
         if self.parts.control.is_running() {
             let (again, heard) = self.calls.go_on();
             again.into_iter().for_each(|call| out.ask(Ask::Call(call)));
+            for NewRun { key, kind, task } in self.calls.runs_put_off() {
+                out.ask(Ask::StartChild { key, kind, task });
+            }
             for incoming in heard {
                 self.heard(incoming, out);
             }
