@@ -80,6 +80,7 @@ fn write_as(
 ///
 /// # Errors
 /// What the system says.
+#[cfg(any(test, feature = "temporal"))]
 pub(crate) fn make_whole_dir(directory: &Path, mode: u32) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
