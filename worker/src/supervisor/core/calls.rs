@@ -318,11 +318,11 @@ mod tests {
     fn a_run_below_is_put_off_once() {
         let run = |text: &str| NewRun { key: key(text), kind: ChildKind::SimpleTask, task: ChildTask::default() };
         let mut calls = Calls::default();
-        calls.put_off_run(run("recruit/1"));
-        calls.put_off_run(run("recruit/2"));
+        calls.put_off_run(run("recruit/1/child"));
+        calls.put_off_run(run("recruit/2/child"));
         assert!(calls.waits_for_run() && calls.is_idle());
-        assert_eq!(calls.cancel(&key("recruit/1")), None, "it was never begun");
-        assert_eq!((calls.runs_put_off(), calls), (vec![run("recruit/2")], Calls::default()));
+        assert_eq!(calls.cancel(&key("recruit/1/child")), None, "it was never begun");
+        assert_eq!((calls.runs_put_off(), calls), (vec![run("recruit/2/child")], Calls::default()));
     }
 
     /// A call that was put off, and all that came while the run stood still, wait for it to go on; each once, in order.

@@ -111,25 +111,6 @@ fn what_trust_would_have_saved_is_told_of_all_runs() {
     assert!(last.starts_with("another run goes on in this one"), "{last}");
 }
 
-/// What is measured is what is sent, the spec beside the state: an engine takes two MiB, and no byte more.
-#[test]
-fn what_is_sent_over_the_border_is_not_too_much() {
-    for (size, goes_on) in [(600_000, true), (1_100_000, false)] {
-        let tasks = json!([{ "id": "a", "goal": "a" }, { "id": "b", "goal": "b", "deps": ["a"] }]);
-        let never = "x".repeat(size);
-        let spec = format!(
-            "preset: flow-coordinator\nname: large\nobjective: o\nagents: [{{ name: w }}]\nlimits: {{ history_events: 8 }}\n\
-             script:\n- {{ on: plan, say: {{ tasks: {tasks} }} }}\n- {{ on: execute_worker, task: never, say: {never} }}\n\
-             - {{ on: execute_worker, say: done }}\n- {{ on: synthesize, say: all }}\n"
-        );
-        let played = SceneText::new(&spec).straight();
-        assert!(played.completed() && played.statuses() == "a=completed b=completed", "{:#}", played.digest);
-        assert_eq!(!played.noted("RunContinued").is_empty(), goes_on);
-        let refused = played.noted("ActionRefused");
-        assert_eq!(refused.len(), usize::from(!goes_on), "{refused:?}");
-    }
-}
-
 /// A state that other rules have made is not gone on from: the run is held, and the card says what to do.
 #[test]
 fn a_state_of_other_rules_is_held_with_a_card() {
