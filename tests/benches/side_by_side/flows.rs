@@ -133,6 +133,11 @@ impl<'a> Bench<'a> {
         bench.run_to_end("steps", 20); // warm
         bench
     }
+    /// Groups that were committed so far.
+    pub(crate) fn groups(&self) -> u64 {
+        let info = self.runtime.block_on(self.worker.client().store_info()).expect("a store");
+        info.last_group.0
+    }
     pub(crate) fn time(&self, work: impl FnOnce()) -> Duration {
         super::timed(work)
     }

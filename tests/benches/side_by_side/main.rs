@@ -4,6 +4,7 @@
 //! duroxide on SQLite (that file is not part of CI's build). Everything Bosun acknowledges here is durable: group commit with fdatasync. A figure is the
 //! median of [`ROUNDS`] rounds; rounds of the contenders take turns, so that a noisy machine hits all alike.
 
+mod curve;
 mod decide;
 #[cfg(feature = "peers")]
 mod duroxide_peer;
@@ -44,6 +45,9 @@ fn main() {
         if wanted(row) {
             concurrent(&runtime, row, runs);
         }
+    }
+    if wanted("curve") {
+        curve::measure(&runtime);
     }
     if wanted("fan-out") {
         fan_out(&runtime);
