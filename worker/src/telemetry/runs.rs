@@ -1,7 +1,7 @@
 //! What open supervisors say of their budgets, and schedules of their starts, as sums that Prometheus can read.
 //!
 //! Invariant: no more than [`RUNS_MAX`] runs of each type are asked, the newest, at most once in [`FRESH`], and none is waited
-//! for longer than [`ANSWER_MAX`]; how many were left out is told. No run is a label. What schedules count is added up by what is
+//! for longer than [`ANSWER_MAX`], nor all of a type for longer than [`LOOK_MAX`]; how many were left out is told. No run is a label. What schedules count is added up by what is
 //! more than it was when it was looked at last, so that it never falls when a schedule is deleted. It changes nothing.
 
 use std::collections::BTreeMap;
@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use bosun_engine::{ListRequest, Payload, QueryName, RunInfo, Timestamp, WorkflowId};
+use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -29,8 +30,10 @@ const RUNS_MAX: usize = 200;
 const ASKED_AT_ONCE: usize = 8;
 /// Who scrapes more often is told the same again.
 const FRESH: Duration = Duration::from_secs(5);
-/// A run that does not answer by then is left out: a scrape has ten seconds, as a rule.
+/// A run that does not answer by then is left out.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// Whoever has not been asked by then is left out, however many do not answer: a scrape has ten seconds, as a rule.
+const LOOK_MAX: Duration = Duration::from_secs(3);
 
 tokio::task_local! {
     /// Set while a scrape asks: its questions are nobody's requests.
@@ -122,18 +125,26 @@ impl RunsSeen {
     }
 }
 
+/// What is answered in time, in any order.
+async fn answered<T>(questions: Vec<BoxFuture<'_, Option<T>>>) -> Vec<T> {
+    let answers = stream::iter(questions).buffer_unordered(ASKED_AT_ONCE).take_until(tokio::time::sleep(LOOK_MAX));
+    answers.filter_map(std::future::ready).collect().await
+}
+
 /// Answers of the newest open runs of a type, and how many more there are, or did not answer.
 async fn answers(backend: &dyn Backend, workflow_type: &str, query: &'static str) -> (Vec<(RunInfo, Value)>, u64) {
     let open = format!("WorkflowType = '{workflow_type}' AND ExecutionStatus = 'Running'");
     let all = backend.count(open.clone()).await.unwrap_or_default();
     let runs = backend.list(ListRequest { query: open, limit: RUNS_MAX }).await.unwrap_or_default();
-    let ask = |info: RunInfo| async move {
-        let asked = backend.query(target_of(&info), QueryName::of(query), Payload::null());
-        let answer = tokio::time::timeout(ANSWER_MAX, asked).await.ok()?.ok()?;
-        Some((info, answer.to_json()))
-    };
-    let told: Vec<_> =
-        stream::iter(runs).map(ask).buffered(ASKED_AT_ONCE).filter_map(std::future::ready).collect().await;
+    let mut questions: Vec<BoxFuture<'_, Option<(RunInfo, Value)>>> = Vec::new();
+    for info in runs {
+        questions.push(Box::pin(async move {
+            let asked = backend.query(target_of(&info), QueryName::of(query), Payload::null());
+            let answer = tokio::time::timeout(ANSWER_MAX, asked).await.ok()?.ok()?;
+            Some((info, answer.to_json()))
+        }));
+    }
+    let told = answered(questions).await;
     let left_out = all.saturating_sub(told.len() as u64);
     (told, left_out)
 }
@@ -274,6 +285,16 @@ mod tests {
                 "bosun_budgets_used_up 1",
             ],
         );
+    }
+
+    /// Runs that do not answer cost a scrape a bounded time, however many they are, and hide none of those that do.
+    #[tokio::test]
+    async fn runs_that_do_not_answer_are_left_out() {
+        let silent = 5 * ASKED_AT_ONCE;
+        let question = |n: usize| -> BoxFuture<'static, Option<usize>> {
+            if n == 1 { Box::pin(std::future::ready(Some(n))) } else { Box::pin(std::future::pending()) }
+        };
+        assert_eq!(answered((0..10 * silent).map(question).collect()).await, [1]);
     }
 
     /// What a schedule that is gone has started was started all the same, and a worker counts what it has seen.
