@@ -66,27 +66,36 @@ pub(super) fn in_line(chain: &[String], characters: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use serde_json::json;
 
     use super::*;
 
-    #[test]
-    fn a_chat_and_a_swarm_hand_over_and_a_tool_is_no_speaker() {
-        let chat = [
+    /// A chat in which triage hands over to refunds.
+    pub(crate) fn chat() -> [Value; 3] {
+        [
             json!({ "from": "Admin", "content": "back" }),
             json!({ "from": "triage", "content": "wait", "handoff": "refunds" }),
             json!({ "from": "refunds", "content": "done" }),
-        ];
-        assert_eq!(handovers(&chat), ["triage", "refunds"]);
-        assert_eq!(handovers(&chat[..1]), Vec::<String>::new());
+        ]
+    }
+
+    /// A swarm in which triage hands over to cancel by a tool.
+    pub(crate) fn swarm() -> [Value; 4] {
         let call = json!([{ "name": "transfer_to_cancel", "args": {} }]);
-        let swarm = [
+        [
             json!({ "role": "user", "content": "cancel" }),
             json!({ "role": "assistant", "name": "triage", "content": "", "tool_calls": call }),
             json!({ "role": "tool", "name": "transfer_to_cancel", "content": "{\"assistant\": \"cancel\"}" }),
             json!({ "role": "assistant", "name": "cancel", "content": "done" }),
-        ];
+        ]
+    }
+
+    #[test]
+    fn a_chat_and_a_swarm_hand_over_and_a_tool_is_no_speaker() {
+        let (chat, swarm) = (chat(), swarm());
+        assert_eq!(handovers(&chat), ["triage", "refunds"]);
+        assert_eq!(handovers(&chat[..1]), Vec::<String>::new());
         assert_eq!(handovers(&swarm), ["triage", "cancel"]);
     }
 

@@ -39,29 +39,17 @@ pub(super) fn said(messages: &[Value]) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::cli::handoffs::tests::{chat, swarm};
 
     /// Who hands over and to whom is drawn, in a chat and in a swarm; a tool is no speaker.
     #[test]
     fn hand_offs_are_drawn() {
-        let chat = [
-            json!({ "from": "Admin", "content": "back" }),
-            json!({ "from": "triage", "content": "wait", "handoff": "refunds" }),
-            json!({ "from": "refunds", "content": "done" }),
-        ];
+        let (chat, swarm) = (chat(), swarm());
         assert!(chain(&chat).into_string().contains("<strong>triage → refunds</strong>"));
         let drawn = said(&chat).into_string();
         assert!(drawn.contains("handed over to <strong>refunds</strong>"), "{drawn}");
         assert_eq!(drawn.matches("class=\"handed\"").count(), 1, "{drawn}");
-        let call = json!([{ "name": "transfer_to_cancel", "args": {} }]);
-        let swarm = [
-            json!({ "role": "user", "content": "cancel" }),
-            json!({ "role": "assistant", "name": "triage", "content": "", "tool_calls": call }),
-            json!({ "role": "tool", "name": "transfer_to_cancel", "content": "{\"assistant\": \"cancel\"}" }),
-            json!({ "role": "assistant", "name": "cancel", "content": "done" }),
-        ];
         assert!(chain(&swarm).into_string().contains("<strong>triage → cancel</strong>"));
         let drawn = said(&swarm).into_string();
         assert!(
