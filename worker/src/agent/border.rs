@@ -19,6 +19,7 @@ use bosun_engine::{ActivityOptions, CancellationType, ContinueAsNewOptions, Fail
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, to_value};
 
+use super::next_run::{bytes_of, input_max};
 use super::spec::AgentSpec;
 use super::transcript::TranscriptItem;
 use super::workflow::{AgentRun, CommandKind};
@@ -28,10 +29,6 @@ use crate::capability::model::Message;
 pub const AGENT_CARRY: &str = "agent_carry";
 /// The change since which agents that have no limit of their own go on in new runs.
 const GOES_ON_AS_NEW: &str = "agents-continue-as-new";
-/// An input of more bytes is none: clusters take two MiB.
-const INPUT_MAX: usize = 1_900_000;
-/// So small an input is taken everywhere: nobody is asked.
-const SMALL: usize = 16 * 1024;
 /// For reading the history.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const ATTEMPTS: u32 = 5;
@@ -154,10 +151,8 @@ impl AgentRun {
         };
         let continued = ContinuedAgent { from: cx.run_id().to_string(), wall, messages, state };
         let input = AgentSpec { continued: Some(Box::new(continued)), ..self.agent.spec().clone() };
-        let length = to_value(&input).map_or(usize::MAX, |input| input.to_string().len());
-        // What the engine takes here and now is noted: a worker that replays this may take another measure.
-        let takes = cx.payload_max().min(INPUT_MAX);
-        let most = if length <= SMALL { INPUT_MAX } else { cx.side_effect(|| takes) };
+        let length = bytes_of(&input);
+        let most = input_max(length, cx);
         match length <= most {
             true => cx.continue_as_new(&input, ContinueAsNewOptions::default()),
             false => self.stays_in_one_run(&format!("the state is larger than {most} bytes"), cx),

@@ -19,6 +19,7 @@ mod limits;
 pub mod loops;
 pub mod machine;
 pub mod mcp;
+pub(crate) mod next_run;
 mod opener;
 pub mod opening;
 pub mod resolve;

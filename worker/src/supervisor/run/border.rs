@@ -26,6 +26,7 @@ use serde_json::{Value, json, to_value};
 use super::asks::summary;
 use super::parts::RunGates;
 use super::{SupervisorInput, SupervisorRun, number};
+use crate::agent::next_run::{bytes_of, input_max};
 use crate::supervisor::core::calls::UnderWay;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::journal::NoteKind;
@@ -33,14 +34,6 @@ use crate::supervisor::outbox::Call;
 
 /// The change since which runs that have no limit of their own go on in new ones.
 const GOES_ON_AS_NEW: &str = "supervisors-continue-as-new";
-/// What the next run is given has no more bytes than these: clusters take two MiB, with what is around it.
-const INPUT_MAX: usize = 1_900_000;
-/// The change since which what the engine takes counts too.
-const BY_PAYLOAD_MAX: &str = "supervisors-border-payload-max";
-/// So small an input is taken everywhere: nobody is asked.
-const SMALL: usize = 16 * 1024;
-/// What an input has beside its parts.
-const INPUT_REST: usize = 1024;
 /// Why nothing begins.
 const CLOSING: &str = "the history is long: the run goes on in a new one when what is under way has ended";
 
@@ -68,11 +61,6 @@ pub struct Continued {
     timers: BTreeMap<Seq, Timestamp>,
     /// Its state.
     state: Value,
-}
-
-/// As it is sent; what cannot be written is sent nowhere.
-fn bytes_of<I: Serialize>(input: Option<&I>) -> usize {
-    input.map_or(0, |input| serde_json::to_vec(input).map_or(usize::MAX, |text| text.len()))
 }
 
 impl RunGates {
@@ -138,7 +126,7 @@ impl SupervisorRun {
             let state = to_value(run).ok()?;
             input(run, Continued { rules: number::RULES, from: from.clone(), timers: timers.clone(), state })
         };
-        let most = Self::input_max(bytes_of(input(self).as_ref()), cx);
+        let most = input_max(input(self).as_ref().map_or(0, bytes_of), cx);
         let next = self.input_that_fits(most, input);
         if next.is_none() {
             self.stays_in_one_run(most, cx);
@@ -146,21 +134,11 @@ impl SupervisorRun {
         next
     }
 
-    /// How large an input may be that has so many bytes: whoever runs the engine may have said that it takes less than a cluster.
-    /// What it takes here and now is noted, since a worker that replays this may take another measure.
-    fn input_max(bytes: usize, cx: &mut Cx<'_>) -> usize {
-        if bytes <= SMALL || !cx.patched(BY_PAYLOAD_MAX) {
-            return INPUT_MAX;
-        }
-        let takes = cx.payload_max().saturating_sub(INPUT_REST).min(INPUT_MAX);
-        cx.side_effect(|| takes)
-    }
-
     /// The input of the next run, with as many of the last notes as there is room for beside all that is sent.
     fn input_that_fits<I: Serialize>(&mut self, most: usize, input: impl Fn(&Self) -> Option<I>) -> Option<I> {
         let all = self.notes.clone();
         loop {
-            let next = input(self).filter(|next| bytes_of(Some(next)) <= most);
+            let next = input(self).filter(|next| bytes_of(next) <= most);
             if next.is_some() {
                 return next;
             }
