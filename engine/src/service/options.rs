@@ -48,8 +48,11 @@ pub struct WorkerOptions {
     pub max_activities_per_second: Option<PerSecond>,
     /// How many turn threads there are; the runs are spread over them by workflow id. Default: one a core.
     pub shards: usize,
-    /// How many runs a shard keeps loaded. Default 2 000.
+    /// How many runs a shard keeps loaded that are at rest, see [`Self::loaded_for`]. Default 2 000.
     pub loaded_max: usize,
+    /// How long after its last use a run counts as at rest. Before, only [`Self::memory`] puts it away: runs that take
+    /// turns would each be read again at every step if there were more of them than room. Default 1 s.
+    pub loaded_for: Duration,
     /// Bytes that loaded runs and waiting requests may take (engine.md G24). Default: a quarter of what the machine, or
     /// the control group of the process, has.
     pub memory: usize,
@@ -102,6 +105,7 @@ impl WorkerOptions {
             max_activities_per_second: None,
             shards: cores.clamp(1, 8),
             loaded_max: 2_000,
+            loaded_for: Duration::from_secs(1),
             memory: default_memory(),
             mailbox_max: 20_000,
             limits: Limits::default(),

@@ -11,7 +11,7 @@ mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::committer::{Answer, CommitItem, RunName};
 use super::current_turn::CurrentTurn;
@@ -27,7 +27,7 @@ const CHAIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// A state-machine run is snapshotted again when it has this many events more than its last snapshot.
 const SNAPSHOT_EVENTS: u64 = 512;
-/// How many runs are looked at, at most, for some that can be put out of memory.
+/// How many runs are looked at, at most, at a time for some that can be put out of memory.
 const LOOKS: usize = 256;
 
 pub(super) use begin::newer_than;
@@ -55,6 +55,7 @@ pub(crate) struct Shard {
 struct LoadedRun {
     execution: Execution,
     last_use: u64,
+    used_at: Instant,
     /// The number of the last item of this run; it must be released before the run may be put out of memory.
     last_item: u64,
     snapshot_at: u64,

@@ -67,7 +67,7 @@ impl TurnThread {
                     self.commit();
                     self.finish_message();
                 }
-                Arrival::Deadline => {}
+                Arrival::Deadline => self.shard.evict(),
                 Arrival::Stopped => {
                     self.leave();
                     break;
@@ -121,7 +121,8 @@ impl TurnThread {
     }
 
     fn real_wait(&self, deadline: Option<Timestamp>) -> Option<std::time::Duration> {
-        self.shared.clock.sleep_until(deadline?)
+        let due = deadline.and_then(|at| self.shared.clock.sleep_until(at));
+        due.into_iter().chain(self.shard.rests_in()).min()
     }
 
     /// A virtual clock looks at this as soon as nothing is under way.

@@ -368,8 +368,10 @@ async fn the_same_history_whatever_is_cached() {
         let mut environment = environment_with(workflows, echo());
         environment.client().start(start("flow", "f", &())).await.unwrap();
         environment.client().start(start("idle", "idle", &())).await.unwrap();
-        environment =
-            environment.restart(|options| options.loaded_max = if way == "evicted" { 1 } else { 2_000 }).unwrap();
+        let loaded_max = if way == "evicted" { 1 } else { 2_000 };
+        let kept =
+            |options: &mut WorkerOptions| (options.loaded_max, options.loaded_for) = (loaded_max, Duration::ZERO);
+        environment = environment.restart(kept).unwrap();
         for word in 1..=6_u64 {
             environment.client().signal(&target("f"), signal("word", &word)).await.unwrap();
             environment.sleep(Duration::from_secs(1)).await;

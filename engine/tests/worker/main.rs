@@ -24,6 +24,7 @@ mod forks_under_way;
 mod interceptors;
 mod isolation;
 mod limits;
+mod loaded;
 mod logs;
 mod messages;
 mod mistakes;

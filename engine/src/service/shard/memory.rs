@@ -3,12 +3,17 @@
 //! Invariant: a run is put out of memory only when everything it decided is durable, or is waited for before it is read
 //! again; so whoever loads it finds all of it. What runs take together is known by estimate at any time.
 
+use std::time::{Duration, Instant};
+
 use super::{LOOKS, LoadedRun, SNAPSHOT_EVENTS, Shard};
 use crate::log::{MachineSnapshot, StorageError};
 use crate::machine::{Execution, Held, LoadError, Run};
 use crate::service::budget::bytes_of_run;
 use crate::service::committer::RunName;
 use crate::vocabulary::*;
+
+/// How often some of the runs that are too many go while nothing else happens.
+const PUT_AWAY_EVERY: Duration = Duration::from_millis(10);
 
 impl Shard {
     /// The loaded run, loading it if need be.
@@ -134,7 +139,14 @@ impl Shard {
 
     pub(in crate::service) fn keep(&mut self, run: RunId, execution: Execution, snapshot_at: EventId) {
         let snapshot_at = snapshot_at.0;
-        let loaded = LoadedRun { execution, last_use: 0, last_item: self.submitted, snapshot_at, bytes: 0 };
+        let loaded = LoadedRun {
+            execution,
+            last_use: 0,
+            used_at: Instant::now(),
+            last_item: self.submitted,
+            snapshot_at,
+            bytes: 0,
+        };
         if let Some(before) = self.loaded.insert(run, loaded) {
             self.bytes -= before.bytes;
             self.uses.remove(&before.last_use);
@@ -157,22 +169,36 @@ impl Shard {
         if let Some(loaded) = self.loaded.get_mut(&run) {
             self.uses.remove(&loaded.last_use);
             loaded.last_use = self.clock_of_use;
+            loaded.used_at = Instant::now();
             self.uses.insert(self.clock_of_use, run);
         }
     }
 
-    /// Puts the runs that were not used for longest out of memory, if everything of them is durable.
-    pub(super) fn evict(&mut self) {
+    /// Puts the runs that were not used for longest out of memory, if everything of them is durable: those at rest that are
+    /// too many, and any while all of them together are too large.
+    pub(in crate::service) fn evict(&mut self) {
         let released = self.shared.committer.released(self.number);
-        let mut surplus = self.loaded.len().saturating_sub(self.shared.options.loaded_max.max(1));
+        let options = &self.shared.options;
+        let mut surplus = self.loaded.len().saturating_sub(options.loaded_max.max(1));
         let mut heavy = self.bytes.saturating_sub(self.shared.budget.runs);
+        if surplus == 0 && heavy == 0 {
+            return;
+        }
         // The one that was used last is about to be used again.
-        let mut candidates = self.uses.iter().take(self.uses.len().saturating_sub(1).min(surplus + LOOKS));
+        let mut candidates = self.uses.iter().take(self.uses.len().saturating_sub(1).min(LOOKS));
         let mut gone = Vec::new();
         while (surplus > 0 || heavy > 0)
             && let Some((_, run)) = candidates.next()
         {
-            if let Some(loaded) = self.loaded.get(run).filter(|loaded| loaded.last_item <= released) {
+            let Some(loaded) = self.loaded.get(run) else { continue };
+            if surplus > 0 && loaded.used_at.elapsed() < options.loaded_for {
+                // So is every later one.
+                surplus = 0;
+                if heavy == 0 {
+                    break;
+                }
+            }
+            if loaded.last_item <= released {
                 heavy = heavy.saturating_sub(loaded.bytes);
                 gone.push(*run);
             }
@@ -181,6 +207,14 @@ impl Shard {
         for run in gone {
             self.forget(run);
         }
+    }
+
+    /// When there is something to put away if nothing else happens before, at the earliest.
+    pub(in crate::service) fn rests_in(&self) -> Option<Duration> {
+        let options = &self.shared.options;
+        let oldest = self.uses.values().next().filter(|_| self.loaded.len() > options.loaded_max.max(1))?;
+        let used = self.loaded.get(oldest).map_or(Duration::ZERO, |loaded| loaded.used_at.elapsed());
+        Some(options.loaded_for.saturating_sub(used).max(PUT_AWAY_EVERY))
     }
 
     /// A closed run that was deleted, by a client or because its retention is over, is not there any more.
