@@ -388,8 +388,7 @@ pub(super) fn start(
     options.clock = Clock::Virtual(clock.clone());
     options.shards = shape.shards;
     options.slots = shape.slots;
-    options.loaded_max = shape.loaded_max;
-    options.loaded_for = Duration::ZERO;
+    (options.loaded_max, options.loaded_for) = (shape.loaded_max, Duration::ZERO);
     options.mailbox_max = shape.mailbox_max;
     options.journal.log_keep_bytes = shape.log_keep_bytes;
     options.cancel_grace = Duration::from_secs(2);
