@@ -26,6 +26,7 @@ mod kill;
 mod kit;
 mod manners;
 mod metrics;
+mod migrate;
 mod mistakes;
 mod notifications;
 mod opening;

@@ -233,9 +233,11 @@ impl App {
 
     /// As [`App::main`] with these arguments; the first is the program's name.
     pub fn run(self, args: impl IntoIterator<Item = std::ffi::OsString>) -> cli::exit::Exit {
-        // Every program has schedules, batches, notifications and standalone activities, as it has the verbs for them.
+        // Every program has schedules, batches, notifications, standalone activities and migrations, as it has the verbs for
+        // them.
         let this = self.workflows(schedule::register).workflows(crate::batch::register);
-        let mut this = this.workflows(crate::notify::register).workflows(crate::standalone::register);
+        let this = this.workflows(crate::notify::register).workflows(crate::standalone::register);
+        let mut this = this.workflows(crate::migration::register);
         this.registries.identity = Some(cli::identity());
         let opener = WithAgents { opener: this.registries, conversations: this.conversations };
         let program = Program { opener: Arc::new(opener), plans: this.plans, face: this.face };

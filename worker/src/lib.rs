@@ -46,6 +46,7 @@ pub mod guide;
 pub mod harvest;
 mod inbox;
 mod json_schema;
+mod migration;
 #[doc(hidden)]
 pub mod notify;
 mod own_work;

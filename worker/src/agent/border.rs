@@ -15,14 +15,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bosun_engine::workflow::Cx;
-use bosun_engine::{ActivityOptions, CancellationType, ContinueAsNewOptions, Failure, Payload, RetryPolicy, Timestamp};
+use bosun_engine::{ActivityOptions, CancellationType, Failure, Payload, RetryPolicy, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, to_value};
 
-use super::next_run::{bytes_of, input_max};
+use super::next_run::{Leave, bytes_of, go_on_in, input_max};
 use super::spec::AgentSpec;
 use super::transcript::TranscriptItem;
-use super::workflow::{AgentRun, CommandKind};
+use super::workflow::{AGENT, AgentRun, CommandKind};
 use crate::capability::model::Message;
 
 /// The activity that reads the conversation for the next run.
@@ -82,15 +82,26 @@ impl AgentRun {
     /// Looks where the run stands, before it hears what happened.
     pub(super) fn watch_border(&mut self, cx: &mut Cx<'_>) {
         let own = self.agent.spec().limits.history_events;
-        let is_long = cx.continue_as_new_suggested() || own.is_some_and(|most| cx.history().events >= most);
+        let leaves = self.leave.is_some();
+        let is_long = leaves || cx.continue_as_new_suggested() || own.is_some_and(|most| cx.history().events >= most);
         if !self.border.is_ahead() || self.agent.border_closes() || !is_long {
             return;
         }
         // A recorded run without a limit of its own may have gone past that of the engine.
-        match self.is_continued || own.is_some() || cx.patched(GOES_ON_AS_NEW) {
+        match leaves || self.is_continued || own.is_some() || cx.patched(GOES_ON_AS_NEW) {
             true => self.agent.close_border(),
             false => self.border = AgentBorder::Never,
         }
+    }
+
+    /// Somebody wants the run to go on elsewhere, or to stay after all.
+    pub(super) fn leave_asked(&mut self, leave: Option<Leave>, cx: &mut Cx<'_>) {
+        self.leave = leave;
+        if self.leave.is_none() && self.border.is_ahead() && self.agent.border_closes() {
+            let asks = self.agent.go_on_from_border(cx.now());
+            self.carry_out(asks, cx);
+        }
+        self.watch_border(cx);
     }
 
     /// After what happened was heard: on to the next run, if it is time.
@@ -154,7 +165,7 @@ impl AgentRun {
         let length = bytes_of(&input);
         let most = input_max(length, cx);
         match length <= most {
-            true => cx.continue_as_new(&input, ContinueAsNewOptions::default()),
+            true => go_on_in(AGENT, &input, self.leave.as_ref(), cx),
             false => self.stays_in_one_run(&format!("the state is larger than {most} bytes"), cx),
         }
     }
@@ -167,7 +178,7 @@ impl AgentRun {
             panic!("the run before, {from}, left a state that this program cannot read: {why}. Go on with the program of that run")
         });
         run.began_as = run.began_as.or(Some(cx.run_id()));
-        (run.is_continued, run.now, run.border) = (true, cx.now(), AgentBorder::Ahead);
+        (run.is_continued, run.now, run.border, run.leave) = (true, cx.now(), AgentBorder::Ahead, None);
         if let Some(at) = wall {
             run.start_wall(at, cx);
         }

@@ -21,6 +21,7 @@ use super::ends::{model_answer, model_fault, output_in, tool_fault};
 use super::machine::{
     AgentEvent, AgentMachine, AgentOutput, AgentRequest, AgentStopReason, Fault, FaultClass, FlightKey, QUERIES, Rules,
 };
+use super::next_run::{LEAVE, Leave};
 use super::opening::{Opening, OpeningState};
 use super::spec::AgentSpec;
 use super::transcript::cut;
@@ -84,6 +85,9 @@ pub struct AgentRun {
     /// It goes on from another run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_continued: bool,
+    /// Where it is to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) leave: Option<Leave>,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -134,6 +138,7 @@ impl StateMachine for AgentRun {
             opening,
             border: AgentBorder::default(),
             is_continued: false,
+            leave: None,
         };
         if run.opening.is_none() {
             run.carry_out(asks, cx);
@@ -262,6 +267,10 @@ impl AgentRun {
                 let working = told.working;
                 self.waits.heard(told);
                 Some(AgentEvent::ChildTold { key, working })
+            }
+            LEAVE => {
+                self.leave_asked(Leave::of(&signal.input.to_json()), cx);
+                None
             }
             SIGNAL_TOP_UP => read(&signal.input).map(AgentEvent::TopUp),
             SIGNAL_BUDGET_SHARE => read(&signal.input).map(AgentEvent::Lent),

@@ -279,7 +279,7 @@ async fn pending(
             Some(inbox::going_on(&*cx.backend, target).await?.run_id)
         }
         None => match run_in(id) {
-            Some(run) => Some(last_of(cx, run).await?),
+            Some(run) => last_of(cx, run).await?,
             None => None,
         },
     };
@@ -309,11 +309,17 @@ async fn pending(
         .help("`bosun approval list` shows what does"))
 }
 
-/// The run in which this one has gone on last, as far as it is known here.
-async fn last_of(cx: &Context, run: RunId) -> Result<RunId, CliError> {
+/// The run in which this one has gone on last, as far as it is known here. Nothing: it was another engine's, from which the
+/// run has been moved here, or it is none.
+async fn last_of(cx: &Context, run: RunId) -> Result<Option<RunId>, CliError> {
     let found = cx.backend.list(ListRequest { query: format!("RunId = '{run}'"), limit: 1 }).await?;
-    let Some(info) = found.first().filter(|info| info.status == WorkflowStatus::ContinuedAsNew) else { return Ok(run) };
-    Ok(inbox::going_on(&*cx.backend, target_of(info)).await?.run_id)
+    Ok(match found.first() {
+        Some(info) if info.status == WorkflowStatus::ContinuedAsNew => {
+            Some(inbox::going_on(&*cx.backend, target_of(info)).await?.run_id)
+        }
+        Some(_) => Some(run),
+        None => None,
+    })
 }
 
 /// What became of something that does not wait any more, as the run has noted it.

@@ -163,6 +163,8 @@ pub enum Noun {
     /// The data directory.
     #[command(subcommand)]
     Store(store::StoreVerb),
+    /// Let open runs go on in another engine: from a data directory to a Temporal cluster, or back.
+    Migrate(super::migrate::MigrateArgs),
     /// Explain an error code, or `exit-codes`.
     Explain {
         #[arg(value_name = "CODE")]

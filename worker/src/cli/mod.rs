@@ -39,6 +39,7 @@ mod locate;
 mod log;
 mod mcp;
 mod message;
+mod migrate;
 mod notify;
 mod output;
 mod payload_store;
@@ -350,6 +351,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         Noun::Llm(llm::LlmVerb::Models(args)) => return llm::providers::models_verb(screen, &args).await,
         Noun::Llm(llm::LlmVerb::Prices) => return llm::providers::prices_verb(screen),
         Noun::Llm(verb) => Verb::Llm(verb),
+        Noun::Migrate(args) => Verb::Migrate(Box::new(migrate::to_there(&global, &*program.opener, args).await?)),
         Noun::Schedule(verb) => match verb.without_an_engine(screen, program.plans) {
             Ok(ended) => return ended,
             Err(verb) => Verb::Schedule(verb),
@@ -519,6 +521,7 @@ enum Verb {
     Queue(queue::QueueVerb),
     Schedule(schedule::ScheduleVerb),
     Store(store::StoreVerb, Box<store::Configured>),
+    Migrate(Box<migrate::Migration>),
 }
 
 impl Verb {
@@ -586,6 +589,7 @@ impl Verb {
             | Verb::Plan(_)
             | Verb::Budget(_)
             | Verb::Llm(_)
+            | Verb::Migrate(_)
             | Verb::Batch(_) => Access::Visit { create: false },
         }
     }
@@ -603,6 +607,7 @@ impl Verb {
             Verb::Queue(verb) => queue::queue(cx, verb).await,
             Verb::Schedule(verb) => Box::pin(schedule::schedule(cx, verb)).await,
             Verb::Store(verb, configured) => store::store(cx, verb, &configured).await,
+            Verb::Migrate(migration) => Box::pin(migrate::migrate(cx, *migration)).await,
         }
     }
 }

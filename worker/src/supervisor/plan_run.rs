@@ -14,7 +14,7 @@
 use std::path::Path;
 
 use bosun_engine::workflow::{Cx, RunNames, StateMachine, WorkflowEvent, WorkflowRegistry};
-use bosun_engine::{ContinueAsNewOptions, Failure, Payload, QueryName, UpdateName};
+use bosun_engine::{Failure, Payload, QueryName, UpdateName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -26,6 +26,7 @@ use super::run::{Continued, SupervisorInput, SupervisorRun};
 use super::spec::SupervisorSpec;
 use super::task::TaskNumber;
 use super::work;
+use crate::agent::next_run::go_on_in;
 
 /// The workflow type.
 pub const PLAN_RUN: &str = "plan-run";
@@ -163,7 +164,7 @@ impl PlanRun {
             })
         };
         if let Some(next) = self.run.at_border(cx, input) {
-            cx.continue_as_new(&next, ContinueAsNewOptions::default());
+            go_on_in(PLAN_RUN, &next, self.run.leave(), cx);
         }
     }
 

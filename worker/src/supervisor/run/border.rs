@@ -19,14 +19,14 @@
 use std::collections::BTreeMap;
 
 use bosun_engine::workflow::Cx;
-use bosun_engine::{ContinueAsNewOptions, Seq, Timestamp};
+use bosun_engine::{Seq, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, to_value};
 
 use super::asks::summary;
 use super::parts::RunGates;
-use super::{SupervisorInput, SupervisorRun, number};
-use crate::agent::next_run::{bytes_of, input_max};
+use super::{SUPERVISOR, SupervisorInput, SupervisorRun, number};
+use crate::agent::next_run::{Leave, bytes_of, go_on_in, input_max};
 use crate::supervisor::core::calls::UnderWay;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::journal::NoteKind;
@@ -95,12 +95,20 @@ impl SupervisorRun {
 
     fn is_long(&self, cx: &Cx<'_>) -> bool {
         let own = self.resolved.spec.limits.history_events;
-        cx.continue_as_new_suggested() || own.is_some_and(|most| cx.history().events >= most)
+        self.leave.is_some() || cx.continue_as_new_suggested() || own.is_some_and(|most| cx.history().events >= most)
+    }
+
+    /// Somebody wants the run to go on elsewhere, or to stay after all.
+    pub(super) fn leave_asked(&mut self, leave: Option<Leave>) {
+        self.leave = leave;
+        if self.leave.is_none() && self.parts.border != Border::Never {
+            self.parts.border = Border::Ahead;
+        }
     }
 
     /// A recorded run without a limit of its own may have gone past that of the engine.
     fn may_go_on_as_new(&self, cx: &mut Cx<'_>) -> bool {
-        let is_new = self.borne.is_some() || self.resolved.spec.limits.history_events.is_some();
+        let is_new = self.leave.is_some() || self.borne.is_some() || self.resolved.spec.limits.history_events.is_some();
         is_new || cx.patched(GOES_ON_AS_NEW)
     }
 
@@ -172,6 +180,11 @@ impl SupervisorRun {
         self.carry_out(out, cx);
     }
 
+    /// Where it is to go on.
+    pub(in crate::supervisor) fn leave(&self) -> Option<&Leave> {
+        self.leave.as_ref()
+    }
+
     /// Closes the run where the next one goes on. One that stays may have ended with what it then heard: whoever calls this looks
     /// for an end after it.
     pub(super) fn continue_if_long(&mut self, cx: &mut Cx<'_>) {
@@ -180,7 +193,7 @@ impl SupervisorRun {
             Some(SupervisorInput { resolved, spec: None, context, continued: Some(Box::new(continued)) })
         };
         if let Some(next) = self.at_border(cx, input) {
-            cx.continue_as_new(&next, ContinueAsNewOptions::default());
+            go_on_in(SUPERVISOR, &next, self.leave(), cx);
         }
     }
 
@@ -197,6 +210,7 @@ impl SupervisorRun {
             )
         });
         run.borne = Some(cx.run_id().to_string());
+        run.leave = None;
         run.parts.border = Border::Ahead;
         run.now = cx.now();
         run.calls.number_anew(|old, what| {

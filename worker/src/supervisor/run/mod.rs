@@ -78,6 +78,7 @@ use super::outbox::{Ask, Outbox};
 use super::routing::{CHILD_CHECKPOINTS, PRE_ROUTING};
 use super::spec::{Checkpoints, ResolvedSpec, SupervisorSpec};
 use super::team::registry::check_process_depth;
+use crate::agent::next_run::Leave;
 use crate::capability::model::MODEL_NEEDS_HUMAN;
 
 /// The workflow type.
@@ -93,6 +94,9 @@ pub struct SupervisorRun {
     /// The run that it is, where that is a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     borne: Option<String>,
+    /// Where it is to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    leave: Option<Leave>,
     /// What people call the run.
     #[serde(default)]
     id: String,
@@ -195,6 +199,7 @@ impl SupervisorRun {
             context,
             run,
             borne: None,
+            leave: None,
             id,
             parts,
             strategy,

@@ -12,6 +12,7 @@ use super::people::question_of;
 use super::refusal::{Refused, WishRefusal};
 use super::rules_below::PEOPLE_RULES;
 use super::{SupervisorRun, value_of};
+use crate::agent::next_run::{LEAVE, Leave};
 use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_TOP_UP, SIGNAL_WAITS};
 use crate::supervisor::core::calls::Arrival;
 use crate::supervisor::core::control::{self, ControlRequest};
@@ -61,7 +62,7 @@ enum HumanInput {
 }
 
 const OF_CONTROL: [&str; 5] = [control::PAUSE, control::RESUME, control::CANCEL, control::TAKEOVER, control::RELEASE];
-const OTHERS: [&str; 14] = [
+const OTHERS: [&str; 15] = [
     MAILBOX,
     RECRUIT,
     RETIRE,
@@ -76,6 +77,7 @@ const OTHERS: [&str; 14] = [
     WAITS_BELOW,
     BUDGET_REQUEST,
     TOP_UP,
+    LEAVE,
 ];
 
 /// The signals that a supervisor's run hears.
@@ -134,6 +136,10 @@ impl SupervisorRun {
             HUMAN_INPUT => self.human_input(value, out).err(),
             BUDGET_REQUEST => self.budget_requested(value).err(),
             TOP_UP => self.topped_up(value, out).err(),
+            LEAVE => {
+                self.leave_asked(Leave::of(value));
+                None
+            }
             _ => None,
         };
         if let Some(why) = refused {

@@ -1,0 +1,173 @@
+//! Runs are moved from one data directory to another by the shipped binary: with their state, with what people are asked under
+//! its id, over `kill -9` at any step; they work in one place, and no step is done twice.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::supervisor_cli::{PATIENCE, Runner, command, run, said, until_pending};
+
+/// A row of tasks, and one that a person is asked about.
+fn spec(name: &str) -> Value {
+    let step = |n: u32| {
+        let deps: Vec<String> = (n > 1).then(|| format!("s{}", n - 1)).into_iter().collect();
+        json!({ "id": format!("s{n}"), "agent": "worker", "goal": format!("Step {n}"), "deps": deps })
+    };
+    let mut tasks: Vec<Value> = (1..=8).map(step).collect();
+    tasks.push(
+        json!({ "id": "send", "agent": "worker", "goal": "Send it", "action": "publish", "requires_approval": true }),
+    );
+    json!({
+        "kind": "supervisor", "preset": "shannon-dag", "name": name, "objective": "Write and send it",
+        "agents": [{ "name": "worker" }],
+        "script": [{ "on": "plan", "say": { "tasks": tasks } },
+            { "on": "execute_worker", "after": "100ms", "say": "done" }, { "on": "synthesize", "say": "all is done" }],
+    })
+}
+
+fn worker(data: &Path) -> Runner {
+    Runner(command(data, &["worker", "run"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+}
+
+/// The open runs of a directory, by id and type.
+fn open(data: &Path) -> Vec<(String, String)> {
+    let listed = run(data, &["list", "--query", "ExecutionStatus = 'Running'", "-o", "jsonl"]);
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let rows = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let text = |row: &Value, name: &str| row[name].as_str().unwrap_or_default().to_owned();
+    rows.map(|row| (text(&row, "workflow_id"), text(&row, "workflow_type"))).collect()
+}
+
+fn begun(data: &Path, file: &Path, name: &str) {
+    std::fs::write(file, spec(name).to_string()).unwrap();
+    let started = run(data, &["run", file.to_str().unwrap(), "-w", name, "--no-wait"]);
+    let shown = said(&started);
+    assert!(shown.contains(name), "{shown}");
+}
+
+fn is_whole(data: &Path, name: &str) {
+    let result = said(&run(data, &["result", name]));
+    assert!(result.contains("all is done") && result.contains("9 of 9 tasks are done"), "{result}");
+    let report = run(data, &["query", name, "report", "-o", "json"]);
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    for task in report["result"]["tasks"].as_array().unwrap() {
+        assert_eq!(task["attempts"], 1, "{task}");
+    }
+}
+
+#[test]
+fn a_run_goes_on_elsewhere_with_what_people_are_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (here, there, file) = (dir.path().join("here"), dir.path().join("there"), dir.path().join("m.yaml"));
+    let mut working = worker(&here);
+    begun(&here, &file, "moves");
+    let id = until_pending(&here);
+    let to = there.to_str().unwrap().to_owned();
+
+    let dry = run(&here, &["migrate", "--to-data", &to, "--dry-run"]);
+    assert!(dry.status.success() && said(&dry).contains("moves: would go"), "{}", said(&dry));
+    assert!(!there.exists(), "a look makes nothing");
+    let unsure = run(&here, &["migrate", "--to-data", &to, "--no-input"]);
+    assert!(!unsure.status.success() && said(&unsure).contains("--yes"), "{}", said(&unsure));
+    let moved = run(&here, &["migrate", "--to-data", &to, "-y"]);
+    assert!(moved.status.success() && said(&moved).contains("1 run went"), "{}", said(&moved));
+    assert_eq!(open(&here), []);
+    assert_eq!(open(&there), [("moves".to_owned(), "supervisor".to_owned())]);
+    let ended = said(&run(&here, &["result", "moves"]));
+    assert!(ended.contains("migrated") && ended.contains(&to), "whoever asks here is told where it is: {ended}");
+    working.0.kill().unwrap();
+    working.0.wait().unwrap();
+
+    // Without a worker, and by the id that was shown before the move.
+    let approved = run(&there, &["approval", "approve", &id]);
+    assert!(approved.status.success(), "{}", said(&approved));
+    // And back, with a worker there: what is under way ends first.
+    let _working = worker(&there);
+    let back = run(&there, &["migrate", "moves", "--to-data", here.to_str().unwrap(), "-y"]);
+    assert!(back.status.success(), "{}", said(&back));
+    assert_eq!(open(&there), []);
+    let _working = worker(&here);
+    is_whole(&here, "moves");
+    for data in [&here, &there] {
+        let replayed = run(data, &["replay", "check", "--query", "WorkflowId = 'moves'", "--prefixes", "all"]);
+        assert!(replayed.status.success(), "{}", said(&replayed));
+    }
+}
+
+#[test]
+fn a_move_that_is_killed_goes_on_with_the_same_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let (here, there, file) = (dir.path().join("here"), dir.path().join("there"), dir.path().join("m.yaml"));
+    let names: Vec<String> = (0..4).map(|n| format!("moves-{n}")).collect();
+    let working = worker(&here);
+    let _there = worker(&there);
+    for name in &names {
+        begun(&here, &file, name);
+    }
+    let words = ["migrate", "--to-data", there.to_str().unwrap(), "-y"];
+    // Cut off a little later each time, so that every step is some time the last.
+    for n in 0..30 {
+        let mut moving = command(&here, &words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(60 + 35 * n));
+        moving.kill().unwrap();
+        moving.wait().unwrap();
+        let (here, there) = (open(&here), open(&there));
+        for name in &names {
+            let works = |runs: &[(String, String)]| runs.iter().any(|(id, of)| id == name && of == "supervisor");
+            let waits = here.iter().any(|(id, of)| id == name && of == "bosun.migration");
+            assert!(!(works(&here) && works(&there)), "{name} works in two places: {here:?} and {there:?}");
+            // It may have ended there meanwhile, but for what a person is asked.
+            assert!(works(&here) || works(&there) || waits, "{name} is nowhere: {here:?} and {there:?}");
+        }
+    }
+    let moved = run(&here, &words);
+    assert!(moved.status.success(), "{}", said(&moved));
+    assert_eq!(open(&here), []);
+    drop(working);
+    let begin = Instant::now();
+    for name in &names {
+        let waiting = loop {
+            let listed = run(&there, &["approval", "list", name, "-o", "json"]);
+            let listed: Value = serde_json::from_slice(&listed.stdout).unwrap_or_default();
+            if let Some(id) = listed["waiting"][0]["id"].as_str() {
+                break id.to_owned();
+            }
+            assert!(begin.elapsed() < PATIENCE, "{name} asks nobody: {listed}");
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        let approved = run(&there, &["approval", "approve", &waiting]);
+        assert!(approved.status.success(), "{}", said(&approved));
+        is_whole(&there, name);
+    }
+}
+
+#[test]
+fn what_cannot_be_moved_stays_and_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let (here, there, file) = (dir.path().join("here"), dir.path().join("there"), dir.path().join("m.yaml"));
+    let to = there.to_str().unwrap();
+    let _working = worker(&here);
+    let mut slow = spec("slow");
+    slow["script"][1]["after"] = "60s".into();
+    std::fs::write(&file, slow.to_string()).unwrap();
+    let mut waiting = Runner(command(&here, &["run", file.to_str().unwrap(), "-w", "slow"]).spawn().unwrap());
+    let begin = Instant::now();
+    while open(&here).is_empty() || !said(&run(&here, &["describe", "slow"])).contains("s1") {
+        assert!(begin.elapsed() < PATIENCE, "it has not begun");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // The worker goes on with it.
+    waiting.0.kill().unwrap();
+    let left = run(&here, &["migrate", "--to-data", to, "-y", "--wait", "2s"]);
+    let shown = said(&left);
+    assert!(!left.status.success(), "{shown}");
+    assert!(shown.contains("slow was left here: its activity") && shown.contains("has not ended"), "{shown}");
+    assert_eq!(open(&there), []);
+    assert!(open(&here).contains(&("slow".to_owned(), "supervisor".to_owned())), "it goes on as it was");
+    let nowhere = said(&run(&here, &["migrate", "slow", "--to-data", to, "--stay"]));
+    assert!(nowhere.contains("on its way nowhere"), "{nowhere}");
+    let same = said(&run(&here, &["migrate", "slow", "--to-data", here.to_str().unwrap(), "-y"]));
+    assert!(same.contains("names the directory that the runs are in"), "{same}");
+}
