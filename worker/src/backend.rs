@@ -31,7 +31,7 @@ pub enum CallError {
     #[error("the worker at {address} cannot be reached: {why}")]
     Unreachable { address: String, why: String },
     /// Whoever answers there is not the worker that the token is for: it was not sent.
-    #[error("whoever answers at {address} does not know the token of {token_file}: it was not sent")]
+    #[error("the program that answers at {address} does not know the token of {token_file}, so the token was not sent")]
     Unproven { address: String, token_file: String },
     #[error("the worker at {address} does not accept the token from {token_file}")]
     Unauthorized { address: String, token_file: String },

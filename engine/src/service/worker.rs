@@ -43,13 +43,17 @@ pub enum StartError {
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// There is no tokio runtime on which activities could run.
-    #[error("a worker needs a tokio runtime around it: {0}")]
+    #[error("a worker must be started inside of a tokio runtime, on which its activities run: {0}")]
     NoRuntime(#[from] tokio::runtime::TryCurrentError),
     /// The notes of what the worker before was at are out of reach.
-    #[error("the record of runs that ended a worker cannot be read or written: {0}")]
+    #[error(
+        "the file of runs that ended a worker cannot be read or written: {0}; check the permissions of the data directory"
+    )]
     Marks(#[source] std::io::Error),
     /// The system gives no thread.
-    #[error("a thread could not be started: {0}")]
+    #[error(
+        "the system starts no further thread for the worker: {0}; raise its limit of threads, or end other processes"
+    )]
     Thread(#[from] std::io::Error),
 }
 
