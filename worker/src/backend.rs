@@ -137,6 +137,9 @@ pub struct WorkerState {
     /// Open runs that cannot go on, of which `list` says that they are held.
     #[serde(default)]
     pub held_runs: usize,
+    /// Workflow types whose snapshots lose something: their runs come back from history alone.
+    #[serde(default)]
+    pub untrusted_snapshots: usize,
     /// Bytes that loaded runs and waiting requests may take together.
     pub memory: usize,
     /// How many attempts may run at once.

@@ -111,6 +111,11 @@ impl Worker {
     pub fn held_runs(&self) -> usize {
         self.shared.held.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
+    /// How many workflow types have snapshots that lose something, so that their runs come back from history alone until the
+    /// worker is started again (engine.md E37).
+    pub fn untrusted_snapshots(&self) -> usize {
+        self.shared.shadows.untrusted()
+    }
     /// Waits until the worker cannot go on: its storage has failed, or it was stopped.
     pub async fn stopped(&self) -> Health {
         let mut health = self.shared.health.watch();
