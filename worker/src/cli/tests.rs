@@ -97,7 +97,7 @@ fn riddles(path: &str, command: &clap::Command, found: &mut Vec<String>) {
     };
     judge(String::new(), text(command.get_about()));
     for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
-        judge(arg.to_string(), text(arg.get_help()));
+        judge(arg.get_id().to_string(), text(arg.get_help()));
     }
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
         riddles(&format!("{path} {}", verb.get_name()), verb, found);
