@@ -60,7 +60,8 @@ fn no_page_and_no_error_is_a_riddle() {
             wrong.push(format!("{}:{}: {riddle:?} in {}", path.display(), at + 1, line.trim()));
         }
     };
-    let mut pages: Vec<PathBuf> = ["", "engine", "replay", "worker"].map(|of| workspace().join(of).join("README.md")).into();
+    let mut pages: Vec<PathBuf> =
+        ["", "engine", "replay", "worker"].map(|of| workspace().join(of).join("README.md")).into();
     files(&workspace().join("worker/guide"), ".md", &mut pages);
     for page in pages {
         let text = std::fs::read_to_string(&page).unwrap();

@@ -320,7 +320,8 @@ impl Standing<'_> {
         gauge(registry, "lost_threads", about, *lost_threads as u64);
         let about = "Open runs that cannot go on: their code does not fit or does not come back, or they are damaged";
         gauge(registry, "held_runs", about, *held_runs as u64);
-        let about = "Workflow types whose snapshots lose a part of the state; runs of them come back from history alone";
+        let about =
+            "Workflow types whose snapshots lose a part of the state; runs of them come back from history alone";
         gauge(registry, "untrusted_snapshots", about, self.worker.untrusted_snapshots as u64);
         let queues = Family::<OfQueue, Gauge>::default();
         // Always there, so that a rule about a queue finds its name before anything waits.
@@ -376,7 +377,8 @@ mod tests {
 
     fn text(metrics: &Metrics) -> String {
         let (health, store) = (EngineHealth::Ready, json!({ "runs_open": 2, "runs_closed": 5, "log_bytes": 700 }));
-        let mut worker = WorkerState { slots: 16, busy: 3, held_runs: 2, untrusted_snapshots: 1, ..WorkerState::default() };
+        let mut worker =
+            WorkerState { slots: 16, busy: 3, held_runs: 2, untrusted_snapshots: 1, ..WorkerState::default() };
         let mail = QueueState { running: 2, max_concurrent: Some(5), max_per_second: Some("0.5".to_owned()) };
         worker.queues.insert("mail".parse().unwrap(), mail);
         worker.waiting.insert("default".parse().unwrap(), [("mail".parse().unwrap(), 4)].into());
