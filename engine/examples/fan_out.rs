@@ -88,7 +88,25 @@ pub async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let machine = client.start_workflow(Gallery::WORKFLOW, "gallery-machine", &images).await?.result().await?;
     println!("200 images: {function} bytes, {machine} bytes");
     assert_eq!((function, machine), (1_400, 1_400));
+    for name in ["gallery", "gallery-machine"] {
+        let history = client.history(&Target::workflow(name.parse()?), EventId(1), 2_000).await?;
+        assert_eq!(most_at_once(&history), AT_ONCE, "{name}");
+    }
     Ok(())
+}
+
+/// How many images were being resized at once, at most.
+fn most_at_once(history: &[Event]) -> usize {
+    let (mut running, mut most) = (0_usize, 0);
+    for event in history {
+        match &event.kind {
+            EventKind::ActivityTaskScheduled(_) => running += 1,
+            EventKind::ActivityTaskCompleted { .. } => running -= 1,
+            _ => {}
+        }
+        most = most.max(running);
+    }
+    most
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

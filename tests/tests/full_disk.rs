@@ -64,7 +64,7 @@ fn a_backup_on_a_full_disk_says_so_once() {
     let told = said(&refused);
     assert!(!refused.status.success(), "{told}");
     assert_eq!(told.matches("the disk is full").count(), 1, "{told}");
-    assert!(told.contains("/bk/") && !told.contains("nothing new is begun"), "{told}");
+    assert!(told.contains("/bk/") && !told.contains("no new work is started"), "{told}");
     assert_eq!(http.healthz().unwrap(), 200);
 }
 

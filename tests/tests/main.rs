@@ -35,6 +35,7 @@ mod own_program;
 mod owner_words;
 mod pages;
 mod people_api;
+mod plain_words;
 mod poison;
 mod power_cut;
 mod queues;

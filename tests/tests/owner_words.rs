@@ -84,7 +84,7 @@ fn values_of_the_configuration_are_set_and_comments_stay() {
         (&["config", "set", "worker.memory", "much"], 2, "worker.memory"),
         (&["config", "set", "worker.bind", "999.1.1.1"], 2, "worker.bind"),
         (&["config", "set", "worker.drain_timeout", "abc"], 2, "worker.drain_timeout"),
-        (&["config", "set", "output", "xml"], 2, "\"xml\" is none of text, json"),
+        (&["config", "set", "output", "xml"], 2, "\"xml\" is not one of text, json"),
         (&["config", "set", "notify.channels.desk.command", "[\"tee\""], 2, "a list as JSON"),
         (&["config", "set", "worker.retention", "7", "--in-profile", "dev"], 2, "worker.retention"),
         (&["config", "unset", "worker.port"], 30, "does not set worker.port"),

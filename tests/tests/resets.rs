@@ -94,7 +94,7 @@ fn a_run_is_reset_by_the_command_line_with_a_worker_and_without() {
         assert_eq!(told(&data, &["count"])["count"], 3);
         refused(&data, &["reset", "nobody", "--to", "first-turn"], 30);
         let usage = refused(&data, &["reset", "steps", "--to", "yesterday"], 2);
-        assert!(usage.contains("is no point of a history"), "{usage}");
+        assert!(usage.contains("does not name a point of a history"), "{usage}");
         let far = refused(&data, &["reset", "steps", "--to", "999", "--yes"], 2);
         assert!(far.contains("event 999"), "{far}");
         worker.kill().unwrap();

@@ -31,7 +31,7 @@ pub enum CallError {
     #[error("the worker at {address} cannot be reached: {why}")]
     Unreachable { address: String, why: String },
     /// Whoever answers there is not the worker that the token is for: it was not sent.
-    #[error("whoever answers at {address} does not know the token of {token_file}: it was not sent")]
+    #[error("the program that answers at {address} does not know the token of {token_file}, so the token was not sent")]
     Unproven { address: String, token_file: String },
     #[error("the worker at {address} does not accept the token from {token_file}")]
     Unauthorized { address: String, token_file: String },
@@ -137,6 +137,9 @@ pub struct WorkerState {
     /// Open runs that cannot go on, of which `list` says that they are held.
     #[serde(default)]
     pub held_runs: usize,
+    /// Workflow types whose snapshots lose something: their runs come back from history alone.
+    #[serde(default)]
+    pub untrusted_snapshots: usize,
     /// Bytes that loaded runs and waiting requests may take together.
     pub memory: usize,
     /// How many attempts may run at once.

@@ -534,6 +534,7 @@ impl Backend for Embedded {
             Ok(WorkerState {
                 lost_threads,
                 held_runs: self.worker.held_runs(),
+                untrusted_snapshots: self.worker.untrusted_snapshots(),
                 memory,
                 slots: all,
                 busy,

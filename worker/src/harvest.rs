@@ -17,11 +17,15 @@ use crate::capability::model::{ChatRequest, ChatResponse, MODEL, ModelInput, Tap
 /// Why a history is no source of a cassette. `seq` is the number of the activity.
 #[derive(Debug, thiserror::Error)]
 pub enum HarvestError {
-    #[error("the input of the model call {seq} is none: {why}; was it made by a program of its own?")]
+    #[error(
+        "the input of the model call {seq} cannot be read: {why}; another program than bosun may have made the call"
+    )]
     Input { seq: u64, why: String },
-    #[error("the answer of the model call {seq} is none: {why}; was it made by a program of its own?")]
+    #[error(
+        "the answer of the model call {seq} cannot be read: {why}; another program than bosun may have made the call"
+    )]
     Answer { seq: u64, why: String },
-    #[error("the request of the model call {seq} cannot be made again: {why}; is the history whole?")]
+    #[error("the request of the model call {seq} cannot be rebuilt: {why}; the history may be incomplete")]
     Request { seq: u64, why: ResolveError },
 }
 

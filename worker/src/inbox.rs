@@ -67,13 +67,13 @@ pub(crate) struct HumanMessage {
 /// Why an answer is none to this request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AnswerMisfit {
-    #[error("this is a question: it is answered, not approved")]
+    #[error("this is a question: answer it, instead of approving or rejecting it")]
     IsQuestion,
-    #[error("this is an approval: it is approved or not")]
+    #[error("this is an approval: approve or reject it, instead of answering it")]
     IsApproval,
-    #[error("the call of a tool is made as it was shown, or not at all")]
+    #[error("the call of a tool cannot be changed: approve it as it was shown, or reject it")]
     ToolCallIsAsShown,
-    #[error("this is neither a question nor an approval: its `answer` says what answers it")]
+    #[error("this is neither a question nor an approval: its field `answer` names the command that answers it")]
     IsElsewhere,
     #[error("the answer is not what was asked for: {0}")]
     NotAsAsked(String),

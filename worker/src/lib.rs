@@ -1,14 +1,14 @@
 //! The Bosun worker as a library: capabilities, supervisors, the workflows that ship, the control API and the command
-//! line.
+//! line. This page is the crate's README.
 //!
 //! Invariant: capabilities act, supervisors and schedules decide; the latter are pure and speak to the former through the
 //! engine only. The API and the command line carry requests to the engine's client and decide nothing. `clippy.toml`
 //! refuses clocks, disks, threads and what has no order; a module that is a shell around what decides is allowed them here.
 //!
-//! What is promised is what this page shows: [`App`] with what its methods take, the [configuration](capability) of
+//! This page documents what is promised: [`App`] with what its methods take, the [configuration](capability) of
 //! capabilities, [specs](supervisor::spec) of supervisors, [scenes](scene) and [schedules](schedule), and the [guide].
 //! The other modules are public for the program itself and for its tests; they are left out here and may change.
-
+#![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
 #![cfg_attr(
     test,
@@ -24,6 +24,7 @@ pub mod api;
 pub mod app;
 #[doc(hidden)]
 pub mod backend;
+#[doc(hidden)]
 pub mod batch;
 mod canonical;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
@@ -60,6 +61,7 @@ pub mod scene;
 pub mod schedule;
 #[cfg(test)]
 pub(crate) mod stage;
+#[doc(hidden)]
 pub mod standalone;
 mod startable;
 mod store_reports;

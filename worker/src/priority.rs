@@ -68,13 +68,13 @@ pub fn priority_text(priority: &Priority) -> String {
 /// The options of a priority.
 #[derive(Debug, Clone, Default, Args)]
 pub struct PriorityArgs {
-    /// 1, the most urgent, to 5: whose activities get the slots of a queue first [default: 3].
+    /// How urgent the activities are, from 1 (first to get a slot of the queue) to 5 [default: 3].
     #[arg(long, visible_alias = "priority-key", value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
     pub priority: Option<u8>,
-    /// Who shares the queue with others of the same priority, for example a tenant [default: each for itself].
+    /// The group, for example a tenant, that shares the slots of its priority fairly with others [default: each workflow].
     #[arg(long, value_name = "KEY")]
     pub fairness_key: Option<String>,
-    /// The share of the fairness key beside others, 0.001 to 1000.
+    /// The weight of the fairness key beside others, from 0.001 to 1000.
     #[arg(long, value_name = "W", requires = "fairness_key")]
     pub fairness_weight: Option<FairnessWeight>,
 }

@@ -38,13 +38,15 @@ pub(crate) struct ToppedUp {
 /// Why nothing was given. Nothing was sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoTopUp {
-    #[error("it does not say what there is more of")]
+    #[error("the top-up names nothing to add: name tokens, cost, calls or time")]
     Nothing,
-    #[error("{0} is no supervisor and no agent: it has no budget")]
+    #[error("{0} is neither a supervisor nor an agent, and has no budget")]
     HasNone(WorkflowId),
-    #[error("a supervisor is given tokens, cost and calls; time and calls of unknown price are for agents")]
+    #[error(
+        "a supervisor takes more tokens, cost and calls; only an agent takes more time, and calls of unknown price"
+    )]
     ForAgents,
-    #[error("{0} has no budget of {1}: nothing to add to")]
+    #[error("{0} has no budget of {1}, so there is nothing to add to")]
     NotLimited(WorkflowId, &'static str),
     #[error(transparent)]
     Call(#[from] CallError),

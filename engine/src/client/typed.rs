@@ -59,7 +59,9 @@ pub enum WorkflowError {
         new_run: RunId,
     },
     /// It completed with something else than the reference says.
-    #[error("the result of the workflow {workflow_id}: {why}; does the reference have the types of its code?")]
+    #[error(
+        "the result of the workflow {workflow_id} cannot be read: {why}; give the reference the types of the workflow's code"
+    )]
     Unreadable {
         /// Which one.
         workflow_id: WorkflowId,
@@ -83,7 +85,7 @@ pub enum MessageError {
         failure: Failure,
     },
     /// The answer is something else than the reference says.
-    #[error("the answer to {name}: {why}; does the reference have the types of the handler?")]
+    #[error("the answer to {name} cannot be read: {why}; give the reference the types of the handler")]
     Unreadable {
         /// Which query or update.
         name: &'static str,

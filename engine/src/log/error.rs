@@ -93,7 +93,7 @@ pub enum StorageError {
         detail: String,
     },
     /// A copy would carry damage on. Nothing was written.
-    #[error("{} is not sound, so it was not copied: {why}", dir.display())]
+    #[error("{} is damaged, so it was not copied: {why}", dir.display())]
     NotSound {
         /// The source.
         dir: PathBuf,
@@ -213,7 +213,7 @@ pub enum StorageError {
         detail: String,
     },
     /// An earlier write failed; whether it reached the disk is unknown, so nothing more is accepted.
-    #[error("the log has failed before and accepts nothing more: {first}")]
+    #[error("the log has failed and accepts nothing more: {first}; see to the disk, then start the worker again")]
     Poisoned {
         /// The first failure.
         first: String,

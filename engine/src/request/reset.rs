@@ -122,7 +122,9 @@ pub struct ResetDone {
 
 /// Words that name no point of a history.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no point of a history: an event number, first-turn, last-turn, or build:ID (16 hexadecimal digits)")]
+#[error(
+    "{0:?} does not name a point of a history: write an event number, first-turn, last-turn, or build:ID (16 hexadecimal digits)"
+)]
 pub struct NoResetPoint(pub String);
 
 impl std::str::FromStr for ResetTo {

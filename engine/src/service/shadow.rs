@@ -66,6 +66,14 @@ impl Shadows {
         self.types().get(workflow_type)?.lost.clone()
     }
 
+    /// The types whose snapshots were found to lose something.
+    pub(super) fn untrusted(&self) -> usize {
+        match self.any_lost.load(Ordering::Acquire) {
+            true => self.types().values().filter(|record| record.lost.is_some()).count(),
+            false => 0,
+        }
+    }
+
     /// What whoever compares is to tell.
     pub(super) fn tell(self: &Arc<Self>) -> TellMismatch {
         let this = self.clone();

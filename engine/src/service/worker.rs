@@ -43,13 +43,17 @@ pub enum StartError {
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// There is no tokio runtime on which activities could run.
-    #[error("a worker needs a tokio runtime around it: {0}")]
+    #[error("a worker must be started inside of a tokio runtime, on which its activities run: {0}")]
     NoRuntime(#[from] tokio::runtime::TryCurrentError),
     /// The notes of what the worker before was at are out of reach.
-    #[error("the record of runs that ended a worker cannot be read or written: {0}")]
+    #[error(
+        "the file of runs that ended a worker cannot be read or written: {0}; check the permissions of the data directory"
+    )]
     Marks(#[source] std::io::Error),
     /// The system gives no thread.
-    #[error("a thread could not be started: {0}")]
+    #[error(
+        "the system starts no further thread for the worker: {0}; raise its limit of threads, or end other processes"
+    )]
     Thread(#[from] std::io::Error),
 }
 
@@ -106,6 +110,11 @@ impl Worker {
     /// How many open runs are held: their code does not fit, or does not come back, or they are damaged.
     pub fn held_runs(&self) -> usize {
         self.shared.held.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+    /// How many workflow types have snapshots that lose something, so that their runs come back from history alone until the
+    /// worker is started again (engine.md E37).
+    pub fn untrusted_snapshots(&self) -> usize {
+        self.shared.shadows.untrusted()
     }
     /// Waits until the worker cannot go on: its storage has failed, or it was stopped.
     pub async fn stopped(&self) -> Health {

@@ -442,7 +442,7 @@ pub enum Rejection {
         why: String,
     },
     /// The worker leaves, and takes no new work.
-    #[error("the worker is shutting down")]
+    #[error("the worker is shutting down; try again when it is back")]
     ShuttingDown,
     /// Nothing can be written any more; the worker leaves.
     #[error("the log has failed and the worker stops: {why}")]
@@ -451,7 +451,7 @@ pub enum Rejection {
         why: String,
     },
     /// There is no space for anything new. It is over when there is.
-    #[error("the disk is full: {}; nothing new is begun until there is space", why.trim_start_matches("the disk is full: "))]
+    #[error("the disk is full: {}; no new work is started until there is space", why.trim_start_matches("the disk is full: "))]
     StorageFull {
         /// Which file could not grow.
         why: String,

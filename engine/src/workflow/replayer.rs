@@ -23,7 +23,9 @@ pub enum ReplayError {
         found: &'static str,
     },
     /// Events are missing, or there twice.
-    #[error("event {event_id} follows in a turn that should begin with event {expected}")]
+    #[error(
+        "a turn begins with event {event_id} where event {expected} should follow: events are missing, doubled or out of order"
+    )]
     Gap {
         /// The id that should follow.
         expected: EventId,

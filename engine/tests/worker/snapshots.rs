@@ -133,6 +133,7 @@ async fn a_field_that_serde_skips_is_found() {
     let wrong: u64 = query(&without.client(), "skips-0", "sum").await;
     assert_eq!(wrong, 0, "this is what there is to find");
     assert_eq!(warnings(&without.client(), "skips-0").await, "");
+    assert_eq!(without.worker().untrusted_snapshots(), 0, "nobody compares");
 
     let environment = brought_back("skips", 20, 64).await;
     let client = environment.client();
@@ -142,6 +143,7 @@ async fn a_field_that_serde_skips_is_found() {
     {
         assert!(card.contains(part), "{part} is not in:\n{card}");
     }
+    assert_eq!(environment.worker().untrusted_snapshots(), 1, "what a metric and an alert show");
     for run in 0..20 {
         let id = format!("skips-{run}");
         assert_eq!(query::<u64>(&client, &id, "sum").await, 40, "{id}");

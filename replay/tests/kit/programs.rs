@@ -25,6 +25,30 @@ examples! {
     subscription = "../../../engine/examples/subscription.rs";
 }
 
+/// The lines of code between the mark of a form and its end: what is neither blank nor a comment.
+fn lines_of(form: &str, source: &str) -> usize {
+    let code = source.split_once(&format!("// workflow: {form}\n")).expect("the form is marked").1;
+    let code = code.split_once("// end\n").expect("its end is marked").0;
+    code.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count()
+}
+
+/// Typed references make no workflow longer than names did: each form stays within the lines that it took with names.
+#[test]
+fn workflows_with_references_are_no_longer_than_with_names() {
+    let with_names = [
+        ("payment_saga", include_str!("../../../engine/examples/payment_saga.rs"), 21, 83),
+        ("subscription", include_str!("../../../engine/examples/subscription.rs"), 52, 88),
+        ("fan_out", include_str!("../../../engine/examples/fan_out.rs"), 16, 41),
+        ("account", include_str!("../../../engine/examples/account.rs"), 28, 33),
+        ("approval", include_str!("../../../engine/examples/approval.rs"), 36, 49),
+    ];
+    for (name, source, function, machine) in with_names {
+        let lines = (lines_of("async", source), lines_of("machine", source));
+        assert!(lines.0 > 0 && lines.0 <= function, "{name}: {} lines as a function, {function} with names", lines.0);
+        assert!(lines.1 > 0 && lines.1 < machine, "{name}: {} lines as a machine, {machine} with names", lines.1);
+    }
+}
+
 #[tokio::test]
 async fn every_example_does_what_it_says() {
     account::run().await.unwrap();

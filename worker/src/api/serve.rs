@@ -123,12 +123,12 @@ impl ServerLimits {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    #[error("{address} is not a loopback address; say --token-file FILE to serve the control API beyond this machine")]
+    #[error("{address} is not a loopback address; give --token-file FILE to serve the control API beyond this machine")]
     NotLoopback { address: SocketAddr },
     #[error("cannot listen on {address}: {why}")]
     Bind { address: SocketAddr, why: std::io::Error },
     #[error(
-        "--connections {wanted} is more than {handles} open files leave room for, {most}; say less, or raise the limit of open files (`ulimit -Hn`, `LimitNOFILE=` in a unit)"
+        "--connections {wanted} is more than the {most} that a limit of {handles} open files leaves room for; give less, or raise the limit of open files (`ulimit -Hn`, `LimitNOFILE=` in a unit)"
     )]
     TooManyConnections { wanted: usize, handles: u64, most: usize },
 }

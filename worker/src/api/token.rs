@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use bosun_engine::seeded::{self, Bug};
 use serde::{Deserialize, Serialize};
 
-/// A secret that shows itself to nobody but the `Authorization` header.
+/// A secret that only the `Authorization` header gets to see.
 #[derive(Clone)]
 pub struct Token(String);
 

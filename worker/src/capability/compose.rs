@@ -63,6 +63,7 @@ pub struct ComposeOutput {
 }
 
 /// The activity function.
+#[doc(hidden)]
 pub async fn run(
     config: FileConfig,
     context: ActivityContext,

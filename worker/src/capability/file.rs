@@ -146,6 +146,7 @@ pub(super) fn lies_in(place: &Path, directory: Option<&Path>) -> bool {
 }
 
 /// The activity function.
+#[doc(hidden)]
 pub async fn run(config: FileConfig, context: ActivityContext, input: FileInput) -> Result<FileOutput, ActivityError> {
     let key = blake3::hash(context.idempotency_key().as_bytes()).to_hex();
     // Files block.

@@ -21,8 +21,8 @@ use crate::backend::ActivityAsked;
 
 #[derive(Debug, Subcommand)]
 pub enum ActivityVerb {
-    /// Start an activity without a workflow: a durable job of its own. It is the run `activity:ID`, for `result`, `describe`,
-    /// `cancel`, `terminate` and `list`. An attempt may run for 10 minutes unless a limit is given.
+    /// Start an activity without a workflow, as a durable job of its own. `result`, `describe`, `cancel`, `terminate` and
+    /// `list` know it as the run `activity:ID`. An attempt may run for 10 minutes unless you give a limit.
     Start(alone::StartAloneArgs),
     /// Start an activity without a workflow, and wait for its result.
     Execute(alone::ExecuteAloneArgs),
@@ -30,24 +30,24 @@ pub enum ActivityVerb {
     Complete(TokenArgs),
     /// Fail an attempt.
     Fail(FailArgs),
-    /// Say that an attempt is alive, with details for the next one.
+    /// Report that an attempt is alive, with details for the next attempt.
     Heartbeat(TokenArgs),
-    /// Report that an attempt has noticed its cancellation.
+    /// Report that an attempt has stopped because it was canceled.
     Cancel(TokenArgs),
-    /// The pending activities of a run.
+    /// List the pending activities of a run.
     #[command(visible_alias = "ls")]
     List(RunOf),
-    /// One pending activity of a run.
+    /// Show one pending activity of a run.
     Describe(OfRun),
-    /// Start the next attempt of an activity that waits for it, at once.
+    /// Start the next attempt of an activity at once, instead of waiting for its delay.
     RetryNow(OfRun),
-    /// Let the retry policy of an activity count from its next attempt on, which starts at once; its attempts keep their numbers.
+    /// Start the next attempt of an activity at once, and let its retry policy begin again with it; attempts keep their numbers.
     Reset(OfRun),
-    /// Give a pending activity other timeouts, or another retry policy.
+    /// Change the timeouts or the retry policy of a pending activity.
     UpdateOptions(UpdateOptionsArgs),
-    /// Keep an activity from starting another attempt.
+    /// Pause an activity: it starts no further attempt.
     Pause(OfRun),
-    /// Let a paused activity go on.
+    /// Resume a paused activity.
     Unpause(OfRun),
 }
 
@@ -56,7 +56,7 @@ pub struct TokenArgs {
     /// The task token, as `describe` shows it.
     #[arg(value_name = "TOKEN")]
     pub token: String,
-    /// The result or details as pairs.
+    /// The result or the details, as key=value pairs.
     #[arg(value_name = "key=value")]
     pub pairs: Vec<String>,
     #[command(flatten)]
@@ -65,6 +65,7 @@ pub struct TokenArgs {
 
 #[derive(Debug, Args)]
 pub struct FailArgs {
+    /// The task token, as `describe` shows it.
     #[arg(value_name = "TOKEN")]
     pub token: String,
     /// What went wrong.
@@ -73,7 +74,7 @@ pub struct FailArgs {
     /// The failure type that retry policies name.
     #[arg(long = "type", value_name = "TYPE", default_value = "External")]
     pub failure_type: String,
-    /// No further attempt.
+    /// Start no further attempt.
     #[arg(long)]
     pub non_retryable: bool,
 }
@@ -108,7 +109,7 @@ pub struct ActivityLimits {
     /// The delay before the second attempt.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub initial_interval: Option<Duration>,
-    /// No delay is longer.
+    /// The longest delay between two attempts.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub maximum_interval: Option<Duration>,
     /// How many attempts there are in all; 0: no limit.

@@ -30,8 +30,9 @@ pub enum ApprovalVerb {
         #[command(flatten)]
         run: AnyRun,
     },
-    /// Show everything about one approval.
+    /// Show everything about one request.
     Show {
+        /// The id of the request.
         id: String,
         /// The run that waits, if the id alone is not enough: a fork takes approvals over from its source.
         #[arg(long, value_name = "RUN")]
@@ -41,15 +42,15 @@ pub enum ApprovalVerb {
     Approve(DecisionArgs),
     /// Reject the request; with --feedback the work is done again.
     Reject(DecisionArgs),
-    /// Put the deadline of a request off; who answers it in that time is heard.
+    /// Move the deadline of a request, so that it can be answered later.
     Extend(ExtendArgs),
-    /// Have people told of a request again, at once and in quiet hours too.
+    /// Notify people of a request again, at once, in quiet hours too.
     Escalate(LaterArgs),
     /// Answer a question (an interrupt).
     Answer {
         /// The id of the question.
         id: String,
-        /// JSON, or a text.
+        /// The answer, as JSON or as plain text.
         answer: String,
         /// The run that waits, if the id alone is not enough: a fork takes approvals over from its source.
         #[arg(long, value_name = "RUN")]
@@ -74,7 +75,7 @@ pub struct LaterArgs {
 pub struct ExtendArgs {
     #[command(flatten)]
     pub of: LaterArgs,
-    /// How much later the deadline is, for example 4h.
+    /// By how much to move the deadline, for example 4h.
     #[arg(long, value_name = "TIME", value_parser = super::time_format::parse_duration)]
     pub by: std::time::Duration,
 }
@@ -94,6 +95,7 @@ pub struct DecisionArgs {
     /// The run that waits, if the id alone is not enough: a fork takes approvals over from its source.
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
+    /// A comment; recorded with the decision.
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
     /// Who decides [default: user@host].

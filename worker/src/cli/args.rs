@@ -34,20 +34,21 @@ pub struct Global {
     /// The data directory.
     #[arg(long, global = true, env = "BOSUN_STORE", value_name = "DIR", default_value = DATA_DEFAULT)]
     pub data: PathBuf,
-    /// The control API of a worker, for example http://127.0.0.1:8233; otherwise found through DIR/worker.json.
+    /// The control API of a worker, for example http://127.0.0.1:8233; without it, DIR/worker.json says where it is.
     #[arg(long, global = true, env = "BOSUN_ADDRESS", value_name = "URL")]
     pub address: Option<String>,
-    /// Instead of a data directory: a Temporal cluster at HOST:PORT, or `env` for what the TEMPORAL_* variables and
-    /// temporal.toml say.
+    /// Use a Temporal cluster at HOST:PORT instead of a data directory; `env` takes the address from the TEMPORAL_*
+    /// variables and temporal.toml.
     #[arg(long, global = true, env = "BOSUN_TEMPORAL", value_name = "HOST:PORT", conflicts_with = "address")]
     pub temporal: Option<String>,
-    /// Where the API key of the cluster is: env:NAME, file:/path or cmd:program arguments. It wins over TEMPORAL_API_KEY.
+    /// Where to find the API key of the cluster: env:NAME, file:/path or cmd:program arguments. It takes precedence over
+    /// TEMPORAL_API_KEY.
     #[arg(long, global = true, env = "BOSUN_TEMPORAL_API_KEY", value_name = "REF")]
     pub temporal_api_key: Option<SecretRef>,
-    /// Of a Temporal cluster: the directory of payloads that are too large for it, which its workers and clients share.
+    /// The directory that keeps payloads too large for a Temporal cluster; the cluster's workers and clients share it.
     #[arg(long, global = true, env = "BOSUN_PAYLOAD_STORE", value_name = "DIR")]
     pub payload_store: Option<PathBuf>,
-    /// Payloads that are longer are kept there: from 4KiB to 2MiB.
+    /// Keep payloads larger than this in the directory of --payload-store: from 4KiB to 2MiB.
     #[arg(long, global = true, env = "BOSUN_PAYLOAD_STORE_ABOVE", value_name = "SIZE", value_parser = payload_store::parse_above,
         default_value = payload_store::ABOVE_DEFAULT)]
     pub payload_store_above: usize,
@@ -58,15 +59,19 @@ pub struct Global {
     /// older copy was put back, is refused. Each data directory needs a file of its own.
     #[arg(long, global = true, env = "BOSUN_EPOCH_FILE", value_name = "FILE")]
     pub epoch_file: Option<PathBuf>,
+    /// The namespace to work in.
     #[arg(long, global = true, env = "BOSUN_NAMESPACE", value_name = "NAME", default_value = "default")]
     pub namespace: String,
     /// Whether somebody has named it: the command line or a variable, not the default.
     #[arg(skip)]
     pub namespace_named: bool,
+    /// How to print the result.
     #[arg(short, long, global = true, env = "BOSUN_OUTPUT", value_name = "FORMAT", default_value = "text")]
     pub output: Format,
+    /// How to print times.
     #[arg(long, global = true, value_name = "FORMAT", default_value = "relative")]
     pub time_format: TimeFormat,
+    /// When to print in color.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: ColorChoice,
     /// Use plain ASCII instead of symbols.
@@ -75,7 +80,7 @@ pub struct Global {
     /// The columns or keys to show.
     #[arg(long, global = true, value_name = "A,B,C", value_delimiter = ',')]
     pub fields: Vec<String>,
-    /// Say yes to every question.
+    /// Answer every question with yes.
     #[arg(short, long, global = true)]
     pub yes: bool,
     /// Never ask a question.
@@ -84,13 +89,14 @@ pub struct Global {
     /// The owner's configuration [default: ./bosun.toml, then ~/.config/bosun/config.toml].
     #[arg(long, global = true, env = "BOSUN_CONFIG_FILE", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Take the values of this profile of the configuration, a table [profiles.NAME], before the others of the file.
+    /// Use this profile of the configuration, a table [profiles.NAME]; its values take precedence over the rest of the file.
     #[arg(long, global = true, env = "BOSUN_PROFILE", value_name = "NAME")]
     pub profile: Option<String>,
-    /// A value of the configuration, before the environment and the file, for example `process.allow=git,cargo`.
+    /// Set a value of the configuration, for example `process.allow=git,cargo`. It takes precedence over the environment and
+    /// the file.
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// What to log, to stderr, for example `info` or `bosun_engine=debug`.
+    /// What to log to stderr, for example `info` or `bosun_engine=debug`.
     #[arg(long, global = true, env = "BOSUN_LOG", value_name = "FILTER")]
     pub log: Option<String>,
 }
@@ -107,86 +113,88 @@ pub(super) fn of_matches(matches: &clap::ArgMatches) -> clap::error::Result<Cli>
 pub enum Noun {
     #[command(flatten)]
     Verb(WorkflowVerb),
-    /// Workflow executions; the noun may be left out.
+    /// Act on workflow executions; the word `workflow` may be left out.
     #[command(subcommand)]
     Workflow(WorkflowVerb),
-    /// Single activities of a run.
+    /// Act on single activities: complete, retry or pause one, or start one without a workflow.
     #[command(subcommand)]
     Activity(activity::ActivityVerb),
-    /// List what waits for a person, and decide it.
+    /// List the requests that wait for a person, and answer them.
     #[command(subcommand)]
     Approval(approval::ApprovalVerb),
-    /// The agents of a supervisor.
+    /// Show the agents of a supervisor, and remove those that have ended.
     #[command(subcommand)]
     Agent(supervise::AgentVerb),
-    /// The plan of a supervisor.
+    /// Show, approve or change the plan of a supervisor.
     #[command(subcommand)]
     Plan(supervise::PlanVerb),
-    /// What a run may spend.
+    /// Show what a run may spend, or let it spend more.
     #[command(subcommand)]
     Budget(budget::BudgetVerb),
     /// Start workflows at set times.
     #[command(subcommand)]
     Schedule(super::schedule::ScheduleVerb),
-    /// Batches: one thing done to every run that fits a filter (`bosun terminate --query …`).
+    /// Follow or stop a batch: one action on every run that matches a filter (`bosun terminate --query …`).
     #[command(subcommand)]
     Batch(batch::BatchVerb),
-    /// Task queues: who waits for a slot, and whose turn is next.
+    /// Show task queues: which activities wait for a slot, and which is next.
     #[command(subcommand)]
     Queue(super::queue::QueueVerb),
-    /// Record the answers of models, and play them again.
+    /// Check models and prices, and record the answers of models to play them again.
     #[command(subcommand)]
     Llm(llm::LlmVerb),
-    /// Bosun's own verbs as tools of the Model Context Protocol, for agents and editors.
+    /// Offer Bosun's own verbs to agents and editors, as tools of the Model Context Protocol.
     #[command(subcommand)]
     Mcp(super::mcp::McpVerb),
-    /// Show in 20 seconds what a supervisor survives: it waits for an approval, is killed with -9, and publishes once.
+    /// Watch a supervisor survive `kill -9` in 20 seconds: it waits for an approval, is killed, and publishes exactly once.
     Demo(super::demo::DemoArgs),
-    /// Make a new project that runs at once: a supervisor in YAML, or a Rust program.
+    /// Create a project that runs at once: a supervisor in YAML, or a Rust program.
     Init(super::init::InitArgs),
-    /// Look for what can go wrong around the runs: disk, clock, permissions, worker, held runs, models. Exit 1: a problem.
+    /// Look for problems around the runs: disk, clock, permissions, worker, held runs, models. Exits with 1 if it finds one.
     Doctor,
-    /// Watch what goes on: runs, what they wait for, agents, slots and queues.
+    /// Watch what is going on: runs, what they wait for, agents, slots and queues.
     Top(super::top::TopArgs),
     /// Open the pages of the running worker.
     Ui(super::ui::UiArgs),
     /// Start a worker with pages and a few sample runs, in a directory of its own.
     Dev(super::dev::DevArgs),
-    /// The worker process.
+    /// Run, look at, drain or stop the worker process.
     #[command(subcommand)]
     Worker(worker::WorkerVerb),
-    /// Play scenes: specs and workflows tested in YAML, with every crash and every order of concurrent calls.
+    /// Run scenes: tests, written in YAML, of specs and workflows, with every crash and every order of concurrent calls.
     Test(test::TestArgs),
     /// Compare recorded histories with the code of this program: does it still fit, what happened, and why?
     #[command(subcommand)]
     Replay(replay::ReplayVerb),
-    /// The data directory.
+    /// Check, back up, restore or save the data directory.
     #[command(subcommand)]
     Store(store::StoreVerb),
     /// Let open runs go on in another engine: from a data directory to a Temporal cluster, or back.
     Migrate(super::migrate::MigrateArgs),
     /// Explain an error code, or `exit-codes`.
     Explain {
+        /// The code, for example BOSUN0101, or `exit-codes`.
         #[arg(value_name = "CODE")]
         code: String,
     },
-    /// Give others access to the control API, and take it away.
+    /// Give other people access to the control API, and take it away again.
     #[command(subcommand)]
     Token(super::token::TokenVerb),
-    /// Whom the worker tells what happens, and whether they can be reached.
+    /// Show whom the worker notifies of what, and send them a test.
     #[command(subcommand)]
     Notify(super::notify::NotifyVerb),
-    /// The owner's configuration.
+    /// Show, check or change the owner's configuration.
     #[command(subcommand)]
     Config(super::config::ConfigVerb),
     /// Print the JSON Schema of supervisor specs, of scenes or of schedules, for editors.
     Schema {
+        /// What the schema describes.
         #[arg(value_name = "OF", default_value = "spec", value_parser = ["spec", "scene", "schedule"])]
         of: String,
     },
-    /// Print what makes a shell complete verbs, options and workflow ids.
+    /// Print the script by which a shell completes verbs, options and workflow ids.
     Completion {
-        /// Bash: `source <(bosun completion bash)`; the others likewise.
+        /// The shell. In bash, write `source <(bosun completion bash)`; other shells likewise.
         #[arg(value_name = "SHELL")]
         shell: super::completion::Shell,
     },
@@ -194,7 +202,7 @@ pub enum Noun {
     Man(super::completion::ManArgs),
     /// Show the version.
     Version {
-        /// As JSON, like `-o json`.
+        /// Print JSON, as `-o json` does.
         #[arg(long)]
         json: bool,
     },
@@ -223,9 +231,9 @@ pub enum WorkflowVerb {
     Export(export::ExportArgs),
     /// Start a new run from an event of an old one, with other results, signals or input.
     Fork(fork::ForkArgs),
-    /// Go back to an earlier point of a run and go on from there, under the same workflow id; an open run is ended.
+    /// Go back to an earlier point of a run and continue from there under the same workflow id; an open run is ended.
     Reset(reset::ResetArgs),
-    /// Compare two histories: the first difference and its cause first. Exit 0: the same, 22: they differ.
+    /// Compare two histories, beginning with the first difference and its cause. Exits with 0 if they are the same, 22 if not.
     Diff(diff::DiffArgs),
     /// Wait for the result of a run.
     Result(result::ResultArgs),
@@ -235,18 +243,18 @@ pub enum WorkflowVerb {
     Query(message::QueryArgs),
     /// Send an update and wait for its answer.
     Update(message::UpdateArgs),
-    /// Ask a run to cancel; it may clean up.
+    /// Ask a run to cancel; its code can clean up first.
     Cancel(batch::ManyArgs),
-    /// End a run at once, without clean-up.
+    /// End a run at once; its code cannot clean up.
     Terminate(batch::ManyArgs),
-    /// Stop a run from going on; its inputs are kept.
+    /// Pause a run; what is sent to it meanwhile is kept.
     Pause(batch::ManyArgs),
-    /// Let a paused run go on, or try the code of a held run again.
+    /// Resume a paused run, or try the code of a held run again.
     #[command(visible_alias = "unpause")]
     Resume(batch::ManyArgs),
-    /// Take a supervisor over: it starts nothing until you release it, and you can do its tasks by hand.
+    /// Take over a supervisor: it starts nothing until you release it, and you can do its tasks by hand.
     Takeover(control::ControlArgs),
-    /// Hand a supervisor back that you took over.
+    /// Give back a supervisor that you took over.
     Release(control::ControlArgs),
     /// Show what the models of a run and of the agents below it have cost so far.
     Cost(budget::CostArgs),

@@ -35,8 +35,8 @@ pub enum BudgetVerb {
         #[command(flatten)]
         run: RunOf,
     },
-    /// Give a supervisor or an agent more budget. A run that was paused for lack of it goes on; one that an agent's own budget
-    /// paused goes on after `bosun resume`.
+    /// Give a supervisor or an agent more budget. A run that was paused because its budget was spent goes on; if an agent's own
+    /// budget paused it, `bosun resume` it as well.
     TopUp(TopUpArgs),
 }
 
@@ -44,7 +44,7 @@ pub enum BudgetVerb {
 pub struct CostArgs {
     #[command(flatten)]
     pub run: RunOf,
-    /// What the lines are of.
+    /// What to add up costs by.
     #[arg(long, value_name = "WHAT", default_value = "model")]
     pub group_by: CostGroup,
 }
@@ -62,14 +62,16 @@ pub enum CostGroup {
 pub struct TopUpArgs {
     #[command(flatten)]
     pub run: RunOf,
+    /// How many tokens to add.
     #[arg(long, value_name = "N", value_parser = more, allow_negative_numbers = true)]
     pub tokens: Option<u64>,
-    /// Dollars, for example 0.50.
+    /// How many dollars to add, for example 0.50.
     #[arg(long, value_name = "USD", value_parser = micros, allow_negative_numbers = true)]
     pub cost: Option<u64>,
-    /// Model calls and tool calls.
+    /// How many calls of models and tools to add.
     #[arg(long, value_name = "N", value_parser = more, allow_negative_numbers = true)]
     pub calls: Option<u64>,
+    /// How much time to add, for example 30m.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub wall: Option<Duration>,
     /// Allow calls whose price is not known.

@@ -153,7 +153,7 @@ fn global_of(line: &[std::ffi::OsString]) -> Option<Global> {
 
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// Write a page for each verb into this directory, which is made; without it the program's own page is printed.
+    /// Write a page for each verb into this directory, which is created. Without it, print the page of the program itself.
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
 }

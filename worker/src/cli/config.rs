@@ -458,7 +458,7 @@ fn put_together(values: &Values) -> Result<Config, CliError> {
         Format::from_str(text, false).map_err(|_| {
             let known: Vec<_> = Format::value_variants().iter().filter_map(Format::to_possible_value).collect();
             let known: Vec<&str> = known.iter().map(|value| value.get_name()).collect();
-            wrong(&format!("`output`: {text:?} is none of {}", known.join(", ")))
+            wrong(&format!("`output`: {text:?} is not one of {}", known.join(", ")))
         })?;
     }
     if let Some(text) = &config.namespace {
@@ -540,18 +540,18 @@ fn unknown(key: &str, place: &str) -> CliError {
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigVerb {
-    /// Every key with its value and where that comes from.
+    /// List every key with its value and the source of the value.
     #[command(visible_alias = "ls")]
     List,
-    /// Print one value, as it is in force.
+    /// Print the value of one key that is in force.
     Get(edit::GetArgs),
-    /// Write one value into bosun.toml; comments and order stay.
+    /// Write one value into bosun.toml; comments and the order of keys are kept.
     Set(edit::SetArgs),
-    /// Remove one value from bosun.toml: it has its default again.
+    /// Remove one value from bosun.toml, which brings its default back.
     Unset(edit::UnsetArgs),
-    /// The profiles of bosun.toml: values that hold where `--profile NAME` asks for them.
+    /// List the profiles of bosun.toml: sets of values that `--profile NAME` puts in force.
     Profiles,
-    /// Check a configuration file with all of its profiles; put nothing in force.
+    /// Check a configuration file and all of its profiles, without putting them in force.
     Validate(validate::ValidateArgs),
     /// Print the JSON Schema of `bosun.toml`, for editors.
     Schema,

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// Where to work [default: a new directory below the one for temporary files].
+    /// Where to work [default: a new temporary directory].
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 }

@@ -9,11 +9,11 @@ use crate::backend::Deployment;
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct DeploymentArgs {
-    /// Of a cluster: the versioned deployment that this worker is a version of, by its build. The cluster gives it the runs of
-    /// that version; `temporal worker deployment set-current-version` says which gets the new ones.
+    /// On a cluster: the versioned deployment of which this worker's build is a version. The cluster gives the worker the runs
+    /// of that version; `temporal worker deployment set-current-version` chooses the version for new runs.
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub deployment: Option<String>,
-    /// Of a versioned deployment: whether a run stays with the build that began it or goes on with the current version.
+    /// With --deployment: whether a run stays with the build that began it, or moves to the current version.
     #[arg(long, value_enum, value_name = "HOW", default_value = "pinned", requires = "deployment")]
     pub versioning: Versioning,
 }

@@ -22,10 +22,10 @@ use crate::backend::{Backend, CallError, OpenEngine};
 
 #[derive(Debug, Args)]
 pub struct DevArgs {
-    /// The port of the pages and the API; 0: any.
+    /// The port of the pages and the API; 0 takes any free port.
     #[arg(long, default_value_t = 8233)]
     port: u16,
-    /// Keep the runs, in the data directory `.bosun`; --data DIR keeps them too. Without either they are removed at the end.
+    /// Keep the runs in the data directory `.bosun`, or in the one of --data. Without either, they are removed at the end.
     #[arg(long)]
     persist: bool,
     /// Start no sample runs.

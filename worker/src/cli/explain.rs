@@ -35,8 +35,8 @@ macro_rules! codes {
 
 codes! {
     Failed 1 Error "the command failed"
-        "Something outside Bosun went wrong: a file could not be read or written, or an answer made no sense. The message \
-         says what.";
+        "Something outside of Bosun went wrong: a file could not be read or written, or an answer made no sense. The message \
+         says what happened; mend that, and give the command again.";
     Usage 2 Usage "the command line is wrong"
         "An argument is missing, unknown or cannot be read. `bosun help VERB` shows what a verb takes.";
     NotFound 3 NotFound "no such workflow execution"
@@ -74,7 +74,7 @@ codes! {
         "A task token names one attempt of one activity. That attempt has timed out, was canceled, or another has begun; \
          its outcome no longer counts.";
     AlreadyPaused 15 Error "the run is already paused"
-        "Nothing was done. `bosun resume ID` lets it go on.";
+        "Nothing was done. `bosun resume ID` resumes the run.";
     NotPaused 16 Error "the run is not paused"
         "Nothing was done.";
     InboxFull 17 Error "the inbox of the run is full"
@@ -155,9 +155,10 @@ codes! {
     Forbidden 43 Refused "the token may not do this"
         "Tokens have roles: a viewer looks, an approver answers what runs ask people, an operator starts and steers runs, an \
          owner deletes and copies them; and a token may be for some namespaces only. `bosun token list` shows what each may.";
-    Unproven 44 Unreachable "whoever answers is not the worker of this token"
-        "Before the token is sent, the worker proves that it knows it. Whoever answers at this address did not: another \
-         program has its port, the token is another worker's, or something in between changes the Host. Nothing was sent.";
+    Unproven 44 Unreachable "another program answers in place of the worker"
+        "Before a command sends its token, the worker proves that it knows it. The program at this address did not: another \
+         program has the port, the token is another worker's, or a proxy in between changes the Host. Nothing was sent. Name \
+         the worker's own address and token file, with --address and --token-file.";
     NoNamespace 45 NotFound "the namespace was never used"
         "A namespace is made by the first start in it. Look at the spelling of --namespace (or BOSUN_NAMESPACE).";
     NoKey 46 Refused "a key of the store is missing, or cannot be used"

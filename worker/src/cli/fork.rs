@@ -36,36 +36,36 @@ pub struct ForkArgs {
     /// A run (as for `show`), or a history file (ends in .json, or begins with / or ./ or ../).
     #[arg(value_name = "ID|FILE")]
     pub source: String,
-    /// The last event to keep; moved to the end of the turn before if it lies inside one [default: as much as the
+    /// The last event to keep. If it lies inside a turn, the fork keeps the turns before it [default: as much as the
     /// changes allow].
     #[arg(long, value_name = "N")]
     pub at: Option<u64>,
     /// The workflow id of the new run [default: SOURCE-fork-xxxxxxxx].
     #[arg(long = "id", value_name = "NEW")]
     pub new_id: Option<String>,
-    /// Another result of an activity or child workflow, or another value of a side effect. WHICH is a type or id
+    /// Change the result of an activity or child workflow, or the value of a side effect. WHICH is a type or id
     /// (NAME#2 for the second), an event (15 or event:15), a command (seq:3), or side-effect#1.
     #[arg(long, value_name = "WHICH=JSON")]
     pub set_result: Vec<String>,
-    /// A failure instead of the result.
+    /// Put a failure in place of a result.
     #[arg(long, value_name = "WHICH=MESSAGE")]
     pub set_failure: Vec<String>,
     /// The type of the failures given with --set-failure.
     #[arg(long, value_name = "TYPE", default_value = "SetByFork")]
     pub failure_type: String,
-    /// Another input of a signal; NAME#2 for the second of the name.
+    /// Change the input of a signal; NAME#2 is the second signal of that name.
     #[arg(long, value_name = "NAME=JSON")]
     pub set_signal: Vec<String>,
     /// Start the run anew with another input: JSON, `@file`, or `-`.
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     pub set_input: Option<String>,
-    /// Which inputs that reached the source after this event the fork gets again.
+    /// Which of the inputs that reached the source after this event are sent to the fork as well.
     #[arg(long, value_name = "WHAT", default_value = "signals")]
     pub reapply: ReapplyToFork,
     /// Say what would happen, and write nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Makes the fork idempotent.
+    /// Make the fork idempotent: a second fork with this id starts nothing.
     #[arg(long, value_name = "ID")]
     pub request_id: Option<String>,
     /// Recorded in the history of the new run.

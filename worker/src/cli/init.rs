@@ -32,9 +32,10 @@ enum Starter {
 
 #[derive(Debug, Args)]
 pub struct InitArgs {
-    /// Where to put it; made if it is not there.
+    /// Where to put the project; the directory is created if it does not exist.
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
+    /// What kind of project to create.
     #[arg(long, value_enum, default_value = "spec")]
     template: Starter,
 }

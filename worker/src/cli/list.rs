@@ -26,16 +26,16 @@ pub struct ListArgs {
     /// A list filter, for example "ExecutionStatus = 'Running' AND WorkflowType = 'order'".
     #[arg(short, long, default_value = "")]
     pub query: String,
-    /// At most this many rows (at most 1000).
+    /// The most rows to show, up to 1000.
     #[arg(short, long, default_value_t = LIMIT, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: u32,
-    /// Continue a list: the `next_cursor` that it printed.
+    /// Continue a list after the page that printed this `next_cursor`.
     #[arg(long)]
     pub cursor: Option<String>,
-    /// List also the runs that a worker started to notify people (`bosun.notification`).
+    /// Also list the runs that a worker started to notify people (`bosun.notification`).
     #[arg(short, long)]
     pub all: bool,
-    /// List again whenever it has changed, looked at every second or as often as you say, until interrupted.
+    /// Print the list again whenever it has changed, until you interrupt it; look every second, or at this interval.
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s",
         value_parser = parse_duration)]
     pub watch: Option<Duration>,
@@ -46,7 +46,7 @@ pub struct CountArgs {
     /// A list filter.
     #[arg(short, long, default_value = "")]
     pub query: String,
-    /// Count also the runs that a worker started to notify people (`bosun.notification`).
+    /// Also count the runs that a worker started to notify people (`bosun.notification`).
     #[arg(short, long)]
     pub all: bool,
 }

@@ -27,13 +27,14 @@ use crate::harvest::from_histories;
 
 #[derive(Debug, Subcommand)]
 pub enum LlmVerb {
-    /// Ask a model for one word: whether it answers, how fast, and for what. The environment of this command counts.
+    /// Ask a model for one word, to see whether it answers, how fast, and at what price. Keys come from the environment of this
+    /// command.
     Ping(providers::PingArgs),
     /// List the providers of this environment, or the models that one of them offers.
     Models(providers::ModelsArgs),
-    /// List the prices that calls are charged with.
+    /// List the prices at which calls are counted.
     Prices,
-    /// Record and play answers of models.
+    /// Record the answers of models, to play them again.
     #[command(subcommand)]
     Cassette(CassetteVerb),
 }

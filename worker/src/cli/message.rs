@@ -42,10 +42,10 @@ pub struct SignalArgs {
     pub message: MessageArgs,
     #[command(flatten)]
     pub bulk: BulkArgs,
-    /// Why, where many are signaled; recorded with the batch.
+    /// Why, if --query signals many runs; recorded with the batch.
     #[arg(long, value_name = "TEXT", requires = "query")]
     pub reason: Option<String>,
-    /// Makes the signal idempotent: a second one with this id does nothing.
+    /// Make the signal idempotent: a second one with this id does nothing.
     #[arg(long, value_name = "ID")]
     pub request_id: Option<String>,
 }
@@ -60,13 +60,13 @@ pub struct QueryArgs {
 pub struct UpdateArgs {
     #[command(flatten)]
     pub message: MessageArgs,
-    /// Names the request; asking again with it gives the first answer.
+    /// The id of the request; asking again with the same id gives the first answer.
     #[arg(long, value_name = "ID")]
     pub update_id: Option<String>,
     /// What to wait for.
     #[arg(long, value_enum, default_value = "completed")]
     pub wait: WaitStage,
-    /// How long to wait at most.
+    /// The longest time to wait.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
 }

@@ -23,16 +23,16 @@ use crate::notify::rules::told::TellLinks;
 
 #[derive(Debug, Subcommand)]
 pub enum NotifyVerb {
-    /// The channels that `bosun.toml` names, and what each is told.
+    /// List the channels of `bosun.toml`, and what each is notified of.
     #[command(visible_alias = "ls")]
     List,
-    /// Send a test to each channel, and say how it went.
+    /// Send a test message to each channel, and report what became of it.
     Test(TestChannelArgs),
 }
 
 #[derive(Debug, Args)]
 pub struct TestChannelArgs {
-    /// Only this channel.
+    /// Test only this channel.
     #[arg(long, value_name = "NAME")]
     pub channel: Option<String>,
 }

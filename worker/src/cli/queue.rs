@@ -15,10 +15,10 @@ use crate::queues;
 
 #[derive(Debug, Subcommand)]
 pub enum QueueVerb {
-    /// The task queues: what waits in each for a slot, what runs, and what the owner allows.
+    /// List the task queues: what waits for a slot in each, what runs, and what the owner allows.
     #[command(visible_alias = "ls")]
     List,
-    /// One task queue, and who waits in it: those whose turn is first, first.
+    /// Show one task queue, and the activities that wait in it, next one first.
     Describe(QueueArgs),
 }
 

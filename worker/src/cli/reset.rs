@@ -24,7 +24,7 @@ pub struct ResetArgs {
     pub of: ManyOf,
     #[command(flatten)]
     pub how: ResetHow,
-    /// Makes the reset idempotent.
+    /// Make the reset idempotent: a second reset with this id does nothing.
     #[arg(long, value_name = "ID")]
     pub request_id: Option<String>,
     /// Why; recorded in the history.
@@ -35,11 +35,11 @@ pub struct ResetArgs {
 /// Where a reset goes back to, of one run or of many.
 #[derive(Debug, Clone, Args)]
 pub struct ResetHow {
-    /// How far back: the number of the last event to keep, `first-turn` (begins anew, with its input), `last-turn` (what the
-    /// code decided last is decided anew), or `build:ID` (what it decided since this build was used first).
+    /// How far to go back: the number of the last event to keep, `first-turn` (begin again with the same input), `last-turn`
+    /// (decide the last turn again), or `build:ID` (decide again from the first turn of this build on).
     #[arg(long, value_name = "POINT")]
     pub to: ResetTo,
-    /// What reached the run after that and reaches the new one again.
+    /// Which messages that reached the run after that point are sent to the new one again.
     #[arg(long, value_name = "WHAT", default_value = "all")]
     pub reapply: ReapplyAfterReset,
 }

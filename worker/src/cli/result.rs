@@ -34,7 +34,7 @@ pub struct ResultArgs {
     /// How long to wait; the run goes on afterwards.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
-    /// Do not wait: print the result, or end with 15 if the run waits for people, and with 1 if it goes on.
+    /// Do not wait: print the result, or exit with 15 if the run waits for people, and with 1 if it is still running.
     #[arg(long, conflicts_with = "timeout")]
     pub no_wait: bool,
     /// Stop at the end of this run, even if it continued as new or is tried again.

@@ -33,6 +33,7 @@ pub struct PlanVersionArgs {
 pub struct ReviewArgs {
     #[command(flatten)]
     pub seen: PlanVersionArgs,
+    /// A comment; recorded with the decision.
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
     /// Who decides [default: user@host].

@@ -101,10 +101,10 @@ fn connect(address: &str) -> std::io::Result<UnixDatagram> {
 
 #[derive(Debug, Args)]
 pub struct UnitArgs {
-    /// For the service manager of this user, not for that of the machine.
+    /// Print a unit for the service manager of this user, not of the machine.
     #[arg(long)]
     user: bool,
-    /// What the worker is started with: options of `worker run`, after `--`.
+    /// The options of `worker run` to start the worker with, after `--`.
     #[arg(last = true, value_name = "OPTION")]
     options: Vec<String>,
 }

@@ -28,13 +28,13 @@ pub struct ShowArgs {
     /// Begin at this event.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub from: u64,
-    /// The newest events first.
+    /// Show the newest events first.
     #[arg(long)]
     pub reverse: bool,
-    /// Only events of this type, for example TimerFired; may be given several times.
+    /// Show only events of this type, for example TimerFired; may be given several times.
     #[arg(long = "type", value_name = "TYPE")]
     pub types: Vec<String>,
-    /// At most this many events.
+    /// The most events to show.
     #[arg(short, long, value_name = "N")]
     pub limit: Option<usize>,
 }

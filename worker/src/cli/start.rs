@@ -30,18 +30,19 @@ pub struct StartOptions {
     /// The workflow id [default: TYPE-xxxxxxxx].
     #[arg(short, long, value_name = "ID")]
     pub workflow_id: Option<String>,
+    /// The task queue of the run and its activities.
     #[arg(short = 'q', long, visible_alias = "queue", value_name = "QUEUE", default_value = DEFAULT_TASK_QUEUE)]
     pub task_queue: String,
-    /// The time limit of the execution, all its runs together.
+    /// The time limit of the execution: all its runs together.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub execution_timeout: Option<Duration>,
     /// The time limit of a single run.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub run_timeout: Option<Duration>,
-    /// How long the run waits before it begins; its time limits begin then, too.
+    /// How long to wait before the run begins; its time limits count from then.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub start_delay: Option<Duration>,
-    /// How often a workflow that fails is tried in all.
+    /// How many attempts a workflow that fails has in all.
     #[arg(long, value_name = "N")]
     pub maximum_attempts: Option<u32>,
     /// What to do when a closed run of the id exists [default: allow-duplicate].
@@ -50,19 +51,19 @@ pub struct StartOptions {
     /// What to do when an open run of the id exists [default: fail; of `run`: use-existing].
     #[arg(long, value_enum, value_name = "POLICY")]
     pub id_conflict_policy: Option<ConflictPolicy>,
-    /// Makes the start idempotent.
+    /// Make the start idempotent: a second start with this id starts nothing.
     #[arg(long, value_name = "ID")]
     pub request_id: Option<String>,
-    /// Shown with the run.
+    /// A note to show with the run.
     #[arg(long, value_name = "KEY=VALUE")]
     pub memo: Vec<String>,
-    /// Found by `list --query`.
+    /// An attribute by which `list --query` finds the run.
     #[arg(long, value_name = "KEY=VALUE")]
     pub search_attribute: Vec<String>,
-    /// One line for people.
+    /// One line that says what the run is for.
     #[arg(long, value_name = "TEXT")]
     pub summary: Option<String>,
-    /// More lines for people.
+    /// More about it, in several lines.
     #[arg(long, value_name = "TEXT")]
     pub details: Option<String>,
     #[command(flatten)]

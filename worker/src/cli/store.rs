@@ -20,11 +20,11 @@ use crate::store_reports::retention_json;
 
 #[derive(Debug, Subcommand)]
 pub enum StoreVerb {
-    /// Check every record, the hash chain and the tail anchor; with --epoch-file, whether the store was put back.
+    /// Check every record, the hash chain and the tail anchor; with --epoch-file, also whether an older copy was put back.
     Verify,
     /// Show what the store holds.
     Info,
-    /// Copy the store, consistently, while it is used.
+    /// Copy the store consistently, even while it is in use.
     Backup {
         /// The directory to write; must be empty, or not exist.
         #[arg(value_name = "DIR")]
@@ -48,13 +48,13 @@ pub enum StoreVerb {
         #[arg(long, value_name = "DIR")]
         to: PathBuf,
     },
-    /// Rewrite the store without deleted and doubled data. No process may hold it.
+    /// Rewrite the store without deleted and duplicate data. No process may hold it.
     Compact {
         /// Write the copy here, and do not change the store.
         #[arg(long, value_name = "DIR")]
         to: Option<PathBuf>,
     },
-    /// Remove what nothing refers to: payloads and long values without a run, and files that crashes left half made. No process
+    /// Remove data that nothing refers to: payloads and long values without a run, and files left over from crashes. No process
     /// may hold the store; a worker does most of this by itself.
     Gc,
 }

@@ -34,7 +34,7 @@ pub enum AgentVerb {
     /// List the agents of a run and their roles.
     #[command(visible_alias = "ls")]
     List(RunOf),
-    /// How an agent has done in all runs, by its name: attempts, success, time, spend, and why it failed last.
+    /// Show how an agent has done in all runs: attempts, success, time, cost, and why it last failed.
     Describe {
         /// The name of the agent, as specs give it.
         #[arg(value_name = "AGENT")]

@@ -31,16 +31,16 @@ pub struct TestArgs {
     /// Scenes (YAML), or directories of them.
     #[arg(value_name = "FILE|DIR", required = true)]
     pub paths: Vec<PathBuf>,
-    /// Only scenes whose file name or title contains this text.
+    /// Run only scenes whose file name or title contains this text.
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
-    /// Only these ways, beside the straight one: replay, crash, permute.
+    /// Run each scene only in these ways, and in the straight one: replay, crash, permute.
     #[arg(long, value_name = "WAY", value_delimiter = ',', value_parser = ["straight", "replay", "crash", "permute"])]
     pub way: Vec<String>,
-    /// Crash after each event, and try as many orders as elsewhere, also where `ways:` of a scene asks for fewer. Slower.
+    /// Ignore the scenes' `ways:`, which ask for less: crash after each event, and try as many orders as usual. Slower.
     #[arg(long)]
     pub full: bool,
-    /// The seed for choosing orders where there are too many to try all.
+    /// The seed that chooses orders where there are too many to try them all.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// How many scenes run at once [default: one per core].
@@ -49,16 +49,18 @@ pub struct TestArgs {
     /// Use a log on disk, as a worker does, instead of one in memory. Slower.
     #[arg(long)]
     pub disk: bool,
-    /// Write what was seen in place of what was expected, where a plain value stands; look at the difference before you keep it.
+    /// Replace expected plain values by those that were seen. Look at the difference before you keep it.
     #[arg(long, conflicts_with = "mutate")]
     pub update: bool,
-    /// Change one value, this many times, and say which changes no scene notices: of presets, answers and expectations. `all` is each value in each way.
+    /// Test the scenes: change one value of presets, answers or expectations, this many times, and list the changes that no
+    /// scene notices. `all` changes each value in each way.
     #[arg(long, value_name = "N|all", value_parser = count)]
     pub mutate: Option<Count>,
-    /// What is changed with --mutate [default: presets,answers,expectations]. Of presets: what each sets; `defaults` are the values that it leaves alone.
+    /// What --mutate changes [default: presets,answers,expectations]. `presets` are the values that a preset sets, `defaults`
+    /// those that it leaves alone.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = ["presets", "answers", "expectations", "defaults"])]
     pub mutants: Vec<String>,
-    /// Where the histories of failed scenes are written [default: bosun-scenes in the system's directory for temporary files].
+    /// Where to write the histories of failed scenes [default: bosun-scenes in the system's directory for temporary files].
     #[arg(long, value_name = "DIR")]
     pub keep: Option<PathBuf>,
 }

@@ -86,6 +86,34 @@ fn the_grammar_is_consistent() {
     Cli::command().debug_assert();
 }
 
+/// What has no help, and whose help is a riddle.
+fn riddles(path: &str, command: &clap::Command, found: &mut Vec<String>) {
+    let text = |said: Option<&clap::builder::StyledStr>| said.map(ToString::to_string).unwrap_or_default();
+    let mut judge = |what: String, said: String| {
+        let riddle = said.is_empty() || RIDDLES.iter().any(|riddle| said.contains(riddle));
+        if riddle {
+            found.push(format!("{path} {what}: {said:?}"));
+        }
+    };
+    judge(String::new(), text(command.get_about()));
+    for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+        judge(arg.get_id().to_string(), text(arg.get_help()));
+    }
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        riddles(&format!("{path} {}", verb.get_name()), verb, found);
+    }
+}
+
+/// Turns of phrase that were in help once, and that nobody understood at first reading.
+const RIDDLES: [&str; 6] = ["who answers it", "told of", "is none", "Of a cluster:", "as can be", "how-manieth"];
+
+#[test]
+fn help_says_what_every_verb_and_option_is() {
+    let mut found = Vec::new();
+    riddles("bosun", &Cli::command(), &mut found);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
 #[test]
 fn the_noun_may_be_left_out_and_nothing_else() {
     for verb in Cli::command().find_subcommand("workflow").unwrap().get_subcommands() {

@@ -23,13 +23,14 @@ use crate::api::tokens::{self, NamedToken, NewToken, TokensError};
 
 #[derive(Debug, Subcommand)]
 pub enum TokenVerb {
-    /// Make a token for somebody and print it once. Histories record what they do under its name.
+    /// Make a token and print it once. Histories record under its name what is done with it.
     Create(CreateTokenArgs),
     /// List the tokens and what each may do.
     #[command(visible_alias = "ls")]
     List,
     /// Revoke a token; it opens nothing from now on.
     Revoke {
+        /// The name of the token.
         #[arg(value_name = "NAME")]
         name: String,
     },
@@ -37,7 +38,7 @@ pub enum TokenVerb {
 
 #[derive(Debug, Args)]
 pub struct CreateTokenArgs {
-    /// Who gets it: this is what histories record.
+    /// The name of whoever gets the token; histories record it.
     #[arg(value_name = "NAME")]
     pub name: String,
     /// viewer looks; approver also answers what runs ask people; operator also starts and steers; owner does everything.

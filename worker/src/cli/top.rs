@@ -54,7 +54,7 @@ pub struct TopArgs {
     /// How often to look.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     every: Duration,
-    /// Look once, and print; so does a `top` whose output is no terminal.
+    /// Print one snapshot and exit, as `top` does when its output is not a terminal.
     #[arg(long)]
     once: bool,
 }

@@ -45,9 +45,9 @@ pub enum WorkerVerb {
     Run(WorkerArgs),
     /// Show the worker that holds the data directory: its process, health, slots, queues, code.
     Describe,
-    /// Let running attempts end, then end the worker, and wait until it is gone. Runs go on with the next one.
+    /// Let running attempts finish, stop the worker, and wait until it is gone. The next worker continues its runs.
     Drain(super::worker_control::DrainArgs),
-    /// End the worker at once, and wait until it is gone. What it was doing is found again by the next one.
+    /// Stop the worker at once, and wait until it is gone. The next worker continues what it was doing.
     Stop(super::worker_control::DrainArgs),
     /// Print a systemd unit that runs the worker.
     Unit(super::service_manager::UnitArgs),
@@ -55,7 +55,7 @@ pub enum WorkerVerb {
 
 #[derive(Debug, Args)]
 pub struct WorkerArgs {
-    /// The port of the control API; 0: any.
+    /// The port of the control API; 0 takes any free port.
     #[arg(long, default_value_t = 0)]
     pub port: u16,
     /// The address of the control API. Beyond loopback it needs --token-file.
@@ -66,44 +66,44 @@ pub struct WorkerArgs {
     pub allow_host: Vec<String>,
     #[command(flatten)]
     pub slots: SlotArgs,
-    /// Only this task queue; may be given several times [default: all; of a cluster: default].
+    /// Serve only this task queue; may be given several times [default: all; of a cluster: default].
     #[arg(long, visible_alias = "task-queue", value_name = "QUEUE")]
     pub queue: Vec<String>,
-    /// Of a cluster: how many runs stay in memory; 0: each workflow task is told from the beginning of its run.
+    /// On a cluster: how many runs to keep in memory. With 0, each workflow task replays its run from the beginning.
     #[arg(long, value_name = "N", default_value_t = super::locate::CACHED_RUNS)]
     pub max_cached_workflows: usize,
     #[command(flatten)]
     pub deployment: DeploymentArgs,
-    /// What is allowed of a task queue: QUEUE=5, attempts that run at once, or QUEUE=10/s, attempts that start in a second.
-    /// May be given several times.
+    /// Limit a task queue: QUEUE=5 lets five attempts run at once, QUEUE=10/s lets ten start in a second. May be given several
+    /// times.
     #[arg(long, value_name = "QUEUE=LIMIT", value_delimiter = ',')]
     pub queue_limit: Vec<String>,
-    /// How many attempts start in a second, over all queues [default: no limit].
+    /// How many attempts may start in a second, over all queues [default: no limit].
     #[arg(long, value_name = "N")]
     pub activities_per_second: Option<String>,
     /// The memory for loaded runs and waiting requests together, for example 320MiB [default: a quarter of what the machine or
     /// the control group has].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub memory: Option<usize>,
-    /// How many connections the control API serves at once; one in 16 (none of fewer than 16) is kept for short requests [default: 512, or half of
-    /// the open files that the store does not need].
+    /// How many connections the control API serves at once. Of 16 or more, one in 16 is reserved for short requests [default:
+    /// 512, or half of the open files that the store does not need].
     #[arg(long, value_name = "N", value_parser = a_few)]
     pub connections: Option<usize>,
     /// How long running attempts may take to end after SIGTERM.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     pub drain_timeout: Duration,
     /// What to do when the store is damaged. `isolate` keeps the damaged files as they are in DIR/damaged-N, holds the runs
-    /// that were hit, and goes on with all others; three such copies at most, then it refuses too.
+    /// that were hit, and goes on with all others; after three such copies it refuses as well.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "refuse")]
     pub on_damage: OnDamage,
-    /// Take the store as it is, although --epoch-file knows a newer one or another one, and write that file anew.
+    /// Accept the store as it is, although --epoch-file names a newer copy or another store, and write that file again.
     #[arg(long)]
     pub accept_rollback: bool,
     /// How long closed runs are kept: TIME (30d, 12h, 2w) or `forever`; NAMESPACE=TIME for one namespace. May be given
     /// several times [default: forever].
     #[arg(long, value_name = "[NAMESPACE=]TIME", value_delimiter = ',')]
     pub retention: Vec<String>,
-    /// Trust the clock, even where it jumped: for --retention, time in which no worker ran counts too.
+    /// Trust the clock even if it has jumped: --retention then also counts time in which no worker ran.
     #[arg(long)]
     pub trust_clock: bool,
 }
@@ -114,8 +114,8 @@ pub struct SlotArgs {
     /// How many activity attempts run at once when this process does the work [default: 1000].
     #[arg(long, value_name = "N")]
     pub slots: Option<usize>,
-    /// How many of them may leave the process: programs, models, MCP servers, HTTP [default: as --slots; without it four a
-    /// core, at least 16].
+    /// How many of these may run programs, or call models, MCP servers and HTTP [default: as --slots; without --slots, four a
+    /// core and at least 16].
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub external_slots: Option<usize>,
 }

@@ -53,11 +53,11 @@ impl LinkClaim {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkRefusal {
     /// Altered, guessed, of another worker: nobody is told which.
-    #[error("this link is none of this worker's, or it was altered")]
+    #[error("this link was not made by this worker, or it was altered; answer on the pages, or with `bosun approval`")]
     NotOurs,
     #[error("this link has expired: the request can be answered on the pages, or by `bosun approval`")]
     Expired,
-    #[error("a link of this request has been used: it decides once")]
+    #[error("a link of this request has been used already, and each request is decided once")]
     Used,
     #[error("the links of this worker cannot be read: {0}")]
     Unreadable(String),

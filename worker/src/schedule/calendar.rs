@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The years a calendar can name, as Temporal's.
+#[doc(hidden)]
 pub const YEARS: std::ops::RangeInclusive<i16> = 2000..=2100;
 
 /// A set of times by their fields. A field is `*`, a value, a range `1-5`, a step `*/10` or `9-17/2`, or several of these with

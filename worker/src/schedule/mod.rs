@@ -32,6 +32,7 @@
 pub mod action;
 mod asked;
 pub mod calendar;
+#[doc(hidden)]
 pub mod cron;
 #[doc(hidden)]
 pub mod messages;

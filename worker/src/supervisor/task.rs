@@ -236,7 +236,7 @@ cancelled
         }
     }
 
-    /// PDT-12, PDT-25: terminal statuses are final, and nobody but the critic or a human approves a result.
+    /// PDT-12, PDT-25: terminal statuses are final, and only the critic or a human approves a result.
     #[test]
     fn the_transition_table_is_the_specified_one() {
         let mut table = String::from("\n");

@@ -320,6 +320,9 @@ impl Standing<'_> {
         gauge(registry, "lost_threads", about, *lost_threads as u64);
         let about = "Open runs that cannot go on: their code does not fit or does not come back, or they are damaged";
         gauge(registry, "held_runs", about, *held_runs as u64);
+        let about =
+            "Workflow types whose snapshots lose a part of the state; runs of them come back from history alone";
+        gauge(registry, "untrusted_snapshots", about, self.worker.untrusted_snapshots as u64);
         let queues = Family::<OfQueue, Gauge>::default();
         // Always there, so that a rule about a queue finds its name before anything waits.
         queues.get_or_create(&OfQueue { task_queue: "default".to_owned() }).set(0);
@@ -374,7 +377,8 @@ mod tests {
 
     fn text(metrics: &Metrics) -> String {
         let (health, store) = (EngineHealth::Ready, json!({ "runs_open": 2, "runs_closed": 5, "log_bytes": 700 }));
-        let mut worker = WorkerState { slots: 16, busy: 3, held_runs: 2, ..WorkerState::default() };
+        let mut worker =
+            WorkerState { slots: 16, busy: 3, held_runs: 2, untrusted_snapshots: 1, ..WorkerState::default() };
         let mail = QueueState { running: 2, max_concurrent: Some(5), max_per_second: Some("0.5".to_owned()) };
         worker.queues.insert("mail".parse().unwrap(), mail);
         worker.waiting.insert("default".parse().unwrap(), [("mail".parse().unwrap(), 4)].into());
@@ -403,6 +407,8 @@ mod tests {
             "bosun_client_calls_total{call=\"signal\"} 1",
             "bosun_ready 1",
             "bosun_slots_busy 3",
+            "bosun_held_runs 2",
+            "bosun_untrusted_snapshots 1",
             "bosun_queue_waiting{task_queue=\"mail\"} 4",
             "bosun_queue_running{task_queue=\"mail\"} 2",
             "bosun_queue_slots_max{task_queue=\"mail\"} 5",

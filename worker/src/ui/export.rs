@@ -46,7 +46,7 @@ pub(crate) fn file_of(history: &History, form: &str) -> Result<(String, &'static
         "mermaid" => Ok((mermaid(history), "text/plain; charset=utf-8", "mmd")),
         "perfetto" => Ok((perfetto(history).to_string(), "application/json", "perfetto.json")),
         "json" => Ok((history.to_json(), "application/json", "json")),
-        other => Err(Problem::bad_request(format!("as: {other:?} is none of {}", FORMS.join(", ")))),
+        other => Err(Problem::bad_request(format!("as: {other:?} is not one of {}", FORMS.join(", ")))),
     }
 }
 

@@ -321,7 +321,7 @@ fn each_damage_of_the_archive_is_told_with_its_run() {
     assert!(runs.len() == 2 && !runs.contains(&None), "{findings:?}");
 }
 
-/// A file that cannot even be opened stops nobody but the readers of what is in it.
+/// A file that cannot even be opened stops only the readers of what is in it.
 #[test]
 fn a_sweep_goes_around_a_file_that_cannot_be_read() {
     let dir = tempfile::tempdir().unwrap();

@@ -240,7 +240,7 @@ pub enum Halt {
     Budget { resource: Resource },
     /// `resume_v1` goes on: the same call is made again.
     NeedsHuman { why: String },
-    /// `budget_share_v1` goes on: nobody but the supervisor is asked.
+    /// `budget_share_v1` goes on: only the supervisor is asked.
     Share { resource: Resource, wanted: u64 },
 }
 

@@ -82,7 +82,7 @@ fn read_change(members: &mut Members, whole: &Value) -> Option<ForkChange> {
         "signal" => (&["name", "value"], &["nth"]),
         "input" => (&["value"], &[]),
         other => {
-            members.wrong("set", format!("{other:?} is none of `result`, `failure`, `signal`, `input`"));
+            members.wrong("set", format!("{other:?} is not one of `result`, `failure`, `signal`, `input`"));
             return None;
         }
     };

@@ -79,7 +79,7 @@ pub async fn export(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> Answer
     let form = form.as_deref().unwrap_or("json");
     // Said before anything is read.
     if !FORMS.contains(&form) {
-        return Err(Problem::bad_request(format!("as: {form:?} is none of {}", FORMS.join(", "))));
+        return Err(Problem::bad_request(format!("as: {form:?} is not one of {}", FORMS.join(", "))));
     }
     let turns = me.backend.turns(at.target).await?;
     file(&History::new(turns).map_err(|why| Problem::bad_request(why.to_string()))?, form)

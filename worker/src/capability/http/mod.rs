@@ -17,7 +17,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(in crate::capability) use address::RefusedAddress;
+#[doc(hidden)]
 pub use address::is_public;
+#[doc(hidden)]
 pub use exchange::GuardedClient;
 pub(crate) use exchange::guarded_client;
 pub(in crate::capability) use exchange::now;

@@ -22,7 +22,9 @@ use super::file::FileConfig;
 
 #[cfg(feature = "mcp")]
 pub(in crate::capability) use group::{Owner, ProcessGroup, spawn};
+#[doc(hidden)]
 pub use note::{ProcessNote, Reaped, reap_orphans};
+#[doc(hidden)]
 pub use run::run;
 
 /// The activity type.
@@ -44,6 +46,7 @@ pub const ENV_IDEMPOTENCY_KEY: &str = "BOSUN_IDEMPOTENCY_KEY";
 /// The variable with the number of the attempt, from 1.
 pub const ENV_ATTEMPT: &str = "BOSUN_ATTEMPT";
 /// Found in the environment of every process of a group, also of those that left the group.
+#[doc(hidden)]
 pub const ENV_MARKER: &str = "BOSUN_PROCESS_MARKER";
 
 /// How many bytes of each stream are kept when the input says nothing.

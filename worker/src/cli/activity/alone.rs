@@ -26,16 +26,17 @@ pub struct StartAloneArgs {
     pub words: Vec<String>,
     #[command(flatten)]
     pub input: InputArg,
-    /// The id; its run is `activity:ID`. The same one starts no second activity while it runs [default: TYPE-xxxxxxxx].
+    /// The id; the run is `activity:ID`. A second start with an id that is running starts nothing [default: TYPE-xxxxxxxx].
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
+    /// The task queue of the activity.
     #[arg(short = 'q', long, visible_alias = "queue", value_name = "QUEUE", default_value = DEFAULT_TASK_QUEUE)]
     pub task_queue: String,
     #[command(flatten)]
     pub limits: ActivityLimits,
     #[command(flatten)]
     pub priority: PriorityArgs,
-    /// One line for people.
+    /// One line that says what the activity is for.
     #[arg(long, value_name = "TEXT")]
     pub summary: Option<String>,
 }

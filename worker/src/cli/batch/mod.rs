@@ -19,12 +19,12 @@ pub(super) use many::many;
 
 #[derive(Debug, Subcommand)]
 pub enum BatchVerb {
-    /// The newest batches, and what each has counted.
+    /// List the newest batches, and how many runs each has done, skipped and failed.
     #[command(visible_alias = "ls")]
     List(BatchListArgs),
-    /// What a batch does, what it has counted, and why runs were skipped or failed.
+    /// Show what a batch does, how far it is, and why runs were skipped or failed.
     Describe(BatchId),
-    /// Touch no further run; what was done stays.
+    /// Stop a batch: it touches no further run, and what it has done stays done.
     Stop(StopArgs),
 }
 
@@ -36,7 +36,7 @@ impl BatchVerb {
 
 #[derive(Debug, Args)]
 pub struct BatchListArgs {
-    /// At most this many (at most 1000).
+    /// The most batches to show, up to 1000.
     #[arg(short, long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: u32,
 }
@@ -61,16 +61,16 @@ pub struct StopArgs {
 /// Every run that a filter finds.
 #[derive(Debug, Clone, Default, Args)]
 pub struct BulkArgs {
-    /// Instead of one run: every run that fits this list filter, by a batch that goes on after a crash.
+    /// Act on every run that matches this list filter, instead of on one run; a crash does not stop such a batch.
     #[arg(long, value_name = "FILTER", conflicts_with_all = ["workflow_id", "run_id"])]
     pub query: Option<String>,
-    /// How many runs a second at most; 0: as many as can be [default: 50].
+    /// The most runs to act on in a second; 0 means no limit [default: 50].
     #[arg(long, value_name = "N", requires = "query")]
     pub rps: Option<u32>,
     /// Only say what would happen.
     #[arg(long)]
     pub dry_run: bool,
-    /// The id of the batch; the same one starts no second batch [default: a fresh one].
+    /// The id of the batch; a second start with the same id starts nothing [default: a fresh id].
     #[arg(long, value_name = "ID", requires = "query")]
     pub batch_id: Option<String>,
 }

@@ -31,7 +31,7 @@ pub struct PingArgs {
 
 #[derive(Debug, Args)]
 pub struct ModelsArgs {
-    /// Ask this provider which models it offers; without it the providers are listed, and nobody is asked.
+    /// Ask this provider which models it offers. Without a provider, list those of this environment and ask none of them.
     #[arg(value_name = "PROVIDER")]
     provider: Option<String>,
     /// How long to wait for the list.

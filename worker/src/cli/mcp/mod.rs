@@ -20,7 +20,7 @@ use super::output::Screen;
 
 #[derive(Debug, Subcommand)]
 pub enum McpVerb {
-    /// Serve Bosun's verbs as tools on standard input and output, until the client leaves.
+    /// Serve Bosun's verbs as tools on standard input and output, until the client disconnects.
     Serve(ServeArgs),
     /// List the tools that `mcp serve` offers.
     Tools(ServeArgs),
@@ -29,10 +29,10 @@ pub enum McpVerb {
 /// What the client may do.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ServeArgs {
-    /// Offer what changes runs too: start, signal, cancel, pause …
+    /// Also offer the verbs that change runs: start, signal, cancel, pause …
     #[arg(long)]
     pub changes: bool,
-    /// Offer the decisions that people are asked for. A model that has them approves its own work.
+    /// Also offer the decisions that people are asked for. A model that has these can approve its own work.
     #[arg(long)]
     pub approvals: bool,
 }

@@ -34,17 +34,17 @@ use crate::cli::time_format::parse_duration;
 /// Exit code 0: all fit. 20: some do not (other requests, or another result). 21: some cannot be read.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// History files, directories of them, patterns with `*`, `**`, `?` and `[…]`, or recorded runs by their ids. What is
-    /// there as a file is one.
+    /// History files, directories of them, patterns with `*`, `**`, `?` and `[…]`, or the ids of recorded runs. A name that
+    /// exists as a file means the file.
     #[arg(value_name = "PATH|GLOB|ID", required_unless_present_any = ["query", "open"])]
     pub paths: Vec<String>,
-    /// The recorded runs that fit this list filter, for example "WorkflowType = 'order'".
+    /// Replay the recorded runs that match this list filter, for example "WorkflowType = 'order'".
     #[arg(short, long, value_name = "FILTER")]
     pub query: Option<String>,
-    /// Every open run: says what deploying this program would do to each.
+    /// Replay every open run, and say what deploying this program would do to each.
     #[arg(long)]
     pub open: bool,
-    /// Replay beginnings on their own too: `all`, or a number for every N-th turn.
+    /// Also replay the beginnings of each history on their own: `all` of them, or every N-th turn.
     #[arg(long, value_name = "all|N", value_parser = parse_prefixes)]
     pub prefixes: Option<Prefixes>,
     /// The time limit for replaying one history.

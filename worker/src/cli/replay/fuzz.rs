@@ -24,28 +24,28 @@ pub struct FuzzArgs {
     /// The workflow type, as this program registers it.
     #[arg(value_name = "TYPE")]
     workflow_type: String,
-    /// How many lives are tried.
+    /// How many lives to try.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     runs: u32,
     /// The seed of the search: the same number tries the same lives.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Only the life of this seed, as a failure gave it.
+    /// Try only the life of this seed, which a failure has printed.
     #[arg(long, value_name = "SEED", value_parser = parse_seed, conflicts_with = "case")]
     only: Option<u64>,
     /// The input of the workflow: JSON, @FILE or -; without it, any JSON.
     #[arg(short, long, value_name = "JSON|@FILE|-")]
     input: Option<String>,
-    /// What an activity of this type gives; without it, any JSON. For several activities, say it again.
+    /// The result of activities of this type; without it, any JSON. May be given several times.
     #[arg(long, value_name = "TYPE=JSON", value_parser = parse_result, conflicts_with = "case")]
     result: Vec<(ActivityType, Payload)>,
-    /// How many steps a life has at most.
+    /// The most steps that a life may have.
     #[arg(long, value_name = "N", default_value_t = 30)]
     steps: usize,
-    /// Live the plan of this case file instead.
+    /// Try the life that this case file describes, instead of drawing lives.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["input", "runs", "seed"])]
     case: Option<PathBuf>,
-    /// Keep the smallest life that fails in this file, which must not exist.
+    /// Write the smallest life that fails to this file, which must not exist.
     #[arg(long, value_name = "FILE", conflicts_with = "case")]
     keep: Option<PathBuf>,
 }

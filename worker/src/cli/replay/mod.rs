@@ -36,9 +36,9 @@ use crate::backend::{Histories, OpenEngine};
 
 #[derive(Debug, Subcommand)]
 pub enum ReplayVerb {
-    /// Replay many histories with the code of this program: files, runs of a query, or all open runs before a deploy.
+    /// Replay many histories with the code of this program: files, the runs of a query, or, before a deploy, all open runs.
     Check(check::CheckArgs),
-    /// Say why a history does not fit the code, and what to do.
+    /// Explain why a history does not fit the code, and what to do about it.
     Explain(explain::ExplainArgs),
     /// Show a history, or the run as it was at one of its events.
     Show(show::ReplayShowArgs),
@@ -46,9 +46,9 @@ pub enum ReplayVerb {
     Debug(debug::DebugArgs),
     /// Save a run as a regression fixture, with a test beside it.
     Record(record::RecordArgs),
-    /// Look for non-determinism in a workflow type: many simulated lives with every fault and made-up results.
+    /// Search a workflow type for non-determinism, by many simulated lives with every fault and invented results.
     Fuzz(fuzz::FuzzArgs),
-    /// Serve the recorded outcomes to the code of this program: where would it decide otherwise? Exit 22 if anywhere.
+    /// Give the recorded results to the code of this program, and show where it would decide otherwise. Exits with 22 if it would.
     WhatIf(what_if::WhatIfArgs),
     /// For the pages: reads a history, writes the run as it was.
     #[command(hide = true)]

@@ -19,13 +19,13 @@ use crate::cli::explain::Code;
 pub struct RecordArgs {
     #[command(flatten)]
     of: HistoryOf,
-    /// Where the history and the test are written; made if it is not there.
+    /// Where to write the history and the test; the directory is created if it does not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// The function that gives your `WorkflowRegistry`, as the test names it; the crate that takes the test must have it.
+    /// The path of the function that returns your `WorkflowRegistry`, in the crate that the test becomes a part of.
     #[arg(long, value_name = "PATH", default_value = "crate::workflows")]
     registry: String,
-    /// What to leave out. A redacted history is for showing, not for replay.
+    /// What to leave out. A redacted history can be shown, but not replayed.
     #[arg(long, value_name = "WHAT")]
     redact: Option<Redact>,
     /// Overwrite the file if it exists.

@@ -22,7 +22,7 @@ use crate::cli::output::{Cell, Screen, TextStyle, one_line};
 pub struct ReplayShowArgs {
     #[command(flatten)]
     of: HistoryOf,
-    /// The run as it was after this event: state, pending work, what the code waited for.
+    /// Show the run as it was after this event: state, pending work, what the code waited for.
     #[arg(long, value_name = "N")]
     at: Option<u64>,
     /// Show what changed in the state between --at and this event.

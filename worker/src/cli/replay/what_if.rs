@@ -20,7 +20,7 @@ use crate::cli::output::{Screen, TextStyle};
 pub struct WhatIfArgs {
     #[command(flatten)]
     of: HistoryOf,
-    /// Another input of the run, for example with another policy: JSON, `@file`, or `-`.
+    /// Give the run another input, for example with another policy: JSON, `@file`, or `-`.
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     set_input: Option<String>,
     /// Show at most this many lines of the comparison.

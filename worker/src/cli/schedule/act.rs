@@ -44,18 +44,19 @@ pub struct WhatArgs {
     /// The prefix of the run ids, before the time [default: the id of the schedule].
     #[arg(short, long, value_name = "ID")]
     pub workflow_id: Option<String>,
+    /// The task queue of the runs and their activities.
     #[arg(short = 'q', long, visible_alias = "queue", value_name = "QUEUE")]
     pub task_queue: Option<String>,
-    /// The time limit of an execution, all its runs together.
+    /// The time limit of an execution: all its runs together.
     #[arg(long, value_name = "TIME", value_parser = crate::schedule::text::parse_duration)]
     pub execution_timeout: Option<Duration>,
     /// The time limit of a single run.
     #[arg(long, value_name = "TIME", value_parser = crate::schedule::text::parse_duration)]
     pub run_timeout: Option<Duration>,
-    /// How often a workflow that fails is tried in all.
+    /// How many attempts a workflow that fails has in all.
     #[arg(long, value_name = "N")]
     pub maximum_attempts: Option<u32>,
-    /// One line for people.
+    /// One line that says what the runs are for.
     #[arg(long, value_name = "TEXT")]
     pub summary: Option<String>,
     #[command(flatten)]
@@ -70,10 +71,10 @@ pub struct CreateScheduleArgs {
     /// A workflow type, or the file of a plan or supervisor (.yaml), then key=value pairs as input.
     #[arg(value_name = "WHAT key=value", required = true)]
     pub words: Vec<String>,
-    /// Begin paused.
+    /// Create the schedule paused.
     #[arg(long)]
     pub paused: bool,
-    /// Shown with the schedule.
+    /// A note to show with the schedule.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub note: String,
     /// Check everything and show the next times; write nothing.

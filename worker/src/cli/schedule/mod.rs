@@ -23,20 +23,20 @@ pub enum ScheduleVerb {
     /// List all schedules and when each starts next.
     #[command(visible_alias = "ls")]
     List(ScheduleListArgs),
-    /// Show what a schedule starts and when, which runs are open, what waits, and what is past.
+    /// Show what a schedule starts and when, which runs are open, which wait, and which have ended.
     Describe(ScheduleId),
     /// Change a schedule from now on; options that you leave out stay as they are.
     Update(Box<UpdateScheduleArgs>),
-    /// Stop a schedule from starting anything by itself; times that pass meanwhile are not made up for.
+    /// Pause a schedule; starts that fall due meanwhile are not made up for.
     Pause(NoteArgs),
-    /// Let a paused schedule go on.
+    /// Resume a paused schedule.
     #[command(visible_alias = "resume")]
     Unpause(NoteArgs),
-    /// Start once now, even while the schedule is paused.
+    /// Start one run now, even if the schedule is paused.
     Trigger(TriggerArgs),
-    /// Start the times of a range in the past, even while the schedule is paused.
+    /// Start the runs of a range of times in the past, even if the schedule is paused.
     Backfill(BackfillArgs),
-    /// Remove a schedule; runs that it started go on.
+    /// Remove a schedule; the runs that it started go on.
     Delete(ScheduleId),
     /// Print the times of a spec; needs no schedule and no store.
     Next(NextArgs),

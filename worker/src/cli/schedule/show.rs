@@ -31,10 +31,10 @@ const TIMES_SHOWN: u16 = 10;
 
 #[derive(Debug, Args)]
 pub struct ScheduleListArgs {
-    /// At most this many (at most 1000).
+    /// The most schedules to show, up to 1000.
     #[arg(short, long, default_value_t = LIMIT, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: u32,
-    /// Continue a list: the `next_cursor` that it printed.
+    /// Continue a list after the page that printed this `next_cursor`.
     #[arg(long)]
     pub cursor: Option<String>,
 }

@@ -37,13 +37,13 @@ pub struct WhenArgs {
     /// The zone of cron, calendars and skip [default: UTC].
     #[arg(long, value_name = "ZONE")]
     pub time_zone: Option<String>,
-    /// Delay each start by a different part of this time; 0 means no delay.
+    /// Delay each start by a different time up to this one; 0 means no delay.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub jitter: Option<Duration>,
-    /// Nothing before this time, such as 2026-12-01T00:00:00Z, or `none`.
+    /// Start nothing before this time, such as 2026-12-01T00:00:00Z, or `none`.
     #[arg(long, value_name = "TIME")]
     pub start: Option<String>,
-    /// Nothing after this time, or `none`.
+    /// Start nothing after this time, or `none`.
     #[arg(long, value_name = "TIME")]
     pub end: Option<String>,
 }

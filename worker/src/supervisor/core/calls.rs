@@ -147,7 +147,7 @@ impl Calls {
         Some(what)
     }
 
-    /// Whether a child that has ended was cancelled before, so that nobody but the account waits for it.
+    /// Whether a child that has ended was cancelled before its end: then only the account still waits for it.
     pub fn bill_came(&mut self, seq: Seq) -> bool {
         self.bills.remove(&seq)
     }

@@ -26,7 +26,7 @@ use crate::supervisor::people::approval::ApprovalId;
 use crate::supervisor::plan::{Plan, TaskItem};
 use crate::supervisor::spec::{Family, Risk, SupervisorSpec};
 
-/// The numbers of a session that nobody called: which item of the run's work it does, and the how manieth attempt it is.
+/// The numbers of a session that nobody called: which item of the run's work it does, and which attempt at it this is.
 const ROOT: usize = 2;
 
 /// What kind of work begins.

@@ -66,7 +66,7 @@ pub(crate) enum ExternalError {
         "a payload is kept by the storage driver {driver:?} of another SDK, which Bosun cannot read; a worker of that SDK can"
     )]
     OtherDriver { driver: String },
-    #[error("a reference to a payload that is kept elsewhere is none: {why}")]
+    #[error("the reference to a payload that is kept elsewhere cannot be read: {why}")]
     Malformed { why: String },
     #[error("the file {}: {why}", path.display())]
     Codec { path: PathBuf, why: CodecError },

@@ -12,7 +12,7 @@ use crate::supervisor::spec::{Money, Ratio, Span};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hitl {
-    /// `false` asks nobody but those the plan itself names.
+    /// With `false`, only what the plan itself marks is asked about.
     pub enabled: bool,
     /// How much people are asked.
     pub mode: HitlMode,
