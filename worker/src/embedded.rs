@@ -390,14 +390,16 @@ impl Backend for Embedded {
         ask!(self, client => client.signal(&target, signal))
     }
     fn signal_with_start(&self, request: StartWorkflow, signal: SignalRequest) -> Reply<'_, Started> {
-        ask!(self, client => client.signal_with_start(request, signal))
+        let startable = self.known_code().check_start(&request);
+        ask!(self, client => async { startable?; client.signal_with_start(request, signal).await })
     }
     fn update(&self, target: Target, update: UpdateRequest) -> Reply<'_, UpdateOutcome> {
         let startable = self.known_code().check_update(&target, &update);
         ask!(self, client => async { startable?; client.update(&target, update).await })
     }
     fn update_with_start(&self, request: StartWorkflow, update: UpdateRequest) -> Reply<'_, (Started, UpdateOutcome)> {
-        ask!(self, client => client.update_with_start(request, update))
+        let startable = self.known_code().check_start(&request);
+        ask!(self, client => async { startable?; client.update_with_start(request, update).await })
     }
     fn update_result(&self, target: Target, update: UpdateId) -> Reply<'_, UpdateOutcome> {
         ask!(self, client => client.update_result(&target, &update))
