@@ -32,7 +32,7 @@ use crate::notify::cursor::{Cursor, GoneWorker};
 use crate::notify::deliver::Teller;
 use crate::notify::rules::channel::Notify;
 use crate::notify::watcher::Watcher;
-use crate::startable::KnownCode;
+use crate::startable::{KnownCode, forks_anew};
 use crate::store_reports::{StoreLocation, info_json, judge_epoch, key_error, open_error, verify_json};
 use crate::store_work::{self, StoreWork};
 use crate::telemetry::metrics::{Metrics, Standing};
@@ -381,7 +381,10 @@ impl Backend for Embedded {
         ask!(self, client => async { startable?; client.start(request).await })
     }
     fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
-        ask!(self, client => client.fork(request))
+        ask!(self, client => async {
+            forks_anew(client, &request).await?;
+            client.fork(request).await
+        })
     }
     fn reset(&self, request: ResetRequest) -> Reply<'_, ResetDone> {
         ask!(self, client => client.reset(request))

@@ -6,7 +6,10 @@
 //! one, the engine (or the cluster) starts that, and nobody comes by here.
 
 use bosun_engine::workflow::WorkflowRegistry;
-use bosun_engine::{ActivityRegistry, Payload, Rejection, StartWorkflow, Target, UpdateRequest, WorkflowType};
+use bosun_engine::{
+    ActivityRegistry, Client, EventKind, ForkChange, ForkRequest, ForkSource, Payload, Rejection, StartWorkflow,
+    Target, UpdateRequest, WorkflowType,
+};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -103,6 +106,24 @@ pub(crate) fn begins_anew(workflow_type: &WorkflowType, input: &Payload) -> Resu
         // What cannot be read at all is refused by whoever reads it.
         Ok(Carried { continued: None }) | Err(_) => Ok(()),
     }
+}
+
+/// The same of a fork that begins with another input.
+pub(crate) async fn forks_anew(client: &Client, fork: &ForkRequest) -> Result<(), Rejection> {
+    let input = fork.changes.iter().find_map(|change| match change {
+        ForkChange::Input(input) => Some(input),
+        ForkChange::Outcome { .. } | ForkChange::Signal { .. } => None,
+    });
+    let Some(input) = input else { return Ok(()) };
+    let type_of = |event: &EventKind| match event {
+        EventKind::WorkflowExecutionStarted(started) => Some(started.workflow_type.clone()),
+        _ => None,
+    };
+    let workflow_type = match &fork.source {
+        ForkSource::Run(target) => Some(client.describe(target).await?.info.workflow_type),
+        ForkSource::History(turns) => turns.iter().flat_map(|turn| &turn.events).find_map(type_of),
+    };
+    workflow_type.map_or(Ok(()), |workflow_type| begins_anew(&workflow_type, input))
 }
 
 #[cfg(test)]
