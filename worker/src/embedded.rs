@@ -32,7 +32,7 @@ use crate::notify::cursor::{Cursor, GoneWorker};
 use crate::notify::deliver::Teller;
 use crate::notify::rules::channel::Notify;
 use crate::notify::watcher::Watcher;
-use crate::startable::KnownCode;
+use crate::startable::{KnownCode, forks_anew};
 use crate::store_reports::{StoreLocation, info_json, judge_epoch, key_error, open_error, verify_json};
 use crate::store_work::{self, StoreWork};
 use crate::telemetry::metrics::{Metrics, Standing};
@@ -381,7 +381,10 @@ impl Backend for Embedded {
         ask!(self, client => async { startable?; client.start(request).await })
     }
     fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
-        ask!(self, client => client.fork(request))
+        ask!(self, client => async {
+            forks_anew(client, &request).await?;
+            client.fork(request).await
+        })
     }
     fn reset(&self, request: ResetRequest) -> Reply<'_, ResetDone> {
         ask!(self, client => client.reset(request))
@@ -390,14 +393,16 @@ impl Backend for Embedded {
         ask!(self, client => client.signal(&target, signal))
     }
     fn signal_with_start(&self, request: StartWorkflow, signal: SignalRequest) -> Reply<'_, Started> {
-        ask!(self, client => client.signal_with_start(request, signal))
+        let startable = self.known_code().check_start(&request);
+        ask!(self, client => async { startable?; client.signal_with_start(request, signal).await })
     }
     fn update(&self, target: Target, update: UpdateRequest) -> Reply<'_, UpdateOutcome> {
         let startable = self.known_code().check_update(&target, &update);
         ask!(self, client => async { startable?; client.update(&target, update).await })
     }
     fn update_with_start(&self, request: StartWorkflow, update: UpdateRequest) -> Reply<'_, (Started, UpdateOutcome)> {
-        ask!(self, client => client.update_with_start(request, update))
+        let startable = self.known_code().check_start(&request);
+        ask!(self, client => async { startable?; client.update_with_start(request, update).await })
     }
     fn update_result(&self, target: Target, update: UpdateId) -> Reply<'_, UpdateOutcome> {
         ask!(self, client => client.update_result(&target, &update))

@@ -1,16 +1,27 @@
-//! Whether what somebody arranges to be started later could be started at all: of a schedule, or as an activity alone.
+//! Whether what somebody arranges to be started later could be started at all: of a schedule, or as an activity alone; and what
+//! nobody may start, now or later: a run with a state that no run before it has left.
 //!
 //! Invariant: what a start would refuse is refused when it is arranged, by the same code, whoever asks: command line, API or
-//! pages. It starts nothing. Which activities there are only a worker knows, so a visit does not ask.
+//! pages. It starts nothing. Which activities there are only a worker knows, so a visit does not ask. Where a run goes on in a new
+//! one, the engine (or the cluster) starts that, and nobody comes by here.
 
 use bosun_engine::workflow::WorkflowRegistry;
-use bosun_engine::{ActivityRegistry, Payload, Rejection, StartWorkflow, Target, UpdateRequest, WorkflowType};
+use bosun_engine::{
+    ActivityRegistry, Client, EventKind, ForkChange, ForkRequest, ForkSource, Payload, Rejection, StartWorkflow,
+    Target, UpdateRequest, WorkflowType,
+};
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::agent::AGENT;
 use crate::schedule::messages::Change;
 use crate::schedule::run::ScheduleInput;
 use crate::schedule::spec::ScheduleAction;
 use crate::schedule::{ID_PREFIX, SCHEDULE};
 use crate::standalone::{ACTIVITY, ActivityOrder};
+use crate::supervisor::PLAN_RUN;
+use crate::supervisor::run::SUPERVISOR;
 
 /// The code that there is.
 #[derive(Clone, Copy)]
@@ -32,7 +43,7 @@ impl KnownCode<'_> {
                 Ok(order) => self.check_order(&order),
                 Err(_) => Ok(()),
             },
-            _ => Ok(()),
+            _ => begins_anew(&start.workflow_type, &start.input),
         }
     }
 
@@ -52,6 +63,7 @@ impl KnownCode<'_> {
         let invalid = |why: String| Rejection::Invalid { what: "schedule.action".into(), why };
         let workflow_type = WorkflowType::new(&action.workflow_type).map_err(|why| invalid(why.to_string()))?;
         let input = Payload::encode(&action.input).map_err(|why| invalid(why.to_string()))?;
+        begins_anew(&workflow_type, &input)?;
         self.workflows.check_input(&workflow_type, &input)?;
         match input.decode::<ActivityOrder>() {
             Ok(order) if workflow_type.as_str() == ACTIVITY => self.check_order(&order),
@@ -70,6 +82,48 @@ impl KnownCode<'_> {
             format!("this worker has no activity of the type {}; it has {}", order.activity_type, known.join(", "));
         Err(Rejection::Invalid { what: "activity_type".into(), why })
     }
+}
+
+/// The part of an input that a run leaves to the one in which it goes on.
+#[derive(Deserialize)]
+struct Carried {
+    #[serde(default)]
+    continued: Option<IgnoredAny>,
+}
+
+/// Refuses a state from outside: what a supervisor or an agent has done and spent so far is what its history says, and nobody's to
+/// claim.
+pub(crate) fn begins_anew(workflow_type: &WorkflowType, input: &Payload) -> Result<(), Rejection> {
+    if ![SUPERVISOR, PLAN_RUN, AGENT].contains(&workflow_type.as_str()) {
+        return Ok(());
+    }
+    match input.decode::<Carried>() {
+        Ok(Carried { continued: Some(_) }) => {
+            let why = "only a run that goes on in a new one gives its state along; leave it out, and the run begins anew, or let \
+                       the run itself go on from one of its events: `bosun reset`, `bosun fork`";
+            Err(Rejection::Invalid { what: "input.continued".into(), why: why.into() })
+        }
+        // What cannot be read at all is refused by whoever reads it.
+        Ok(Carried { continued: None }) | Err(_) => Ok(()),
+    }
+}
+
+/// The same of a fork that begins with another input.
+pub(crate) async fn forks_anew(client: &Client, fork: &ForkRequest) -> Result<(), Rejection> {
+    let input = fork.changes.iter().find_map(|change| match change {
+        ForkChange::Input(input) => Some(input),
+        ForkChange::Outcome { .. } | ForkChange::Signal { .. } => None,
+    });
+    let Some(input) = input else { return Ok(()) };
+    let type_of = |event: &EventKind| match event {
+        EventKind::WorkflowExecutionStarted(started) => Some(started.workflow_type.clone()),
+        _ => None,
+    };
+    let workflow_type = match &fork.source {
+        ForkSource::Run(target) => Some(client.describe(target).await?.info.workflow_type),
+        ForkSource::History(turns) => turns.iter().flat_map(|turn| &turn.events).find_map(type_of),
+    };
+    workflow_type.map_or(Ok(()), |workflow_type| begins_anew(&workflow_type, input))
 }
 
 #[cfg(test)]
@@ -121,5 +175,28 @@ mod tests {
         let refused = code.check_start(&of("great"));
         assert!(matches!(&refused, Err(Rejection::Invalid { why, .. }) if why.contains("greet")), "{refused:?}");
         assert_eq!(KnownCode { activities: None, ..code }.check_start(&of("great")), Ok(()));
+    }
+
+    /// Now and later, and beside a message; what is begun anew is not looked at.
+    #[test]
+    fn nobody_gives_a_state_that_no_run_has_left() {
+        let registry = workflows();
+        let code = KnownCode { workflows: &registry, activities: None };
+        let state = json!({ "continued": { "rules": 1, "from": "x", "timers": {}, "state": {} } });
+        let of = |workflow_type: &str, input: &Value| {
+            let input = Payload::encode(input).unwrap();
+            StartWorkflow::new(WorkflowType::of(workflow_type), WorkflowId::of("w")).input(input)
+        };
+        for workflow_type in [SUPERVISOR, PLAN_RUN, AGENT] {
+            for start in [of(workflow_type, &state), starts(workflow_type, state.clone())] {
+                let refused = code.check_start(&start);
+                assert!(
+                    matches!(&refused, Err(Rejection::Invalid { what, .. }) if what == "input.continued"),
+                    "{refused:?}"
+                );
+            }
+            assert_eq!(code.check_start(&of(workflow_type, &json!({ "continued": null }))), Ok(()));
+        }
+        assert_eq!(code.check_start(&of("double", &state)), Ok(()));
     }
 }

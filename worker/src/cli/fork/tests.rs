@@ -124,6 +124,16 @@ async fn attached_and_embedded_forks_are_the_same_and_their_diff_names_the_repla
     assert_eq!(what, "the history to fork");
     assert!(why.contains('9'), "{why}");
     assert!(client.turns(&Target::workflow("f4".into())).await.is_err());
+
+    // A state that no run has left is nobody's to give, here as at a start.
+    let mut turns = source.turns().to_vec();
+    if let EventKind::WorkflowExecutionStarted(started) = &mut turns[0].events[0] {
+        started.workflow_type = "supervisor".into();
+    }
+    let claims = vec![ForkChange::Input(Payload::raw_json("{\"continued\":{}}"))];
+    let refused =
+        embedded.fork(ForkRequest { changes: claims, ..request(ForkSource::History(turns), "f5") }).await.unwrap_err();
+    assert!(refused.to_string().contains("input.continued"), "{refused}");
     stop.send_replace(true);
     task.await.unwrap();
 }

@@ -9,6 +9,9 @@ use crate::supervisor::task::TaskStatus;
 /// Why a task was skipped that nobody has denied.
 const UNMET: &str = "its condition does not hold";
 
+/// Of one that the crew did not come to.
+const UNBEGUN: &str = "the run ended before it was begun";
+
 /// One task of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrewLine {
@@ -64,7 +67,9 @@ impl AgentLoop {
                 error: failed.map(|(_, why)| why.clone()).or_else(|| {
                     let left = running.is_some_and(|task| task.left);
                     let unmet = || Some(UNMET.to_owned()).filter(|_| output.is_some_and(|output| output.skipped));
-                    left.then(|| SPENT.to_owned()).or_else(|| run.denied.get(&at).cloned()).or_else(unmet)
+                    let unbegun = || Some(UNBEGUN.to_owned()).filter(|_| over && output.is_none() && running.is_none());
+                    let denied = || run.denied.get(&at).cloned();
+                    left.then(|| SPENT.to_owned()).or_else(denied).or_else(unmet).or_else(unbegun)
                 }),
                 output: output.map(|output| output.text.clone()),
             }

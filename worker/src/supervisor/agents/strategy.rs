@@ -246,5 +246,6 @@ fn report(line: CrewLine) -> TaskReport {
         attempts: line.attempts,
         error: line.error,
         brief: line.output.as_deref().map(TaskReport::brief),
+        undone: None,
     }
 }

@@ -333,10 +333,10 @@ impl Account {
         Available { left, free, alone, asks: self.balance.then == OnExhausted::Ask }
     }
 
-    /// The note that the budget has ended the run, the first time.
-    pub fn note_of_end(&mut self) -> Option<Value> {
+    /// The note that the budget has ended the run, the first time. `now` counts what this very turn has begun too.
+    pub fn note_of_end(&mut self, now: &Balance) -> Option<Value> {
         let first = !std::mem::replace(&mut self.noted, true);
-        first.then(|| self.balance.note())
+        first.then(|| now.note())
     }
 
     /// For the query `budget`.

@@ -37,6 +37,9 @@ pub struct TaskReport {
     pub error: Option<String>,
     /// The beginning of the result.
     pub brief: Option<String>,
+    /// Whether what it did was undone again; false where its compensation failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undone: Option<bool>,
 }
 
 impl TaskReport {

@@ -59,13 +59,27 @@ impl Graph {
     /// A task that is not done for want of budget; one that awaits its review keeps what it gave.
     pub(super) fn leave_out(&mut self, id: &TaskId, why: &str, gates: &mut dyn Gates, out: &mut Outbox) {
         self.cut = true;
-        if self.task(id).is_none_or(|task| task.status != TaskStatus::AwaitingReview) {
+        let Some(task) = self.task(id) else { return };
+        if matches!(task.status, TaskStatus::Ready | TaskStatus::Errored) && task.is_tried_again() {
+            return self.fail_untried(id, why, gates, out);
+        }
+        if task.status != TaskStatus::AwaitingReview {
             return self.give_up(id, SkipReason::Budget, why.to_owned(), gates, out);
         }
         if self.set(id, TaskStatus::Cancelled, Actor::Scheduler, "not_reviewed", out)
             && let Some(task) = self.plan.tasks.get_mut(id)
         {
             task.error = Some(TaskError { kind: NOT_REVIEWED.into(), message: format!("not reviewed: {why}") });
+            self.tell_ended(id, gates, out);
+        }
+    }
+
+    /// What was tried and failed has failed, although it would have been tried again (§4.1 no. 11).
+    fn fail_untried(&mut self, id: &TaskId, why: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        if let Some(error) = self.plan.tasks.get_mut(id).and_then(|task| task.error.as_mut()) {
+            error.message = format!("{} (not tried again: {why})", error.message);
+        }
+        if self.set(id, TaskStatus::Failed, Actor::Scheduler, "given_up", out) {
             self.tell_ended(id, gates, out);
         }
     }

@@ -136,28 +136,6 @@ impl Graph {
         self.compensate_next(out);
     }
 
-    /// The one completed last is undone first.
-    fn compensate_next(&mut self, out: &mut Outbox) {
-        let Some(id) = self.compensating.pop() else {
-            if let Some(outcome) = self.closing.take() {
-                self.close(outcome, out);
-            }
-            return;
-        };
-        let Some(task) = self.task(&id) else { return };
-        let context = json!({ "id": id, "compensation": task.compensation, "result": task.result });
-        let mut call = Call::new(GraphKey::Compensate { task: id.clone() }, Purpose::Compensate, context).task(id, 1);
-        call.agent.clone_from(&task.agent);
-        self.call(call, out);
-    }
-
-    pub(super) fn compensated(&mut self, id: &TaskId, answer: Answer, out: &mut Outbox) {
-        let error = answer.err().map(|why| why.to_string());
-        out.note(NoteKind::CompensationRun, json!({ "task": id, "error": error }));
-        self.errors.extend(error.map(|why| format!("compensation of task {id} failed: {why}")));
-        self.compensate_next(out);
-    }
-
     /// Nobody waits any longer for what a task had asked for.
     pub(super) fn cancel_calls_of(&mut self, id: &TaskId, out: &mut Outbox) {
         let of_task = |key: &&GraphKey| self.task_of(key) == Some(id);
@@ -306,8 +284,8 @@ impl Graph {
         let failed =
             |task: &&Task| matches!(standings.get(&task.id), Some(TaskOutcome::Open | TaskOutcome::Excused) | None);
         let of = |task: &Task| {
-            let why = task.error.as_ref().map(|error| error.message.clone()).or_else(|| self.why_not(&task.id));
-            NotDone { task_id: task.id.clone(), status: task.status, why: why.unwrap_or_default() }
+            let why = task.error.as_ref().map(|error| error.message.clone()).unwrap_or_else(|| self.why_left(task));
+            NotDone { task_id: task.id.clone(), status: task.status, why }
         };
         self.plan.in_order().into_iter().filter(failed).map(of).collect()
     }

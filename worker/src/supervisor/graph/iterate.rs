@@ -12,6 +12,19 @@ use crate::supervisor::model::{CancelReason, Feedback, FeedbackFrom, PlanChangeE
 use crate::supervisor::spec::OnIdle;
 use crate::supervisor::success::DROPPED;
 
+impl ReviewOutput {
+    /// A task that is assessed twice has one verdict, or the review has none.
+    fn of_one_mind(self) -> Result<ReviewOutput, NotTaken> {
+        let mut verdicts = BTreeMap::new();
+        for (place, Assessment { task_id, verdict, .. }) in self.assessments.iter().enumerate() {
+            if *verdicts.entry(task_id).or_insert(*verdict) != *verdict {
+                return Err(NotTaken::TwoVerdicts { place, task: task_id.clone() });
+            }
+        }
+        Ok(self)
+    }
+}
+
 impl Graph {
     /// Whether nothing runs and nothing may: what is left waits for something that will not come by itself.
     pub(super) fn is_at_rest(&self, out: &Outbox) -> bool {
@@ -89,7 +102,8 @@ impl Graph {
     /// FSS-08, FSS-09: a review that conforms is applied task by task; one that does not is asked for again, and after
     /// the last time what it was about has no verdict. What was accepted before stays accepted.
     pub(super) fn iteration_reviewed(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        let review = match answered::<ReviewOutput>("review", answer).map_err(|why| why.to_string()) {
+        let review = answered::<ReviewOutput>("review", answer).and_then(ReviewOutput::of_one_mind);
+        let review = match review.map_err(|why| why.to_string()) {
             Ok(review) => review,
             Err(_) if out.budget().exhausted().is_some() => return self.finish(gates, out),
             Err(why) if Tries::of(self.rules.review_tries).are_left(self.review_tries) => {

@@ -28,6 +28,7 @@ mod people;
 mod planning;
 mod policies;
 mod refusal;
+mod rejected;
 mod reply;
 mod review;
 mod rules;
@@ -39,6 +40,7 @@ mod strategy;
 mod synthesis;
 mod told;
 mod tools;
+mod undo;
 mod upfront;
 mod view;
 mod worker_asks;
@@ -57,9 +59,10 @@ pub use finish::{GraphOutcome, NO_TASK_PLANNED, final_result, final_task};
 pub use flow::*;
 pub use gates::{Gates, Open, PlanEvent, Start, Take};
 pub use handed::Handed;
-pub use people::{HUMAN, PLAN_REVIEW_TIMED_OUT, TASK_REJECTED};
+pub use people::{HUMAN, PLAN_REVIEW_TIMED_OUT};
 pub use policies::*;
 pub use refusal::{AgentForbidden, BuiltInReserved, NotTaken, PlanRefusal, ToolRefusal, Unreadable};
+pub use rejected::TASK_REJECTED;
 pub use reply::*;
 pub use rules::*;
 pub use told::prompt_hash;
@@ -126,6 +129,9 @@ pub struct Graph {
     #[serde(default)]
     control_tries: u32,
     compensating: Vec<TaskId>,
+    /// Whether the compensation of each task that had its turn worked.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    undone: BTreeMap<TaskId, bool>,
     /// What the run ends with once compensation is done.
     closing: Option<GraphOutcome>,
     /// Tasks whose edges must be looked at again.
@@ -202,6 +208,7 @@ impl Graph {
             planning_tries: 0,
             control_tries: 0,
             compensating: Vec::new(),
+            undone: BTreeMap::new(),
             closing: None,
             dirty: BTreeSet::new(),
             runnable: BTreeSet::new(),

@@ -7,17 +7,13 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::supervisor::core::strategy::Continuation;
-use crate::supervisor::model::{Feedback, FeedbackFrom, PlanOrigin, SkipReason, TaskError};
+use crate::supervisor::model::{Feedback, FeedbackFrom, PlanOrigin};
 
 /// The capability of tasks that a person does: they are asked, and the answer is the result.
 pub const HUMAN: &str = "human";
 
-/// The code of a run that is no success because a person said no.
-pub const TASK_REJECTED: &str = "task_rejected";
 /// Nobody has said anything of the plan in time.
 pub const PLAN_REVIEW_TIMED_OUT: &str = "plan_review_timed_out";
-/// The error of a task that a person said no to, here or below.
-pub(super) const APPROVAL_REJECTED: &str = "approval_rejected";
 
 /// Notes that wait for the next decision; of more, the oldest go.
 const BOARD_NOTES_MAX: usize = 200;
@@ -171,47 +167,9 @@ impl Graph {
     }
 
     /// A result that a person was asked about is one under review (§5.2).
-    fn under_review(&mut self, id: &TaskId, out: &mut Outbox) {
+    pub(super) fn under_review(&mut self, id: &TaskId, out: &mut Outbox) {
         self.set(id, TaskStatus::Running, Actor::Human, "answered", out);
         self.set(id, TaskStatus::AwaitingReview, Actor::Human, "result", out);
-    }
-
-    /// A person said no: an optional task is not done; the run goes on (SHH-10).
-    pub fn rejected(&mut self, id: &TaskId, reason: &str, gates: &mut dyn Gates, out: &mut Outbox) {
-        let Some(task) = self.plan.tasks.get_mut(id) else { return };
-        let waiting = task.status;
-        if !matches!(waiting, TaskStatus::AwaitingApproval | TaskStatus::AwaitingInput) {
-            return;
-        }
-        // What was tried and failed has failed, whoever does not let it be tried again (§4.1 no. 11).
-        if waiting == TaskStatus::AwaitingApproval && task.is_tried_again() {
-            if self.set(id, TaskStatus::Failed, Actor::Human, "approval_rejected", out) {
-                self.tell_ended(id, gates, out);
-                self.check_threshold(gates, out);
-            }
-            return self.advance(gates, out);
-        }
-        task.error = Some(TaskError { kind: APPROVAL_REJECTED.into(), message: reason.to_owned() });
-        task.skipped = Some(SkipReason::ApprovalRejected);
-        if self.set(id, TaskStatus::Skipped, Actor::Human, "approval_rejected", out) {
-            self.tell_ended(id, gates, out);
-        }
-        self.advance(gates, out);
-    }
-
-    /// A task that a person said no to below has that error, so that the run above this one hears of it too.
-    pub(super) fn said_no(&mut self, id: &TaskId) {
-        if let Some(error) = self.plan.tasks.get_mut(id).and_then(|task| task.error.as_mut()) {
-            error.kind = APPROVAL_REJECTED.to_owned();
-        }
-    }
-
-    /// Whether nothing but the no of a person keeps the run from its success.
-    pub(super) fn is_rejected(&self) -> bool {
-        let said_no = |task: &&Task| task.error.as_ref().is_some_and(|error| error.kind == APPROVAL_REJECTED);
-        let failed = |task: &Task| matches!(task.status, TaskStatus::Failed | TaskStatus::Escalated);
-        let (rejected, others): (Vec<&Task>, Vec<&Task>) = self.plan.tasks.values().partition(said_no);
-        !self.is_cut() && !rejected.is_empty() && !others.into_iter().any(failed)
     }
 
     /// All questions of a task are answered: it goes on from there (LGI-01).

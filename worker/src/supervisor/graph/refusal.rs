@@ -32,6 +32,8 @@ pub enum NotTaken {
     Plan(#[from] PlanRefusal),
     #[error("the review says neither `verdict` nor `passed`")]
     NoVerdict,
+    #[error("assessments[{place}]: task {task} has another verdict before: say one for each task")]
+    TwoVerdicts { place: usize, task: TaskId },
     #[error("subtasks_progress has {given} entries for {shown} sub-tasks")]
     NotAllSubtasks { given: usize, shown: usize },
 }

@@ -221,14 +221,12 @@ impl Graph {
                 None => format!("Skipped: dependency '{on}' failed"),
             },
         };
+        let kind = if condition { "condition_not_met" } else { "dependency_failed" };
         let upstream = if cancelled { "was cancelled" } else { "has failed" };
         Some(match policy {
             DependencyPolicy::Wait | DependencyPolicy::Run => return None,
-            DependencyPolicy::Skip => (TaskStatus::Skipped, "dependency_failed", skipped_text),
-            DependencyPolicy::Fail => {
-                let why = skipped_text.replacen("Skipped: ", "", 1);
-                (TaskStatus::Failed, if condition { "condition_not_met" } else { "dependency_failed" }, why)
-            }
+            DependencyPolicy::Skip => (TaskStatus::Skipped, kind, skipped_text),
+            DependencyPolicy::Fail => (TaskStatus::Failed, kind, skipped_text.replacen("Skipped: ", "", 1)),
             DependencyPolicy::Cancel => {
                 (TaskStatus::Cancelled, "upstream", format!("Upstream dependency Task {on} {upstream}."))
             }

@@ -117,7 +117,8 @@ impl<G: Gates> Strategy<G> for Graph {
 
 impl Graph {
     fn reports(&self) -> Vec<TaskReport> {
-        self.plan.in_order().into_iter().map(report).collect()
+        let undone = |task: &Task| self.undone.get(&task.id).copied();
+        self.plan.in_order().into_iter().map(|task| TaskReport { undone: undone(task), ..report(task) }).collect()
     }
 
     /// The place in the plan, from 1, of the next task that is not over and does not run.
@@ -143,5 +144,6 @@ fn report(task: &Task) -> TaskReport {
             .as_ref()
             .filter(|_| task.status != TaskStatus::Skipped)
             .map(|result| TaskReport::brief(&text_of(result))),
+        undone: None,
     }
 }

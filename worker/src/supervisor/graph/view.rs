@@ -139,7 +139,7 @@ impl Graph {
             self.board_notes.iter().filter(|note| note.contains("was not executed")).collect();
         let requested = match requested.is_empty() {
             true => "nothing".to_owned(),
-            false => requested.into_iter().cloned().collect::<Vec<_>>().join(" "),
+            false => requested.into_iter().cloned().collect::<Vec<_>>().join("; "),
         };
         format!(
             "Status counts: {}. Requested by the supervisor: {requested}. Runnable: [{}]. Blocked: {}.",
@@ -147,6 +147,18 @@ impl Graph {
             runnable.join(", "),
             if blocked.is_empty() { "none".to_owned() } else { blocked.join("; ") }
         )
+    }
+
+    /// Why a task has no error and is not done all the same.
+    pub(super) fn why_left(&self, task: &Task) -> String {
+        let words = || task.feedback.last().filter(|said| !said.passed && !said.text.is_empty());
+        match task.status {
+            TaskStatus::AwaitingReview => "the review says nothing of it".to_owned(),
+            TaskStatus::NeedsRevision => {
+                words().map_or("rejected".to_owned(), |said| format!("rejected: {}", said.text))
+            }
+            _ => self.why_not(&task.id).unwrap_or_else(|| "nobody began it".to_owned()),
+        }
     }
 
     /// The state of tasks as data, without what is only of the machine.

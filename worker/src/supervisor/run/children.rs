@@ -316,7 +316,8 @@ fn result_of(report: SupervisorOutput) -> Answer {
             true => Err(CallFailure { kind: CallFailureKind::Rejected, message: rejected(why, &report) }),
             false => {
                 let words: String = escalated(&report).filter_map(words).collect();
-                Ok(json!({ "success": false, "reason": format!("{why}{words}") }))
+                let cause = cause(&report).filter(|_| words.is_empty()).unwrap_or_default();
+                Ok(json!({ "success": false, "reason": format!("{why}{words}{cause}") }))
             }
         };
     }
@@ -324,6 +325,12 @@ fn result_of(report: SupervisorOutput) -> Answer {
         Some(result) if !result.is_null() => json!({ "result": result }),
         _ => json!({ "success": false, "reason": report.error.unwrap_or_else(|| "no result".to_owned()) }),
     })
+}
+
+/// Why the first task that is not done is not, where the run has no error of its own that says so.
+fn cause(report: &SupervisorOutput) -> Option<String> {
+    let reason = report.reason.as_ref().filter(|_| report.error.is_none())?;
+    reason.tasks.iter().find(|task| !task.why.is_empty()).map(|task| format!(" ({})", task.why))
 }
 
 /// The tasks that its reviewer handed upward.

@@ -161,6 +161,11 @@ impl SupervisorRun {
             let tasks: Vec<(&TaskId, TaskStatus)> =
                 output.tasks.iter().map(|task| (&task.task_id, task.status)).collect();
             output.summary = success::summary(&tasks);
+            let undone = output.tasks.iter().filter(|task| task.undone == Some(true));
+            let undone: Vec<&str> = undone.map(|task| task.task_id.as_str()).collect();
+            if !undone.is_empty() {
+                output.summary += &format!("; undone: {}", undone.join(", "));
+            }
         }
         not_done
     }

@@ -17,7 +17,7 @@ use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_TOP_UP, SIGNAL_WAITS}
 use crate::supervisor::core::calls::Arrival;
 use crate::supervisor::core::control::{self, ControlRequest};
 use crate::supervisor::core::strategy::OpenQuestion;
-use crate::supervisor::graph::{HUMAN, PLAN_REVIEW_TIMED_OUT, TASK_REJECTED};
+use crate::supervisor::graph::{HUMAN, PLAN_REVIEW_TIMED_OUT};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
@@ -235,7 +235,7 @@ impl SupervisorRun {
                 graph.sent_back(&task, &feedback, action.as_deref(), parts, out);
             }
             (Consequence::Skip { reason }, Some(task), _) => graph.rejected(&task, &reason, parts, out),
-            (Consequence::EndRun { error }, ..) => graph.abort(TASK_REJECTED, error, Value::Null, parts, out),
+            (Consequence::EndRun { error }, task, _) => graph.required_rejected(task.as_ref(), error, parts, out),
             (Consequence::Cancel { answer }, ..) => graph.cancel(answer, parts, out),
             _ => {}
         }

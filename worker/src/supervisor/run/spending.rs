@@ -131,7 +131,7 @@ impl SupervisorRun {
             self.strategy.exhausted(out);
         }
         if self.strategy.is_cut()
-            && let Some(note) = self.account.note_of_end()
+            && let Some(note) = self.account.note_of_end(out.budget())
         {
             out.note(NoteKind::BudgetExhausted, note);
         }

@@ -54,7 +54,8 @@ impl Default for Team {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RecruitJoin {
-    /// They wait.
+    /// They wait; and for a recruit of no task in particular, as a signal without `Task` asks for, every task waits that depends
+    /// on another.
     Dependents,
     /// They do not wait.
     None,

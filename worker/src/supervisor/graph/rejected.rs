@@ -1,0 +1,69 @@
+//! What becomes of a task that a person says no to (SHH-10), and of the run.
+//!
+//! Invariant: an optional task is left out and the run goes on; a required one has failed with the person's no, and the run with
+//! it. What was tried and failed before has failed, whatever a person says.
+
+use super::*;
+use crate::supervisor::model::{SkipReason, TaskError};
+
+/// The code of a run that is no success because a person said no.
+pub const TASK_REJECTED: &str = "task_rejected";
+/// The error of a task that a person said no to, here or below.
+pub(super) const APPROVAL_REJECTED: &str = "approval_rejected";
+
+impl Graph {
+    /// A person said no: an optional task is not done; the run goes on (SHH-10).
+    pub fn rejected(&mut self, id: &TaskId, reason: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        let waiting = task.status;
+        if !matches!(waiting, TaskStatus::AwaitingApproval | TaskStatus::AwaitingInput) {
+            return;
+        }
+        // What was tried and failed has failed, whoever does not let it be tried again (§4.1 no. 11).
+        if waiting == TaskStatus::AwaitingApproval && task.is_tried_again() {
+            if self.set(id, TaskStatus::Failed, Actor::Human, "approval_rejected", out) {
+                self.tell_ended(id, gates, out);
+                self.check_threshold(gates, out);
+            }
+            return self.advance(gates, out);
+        }
+        task.error = Some(TaskError { kind: APPROVAL_REJECTED.into(), message: reason.to_owned() });
+        task.skipped = Some(SkipReason::ApprovalRejected);
+        if self.set(id, TaskStatus::Skipped, Actor::Human, "approval_rejected", out) {
+            self.tell_ended(id, gates, out);
+        }
+        self.advance(gates, out);
+    }
+
+    /// A person said no to what is required: its task has failed with that, and the run with it (SHH-10).
+    pub fn required_rejected(&mut self, id: Option<&TaskId>, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
+        let asked = |task: &Task| matches!(task.status, TaskStatus::AwaitingApproval | TaskStatus::AwaitingInput);
+        if let Some(id) = id.filter(|id| self.task(id).is_some_and(asked)) {
+            if self.task(id).is_some_and(|task| task.status == TaskStatus::AwaitingInput) {
+                self.under_review(id, out);
+            }
+            if let Some(task) = self.plan.tasks.get_mut(id) {
+                task.error = Some(TaskError { kind: APPROVAL_REJECTED.into(), message: why.clone() });
+            }
+            if self.set(id, TaskStatus::Failed, Actor::Human, "approval_rejected", out) {
+                self.tell_ended(id, gates, out);
+            }
+        }
+        self.abort(TASK_REJECTED, why, Value::Null, gates, out);
+    }
+
+    /// A task that a person said no to below has that error, so that the run above this one hears of it too.
+    pub(super) fn said_no(&mut self, id: &TaskId) {
+        if let Some(error) = self.plan.tasks.get_mut(id).and_then(|task| task.error.as_mut()) {
+            error.kind = APPROVAL_REJECTED.to_owned();
+        }
+    }
+
+    /// Whether nothing but the no of a person keeps the run from its success.
+    pub(super) fn is_rejected(&self) -> bool {
+        let said_no = |task: &&Task| task.error.as_ref().is_some_and(|error| error.kind == APPROVAL_REJECTED);
+        let failed = |task: &Task| matches!(task.status, TaskStatus::Failed | TaskStatus::Escalated);
+        let (rejected, others): (Vec<&Task>, Vec<&Task>) = self.plan.tasks.values().partition(said_no);
+        !self.is_cut() && !rejected.is_empty() && !others.into_iter().any(failed)
+    }
+}
