@@ -157,13 +157,16 @@ fn take_all(mut stream: TcpStream, counted: &AtomicU64) -> Option<()> {
             read.extend_from_slice(&buffer[..more]);
         };
         let head = String::from_utf8_lossy(&read[..end]).to_lowercase();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length:"))?.trim().parse::<usize>().ok()?;
+        let length =
+            head.lines().find_map(|line| line.strip_prefix("content-length:"))?.trim().parse::<usize>().ok()?;
         while read.len() < end + length {
             let more = stream.read(&mut buffer).ok().filter(|more| *more > 0)?;
             read.extend_from_slice(&buffer[..more]);
         }
         counted.fetch_add(length as u64, Ordering::SeqCst);
         read.drain(..end + length);
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n").ok()?;
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n")
+            .ok()?;
     }
 }

@@ -140,6 +140,7 @@ type Gap = (i64, i64);
 
 /// One life of so many schedules.
 struct Lives {
+    many: u32,
     environment: TestEnvironment,
     chance: Chance,
     gaps: Vec<Gap>,
@@ -154,7 +155,8 @@ impl Lives {
         let wait = seconds(HOUR + self.chance.below(30 * HOUR));
         let cut = self.chance.below(2) == 0;
         if cut {
-            let moment = Duration::from_millis(self.chance.below(400));
+            // The more there are, the longer what is due at once takes.
+            let moment = Duration::from_micros(self.chance.below(u64::from(self.many) * 100));
             self.cut += u32::from(tokio::time::timeout(moment, self.environment.sleep(wait)).await.is_err());
         } else {
             self.environment.sleep(wait).await;
@@ -169,8 +171,7 @@ impl Lives {
             _ => now + i64::try_from(self.chance.below(60 * HOUR)).unwrap(),
         };
         let seed = self.chance.below(1 << 20);
-        let restarted =
-            if cut { self.environment.crash(seed, at(set)) } else { self.environment.restart(at(set)) };
+        let restarted = if cut { self.environment.crash(seed, at(set)) } else { self.environment.restart(at(set)) };
         self.environment = restarted.unwrap();
         if set > self.seen {
             self.gaps.push((self.seen, set));
@@ -249,8 +250,7 @@ async fn schedules_over(many: u32, restarts: u32) {
         create_as(&environment, &id, &kind.schedule(&id, seconds_in)).await;
     }
     environment.settle().await;
-    let mut lives =
-        Lives { environment, chance: Chance(20_280_229), gaps: Vec::new(), seen: begins, cut: 0 };
+    let mut lives = Lives { many, environment, chance: Chance(20_280_229), gaps: Vec::new(), seen: begins, cut: 0 };
     for _ in 0..restarts {
         lives = lives.restart().await;
     }
@@ -276,8 +276,10 @@ async fn schedules_over(many: u32, restarts: u32) {
         begun += started.len();
         missed += due.len() - started.len();
     }
-    assert!(missed > 0, "some time was later than a window: {gaps:?}");
-    println!("{many} schedules over {restarts} restarts, {cut} in the midst of work: {begun} starts, each once; {missed} missed");
+    assert!(missed > 0 && cut > 0, "{missed} times were later than a window, {cut} power cuts in the midst: {gaps:?}");
+    println!(
+        "{many} schedules over {restarts} restarts, {cut} in the midst of work: {begun} starts, each once; {missed} missed"
+    );
 }
 
 /// E24, G18, in small.

@@ -42,6 +42,17 @@ pub(super) enum ClientReply {
     Reset(Box<ResetDone>),
 }
 
+impl ClientReply {
+    /// The run that was started, or goes on after a reset.
+    pub(super) fn run_made(&self) -> Option<RunId> {
+        match self {
+            ClientReply::Started(started) => Some(started.run_id),
+            ClientReply::Reset(done) => done.run_id,
+            _ => None,
+        }
+    }
+}
+
 pub(super) type Answer = Result<ClientReply, Rejection>;
 
 /// A request, from its sending to the end of the life.

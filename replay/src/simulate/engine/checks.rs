@@ -70,8 +70,8 @@ impl EngineWorld<'_> {
             }
             let fail = |why: String| self.broken("G1", format!("client {number}: {why}"));
             match (&request.ask, &request.answer) {
-                (_, Some(Ok(ClientReply::Started(started)))) if !all.contains_key(&started.run_id) => {
-                    return fail(format!("the run {} was started and is not there", started.run_id));
+                (_, Some(Ok(reply))) if reply.run_made().is_some_and(|run| !all.contains_key(&run)) => {
+                    return fail(format!("the run {:?} was made and is not there", reply.run_made()));
                 }
                 (ClientRequest::Update { update, .. }, Some(Ok(ClientReply::Updated(told)))) => {
                     let held = found.updates.get(&update.update_id);
@@ -84,9 +84,6 @@ impl EngineWorld<'_> {
                     if !kept {
                         return fail(format!("the answer {told:?} was given, the log holds {held:?}"));
                     }
-                }
-                (_, Some(Ok(ClientReply::Reset(done)))) if done.run_id.is_some_and(|run| !all.contains_key(&run)) => {
-                    return fail(format!("the run {:?} was to go on after a reset and is not there", done.run_id));
                 }
                 (_, Some(Ok(ClientReply::Ended(ended)))) => {
                     let held = all.get(&ended.run_id).map(|turns| guarantees::end_of(turns));

@@ -85,7 +85,8 @@ impl EngineRare {
     /// What a run that goes on after a reset had open before it.
     fn note_reset(&mut self, turns: &[Turn]) {
         let events: Vec<&EventKind> = turns.iter().flat_map(|turn| &turn.events).collect();
-        let is_reset = |event: &&EventKind| matches!(event, EventKind::WorkflowExecutionForked { from, .. } if from.reset);
+        let is_reset =
+            |event: &&EventKind| matches!(event, EventKind::WorkflowExecutionForked { from, .. } if from.reset);
         let Some(forked) = events.iter().position(is_reset) else { return };
         let (before, after) = events.split_at(forked);
         let signal = |event: &EventKind| matches!(event, EventKind::WorkflowExecutionSignaled(_));
