@@ -67,6 +67,12 @@ impl TestEnvironment {
         options.shadow_replay_every = 1;
         options.cancel_grace = Duration::from_millis(50);
         change(&mut options);
+        Self::on(log, clock, options)
+    }
+
+    /// The clock of the options is the one that counts: a test may have set another one.
+    fn on(log: Arc<MemoryLog>, clock: VirtualClock, options: WorkerOptions) -> Result<Self, StartError> {
+        let clock = options.clock.as_virtual().cloned().unwrap_or(clock);
         let worker = Worker::start(options.clone())?;
         Ok(TestEnvironment { worker, log, clock, options })
     }
@@ -123,7 +129,6 @@ impl TestEnvironment {
     ) -> Result<Self, StartError> {
         options.data = DataDirectory::Log(log.clone());
         change(&mut options);
-        let worker = Worker::start(options.clone())?;
-        Ok(TestEnvironment { worker, log, clock, options })
+        Self::on(log, clock, options)
     }
 }

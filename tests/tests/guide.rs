@@ -12,8 +12,13 @@ use std::process::Command;
 use bosun_tests::harness::binary::{run, said};
 use bosun_tests::harness::crash::READY_MAX;
 use bosun_tests::harness::process::{Program, WorkerProcess, bosun};
+use bosun_worker::capability::model::Wire;
+use bosun_worker::capability::model::mock::MockProvider;
 
 use crate::tidy::workspace;
+
+#[path = "../../worker/tests/models/plays.rs"]
+mod plays;
 
 /// What begins so is not typed: it needs a terminal, a browser, or stays.
 const LEFT_OUT: [&str; 6] = [
@@ -45,11 +50,18 @@ fn blocks(page: &str) -> Vec<Block<'_>> {
     found
 }
 
+/// The id of an approval that was printed last: a person copies it.
+fn approval_in(said: &str) -> Option<&str> {
+    said.split([' ', '\n', '`']).rfind(|word| word.len() > 40 && word.contains("/ap-"))
+}
+
 /// Somebody who reads, and types what is there.
 struct Reader {
     _home: tempfile::TempDir,
     folder: PathBuf,
     path: std::ffi::OsString,
+    /// What else the shell knows.
+    variables: Vec<(&'static str, String)>,
     said: String,
     _worker: Option<WorkerProcess>,
 }
@@ -65,7 +77,7 @@ impl Reader {
         let mut paths = vec![programs];
         paths.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
         let path = std::env::join_paths(paths).unwrap();
-        Reader { _home: home, folder, path, said: String::new(), _worker: None }
+        Reader { _home: home, folder, path, variables: Vec::new(), said: String::new(), _worker: None }
     }
 
     /// A worker on the directory of the chapter, as its first line starts one.
@@ -112,7 +124,10 @@ impl Reader {
             if line.starts_with("bosun activity retry-now") {
                 self.waits_for_a_retry(section);
             }
-            self.types(section, line, !fails);
+            match approval_in(&self.said).filter(|_| line.contains(" ID ")) {
+                Some(id) => self.types(section, &line.replace(" ID ", &format!(" {id} ")), !fails),
+                None => self.types(section, line, !fails),
+            }
         }
     }
 
@@ -134,6 +149,7 @@ impl Reader {
                 shell.env_remove(&name);
             }
         }
+        shell.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let output = shell.output().unwrap();
         assert_eq!(output.status.success(), succeeds, "{section}: {line}\n{}", said(&output));
         self.said.push_str(&said(&output));
@@ -218,7 +234,44 @@ fn operating_can_be_followed() {
     Reader::new().with_worker().reads(&blocks);
 }
 
-/// What is shown of `bosun.toml` is a configuration, and the scene of the chapter on supervisors is one that passes.
+/// A run with a person in it, and a scene that tests a supervisor. The other blocks of the chapter name verbs.
+#[test]
+fn supervisors_can_be_followed() {
+    const SECTIONS: [&str; 2] = ["One run, with a person in it", "Testing a supervisor: scenes"];
+    let mut blocks = blocks(include_str!("../../worker/guide/supervisors.md"));
+    blocks.retain(|block| SECTIONS.contains(&block.section));
+    assert_eq!(blocks.len(), 5, "{:?}", blocks.iter().map(|block| block.kind).collect::<Vec<_>>());
+    Reader::new().reads(&blocks);
+}
+
+/// The three ways to play a spec. Its addresses are those of a model that is here and plays every part.
+#[tokio::test(flavor = "multi_thread")]
+async fn models_can_be_followed() {
+    const LOCAL: &str = "http://localhost:11434/v1";
+    let model = MockProvider::start(plays::play).await.unwrap();
+    let page = include_str!("../../worker/guide/models.md");
+    let block = blocks(page).into_iter().find(|block| block.kind == "console").unwrap();
+    let address = |wire| model.base_url(wire);
+    let text = block.text.replace(LOCAL, &address(Wire::OpenAi));
+    assert!(block.text.contains(LOCAL) && text.lines().count() == 3, "{text}");
+    let mut asked = Vec::new();
+    for (nth, line) in text.lines().enumerate() {
+        let mut reader = Reader::new();
+        reader.variables = vec![("ANTHROPIC_BASE_URL", address(Wire::Anthropic))];
+        let line = line.to_owned();
+        let section = block.section.to_owned();
+        let reader = tokio::task::spawn_blocking(move || {
+            reader.types(&section, &line, true);
+            reader
+        });
+        let said = reader.await.unwrap().said;
+        assert!(said.contains("completed"), "line {nth}: {said}");
+        asked.push(model.count());
+    }
+    assert!(asked[0] == 0 && asked[0] < asked[1] && asked[1] < asked[2], "scripted, and two models: {asked:?}");
+}
+
+/// What is shown of `bosun.toml` is a configuration.
 #[test]
 fn the_files_of_the_guide_are_what_they_are_said_to_be() {
     let dir = tempfile::tempdir().unwrap();
@@ -231,7 +284,4 @@ fn the_files_of_the_guide_are_what_they_are_said_to_be() {
         seen += 1;
     }
     assert!(seen >= 4, "{seen} files");
-    let mut scenes = blocks(include_str!("../../worker/guide/supervisors.md"));
-    scenes.retain(|block| block.section.starts_with("Testing a supervisor"));
-    Reader::new().reads(&scenes);
 }

@@ -33,6 +33,7 @@ mod opening;
 mod own_end;
 mod own_program;
 mod owner_words;
+mod packages;
 mod pages;
 mod people_api;
 mod plain_words;

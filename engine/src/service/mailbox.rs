@@ -155,6 +155,10 @@ impl ShardMessage {
                 | ShardMessage::UpdateResult { .. }
         )
     }
+    /// Whether who decides it waits until all that was decided before is durable.
+    pub(crate) fn waits_for_the_disk(&self) -> bool {
+        matches!(self, ShardMessage::Reset { .. })
+    }
     /// What its payload takes; messages of the engine's own are small, or bounded by what was started.
     fn bytes(&self) -> usize {
         match self {

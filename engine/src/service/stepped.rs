@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::committer::CommitItem;
 use super::current_turn::CurrentTurn;
 use super::health::Health;
-use super::mailbox::Arrival;
+use super::mailbox::{Arrival, ShardMessage};
 use super::options::WorkerOptions;
 use super::pace::{Alarms, AttemptClock};
 use super::shared::WorkerShared;
@@ -29,6 +29,9 @@ use crate::client::Client;
 use crate::log::{Journal, StorageError};
 use crate::machine::Durable;
 use crate::vocabulary::*;
+
+/// What was decided is durable after fewer steps than this, or there is no room for it.
+const COMMIT_STEPS_MAX: usize = 10_000;
 
 /// One step that a stepped worker can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -177,7 +180,7 @@ impl Stepped {
             WorkerStep::Message(number) => {
                 let arrival = self.shared.mailboxes[number].next(Some(std::time::Duration::ZERO));
                 if let Arrival::Message(message) = arrival {
-                    self.threads[number].turn(message);
+                    self.decide(number, message);
                 }
             }
             WorkerStep::Deadline(number) => self.threads[number].fire_due(|_| ()),
@@ -199,6 +202,17 @@ impl Stepped {
             WorkerStep::Take => {}
         }
         self.tasks();
+    }
+
+    /// The thread of a shard decides. Where it waits for the committer, there is nobody to go on but whoever steps.
+    fn decide(&mut self, number: usize, message: ShardMessage) {
+        if message.waits_for_the_disk() {
+            for _ in 0..COMMIT_STEPS_MAX {
+                let Some(step) = self.steps().into_iter().find(|step| *step >= WorkerStep::Take) else { break };
+                self.step(step);
+            }
+        }
+        self.threads[number].turn(message);
     }
 
     /// Lets everything run that is spawned: attempts and clients.
@@ -256,7 +270,7 @@ impl Stepped {
         self.shared.committer.leave();
         for number in 0..self.threads.len() {
             while let Arrival::Message(message) = self.shared.mailboxes[number].next(None) {
-                self.threads[number].turn(message);
+                self.decide(number, message);
             }
             self.threads[number].leave();
         }

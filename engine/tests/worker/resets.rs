@@ -463,24 +463,26 @@ async fn a_repeated_reset_finds_what_it_made() {
     assert_eq!((begun.newly_started, Some(begun.run_id)), (false, second.run_id));
 }
 
+/// Lists what it is signaled, until that is 0.
+fn listing() -> WorkflowRegistry {
+    WorkflowRegistry::new().workflow("list", |ctx: WfContext, (): ()| async move {
+        let seen = ctx.state("seen", Vec::<u64>::new());
+        let shown = seen.clone();
+        ctx.on_query("seen", move |()| Ok(shown.get()));
+        loop {
+            let n: u64 = ctx.signal_channel("add").recv().await?;
+            if n == 0 {
+                return Ok(seen.get());
+            }
+            seen.write(|seen| seen.push(n));
+        }
+    })
+}
+
 /// G13, G17: signals that arrive while runs are reset are taken once each, in the order of their sender.
 #[tokio::test]
 async fn no_signal_falls_between_two_runs() {
-    let environment = environment_with(
-        WorkflowRegistry::new().workflow("list", |ctx: WfContext, (): ()| async move {
-            let seen = ctx.state("seen", Vec::<u64>::new());
-            let shown = seen.clone();
-            ctx.on_query("seen", move |()| Ok(shown.get()));
-            loop {
-                let n: u64 = ctx.signal_channel("add").recv().await?;
-                if n == 0 {
-                    return Ok(seen.get());
-                }
-                seen.write(|seen| seen.push(n));
-            }
-        }),
-        ActivityRegistry::new(),
-    );
+    let environment = environment_with(listing(), ActivityRegistry::new());
     let client = environment.client();
     client.start(start("list", "list", &())).await.unwrap();
     let resets = Arc::new(AtomicU64::new(0));
@@ -504,6 +506,42 @@ async fn no_signal_falls_between_two_runs() {
     client.signal(&target("list"), signal("add", &0_u64)).await.unwrap();
     let seen: Vec<u64> = output(&client, "list").await;
     assert_eq!(seen, (1..=300).collect::<Vec<u64>>(), "over {} resets", resets.load(Ordering::SeqCst));
+}
+
+/// G13, E26: a run that was reset is reset again, in that run itself and in one that a reset has made: each signal reaches the new
+/// run once, also one that was never decided and one without a request id. The simulator has found it.
+#[tokio::test]
+async fn signals_are_told_once_however_often_a_run_is_reset() {
+    let environment = environment_with(listing(), ActivityRegistry::new());
+    let client = environment.client();
+    let first = client.start(start("list", "list", &())).await.unwrap().run_id;
+    client.signal(&target("list"), signal_once("add", &1_u64, "one")).await.unwrap();
+    client.signal(&target("list"), signal("add", &2_u64)).await.unwrap();
+    settled(&environment).await;
+    client.pause(&target("list"), "look".into(), None).await.unwrap();
+    client.signal(&target("list"), signal("add", &3_u64)).await.unwrap();
+    client.reset(reset("list", ResetTo::FirstTurn)).await.unwrap();
+    client.signal(&target("list"), signal("add", &4_u64)).await.unwrap();
+    settled(&environment).await;
+    let of_first = |to| ResetRequest { target: Target::run("list".into(), first), ..reset("list", to) };
+    for to in [ResetTo::FirstTurn, ResetTo::LastTurn, ResetTo::FirstTurn] {
+        client.reset(of_first(to)).await.unwrap();
+        settled(&environment).await;
+        let seen: Vec<u64> =
+            client.query(&target("list"), &"seen".into(), Payload::null()).await.unwrap().decode().unwrap();
+        assert_eq!(seen, [1, 2, 3, 4], "{to}");
+    }
+    client.signal(&target("list"), signal("add", &0_u64)).await.unwrap();
+    assert_eq!(output::<Vec<u64>>(&client, "list").await, [1, 2, 3, 4]);
+    check_listing(&client).await;
+}
+
+/// Every run of it replays.
+async fn check_listing(client: &Client) {
+    for run in runs(client, "list").await {
+        let turns = client.turns(&Target::run(run.workflow_id, run.run_id)).await.unwrap();
+        replay(&listing(), &turns).unwrap();
+    }
 }
 
 /// What cannot be is refused by name, and changes nothing.

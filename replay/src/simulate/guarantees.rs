@@ -57,21 +57,69 @@ fn order(turns: &[Turn]) -> GuaranteeResult {
     Ok(())
 }
 
+/// What an activity was allowed, and what has come of it.
+struct CountedAttempts {
+    /// The most attempts; 0: no limit.
+    most: u32,
+    last: u32,
+    /// The attempts before this one are no longer counted.
+    counts_from: u32,
+    is_under_way: bool,
+    ended: bool,
+}
+
+impl CountedAttempts {
+    fn of(options: &ActivityOptions) -> Self {
+        let most = options.retry_policy.clone().unwrap_or_default().maximum_attempts;
+        CountedAttempts { most, last: 0, counts_from: 0, is_under_way: false, ended: false }
+    }
+    fn may_start(&self, attempt: Attempt) -> bool {
+        let is_within = self.most == 0 || attempt.0.saturating_sub(self.counts_from) <= self.most;
+        !self.ended && attempt.0 > self.last && is_within
+    }
+    fn start(&mut self, attempt: Attempt) {
+        (self.last, self.is_under_way) = (attempt.0, true);
+    }
+    fn change(&mut self, change: &ActivityChange) {
+        if let Some(options) = &change.options {
+            self.most = CountedAttempts::of(options).most;
+        }
+        if change.reset {
+            // The attempt that runs is the first that counts.
+            self.counts_from = self.last.saturating_sub(u32::from(self.is_under_way));
+        }
+    }
+}
+
 /// G12: each activity is scheduled once, its attempts are numbered, few enough, and it ends once.
 fn activities(turns: &[Turn]) -> GuaranteeResult {
-    let mut scheduled: BTreeMap<Seq, (u32, Attempt, bool)> = BTreeMap::new();
+    let mut scheduled: BTreeMap<Seq, CountedAttempts> = BTreeMap::new();
     for event in turns.iter().flat_map(|turn| &turn.events) {
         match event {
             EventKind::ActivityTaskScheduled(activity) => {
-                let most = activity.options.retry_policy.clone().unwrap_or_default().maximum_attempts;
-                if scheduled.insert(activity.seq, (most, Attempt(0), false)).is_some() {
+                let counted = CountedAttempts::of(&activity.options);
+                if scheduled.insert(activity.seq, counted).is_some() {
                     return broken("G12", format!("activity {} is scheduled twice", activity.seq));
                 }
             }
-            EventKind::ActivityTaskStarted { seq, attempt } => match scheduled.get_mut(seq) {
-                Some((most, last, false)) if attempt.0 > last.0 && (*most == 0 || attempt.0 <= *most) => {
-                    *last = *attempt
+            // What was under way begins again, from its first attempt.
+            EventKind::WorkflowExecutionForked { .. } => {
+                scheduled.values_mut().for_each(|counted| {
+                    (counted.last, counted.counts_from, counted.is_under_way) = (0, 0, false);
+                });
+            }
+            EventKind::ActivityTaskAttemptFailed { seq, .. } => {
+                if let Some(counted) = scheduled.get_mut(seq) {
+                    counted.is_under_way = false;
                 }
+            }
+            EventKind::ActivityPropertiesModifiedExternally { seq, change, .. } => {
+                if let Some(counted) = scheduled.get_mut(seq) {
+                    counted.change(change);
+                }
+            }
+            EventKind::ActivityTaskStarted { seq, attempt } => match scheduled.get_mut(seq) {
+                Some(counted) if counted.may_start(*attempt) => counted.start(*attempt),
                 Some(_) => return broken("G12", format!("attempt {attempt} of activity {seq} must not start")),
                 None => return broken("G12", format!("activity {seq} starts and was not scheduled")),
             },
@@ -79,7 +127,7 @@ fn activities(turns: &[Turn]) -> GuaranteeResult {
             | EventKind::ActivityTaskFailed { seq, .. }
             | EventKind::ActivityTaskTimedOut { seq, .. }
             | EventKind::ActivityTaskCanceled { seq, .. } => match scheduled.get_mut(seq) {
-                Some((.., ended @ false)) => *ended = true,
+                Some(counted) if !counted.ended => counted.ended = true,
                 Some(_) => return broken("G12", format!("activity {seq} ends twice")),
                 None => return broken("G12", format!("activity {seq} ends and was not scheduled")),
             },

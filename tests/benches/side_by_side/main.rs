@@ -11,6 +11,7 @@ mod duroxide_peer;
 mod flows;
 mod parked;
 mod raw;
+mod telemetry;
 mod through_api;
 
 use std::time::{Duration, Instant};
@@ -62,6 +63,9 @@ fn main() {
     }
     if wanted("starts") {
         starts(&runtime);
+    }
+    if wanted("telemetry") {
+        telemetry::measure(&runtime);
     }
     if wanted("replay") {
         replay();

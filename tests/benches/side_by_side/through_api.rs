@@ -32,6 +32,7 @@ pub(crate) fn child() -> bool {
 pub(crate) struct Remote<'a> {
     runtime: &'a tokio::runtime::Runtime,
     worker: Child,
+    file: WorkerFile,
     client: HttpClient,
     runs: std::cell::Cell<u64>,
     _directory: tempfile::TempDir,
@@ -48,11 +49,21 @@ impl Drop for Remote<'_> {
 impl<'a> Remote<'a> {
     /// With further options of `worker run`.
     pub(crate) fn start(runtime: &'a tokio::runtime::Runtime, options: &[&str]) -> Self {
+        Self::start_in(runtime, options, &[])
+    }
+
+    /// In another environment, too.
+    pub(crate) fn start_in(
+        runtime: &'a tokio::runtime::Runtime,
+        options: &[&str],
+        environment: &[(&str, String)],
+    ) -> Self {
         let directory = tempfile::tempdir_in(super::flows::bench_dir()).expect("a directory");
         let data = directory.path().to_str().expect("a path in UTF-8");
         let arguments: Vec<&str> = ["worker", "run", "--data", data].iter().chain(options).copied().collect();
         let worker = Command::new(std::env::current_exe().expect("this program"))
             .env(CHILD, arguments.join("\n"))
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -70,9 +81,19 @@ impl<'a> Remote<'a> {
             let _inside = runtime.enter();
             HttpClient::new(&file.address, token, &file.token_file.display().to_string()).expect("a client")
         };
-        let remote = Remote { runtime, worker, client, runs: std::cell::Cell::new(0), _directory: directory };
+        let remote = Remote { runtime, worker, file, client, runs: std::cell::Cell::new(0), _directory: directory };
         remote.run_many("steps", 1, 20u64); // warm
         remote
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.worker.id()
+    }
+
+    /// Where it is asked, and with which token.
+    pub(crate) fn door(&self) -> (String, String) {
+        let token = std::fs::read_to_string(&self.file.token_file).expect("a token");
+        (self.file.address.clone(), token.trim().to_owned())
     }
 
     fn next_id(&self) -> WorkflowId {

@@ -255,8 +255,9 @@ impl Interceptor for Metrics {
         let workflow_type = self.workflow_type(&run.workflow_type);
         self.events.inc_by(events as u64);
         if !run.status.is_open() && events > 0 {
-            let of = OfClosed { workflow_type: workflow_type.clone(), status: status_name(run.status) };
-            self.closed.get_or_create(&of).inc();
+            let status = status_name(run.status);
+            self.closed.get_or_create(&OfClosed { workflow_type: workflow_type.clone(), status }).inc();
+            super::closed::tell(run, status);
         }
         self.turns.get_or_create(&OfWorkflow { workflow_type }).observe(began.elapsed().as_secs_f64());
     }

@@ -1,12 +1,13 @@
-//! Spans for a collector, by OTLP over HTTP (feature `otel`, engine.md E39): each live turn, attempt of an activity, model call,
-//! commit and request.
+//! Spans for a collector, by OTLP over HTTP (feature `otel`, engine.md E39): each run when it closes, each live turn, attempt of an
+//! activity, model call, commit and request.
 //!
 //! ```text
 //!   tracing span closes ──► Spans (a layer) ──► the SDK: batches, a bound, its own thread ──► http/protobuf ──► the collector
 //! ```
 //!
-//! A run is a trace. The ids of its spans are made of the run and of what happened in it, so that the attempt after a crash
-//! belongs to the same trace, and links to the one before, whether that one was ever sent or not. Names and attributes of model calls
+//! A run is a trace, and its turns and attempts are below the span of the run. The ids of its spans are made of the run and of what
+//! happened in it, so that the attempt after a crash belongs to the same trace, and links to the one before, whether that one was ever
+//! sent or not. A child links to its parent, and a run that goes on to the one before it. Names and attributes of model calls
 //! are those of the GenAI conventions.
 //!
 //! Invariant: only what runs live is sent: replayed code runs under no subscriber. Spans hold ids and counts, never what was said.
@@ -150,6 +151,9 @@ impl IdGenerator for Told {
     }
 }
 
+/// What the span of a whole run is called among those of the run.
+const WHOLE: &str = "run";
+
 /// Ids of what happens in a run: the same whoever makes them, and whenever.
 fn trace_of(run: &str) -> TraceId {
     let hash = blake3::derive_key("bosun 2026 trace of a run", run.as_bytes());
@@ -214,6 +218,9 @@ impl Open {
             return Open { began, fields, ids: (trace, random.new_span_id()), parent, links: Vec::new() };
         };
         let trace = trace_of(&run);
+        if name == "run" {
+            return Open::of_run((trace, span_of(&run, WHOLE)), fields, began);
+        }
         let (what, before) = match (name, number("seq"), number("attempt")) {
             ("activity", Some(seq), Some(attempt)) => {
                 let of = |attempt: i64| format!("activity/{seq}/{attempt}");
@@ -223,7 +230,21 @@ impl Open {
         };
         let links = before.map(|before| Link::with_context(context_of(trace, span_of(&run, &before))));
         let links = links.into_iter().collect();
-        Open { began, ids: (trace, span_of(&run, &what)), parent: None, links, fields }
+        let parent = Some((trace, span_of(&run, WHOLE)));
+        Open { began, ids: (trace, span_of(&run, &what)), parent, links, fields }
+    }
+
+    /// The span of a whole run: it began with the run, and comes after others.
+    fn of_run(ids: (TraceId, SpanId), mut fields: BTreeMap<&'static str, Value>, now: SystemTime) -> Open {
+        let began = match fields.remove("started_at_us") {
+            Some(Value::I64(micros)) => SystemTime::UNIX_EPOCH + Duration::from_micros(micros.max(0).unsigned_abs()),
+            _ => now,
+        };
+        let others = ["parent_run", "run_before"].into_iter().filter_map(|key| fields.get(key));
+        let whole = |run: &Value| context_of(trace_of(&run.as_str()), span_of(&run.as_str(), WHOLE));
+        let links = others.map(|run| Link::with_context(whole(run))).collect();
+        // A clock that was set back makes no span of less than no time.
+        Open { began: began.min(now), ids, parent: None, links, fields }
     }
 
     /// The name and kind by which people look for it.
@@ -231,6 +252,7 @@ impl Open {
         let text = |key: &str| self.fields.get(key).map(|value| value.as_str().into_owned()).unwrap_or_default();
         match name {
             "activity" => (format!("activity {}", text("activity_type")), SpanKind::Consumer),
+            "run" => (format!("run {}", text("workflow_type")), SpanKind::Internal),
             "workflow_turn" => (format!("turn {}", text("workflow_type")), SpanKind::Internal),
             "chat" => (format!("chat {}", text("gen_ai.request.model")), SpanKind::Client),
             "request" => (format!("{} {}", text("method"), text("route")), SpanKind::Server),
@@ -309,6 +331,13 @@ mod tests {
         assert_eq!(first.ids.0, second.ids.0, "a run is a trace");
         assert!(first.links.is_empty());
         assert_eq!(second.links[0].span_context.span_id(), first.ids.1);
+        let whole = Open::of("run", fields(&[("run_id", "r-1".into()), ("started_at_us", 1_000_000.into())]), None);
+        assert_eq!((whole.parent, whole.began), (None, SystemTime::UNIX_EPOCH + Duration::from_secs(1)));
+        assert_eq!((first.parent, second.parent), (Some(whole.ids), Some(whole.ids)), "attempts are below their run");
+        let child = fields(&[("run_id", "r-2".into()), ("parent_run", "r-1".into())]);
+        let child = Open::of("run", child, None);
+        assert_ne!(child.ids.0, whole.ids.0);
+        assert_eq!(child.links[0].span_context.span_id(), whole.ids.1, "a child links to its parent");
         let call = Open::of("chat", fields(&[("run_id", "r-1".into())]), Some(first.ids));
         assert_eq!((call.ids.0, call.parent), (first.ids.0, Some(first.ids)));
     }

@@ -163,6 +163,22 @@ async fn a_run_is_one_trace_over_a_crash_and_nothing_is_sent_of_what_is_replayed
     ids.dedup();
     assert_eq!(ids.len(), count, "no turn was sent twice");
     assert!(turns.iter().all(|turn| turn.trace_id == model.trace_id));
+    let whole = received.named("run kitchen-sink");
+    assert_eq!(whole.len(), 1, "one run, over a crash: {whole:?}");
+    let told = attributes(&whole[0]);
+    assert_eq!((told["workflow_id"].as_str(), told["status"].as_str()), ("traced", "completed"), "{told:?}");
+    assert_eq!(
+        (&whole[0].trace_id, whole[0].parent_span_id.len()),
+        (&model.trace_id, 0),
+        "it is the root of its trace"
+    );
+    let below = turns.iter().chain(&attempts).chain(std::iter::once(model));
+    for span in below {
+        assert_eq!(span.parent_span_id, whole[0].span_id, "{span:?}");
+        let within = whole[0].start_time_unix_nano <= span.start_time_unix_nano
+            && span.start_time_unix_nano <= whole[0].end_time_unix_nano;
+        assert!(within, "{span:?} is outside of {:?}", whole[0]);
+    }
     assert!(!received.named("commit").is_empty());
     let all = received.0.lock().unwrap();
     // A request is called by its route: neither ids nor tokens make a name of their own.

@@ -65,10 +65,16 @@ pub(super) fn target() -> Target {
 }
 
 pub(super) async fn create(environment: &TestEnvironment, schedule: &Schedule) {
-    let input = json!({ "schedule_id": ID, "schedule": schedule });
-    let request = StartWorkflow::new(SCHEDULE.into(), target().workflow_id).input(Payload::encode(&input).unwrap());
-    environment.client().start(request).await.unwrap();
+    create_as(environment, ID, schedule).await;
     environment.settle().await;
+}
+
+/// One of several.
+pub(super) async fn create_as(environment: &TestEnvironment, id: &str, schedule: &Schedule) {
+    let input = json!({ "schedule_id": id, "schedule": schedule });
+    let workflow_id = WorkflowId::of(format!("{}{id}", schedule::ID_PREFIX));
+    let request = StartWorkflow::new(SCHEDULE.into(), workflow_id).input(Payload::encode(&input).unwrap());
+    environment.client().start(request).await.unwrap();
 }
 
 pub(super) async fn describe(environment: &TestEnvironment) -> Value {

@@ -4,5 +4,6 @@ mod downtime;
 mod kit;
 mod lives;
 mod long;
+mod many;
 mod overlap;
 mod people;

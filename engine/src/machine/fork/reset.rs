@@ -64,11 +64,13 @@ impl PlannedFork {
         let mut told = Vec::new();
         let reapply = request.reapply;
 
-        let undecided = later.is_empty().then_some(&whole);
+        // What a run that continued as new had not decided, the next one has; a reset tells it again.
+        let undecided = (later.is_empty() || signals::ended_by_reset(from.turns)).then_some(&whole);
         let reapplies = |event: Option<EventId>| reapply.signals() || (again.is_some() && event == again);
         let mut dropped = signals::later((&source, undecided), (kept.as_ref(), at), &[], reapplies, &mut told);
         for (nth, turns) in from.later.iter().enumerate() {
-            let last = later.get(nth).filter(|_| nth + 1 == later.len());
+            let is_last = nth + 1 == later.len() || signals::ended_by_reset(turns);
+            let last = later.get(nth).filter(|_| is_last);
             dropped.extend(signals::of_later_run((turns, last), reapply.signals(), &mut told));
         }
         reset.know_requests(dropped.iter().filter_map(|signal| signal.request_id.clone()));
@@ -117,7 +119,8 @@ impl PlannedFork {
         told: &mut Told,
     ) {
         let of_source = source.after(self.point.event).iter().map(|event| (Some(event.id), event.kind));
-        let of_later = later.iter().flatten().flat_map(|turn| &turn.events).map(|event| (None, event));
+        let own = later.iter().flat_map(|turns| &turns[signals::begun_with(turns)..]);
+        let of_later = own.flat_map(|turn| &turn.events).map(|event| (None, event));
         let dropped = of_source.chain(of_later).filter_map(|(event, kind)| {
             let reapplies = reapplies || (again.is_some() && event == again);
             signals::update(event, kind, reapplies, told)

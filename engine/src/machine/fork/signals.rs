@@ -50,16 +50,28 @@ fn again(event: Option<EventId>, signal: &WorkflowExecutionSignaled) -> (EventId
 }
 
 /// As [`later`], for the signals of a run that came after the source. `last`: nobody decided since what it had not decided.
+///
+/// A run that began by a reset began with what had reached those before it: that is told as theirs, and not once more.
 pub(super) fn of_later_run<'s>(
-    (events, last): (&'s [Turn], Option<&'s Run>),
+    (turns, last): (&'s [Turn], Option<&'s Run>),
     reapplies: bool,
     told: &mut Told,
 ) -> Vec<&'s WorkflowExecutionSignaled> {
-    let decided = events.iter().flat_map(|turn| &turn.events).filter_map(|event| match event {
-        EventKind::WorkflowExecutionSignaled(signal) => Some(signal),
-        _ => None,
-    });
-    let signals: Vec<_> = decided.chain(last.into_iter().flat_map(in_inbox)).collect();
+    let (begun_with, own) = turns.split_at(begun_with(turns));
+    let mut waiting: Vec<&WorkflowExecutionSignaled> =
+        begun_with.iter().flat_map(|turn| &turn.inbox_added).filter_map(signal_of).collect();
+    let mut leaves = |signal: &WorkflowExecutionSignaled| match waiting.iter().position(|one| *one == signal) {
+        Some(place) => {
+            waiting.remove(place);
+            true
+        }
+        None => false,
+    };
+    for signal in decided(begun_with) {
+        leaves(signal);
+    }
+    let signals = decided(own).chain(last.into_iter().flat_map(in_inbox));
+    let signals: Vec<_> = signals.filter(|signal| !leaves(signal) && !is_told(told, signal)).collect();
     if !reapplies {
         return signals;
     }
@@ -79,8 +91,47 @@ pub(super) fn update(event: Option<EventId>, kind: &EventKind, reapplies: bool, 
 }
 
 pub(super) fn in_inbox(run: &Run) -> impl Iterator<Item = &WorkflowExecutionSignaled> {
-    run.inbox.iter().filter_map(|input| match input {
-        Input::Signal(signal) => Some(signal),
+    run.inbox.iter().filter_map(signal_of)
+}
+
+/// How many turns of a run are what a reset began it with; 0: it was begun by none.
+pub(super) fn begun_with(turns: &[Turn]) -> usize {
+    let started = turns.first().and_then(|turn| turn.events.first());
+    let is_reset = matches!(started, Some(EventKind::WorkflowExecutionStarted(started))
+        if started.forked_from.as_ref().is_some_and(|from| from.point.reset));
+    let is_own = |turn: &Turn| {
+        turn.events
+            .iter()
+            .any(|event| matches!(event, EventKind::WorkflowExecutionForked { run_id, .. } if *run_id == turn.run))
+    };
+    // One that began anew has no such event: it was told everything in its first turn.
+    if is_reset { turns.iter().position(is_own).unwrap_or(0) + 1 } else { 0 }
+}
+
+/// Whether a run was ended by a reset: what it had not decided was told to the run that goes on, and not carried over.
+pub(super) fn ended_by_reset(turns: &[Turn]) -> bool {
+    let end = turns.iter().rev().flat_map(|turn| turn.events.iter().rev()).find(|event| event.closes().is_some());
+    matches!(end, Some(EventKind::WorkflowExecutionTerminated { reset: Some(_), .. }))
+}
+
+/// Whether this very request is told already.
+fn is_told(told: &Told, signal: &WorkflowExecutionSignaled) -> bool {
+    signal.request_id.is_some()
+        && told.iter().any(|(_, event, _)| {
+            matches!(event, EventKind::WorkflowExecutionSignaled(other) if other.request_id == signal.request_id)
+        })
+}
+
+fn decided(turns: &[Turn]) -> impl Iterator<Item = &WorkflowExecutionSignaled> {
+    turns.iter().flat_map(|turn| &turn.events).filter_map(|event| match event {
+        EventKind::WorkflowExecutionSignaled(signal) => Some(signal),
         _ => None,
     })
+}
+
+fn signal_of(input: &Input) -> Option<&WorkflowExecutionSignaled> {
+    match input {
+        Input::Signal(signal) => Some(signal),
+        _ => None,
+    }
 }

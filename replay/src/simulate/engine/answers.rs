@@ -25,6 +25,8 @@ pub(super) enum ClientRequest {
     PauseActivity { target: Target, activity: ActivityId },
     UnpauseActivity { target: Target, activity: ActivityId },
     Complete { token: TaskToken, completion: ActivityCompletion },
+    Reset(Box<ResetRequest>),
+    ChangeActivity { target: Target, activity: ActivityId, update: Box<ActivityUpdate> },
     Delete { target: Target },
 }
 
@@ -37,6 +39,18 @@ pub(super) enum ClientReply {
     Queried,
     Described(Box<Description>),
     Ended(RunResult),
+    Reset(Box<ResetDone>),
+}
+
+impl ClientReply {
+    /// The run that was started, or goes on after a reset.
+    pub(super) fn run_made(&self) -> Option<RunId> {
+        match self {
+            ClientReply::Started(started) => Some(started.run_id),
+            ClientReply::Reset(done) => done.run_id,
+            _ => None,
+        }
+    }
 }
 
 pub(super) type Answer = Result<ClientReply, Rejection>;
@@ -106,6 +120,10 @@ async fn carry_out(client: &Client, ask: ClientRequest) -> Answer {
             done(client.unpause_activity(&target, &activity, None).await?)
         }
         ClientRequest::Complete { token, completion } => done(client.complete_activity(token, completion).await?),
+        ClientRequest::Reset(request) => ClientReply::Reset(Box::new(client.reset(*request).await?)),
+        ClientRequest::ChangeActivity { target, activity, update } => {
+            done(client.update_activity(&target, &activity, *update, reason(), None).await?)
+        }
         // Deleted where it is asked for.
         ClientRequest::Delete { .. } => ClientReply::Done,
     })
@@ -131,7 +149,9 @@ impl ClientRequest {
             | ClientRequest::Unpause { target }
             | ClientRequest::PauseActivity { target, .. }
             | ClientRequest::UnpauseActivity { target, .. }
+            | ClientRequest::ChangeActivity { target, .. }
             | ClientRequest::Delete { target } => Some(&target.workflow_id),
+            ClientRequest::Reset(request) => Some(&request.target.workflow_id),
             ClientRequest::Complete { .. } => None,
         }
     }
@@ -153,6 +173,7 @@ impl ClientRequest {
                 | ClientRequest::Signal { .. }
                 | ClientRequest::Cancel { .. }
                 | ClientRequest::Update { .. }
+                | ClientRequest::Reset(_)
         )
     }
 }

@@ -11,7 +11,7 @@ use bosun_engine::*;
 use super::super::finding::Violation;
 use super::super::guarantees;
 use super::answers::{ClientReply, ClientRequest, SentRequest, is_passing};
-use super::found::FoundRequests;
+use super::found::{FoundRequests, chain_of};
 use super::world::{Checked, EngineWorld};
 
 type TurnsOfRuns = BTreeMap<RunId, Vec<Turn>>;
@@ -70,8 +70,8 @@ impl EngineWorld<'_> {
             }
             let fail = |why: String| self.broken("G1", format!("client {number}: {why}"));
             match (&request.ask, &request.answer) {
-                (_, Some(Ok(ClientReply::Started(started)))) if !all.contains_key(&started.run_id) => {
-                    return fail(format!("the run {} was started and is not there", started.run_id));
+                (_, Some(Ok(reply))) if reply.run_made().is_some_and(|run| !all.contains_key(&run)) => {
+                    return fail(format!("the run {:?} was made and is not there", reply.run_made()));
                 }
                 (ClientRequest::Update { update, .. }, Some(Ok(ClientReply::Updated(told)))) => {
                     let held = found.updates.get(&update.update_id);
@@ -180,8 +180,9 @@ impl EngineWorld<'_> {
     fn signals_between_runs(&self, all: &TurnsOfRuns) -> Checked {
         let mut sent: BTreeMap<&WorkflowId, u64> = BTreeMap::new();
         let mut arrived: BTreeMap<(&WorkflowId, RunId), u64> = BTreeMap::new();
-        for turns in all.values() {
+        for (run, turns) in all {
             let Some(started) = guarantees::start_of(turns) else { continue };
+            let chain = chain_of(all, *run);
             for event in turns.iter().flat_map(|turn| &turn.events) {
                 match event {
                     EventKind::SignalExternalWorkflowExecutionInitiated(signal) => {
@@ -190,7 +191,7 @@ impl EngineWorld<'_> {
                     EventKind::WorkflowExecutionSignaled(signal)
                         if signal.request_id.as_ref().is_none_or(|id| !id.as_str().starts_with("client-")) =>
                     {
-                        *arrived.entry((&started.workflow_id, started.first_run)).or_default() += 1;
+                        *arrived.entry((&started.workflow_id, chain)).or_default() += 1;
                     }
                     _ => {}
                 }
@@ -212,6 +213,7 @@ impl EngineWorld<'_> {
             EventKind::WorkflowExecutionContinuedAsNew(next) => Some(next.new_run),
             EventKind::WorkflowExecutionFailed { new_run, .. }
             | EventKind::WorkflowExecutionTimedOut { new_run, .. } => *new_run,
+            EventKind::WorkflowExecutionTerminated { reset, .. } => reset.as_ref().map(|into| into.run_id),
             _ => None,
         });
         match next.filter(|next| !all.contains_key(next)) {
@@ -229,10 +231,12 @@ impl EngineWorld<'_> {
             for second in sent().filter(|second| second.sent > first.answered) {
                 let place = |request: &SentRequest| request.ask.request_id().and_then(|id| found.places.get(id));
                 let (Some(a), Some(b)) = (place(first), place(second)) else { continue };
+                // In each chain that has both.
+                let turned = a.iter().any(|a| b.iter().any(|b| a.0 == b.0 && a > b));
                 let repeated = |request: &SentRequest| {
                     self.requests.iter().filter(|r| r.ask.request_id() == request.ask.request_id()).count() > 1
                 };
-                if a.0 == b.0 && a > b && !repeated(first) && !repeated(second) {
+                if turned && !repeated(first) && !repeated(second) {
                     return self.broken("G13", format!("{:?} comes after {:?}", first.ask, second.ask));
                 }
             }

@@ -3,6 +3,8 @@
 //! Invariant: every request that changes something carries a request id of its own, so that it can be found in history
 //! and sent again. What a client may rely on is checked when its answer arrives, or later against the log.
 
+use std::time::Duration;
+
 use bosun_engine::activity::TaskToken;
 use bosun_engine::*;
 
@@ -27,11 +29,13 @@ pub(super) enum ClientAct {
     Complete,
     Repeat,
     Delete,
+    Reset,
+    ChangeActivity,
 }
 
 impl ClientAct {
     /// All of them with their weights; the first three are known to every life.
-    pub(super) const ALL: [(u32, ClientAct); 15] = [
+    pub(super) const ALL: [(u32, ClientAct); 17] = [
         (4, ClientAct::Start),
         (4, ClientAct::Signal),
         (1, ClientAct::Result),
@@ -47,6 +51,8 @@ impl ClientAct {
         (2, ClientAct::Complete),
         (2, ClientAct::Repeat),
         (1, ClientAct::Delete),
+        (2, ClientAct::Reset),
+        (2, ClientAct::ChangeActivity),
     ];
 }
 
@@ -139,10 +145,13 @@ impl EngineWorld<'_> {
             ClientAct::Terminate => ClientRequest::Terminate { target: self.target()? },
             ClientAct::Pause => ClientRequest::Pause { target: self.target()? },
             ClientAct::Unpause => ClientRequest::Unpause { target: self.target()? },
+            ClientAct::Reset => ClientRequest::Reset(self.reset_request()?),
+            ClientAct::ChangeActivity => {
+                let (target, activity) = self.activity_under_way()?;
+                ClientRequest::ChangeActivity { target, activity, update: self.activity_update() }
+            }
             ClientAct::PauseActivity => {
-                let at = self.choices.below(self.staged.len());
-                let task = self.staged.get(at)?.context.task();
-                let (target, activity) = (Target::run(task.workflow_id.clone(), task.run_id), task.activity_id.clone());
+                let (target, activity) = self.activity_under_way()?;
                 self.paused_activities.push((target.clone(), activity.clone()));
                 ClientRequest::PauseActivity { target, activity }
             }
@@ -162,6 +171,46 @@ impl EngineWorld<'_> {
                 ClientRequest::Delete { target: Target::run(workflow_id, run_id) }
             }
         })
+    }
+
+    fn activity_under_way(&mut self) -> Option<(Target, ActivityId)> {
+        let at = self.choices.below(self.staged.len());
+        let task = self.staged.get(at)?.context.task();
+        Some((Target::run(task.workflow_id.clone(), task.run_id), task.activity_id.clone()))
+    }
+
+    fn activity_update(&mut self) -> Box<ActivityUpdate> {
+        Box::new(match self.choices.below(4) {
+            0 => ActivityUpdate { retry_now: true, ..ActivityUpdate::default() },
+            1 => ActivityUpdate { reset: true, ..ActivityUpdate::default() },
+            2 => ActivityUpdate { start_to_close: Some(Duration::from_secs(1)), ..ActivityUpdate::default() },
+            _ => ActivityUpdate { maximum_attempts: Some(5), ..ActivityUpdate::default() },
+        })
+    }
+
+    /// Of the newest run of an id, or of one that a start has made: to its beginning, its last turn, or some event.
+    fn reset_request(&mut self) -> Option<Box<ResetRequest>> {
+        let mut target = self.target()?;
+        let started = self.requests.iter().filter_map(|sent| match &sent.answer {
+            Some(Ok(ClientReply::Started(started))) => Some(started.run_id),
+            _ => None,
+        });
+        let started: Vec<RunId> = started.collect();
+        let [how, event] = [self.choices.next(), self.choices.next()].map(usize::from);
+        if how % 3 == 1
+            && let Some(run) = started.get(event % started.len().max(1))
+        {
+            target.run_id = Some(*run);
+        }
+        let to = match how / 3 % 4 {
+            0 => ResetTo::LastTurn,
+            1 => ResetTo::FirstTurn,
+            _ => ResetTo::Event(EventId(1 + (event / 8 % 40) as u64)),
+        };
+        let reapply = [ResetReapply::All, ResetReapply::All, ResetReapply::Signal, ResetReapply::None][how / 12 % 4];
+        let mut request = ResetRequest::new(target, to).reapply(reapply);
+        request.request_id = Some(self.own_id());
+        Some(Box::new(request))
     }
 
     /// An attempt that runs, or one that is over, is completed (or heard of) from outside.
@@ -209,6 +258,11 @@ impl EngineWorld<'_> {
                 }
                 self.same_start(number, started)?;
             }
+            (ClientRequest::Reset(_), Ok(ClientReply::Reset(done))) => {
+                self.rare.hit(if done.newly_started { "run reset" } else { "reset found its own run" });
+                self.same_reset(number, done)?;
+            }
+            (ClientRequest::Reset(_), Err(Rejection::Invalid { .. })) => self.rare.hit("reset refused"),
             (ClientRequest::Start { .. }, Err(Rejection::AlreadyOpen { .. })) => self.rare.hit("start refused: open"),
             (_, Err(Rejection::Overloaded { .. })) => self.rare.hit("request refused: overloaded"),
             (_, Err(Rejection::StorageFailed { .. } | Rejection::StorageFull { .. })) => {
@@ -228,6 +282,28 @@ impl EngineWorld<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// E26, G17: a reset that is asked for again finds the run it made, unless a start of the id came between.
+    fn same_reset(&self, number: usize, done: &ResetDone) -> Checked {
+        let ask = |sent: &SentRequest| match &sent.ask {
+            ClientRequest::Reset(request) => Some(request.clone()),
+            _ => None,
+        };
+        let request = ask(&self.requests[number]);
+        let is_start = |sent: &SentRequest| matches!(&sent.ask, ClientRequest::Start { start, .. } if start.workflow_id == done.workflow_id);
+        let since = self.requests.iter().position(|sent| ask(sent) == request).unwrap_or(number);
+        if self.deleted.contains(&done.workflow_id) || self.requests[since..].iter().any(is_start) {
+            return Ok(());
+        }
+        let other = self.requests.iter().filter(|sent| ask(sent) == request).find_map(|sent| match &sent.answer {
+            Some(Ok(ClientReply::Reset(before))) if before.run_id != done.run_id => before.run_id,
+            _ => None,
+        });
+        match other {
+            Some(before) => self.broken("G17", format!("one reset has made the runs {before} and {:?}", done.run_id)),
+            None => Ok(()),
+        }
     }
 
     /// G17: a start repeated with its request id finds the run it made, unless another start came between.

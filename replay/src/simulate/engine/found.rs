@@ -11,12 +11,13 @@ use super::super::guarantees;
 /// Where requests are found in the log.
 #[derive(Default)]
 pub(super) struct FoundRequests<'a> {
-    /// How often each was applied, by chain.
+    /// How often each was applied, by chain: the runs that follow a reset are one of their own, since its first run repeats
+    /// what it was made of.
     pub(super) requests: BTreeMap<&'a RequestId, BTreeMap<RunId, u32>>,
     /// Those that wait, or waited, in an inbox.
     pub(super) kept: BTreeSet<&'a RequestId>,
-    /// The workflow id, the start of the run and the event of each signal.
-    pub(super) places: BTreeMap<&'a RequestId, (&'a WorkflowId, Timestamp, EventId)>,
+    /// The chain, the start of the run and the event of each signal, wherever it was applied.
+    pub(super) places: BTreeMap<&'a RequestId, Vec<(RunId, Timestamp, EventId)>>,
     /// Updates that were accepted, with their answers.
     pub(super) updates: BTreeMap<&'a UpdateId, Vec<&'a Result<Payload, Failure>>>,
 }
@@ -24,21 +25,20 @@ pub(super) struct FoundRequests<'a> {
 impl<'a> FoundRequests<'a> {
     pub(super) fn of(all: &'a BTreeMap<RunId, Vec<Turn>>) -> Self {
         let mut found = FoundRequests::default();
-        for turns in all.values() {
-            let Some(started) = guarantees::start_of(turns) else { continue };
-            let (begun, chain) = (turns.first().map_or(Timestamp::ZERO, |turn| turn.at), started.first_run);
+        for (run, turns) in all {
+            let (begun, chain) = (turns.first().map_or(Timestamp::ZERO, |turn| turn.at), chain_of(all, *run));
             for turn in turns {
                 found.kept.extend(turn.inbox_added.iter().filter_map(id_of));
                 for (index, event) in turn.events.iter().enumerate() {
-                    let place = (&started.workflow_id, begun, EventId(turn.first_event.0 + index as u64));
-                    found.note(event, chain, place);
+                    let place = (chain, begun, EventId(turn.first_event.0 + index as u64));
+                    found.note(event, place);
                 }
             }
         }
         found
     }
 
-    fn note(&mut self, event: &'a EventKind, chain: RunId, place: (&'a WorkflowId, Timestamp, EventId)) {
+    fn note(&mut self, event: &'a EventKind, place: (RunId, Timestamp, EventId)) {
         let id = match event {
             EventKind::WorkflowExecutionSignaled(signal) => signal.request_id.as_ref(),
             EventKind::WorkflowExecutionCancelRequested { request_id, .. } => request_id.as_ref(),
@@ -53,10 +53,23 @@ impl<'a> FoundRequests<'a> {
             _ => None,
         };
         if let Some(id) = id {
-            *self.requests.entry(id).or_default().entry(chain).or_default() += 1;
-            self.places.insert(id, place);
+            *self.requests.entry(id).or_default().entry(place.0).or_default() += 1;
+            self.places.entry(id).or_default().push(place);
         }
     }
+}
+
+/// The first run of the chain that a run is in, or the run of the last reset in it.
+pub(super) fn chain_of(all: &BTreeMap<RunId, Vec<Turn>>, run: RunId) -> RunId {
+    let mut first = run;
+    while let Some(started) = all.get(&first).and_then(|turns| guarantees::start_of(turns)) {
+        let is_reset = started.forked_from.as_ref().is_some_and(|from| from.point.reset);
+        match started.continued_from.filter(|_| !is_reset) {
+            Some(before) => first = before,
+            None => break,
+        }
+    }
+    first
 }
 
 fn id_of(input: &Input) -> Option<&RequestId> {

@@ -61,6 +61,13 @@ pub const ENGINE_RARE: &[&str] = &[
     "two ends in one turn",
     "request refused: overloaded",
     "run deleted",
+    "run reset",
+    "reset found its own run",
+    "reset refused",
+    "reset ended an open run",
+    "reset with a timer, a child and a signal before it",
+    "signal told again after a reset",
+    "activity changed from outside",
     "housekeeping",
     "groups archived",
 ];
@@ -75,8 +82,28 @@ impl EngineRare {
         *self.0.entry(name).or_default() += 1;
     }
 
+    /// What a run that goes on after a reset had open before it.
+    fn note_reset(&mut self, turns: &[Turn]) {
+        let events: Vec<&EventKind> = turns.iter().flat_map(|turn| &turn.events).collect();
+        let is_reset =
+            |event: &&EventKind| matches!(event, EventKind::WorkflowExecutionForked { from, .. } if from.reset);
+        let Some(forked) = events.iter().position(is_reset) else { return };
+        let (before, after) = events.split_at(forked);
+        let signal = |event: &EventKind| matches!(event, EventKind::WorkflowExecutionSignaled(_));
+        if any(after, signal) {
+            self.hit("signal told again after a reset");
+        }
+        if any(before, signal)
+            && any(before, |event| matches!(event, EventKind::TimerStarted { .. }))
+            && any(before, |event| matches!(event, EventKind::StartChildWorkflowExecutionInitiated(_)))
+        {
+            self.hit("reset with a timer, a child and a signal before it");
+        }
+    }
+
     /// What the turns of a history tell.
     pub(super) fn note_history(&mut self, turns: &[Turn]) {
+        self.note_reset(turns);
         let mut armed: BTreeMap<Seq, Timestamp> = BTreeMap::new();
         for turn in turns {
             let ends = turn.events.iter().filter(|event| event.origin() == Origin::Activating).count();
@@ -105,6 +132,11 @@ impl EngineRare {
     }
 }
 
+/// Whether such an event is among them.
+fn any(events: &[&EventKind], is_it: impl Fn(&EventKind) -> bool) -> bool {
+    events.iter().any(|event| is_it(event))
+}
+
 fn named(event: &EventKind) -> Option<&'static str> {
     Some(match event {
         EventKind::ActivityTaskCanceled { .. } => "attempt canceled",
@@ -121,6 +153,8 @@ fn named(event: &EventKind) -> Option<&'static str> {
         EventKind::WorkflowExecutionCancelRequested { .. } => "cancel requested",
         EventKind::WorkflowExecutionUpdateCompleted { .. } => "update completed",
         EventKind::WorkflowExecutionPaused { .. } => "paused",
+        EventKind::WorkflowExecutionTerminated { reset: Some(_), .. } => "reset ended an open run",
+        EventKind::ActivityPropertiesModifiedExternally { .. } => "activity changed from outside",
         EventKind::WorkflowExecutionTerminated { reason, .. } if reason.contains("parent") => {
             "child closed with its parent"
         }
