@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::agent::AGENT;
+use crate::agent::next_run::CAME_FROM;
 use crate::schedule::messages::Change;
 use crate::schedule::run::ScheduleInput;
 use crate::schedule::spec::ScheduleAction;
@@ -43,7 +44,7 @@ impl KnownCode<'_> {
                 Ok(order) => self.check_order(&order),
                 Err(_) => Ok(()),
             },
-            _ => begins_anew(&start.workflow_type, &start.input),
+            _ => start_is_anew(start),
         }
     }
 
@@ -93,7 +94,7 @@ struct Carried {
 
 /// Refuses a state from outside: what a supervisor or an agent has done and spent so far is what its history says, and nobody's to
 /// claim.
-pub(crate) fn begins_anew(workflow_type: &WorkflowType, input: &Payload) -> Result<(), Rejection> {
+fn begins_anew(workflow_type: &WorkflowType, input: &Payload) -> Result<(), Rejection> {
     if ![SUPERVISOR, PLAN_RUN, AGENT].contains(&workflow_type.as_str()) {
         return Ok(());
     }
@@ -106,6 +107,14 @@ pub(crate) fn begins_anew(workflow_type: &WorkflowType, input: &Payload) -> Resu
         // What cannot be read at all is refused by whoever reads it.
         Ok(Carried { continued: None }) | Err(_) => Ok(()),
     }
+}
+
+/// The same of a start; one that was moved here from another engine brings its state along (`migration`).
+pub(crate) fn start_is_anew(start: &StartWorkflow) -> Result<(), Rejection> {
+    if start.memo.keys().any(|name| name.as_str() == CAME_FROM) {
+        return Ok(());
+    }
+    begins_anew(&start.workflow_type, &start.input)
 }
 
 /// The same of a fork that begins with another input.

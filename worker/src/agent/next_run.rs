@@ -15,6 +15,9 @@ pub(crate) const MIGRATION: &str = "bosun.migration";
 /// The signal by which `bosun migrate` asks a run to leave, with a [`Leave`]; without a place: to stay after all.
 pub(crate) const LEAVE: &str = "migrate_v1";
 
+/// The note of a run that was moved: the run that it comes from. Who starts one with it may claim any state, so only owners may.
+pub(crate) const CAME_FROM: &str = "bosun_migration";
+
 /// Where a run is to go on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Leave {

@@ -15,6 +15,7 @@ use bosun_engine::*;
 use serde_json::Value;
 
 use super::caller::{Caller, TokenRole};
+use crate::agent::next_run::CAME_FROM;
 use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::backend::*;
 use crate::batch::{BATCH, BatchOrder};
@@ -124,6 +125,10 @@ impl CallerBackend {
         self.may_use(TokenRole::Operator, &request.namespace)?;
         request.identity = Some(self.caller.identity(request.identity.as_ref()));
         let notifies = request.workflow_id.as_str().starts_with(notify::ID_PREFIX);
+        if request.memo.keys().any(|name| name.as_str() == CAME_FROM) {
+            // It brings a state that no run here has left.
+            self.may_use(TokenRole::Owner, &request.namespace)?;
+        }
         match request.workflow_type.as_str() {
             // Whoever takes the id of a notification keeps people from being told.
             _ if notifies => return Err(forbidden("ids of notifications are the worker's".to_owned())),

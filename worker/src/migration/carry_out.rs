@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::run::{BEGIN, KeptSignal, MOVED, MigrationStanding, MovedThere, STANDING, STAY, StayHere};
-use crate::agent::next_run::{LEAVE, Leave, Leaving, MIGRATION};
+use crate::agent::next_run::{CAME_FROM, LEAVE, Leave, Leaving, MIGRATION};
 use crate::agent::workflow::AGENT;
 use crate::backend::{Attribution, Backend, CallError};
 use crate::supervisor::PLAN_RUN;
@@ -19,8 +19,6 @@ use crate::supervisor::run::SUPERVISOR;
 
 /// The types that can be moved: they go on in new runs with all of their state.
 pub(crate) const MOVES: [&str; 4] = [SUPERVISOR, PLAN_RUN, AGENT, MIGRATION];
-/// The note of a run that was moved: the run that it comes from.
-const CAME_FROM: &str = "bosun_migration";
 /// How often somebody looks whether a run has come to its border.
 const LOOK: Duration = Duration::from_millis(100);
 /// A wish that is taken back may cross with the border.

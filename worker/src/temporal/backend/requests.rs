@@ -19,7 +19,7 @@ use super::ClusterBackend;
 use super::refusal::{about, call_error, refused};
 use crate::backend::{Attribution, CallError};
 use crate::batch::BATCH;
-use crate::startable::begins_anew;
+use crate::startable::start_is_anew;
 use crate::temporal::REFUSED_BY_VALIDATOR;
 use crate::temporal::convert::*;
 
@@ -51,7 +51,7 @@ impl ClusterBackend {
             let help = "`temporal workflow cancel`, `terminate`, `signal` and `delete` take a --query";
             return Err(refused("a batch of Bosun's, which needs the embedded log", help));
         }
-        begins_anew(&request.workflow_type, &request.input)?;
+        start_is_anew(&request)?;
         let conflict = match request.id_conflict_policy {
             IdConflictPolicy::Fail => enums::WorkflowIdConflictPolicy::Fail,
             IdConflictPolicy::UseExisting => enums::WorkflowIdConflictPolicy::UseExisting,
@@ -106,7 +106,7 @@ impl ClusterBackend {
         request: StartWorkflow,
         signal: SignalRequest,
     ) -> Result<Started, CallError> {
-        begins_anew(&request.workflow_type, &request.input)?;
+        start_is_anew(&request)?;
         let before = self.info(&target_of(&request)).await.ok().filter(|info| info.status.is_open());
         let start = SignalWithStartWorkflowExecutionRequest {
             namespace: request.namespace.to_string(),
