@@ -80,14 +80,13 @@ fn a_run_goes_on_elsewhere_with_what_people_are_asked() {
     working.0.kill().unwrap();
     working.0.wait().unwrap();
 
-    // Without a worker, and by the id that was shown before the move.
-    let approved = run(&there, &["approval", "approve", &id]);
-    assert!(approved.status.success(), "{}", said(&approved));
-    // And back, with a worker there: what is under way ends first.
-    let _working = worker(&there);
+    // And back, without a worker at either place.
     let back = run(&there, &["migrate", "moves", "--to-data", here.to_str().unwrap(), "-y"]);
     assert!(back.status.success(), "{}", said(&back));
     assert_eq!(open(&there), []);
+    // By the id that was shown before the moves.
+    let approved = run(&here, &["approval", "approve", &id]);
+    assert!(approved.status.success(), "{}", said(&approved));
     let _working = worker(&here);
     is_whole(&here, "moves");
     for data in [&here, &there] {
@@ -149,25 +148,17 @@ fn what_cannot_be_moved_stays_and_says_why() {
     let (here, there, file) = (dir.path().join("here"), dir.path().join("there"), dir.path().join("m.yaml"));
     let to = there.to_str().unwrap();
     let _working = worker(&here);
-    let mut slow = spec("slow");
-    slow["script"][1]["after"] = "60s".into();
-    std::fs::write(&file, slow.to_string()).unwrap();
-    let mut waiting = Runner(command(&here, &["run", file.to_str().unwrap(), "-w", "slow"]).spawn().unwrap());
-    let begin = Instant::now();
-    while open(&here).is_empty() || !said(&run(&here, &["describe", "slow"])).contains("s1") {
-        assert!(begin.elapsed() < PATIENCE, "it has not begun");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    // The worker goes on with it.
-    waiting.0.kill().unwrap();
-    let left = run(&here, &["migrate", "--to-data", to, "-y", "--wait", "2s"]);
-    let shown = said(&left);
-    assert!(!left.status.success(), "{shown}");
-    assert!(shown.contains("slow was left here: its activity") && shown.contains("has not ended"), "{shown}");
-    assert_eq!(open(&there), []);
-    assert!(open(&here).contains(&("slow".to_owned(), "supervisor".to_owned())), "it goes on as it was");
-    let nowhere = said(&run(&here, &["migrate", "slow", "--to-data", to, "--stay"]));
-    assert!(nowhere.contains("on its way nowhere"), "{nowhere}");
-    let same = said(&run(&here, &["migrate", "slow", "--to-data", here.to_str().unwrap(), "-y"]));
+    begun(&here, &file, "stays");
+    until_pending(&here);
+    let nowhere = said(&run(&here, &["migrate", "stays", "--to-data", to, "-y"]));
+    assert!(nowhere.contains("1 run went"), "{nowhere}");
+    let ended = said(&run(&here, &["migrate", "stays", "--to-data", to, "-y"]));
+    assert!(ended.contains("stays was left here"), "{ended}");
+    let same = said(&run(&there, &["migrate", "stays", "--to-data", to, "-y"]));
     assert!(same.contains("names the directory that the runs are in"), "{same}");
+    let stay = said(&run(&there, &["migrate", "stays", "--to-data", here.to_str().unwrap(), "--stay"]));
+    assert!(stay.contains("on its way nowhere"), "{stay}");
+    assert!(run(&there, &["pause", "stays", "-y"]).status.success());
+    let paused = run(&there, &["migrate", "--to-data", here.to_str().unwrap(), "-y"]);
+    assert!(!paused.status.success() && said(&paused).contains("it is paused"), "{}", said(&paused));
 }

@@ -47,6 +47,7 @@ pub mod guide;
 pub mod harvest;
 mod inbox;
 mod json_schema;
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 mod migration;
 #[doc(hidden)]
 pub mod notify;

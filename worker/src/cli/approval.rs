@@ -3,6 +3,8 @@
 //! Invariant: a decision is checked against what is pending before it is sent, names the very content that was shown, and
 //! is sent as a signal, so that it is kept also while no worker runs. Supervisors and agents are asked alike; the id of
 //! an approval begins with the run that waits for it.
+//!
+//! Long: one verb after the other.
 
 use bosun_engine::*;
 use clap::{Args, Subcommand};
@@ -315,13 +317,11 @@ async fn pending(
 /// run has been moved here, or it is none.
 async fn last_of(cx: &Context, run: RunId) -> Result<Option<RunId>, CliError> {
     let found = cx.backend.list(ListRequest { query: format!("RunId = '{run}'"), limit: 1 }).await?;
-    Ok(match found.first() {
-        Some(info) if info.status == WorkflowStatus::ContinuedAsNew => {
-            Some(inbox::going_on(&*cx.backend, target_of(info)).await?.run_id)
-        }
-        Some(_) => Some(run),
-        None => None,
-    })
+    let Some(info) = found.first() else { return Ok(None) };
+    if info.status != WorkflowStatus::ContinuedAsNew {
+        return Ok(Some(run));
+    }
+    Ok(Some(inbox::going_on(&*cx.backend, target_of(info)).await?.run_id))
 }
 
 /// What became of something that does not wait any more, as the run has noted it.

@@ -7,6 +7,8 @@
 //! Invariant: the input holds the resolved spec with its hash, and nothing is read from anywhere later; every answer goes
 //! to exactly the part that asked, by its key; after every event all that may start has started; notes are recorded in
 //! the turn that brought them about, and a replay that notes something else is refused. It decides nothing itself.
+//!
+//! Long: every kind of event, and the whole of the state.
 
 pub mod again;
 mod answer_shapes;
