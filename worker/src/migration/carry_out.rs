@@ -196,7 +196,7 @@ impl Move<'_> {
 
     async fn standing(&self, run: &Target) -> Result<MigrationStanding, CallError> {
         let told = self.here.query(run.clone(), QueryName::of(STANDING), Payload::null()).await?;
-        Ok(told.decode().map_err(unusable)?)
+        told.decode().map_err(unusable)
     }
 
     async fn update(&self, run: &Target, id: String, name: &str, input: &impl Serialize) -> Result<(), CallError> {
