@@ -141,13 +141,13 @@ fn a_move_that_is_killed_goes_on_with_the_same_command() {
 }
 
 #[test]
-fn what_cannot_be_moved_stays_and_says_why() {
+fn a_run_comes_back_and_what_cannot_be_moved_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let (here, there, file) = (dir.path().join("here"), dir.path().join("there"), dir.path().join("m.yaml"));
     let to = there.to_str().unwrap();
     let _working = worker(&here);
     begun(&here, &file, "stays", 0);
-    until_pending(&here);
+    let id = until_pending(&here);
     let nowhere = said(&run(&here, &["migrate", "stays", "--to-data", to, "-y"]));
     assert!(nowhere.contains("1 run went"), "{nowhere}");
     let ended = said(&run(&here, &["migrate", "stays", "--to-data", to, "-y"]));
@@ -159,4 +159,8 @@ fn what_cannot_be_moved_stays_and_says_why() {
     let back = run(&there, &["migrate", "--to-data", here.to_str().unwrap(), "-y"]);
     assert!(back.status.success() && open(&there).is_empty(), "{}", said(&back));
     assert_eq!(open(&here), [("stays".to_owned(), "supervisor".to_owned())]);
+    // By the id of before the moves, of a run that went away from here and has come back.
+    let approved = run(&here, &["approval", "approve", &id]);
+    assert!(approved.status.success(), "{}", said(&approved));
+    is_whole(&here, "stays", 1);
 }

@@ -21,6 +21,7 @@ use super::request_text::{self, with_moments};
 use super::resolve::run_of;
 use super::result::value_text;
 use super::supervise::{ask, send, update};
+use crate::agent::next_run::MIGRATION;
 use crate::inbox::{self, AnswerMisfit, HumanDecision, HumanRequest, HumanRequestKind, run_in, target_of};
 use crate::supervisor::run::SUPERVISOR;
 
@@ -313,15 +314,14 @@ async fn pending(
         .help("`bosun approval list` shows what does"))
 }
 
-/// The run in which this one has gone on last, as far as it is known here. Nothing: it was another engine's, from which the
-/// run has been moved here, or it is none.
+/// The run in which this one has gone on last, as far as it is known here. Nothing: it went on in another engine, from which
+/// the run may have been moved here, or there is no such run.
 async fn last_of(cx: &Context, run: RunId) -> Result<Option<RunId>, CliError> {
     let found = cx.backend.list(ListRequest { query: format!("RunId = '{run}'"), limit: 1 }).await?;
     let Some(info) = found.first() else { return Ok(None) };
-    if info.status != WorkflowStatus::ContinuedAsNew {
-        return Ok(Some(run));
-    }
-    Ok(Some(inbox::going_on(&*cx.backend, target_of(info)).await?.run_id))
+    let last = inbox::going_on(&*cx.backend, target_of(info)).await?;
+    let went_away = last.status == WorkflowStatus::ContinuedAsNew || last.workflow_type.as_str() == MIGRATION;
+    Ok((!went_away).then_some(last.run_id))
 }
 
 /// What became of something that does not wait any more, as the run has noted it.

@@ -228,6 +228,9 @@ fn say(
         counted(went),
         if args.stay { String::new() } else { format!(" to {place}") }
     ));
+    if args.ids.is_empty() && seen.len() >= AT_ONCE {
+        cx.screen.note(&format!("{AT_ONCE} runs are looked at at once: say the same command again for the others"));
+    }
     for (name, open) in others {
         cx.screen
             .note(&format!("{open} open of the type {name}: they do not go on in new runs by themselves, and stay"));

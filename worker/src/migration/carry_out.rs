@@ -68,8 +68,12 @@ pub(crate) enum NotMoved {
     GoesNowhere,
     #[error("it goes on at {place} (run {run}): end the move with the same command without --stay")]
     GoesOnThere { place: String, run: RunId },
-    #[error(transparent)]
+    #[error("{0}")]
     Call(#[from] CallError),
+    #[error(
+        "it waits to be moved, and does nothing meanwhile: {0}; say the same command again, or let it stay with --stay"
+    )]
+    Waits(Box<NotMoved>),
 }
 
 /// Moves one run. It may have been begun before.
@@ -80,18 +84,26 @@ pub(crate) async fn move_run(of: &Move<'_>, info: &RunInfo) -> Result<Moved, Not
         of.leave(&run).await?;
     }
     let here = of.here.describe(run.clone()).await?.info;
+    if !here.status.is_open() {
+        return Err(NotMoved::Ended);
+    }
     let run = Target { run_id: Some(here.run_id), ..run };
-    of.update(&run, BEGIN.to_owned(), BEGIN, &json!({})).await?;
+    moved(of, &here, &run).await.map_err(|why| NotMoved::Waits(Box::new(why)))
+}
+
+/// Moves a run that waits for it.
+async fn moved(of: &Move<'_>, here: &RunInfo, run: &Target) -> Result<Moved, NotMoved> {
+    of.update(run, BEGIN.to_owned(), BEGIN, &json!({})).await?;
     loop {
-        let standing = of.standing(&run).await?;
+        let standing = of.standing(run).await?;
         if standing.leaving.to != of.place {
             return Err(NotMoved::GoesTo(standing.leaving.to));
         }
-        let there = of.started_there(&here, &standing.leaving).await?;
-        of.pass_on(&here, there, &standing).await?;
+        let there = of.started_there(here, &standing.leaving).await?;
+        of.pass_on(here, there, &standing).await?;
         let (heard, cancel) = (standing.heard.len(), standing.cancel.is_some());
         let moved = MovedThere { run_id: there.to_string(), heard, cancel };
-        match of.update(&run, format!("{MOVED}-{heard}-{cancel}"), MOVED, &moved).await {
+        match of.update(run, format!("{MOVED}-{heard}-{cancel}"), MOVED, &moved).await {
             Ok(()) => return Ok(Moved { run_id: there, heard }),
             // Something came meanwhile.
             Err(CallError::Rejected(Rejection::UpdateRefused { .. })) => {}

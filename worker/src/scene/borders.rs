@@ -80,7 +80,8 @@ fn scenes_end_as_they_say_whenever_the_run_goes_on_in_a_new_one() {
             "" => at % SAMPLE == 0 && !path.ends_with(LOSERS),
             text => path.to_string_lossy().contains(text),
         };
-        let Some(mut scene) = SceneFile::load(path).ok().map(|file| file.scene).filter(|_| is_chosen) else { continue };
+        let scene = is_chosen.then(|| SceneFile::load(path).ok()).flatten();
+        let Some(mut scene) = scene.map(|file| file.scene) else { continue };
         if scene.refused.is_some() || !limit(&mut scene, 1) {
             continue;
         }
