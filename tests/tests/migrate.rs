@@ -49,7 +49,7 @@ fn begun(data: &Path, file: &Path, name: &str, steps: u32) {
 
 fn is_whole(data: &Path, name: &str, tasks: usize) {
     let result = said(&run(data, &["result", name]));
-    assert!(result.contains("all is done"), "{result}");
+    assert!(result.contains(&format!("{tasks} of {tasks} tasks are done")), "{result}");
     let report = run(data, &["query", name, "report", "-o", "json"]);
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     let all = report["result"]["tasks"].as_array().unwrap();
