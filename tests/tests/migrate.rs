@@ -48,7 +48,15 @@ fn begun(data: &Path, file: &Path, name: &str, steps: u32) {
 }
 
 fn is_whole(data: &Path, name: &str, tasks: usize) {
-    let result = said(&run(data, &["result", name]));
+    let begin = Instant::now();
+    let result = loop {
+        let result = said(&run(data, &["result", name]));
+        // A worker that has just been started may not hold the directory yet.
+        if !result.contains("no worker runs on this data directory") {
+            break result;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{result}");
+    };
     assert!(result.contains(&format!("{tasks} of {tasks} tasks are done")), "{result}");
     let report = run(data, &["query", name, "report", "-o", "json"]);
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
