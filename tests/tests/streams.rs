@@ -147,7 +147,8 @@ impl Terminal {
             }
             self.look();
             if let Some(status) = self.child.try_wait().unwrap() {
-                while let Ok(part) = self.shown.recv_timeout(PAUSE) {
+                // All that it said: until its end, however busy the machine is.
+                while let Ok(part) = self.shown.recv_timeout(READY_MAX) {
                     self.text.push_str(&String::from_utf8_lossy(&part));
                 }
                 return (status, std::mem::take(&mut self.text));

@@ -103,7 +103,9 @@ impl Life<'_> {
             let Ok(asked) = self.query_of(target.clone(), query, Value::Null) else { continue };
             for one in asked.as_array().into_iter().flatten() {
                 let run = target.run_id.map(|run| run.to_string()).unwrap_or_default();
-                let takes = format!("{run}/{}", text(&one["id"]));
+                // An id that names its run stays the same when that goes on in a new one.
+                let id = text(&one["id"]);
+                let takes = if id.contains('/') { id } else { format!("{run}/{id}") };
                 let fits = named.is_none_or(|name| names(one, name));
                 if fits && !self.outside.is_taken(&takes) {
                     return Some(

@@ -82,11 +82,13 @@ impl SupervisorRun {
         self.parts.control.is_held() || self.parts.border_closes()
     }
 
-    /// Looks where the run stands: when an event comes, and when it is taken in.
-    pub(super) fn watch_border(&mut self, cx: &mut Cx<'_>) {
+    /// Looks where the run stands: when an event comes, and when it is taken in. That something has arrived which the run
+    /// itself has sent brings no border nearer: a new run tells those above anew what it waits for, and would go on in the next
+    /// one when that has arrived, without an end.
+    pub(super) fn watch_border(&mut self, is_own: bool, cx: &mut Cx<'_>) {
         self.parts.border = match self.parts.border {
             Border::Never => Border::Never,
-            Border::Ahead if !self.is_long(cx) => Border::Ahead,
+            Border::Ahead if is_own || !self.is_long(cx) => Border::Ahead,
             Border::Ahead if !self.may_go_on_as_new(cx) => Border::Never,
             _ if self.waits_for_people_below() => Border::Open,
             _ => Border::Closing,

@@ -229,7 +229,13 @@ impl SupervisorRun {
             self.own_budget(cx);
         }
         let mut out = self.outbox(cx.now());
-        self.watch_border(cx);
+        let is_own = matches!(
+            event,
+            WorkflowEvent::ChildStarted { .. }
+                | WorkflowEvent::SignalDelivered { .. }
+                | WorkflowEvent::CancelDelivered { .. }
+        );
+        self.watch_border(is_own, cx);
         match event {
             WorkflowEvent::ActivityResolved { seq, result } => self.resolved(seq, result, &mut out, cx),
             WorkflowEvent::TimerFired { seq } => self.timer_fired(seq, &mut out, cx),
@@ -253,7 +259,7 @@ impl SupervisorRun {
             | WorkflowEvent::SignalDelivered { .. }
             | WorkflowEvent::CancelDelivered { .. } => {} // their ends are what counts
         }
-        self.watch_border(cx);
+        self.watch_border(is_own, cx);
         self.go_on(&mut out);
         self.count_work(&mut out);
         self.carry_out(out, cx);
