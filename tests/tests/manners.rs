@@ -238,6 +238,17 @@ fn the_unit_starts_this_program_with_options_that_it_takes() {
     let text = String::from_utf8_lossy(&unit.stdout);
     let start = format!("ExecStart={} --data {} worker run\n", bosun().unwrap().display(), home.path().display());
     assert!(text.contains(&start) && text.contains("Type=notify"), "{text}");
+    // What the owner forbids holds for the service, too, which begins in another directory.
+    let config = home.path().join("bosun.toml");
+    std::fs::write(&config, "[process]\nallow = [\"git\"]\n[profiles.night.worker]\nslots = 2\n").unwrap();
+    let words = ["--data", "data", "--profile", "night", "--set", "worker.slots=3", "worker", "unit"];
+    let unit = Command::new(bosun().unwrap()).args(words).current_dir(home.path()).output().unwrap();
+    let start = format!(
+        "--data {} --config {} --profile night --set worker.slots=3 worker run\n",
+        home.path().join("data").display(),
+        config.display()
+    );
+    assert!(String::from_utf8_lossy(&unit.stdout).contains(&start), "{}", said(&unit));
     let wrong = Command::new(bosun().unwrap()).args(["worker", "unit", "--", "--slot", "4"]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
     assert!(said(&wrong).contains("unexpected argument '--slot'"), "{}", said(&wrong));

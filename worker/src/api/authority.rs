@@ -65,6 +65,11 @@ impl CallerBackend {
         self.caller.role
     }
 
+    /// Whether the caller's token is for every namespace.
+    pub(crate) fn sees_all(&self) -> bool {
+        self.caller.namespaces.is_none()
+    }
+
     /// A start as it reaches the engine: what the history says that this caller has asked for.
     pub(crate) fn start_as_sent(&self, request: StartWorkflow) -> Result<StartWorkflow, CallError> {
         CallerBackend::start(self, request)

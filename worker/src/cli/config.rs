@@ -337,6 +337,22 @@ impl Loaded {
 }
 
 impl Loaded {
+    /// The file that was read.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// The profile that is in force.
+    pub(super) fn profile(&self) -> Option<&str> {
+        self.profile.as_deref()
+    }
+
+    /// The variables of the environment that set a value.
+    pub(super) fn variables(&self) -> Vec<&str> {
+        let places = self.origins.iter().map(|(key, (_, place))| (variable_of(key), place.as_str()));
+        places.filter(|(variable, place)| variable == place).map(|(_, place)| place).collect()
+    }
+
     /// How much is configured, and where, in a few words.
     pub(super) fn told(&self) -> String {
         let places: std::collections::BTreeSet<&str> = self.origins.values().map(|(_, place)| place.as_str()).collect();

@@ -112,7 +112,7 @@ fn head(screen: &mut Screen, description: &Description, hold: Option<Hold>) {
     let label = screen.paint(TextStyle::Dim, &format!("{:<14}", "status"));
     let status = match hold {
         // What the engine has under way is held all the same.
-        _ if description.held.is_some() => screen.paint(TextStyle::Red, HELD),
+        _ if description.held.is_some() && info.status.is_open() => screen.paint(TextStyle::Red, HELD),
         Some(hold) => screen.paint(TextStyle::Yellow, hold.title()),
         None => screen.paint(status_paint(info.status), &info.status.to_string()),
     };

@@ -314,7 +314,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
             return worker_control::end(screen, &global, &args, false).await;
         }
         Noun::Worker(worker::WorkerVerb::Stop(args)) => return worker_control::end(screen, &global, &args, true).await,
-        Noun::Worker(worker::WorkerVerb::Unit(args)) => return service_manager::unit(screen, &global, &args),
+        Noun::Worker(worker::WorkerVerb::Unit(args)) => return service_manager::unit(screen, &global, loaded, &args),
         Noun::Mcp(verb) => return mcp::mcp(screen, &global, &verb).await,
         Noun::Top(args) => return top::top(screen, &global, program, &args).await,
         Noun::Doctor => return doctor::doctor(screen, &global, loaded, program).await,

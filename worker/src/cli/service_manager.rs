@@ -8,6 +8,7 @@
 
 use std::convert::Infallible;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::time::Duration;
 
 use bosun_engine::TaskQueue;
@@ -15,6 +16,7 @@ use clap::{Args, CommandFactory};
 use serde_json::json;
 
 use super::args::{Cli, Global};
+use super::config::Loaded;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::Screen;
@@ -110,7 +112,7 @@ pub struct UnitArgs {
 }
 
 /// Prints the unit. It writes no file and starts nothing.
-pub(super) fn unit(screen: &mut Screen, global: &Global, args: &UnitArgs) -> Result<Exit, CliError> {
+pub(super) fn unit(screen: &mut Screen, global: &Global, loaded: &Loaded, args: &UnitArgs) -> Result<Exit, CliError> {
     let line = ["bosun", "worker", "run"].into_iter().chain(args.options.iter().map(String::as_str));
     let parsed = Cli::command().try_get_matches_from(line).map_err(|why| {
         let why = why.to_string();
@@ -126,9 +128,20 @@ pub(super) fn unit(screen: &mut Screen, global: &Global, args: &UnitArgs) -> Res
         std::env::current_exe().map_err(|why| CliError::usage("the path of this program is not known").cause(why))?;
     let data = std::path::absolute(&global.data).unwrap_or_else(|_| global.data.clone());
     let mut words = vec![program.display().to_string(), "--data".to_owned(), data.display().to_string()];
-    if let Some(config) = &global.config {
-        let config = std::path::absolute(config).unwrap_or_else(|_| config.clone());
-        words.extend(["--config".to_owned(), config.display().to_string()]);
+    // The file that is in force here, however it was found: a service begins in another directory, and what the owner forbids
+    // must hold there, too.
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
+    if let Some(config) = loaded.file() {
+        words.extend(["--config".to_owned(), absolute(config)]);
+    }
+    if let Some(profile) = loaded.profile() {
+        words.extend(["--profile".to_owned(), profile.to_owned()]);
+    }
+    if let Some(epoch) = &global.epoch_file {
+        words.extend(["--epoch-file".to_owned(), absolute(epoch)]);
+    }
+    for set in &global.set {
+        words.extend(["--set".to_owned(), set.clone()]);
     }
     words.extend(["worker".to_owned(), "run".to_owned()]);
     words.extend(args.options.iter().cloned());
@@ -137,6 +150,13 @@ pub(super) fn unit(screen: &mut Screen, global: &Global, args: &UnitArgs) -> Res
     screen.block(text.trim_end());
     let place = if args.user { "~/.config/systemd/user/bosun.service" } else { "/etc/systemd/system/bosun.service" };
     let manager = if args.user { "systemctl --user" } else { "systemctl" };
+    let variables = loaded.variables();
+    if !variables.is_empty() {
+        let variables = variables.join(", ");
+        screen.note(&format!(
+            "set here and not in the unit: {variables}; a service has them if the configuration file says it"
+        ));
+    }
     screen.note(&format!("write it to {place}, then `{manager} daemon-reload` and `{manager} enable --now bosun`"));
     Ok(Exit::Ok)
 }

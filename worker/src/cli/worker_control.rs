@@ -106,6 +106,11 @@ pub(super) async fn end(screen: &mut Screen, global: &Global, args: &DrainArgs, 
         let why = format!("to end a worker needs the role {}; this token has {role}", TokenRole::Operator);
         return Err(CliError::new(Code::Forbidden, why));
     }
+    // It is the worker of every namespace.
+    if facts["sees_all"] == false {
+        let why = "a worker serves every namespace, and this token is for some only: ask who has a token for all";
+        return Err(CliError::new(Code::Forbidden, why));
+    }
     let says = facts["pid"].as_u64();
     if says != Some(u64::from(file.pid)) {
         return Err(CliError::new(Code::Failed, "the worker runs under another process id than its file says")

@@ -188,7 +188,7 @@ impl Teller {
         let mut request = client.post(url).header(CONTENT_TYPE, "application/json");
         if let Some((id, secret)) = sealed {
             let second = now().0.div_euclid(1_000_000);
-            let signed = signature(secret, id, second, body.as_bytes());
+            let signed = signature(secret, id, second, body.as_bytes()).map_err(|why| later(why.to_owned()))?;
             request = request
                 .header("webhook-id", id)
                 .header("webhook-timestamp", second.to_string())

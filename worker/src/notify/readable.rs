@@ -4,6 +4,7 @@
 //! needed. It sends nothing.
 
 use super::rules::channel::{ChannelKind, Notify, Place};
+use super::rules::told::signing_key;
 use crate::capability::model::SecretRef;
 
 /// A channel that cannot be told, and why.
@@ -30,9 +31,16 @@ pub(crate) async fn unreadable(notify: &Notify) -> Vec<UnreadableChannel> {
             if let SecretRef::Cmd(_) = reference {
                 continue;
             }
-            if let Err(why) = reference.resolve().await {
-                found.push(UnreadableChannel { channel: name.clone(), why: why.message });
-            }
+            let is_secret = secret.is_some_and(|secret| std::ptr::eq(secret, reference));
+            let why = match reference.resolve().await {
+                Err(why) => why.message,
+                Ok(text) if is_secret => match signing_key(text.expose()) {
+                    Ok(_) => continue,
+                    Err(why) => why.to_owned(),
+                },
+                Ok(_) => continue,
+            };
+            found.push(UnreadableChannel { channel: name.clone(), why });
         }
     }
     found

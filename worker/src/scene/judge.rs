@@ -15,7 +15,7 @@ use super::life::Life;
 use super::matcher::{Matcher, Mismatch, check_at, shown, text};
 use super::names::or_near;
 use super::never::Never;
-use super::outside::{Complaint, CueState, Made, Outside};
+use super::outside::{Complaint, CueState, Made, Noted, Outside};
 use crate::supervisor::graph::text_of;
 use crate::supervisor::run::SUPERVISOR;
 
@@ -282,7 +282,25 @@ pub(crate) fn unmet(life: &Life<'_>) -> Vec<Complaint> {
         let seen = format!("the run was over at {}", seconds(life.took()));
         Complaint::new(format!("faults[{place}]"), format!("the worker is killed at {}", seconds(*at)), seen)
     });
-    waits.map(|(cue, _)| complaint(cue)).chain(late).collect()
+    waits.map(|(cue, _)| complaint(cue)).chain(late).chain(unheard(life)).collect()
+}
+
+/// Signals that the run noted as refused, where nobody expects such a note: a misspelt field is a fault of the scene, too.
+fn unheard(life: &Life<'_>) -> Vec<Complaint> {
+    const REFUSED: &str = "ActionRefused";
+    let scene = life.scene;
+    if scene.expect.notes.iter().any(|note| note.kind == REFUSED) {
+        return Vec::new();
+    }
+    let refused = life.outside.notes.iter().filter(|note| note.kind == REFUSED);
+    let complaint = |note: &std::sync::Arc<Noted>| {
+        let sent =
+            |cue: &&super::people::TimedAct| cue.act == "signal" && cue.with.get("name") == note.data.get("signal");
+        let cue = scene.people.iter().find(sent)?;
+        let seen = format!("refused: {}", text_of(&note.data["why"]));
+        Some(Complaint::new(cue.path.clone(), format!("{} is heard", cue.shown()), seen))
+    };
+    refused.filter_map(complaint).collect()
 }
 
 /// What is said of the spec beside running it, where something is expected of that.

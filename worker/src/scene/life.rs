@@ -60,9 +60,45 @@ pub(crate) struct LiveAttempt {
 
 /// What a crash at a commit leaves behind.
 pub(crate) struct Fork {
+    /// Which commit.
+    pub(crate) number: usize,
     pub(crate) log: Medium,
     pub(crate) at: Timestamp,
     pub(crate) outside: Outside,
+}
+
+/// What crashes leave, at most so many: each is a copy of the whole log. Of a life that is longer every second one is let go,
+/// again and again, so that they stay spread over all of it.
+pub(crate) struct Forks {
+    pub(crate) kept: Vec<Fork>,
+    seen: usize,
+    every: usize,
+    most: usize,
+}
+
+impl Forks {
+    pub(crate) fn new(most: usize) -> Self {
+        Forks { kept: Vec::new(), seen: 0, every: 1, most: most.max(1) }
+    }
+
+    /// Whether every commit is among them.
+    pub(crate) fn are_all(&self) -> bool {
+        self.every == 1
+    }
+
+    /// The number of the commit that is made now, if a crash after it is to be kept.
+    fn wanted(&mut self) -> Option<usize> {
+        self.seen += 1;
+        ((self.seen - 1) % self.every == 0).then_some(self.seen)
+    }
+
+    fn keep(&mut self, fork: Fork) {
+        self.kept.push(fork);
+        if self.kept.len() > self.most {
+            self.every *= 2;
+            self.kept.retain(|fork| (fork.number - 1) % self.every == 0);
+        }
+    }
 }
 
 /// See the module.
@@ -79,7 +115,7 @@ pub(crate) struct Life<'s> {
     /// The first call that did not wait for an older one to end.
     pub(crate) swapped: Option<String>,
     /// What a crash at each commit would leave, if somebody wants it.
-    pub(crate) forks: Option<Vec<Fork>>,
+    pub(crate) forks: Option<Forks>,
     /// Answers to what the scene asks at times; only the straight life asks.
     pub(crate) asked: Option<Vec<Result<Value, String>>>,
     /// The number of commits at which conditions of people were looked at.
@@ -139,7 +175,7 @@ impl<'s> Life<'s> {
             // Known before anything is committed: a crash may follow the first turn.
             let started = self.ask(|client| async move { client.start(start).await });
             self.outside.root = Some(started.map_err(|why| Stuck::Refused(why.to_string()))?.run_id);
-            for fork in self.forks.iter_mut().flatten() {
+            for fork in self.forks.iter_mut().flat_map(|forks| &mut forks.kept) {
                 fork.outside.root = self.outside.root;
             }
         }
@@ -219,11 +255,13 @@ impl<'s> Life<'s> {
         }
         let turns = journal.group_turns(last).map_err(|why| Stuck::Refused(why.to_string()))?;
         self.outside.committed(last, turns);
-        if let Some(forks) = &mut self.forks {
+        if let Some(forks) = &mut self.forks
+            && let Some(number) = forks.wanted()
+        {
             let mut outside = self.outside.clone();
             outside.lose(self.attempts.iter().map(|attempt| attempt.made.asked.id.as_str()));
             let log = self.log.killed().map_err(|why| Stuck::Refused(why.to_string()))?;
-            forks.push(Fork { log, at: self.clock.now(), outside });
+            forks.keep(Fork { number, log, at: self.clock.now(), outside });
         }
         Ok(())
     }

@@ -72,6 +72,17 @@ fn a_fault_after_the_end_is_told() {
 }
 
 #[test]
+fn a_signal_that_says_nothing_is_told() {
+    let people = |field: &str| {
+        format!(
+            "people: [{{ at: 500ms, do: signal, name: cancel_task_v1, input: {{ {field}: b }} }}]\nexpect: {{ success: true }}"
+        )
+    };
+    assert_eq!(seen(&people("task_id")), Ok(vec![]));
+    fails(&people("taskid"), "people[0]: expected signal is heard, seen refused");
+}
+
+#[test]
 fn how_long_it_takes_is_told_in_seconds() {
     fails("expect: { takes: 5m }", "expect.takes: expected 300s, seen 2s");
     fails("expect: { takes: { at_most: 1s } }", "expected at most 1s, seen 2s");

@@ -13,13 +13,15 @@ use serde_json::Value;
 
 use super::file::{PERMUTE, Scene};
 use super::judge::{Ended, judge, unmet, unused, warned};
-use super::life::{BEGIN, Fork, Life, Stuck};
+use super::life::{BEGIN, Forks, Life, Stuck};
 use super::matcher::shown;
 use super::orders::Orders;
 use super::outside::{Complaint, Outside};
 
 /// Orders that are drawn where there are more than can be tried.
 const SAMPLES: usize = 24;
+/// Copies of the log that are kept for crashes: a scene of thousands of turns would take all memory there is.
+const COPIES_MAX: usize = 500;
 /// Events that a failure shows.
 const LAST_EVENTS: usize = 8;
 
@@ -106,6 +108,8 @@ pub struct SceneResult {
     pub events: usize,
     /// How many crashes were tried.
     pub crashes: usize,
+    /// Whether that is one after every commit.
+    pub all_crashes: bool,
     /// How many other orders were tried.
     pub orders: usize,
     /// Whether those are all that there are.
@@ -130,7 +134,7 @@ pub(crate) fn history(scene: &Scene, workflows: &WorkflowRegistry) -> Result<Str
     let choice = Choice { ways: vec!["straight".to_owned()], ..Choice::default() };
     let mut played = SceneResult::default();
     let lived = Play { scene, workflows, choice: &choice, played: &mut played }.straight();
-    let told = |(_, outside, ..): (Ended, Outside, Vec<Fork>, Orders)| {
+    let told = |(_, outside, ..): (Ended, Outside, Forks, Orders)| {
         History::new(outside.history(outside.root?)).ok().map(|history| history.to_json())
     };
     lived.and_then(told).ok_or(played.failures)
@@ -176,15 +180,15 @@ impl Play<'_> {
     }
 
     /// The straight way. Nothing if it fails.
-    fn straight(&mut self) -> Option<(Ended, Outside, Vec<Fork>, Orders)> {
+    fn straight(&mut self) -> Option<(Ended, Outside, Forks, Orders)> {
         let begun = Life::begin(self.scene, self.workflows, self.choice.disk);
         let mut life = begun.map_err(|stuck| self.fail(Way::Straight, None, stuck.complaint())).ok()?;
         life.asked = Some(Vec::new());
         life.orders = Some(Orders::default());
-        life.forks = self.choice.takes("crash").then(Vec::new);
+        life.forks = self.choice.takes("crash").then(|| Forks::new(self.copies_max()));
         let ended = self.live(&mut life, &Way::Straight, None)?;
         self.played.events = life.outside.events();
-        let forks = life.forks.take().unwrap_or_default();
+        let forks = life.forks.take().unwrap_or_else(|| Forks::new(1));
         let orders = life.orders.take().unwrap_or_default();
         Some((ended, life.outside, forks, orders))
     }
@@ -246,12 +250,24 @@ impl Play<'_> {
         }
     }
 
-    fn crashed(&mut self, straight: &Ended, forks: Vec<Fork>) {
-        let most = self.scene.ways.crash.filter(|most| *most == 0 || !self.choice.full).unwrap_or(usize::MAX);
-        let step = forks.len().div_ceil(most.max(1)).max(1);
-        let take = if most == 0 { 0 } else { forks.len() };
-        for (at, fork) in forks.into_iter().enumerate().take(take).filter(|(at, _)| at % step == 0) {
-            let way = Way::Crash(at + 1);
+    /// The most crashes that are tried.
+    fn crashes_max(&self) -> usize {
+        self.scene.ways.crash.filter(|most| *most == 0 || !self.choice.full).unwrap_or(usize::MAX)
+    }
+
+    /// Of how many commits a copy is kept: more than are tried, since they are thinned out by halves.
+    fn copies_max(&self) -> usize {
+        let unless_full = if self.choice.full { usize::MAX } else { COPIES_MAX };
+        self.crashes_max().saturating_mul(2).min(unless_full)
+    }
+
+    fn crashed(&mut self, straight: &Ended, forks: Forks) {
+        let most = self.crashes_max();
+        let step = forks.kept.len().div_ceil(most.max(1)).max(1);
+        let take = if most == 0 { 0 } else { forks.kept.len() };
+        self.played.all_crashes = forks.are_all() && step == 1 && take > 0;
+        for (_, fork) in forks.kept.into_iter().enumerate().take(take).filter(|(at, _)| at % step == 0) {
+            let way = Way::Crash(fork.number);
             self.played.crashes += 1;
             let lived = match Life::resume(self.scene, self.workflows, fork) {
                 Ok(mut life) => self.live(&mut life, &way, Some(straight)).is_some(),

@@ -136,10 +136,10 @@ impl TaskStatus {
             Blocked => matches!(self, Pending | Ready | NeedsRevision),
             Failed => matches!(self, Pending | Ready | Blocked | AwaitingApproval | Errored | AwaitingReview),
             Escalated => matches!(self, AwaitingReview),
-            // SHH-10: a result that a person rejects is left out.
+            // SHH-10: a result that a person rejects, or that nobody approves in time, is left out.
             Skipped => {
                 matches!(self, Pending | Ready | Blocked | AwaitingApproval | Errored)
-                    || (by_human && self == AwaitingInput)
+                    || (self == AwaitingInput && (by_human || by == Actor::Scheduler))
             }
         }
     }
@@ -202,14 +202,15 @@ mod tests {
     use super::*;
 
     /// The whole table of §5.2 as text: a change of behaviour shows up here.
-    /// `x` is for everybody; `w`, `c` for the worker, the critic (and a human); `h` for a human only; `s` for the scheduler;
+    /// `x` is for everybody; `w`, `c` for the worker, the critic (and a human); `h` for a human only; `t` for a human, or the
+    /// scheduler when the human's time is over; `s` for the scheduler;
     /// `d` for the worker alone.
     const TABLE: &str = "
 pending            ready errored:s blocked completed:h failed skipped cancelled
 ready              pending awaiting_approval running errored:s blocked completed:h failed skipped cancelled
 awaiting_approval  ready needs_revision completed:h failed skipped cancelled
 running            ready awaiting_input awaiting_review errored completed:w cancelled
-awaiting_input     running completed:h skipped:h cancelled
+awaiting_input     running completed:h skipped:t cancelled
 awaiting_review    awaiting_input needs_revision errored:d completed:c failed escalated cancelled
 needs_revision     awaiting_approval running errored:s blocked completed:h cancelled
 errored            pending ready completed:h failed skipped cancelled
@@ -231,6 +232,7 @@ cancelled
             [false, false, true, false, true] => Some(":c"),
             [false, true, false, false, false] => Some(":d"),
             [false, false, false, false, true] => Some(":h"),
+            [true, false, false, false, true] => Some(":t"),
             [false, false, false, false, false] => None,
             other => panic!("{from} -> {to}: {other:?}"),
         }

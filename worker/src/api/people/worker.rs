@@ -39,6 +39,7 @@ pub async fn worker(me: AuthorizedCaller, State(api): State<Api>) -> Answer {
         "process_trees": crate::capability::process::guard::strategy(),
         "workflow_types": types,
         "role": me.backend.role(),
+        "sees_all": me.backend.sees_all(),
     }))
 }
 

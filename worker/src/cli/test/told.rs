@@ -78,7 +78,11 @@ fn ways(played: &SceneResult) -> String {
         (orders, true) => format!(", {orders} orders"),
         (orders, false) => format!(", {orders} sampled orders"),
     };
-    format!("({} events, {} crashes{orders}, {} ms)", played.events, played.crashes, played.took.as_millis())
+    let crashes = match (played.crashes, played.all_crashes) {
+        (0, _) | (_, true) => format!("{} crashes", played.crashes),
+        (crashes, false) => format!("{crashes} sampled crashes"),
+    };
+    format!("({} events, {crashes}{orders}, {} ms)", played.events, played.took.as_millis())
 }
 
 /// What was expected and seen; the way stands above the first of its failures, the events below the last.

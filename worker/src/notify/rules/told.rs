@@ -92,19 +92,31 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// The key that a secret stands for: what follows `whsec_` in base64, or the text itself.
-pub fn signing_key(secret: &str) -> Vec<u8> {
-    let secret = secret.trim();
-    let coded = secret.strip_prefix("whsec_").and_then(|coded| STANDARD.decode(coded).ok());
-    coded.unwrap_or_else(|| secret.as_bytes().to_vec())
+/// The least bytes of a key: the one in the examples of Standard Webhooks has 18, and fewer than 16 can be guessed.
+const KEY_MIN: usize = 16;
+
+/// The key that a secret stands for: what follows `whsec_` in base64. Another text is none: whoever verifies as Standard
+/// Webhooks say could not do it, and a short key can be guessed.
+///
+/// # Errors
+/// It does not begin with `whsec_`, what follows is no base64, or stands for less than 16 bytes. The text says none of it.
+pub fn signing_key(secret: &str) -> Result<Vec<u8>, &'static str> {
+    let coded = secret.trim().strip_prefix("whsec_");
+    coded.and_then(|coded| STANDARD.decode(coded).ok()).filter(|key| key.len() >= KEY_MIN).ok_or(
+        "the secret is not `whsec_` and at least 16 bytes in base64; \
+         `echo whsec_$(openssl rand -base64 32)` makes one",
+    )
 }
 
 /// The header `webhook-signature` of a body that is sent at a second of Unix time.
-pub fn signature(secret: &str, id: &str, second: i64, body: &[u8]) -> String {
-    let key = hmac::Key::new(hmac::HMAC_SHA256, &signing_key(secret));
+///
+/// # Errors
+/// The secret is none, as [`signing_key`] says.
+pub fn signature(secret: &str, id: &str, second: i64, body: &[u8]) -> Result<String, &'static str> {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, &signing_key(secret)?);
     let mut signed = format!("{id}.{second}.").into_bytes();
     signed.extend_from_slice(body);
-    format!("v1,{}", STANDARD.encode(hmac::sign(&key, &signed)))
+    Ok(format!("v1,{}", STANDARD.encode(hmac::sign(&key, &signed))))
 }
 
 #[cfg(test)]
@@ -124,9 +136,14 @@ mod tests {
     fn a_signature_is_that_of_the_specification() {
         let secret = "whsec_plJ3nmyCDGBKInavdOK15jsl";
         let body = br#"{"event_type":"ping","data":{"success":true}}"#;
-        let signed = signature(secret, "msg_loFOjxBNrRLzqYUf", 1_731_705_121, body);
+        let signed = signature(secret, "msg_loFOjxBNrRLzqYUf", 1_731_705_121, body).unwrap();
         assert_eq!(signed, "v1,rAvfW3dJ/X/qxhsaXPOyyCGmRKsaKWcsNccKXlIktD0=");
-        assert_ne!(signed, signature("whsec_plJ3nmyCDGBKInavdOK15jsm", "msg_loFOjxBNrRLzqYUf", 1_731_705_121, body));
+        let other = signature("whsec_plJ3nmyCDGBKInavdOK15jsm", "msg_loFOjxBNrRLzqYUf", 1_731_705_121, body).unwrap();
+        assert_ne!(signed, other);
+        // What nobody could verify, or what anybody could forge, signs nothing.
+        for none in ["correct-horse-battery", "whsec_", "whsec_!!!", "whsec_c2hvcnQ="] {
+            assert!(signature(none, "id", 0, body).is_err(), "{none}");
+        }
     }
 
     #[test]

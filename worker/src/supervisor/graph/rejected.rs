@@ -12,8 +12,8 @@ pub const TASK_REJECTED: &str = "task_rejected";
 pub(super) const APPROVAL_REJECTED: &str = "approval_rejected";
 
 impl Graph {
-    /// A person said no: an optional task is not done; the run goes on (SHH-10).
-    pub fn rejected(&mut self, id: &TaskId, reason: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+    /// A person said no, or the time for an answer did: an optional task is not done; the run goes on (SHH-10).
+    pub fn rejected(&mut self, id: &TaskId, reason: &str, by: Actor, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         let waiting = task.status;
         if !matches!(waiting, TaskStatus::AwaitingApproval | TaskStatus::AwaitingInput) {
@@ -21,7 +21,7 @@ impl Graph {
         }
         // What was tried and failed has failed, whoever does not let it be tried again (§4.1 no. 11).
         if waiting == TaskStatus::AwaitingApproval && task.is_tried_again() {
-            if self.set(id, TaskStatus::Failed, Actor::Human, "approval_rejected", out) {
+            if self.set(id, TaskStatus::Failed, by, "approval_rejected", out) {
                 self.tell_ended(id, gates, out);
                 self.check_threshold(gates, out);
             }
@@ -29,14 +29,21 @@ impl Graph {
         }
         task.error = Some(TaskError { kind: APPROVAL_REJECTED.into(), message: reason.to_owned() });
         task.skipped = Some(SkipReason::ApprovalRejected);
-        if self.set(id, TaskStatus::Skipped, Actor::Human, "approval_rejected", out) {
+        if self.set(id, TaskStatus::Skipped, by, "approval_rejected", out) {
             self.tell_ended(id, gates, out);
         }
         self.advance(gates, out);
     }
 
     /// A person said no to what is required: its task has failed with that, and the run with it (SHH-10).
-    pub fn required_rejected(&mut self, id: Option<&TaskId>, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
+    pub fn required_rejected(
+        &mut self,
+        id: Option<&TaskId>,
+        why: String,
+        by: Actor,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
         let asked = |task: &Task| matches!(task.status, TaskStatus::AwaitingApproval | TaskStatus::AwaitingInput);
         if let Some(id) = id.filter(|id| self.task(id).is_some_and(asked)) {
             if self.task(id).is_some_and(|task| task.status == TaskStatus::AwaitingInput) {
@@ -45,7 +52,7 @@ impl Graph {
             if let Some(task) = self.plan.tasks.get_mut(id) {
                 task.error = Some(TaskError { kind: APPROVAL_REJECTED.into(), message: why.clone() });
             }
-            if self.set(id, TaskStatus::Failed, Actor::Human, "approval_rejected", out) {
+            if self.set(id, TaskStatus::Failed, by, "approval_rejected", out) {
                 self.tell_ended(id, gates, out);
             }
         }

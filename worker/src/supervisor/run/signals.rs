@@ -21,7 +21,7 @@ use crate::supervisor::graph::{HUMAN, PLAN_REVIEW_TIMED_OUT};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
-use crate::supervisor::people::approval::{ApprovalScope, Closed, Consequence};
+use crate::supervisor::people::approval::{ApprovalScope, ApprovalSource, Closed, Consequence};
 use crate::supervisor::people::interrupts::{Expired, Question, ResumeInterrupt, Resumed};
 use crate::supervisor::people::plan_review::Ending;
 use crate::supervisor::spec::OnApprovalTimeout;
@@ -222,6 +222,11 @@ impl SupervisorRun {
         let (parts, task) = (&mut self.parts, closed.task_id.clone());
         let Some(graph) = self.strategy.as_plan() else { return };
         let of_plan = matches!(closed.scope, ApprovalScope::Plan { .. });
+        // What nobody answered in time is nobody's no.
+        let by = match closed.source {
+            ApprovalSource::Human => Actor::Human,
+            ApprovalSource::Timeout => Actor::Scheduler,
+        };
         match (closed.consequence, task, closed.scope) {
             (Consequence::Proceed { action }, Some(task), ApprovalScope::Task | ApprovalScope::Action) => {
                 graph.approved(&task, &action, parts, out);
@@ -234,8 +239,10 @@ impl SupervisorRun {
             (Consequence::Retry { feedback, action }, Some(task), _) => {
                 graph.sent_back(&task, &feedback, action.as_deref(), parts, out);
             }
-            (Consequence::Skip { reason }, Some(task), _) => graph.rejected(&task, &reason, parts, out),
-            (Consequence::EndRun { error }, task, _) => graph.required_rejected(task.as_ref(), error, parts, out),
+            (Consequence::Skip { reason }, Some(task), _) => graph.rejected(&task, &reason, by, parts, out),
+            (Consequence::EndRun { error }, task, _) => {
+                graph.required_rejected(task.as_ref(), error, by, parts, out);
+            }
             (Consequence::Cancel { answer }, ..) => graph.cancel(answer, parts, out),
             _ => {}
         }

@@ -266,7 +266,7 @@ impl Life {
             9 => self.people.held = true,
             10 => self.hold_off(),
             11 => self.approve(&id),
-            12 => self.turn(|graph, people, out| graph.rejected(&id, "no", people, out)),
+            12 => self.turn(|graph, people, out| graph.rejected(&id, "no", Actor::Human, people, out)),
             13 => self.by_person("cancel_task", json!({ "task_id": id })),
             14 => {
                 let to = ["pending", "blocked", "cancelled", "completed"][which % 4];

@@ -244,6 +244,8 @@ pub struct Closed {
     pub scope: ApprovalScope,
     pub task_id: Option<TaskId>,
     pub consequence: Consequence,
+    /// Who or what decided.
+    pub source: ApprovalSource,
 }
 
 /// What a decision means for what was asked.
@@ -265,7 +267,13 @@ pub enum Consequence {
 impl Closed {
     pub(super) fn of(request: &ApprovalRequest, decision: &ApprovalDecision) -> Self {
         let consequence = consequence(request, decision);
-        Closed { id: request.id.clone(), scope: request.scope, task_id: request.task_id.clone(), consequence }
+        Closed {
+            id: request.id.clone(),
+            scope: request.scope,
+            task_id: request.task_id.clone(),
+            consequence,
+            source: decision.source,
+        }
     }
 }
 
