@@ -90,3 +90,28 @@ fn agents_that_call_agents_are_listed() {
     assert!(row("coder").contains("planner") && row("planner").contains("assistant"), "{listed}");
     assert!(row("assistant").contains("completed") && !listed.contains("has no team"), "{listed}");
 }
+
+/// A run that has gone on as a new one is still the run of its file; one that a person has is told to be released.
+#[test]
+fn a_run_that_goes_on_as_new_is_that_of_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path();
+    let beside = tempfile::tempdir().unwrap();
+    let spec = beside.path().join("boats.yaml");
+    let long = BOATS.replace("preset:", "limits: { history_events: 1 }\npreset:");
+    std::fs::write(&spec, &long).unwrap();
+    let again = |data: &Path| said(&run(data, &["run", spec.to_str().unwrap(), "-w", "boats", "--no-wait"]));
+    assert!(again(data).contains("BOSUN0042"));
+    let chain = well(data, &["list", "--query", "WorkflowId = 'boats'", "-o", "json"]);
+    assert!(chain.matches("ContinuedAsNew").count() > 1, "{chain}");
+    let told = again(data);
+    assert!(told.contains("BOSUN0042") && !told.contains("another spec"), "{told}");
+    well(data, &["takeover", "boats"]);
+    let told = again(data);
+    assert!(
+        told.contains("then `bosun") && told.contains("release boats`") && !told.contains("resume boats"),
+        "{told}"
+    );
+    std::fs::write(&spec, long.replace("Sell the boats", "Burn the boats")).unwrap();
+    assert!(again(data).contains("another spec than this file"));
+}

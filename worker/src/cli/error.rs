@@ -9,6 +9,11 @@ use super::explain::Code;
 use super::reach::program;
 use crate::backend::{CallError, OpenError, PAYLOAD_STORE_CODE};
 
+/// Why the engine keeps a message for later: it is paused, or its code has not begun.
+const PAUSED: &str = "the run is paused";
+const NOT_BEGUN: [&str; 2] =
+    ["its start was delayed: its code begins later", "its first turn waits for the end of a backoff"];
+
 /// Why a command did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
@@ -122,6 +127,11 @@ impl From<Rejection> for CliError {
             }
             // One that says itself what helps.
             Rejection::Held { why } if why.contains("`bosun ") => error,
+            Rejection::Held { why } if why == PAUSED => {
+                error.help("`bosun resume ID` lets it go on, and then it hears this")
+            }
+            Rejection::Held { why } if NOT_BEGUN.contains(&why.as_str()) => error
+                .help("its code has not begun: send it again when it has, or send a signal, which is kept until then"),
             Rejection::Held { .. } => {
                 error.help("deploy workflow code that fits the history; inputs are kept until then")
             }

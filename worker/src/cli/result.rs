@@ -22,7 +22,7 @@ use super::resolve::run_of;
 use super::shown::Shown;
 use super::spent::TOP_UP;
 use super::time_format::parse_duration;
-use super::waiting::{ABOVE, WaitingRow, waiting};
+use super::waiting::{ABOVE, Hold, WaitingRow, waiting};
 use crate::backend::{Backend, CallError};
 use crate::run_json;
 use crate::supervisor::run::SupervisorOutput;
@@ -250,7 +250,11 @@ fn left_parked(target: &Target, waits: &[String], asked: &[WaitingRow]) -> CliEr
     }
     // What holds a run back comes before what else it waits for.
     let how = match (waits.iter().any(|wait| wait.contains("`bosun resume`")), asked) {
-        (true, _) => format!("see to the reason, then `bosun resume {id}`"),
+        (true, asked) => {
+            let taken = asked.iter().find(|one| one.hold == Some(Hold::TakenOver));
+            let word = if taken.is_some() { "release" } else { "resume" };
+            format!("see to the reason, then `bosun {word} {id}`")
+        }
         (false, [one]) => format!("answer with `{}`", one.answer),
         (false, _) => format!("`bosun approval list {id}` shows what is asked and how to answer"),
     };

@@ -285,9 +285,11 @@ pub(crate) fn unmet(life: &Life<'_>) -> Vec<Complaint> {
     waits.map(|(cue, _)| complaint(cue)).chain(late).chain(unheard(life)).collect()
 }
 
-/// Signals that the run noted as refused, where nobody expects such a note: a misspelt field is a fault of the scene, too.
+/// Signals whose input the run could not read, where nobody expects such a note: a misspelt field is a fault of the scene.
+/// What is refused for another reason, because it comes too late or to the wrong kind of run, may be what the scene is about.
 fn unheard(life: &Life<'_>) -> Vec<Complaint> {
     const REFUSED: &str = "ActionRefused";
+    const UNREAD: [&str; 3] = ["missing field", "unknown field", "invalid type"];
     let scene = life.scene;
     if scene.expect.notes.iter().any(|note| note.kind == REFUSED) {
         return Vec::new();
@@ -296,8 +298,9 @@ fn unheard(life: &Life<'_>) -> Vec<Complaint> {
     let complaint = |note: &std::sync::Arc<Noted>| {
         let sent =
             |cue: &&super::people::TimedAct| cue.act == "signal" && cue.with.get("name") == note.data.get("signal");
-        let cue = scene.people.iter().find(sent)?;
-        let seen = format!("refused: {}", text_of(&note.data["why"]));
+        let why = text_of(&note.data["why"]);
+        let cue = scene.people.iter().find(sent).filter(|_| UNREAD.iter().any(|unread| why.contains(unread)))?;
+        let seen = format!("refused: {why}");
         Some(Complaint::new(cue.path.clone(), format!("{} is heard", cue.shown()), seen))
     };
     refused.filter_map(complaint).collect()

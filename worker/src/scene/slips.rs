@@ -79,7 +79,7 @@ fn a_signal_that_says_nothing_is_told() {
         )
     };
     assert_eq!(seen(&people("task_id")), Ok(vec![]));
-    fails(&people("taskid"), "people[0]: expected signal is heard, seen refused");
+    fails(&people("taskid"), "is heard, seen refused: `task_id` names the task to cancel: missing field `task_id`");
 }
 
 #[test]
