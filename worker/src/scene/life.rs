@@ -89,14 +89,14 @@ impl Forks {
     /// The number of the commit that is made now, if a crash after it is to be kept.
     fn wanted(&mut self) -> Option<usize> {
         self.seen += 1;
-        ((self.seen - 1) % self.every == 0).then_some(self.seen)
+        (self.seen - 1).is_multiple_of(self.every).then_some(self.seen)
     }
 
     fn keep(&mut self, fork: Fork) {
         self.kept.push(fork);
         if self.kept.len() > self.most {
             self.every *= 2;
-            self.kept.retain(|fork| (fork.number - 1) % self.every == 0);
+            self.kept.retain(|fork| (fork.number - 1).is_multiple_of(self.every));
         }
     }
 }
