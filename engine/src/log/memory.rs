@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
+
 use super::{Anchor, BlobHash, Log, ScanFrom, Shelf, ShelfChange, StorageError};
 use crate::vocabulary::{GroupSeq, RunId};
 
@@ -22,17 +24,18 @@ pub enum InjectedFault {
     EioAfter,
 }
 
+/// What is stored never changes, so that images share it: a test takes thousands of them.
 #[derive(Debug, Clone, Default)]
 struct Image {
-    groups: BTreeMap<u64, Vec<u8>>,
-    shelves: BTreeMap<(Shelf, Vec<u8>), Vec<u8>>,
-    blobs: BTreeMap<BlobHash, Vec<u8>>,
+    groups: BTreeMap<u64, Bytes>,
+    shelves: BTreeMap<(Shelf, Vec<u8>), Bytes>,
+    blobs: BTreeMap<BlobHash, Bytes>,
     anchor: Option<Anchor>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum UnsyncedChange {
-    Append(u64, Vec<u8>),
+    Append(u64, Bytes),
     Remove(std::ops::RangeInclusive<u64>),
     Shelves(Vec<ShelfChange>),
     RemoveBlob(BlobHash),
@@ -51,7 +54,7 @@ impl Image {
             UnsyncedChange::Shelves(changes) => changes.iter().for_each(|change| {
                 let key = (change.shelf, change.key.clone());
                 match &change.value {
-                    Some(value) => drop(self.shelves.insert(key, value.clone())),
+                    Some(value) => drop(self.shelves.insert(key, value.clone().into())),
                     None => drop(self.shelves.remove(&key)),
                 }
             }),
@@ -95,7 +98,7 @@ impl MemoryLog {
                 (0, _) => {}
                 (1, UnsyncedChange::Append(seq, value)) => {
                     let cut = dice.roll(value.len() as u64 + 1) as usize;
-                    image.apply(&UnsyncedChange::Append(*seq, value[..cut].to_vec()));
+                    image.apply(&UnsyncedChange::Append(*seq, value.slice(..cut)));
                 }
                 (_, change) => image.apply(change),
             }
@@ -140,14 +143,20 @@ impl MemoryLog {
         let mut state = self.lock();
         let MemoryState { live, durable, .. } = &mut *state;
         let groups = [live, durable].into_iter().filter_map(|image| image.groups.get_mut(&seq.0));
-        groups.map(change).count() > 0
+        groups.map(|stored| *stored = changed(stored, &change).0).count() > 0
     }
     /// Damages or removes shelf entries in place, for tests of what is noticed.
     pub fn damage_shelf(&self, shelf: Shelf, change: impl Fn(&[u8], &mut Vec<u8>) -> bool) {
         let mut state = self.lock();
         let MemoryState { live, durable, .. } = &mut *state;
         for image in [live, durable] {
-            image.shelves.retain(|(s, key), value| *s != shelf || change(key, value));
+            image.shelves.retain(|(s, key), value| {
+                let mut stays = true;
+                if *s == shelf {
+                    (*value, stays) = changed(value, |bytes| change(key, bytes));
+                }
+                stays
+            });
         }
     }
 
@@ -192,6 +201,13 @@ impl MemoryLog {
     }
 }
 
+/// Other bytes in the place of those that are shared, and what was said of them.
+fn changed<T>(stored: &Bytes, change: impl FnOnce(&mut Vec<u8>) -> T) -> (Bytes, T) {
+    let mut bytes = stored.to_vec();
+    let said = change(&mut bytes);
+    (bytes.into(), said)
+}
+
 /// A small generator (splitmix64): the crash of a seed is the same for ever.
 #[derive(Debug)]
 struct CrashRng(u64);
@@ -230,7 +246,7 @@ impl Log for MemoryLog {
         self.read(|image| image.anchor)
     }
     fn append(&self, seq: GroupSeq, value: &[u8], _longest: usize) -> Result<(), StorageError> {
-        self.change("append", UnsyncedChange::Append(seq.0, value.to_vec()))
+        self.change("append", UnsyncedChange::Append(seq.0, Bytes::copy_from_slice(value)))
     }
     fn sync(&self, tail: Anchor) -> Result<(), StorageError> {
         self.write("sync", |state| {
@@ -245,7 +261,8 @@ impl Log for MemoryLog {
     fn commit(&self, seq: GroupSeq, value: &[u8], longest: usize, tail: Anchor) -> Result<(), StorageError> {
         self.append(seq, value, longest)?;
         self.write("sync", |state| {
-            let group = UnsyncedChange::Append(seq.0, value.to_vec());
+            let stored = state.live.groups.get(&seq.0).cloned();
+            let group = UnsyncedChange::Append(seq.0, stored.unwrap_or_else(|| Bytes::copy_from_slice(value)));
             state.pending.retain(|change| *change != group);
             state.durable.apply(&group);
             state.durable.anchor = Some(tail);
@@ -256,7 +273,7 @@ impl Log for MemoryLog {
         self.write("sync", |_| {})
     }
     fn group(&self, seq: GroupSeq) -> Result<Option<Vec<u8>>, StorageError> {
-        self.read(|image| image.groups.get(&seq.0).cloned())
+        self.read(|image| image.groups.get(&seq.0).map(|value| value.to_vec()))
     }
     fn bounds(&self) -> Result<Option<(GroupSeq, GroupSeq)>, StorageError> {
         self.read(|image| {
@@ -272,7 +289,7 @@ impl Log for MemoryLog {
         let mut next = from.0;
         loop {
             let found =
-                self.read(|image| image.groups.range(next..).next().map(|(seq, value)| (*seq, value.clone())))?;
+                self.read(|image| image.groups.range(next..).next().map(|(seq, value)| (*seq, value.to_vec())))?;
             let Some((seq, value)) = found else { return Ok(()) };
             if !visit(GroupSeq(seq), value)? {
                 return Ok(());
@@ -287,7 +304,7 @@ impl Log for MemoryLog {
         self.change("write", UnsyncedChange::Shelves(changes.to_vec()))
     }
     fn shelf_get(&self, shelf: Shelf, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        self.read(|image| image.shelves.get(&(shelf, key.to_vec())).cloned())
+        self.read(|image| image.shelves.get(&(shelf, key.to_vec())).map(|value| value.to_vec()))
     }
     fn shelf_scan(
         &self,
@@ -299,8 +316,8 @@ impl Log for MemoryLog {
         use std::ops::Bound::{Excluded, Included};
         let start = (shelf, prefix.to_vec());
         self.read(|image| {
-            let in_prefix = |((s, key), value): (&(Shelf, Vec<u8>), &Vec<u8>)| {
-                (*s == shelf && key.starts_with(prefix)).then(|| (key.clone(), value.clone()))
+            let in_prefix = |((s, key), value): (&(Shelf, Vec<u8>), &Bytes)| {
+                (*s == shelf && key.starts_with(prefix)).then(|| (key.clone(), value.to_vec()))
             };
             match from {
                 ScanFrom::First => image.shelves.range(start..).map_while(in_prefix).take(limit).collect(),
@@ -325,12 +342,13 @@ impl Log for MemoryLog {
     fn put_blob(&self, hash: &BlobHash, bytes: &[u8]) -> Result<(), StorageError> {
         self.write("write", |state| {
             state.pending.retain(|change| !matches!(change, UnsyncedChange::RemoveBlob(gone) if gone == hash));
-            state.live.blobs.insert(*hash, bytes.to_vec());
-            state.durable.blobs.insert(*hash, bytes.to_vec());
+            let bytes = Bytes::copy_from_slice(bytes);
+            state.live.blobs.insert(*hash, bytes.clone());
+            state.durable.blobs.insert(*hash, bytes);
         })
     }
     fn blob(&self, hash: &BlobHash) -> Result<Option<Vec<u8>>, StorageError> {
-        self.read(|image| image.blobs.get(hash).cloned())
+        self.read(|image| image.blobs.get(hash).map(|bytes| bytes.to_vec()))
     }
     fn blobs(&self, first_byte: u8) -> Result<Vec<BlobHash>, StorageError> {
         self.read(|image| image.blobs.keys().filter(|hash| hash.0[0] == first_byte).copied().collect())
@@ -340,9 +358,9 @@ impl Log for MemoryLog {
     }
     fn bytes_on_disk(&self) -> Result<u64, StorageError> {
         self.read(|image| {
-            let groups: usize = image.groups.values().map(Vec::len).sum();
+            let groups: usize = image.groups.values().map(Bytes::len).sum();
             let shelves: usize = image.shelves.iter().map(|((_, key), value)| key.len() + value.len()).sum();
-            let blobs: usize = image.blobs.values().map(Vec::len).sum();
+            let blobs: usize = image.blobs.values().map(Bytes::len).sum();
             (groups + shelves + blobs) as u64
         })
     }
