@@ -175,3 +175,23 @@ fn without_a_worker_nothing_waits_for_a_slot() {
     );
     assert!(told.contains(&hint), "{told}");
 }
+
+/// An update to a run that is paused, or whose code has not begun, is not kept: the refusal says so, and what helps.
+#[test]
+fn an_update_that_cannot_be_taken_now_says_when_it_can() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let _worker = worker(&data);
+    let steps = r#"{"steps": [{"wait_signal": {"name": "go"}}]}"#;
+    for more in [&["-w", "waits"][..], &["-w", "later", "--start-delay", "1h"]] {
+        let started = run(&data, &[&["start", "kitchen-sink", "--input", steps], more].concat());
+        assert!(started.status.success(), "{}", said(&started));
+    }
+    assert!(run(&data, &["pause", "waits"]).status.success());
+    for (id, helps) in
+        [("waits", "resume ID` lets the run go on; send it again then"), ("later", "when the code has begun")]
+    {
+        let told = said(&run(&data, &["update", id, "anything"]));
+        assert!(told.contains("nothing was kept") && told.contains(helps) && !told.contains("deploy"), "{id}: {told}");
+    }
+}

@@ -347,9 +347,9 @@ impl Execution {
             Input::Update { .. } => {
                 let why = match self.held() {
                     Some(held) => held.to_string(),
-                    None if self.run.paused => "the run is paused".into(),
-                    None if self.run.is_delayed() => "its start was delayed: its code begins later".into(),
-                    None => "its first turn waits for the end of a backoff".into(),
+                    None if self.run.paused => RUN_IS_PAUSED.into(),
+                    None if self.run.is_delayed() => START_IS_DELAYED.into(),
+                    None => FIRST_TURN_BACKS_OFF.into(),
                 };
                 return Err(Rejection::Held { why });
             }

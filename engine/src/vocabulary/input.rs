@@ -315,6 +315,12 @@ impl StartWorkflow {
 
 /// How it begins why a start is [held](Rejection::Held) whose code does not come back: there is no run.
 pub const NOTHING_STARTED: &str = "nothing was started";
+/// Why an update is [held](Rejection::Held) off: somebody has paused the run.
+pub const RUN_IS_PAUSED: &str = "the run is paused";
+/// Why an update is [held](Rejection::Held) off: the code of a delayed start has not begun.
+pub const START_IS_DELAYED: &str = "its start was delayed: its code begins later";
+/// Why an update is [held](Rejection::Held) off: the code is tried again after a failure, and has not begun.
+pub const FIRST_TURN_BACKS_OFF: &str = "its first turn waits for the end of a backoff";
 
 /// Why a request about a run was refused: the caller's mistake or the run's state. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]

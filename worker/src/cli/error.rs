@@ -2,17 +2,14 @@
 //!
 //! Invariant: every error has a code of the table in `explain`, and through it an exit code. Errors go to stderr.
 
-use bosun_engine::{InvalidId, NOTHING_STARTED, QueryError, Rejection};
+use bosun_engine::{
+    FIRST_TURN_BACKS_OFF, InvalidId, NOTHING_STARTED, QueryError, RUN_IS_PAUSED, Rejection, START_IS_DELAYED,
+};
 use serde_json::json;
 
 use super::explain::Code;
 use super::reach::program;
 use crate::backend::{CallError, OpenError, PAYLOAD_STORE_CODE};
-
-/// Why the engine keeps a message for later: it is paused, or its code has not begun.
-const PAUSED: &str = "the run is paused";
-const NOT_BEGUN: [&str; 2] =
-    ["its start was delayed: its code begins later", "its first turn waits for the end of a backoff"];
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -127,11 +124,11 @@ impl From<Rejection> for CliError {
             }
             // One that says itself what helps.
             Rejection::Held { why } if why.contains("`bosun ") => error,
-            Rejection::Held { why } if why == PAUSED => {
-                error.help("`bosun resume ID` lets it go on, and then it hears this")
+            Rejection::Held { why } if why == RUN_IS_PAUSED => {
+                error.help("nothing was kept: `bosun resume ID` lets the run go on; send it again then")
             }
-            Rejection::Held { why } if NOT_BEGUN.contains(&why.as_str()) => error
-                .help("its code has not begun: send it again when it has, or send a signal, which is kept until then"),
+            Rejection::Held { why } if [START_IS_DELAYED, FIRST_TURN_BACKS_OFF].contains(&why.as_str()) => error
+                .help("nothing was kept: send it again when the code has begun, or send a signal, which waits for it"),
             Rejection::Held { .. } => {
                 error.help("deploy workflow code that fits the history; inputs are kept until then")
             }
