@@ -214,28 +214,28 @@ pub(super) async fn run(cx: &mut Context, mut request: PlanRequest, args: &RunAr
     report(cx, &result)
 }
 
-/// How many runs of a chain are looked at: whoever goes on as new begins with what it has carried along, and only the first
-/// run with the spec alone.
-const CHAIN_MAX: usize = 1_000;
-
-/// Says that the run of this id is not a run of the file that was named. Where its first run is gone, it says nothing.
+/// Says that the run of this id is not a run of the file that was named. What goes on as new begins with what it carries; the
+/// first run of the chain says what it was begun with, and where that is gone, nothing is said.
 async fn say_if_other(cx: &mut Context, target: &Target, wanted: &Payload) {
-    let mut target = target.clone();
-    for _ in 0..CHAIN_MAX {
-        let first = cx.backend.events(target.clone(), EventId(1), false).next().await;
-        let Some(Ok(Event { kind: EventKind::WorkflowExecutionStarted(begun), .. })) = first else { return };
-        if begun.continued_from.is_some() {
-            target.run_id = begun.continued_from;
-            continue;
-        }
-        if begun.input.to_json() != wanted.to_json() {
-            let id = &target.workflow_id;
-            cx.screen.note(&format!(
-                "warning: {id} runs another spec than this file: this is the run as it was begun; another --workflow-id \
-                 begins a run of the file"
-            ));
-        }
-        return;
+    let mut begun = begun_with(cx, target).await;
+    if let Some(first) =
+        begun.as_ref().filter(|begun| Some(begun.first_run) != target.run_id).map(|begun| begun.first_run)
+    {
+        begun = begun_with(cx, &Target { run_id: Some(first), ..target.clone() }).await;
+    }
+    if begun.is_some_and(|begun| begun.input.to_json() != wanted.to_json()) {
+        let id = &target.workflow_id;
+        cx.screen.note(&format!(
+            "warning: {id} runs another spec than this file: this is the run as it was begun; another --workflow-id \
+             begins a run of the file"
+        ));
+    }
+}
+
+async fn begun_with(cx: &Context, target: &Target) -> Option<Box<WorkflowExecutionStarted>> {
+    match cx.backend.events(target.clone(), EventId(1), false).next().await {
+        Some(Ok(Event { kind: EventKind::WorkflowExecutionStarted(begun), .. })) => Some(begun),
+        _ => None,
     }
 }
 
