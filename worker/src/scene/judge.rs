@@ -285,25 +285,31 @@ pub(crate) fn unmet(life: &Life<'_>) -> Vec<Complaint> {
     waits.map(|(cue, _)| complaint(cue)).chain(late).chain(unheard(life)).collect()
 }
 
+/// How a run notes that it could not read a signal, and which signals; where none is named, the note says which.
+const UNREAD: [(&str, &[&str]); 4] = [
+    ("ActionRefused", &[]),
+    ("MailboxDropped", &["mailbox_v1"]),
+    ("RecruitRefused", &["recruit_v1", "retire_v1"]),
+    ("ApprovalIgnored", &["approval_response_v1"]),
+];
+
 /// Signals whose input the run could not read, where nobody expects such a note: a misspelt field is a fault of the scene.
 /// What is refused for another reason, because it comes too late or to the wrong kind of run, may be what the scene is about.
 fn unheard(life: &Life<'_>) -> Vec<Complaint> {
-    const REFUSED: &str = "ActionRefused";
-    const UNREAD: [&str; 3] = ["missing field", "unknown field", "invalid type"];
-    let scene = life.scene;
-    if scene.expect.notes.iter().any(|note| note.kind == REFUSED) {
-        return Vec::new();
-    }
-    let refused = life.outside.notes.iter().filter(|note| note.kind == REFUSED);
+    const SAYS: [&str; 4] = ["missing field", "unknown field", "invalid type", "expected a "];
+    let expected = |kind: &str| life.scene.expect.notes.iter().any(|note| note.kind == kind);
     let complaint = |note: &std::sync::Arc<Noted>| {
-        let sent =
-            |cue: &&super::people::TimedAct| cue.act == "signal" && cue.with.get("name") == note.data.get("signal");
-        let why = text_of(&note.data["why"]);
-        let cue = scene.people.iter().find(sent).filter(|_| UNREAD.iter().any(|unread| why.contains(unread)))?;
-        let seen = format!("refused: {why}");
-        Some(Complaint::new(cue.path.clone(), format!("{} is heard", cue.shown()), seen))
+        let (_, names) = UNREAD.iter().find(|(kind, _)| *kind == note.kind).filter(|_| !expected(&note.kind))?;
+        let why = text_of(if note.data["why"].is_null() { &note.data["reason"] } else { &note.data["why"] });
+        let cue = life.scene.people.iter().find(|cue| {
+            let name = cue.with["name"].as_str().unwrap_or_default();
+            cue.act == "signal" && (note.data["signal"] == name || names.contains(&name))
+        })?;
+        let is_unread = SAYS.iter().any(|says| why.contains(says));
+        is_unread
+            .then(|| Complaint::new(cue.path.clone(), format!("{} is heard", cue.shown()), format!("refused: {why}")))
     };
-    refused.filter_map(complaint).collect()
+    life.outside.notes.iter().filter_map(complaint).collect()
 }
 
 /// What is said of the spec beside running it, where something is expected of that.

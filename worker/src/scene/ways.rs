@@ -20,8 +20,8 @@ use super::outside::{Complaint, Outside};
 
 /// Orders that are drawn where there are more than can be tried.
 const SAMPLES: usize = 24;
-/// Copies of the log that are kept for crashes: a scene of thousands of turns would take all memory there is.
-const COPIES_MAX: usize = 500;
+/// Copies of the log that are kept for crashes. Of a life of ten thousand events each costs megabytes, and a crash of it seconds.
+const COPIES_MAX: usize = 1_000;
 /// Events that a failure shows.
 const LAST_EVENTS: usize = 8;
 
@@ -262,11 +262,12 @@ impl Play<'_> {
     }
 
     fn crashed(&mut self, straight: &Ended, forks: Forks) {
-        let most = self.crashes_max();
-        let step = forks.kept.len().div_ceil(most.max(1)).max(1);
-        let take = if most == 0 { 0 } else { forks.kept.len() };
-        self.played.all_crashes = forks.are_all() && step == 1 && take > 0;
-        for (_, fork) in forks.kept.into_iter().enumerate().take(take).filter(|(at, _)| at % step == 0) {
+        let kept = forks.kept.len();
+        let tried = self.crashes_max().min(kept);
+        self.played.all_crashes = forks.are_all() && tried == kept;
+        // Spread evenly, and exactly so many.
+        let is_tried = |at: &usize| (at + 1) * tried / kept > at * tried / kept;
+        for (_, fork) in forks.kept.into_iter().enumerate().filter(|(at, _)| is_tried(at)) {
             let way = Way::Crash(fork.number);
             self.played.crashes += 1;
             let lived = match Life::resume(self.scene, self.workflows, fork) {
