@@ -79,6 +79,24 @@ fn a_channel_that_cannot_be_used_is_told_before_anybody_waits() {
     assert!(worker.said().contains("ops"), "{}", worker.said());
     let doctor = said(&run(&path, &["doctor", "--data", data.to_str().unwrap()]));
     assert!(doctor.contains("nobody is told by the channel ops") && doctor.contains("NOBODY_SETS_THIS"), "{doctor}");
+    // A secret that nobody could verify, or that anybody could forge, is none: it is said before, and nothing is sent.
+    let receiver = Receiver::start(0);
+    let hook =
+        format!("[notify.channels.ops]\nwebhook = \"http://{}/\"\nsecret = \"env:OPS_SECRET\"\n", receiver.address);
+    let path = config(dir.path(), &hook);
+    for none in ["correct-horse-battery", "whsec_", "whsec_!!!"] {
+        let with = |words: &[&str]| {
+            let mut command = Command::new(bosun().unwrap());
+            command.args(words).arg("--config").arg(&path).env("OPS_SECRET", none).current_dir(dir.path());
+            command.output().unwrap()
+        };
+        let doctor = said(&with(&["doctor", "--data", data.to_str().unwrap()]));
+        assert!(doctor.contains("nobody is told by the channel ops") && doctor.contains("whsec_$(openssl"), "{doctor}");
+        let tested = with(&["notify", "test"]);
+        assert_eq!(tested.status.code(), Some(1), "{}", said(&tested));
+        assert!(said(&tested).contains("at least 16 bytes"), "{}", said(&tested));
+    }
+    assert!(receiver.all().is_empty(), "{:?}", receiver.all());
     let fine = config(dir.path(), "[notify.channels.desk]\ncommand = [\"true\"]\n");
     let doctor = said(&run(&fine, &["doctor", "--data", data.to_str().unwrap()]));
     assert!(doctor.contains("1 of 1 channels can be used"), "{doctor}");

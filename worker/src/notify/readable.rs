@@ -23,24 +23,19 @@ pub(crate) async fn unreadable(notify: &Notify) -> Vec<UnreadableChannel> {
             ChannelKind::Slack { url } => (Some(url), None),
             ChannelKind::Command { .. } => (None, None),
         };
-        let address = url.and_then(|place| match place {
-            Place::Itself(_) => None,
-            Place::At(reference) => Some(reference),
-        });
-        for reference in address.into_iter().chain(secret) {
-            if let SecretRef::Cmd(_) = reference {
-                continue;
-            }
-            let is_secret = secret.is_some_and(|secret| std::ptr::eq(secret, reference));
-            let why = match reference.resolve().await {
-                Err(why) => why.message,
-                Ok(text) if is_secret => match signing_key(text.expose()) {
-                    Ok(_) => continue,
-                    Err(why) => why.to_owned(),
-                },
-                Ok(_) => continue,
-            };
-            found.push(UnreadableChannel { channel: name.clone(), why });
+        let mut problem = |why: String| found.push(UnreadableChannel { channel: name.clone(), why });
+        // What a program gives is known when it is run.
+        if let Some(Place::At(reference)) = url
+            && !matches!(reference, SecretRef::Cmd(_))
+            && let Err(why) = reference.resolve().await
+        {
+            problem(why.message);
+        }
+        let Some(reference) = secret.filter(|reference| !matches!(reference, SecretRef::Cmd(_))) else { continue };
+        match reference.resolve().await.map(|secret| signing_key(secret.expose()).map(drop)) {
+            Err(why) => problem(why.message),
+            Ok(Err(why)) => problem(why.to_owned()),
+            Ok(Ok(())) => {}
         }
     }
     found

@@ -225,12 +225,9 @@ impl Watcher {
     async fn tell_held(&mut self) -> Result<(), Leaving> {
         for (run, why) in self.client.held_runs() {
             let Some(info) = self.client.run_info(run) else { continue };
-            // Whoever tells of notifications tells for ever.
-            if info.workflow_type.as_str() == NOTIFICATION {
-                continue;
-            }
+            let Some(occasion) = Occasion::held(&info, now(), &why) else { continue };
             if self.held.insert((run, info.history.events)) {
-                self.tell(&Occasion::held(&info, now(), &why)).await?;
+                self.tell(&occasion).await?;
             }
         }
         Ok(())

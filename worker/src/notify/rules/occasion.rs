@@ -156,10 +156,10 @@ impl Occasion {
     }
 
     /// A run that the worker holds: once for each point of its history at which it is.
-    pub fn held(info: &RunInfo, now: Timestamp, why: &str) -> Occasion {
+    pub fn held(info: &RunInfo, now: Timestamp, why: &str) -> Option<Occasion> {
         let title = format!("{} is held", info.workflow_id);
         let what = format!("held at {}", info.history.events);
-        Occasion::of(info, OccasionKind::Stuck, now, &what).says(title, why)
+        (!is_notification(info)).then(|| Occasion::of(info, OccasionKind::Stuck, now, &what).says(title, why))
     }
 
     /// What a run asks people.
@@ -214,6 +214,11 @@ impl Occasion {
     }
 }
 
+/// Whoever tells of notifications tells for ever.
+fn is_notification(info: &RunInfo) -> bool {
+    info.workflow_type.as_str() == NOTIFICATION
+}
+
 /// Nobody above waits for it: a schedule starts a run and answers for nothing of it.
 fn is_of_nobody(info: &RunInfo) -> bool {
     let by_schedule = |parent: &Parent| parent.workflow_id.as_str().starts_with(crate::schedule::ID_PREFIX);
@@ -222,8 +227,7 @@ fn is_of_nobody(info: &RunInfo) -> bool {
 
 /// What an event of a run says.
 pub fn told_by(info: &RunInfo, event: &Event) -> Vec<Told> {
-    // Whoever tells of notifications tells for ever.
-    if info.workflow_type.as_str() == NOTIFICATION {
+    if is_notification(info) {
         return Vec::new();
     }
     let id = &info.workflow_id;
@@ -359,6 +363,7 @@ mod tests {
         assert_eq!(kinds(&told_by(&info, &failed(None))), [Some(OccasionKind::Failed)]);
         info.workflow_type = WorkflowType::of(NOTIFICATION);
         assert_eq!(told_by(&info, &failed(None)), [], "or one would be told of for ever");
+        assert_eq!(Occasion::held(&info, Timestamp(1), "a busy loop"), None, "held, too");
     }
 
     #[test]
@@ -374,7 +379,7 @@ mod tests {
         assert_ne!(id_of(OccasionKind::Failed, "a", "b c"), id_of(OccasionKind::Failed, "a b", "c"));
         let held = |events: u64| {
             let history = HistorySize { events, ..info.history };
-            Occasion::held(&RunInfo { history, ..info.clone() }, Timestamp(1), "why").id
+            Occasion::held(&RunInfo { history, ..info.clone() }, Timestamp(1), "why").unwrap().id
         };
         assert_eq!(held(3), held(3));
         assert_ne!(held(3), held(4), "it went on, and is held again");
