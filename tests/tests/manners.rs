@@ -249,6 +249,11 @@ fn the_unit_starts_this_program_with_options_that_it_takes() {
         config.display()
     );
     assert!(String::from_utf8_lossy(&unit.stdout).contains(&start), "{}", said(&unit));
+    // What only the environment says, the service does not have.
+    let mut with = Command::new(bosun().unwrap());
+    let with =
+        with.args(["worker", "unit"]).env("BOSUN_PROCESS_ALLOW", "git").current_dir(home.path()).output().unwrap();
+    assert!(said(&with).contains("set here and not in the unit: BOSUN_PROCESS_ALLOW"), "{}", said(&with));
     let wrong = Command::new(bosun().unwrap()).args(["worker", "unit", "--", "--slot", "4"]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
     assert!(said(&wrong).contains("unexpected argument '--slot'"), "{}", said(&wrong));

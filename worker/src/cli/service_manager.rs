@@ -126,11 +126,11 @@ pub(super) fn unit(screen: &mut Screen, global: &Global, loaded: &Loaded, args: 
     }
     let program =
         std::env::current_exe().map_err(|why| CliError::usage("the path of this program is not known").cause(why))?;
-    let data = std::path::absolute(&global.data).unwrap_or_else(|_| global.data.clone());
-    let mut words = vec![program.display().to_string(), "--data".to_owned(), data.display().to_string()];
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
+    let data = absolute(&global.data);
+    let mut words = vec![program.display().to_string(), "--data".to_owned(), data.clone()];
     // The file that is in force here, however it was found: a service begins in another directory, and what the owner forbids
     // must hold there, too.
-    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
     if let Some(config) = loaded.file() {
         words.extend(["--config".to_owned(), absolute(config)]);
     }
@@ -145,7 +145,7 @@ pub(super) fn unit(screen: &mut Screen, global: &Global, loaded: &Loaded, args: 
     }
     words.extend(["worker".to_owned(), "run".to_owned()]);
     words.extend(args.options.iter().cloned());
-    let text = unit_text(&words, &data.display().to_string(), drain, args.user);
+    let text = unit_text(&words, &data, drain, args.user);
     screen.object("worker.unit", json!({ "unit": text }));
     screen.block(text.trim_end());
     let place = if args.user { "~/.config/systemd/user/bosun.service" } else { "/etc/systemd/system/bosun.service" };
