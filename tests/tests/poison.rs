@@ -218,6 +218,9 @@ fn survive(workflow: &str, kind: &str, data: &Path) -> (usize, String) {
     looks("held");
     done(data, &["terminate", "bad", "--yes"]);
     looks("terminated");
+    let told = done(data, &["describe", "bad"]);
+    let status = told.lines().find(|line| line.starts_with("status")).unwrap_or_default();
+    assert!(status.contains("Terminated"), "{kind}: {told}");
     assert!(process.wait(Duration::from_millis(500)).unwrap().is_none(), "{kind}: the worker died of a page");
     done(data, &["delete", "bad", "--yes"]);
     // A run of that id may have ended before this one was held; it stays.

@@ -313,3 +313,20 @@ fn a_fork_approves_in_nobody_elses_name() {
     let (status, _) = ask(&operator, "POST", "/api/v1/workflows/w/forks", Some(json!({ "changes": change })));
     assert_eq!(status, 403);
 }
+
+/// A worker is that of every namespace: a token for one of them ends it as little as a token that may only look.
+#[test]
+fn a_token_of_one_namespace_does_not_end_the_worker_of_all() {
+    let doors = Doors::open();
+    let token = doors.token(&["create", "dev", "--role", "operator", "--only-namespace", "dev"]);
+    let file = doors.dir.path().join("dev.token");
+    std::fs::write(&file, token).unwrap();
+    for verb in ["stop", "drain"] {
+        let mut command = Command::new(bosun().unwrap());
+        command.args(["worker", verb, "--data"]).arg(doors.data()).arg("--token-file").arg(&file);
+        let output = command.output().unwrap();
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && why.contains("serves every namespace"), "{verb}: {why}");
+    }
+    assert_eq!(ask(&doors.owner, "GET", "/api/v1/workflows", None).0, 200, "it goes on");
+}
