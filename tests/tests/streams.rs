@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -92,6 +92,9 @@ fn a_token_that_was_not_shown_is_said_to_be_lost() {
     assert!(made.status.success() && !made.stdout.is_empty(), "{}", said(&made));
 }
 
+/// Behind what a command has shown, before its exit code.
+const ENDED: &str = "the exit code is ";
+
 /// A command on a terminal of its own, and what it shows there.
 struct Terminal {
     child: Child,
@@ -100,8 +103,11 @@ struct Terminal {
 }
 
 impl Terminal {
+    /// The shell tells the command's exit code behind all that the command has shown, and stays until somebody presses return:
+    /// `script` gives up ten milliseconds after its child has ended, and what is under way by then is lost.
     fn run(data: &Path, words: &str) -> Terminal {
-        let line = format!("{} --data {} {words}", bosun().unwrap().display(), data.display());
+        let command = format!("{} --data {} {words}", bosun().unwrap().display(), data.display());
+        let line = format!("trap : INT; {command}; echo \"{ENDED}$?.\"; read _");
         let mut command = Command::new("script");
         command.args(["-q", "-e", "-c", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::inherit()).spawn().unwrap();
@@ -135,9 +141,10 @@ impl Terminal {
         }
     }
 
-    /// Presses Ctrl-C until it ends. Each press throws away what the terminal has not shown yet, so there is time between two.
+    /// Presses Ctrl-C until it ends: its exit code, and all that it has shown. Each press throws away what the terminal has not
+    /// shown yet, so there is time between two.
     #[track_caller]
-    fn interrupt(mut self) -> (ExitStatus, String) {
+    fn interrupt(mut self) -> (Option<i32>, String) {
         let (began, mut pressed) = (Instant::now(), None::<Instant>);
         loop {
             if pressed.is_none_or(|pressed| pressed.elapsed() > PRESSES) {
@@ -146,12 +153,14 @@ impl Terminal {
                 let _ = self.child.stdin.as_mut().unwrap().write_all(b"\x03");
             }
             self.look();
+            if let Some((shown, code)) = self.text.split_once(ENDED)
+                && let Some((code, _)) = code.split_once('.')
+            {
+                return (code.parse().ok(), shown.to_owned());
+            }
+            // The signal came before the command had begun to listen: it has ended the command, and the shell with it.
             if let Some(status) = self.child.try_wait().unwrap() {
-                // All that it said: until its end, however busy the machine is.
-                while let Ok(part) = self.shown.recv_timeout(READY_MAX) {
-                    self.text.push_str(&String::from_utf8_lossy(&part));
-                }
-                return (status, std::mem::take(&mut self.text));
+                return (status.code(), std::mem::take(&mut self.text));
             }
             assert!(began.elapsed() < READY_MAX, "Ctrl-C does not end it: {}", self.text);
         }
@@ -185,7 +194,7 @@ fn ctrl_c_at_a_question_ends_the_command_with_nothing_done() {
             let mut terminal = Terminal::run(&data, words);
             terminal.until(|shown| shown.contains("? [y/N] "));
             let (ended, shown) = terminal.interrupt();
-            assert_eq!(ended.code(), Some(130), "{words}: {shown}");
+            assert_eq!(ended, Some(130), "{words}: {shown}");
             assert!(shown.contains("interrupted") && shown.contains("nothing was done"), "{words}: {shown}");
             assert_eq!(status(&data), "Running", "{words}");
         }
@@ -199,7 +208,7 @@ fn ctrl_c_at_a_question_ends_the_command_with_nothing_done() {
         typed.look();
     }
     let (ended, shown) = typed.interrupt();
-    assert_eq!(ended.code(), Some(130), "{shown}");
+    assert_eq!(ended, Some(130), "{shown}");
     let never = run(&data, &["describe", "never"]);
     assert_eq!(never.status.code(), Some(30), "{}", said(&never));
     // An answer is still one.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::error::{CliError, one_line};
 use super::explain::Code;
-use super::input::from_outside;
+use super::input::asked_outside;
 use super::list::shell_word;
 use super::output::Screen;
 use super::reconnect::Reconnect;
@@ -88,8 +88,8 @@ impl Context {
         if self.no_input || !std::io::stdin().is_terminal() {
             return refused(&format!("{question} needs a yes, and nobody can be asked"));
         }
-        self.screen.draw(&format!("{}? [y/N] ", one_line(question)));
-        let read = from_outside(|| {
+        let ask = || self.screen.draw(&format!("{}? [y/N] ", one_line(question)));
+        let read = asked_outside(ask, || {
             let mut answer = String::new();
             io::stdin().lock().read_line(&mut answer).map(|_| answer)
         });

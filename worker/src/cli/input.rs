@@ -103,10 +103,22 @@ fn too_long(what: &str, why: &io::Error) -> Option<CliError> {
 pub(super) fn from_outside<T: Send + 'static>(
     read: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<io::Result<T>, CliError> {
+    asked_outside(|| (), read)
+}
+
+/// As [`from_outside`], for a question: it is put when Ctrl-C is heard already, or an answer as quick as that is lost.
+pub(super) fn asked_outside<T: Send + 'static>(
+    ask: impl FnOnce(),
+    read: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<io::Result<T>, CliError> {
     // Where nothing catches the signal, it ends the process by itself.
-    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return Ok(read()) };
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+        ask();
+        return Ok(read());
+    };
     let interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt());
     let mut interrupt = interrupt.map_err(|why| CliError::new(Code::Failed, "cannot catch signals").cause(why))?;
+    ask();
     let (done, told) = mpsc::channel();
     let interrupted = done.clone();
     let watch = runtime.spawn(async move {
