@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -321,6 +322,7 @@ fn a_token_of_one_namespace_does_not_end_the_worker_of_all() {
     let token = doors.token(&["create", "dev", "--role", "operator", "--only-namespace", "dev"]);
     let file = doors.dir.path().join("dev.token");
     std::fs::write(&file, token).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     for verb in ["stop", "drain"] {
         let mut command = Command::new(bosun().unwrap());
         command.args(["worker", verb, "--data"]).arg(doors.data()).arg("--token-file").arg(&file);
