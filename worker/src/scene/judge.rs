@@ -285,26 +285,21 @@ pub(crate) fn unmet(life: &Life<'_>) -> Vec<Complaint> {
     waits.map(|(cue, _)| complaint(cue)).chain(late).chain(unheard(life)).collect()
 }
 
-/// How a run notes that it could not read a signal, and which signals; where none is named, the note says which.
-const UNREAD: [(&str, &[&str]); 4] = [
-    ("ActionRefused", &[]),
-    ("MailboxDropped", &["mailbox_v1"]),
-    ("RecruitRefused", &["recruit_v1", "retire_v1"]),
-    ("ApprovalIgnored", &["approval_response_v1"]),
-];
-
 /// Signals whose input the run could not read, where nobody expects such a note: a misspelt field is a fault of the scene.
-/// What is refused for another reason, because it comes too late or to the wrong kind of run, may be what the scene is about.
+/// What is refused for another reason, because it comes too late or to the wrong kind of run, may be what the scene is about;
+/// so may a team's message that is dropped, which the run counts.
 fn unheard(life: &Life<'_>) -> Vec<Complaint> {
     const SAYS: [&str; 4] = ["missing field", "unknown field", "invalid type", "expected a "];
     let expected = |kind: &str| life.scene.expect.notes.iter().any(|note| note.kind == kind);
     let complaint = |note: &std::sync::Arc<Noted>| {
-        let (_, names) = UNREAD.iter().find(|(kind, _)| *kind == note.kind).filter(|_| !expected(&note.kind))?;
-        let why = text_of(if note.data["why"].is_null() { &note.data["reason"] } else { &note.data["why"] });
-        let cue = life.scene.people.iter().find(|cue| {
-            let name = cue.with["name"].as_str().unwrap_or_default();
-            cue.act == "signal" && (note.data["signal"] == name || names.contains(&name))
-        })?;
+        let signal = match note.kind.as_str() {
+            "ActionRefused" => note.data["signal"].as_str()?,
+            "ApprovalIgnored" => "approval_response_v1",
+            _ => return None,
+        };
+        let sent = |cue: &&super::people::TimedAct| cue.act == "signal" && cue.with["name"] == signal;
+        let cue = life.scene.people.iter().find(sent).filter(|_| !expected(&note.kind))?;
+        let why = text_of(&note.data["why"]);
         let is_unread = SAYS.iter().any(|says| why.contains(says));
         is_unread
             .then(|| Complaint::new(cue.path.clone(), format!("{} is heard", cue.shown()), format!("refused: {why}")))

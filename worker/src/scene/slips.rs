@@ -92,25 +92,6 @@ fn a_signal_that_says_nothing_is_told() {
     assert_eq!(seen(&expected), Ok(vec![]));
 }
 
-/// A team's signals, too.
-#[test]
-fn a_message_that_says_nothing_is_told() {
-    for (name, field) in [("mailbox_v1", "Too"), ("recruit_v1", "Descr"), ("retire_v1", "AgentI")] {
-        let text = format!(
-            "scene: s\nspec: {{ preset: shannon-supervisor, objective: o, agents: [{{ name: w }}] }}\n\
-             world: [{{ on: plan, say: {{ complexity: 0.5, tasks: [{{ id: a, agent: w, goal: one }}, {{ id: b, agent: w, goal: two }}] }} }},\
-             {{ on: execute_worker, after: 1s, say: {{ result: x, confidence: 0.9 }} }}, {{ on: synthesize, say: done }}]\n\
-             people: [{{ at: 500ms, do: signal, name: {name}, input: {{ {field}: x }} }}]\nexpect: {{ success: true }}"
-        );
-        let none = |name: &str| Err(format!("there is no {name}"));
-        let scene = Scene::read("scene.yaml", &text, &none).unwrap();
-        let workflows = crate::supervisor::run::register(bosun_engine::workflow::WorkflowRegistry::new());
-        let played = play(&scene, &workflows, &Choice { ways: vec!["straight".to_owned()], ..Choice::default() });
-        let seen: Vec<&str> = played.failures.iter().map(|one| one.seen.as_str()).collect();
-        assert!(seen.len() == 1 && seen[0].contains("missing field"), "{name}: {seen:?}");
-    }
-}
-
 #[test]
 fn how_long_it_takes_is_told_in_seconds() {
     fails("expect: { takes: 5m }", "expect.takes: expected 300s, seen 2s");
