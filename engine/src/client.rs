@@ -121,6 +121,10 @@ impl Client {
             let why = "it was redacted: it holds a digest of the data, not the data".to_owned();
             return Err(Rejection::Invalid { what: "payload".into(), why });
         }
+        if payload.is_lost() {
+            let why = "damage to a store took its data: nothing is left to give".to_owned();
+            return Err(Rejection::Invalid { what: "payload".into(), why });
+        }
         Ok(())
     }
 

@@ -165,9 +165,15 @@ impl Registries {
     fn open_store(mut self, data: &Path, purpose: Access, at_rest: &AtRest) -> Result<Arc<dyn Engine>, OpenError> {
         let data = data.to_owned();
         let epoch = self.epoch();
+        let looks = purpose == Access::Look;
+        if let Some(file) = epoch.as_ref().filter(|_| is_store(&data)) {
+            store_work::compares_nothing(file, !looks);
+        }
         let log = log_for(&data, &purpose, epoch.clone()).map_err(|why| open_error(&data, why))?;
         let epoch = epoch.map(|file| (file, log.clone()));
-        let looks = purpose == Access::Look;
+        if let Some((file, log)) = epoch.as_ref().filter(|_| looks) {
+            store_work::warn_of_older(file, &data, &**log);
+        }
         if !looks {
             // Before anything is written with it.
             at_rest.note(&data).map_err(|why| key_error(&why))?;

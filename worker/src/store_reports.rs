@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bosun_engine::log::{Epoch, EpochFile, FindingClass, Log, StorageError, StoreInfo, VerifyReport};
+use bosun_engine::log::{Epoch, EpochFile, FindingClass, Log, StorageError, StoreInfo, VerifyReport, damaged_copies};
 use bosun_engine::{RetentionInfo, hex};
 use serde_json::{Map, Value, json};
 
@@ -30,6 +30,7 @@ impl StoreLocation {
     /// What is known of it beside what the engine says.
     pub(crate) fn add_to(&self, info: &mut Value, retention: &RetentionInfo) {
         let keys = at_rest::needed(&self.data).unwrap_or_default();
+        info["damaged_copies"] = json!(damaged_copies(&self.data));
         info["retention"] = retention_json(retention);
         if let Some((file, judged)) = self.judge() {
             info["epoch"] = epoch_json(file, &judged);
@@ -132,6 +133,7 @@ pub(crate) fn info_json(info: &StoreInfo) -> Value {
         "bytes_on_disk": info.bytes_on_disk,
         "runs_open": info.runs_open,
         "runs_closed": info.runs_closed,
+        "runs_lost": info.runs_lost,
     })
 }
 

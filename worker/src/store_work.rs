@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use bosun_engine::hex;
-use bosun_engine::log::{self, BackupReport, EpochFile, JournalOptions, SalvageReport, SpaceReport, StoreReader};
+use bosun_engine::log::{self, BackupReport, EpochFile, JournalOptions, Log, SalvageReport, SpaceReport, StoreReader};
 use serde_json::{Value, json};
 
 use crate::backend::OpenError;
@@ -63,6 +63,13 @@ pub(crate) fn carry_out(
         let read = StoreReader::open(data).map_err(failed)?;
         epoch.judge(data, &read).map_err(failed)?;
     }
+    if let (Some(epoch), false) = (epoch, work.changes_the_store()) {
+        compares_nothing(epoch, false);
+        // A damaged one is compared as far as it can be read, by the report itself.
+        if let Ok(read) = StoreReader::open(data) {
+            warn_of_older(epoch, data, &read);
+        }
+    }
     match work {
         StoreWork::Salvage { to } => {
             keys_go_ahead(to)?;
@@ -85,6 +92,31 @@ pub(crate) fn carry_out(
         }
         StoreWork::Compact { to: None } => Ok(told_of_space(data, &log::compact(data, &options).map_err(failed)?)),
         StoreWork::CollectGarbage => Ok(told_of_space(data, &log::collect_garbage(data, &options).map_err(failed)?)),
+    }
+}
+
+/// Who only looks at a store that does not fit its epoch file is told, and sees it: what is seen may be an older copy.
+pub(crate) fn warn_of_older(epoch: &EpochFile, data: &Path, log: &dyn Log) {
+    if let Err(why) = epoch.judge(data, log) {
+        // Commands that look log errors only.
+        tracing::error!("{why}");
+    }
+}
+
+/// A file that is not there compares nothing, which a mistyped name would hide.
+pub(crate) fn compares_nothing(epoch: &EpochFile, begins: bool) {
+    let path = epoch.path();
+    match (path.exists(), begins) {
+        (true, _) => {}
+        (false, true) => {
+            let path = path.display();
+            tracing::warn!(
+                "the epoch file {path} is not there: the store is taken as it is, and the file begins with it"
+            );
+        }
+        (false, false) => {
+            tracing::error!("the epoch file {} is not there: nothing was compared with it", path.display())
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::blob::BlobHash;
 use super::chain::SetHash;
+use super::codec::ENCODING_ENCRYPTED;
 use super::index::{Index, Meta, RunState};
 use super::journal::{Journal, JournalOptions};
 use super::refs::{Chunk, Refs, StoredRefs};
@@ -54,6 +55,12 @@ impl StoredRun {
     pub(crate) fn reach(content: &[u8]) -> Option<(EventId, u64, GroupSeq)> {
         let stored: StoredRun = rmp_serde::from_slice(content).ok()?;
         Some((stored.next_event, stored.turns, stored.through))
+    }
+    /// What the entry says of its run. Needs no key: what is encrypted of the memo is left out.
+    pub(crate) fn salvaged_info(content: &[u8]) -> Option<RunInfo> {
+        let StoredRun { mut info, .. } = rmp_serde::from_slice(content).ok()?;
+        info.memo.retain(|_, payload| payload.encoding != ENCODING_ENCRYPTED);
+        Some(info)
     }
     pub(crate) fn decode(
         medium: &dyn Log,

@@ -8,7 +8,7 @@
 //! payloads/      blobs
 //! groups/        groups that are too long for sled
 //! values/        and other values that are
-//! held           runs that a salvage could not save whole
+//! held           runs that a salvage could not save whole, or not at all
 //! wal/           groups that sled does not have yet; only while a process works, or died; see `wal`
 //! reserve        room for what must still be written when the disk is full; see `room`
 //! swapping       a new copy takes the place of all this; see `swap`
@@ -36,6 +36,9 @@ use super::sled_format::source::read_whole;
 use super::{FORMAT_VERSION, is_entry_of_store, private, swap};
 use crate::seeded::{self, Bug};
 use crate::vocabulary::RunId;
+
+/// In the list of held runs: of this one there is only its id, which nothing else in the directory knows.
+pub(crate) const NOTHING_LEFT: &str = "nothing is left of it but its id";
 
 /// How long to wait for a lock that a process that just ended may still hold.
 const LOCK_PATIENCE: Duration = Duration::from_millis(700);

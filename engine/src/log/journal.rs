@@ -97,6 +97,8 @@ pub struct StoreInfo {
     pub runs_open: u64,
     /// Runs that have ended and are kept.
     pub runs_closed: u64,
+    /// Runs that damage took before a salvage, or an isolation, made this store: nothing but their ids is left.
+    pub runs_lost: Vec<RunId>,
 }
 
 /// See the module.
@@ -261,6 +263,8 @@ impl Journal {
             bytes_on_disk: self.medium.bytes_on_disk().unwrap_or(0),
             runs_open,
             runs_closed: (index.meta.closed + closed_in_memory).saturating_sub(removed_on_shelf),
+            // Written once, when the store was made; the open would have refused a list that cannot be read.
+            runs_lost: self.lost_runs().unwrap_or_default(),
         }
     }
 

@@ -85,7 +85,7 @@ pub use housekeeping::HousekeepingReport;
 pub use journal::{Committed, Journal, JournalOptions, MachineSnapshot, RunEntry, StoreInfo};
 pub use memory::{InjectedFault, MemoryLog};
 pub use reader::StoreReader;
-pub use salvage::{COPIES_MAX, SalvageReport, assess, isolate, salvage};
+pub use salvage::{COPIES_MAX, SalvageReport, assess, damaged_copies, isolate, salvage};
 pub use verify::{Finding, FindingClass, VerifyReport};
 
 /// The newest format of a data directory that nobody uses and that was closed: what this program makes.

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::archive::Segment;
+use super::files::NOTHING_LEFT;
 use super::group::Group;
 use super::index::RunState;
 use super::journal::{Journal, RunEntry};
@@ -229,6 +230,12 @@ impl Journal {
         let index = self.index();
         held.retain(|(run, _)| index.get(*run).is_some_and(|state| state.info.status.is_open()));
         Ok(held)
+    }
+
+    /// Runs that damage took before a salvage: nothing but their ids is left, and nobody finds them in a list.
+    pub fn lost_runs(&self) -> Result<Vec<RunId>, StorageError> {
+        let held = self.medium.held()?.into_iter();
+        Ok(held.filter(|(_, why)| why == NOTHING_LEFT).map(|(run, _)| run).collect())
     }
 
     /// All open runs, without touching histories.

@@ -54,6 +54,8 @@ pub(crate) fn arrive<T>(dir: &DataDir, make: impl FnOnce(&Path) -> Result<T, Sto
     is_free(&dir.root)?;
     let was_there = dir.root.exists();
     let lock = dir.lock()?;
+    // It may have been there, empty and open to others: from here on it is a store's.
+    private::tighten(&dir.root, &dir.sled());
     clear(dir)?;
     let made = make(&incoming(dir)).and_then(|made| swap(dir, "nothing").map(|nothing| (made, nothing)));
     match made {

@@ -27,6 +27,9 @@ pub const ENCODING_BLOB: &str = "blob";
 
 /// The data is the digest of a payload that was left out of an export. Never data of a run.
 pub const ENCODING_REDACTED: &str = "redacted";
+/// There is no data: damage to the store took it, and a salvage knows only that there was some. It decodes as nothing, so
+/// that no code goes on with what it was never given.
+pub const ENCODING_LOST: &str = "lost";
 
 /// Bytes with the name of their encoding.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,13 +115,25 @@ impl Payload {
     }
     /// Reads the payload as a user type. `bytes` payloads are readable as JSON text too.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, PayloadError> {
-        serde_json::from_slice(&self.data).map_err(|why| PayloadError {
+        let wrong = |why: String| PayloadError {
             writing: false,
             encoding: self.encoding.clone().into_owned(),
             length: self.data.len(),
             wanted: std::any::type_name::<T>(),
-            why: why.to_string(),
-        })
+            why,
+        };
+        if self.is_lost() {
+            return Err(wrong("damage to the store took it; a backup may have it".into()));
+        }
+        serde_json::from_slice(&self.data).map_err(|why| wrong(why.to_string()))
+    }
+    /// A payload that damage to the store took.
+    pub fn lost() -> Self {
+        Payload { encoding: Cow::Borrowed(ENCODING_LOST), data: Bytes::new() }
+    }
+    /// Whether damage to the store took what it was.
+    pub fn is_lost(&self) -> bool {
+        self.encoding == ENCODING_LOST
     }
     /// Bytes of data, without the encoding's name.
     pub fn len(&self) -> usize {

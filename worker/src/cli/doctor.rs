@@ -280,6 +280,38 @@ async fn store(global: &Global, program: &Program) -> Vec<Diagnosis> {
     found.unwrap_or_else(|why| vec![Diagnosis::bad("runs", why.message, why.help.unwrap_or_default())])
 }
 
+/// What an isolation or a salvage has left to do.
+fn damage_of_before(info: &Value) -> Vec<Diagnosis> {
+    let texts = |field: &str| {
+        let all = info[field].as_array().map(Vec::as_slice).unwrap_or_default();
+        all.iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (lost, copies) = (texts("runs_lost"), texts("damaged_copies"));
+    let mut found = Vec::new();
+    if !lost.is_empty() {
+        let text = format!("of {} runs nothing is left but their ids: {}", lost.len(), few(&lost));
+        let help = "`bosun store restore BACKUP --to NEW` brings a backup back, in a new directory; else start their work again";
+        found.push(Diagnosis::bad("lost runs", text, help));
+    }
+    if !copies.is_empty() {
+        let text =
+            format!("{} damaged copies of the store are kept, each as large as it: {}", copies.len(), few(&copies));
+        found.push(Diagnosis::bad(
+            "damage",
+            text,
+            "move them away, or delete them, when their runs are no longer needed",
+        ));
+    }
+    found
+}
+
+/// The first few of them.
+fn few(all: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let more = if all.len() > SHOWN { format!(" and {} more", all.len() - SHOWN) } else { String::new() };
+    all[..all.len().min(SHOWN)].join(", ") + &more
+}
+
 async fn runs(backend: &dyn Backend, build: &str, now: Timestamp) -> Result<Vec<Diagnosis>, CliError> {
     const OPEN: &str = "ExecutionStatus IN ('Running', 'Paused')";
     let info = backend.store_info().await?;
@@ -304,6 +336,7 @@ async fn runs(backend: &dyn Backend, build: &str, now: Timestamp) -> Result<Vec<
         let text = format!("{held} open runs are held: their code does not fit, or they are damaged");
         Diagnosis::bad("held runs", text, "`bosun list --query \"Held = true\"`, then `bosun describe ID`")
     });
+    found.extend(damage_of_before(&info));
     let older = backend.count(format!("BuildId != '{build}' AND {OPEN}")).await?;
     found.push(if older == 0 {
         Diagnosis::good("code", "all open runs began with the code of this program")

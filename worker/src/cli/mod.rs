@@ -419,7 +419,8 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
     ended
 }
 
-/// A start makes its namespace; every other verb on one that was never used says so.
+/// A start makes its namespace; every other verb on one that was never used says so. `default` is there in every store from its
+/// beginning, so that a list of a new store is empty and no mistake.
 async fn used(cx: &Context, verb: &Verb) -> Result<(), CliError> {
     let namespace = &cx.namespace;
     if namespace.as_str() == DEFAULT_NAMESPACE || !verb.is_of_a_namespace() || verb.makes_a_run() {

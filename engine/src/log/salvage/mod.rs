@@ -12,7 +12,7 @@
 //! A block that cannot be read is damage like any other.
 //!
 //! Invariant: no run comes back with less history than it had unless it is held, and the source stays as it is. What
-//! cannot be helped is said: a run of which nothing at all is left can only be counted.
+//! cannot be helped is said: a run of which nothing is left but its id stands in the list of the new directory, and nowhere else.
 
 mod archive;
 mod chain;
@@ -108,6 +108,13 @@ pub fn isolate(dir: &Path, epoch: Option<&EpochFile>) -> Result<(SalvageReport, 
         let _ = swap::clear(&from);
     })?;
     swap::swap(&from, "damaged").map(|aside| (report, aside))
+}
+
+/// The damaged copies that isolations have left in a directory: each takes the room of a store, until the owner moves it away.
+pub fn damaged_copies(dir: &Path) -> Vec<PathBuf> {
+    let mut copies = swap::aside(&DataDir::new(dir), "damaged");
+    copies.sort();
+    copies
 }
 
 struct Analysed {

@@ -4,6 +4,9 @@
 //! by the index, which knows how many turns a run has; and by what is left of the group itself. Where none of them tells,
 //! every run that may be concerned is held.
 //!
+//! Of a run that has lost its start the index may know the rest: ids, type, times. It begins with that, and is held for as
+//! long as it is there: its workflow id stays taken, and its input reads as lost.
+//!
 //! Of a run that was over the turn that ended it is kept where it is whole, behind the gap: what is over does not come back as
 //! open, and its workflow id stays free.
 //!
@@ -20,10 +23,12 @@ use crate::log::archive::Segment;
 use crate::log::blob::{BlobFiles, BlobHash};
 use crate::log::chain::SetHash;
 use crate::log::checkpoint::StoredRun;
-use crate::log::files::DataDir;
+use crate::log::files::{DataDir, NOTHING_LEFT};
 use crate::log::group::Record;
 use crate::log::stored::blobs_of;
-use crate::vocabulary::{EventId, GroupSeq, Outlook, RunId, Turn};
+use crate::vocabulary::{
+    EventId, EventKind, GroupSeq, Outlook, Payload, RunId, RunInfo, Turn, WorkflowExecutionStarted,
+};
 
 #[derive(Default)]
 pub(super) struct SavedRuns {
@@ -45,6 +50,8 @@ pub(super) struct SavedRun {
     is_over: bool,
     blobs: BTreeSet<BlobHash>,
     pub(super) held: Option<String>,
+    /// What the index knows of its start, where that is lost.
+    pub(super) start: Option<Turn>,
     /// How it ended, where turns before that are lost.
     pub(super) end: Option<Turn>,
 }
@@ -74,15 +81,17 @@ pub(super) fn put_together(found: &Salvageable, chosen: &ChosenGroups, dir: &Dat
         saved.hold_archived();
     }
     saved.hold_for_lost_groups(found, chosen, &index);
+    saved.begin_again(found, &deleted);
     saved.check_blobs(dir);
-    saved.runs.retain(|run, state| {
-        let left = state.turns > 0;
-        if !left {
-            saved.nothing_left.insert(*run);
-        }
-        left
-    });
     saved
+}
+
+/// What the index says of a run, in the entry of its shelf.
+fn known_info(found: &Salvageable, run: RunId) -> Option<RunInfo> {
+    let entry = |shelf: Shelf| found.index.get([[shelf as u8].as_slice(), &run.0].concat().as_slice());
+    let info =
+        [Shelf::Open, Shelf::Closed].into_iter().find_map(|shelf| StoredRun::salvaged_info(entry(shelf)?.get(4..)?));
+    info.filter(|info| info.run_id == run)
 }
 
 fn removed(found: &Salvageable) -> impl Iterator<Item = RunId> {
@@ -149,8 +158,10 @@ impl SavedRuns {
     /// What was held by an earlier salvage stays held: its history is no fuller than it was.
     pub(super) fn hold_before(&mut self, held: &[(RunId, String)]) {
         for (run, why) in held {
-            if let Some(state) = self.runs.get_mut(run) {
-                state.hold(why.clone());
+            match self.runs.get_mut(run) {
+                Some(state) => state.hold(why.clone()),
+                None if why == NOTHING_LEFT => _ = self.nothing_left.insert(*run),
+                None => {}
             }
         }
     }
@@ -220,6 +231,22 @@ impl SavedRuns {
         }
     }
 
+    /// A run of which no turn is left begins with what the index knows of its start; without that its id is all there is.
+    fn begin_again(&mut self, found: &Salvageable, deleted: &BTreeSet<RunId>) {
+        for run in std::mem::take(&mut self.nothing_left) {
+            let state = self.runs.entry(run).or_default();
+            state.hold("the group of its start is lost".into());
+        }
+        self.runs.retain(|run, state| state.turns > 0 || !deleted.contains(run));
+        for (run, state) in self.runs.iter_mut().filter(|(_, state)| state.turns == 0) {
+            match known_info(found, *run) {
+                Some(info) => state.begins_as(info),
+                None => _ = self.nothing_left.insert(*run),
+            }
+        }
+        self.runs.retain(|_, state| state.turns > 0);
+    }
+
     /// What no index covers: the runs that a lost group still names, or every run that may go on in it.
     fn hold_for_lost_groups(&mut self, found: &Salvageable, chosen: &ChosenGroups, index: &SalvagedIndex) {
         let uncovered = chosen.lost.iter().filter(|seq| !(index.is_whole && **seq <= index.at));
@@ -257,6 +284,19 @@ impl SavedRuns {
 }
 
 impl SavedRun {
+    /// Only for a run that is held: nothing is ever decided on a start without input.
+    fn begins_as(&mut self, info: RunInfo) {
+        let why = self.held.get_or_insert_default();
+        why.push_str("; the index tells what it was, its input is lost");
+        if !info.status.is_open() {
+            why.push_str(&format!("; it had ended: {}", info.status));
+        }
+        let (run, at, build) = (info.run_id, info.started_at, info.build);
+        let started = EventKind::WorkflowExecutionStarted(Box::new(start_of(info)));
+        self.start = Some(Turn::of(run, EventId(1), at, build, vec![started]));
+        (self.turns, self.next_event) = (1, 2);
+    }
+
     fn hold(&mut self, why: String) {
         self.held.get_or_insert(why);
     }
@@ -281,5 +321,37 @@ impl SavedRun {
         self.last_group = seq;
         self.is_over |= turn.events.iter().any(|event| event.closes().is_some());
         self.blobs.extend(blobs_of(turn));
+    }
+}
+
+/// The start event of a run as far as the index knows it.
+fn start_of(info: RunInfo) -> WorkflowExecutionStarted {
+    WorkflowExecutionStarted {
+        namespace: info.namespace,
+        workflow_id: info.workflow_id,
+        workflow_type: info.workflow_type,
+        task_queue: info.task_queue,
+        input: Payload::lost(),
+        execution_deadline: None,
+        run_timeout: None,
+        retry_policy: None,
+        attempt: info.attempt,
+        first_run: info.first_run,
+        continued_from: info.continued_from,
+        last_failure: None,
+        start_at: None,
+        parent: info.parent,
+        memo: info.memo,
+        search_attributes: info.search_attributes,
+        request_id: info.start_request_id,
+        identity: None,
+        summary: info.summary,
+        details: info.details,
+        carried_signals: Vec::new(),
+        carried_request_ids: Vec::new(),
+        forked_from: None,
+        priority: None,
+        numbering: None,
+        signals_at_start: None,
     }
 }

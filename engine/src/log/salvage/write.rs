@@ -1,8 +1,8 @@
 //! The new directory.
 //!
-//! Groups keep their numbers, so that those who follow the log find their place; a lost one is there without records. The ends
-//! of runs that have lost turns before them come last, behind what is left of these runs.
-//! The list of held runs is durable before the directory says that it is ready.
+//! Groups keep their numbers, so that those who follow the log find their place; a lost one is there without records. The starts
+//! that only the index knows, and the ends of runs that have lost turns before them, come last, behind what is left.
+//! The list of held runs, and of those of which nothing but the id is left, is durable before the directory says that it is ready.
 //!
 //! Invariant: the result is a normal data directory, durable on return and read back whole.
 
@@ -16,7 +16,7 @@ use crate::log::archive::Segment;
 use crate::log::blob::BlobHash;
 use crate::log::chain::{ChainHash, SetHash};
 use crate::log::error::StorageError;
-use crate::log::files::DataDir;
+use crate::log::files::{DataDir, NOTHING_LEFT};
 use crate::log::group::{GroupWriter, Record, Trimmed};
 use crate::log::look::look;
 use crate::log::shelf::seal;
@@ -24,7 +24,7 @@ use crate::log::sled::{SledLog, SledOptions};
 use crate::log::{Anchor, Log, Shelf, ShelfChange, blob::BlobFiles};
 use crate::vocabulary::{GroupSeq, RunId};
 
-/// Ends in one group, of runs that have lost what was before.
+/// Starts and ends in one group, of runs that have lost what was there or between.
 const ENDS: usize = 1_024;
 /// Groups between two syncs.
 const BATCH: u64 = 1_024;
@@ -45,7 +45,8 @@ pub(super) fn write(
     medium.settle_anchor()?;
     medium.close()?;
     let target = DataDir::new(target);
-    target.write_held(&report.held)?;
+    let lost = report.runs_lost.iter().map(|run| (*run, NOTHING_LEFT.to_owned()));
+    target.write_held(&report.held.iter().cloned().chain(lost).collect::<Vec<_>>())?;
     target.write_origin(Some(found.origin))?;
     match target.identify()? {
         Some(format) => look(&target, format).map(drop),
@@ -125,11 +126,11 @@ fn write_groups(
         previous = append(writer, seq)?;
     }
     let mut seq = chosen.last;
-    let ends: Vec<_> = saved.runs.values().filter_map(|state| state.end.as_ref()).collect();
-    for ends in ends.chunks(ENDS) {
+    let rest: Vec<_> = saved.runs.values().flat_map(|state| state.start.iter().chain(&state.end)).collect();
+    for turns in rest.chunks(ENDS) {
         seq = seq.next();
         let mut writer = GroupWriter::new(seq, previous);
-        for turn in ends {
+        for turn in turns {
             writer.turn(turn).map_err(|detail| StorageError::Invalid { run: turn.run, detail })?;
         }
         previous = append(writer, seq)?;

@@ -65,6 +65,11 @@ impl<'a> ForkHistory<'a> {
             return Err(refused("the source", "its history does not begin with the start of a run"));
         };
         let (run, started) = (turns[*turn].run, &**started);
+        if started.input.is_lost() {
+            let why = "damage to the store took its input: another run would begin with nothing. Start the workflow again with \
+                       the input that you know, or bring a backup back (`bosun store restore`)";
+            return Err(refused("the source", why));
+        }
         let mut source = ForkHistory { turns, run, started, events, subjects: BTreeMap::new() };
         source.collect();
         Ok(source)
