@@ -185,3 +185,53 @@ fn damage_is_isolated_by_a_flag() {
     let (code, said) = said_by(&["store", "verify"], &data);
     assert_eq!(code, Some(0), "{said}");
 }
+
+/// A byte of each place where `text` stands in the files of a store is another.
+fn destroy(data: &Path, text: &str) -> usize {
+    let (mut paths, mut places) = (Vec::new(), 0);
+    PARTS.iter().for_each(|part| files_under(&data.join(part), &mut paths));
+    for path in paths {
+        let mut content = fs::read(&path).unwrap();
+        let found: Vec<usize> =
+            content.windows(text.len()).enumerate().filter(|(_, it)| *it == text.as_bytes()).map(|(at, _)| at).collect();
+        found.iter().for_each(|at| content[*at] ^= 0x10);
+        if !found.is_empty() {
+            fs::write(&path, content).unwrap();
+        }
+        places += found.len();
+    }
+    places
+}
+
+/// G7: a run whose first group is damaged stays under its workflow id, held: nobody starts it a second time by mistake, nothing
+/// goes on from what is lost of it, and its owner ends it.
+#[test]
+fn a_run_that_lost_its_start_keeps_its_id() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let order = r#"{"order_id": "o-1", "items": [{"sku": "earl-grey", "quantity": 1}], "cents": 5}"#;
+    let start = |id: &str, more: &[&str]| {
+        let words = [&["start", "order-saga", "-w", id, "-i", order][..], more].concat();
+        said_by(&words, &data)
+    };
+    assert_eq!(start("o-kept", &["--start-delay", "1h"]).0, Some(0));
+    assert!(destroy(&data, "earl-grey") > 0, "the input is not where it was looked for");
+    let (code, said) = said_by(&["list"], &data);
+    assert_eq!(code, Some(21), "{said}");
+    let mut isolating = Program::bosun_worker().unwrap();
+    isolating.arguments.extend(["--on-damage", "isolate"].map(Into::into));
+    let (mut worker, _) = WorkerProcess::start(&isolating, &data, READY_MAX).unwrap();
+    let (code, said) = start("o-kept", &["--id-reuse-policy", "reject-duplicate"]);
+    assert!(code != Some(0) && said.contains("o-kept"), "{code:?} {said}");
+    let (_, said) = said_by(&["describe", "o-kept"], &data);
+    assert!(said.contains("its input is lost") && said.contains("order-saga"), "{said}");
+    let (code, said) = said_by(&["reset", "o-kept", "--to", "1", "-y"], &data);
+    assert!(code != Some(0) && said.contains("damage to the store took its input"), "{code:?} {said}");
+    let (_, said) = said_by(&["store", "info"], &data);
+    assert!(said.contains("damaged-1"), "{said}");
+    let (code, said) = said_by(&["terminate", "o-kept", "-y"], &data);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(start("o-kept", &[]).0, Some(0));
+    worker.terminate().unwrap();
+    worker.wait(REQUEST_MAX).unwrap();
+}
