@@ -1,4 +1,4 @@
-//! What a durable turn costs beside a plain file append + fdatasync of the same bytes (engine.md F03), and what parked
+//! What a durable turn costs beside a plain file append + fdatasync of the same bytes (F03), and what parked
 //! runs cost to recover (F06), and what an open costs that reads all of a large log. `cargo bench -p bosun-engine --bench
 //! log [-- payloads | parked 100000 | open 512]`
 //!

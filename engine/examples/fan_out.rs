@@ -1,7 +1,7 @@
 //! Two hundred images, at most twenty resized at a time: as an async function and as a state machine.
 //!
-//! `cargo run -p bosun-engine --example fan_out`. The first image that cannot be resized fails the run: here nothing is
-//! half done that somebody would have to know of.
+//! `cargo run -p bosun-engine --example fan_out`. The first image that cannot be resized fails the run: no cleanup is
+//! needed here.
 
 use std::collections::VecDeque;
 use std::time::Duration;

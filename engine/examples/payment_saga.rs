@@ -1,7 +1,7 @@
 //! A payment in three steps, each undone when a later one fails: as an async function and as a state machine.
 //!
 //! `cargo run -p bosun-engine --example payment_saga`. What undoes a step is registered before the step: a step that failed
-//! may have happened. Both forms ask for the same activities; neither knows what they do.
+//! may still have taken effect. Both forms ask for the same activities; neither knows what they do.
 
 use std::time::Duration;
 

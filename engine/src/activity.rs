@@ -53,7 +53,7 @@ pub struct ActivityTask {
     pub heartbeat_timeout: Option<Duration>,
 }
 
-/// Names an attempt for completion from outside (engine.md E09). Text: `run:seq:attempt`.
+/// Names an attempt for completion from outside (E09). Text: `run:seq:attempt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskToken {
     /// The run that waits for it.
@@ -96,12 +96,12 @@ pub enum ActivityError {
     Failure(Failure),
     /// The function noticed its cancellation and stopped.
     Canceled(Option<Payload>),
-    /// The result comes later, by task token (engine.md E09).
+    /// The result comes later, by task token (E09).
     WillCompleteLater,
 }
 
 /// So that `?` takes any error: it is an application failure that may be retried, with the name of the error's type and
-/// with what caused it (engine.md E30). A [`Failure`] stays what it is, and a payload that cannot be read is not retried.
+/// with what caused it (E30). A [`Failure`] stays what it is, and a payload that cannot be read is not retried.
 impl<E: Error + Send + Sync + 'static> From<E> for ActivityError {
     fn from(error: E) -> Self {
         let why: &(dyn Error + 'static) = &error;

@@ -25,7 +25,7 @@ use crate::service::{
 };
 use crate::vocabulary::*;
 
-/// The most runs or events one page has (engine.md G34).
+/// The most runs or events one page has (G34).
 pub const PAGE_MAX: usize = 1_000;
 
 /// What can be asked of a worker of this process; see the module. Cheap to clone.
@@ -147,12 +147,12 @@ impl Client {
         wrong.map_or(Ok(()), |why| Err(Rejection::Invalid { what: "start request".into(), why }))
     }
 
-    /// On a full disk nothing new is begun (engine.md G5); what runs may go on.
+    /// On a full disk nothing new is begun (G5); what runs may go on.
     fn check_space(&self) -> Result<(), Rejection> {
         self.shared.journal.low_on_space().map_or(Ok(()), |why| Err(Rejection::StorageFull { why }))
     }
 
-    /// Starts a workflow execution (engine.md E01).
+    /// Starts a workflow execution (E01).
     pub async fn start(&self, start: StartWorkflow) -> Result<Started, Rejection> {
         self.check_start(&start)?;
         let (namespace, workflow_id) = (start.namespace.clone(), start.workflow_id.clone());
@@ -191,7 +191,7 @@ impl Client {
         self.ask("fork", &namespace, &workflow_id, |reply| ShardMessage::Fork { fork, dry_run, reply }).await
     }
 
-    /// Resets a run (engine.md E26): the open run of the workflow id is ended, and another one goes on in its place, from an
+    /// Resets a run (E26): the open run of the workflow id is ended, and another one goes on in its place, from an
     /// earlier point of the history of the run that is named. With `dry_run` it says what would happen and writes nothing.
     pub async fn reset(&self, request: ResetRequest) -> Result<ResetDone, Rejection> {
         let (namespace, workflow_id) = (request.target.namespace.clone(), request.target.workflow_id.clone());
@@ -203,7 +203,7 @@ impl Client {
         .await
     }
 
-    /// Signals the open run of the workflow id, or starts one and signals it, atomically (engine.md E12).
+    /// Signals the open run of the workflow id, or starts one and signals it, atomically (E12).
     pub async fn signal_with_start(&self, start: StartWorkflow, signal: SignalRequest) -> Result<Started, Rejection> {
         self.check_start(&start)?;
         self.check_payload(&signal.input)?;
@@ -217,7 +217,7 @@ impl Client {
         .await
     }
 
-    /// As [`Client::signal_with_start`] with an update (engine.md E12). What happens when a run is open is said by the
+    /// As [`Client::signal_with_start`] with an update (E12). What happens when a run is open is said by the
     /// conflict policy of the start. A refused update leaves no new run behind.
     pub async fn update_with_start(
         &self,
@@ -335,7 +335,7 @@ impl Client {
         .await
     }
 
-    /// Completes, fails, cancels or heartbeats an attempt from outside (engine.md E09).
+    /// Completes, fails, cancels or heartbeats an attempt from outside (E09).
     pub async fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Result<(), Rejection> {
         let TaskToken { run_id, seq, attempt } = token;
         let info = self.info_of(run_id).ok_or(Rejection::UnknownActivity { activity: token.to_string() })?;
@@ -372,7 +372,7 @@ impl Client {
         .await
     }
 
-    /// Sends an update and waits until it is accepted or completed, as asked (engine.md E14).
+    /// Sends an update and waits until it is accepted or completed, as asked (E14).
     pub async fn update(&self, target: &Target, request: UpdateRequest) -> Result<UpdateOutcome, Rejection> {
         self.check_payload(&request.input)?;
         self.ask_in_time("update", target, |reply| ShardMessage::Update { target: target.clone(), request, reply })
@@ -460,7 +460,7 @@ impl Client {
         }
     }
 
-    /// Removes a closed run and what only it refers to (engine.md E32).
+    /// Removes a closed run and what only it refers to (E32).
     pub async fn delete(&self, target: &Target) -> Result<(), Rejection> {
         self.admit("delete", Some(&target.workflow_id))?;
         let info = self.resolve(target)?;

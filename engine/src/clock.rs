@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariant: engine time never goes back while a worker is up, whatever happens to the wall clock, and is never before the
-//! newest time in the log (engine.md G14, G15). A wall clock that is set forward is followed, as a restart would, because
+//! newest time in the log (G14, G15). A wall clock that is set forward is followed, as a restart would, because
 //! calendar times are times of the wall clock; one that is set back is not, until a restart. Timers by duration and the timeouts
 //! of attempts are moments of this clock too, so a step forward may end them early, as a restart behind it would. Pure modules
 //! get the time as an argument.
@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 pub enum Clock {
     /// The clock of the machine.
     System(SystemClock),
-    /// Moves only when told to (engine.md E40).
+    /// Moves only when told to (E40).
     Virtual(VirtualClock),
 }
 

@@ -38,7 +38,7 @@ pub const FILTER_LENGTH_MAX: usize = 4 * 1024;
 /// How deep parentheses and `NOT` may be nested.
 pub const FILTER_DEPTH_MAX: usize = 64;
 
-/// A parsed list filter (engine.md E23). Prints as a text that parses to the same filter.
+/// A parsed list filter (E23). Prints as a text that parses to the same filter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
     /// `None`: everything.

@@ -74,7 +74,7 @@ impl<I, O> Activity<I, O> {
         self.options.schedule_to_start = Some(limit);
         self
     }
-    /// An attempt that has not heartbeated for this long has failed (engine.md E06).
+    /// An attempt that has not heartbeated for this long has failed (E06).
     pub const fn with_heartbeat(mut self, timeout: Duration) -> Self {
         self.options.heartbeat = Some(timeout);
         self
@@ -84,7 +84,7 @@ impl<I, O> Activity<I, O> {
         self.options.cancellation = cancellation;
         self
     }
-    /// Tries at most this often, with the default delays; 0 is without end (the default), 1 is at most once (engine.md
+    /// Tries at most this often, with the default delays; 0 is without end (the default), 1 is at most once (
     /// E05, E08).
     pub const fn with_attempts(self, maximum: u32) -> Self {
         self.with_retry(RetryPolicy::attempts(maximum))
@@ -130,7 +130,7 @@ impl<I, O> Activity<I, O> {
 }
 
 impl<I, O: DeserializeOwned> Activity<I, O> {
-    /// The result that a state machine hears of, as its type. Fails as the activity did, or because it is no `O`.
+    /// The result that a state machine hears of, as its type. Fails as the activity did, or if the result is not an `O`.
     pub fn result(&self, result: Result<Payload, Failure>) -> Result<O, Failure> {
         Ok(result?.decode()?)
     }
@@ -245,7 +245,7 @@ impl<I: DeserializeOwned> Signal<I> {
     pub fn is(&self, signal: &WorkflowExecutionSignaled) -> bool {
         signal.name.as_str() == self.name
     }
-    /// What it carries. Fails when that is no `I`.
+    /// What it carries. Fails if the payload is not an `I`.
     pub fn input(&self, signal: &WorkflowExecutionSignaled) -> Result<I, Failure> {
         Ok(signal.input.decode()?)
     }
@@ -269,7 +269,7 @@ impl<I: DeserializeOwned, O> Update<I, O> {
     pub fn is(&self, name: &UpdateName) -> bool {
         name.as_str() == self.name
     }
-    /// What it carries. Fails when that is no `I`.
+    /// What it carries. Fails if the payload is not an `I`.
     pub fn input(&self, input: &Payload) -> Result<I, Failure> {
         Ok(input.decode()?)
     }
@@ -317,22 +317,22 @@ named_or_typed! {
     WorkflowRef: Workflow<I, O> = WorkflowType, into_workflow_type;
     /// What a query is answered by: a [`Query`] of the handler's types, or any name.
     #[diagnostic::on_unimplemented(
-        message = "the handler takes `{I}` and answers `{O}`; `{Self}` is no such query",
-        label = "no query of the handler's types"
+        message = "the handler takes `{I}` and answers `{O}`; `{Self}` has other types",
+        label = "this query has other types than the handler"
     )]
     QueryRef: Query<I, O> = QueryName, into_query_name;
     /// What an update is handled by: an [`Update`] of the handler's types, or any name.
     #[diagnostic::on_unimplemented(
-        message = "the handler takes `{I}` and answers `{O}`; `{Self}` is no such update",
-        label = "no update of the handler's types"
+        message = "the handler takes `{I}` and answers `{O}`; `{Self}` has other types",
+        label = "this update has other types than the handler"
     )]
     UpdateRef: Update<I, O> = UpdateName, into_update_name;
 }
 
 /// What a signal can be sent or received by: a [`Signal`] that carries `I`, or any name.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no signal that carries `{I}`",
-    label = "no signal of this input",
+    message = "`{Self}` does not carry `{I}`",
+    label = "this signal carries another type",
     note = "write a `Signal` of that type, or the name of the signal as text"
 )]
 pub trait SignalRef<I: ?Sized> {

@@ -47,7 +47,7 @@ pub struct Started {
     pub newly_started: bool,
 }
 
-/// A signal to a run (engine.md E11).
+/// A signal to a run (E11).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignalRequest {
     /// Which signal.
@@ -60,7 +60,7 @@ pub struct SignalRequest {
     pub request_id: Option<RequestId>,
 }
 
-/// An update of a run (engine.md E14).
+/// An update of a run (E14).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdateRequest {
     /// The same for every repetition: the run carries it out once, and each gets the answer of the first.
@@ -75,7 +75,7 @@ pub struct UpdateRequest {
     pub wait: UpdateWait,
 }
 
-/// How long an update's caller waits (engine.md E14).
+/// How long an update's caller waits (E14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UpdateWait {
@@ -96,7 +96,7 @@ pub enum UpdateOutcome {
     Completed(Result<Payload, Failure>),
 }
 
-/// How an activity is completed from outside (engine.md E09).
+/// How an activity is completed from outside (E09).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActivityCompletion {
@@ -131,7 +131,7 @@ pub struct Description {
     pub awaiting: Vec<Awaited>,
     /// Whether it was asked to cancel.
     pub cancel_requested: bool,
-    /// Early warnings: history or payload near a limit (engine.md E31).
+    /// Early warnings: history or payload near a limit (E31).
     pub warnings: Vec<String>,
     /// How it ended, if it has.
     pub result: Option<CloseOutcome>,
@@ -215,7 +215,7 @@ pub struct PendingChild {
 /// A page of runs, newest start first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ListRequest {
-    /// A list filter (engine.md E23); empty: all runs.
+    /// A list filter (E23); empty: all runs.
     pub query: String,
     /// At most 1 000.
     pub limit: usize,
@@ -232,7 +232,7 @@ pub struct RunResult {
     pub outcome: CloseOutcome,
 }
 
-/// A committed event with its run, as visibility streams give it (engine.md E33).
+/// A committed event with its run, as visibility streams give it (E33).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunEvent {
     /// The group of the log with which it became durable; a stream goes on after it.

@@ -1,4 +1,4 @@
-//! Seeded bugs: the checks must be able to fail (requirements/engine.md §5).
+//! Seeded bugs: the checks must be able to fail (the requirements of the engine §5).
 //!
 //! Each [`Bug`] is one wrong line at the place in the production code where such a bug would really be made. The tests
 //! run named checks with one of them on and demand that they fail. With the feature `seeded-bugs` the bug is chosen by

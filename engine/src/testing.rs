@@ -1,4 +1,4 @@
-//! The test environment: a whole worker in the process, on a log in memory, with a clock that skips (engine.md E40).
+//! The test environment: a whole worker in the process, on a log in memory, with a clock that skips (E40).
 //!
 //! Invariant: it is the production worker behind the production client; only the log and the clock differ. Time stands
 //! still until somebody waits for a result (or calls `sleep`), then jumps from deadline to deadline while nothing else

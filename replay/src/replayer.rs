@@ -1,4 +1,4 @@
-//! Replays histories against code: one, at every prefix, or all open runs before a deploy (engine.md E22).
+//! Replays histories against code: one, at every prefix, or all open runs before a deploy (E22).
 //!
 //! Invariant: the engine's own driver runs the code; no activity, model or clock is called, and nothing is written. A
 //! report says what was found as data; whether that stops a build or a deploy is for the caller. Memory is bounded by
@@ -57,7 +57,7 @@ pub struct ReplayedRun {
     pub activations: u64,
     /// How many commands it gave.
     pub commands: u64,
-    /// Over all commands; the same on every machine and in every build profile (engine.md G21).
+    /// Over all commands; the same on every machine and in every build profile (G21).
     pub digest: Option<String>,
     /// How many prefixes were replayed on their own.
     pub prefixes: usize,
@@ -289,7 +289,7 @@ fn is_only_the_result(card: &NonDeterminism, history: &History) -> bool {
     closes && card.alignment.iter().all(same_kind)
 }
 
-/// What a new build would do to the runs that are open (engine.md E22).
+/// What a new build would do to the runs that are open (E22).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PreflightReport {
     /// The build that was checked.

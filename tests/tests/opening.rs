@@ -192,8 +192,12 @@ fn destroy(data: &Path, text: &str) -> usize {
     PARTS.iter().for_each(|part| files_under(&data.join(part), &mut paths));
     for path in paths {
         let mut content = fs::read(&path).unwrap();
-        let found: Vec<usize> =
-            content.windows(text.len()).enumerate().filter(|(_, it)| *it == text.as_bytes()).map(|(at, _)| at).collect();
+        let found: Vec<usize> = content
+            .windows(text.len())
+            .enumerate()
+            .filter(|(_, it)| *it == text.as_bytes())
+            .map(|(at, _)| at)
+            .collect();
         found.iter().for_each(|at| content[*at] ^= 0x10);
         if !found.is_empty() {
             fs::write(&path, content).unwrap();

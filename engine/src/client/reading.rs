@@ -75,7 +75,7 @@ impl Client {
     }
 
     /// The events of a run from an event id on, each once and in order. With `follow`, until the run has ended;
-    /// otherwise up to what is there now (engine.md E33).
+    /// otherwise up to what is there now (E33).
     pub fn events(
         &self,
         target: Target,
@@ -133,7 +133,7 @@ impl Client {
         }
     }
 
-    /// Committed events of all runs that fit the filter, as they happen (engine.md E33). `after` is the last group the
+    /// Committed events of all runs that fit the filter, as they happen (E33). `after` is the last group the
     /// subscriber has seen; `None` begins now. Ends with an error when the worker leaves, and when groups that were not
     /// seen yet have left the log: no gap goes unnoticed.
     pub fn watch(
@@ -208,7 +208,7 @@ impl Client {
         Ok(turns)
     }
 
-    /// Runs that fit a filter, in its order, by default newest start first (engine.md E23).
+    /// Runs that fit a filter, in its order, by default newest start first (E23).
     pub async fn list(&self, request: ListRequest) -> Result<Vec<RunInfo>, Rejection> {
         self.admit_reading("list", None)?;
         let filter = self.parsed(&request.query).await?;

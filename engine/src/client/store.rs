@@ -11,17 +11,17 @@ use crate::vocabulary::*;
 
 impl Client {
     /// Does now what a worker does now and then: checkpoints, archives, deletes runs past retention, collects blobs; a
-    /// bounded piece of each (engine.md E32).
+    /// bounded piece of each (E32).
     pub async fn housekeep(&self) -> Result<HousekeepingReport, Rejection> {
         self.read(crate::service::housekeep).await
     }
 
-    /// Checks everything that is stored (engine.md E38).
+    /// Checks everything that is stored (E38).
     pub async fn verify(&self) -> Result<VerifyReport, Rejection> {
         self.admit_reading("verify", None)?;
         self.read(|shared| Ok(shared.journal.verify())).await
     }
-    /// Copies a consistent prefix of the log to a new directory, while work goes on (engine.md E38, G10).
+    /// Copies a consistent prefix of the log to a new directory, while work goes on (E38, G10).
     pub async fn backup(&self, directory: &Path) -> Result<BackupReport, Rejection> {
         self.admit_reading("backup", None)?;
         let directory = directory.to_owned();

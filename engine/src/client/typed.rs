@@ -143,7 +143,7 @@ impl Client {
         Ok(self.of_target(Target { namespace, workflow_id, run_id: Some(run_id) }))
     }
 
-    /// Signals the open run of a workflow id, or starts one and signals it, atomically (engine.md E12).
+    /// Signals the open run of a workflow id, or starts one and signals it, atomically (E12).
     pub async fn signal_workflow_with_start<I: Serialize, O, S: Serialize>(
         &self,
         workflow: Workflow<I, O>,
@@ -158,7 +158,7 @@ impl Client {
         Ok(self.of_target(Target { namespace, workflow_id, run_id: Some(run_id) }))
     }
 
-    /// Updates the open run of a workflow id, or starts one and updates it, atomically (engine.md E12); waits for the answer.
+    /// Updates the open run of a workflow id, or starts one and updates it, atomically (E12); waits for the answer.
     /// A refused update leaves no new run behind.
     pub async fn update_workflow_with_start<I: Serialize, O, U: Serialize, A: DeserializeOwned>(
         &self,
@@ -217,7 +217,7 @@ impl<O> WorkflowHandle<O> {
         self.client.signal(&self.any_run(), signal_of(signal, input)?).await
     }
 
-    /// As [`WorkflowHandle::signal`]; a second signal with the same request id changes nothing (engine.md E11).
+    /// As [`WorkflowHandle::signal`]; a second signal with the same request id changes nothing (E11).
     pub async fn signal_as<I: Serialize>(
         &self,
         request_id: impl Into<RequestId>,
@@ -251,7 +251,7 @@ impl<O> WorkflowHandle<O> {
     }
 
     /// As [`WorkflowHandle::update`]; a second update of the same id changes nothing and gets the answer of the first
-    /// (engine.md E14).
+    /// (E14).
     pub async fn update_as<I: Serialize, A: DeserializeOwned>(
         &self,
         update_id: impl Into<UpdateId>,

@@ -1,4 +1,4 @@
-//! Backup: a copy of the log as it stood at one moment, taken while commits go on (engine.md E38, G10).
+//! Backup: a copy of the log as it stood at one moment, taken while commits go on (E38, G10).
 //!
 //! Groups never change and are copied in order up to the tail at the start; archive and blobs are held still by the
 //! maintenance lock (new blobs may come, which does no harm). The copy has no index: opening it builds one. Since it is

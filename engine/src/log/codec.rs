@@ -1,4 +1,4 @@
-//! Payload codecs: what happens to user bytes between the run and the disk (engine.md E31).
+//! Payload codecs: what happens to user bytes between the run and the disk (E31).
 //!
 //! A chain of [`PayloadCodec`]s is applied in order on the way in and undone by name on the way out. Each stage wraps
 //! the payload before it, encoding name included, so that the original comes back bit for bit.

@@ -186,7 +186,7 @@ pub enum StorageError {
         /// The kind of file system.
         filesystem: String,
     },
-    /// The turn was decided against another state than the log's (engine.md G11). Nothing was written.
+    /// The turn was decided against another state than the log's (G11). Nothing was written.
     #[error("a turn of run {run} begins at event {found}, but its next event is {expected}; decide it again")]
     Conflict {
         /// The run.

@@ -36,7 +36,7 @@ impl Journal {
         Ok(turns)
     }
 
-    /// The newest time of any turn: a clock that starts must not be behind it (engine.md G15). Times in the log do not go
+    /// The newest time of any turn: a clock that starts must not be behind it (G15). Times in the log do not go
     /// back, so the last group that holds turns tells; when all of them are in the archive, the runs do.
     pub fn last_at(&self) -> Timestamp {
         let newest = |turns: Vec<Turn>| turns.iter().map(|turn| turn.at).max();

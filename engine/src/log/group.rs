@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Invariant: a group that parses is exactly the one written: its CRC covers every byte, and its sequence and previous
-//! hash tie it to its place. A record kind or event this program does not know is an error, never skipped (engine.md
+//! hash tie it to its place. A record kind or event this program does not know is an error, never skipped (
 //! G9). Where groups are kept, and splitting large ones, is the medium's business.
 
 use std::path::Path;

@@ -65,7 +65,7 @@ pub struct RunEntry {
     pub outlook: Outlook,
 }
 
-/// The state of a state-machine workflow (engine.md E37), true when all events before `event` are applied.
+/// The state of a state-machine workflow (E37), true when all events before `event` are applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineSnapshot {
     /// The first event that is not applied.
@@ -268,7 +268,7 @@ impl Journal {
         }
     }
 
-    /// Compare-and-set (engine.md G11): every turn must begin at its run's next event.
+    /// Compare-and-set (G11): every turn must begin at its run's next event.
     fn check_fit(&self, turns: &[Turn]) -> Result<(), StorageError> {
         let mut ahead: BTreeMap<RunId, (EventId, bool)> = BTreeMap::new();
         for turn in turns {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a run's turns have ordinals 0, 1, 2 …; every turn after the trimmed part of the log has one reference,
 //! in order. A chunk stands alone (its first reference is absolute) and ends at a group boundary, so that full chunks
-//! are written to the index once and never again, however long the run gets (engine.md F08). Reads nothing itself.
+//! are written to the index once and never again, however long the run gets (F08). Reads nothing itself.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};

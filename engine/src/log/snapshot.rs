@@ -1,4 +1,4 @@
-//! Snapshots: states to resume a run from, instead of replaying its whole history (engine.md E37).
+//! Snapshots: states to resume a run from, instead of replaying its whole history (E37).
 //!
 //! Invariant: a snapshot is derived. It is written with the next checkpoint, may be lost in a crash, and one that is
 //! damaged or ahead of the history counts as none. Its bytes go through the payload codecs, like all user data.

@@ -1,4 +1,4 @@
-//! Verification: reads everything and says what is wrong, where (engine.md G6, E38).
+//! Verification: reads everything and says what is wrong, where (G6, E38).
 //!
 //! Invariant: what `verify` finds sound, every reader can read; each finding names its class, the file, and the group
 //! and run where known. It changes nothing, runs beside commits, and judges the log up to where it stood at the start.

@@ -1,4 +1,4 @@
-//! The activities of a run that are pending: what their events add up to (engine.md E04-E09).
+//! The activities of a run that are pending: what their events add up to (E04-E09).
 //!
 //! Invariant: nothing but [`Activities`] changes an activity, so that the deadlines of the run are always those that are
 //! true of its activities as they stand. Nothing is decided here: see [`super::activity`].

@@ -1,4 +1,4 @@
-//! Activities of a run (engine.md E04-E09).
+//! Activities of a run (E04-E09).
 //!
 //! ```text
 //!   ScheduleActivity ──► Queued ──slot──► Running ──► Completed | Failed | TimedOut | Canceled     (terminal)
@@ -114,7 +114,7 @@ impl Run {
         }
     }
 
-    /// Checks that an answer comes from the attempt that is under way (fencing, engine.md G20).
+    /// Checks that an answer comes from the attempt that is under way (fencing, G20).
     pub(super) fn check_attempt(&self, seq: Seq, attempt: Attempt) -> Result<(), Rejection> {
         let activity =
             self.activities.get(seq).ok_or_else(|| Rejection::UnknownActivity { activity: format!("number {seq}") })?;

@@ -1,4 +1,4 @@
-//! Child workflows of a run (engine.md E15).
+//! Child workflows of a run (E15).
 //!
 //! ```text
 //!   StartChildWorkflow ──► Initiated ──► Started ──► Completed | Failed | Canceled | TimedOut | Terminated
@@ -186,7 +186,7 @@ impl Run {
         draft.push(self, event);
     }
 
-    /// What the close of this run means for the children that are open (engine.md E15).
+    /// What the close of this run means for the children that are open (E15).
     pub(super) fn close_children(&self, draft: &mut TurnDraft<'_, '_>, handed_over: &[Seq]) {
         let own = |seq: &Seq| !self.of_source.contains(seq) && !handed_over.contains(seq);
         for (_, child) in self.children.iter().filter(|(seq, _)| own(seq)) {

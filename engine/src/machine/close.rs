@@ -1,4 +1,4 @@
-//! How a run ends, and what comes after it: retries of the workflow, continue-as-new (engine.md E02, E03, E18, E19).
+//! How a run ends, and what comes after it: retries of the workflow, continue-as-new (E02, E03, E18, E19).
 //!
 //! Invariant: a run ends with exactly one event. The next run of the chain, if there is one, begins in the same commit,
 //! so that nothing can fall between them; it carries the request ids seen, the signals not consumed, and the signals and

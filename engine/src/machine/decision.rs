@@ -143,7 +143,7 @@ pub struct Environment<'a> {
     pub take_slot: &'a mut dyn FnMut(&ActivityType, &TaskQueue) -> bool,
 }
 
-/// Limits of a run (engine.md E31, G34). All can be configured.
+/// Limits of a run (E31, G34). All can be configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// The largest payload of a command, result or request, in bytes. Default 2 MiB.

@@ -214,7 +214,7 @@ impl Execution {
         }
     }
 
-    /// Answers a question from the current state (engine.md E13). Never an event.
+    /// Answers a question from the current state (E13). Never an event.
     pub fn query(&mut self, name: &QueryName, input: &Payload) -> Result<Payload, Rejection> {
         match &mut self.code {
             Code::Live(driver) => Ok(driver.query(name, input)?),

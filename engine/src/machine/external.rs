@@ -1,4 +1,4 @@
-//! Signals and cancel requests from this run to other runs (engine.md E16).
+//! Signals and cancel requests from this run to other runs (E16).
 //!
 //! ```text
 //!   command ──► …Initiated ──► delivered (ExternalWorkflowExecutionSignaled / …CancelRequested)

@@ -1,4 +1,4 @@
-//! The life of a run apart from its parts: start, backoff, pause, cancellation requests, deadlines (engine.md E02, E17,
+//! The life of a run apart from its parts: start, backoff, pause, cancellation requests, deadlines (E02, E17,
 //! E27).
 //!
 //! Invariant: while a run is paused or backs off, inputs go to its inbox, durably, and are decided in order afterwards;

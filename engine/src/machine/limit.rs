@@ -1,4 +1,4 @@
-//! What the code asks for and cannot have: payloads above the limit (engine.md E31), and search attributes with the names of
+//! What the code asks for and cannot have: payloads above the limit (E31), and search attributes with the names of
 //! fields that every run has. Requests of clients are checked at the client.
 //!
 //! Invariant: neither ever starts anything. What can fail by itself (an activity, a child, a signal

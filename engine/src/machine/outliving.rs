@@ -1,4 +1,4 @@
-//! What outlives a run: messages to others that were decided before its end and have not arrived (engine.md E15, E16).
+//! What outlives a run: messages to others that were decided before its end and have not arrived (E15, E16).
 //!
 //! ```text
 //!   open ──► closed, messages under way ──► closed

@@ -15,7 +15,7 @@ use crate::workflow::{
 /// Why a run cannot be brought back to life.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum LoadError {
-    /// The code asks for something else than the history holds (engine.md G13).
+    /// The code asks for something else than the history holds (G13).
     #[error("{0}")]
     NonDeterminism(Box<NonDeterminism>),
     /// The worker has no code of the run's type.
@@ -149,7 +149,7 @@ impl TurnWalk {
 
 impl Execution {
     /// This run, brought back by its history, with its code beside the code that a snapshot has brought back: it goes on as
-    /// by itself, and every difference is told (engine.md E37).
+    /// by itself, and every difference is told (E37).
     pub(crate) fn compared_with(self, resumed: Execution, tell: TellMismatch) -> Execution {
         let info = &self.run.info;
         let names = (info.workflow_id.clone(), info.run_id, info.workflow_type.clone());

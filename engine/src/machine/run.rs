@@ -104,7 +104,7 @@ impl Run {
     pub fn started(&self) -> &WorkflowExecutionStarted {
         &self.started
     }
-    /// The id that the next event gets; a turn with another is refused (engine.md G11).
+    /// The id that the next event gets; a turn with another is refused (G11).
     pub fn next_event(&self) -> EventId {
         self.next_event
     }

@@ -1,4 +1,4 @@
-//! Signals to a run and the request ids that make requests idempotent (engine.md E11, G13).
+//! Signals to a run and the request ids that make requests idempotent (E11, G13).
 //!
 //! Invariant: a signal with a request id that was seen before, in this run or in an earlier one of its chain, changes
 //! nothing and is answered as accepted. Order of acceptance is order of delivery. The code's own buffers hold what it

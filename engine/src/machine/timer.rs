@@ -1,4 +1,4 @@
-//! Timers of a run (engine.md E10).
+//! Timers of a run (E10).
 //!
 //! ```text
 //!   StartTimer ──► TimerStarted ──► TimerFired      (deadline reached)

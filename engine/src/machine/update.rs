@@ -1,4 +1,4 @@
-//! Updates of a run (engine.md E14).
+//! Updates of a run (E14).
 //!
 //! ```text
 //!   validator says no  ──► refused, no event

@@ -1,4 +1,4 @@
-//! Task queues, pure: who waits for a slot, and who is next (engine.md E25, G26).
+//! Task queues, pure: who waits for a slot, and who is next (E25, G26).
 //!
 //! ```text
 //!   a slot ─► the queue whose turn it is, of those within their limits ─► its most urgent priority ─► the fairness key

@@ -60,7 +60,7 @@ impl ResetReapply {
     }
 }
 
-/// A request to reset a run (engine.md E26).
+/// A request to reset a run (E26).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResetRequest {
     /// The run to go back in; without a run id the open or else the newest one. Whichever run of the workflow id is open is

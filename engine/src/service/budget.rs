@@ -1,4 +1,4 @@
-//! The memory budget of a worker (engine.md G24): how much loaded runs and waiting requests may take together.
+//! The memory budget of a worker (G24): how much loaded runs and waiting requests may take together.
 //!
 //! Invariant: a share of what the machine, or the control group of the process, has, unless the owner says otherwise. What
 //! a loaded run takes is estimated by its history, which holds every payload that its state can, and counted twice: once for

@@ -1,5 +1,5 @@
 //! What a turn thread works on, so that the watchdog can take it away when workflow code does not come back
-//! (engine.md G23).
+//! (G23).
 //!
 //! Invariant: what it works on (the input, the caller who waits, the slots taken, the message) belongs to the thread
 //! or, after [`CurrentTurn::take`], to the watchdog, never to both. What was decided in time is the thread's to submit

@@ -38,7 +38,7 @@ impl<T> ReplySender<T> {
     }
 }
 
-/// What a start also does, atomically (engine.md E12).
+/// What a start also does, atomically (E12).
 pub(crate) enum StartThen {
     Nothing,
     Signal(SignalRequest),

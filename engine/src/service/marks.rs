@@ -1,4 +1,4 @@
-//! Marks: what is under way on each thread, in a small file that outlives the process (engine.md G23).
+//! Marks: what is under way on each thread, in a small file that outlives the process (G23).
 //!
 //! ```text
 //!  slot 0: boot · kills for want of memory at the start · who aborted      slot n: a turn, a start or an attempt

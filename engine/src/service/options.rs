@@ -20,7 +20,7 @@ use crate::workflow::WorkflowRegistry;
 pub enum DataDirectory {
     /// A directory, which one process holds at a time.
     Path(PathBuf),
-    /// Any log, for example the one in memory (engine.md E40).
+    /// Any log, for example the one in memory (E40).
     Log(Arc<dyn Log>),
 }
 
@@ -53,7 +53,7 @@ pub struct WorkerOptions {
     /// How long after its last use a run counts as at rest. Before, only [`Self::memory`] puts it away: runs that take
     /// turns would each be read again at every step if there were more of them than room. Default 1 s.
     pub loaded_for: Duration,
-    /// Bytes that loaded runs and waiting requests may take (engine.md G24). Default: a quarter of what the machine, or
+    /// Bytes that loaded runs and waiting requests may take (G24). Default: a quarter of what the machine, or
     /// the control group of the process, has.
     pub memory: usize,
     /// How many requests may wait for a shard before more are refused with a retry-after. Default 20 000.
@@ -70,7 +70,7 @@ pub struct WorkerOptions {
     pub interceptors: Vec<Arc<dyn Interceptor>>,
     /// Who this worker is in histories.
     pub identity: Option<Identity>,
-    /// Where the worker notes what is under way, so that the next one finds what ended it (engine.md G23); `None`: the
+    /// Where the worker notes what is under way, so that the next one finds what ended it (G23); `None`: the
     /// directory of a log that was named by its path, and nowhere for any other.
     pub marks: Option<PathBuf>,
     /// Set by commands that only visit the directory: runs that crashed a worker are not loaded.
@@ -79,7 +79,7 @@ pub struct WorkerOptions {
     /// first, and says how many do not fit its code. 0: none. Default 1 000; none in the test environment.
     pub fit_runs_max: usize,
     /// Of the state-machine runs that come back from a snapshot, the first of each type and then every run of this number
-    /// is also replayed from its history, and both are compared for as long as it is loaded (engine.md E37). A difference
+    /// is also replayed from its history, and both are compared for as long as it is loaded (E37). A difference
     /// is logged as an error, `describe` shows it, and snapshots of the type are not used any more. 0: never. Default 64;
     /// 1, all of them, in the test environment.
     pub shadow_replay_every: u32,
@@ -143,7 +143,7 @@ impl WorkerOptions {
     }
 }
 
-/// Code around the worker's work: tracing, auth, metrics (engine.md E35). Every method has a default that does nothing.
+/// Code around the worker's work: tracing, auth, metrics (E35). Every method has a default that does nothing.
 pub trait Interceptor: Send + Sync {
     /// Around the run of one activity attempt.
     fn activity(&self, task: &ActivityTask, next: ActivityFuture) -> ActivityFuture {

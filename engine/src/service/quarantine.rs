@@ -1,4 +1,4 @@
-//! Quarantine: which runs have ended worker processes, how often, and which are therefore held (engine.md G23).
+//! Quarantine: which runs have ended worker processes, how often, and which are therefore held (G23).
 //!
 //! Invariant: a run is held after the second death that is its doing, or the third that may be; no code of a held run
 //! runs until somebody releases it or another build comes. The table is a small file, written durably when it changes,

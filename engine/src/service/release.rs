@@ -132,7 +132,7 @@ fn to_chain(
     shared.deliver(&namespace, &workflow_id, ShardMessage::Input { run, input, reply });
 }
 
-/// Applies a parent close policy to a child (engine.md E15).
+/// Applies a parent close policy to a child (E15).
 fn parent_closed(
     shared: &Arc<WorkerShared>,
     name: &RunName,

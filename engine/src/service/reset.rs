@@ -1,4 +1,4 @@
-//! Resets: a run goes back to an earlier point of its history, under its workflow id (engine.md E26).
+//! Resets: a run goes back to an earlier point of its history, under its workflow id (E26).
 //!
 //! Invariant: the end of the run that was open, the copied turns and the first turn of the new run are one commit, so that a
 //! crash finds all of it or nothing, and there is one open run of the id at any time. It is planned on the thread that decides

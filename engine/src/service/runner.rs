@@ -2,7 +2,7 @@
 //!
 //! Invariant: each attempt handed over gives exactly one outcome and gives its slot back exactly once, whatever the
 //! function does. An attempt that was told to stop and does not is dropped after a grace period. Heartbeats are
-//! throttled here (engine.md E06); the last one always reaches the run before the outcome.
+//! throttled here (E06); the last one always reaches the run before the outcome.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -217,7 +217,7 @@ fn marked(quarantine: &Quarantine, token: TaskToken) -> Option<MarkSlot> {
     Some(slot)
 }
 
-/// An attempt whose thread is known while it is polled, in case the process aborts there (engine.md G23). Dropping what is
+/// An attempt whose thread is known while it is polled, in case the process aborts there (G23). Dropping what is
 /// left of it counts, too.
 struct MarkedAttempt<F> {
     slot: Option<MarkSlot>,
@@ -270,7 +270,7 @@ fn limited(outcome: ActivityOutcome, limit: usize) -> ActivityOutcome {
     }
 }
 
-/// The failure that a panic of user code becomes (engine.md E30).
+/// The failure that a panic of user code becomes (E30).
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
     let message = panic
         .downcast_ref::<&str>()

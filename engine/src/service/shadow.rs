@@ -1,5 +1,5 @@
 //! Which runs that come back from a snapshot are compared with their history, and which snapshots are not trusted any more
-//! (engine.md E37).
+//! (E37).
 //!
 //! Invariant: of every workflow type the first runs that come back are compared, then a sample. A type whose snapshots
 //! were found to lose something is brought back from history alone for as long as the worker runs. It compares nothing

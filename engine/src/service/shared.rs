@@ -28,7 +28,7 @@ use crate::queue::{SlotUse, TaskQueues, WaitingAttempt};
 use crate::request::Target;
 use crate::vocabulary::*;
 
-/// A group as subscribers see it (engine.md E33).
+/// A group as subscribers see it (E33).
 #[derive(Debug)]
 pub(crate) struct CommittedGroup {
     pub(crate) turns: Vec<Turn>,
@@ -74,7 +74,7 @@ pub(crate) struct WorkerShared {
 
 impl WorkerShared {
     /// Run ids sort by the time of their start. With a virtual clock they follow from what happened before, so that the
-    /// same test gives the same ids, and the same random numbers (engine.md E40).
+    /// same test gives the same ids, and the same random numbers (E40).
     pub(crate) fn new_run_id(&self) -> RunId {
         let Some(clock) = self.clock.as_virtual() else { return RunId(*uuid::Uuid::now_v7().as_bytes()) };
         let millis = (clock.now().as_micros() / 1_000).to_be_bytes();

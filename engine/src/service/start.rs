@@ -1,4 +1,4 @@
-//! Starts a workflow execution: id policies, idempotency, and what is done together with the start (engine.md E01, E12,
+//! Starts a workflow execution: id policies, idempotency, and what is done together with the start (E01, E12,
 //! G17).
 //!
 //! Invariant: there is one open run of a workflow id at most; a start repeated with the same request id, or under the
@@ -32,7 +32,7 @@ enum StartVerdict {
 impl TurnThread {
     pub(super) fn start(&mut self, run_id: RunId, start: StartWorkflow, then: StartThen, reply: SharedReply<Started>) {
         let verdict = self.verdict(run_id, &start, &then);
-        // On a full disk nothing new is begun (engine.md G5). What runs may go on, and begin children.
+        // On a full disk nothing new is begun (G5). What runs may go on, and begin children.
         if let StartVerdict::StartNew { .. } | StartVerdict::TerminateFirst { .. } = verdict
             && start.parent.is_none()
             && let Some(why) = self.shared.journal.low_on_space()
@@ -80,7 +80,7 @@ impl TurnThread {
         }
         let workflow_id = start.workflow_id.clone();
         if info.status.is_open() {
-            // Signal-with-start means the open run, if there is one (engine.md E12).
+            // Signal-with-start means the open run, if there is one (E12).
             if matches!(then, StartThen::Signal(_)) && start.id_conflict_policy == IdConflictPolicy::Fail {
                 return StartVerdict::Use { run_id: newest, newly_started: false };
             }

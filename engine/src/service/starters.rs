@@ -1,5 +1,5 @@
 //! Who started a run that ends workers is told, where its type wants to know: what starts runs again and again must not
-//! start the next one for two more deaths of the worker (engine.md G23).
+//! start the next one for two more deaths of the worker (G23).
 //!
 //! Invariant: each that started the run, at whatever depth, hears of one quarantine once, by a signal of its own type's
 //! choice, and a worker that begins tells it before any of its deadlines. Nothing is decided here; who hears decides.

@@ -1,4 +1,4 @@
-//! Time skipping: when a virtual clock may move, and whom it wakes (engine.md E40).
+//! Time skipping: when a virtual clock may move, and whom it wakes (E40).
 //!
 //! ```text
 //!   locked ◄──► unlocked: somebody waits for time to pass ([`UnlockedTime`])

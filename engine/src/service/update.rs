@@ -1,4 +1,4 @@
-//! Updates on the turn thread: sent, repeated, and waited for (engine.md E14).
+//! Updates on the turn thread: sent, repeated, and waited for (E14).
 //!
 //! Invariant: an update that is repeated gets the answer of the first; who waits for a completion is among the waiters
 //! before the decision that may complete it is submitted. Whether an update is accepted is decided by the run's code.

@@ -1,4 +1,4 @@
-//! The watchdog: takes a shard away from a thread whose workflow code does not come back (engine.md G23).
+//! The watchdog: takes a shard away from a thread whose workflow code does not come back (G23).
 //!
 //! Invariant: after the shard has a new generation, nothing the old thread still decides is written. The run is held,
 //! the input that was being decided is kept in its inbox, and all other runs of the shard go on with a new thread.

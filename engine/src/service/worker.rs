@@ -112,7 +112,7 @@ impl Worker {
         self.shared.held.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
     /// How many workflow types have snapshots that lose something, so that their runs come back from history alone until the
-    /// worker is started again (engine.md E37).
+    /// worker is started again (E37).
     pub fn untrusted_snapshots(&self) -> usize {
         self.shared.shadows.untrusted()
     }
@@ -335,7 +335,7 @@ pub(super) fn housekeep_or_fail(shared: &WorkerShared) -> bool {
     true
 }
 
-/// Checkpoints, archives, deletes what is past retention: a bounded piece of each (engine.md E32).
+/// Checkpoints, archives, deletes what is past retention: a bounded piece of each (E32).
 pub(crate) fn housekeep(shared: &WorkerShared) -> Result<crate::log::HousekeepingReport, StorageError> {
     let retention = &shared.options.retention;
     let now = shared.clock.now();

@@ -11,7 +11,7 @@ use super::*;
 /// not at all.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Command {
-    /// Run an activity (engine.md E04).
+    /// Run an activity (E04).
     ScheduleActivity {
         /// The number by which its outcome comes back.
         seq: Seq,
@@ -43,7 +43,7 @@ pub enum Command {
         /// The number with which it was started.
         seq: Seq,
     },
-    /// Start a child workflow (engine.md E15).
+    /// Start a child workflow (E15).
     StartChildWorkflow {
         /// The number by which its start and its end come back.
         seq: Seq,
@@ -95,7 +95,7 @@ pub enum Command {
         /// New notes by name; the others stay.
         memo: Memo,
     },
-    /// Answer an accepted update (engine.md E14).
+    /// Answer an accepted update (E14).
     CompleteUpdate {
         /// The update that is answered.
         update_id: UpdateId,
@@ -106,7 +106,7 @@ pub enum Command {
     CompleteWorkflow {
         /// What callers of `result` get.
         result: Payload,
-        /// Signals that reached the code and were never taken (engine.md E11).
+        /// Signals that reached the code and were never taken (E11).
         unhandled_signals: Vec<SignalName>,
     },
     /// The run ends in a failure, unless its retry policy starts another attempt.
@@ -123,7 +123,7 @@ pub enum Command {
         /// Signals that reached the code and were never taken.
         unhandled_signals: Vec<SignalName>,
     },
-    /// The run ends and another run of the same workflow id takes over (engine.md E19).
+    /// The run ends and another run of the same workflow id takes over (E19).
     ContinueAsNew {
         /// Which code goes on; `None`: the same.
         workflow_type: Option<WorkflowType>,

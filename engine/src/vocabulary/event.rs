@@ -18,9 +18,9 @@ use super::*;
 pub struct Event {
     /// Its place in the history.
     pub id: EventId,
-    /// The time of the turn; workflow `now()` is this and nothing else (engine.md G15).
+    /// The time of the turn; workflow `now()` is this and nothing else (G15).
     pub at: Timestamp,
-    /// The build of the workflow code that decided the turn (engine.md E22).
+    /// The build of the workflow code that decided the turn (E22).
     pub build: BuildId,
     /// What happened.
     pub kind: EventKind,
@@ -33,9 +33,9 @@ pub enum EventKind {
     WorkflowExecutionStarted(Box<WorkflowExecutionStarted>),
     /// The backoff before the first activation of a retried run is over.
     FirstWorkflowTaskScheduled,
-    /// A signal has arrived (engine.md E11).
+    /// A signal has arrived (E11).
     WorkflowExecutionSignaled(WorkflowExecutionSignaled),
-    /// Somebody asks the run to cancel; its code decides how it ends (engine.md E17).
+    /// Somebody asks the run to cancel; its code decides how it ends (E17).
     WorkflowExecutionCancelRequested {
         /// Why, in the words of whoever asked.
         reason: String,
@@ -44,7 +44,7 @@ pub enum EventKind {
         /// Repetitions of this request are applied once.
         request_id: Option<RequestId>,
     },
-    /// The validator has agreed to an update (engine.md E14); a refused update leaves no event.
+    /// The validator has agreed to an update (E14); a refused update leaves no event.
     WorkflowExecutionUpdateAccepted {
         /// Names the update; a repetition gets the same answer.
         update_id: UpdateId,
@@ -62,7 +62,7 @@ pub enum EventKind {
         /// What its caller is told.
         result: Result<Payload, Failure>,
     },
-    /// Inputs are kept and not handled until the run is unpaused (engine.md E27).
+    /// Inputs are kept and not handled until the run is unpaused (E27).
     WorkflowExecutionPaused {
         /// Why, in the words of whoever paused it.
         reason: String,
@@ -79,7 +79,7 @@ pub enum EventKind {
 
     /// The code asked for an activity.
     ActivityTaskScheduled(Box<ActivityTaskScheduled>),
-    /// Written, durably, before the attempt starts: an attempt that may have run is always known (engine.md E08).
+    /// Written, durably, before the attempt starts: an attempt that may have run is always known (E08).
     ActivityTaskStarted {
         /// The activity.
         seq: Seq,
@@ -152,7 +152,7 @@ pub enum EventKind {
         /// Who unpaused it.
         identity: Option<Identity>,
     },
-    /// The function has returned and the result comes later, by task token (engine.md E09).
+    /// The function has returned and the result comes later, by task token (E09).
     ActivityTaskAwaitingCompletion {
         /// The activity.
         seq: Seq,
@@ -290,7 +290,7 @@ pub enum EventKind {
     WorkflowExecutionCompleted {
         /// What the code returned.
         result: Payload,
-        /// Signals that were accepted and never taken by the code (engine.md E11: reported, never lost silently).
+        /// Signals that were accepted and never taken by the code (E11: reported, never lost silently).
         unhandled_signals: Vec<SignalName>,
     },
     /// The run ended in a failure.
@@ -320,7 +320,7 @@ pub enum EventKind {
         /// Signals that the code never took.
         unhandled_signals: Vec<SignalName>,
     },
-    /// The run was ended from outside; its code heard nothing of it (engine.md E18).
+    /// The run was ended from outside; its code heard nothing of it (E18).
     WorkflowExecutionTerminated {
         /// Why, in the words of whoever terminated it.
         reason: String,
@@ -331,7 +331,7 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reset: Option<Box<ResetInto>>,
     },
-    /// Another run of the same workflow id takes over (engine.md E19).
+    /// Another run of the same workflow id takes over (E19).
     WorkflowExecutionContinuedAsNew(Box<ContinuedAsNew>),
     /// A pending activity was changed from outside: its options, what its attempts count from, when it is tried next.
     ActivityPropertiesModifiedExternally {
@@ -466,7 +466,7 @@ pub struct WorkflowExecutionSignaled {
     pub input: Payload,
     /// Who sent it.
     pub identity: Option<Identity>,
-    /// Repetitions of this request are applied once (engine.md E11).
+    /// Repetitions of this request are applied once (E11).
     pub request_id: Option<RequestId>,
 }
 

@@ -1,4 +1,4 @@
-//! Failures of user code: data that lives in history and travels along cause chains (engine.md E30).
+//! Failures of user code: data that lives in history and travels along cause chains (E30).
 //!
 //! Invariant: a failure is never an error of the engine, of storage or of a request; those have types of their own.
 
@@ -24,7 +24,7 @@ pub const FAILURE_VALIDATOR_MUTATED: &str = "ValidatorMutated";
 /// A child workflow of the run that was forked: a fork does not share it.
 pub const FAILURE_CHILD_OF_SOURCE: &str = "ChildOfForkedRun";
 
-/// The failure type of a payload above the limit (engine.md E31).
+/// The failure type of a payload above the limit (E31).
 pub const FAILURE_PAYLOAD_TOO_LARGE: &str = "PayloadTooLarge";
 /// The type of a failure that a search attribute caused which has the name of a field that every run has: no list could ask for it.
 pub const FAILURE_BAD_SEARCH_ATTRIBUTES: &str = "BadSearchAttributes";

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest text id or name, in bytes (engine.md G34).
+/// The longest text id or name, in bytes (G34).
 pub const ID_LENGTH_MAX: usize = 255;
 
 /// A text that cannot be an id: what it was for, and what is wrong with it.
@@ -284,7 +284,7 @@ impl fmt::Display for BuildId {
     }
 }
 
-/// The idempotency key of an activity: constant over its attempts (engine.md G12).
+/// The idempotency key of an activity: constant over its attempts (G12).
 pub fn idempotency_key(run: &RunId, activity: Seq) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(b"bosun activity").update(&run.0).update(&activity.0.to_be_bytes());

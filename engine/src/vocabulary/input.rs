@@ -14,9 +14,9 @@ use super::*;
 /// What reaches an existing run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Input {
-    /// A signal for its code (engine.md E11).
+    /// A signal for its code (E11).
     Signal(WorkflowExecutionSignaled),
-    /// Somebody asks it to cancel (engine.md E17).
+    /// Somebody asks it to cancel (E17).
     RequestCancel {
         /// Why, as the code sees it.
         reason: String,
@@ -25,14 +25,14 @@ pub enum Input {
         /// Repetitions of this request are applied once.
         request_id: Option<RequestId>,
     },
-    /// It ends at once (engine.md E18).
+    /// It ends at once (E18).
     Terminate {
         /// Why, for the history.
         reason: String,
         /// Who ends it.
         identity: Option<Identity>,
     },
-    /// An update for its code, which may refuse it (engine.md E14).
+    /// An update for its code, which may refuse it (E14).
     Update {
         /// A repetition gets the first one's answer.
         update_id: UpdateId,
@@ -43,7 +43,7 @@ pub enum Input {
         /// Who asks.
         identity: Option<Identity>,
     },
-    /// It is not to go on (engine.md E27).
+    /// It is not to go on (E27).
     Pause {
         /// Why, for the history.
         reason: String,
@@ -156,7 +156,7 @@ pub enum ActivityOutcome {
     Failed(Failure),
     /// It was asked to cancel, and did.
     Canceled(Option<Payload>),
-    /// The function returned, the result comes later by token (engine.md E09).
+    /// The function returned, the result comes later by token (E09).
     WillCompleteLater,
 }
 

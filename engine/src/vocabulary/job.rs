@@ -132,7 +132,7 @@ pub struct HistorySize {
 }
 
 impl HistorySize {
-    /// Continue-as-new is suggested from here on (engine.md E19).
+    /// Continue-as-new is suggested from here on (E19).
     pub const SUGGESTED_EVENTS: u64 = 4_096;
     /// The same in bytes.
     pub const SUGGESTED_BYTES: u64 = 4 * 1024 * 1024;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::*;
 
-/// What limits and guides an activity (engine.md E04). One of the two close timeouts is required.
+/// What limits and guides an activity (E04). One of the two close timeouts is required.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ActivityOptions {
     /// `None`: the queue of the workflow.
@@ -50,7 +50,7 @@ pub enum CancellationType {
     WaitCancellationRequested,
 }
 
-/// What happens to a child when its parent closes (engine.md E15).
+/// What happens to a child when its parent closes (E15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum ParentClosePolicy {
     /// It is terminated: no code of it runs any more (default).
@@ -62,7 +62,7 @@ pub enum ParentClosePolicy {
     RequestCancel,
 }
 
-/// What a start does when a closed run of the same id exists (engine.md E01).
+/// What a start does when a closed run of the same id exists (E01).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum IdReusePolicy {
     /// A new run is started, however the last one ended (default).
@@ -74,7 +74,7 @@ pub enum IdReusePolicy {
     RejectDuplicate,
 }
 
-/// What a start does when a run of the same id is open (engine.md E01).
+/// What a start does when a run of the same id is open (E01).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum IdConflictPolicy {
     /// The start is refused with [`Rejection::AlreadyOpen`] (default).
@@ -86,7 +86,7 @@ pub enum IdConflictPolicy {
     TerminateExisting,
 }
 
-/// What limits and guides a child workflow (engine.md E15).
+/// What limits and guides a child workflow (E15).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ChildWorkflowOptions {
     /// `None`: the queue of the parent.

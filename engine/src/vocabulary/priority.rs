@@ -1,4 +1,4 @@
-//! Which of the attempts that wait for a slot comes first: priority, fairness key and weight (engine.md E25), and how many may
+//! Which of the attempts that wait for a slot comes first: priority, fairness key and weight (E25), and how many may
 //! start in a second. Part of the disk contract: options of activities carry a priority.
 //!
 //! Invariant: changes are additive only, as in `options`. What is out of range is refused where it is used, in

@@ -1,7 +1,7 @@
 //! The retry policy: when a failed attempt is followed by another.
 //!
 //! Invariant: the answer depends on the policy, the attempt and the failure alone, in integers, so that it is the same
-//! on every machine (engine.md E05). Who waits and who starts the attempt is not decided here.
+//! on every machine (E05). Who waits and who starts the attempt is not decided here.
 
 use std::time::Duration;
 

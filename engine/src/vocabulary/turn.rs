@@ -1,7 +1,7 @@
 //! Turns: the unit that is appended, atomically. One run's inputs, the commands they caused, and their events.
 //!
 //! Invariant: `first_event` is the id the run's next event must have; a turn that does not fit is refused by the log
-//! (compare-and-set, engine.md G11). What the indexes need to know without running any code rides along: the next
+//! (compare-and-set, G11). What the indexes need to know without running any code rides along: the next
 //! deadline, and whether the run has work that a restart must look at. Stored as an array: new fields go last.
 
 use std::fmt;
@@ -72,7 +72,7 @@ impl Serialize for Turn {
     }
 }
 
-/// The last thing a running attempt said (engine.md E06). Kept beside the history, not in it.
+/// The last thing a running attempt said (E06). Kept beside the history, not in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Heartbeat {
     /// The activity.

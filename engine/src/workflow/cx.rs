@@ -112,11 +112,11 @@ impl Cx<'_> {
     pub fn is_closed(&self) -> bool {
         self.ledger.is_closed()
     }
-    /// The same on every replay (engine.md E20).
+    /// The same on every replay (E20).
     pub fn random_u64(&mut self) -> u64 {
         self.ledger.random_u64()
     }
-    /// The same on every replay (engine.md E20).
+    /// The same on every replay (E20).
     pub fn uuid(&mut self) -> uuid::Uuid {
         self.ledger.uuid()
     }
@@ -247,7 +247,7 @@ impl Cx<'_> {
 
 /// Notes for replay and for lists.
 impl Cx<'_> {
-    /// Runs `effect` once; every replay gets the value it gave then (engine.md E20).
+    /// Runs `effect` once; every replay gets the value it gave then (E20).
     #[track_caller]
     pub fn side_effect<T: Serialize + DeserializeOwned>(&mut self, effect: impl FnOnce() -> T) -> T {
         let place = Location::caller();
@@ -269,12 +269,12 @@ impl Cx<'_> {
             }
         }
     }
-    /// Whether to take the new branch of a change (engine.md E21).
+    /// Whether to take the new branch of a change (E21).
     #[track_caller]
     pub fn patched(&mut self, id: impl Into<PatchId>) -> bool {
         self.ledger.patched(Location::caller(), id.into(), false)
     }
-    /// Says that the old branch of a change is gone (engine.md E21).
+    /// Says that the old branch of a change is gone (E21).
     #[track_caller]
     pub fn deprecate_patch(&mut self, id: impl Into<PatchId>) {
         self.ledger.patched(Location::caller(), id.into(), true);

@@ -1,4 +1,4 @@
-//! What workflow code logs: each line once, and with the run it is of (engine.md E39).
+//! What workflow code logs: each line once, and with the run it is of (E39).
 //!
 //! Invariant: code that runs live is inside a `workflow_turn` span with the fields `workflow_type`, `workflow_id`,
 //! `run_id`, `event_id` (of the event that it is told, and for a query of the one that it was told last) and `job`; code that is replayed runs under no subscriber, so its

@@ -1,7 +1,7 @@
 //! The driver of a state machine: one job in, transitions, commands out.
 //!
 //! Invariant: a snapshot holds everything the next activation depends on, so that a restored driver and one that
-//! replayed the whole history are equal (engine.md E37). After a panic the state is not trusted and not given out.
+//! replayed the whole history are equal (E37). After a panic the state is not trusted and not given out.
 
 use std::marker::PhantomData;
 

@@ -1,6 +1,6 @@
 //! Short ways to write the options that nearly every call has.
 //!
-//! Invariant: each gives the defaults of engine.md E04 and E15 and changes what its name says; it checks nothing.
+//! Invariant: each gives the defaults of E04 and E15 and changes what its name says; it checks nothing.
 
 use std::time::Duration;
 

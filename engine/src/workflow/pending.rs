@@ -1,7 +1,7 @@
 //! What a run has asked for and not heard the end of, and what canceling it means.
 //!
 //! Invariant: a cancellation is requested at most once for each number, and for `TryCancel` and `Abandon` the code is
-//! told at once, so that a later end of the other side is nobody's business any more (engine.md E07, E15).
+//! told at once, so that a later end of the other side is nobody's business any more (E07, E15).
 
 use serde::{Deserialize, Serialize};
 
@@ -130,7 +130,7 @@ fn child_canceled(workflow_id: &WorkflowId, reason: &str) -> Failure {
     Failure::canceled(format!("child workflow {workflow_id} canceled: {reason}"))
 }
 
-/// Says what makes options impossible, before anything is asked for (engine.md E04, E05).
+/// Says what makes options impossible, before anything is asked for (E04, E05).
 pub(crate) fn check_activity(activity_type: &ActivityType, options: &ActivityOptions) -> Result<(), Failure> {
     let wrong = |why: String| Failure::application("InvalidOptions", format!("activity {activity_type}: {why}"));
     if options.start_to_close.is_none() && options.schedule_to_close.is_none() {

@@ -1,7 +1,7 @@
 //! Replays the turns of a run through its code, without a run machine, a clock or an effect.
 //!
 //! Invariant: the code gets exactly the jobs that history holds, at the times that history holds, and every activation
-//! is checked. The same turns give the same digest of commands on every machine and in every build profile (engine.md
+//! is checked. The same turns give the same digest of commands on every machine and in every build profile (
 //! G21). Nothing is executed.
 
 use super::jobs::{JobTable, job_of, markers_of};

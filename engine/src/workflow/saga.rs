@@ -1,4 +1,4 @@
-//! Sagas: steps with compensations (engine.md E28).
+//! Sagas: steps with compensations (E28).
 //!
 //! Invariant: when the body fails, is canceled or is dropped, every compensation registered so far runs to its end, in
 //! reverse order, exactly once, out of reach of the cancellation; when it succeeds or continues as new, none runs. Code that

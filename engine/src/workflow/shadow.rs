@@ -1,4 +1,4 @@
-//! A run that is led twice: by code that its whole history has brought back, and by code from a snapshot (engine.md E37).
+//! A run that is led twice: by code that its whole history has brought back, and by code from a snapshot (E37).
 //!
 //! Invariant: history leads. What the code of the history asks for and answers is the run's; the code of the snapshot
 //! hears the same, carries out nothing, and is only compared. The first difference is told, once, and ends the

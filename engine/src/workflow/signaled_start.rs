@@ -1,4 +1,4 @@
-//! Code that begins when it has heard the signals that came with its start (engine.md E12).
+//! Code that begins when it has heard the signals that came with its start (E12).
 //!
 //! ```text
 //!   Started (one signal at its start)  ─►  nothing is asked for yet

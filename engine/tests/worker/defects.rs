@@ -1,4 +1,4 @@
-//! Defects of workflow code hold their run and destroy nothing: it goes on with mended code (engine.md E28, E30).
+//! Defects of workflow code hold their run and destroy nothing: it goes on with mended code (E28, E30).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which runs stay loaded (engine.md G24): all that take turns, whatever their number, and of those at rest `loaded_max`.
+//! Which runs stay loaded (G24): all that take turns, whatever their number, and of those at rest `loaded_max`.
 //!
 //! A run in the async form that is read again runs its code from the beginning, which is what is counted here.
 

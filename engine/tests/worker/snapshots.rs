@@ -1,4 +1,4 @@
-//! Shadow replay: what a snapshot loses is found, told, and harms no run that is compared (engine.md E37).
+//! Shadow replay: what a snapshot loses is found, told, and harms no run that is compared (E37).
 
 use bosun_engine::testing::TestEnvironment;
 use bosun_engine::workflow::{Cx, StateMachine, WorkflowEvent, WorkflowRegistry};

@@ -1,4 +1,4 @@
-//! The card over the seeded bugs of engine.md §5 that the replay gate must catch: each named for what it is (G22).
+//! The card over the seeded bugs of the requirements of the engine §5 that the replay gate must catch: each named for what it is (G22).
 
 use std::time::Duration;
 
@@ -187,7 +187,7 @@ fn another_result_is_a_change_of_the_result() {
     assert_eq!(card.patch.unwrap().id, "result-changed");
 }
 
-/// The card of operate.md §2.4, whole.
+/// The card of the requirements of operating §2.4, whole.
 #[test]
 fn the_card_shows_events_code_and_a_patch() {
     let sources = |path: &str| {

@@ -1,7 +1,7 @@
 //! The corpus: histories in `fixtures/histories` that every later version must read and replay.
 //!
 //! Invariant: what a file says never changes once it is released; a missing, unreadable, unlisted or changed file fails.
-//! The digests of commands are the same in debug and release and on every machine (engine.md G21). To add a story, tell
+//! The digests of commands are the same in debug and release and on every machine (G21). To add a story, tell
 //! it in `stories` and run the test once with `BOSUN_WRITE_FIXTURES=1`; files that are there are never overwritten.
 
 mod live;

@@ -7,7 +7,7 @@ use std::fmt;
 /// What a forbidden call was after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ForbiddenCall {
-    /// The time of the machine: `SystemTime`, `Instant`, `gettimeofday`.
+    /// The time of the machine: `SystemTime`, `Instant`, `gettimeofday`, `time`.
     Clock,
     /// Bytes from the operating system.
     Random,

@@ -234,6 +234,7 @@ macro_rules! trip_wires {
             // A wire for each of libc's functions.
             $crate::__wires! {
                 Clock: gettimeofday(time: any, zone: any) -> c_int;
+                Clock: time(into: any) -> c_long;
                 Clock: nanosleep(time: any, left: any) -> c_int;
                 Clock: clock_nanosleep(clock: c_int, flags: c_int, time: any, left: any) -> c_int;
                 Random: getrandom(buffer: any, length: usize, flags: c_uint) -> isize;

@@ -72,7 +72,7 @@ impl Default for HistoryLimits {
         HistoryLimits {
             json: JsonLimits::default(),
             events: 1_000_000,
-            // engine.md G34; a text is part of a request too, so it cannot be longer.
+            // G34; a text is part of a request too, so it cannot be longer.
             payload_bytes: 2 << 20,
             text_bytes: 256 << 10,
             storage_encodings: false,

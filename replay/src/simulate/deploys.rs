@@ -1,4 +1,4 @@
-//! Deploys: the next version of the code goes on with the runs of the one before (engine.md G22).
+//! Deploys: the next version of the code goes on with the runs of the one before (G22).
 //!
 //! Invariant: a deploy loses nothing, and code that does not fit what a run has done is found wherever a worker could have
 //! been stopped: at the plan's own step, and afterwards at every turn of a life that had no such step. Whether the run

@@ -1,7 +1,7 @@
 //! Doubts: what is looked at after every commit of a simulated life, and at its end.
 //!
 //! Invariant: doubting changes nothing of the life. Every look runs the engine's own driver on the history alone, with
-//! fresh code: what the code asks for then must be, byte for byte, what it asked for when it lived (engine.md G21).
+//! fresh code: what the code asks for then must be, byte for byte, what it asked for when it lived (G21).
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -182,7 +182,7 @@ impl fmt::Display for Violation {
             Violation::ForbiddenCall(trip) => trip.fmt(f),
             Violation::ReplayMismatch { card, clues } => write!(
                 f,
-                "the code asks for other things when its own history is replayed; it depends on something that history \
+                "replaying its own history, the code issued other commands; it depends on something that history \
                  does not hold ({})\n{}{clues}",
                 match clues.from_snapshot {
                     true => "a part of its state that a snapshot does not hold",
@@ -251,7 +251,7 @@ pub(crate) fn of_unchanged_code(card: &NonDeterminism) -> String {
     let text = card.to_string();
     let told = text.split_once("\nhelp: ").map_or(text.as_str(), |(told, _)| told);
     format!(
-        "{told}\nhelp: no code has changed in between, so that no patch mends this: find what it depends on, and take it from \
+        "{told}\nhelp: the code did not change, so a patch cannot fix this: find what it depends on, and take that from \
              the workflow context, an activity or the input"
     )
 }

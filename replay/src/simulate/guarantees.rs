@@ -1,4 +1,4 @@
-//! The engine's guarantees, checked on the histories of a world at rest (engine.md §2, G11-G20).
+//! The engine's guarantees, checked on the histories of a world at rest (the requirements of the engine §2, G11-G20).
 //!
 //! Invariant: a check knows events only, never how the machine came to them; each is a pure function of histories and of
 //! what the client was answered, and names the guarantee that is broken. Such a finding is a bug in Bosun, or in the

@@ -1,4 +1,4 @@
-//! Rare states: what must be met now and then, or a search has not looked where it matters (engine.md §3, `sometimes!`).
+//! Rare states: what must be met now and then, or a search has not looked where it matters (the requirements of the engine §3, `sometimes!`).
 //!
 //! Invariant: a name stands in [`RARE`] or it cannot be counted; so a test over many lives can say which were never met.
 

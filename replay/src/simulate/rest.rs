@@ -1,6 +1,6 @@
 //! The rest at the end: faults stop, and everything must end or wait for something named.
 //!
-//! Invariant: a world that heals gives every success it can; so what does not come to rest then never does (engine.md G16).
+//! Invariant: a world that heals gives every success it can; so what does not come to rest then never does (G16).
 //! Whether what happened on the way was right is not asked here.
 
 use bosun_engine::*;
@@ -15,7 +15,7 @@ const HEAL_COMMITS: u32 = 2_000;
 const IDLE_MAX: u32 = 500;
 
 impl World<'_> {
-    /// Faults stop. Everything under way arrives and time passes until the world is at rest (engine.md §3, liveness).
+    /// Faults stop. Everything under way arrives and time passes until the world is at rest (the requirements of the engine §3, liveness).
     pub(super) fn heal(&mut self) -> Result<(), Violation> {
         self.healing = true;
         if let Some(boundary) = self.armed.take() {

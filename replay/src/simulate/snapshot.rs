@@ -1,7 +1,7 @@
 //! Evictions and snapshots: runs leave memory, and come back by replay or from a snapshot and the turns after it.
 //!
 //! Invariant: the code that comes back has the state that went, and asks for the same things as in a replay of the whole
-//! history (engine.md E37). A snapshot is a cache: it may be lost in a crash, and one of another build is none.
+//! history (E37). A snapshot is a cache: it may be lost in a crash, and one of another build is none.
 
 use bosun_engine::machine::{Execution, LoadError, Run};
 use bosun_engine::*;

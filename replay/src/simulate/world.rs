@@ -81,7 +81,7 @@ pub struct Life {
     pub commits: u32,
     /// What happened step by step, also where no history tells of it.
     pub(super) steps: u64,
-    /// Rare states that were met, by name (engine.md §3, `sometimes!`).
+    /// Rare states that were met, by name (the requirements of the engine §3, `sometimes!`).
     pub rare: BTreeMap<&'static str, u64>,
     /// What fits, and may be a mistake of a deploy all the same.
     pub warnings: BTreeSet<String>,

@@ -15,7 +15,7 @@ pub fn bad() -> usize {
 pub fn good(items: &std::collections::BTreeMap<u8, u8>) -> usize { items.len() }
 "#;
 
-/// Layer 2 (engine.md §3): a crate with the configuration that ships is refused for each forbidden thing, with the reason
+/// Layer 2 (the requirements of the engine §3): a crate with the configuration that ships is refused for each forbidden thing, with the reason
 /// that stands there, and every path in it exists.
 #[test]
 fn the_configuration_that_ships_names_existing_paths_and_finds_them() {

@@ -257,7 +257,7 @@ impl Shard {
         }
     }
 
-    /// Snapshots a run that has grown by this many events (engine.md E37). Lost snapshots cost only time.
+    /// Snapshots a run that has grown by this many events (E37). Lost snapshots cost only time.
     pub(super) fn snapshot(&mut self, run: RunId, grown: u64) {
         let Some(loaded) = self.loaded.get_mut(&run) else { return };
         let facts = loaded.execution.run();

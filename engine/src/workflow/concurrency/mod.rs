@@ -1,4 +1,4 @@
-//! Concurrency inside a run: join, select, race, bounded fan-out, semaphore and channel (engine.md E29).
+//! Concurrency inside a run: join, select, race, bounded fan-out, semaphore and channel (E29).
 //!
 //! Invariant: branches are polled in the order in which they were given, so the same history gives the same winner and
 //! the same order of commands. Nothing here reads a clock or random numbers, and nothing but a lost race cancels.

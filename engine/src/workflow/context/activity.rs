@@ -1,4 +1,4 @@
-//! Activities and timers as futures (engine.md E04, E07, E10).
+//! Activities and timers as futures (E04, E07, E10).
 //!
 //! Invariant: the command is asked for when the method is called, not when the future is polled, so that the order of
 //! calls is the order of commands. Dropping a future cancels nothing and asks for nothing.

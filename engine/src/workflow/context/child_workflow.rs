@@ -1,4 +1,4 @@
-//! Child workflows and messages to other runs, as futures (engine.md E15, E16).
+//! Child workflows and messages to other runs, as futures (E15, E16).
 //!
 //! Invariant: as for activities: asked for at the call, and a dropped future asks for nothing. A child that could not
 //! be started resolves its start and its result alike.

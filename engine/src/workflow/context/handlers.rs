@@ -1,4 +1,4 @@
-//! Signal, query and update handlers (engine.md E11, E13, E14).
+//! Signal, query and update handlers (E11, E13, E14).
 //!
 //! Invariant: queries and validators only read; what they try to ask for is not entered and is named as an error. An
 //! accepted update runs as a task of its own and is answered exactly once, at the latest when the run closes. The signals

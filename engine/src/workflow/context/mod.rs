@@ -134,7 +134,7 @@ impl WfContext {
             None => recording(effect),
         }
     }
-    /// Whether to take the new branch of a change (engine.md E21).
+    /// Whether to take the new branch of a change (E21).
     #[track_caller]
     pub fn patched(&self, id: impl Into<PatchId>) -> bool {
         let (place, id) = (Location::caller(), id.into());

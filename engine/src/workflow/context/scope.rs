@@ -1,4 +1,4 @@
-//! Cancellation scopes: a tree that a cancellation runs down (engine.md E17).
+//! Cancellation scopes: a tree that a cancellation runs down (E17).
 //!
 //! Invariant: a canceled scope stays canceled, and so is every scope nested in it, now or later. A detached scope is in
 //! nobody's tree: the cancellation of the run does not reach it, which is what cleanup needs. Which code waits in which

@@ -1,4 +1,4 @@
-//! Signals as channels (engine.md E11).
+//! Signals as channels (E11).
 //!
 //! Invariant: a signal waits, in order of arrival, until the code takes it; it is taken when a receive resolves and at
 //! no other moment. What nobody took is carried to the next run, or reported when the run closes.

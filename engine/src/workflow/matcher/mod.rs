@@ -1,7 +1,7 @@
 //! Does the code still ask for what history holds? The check of one activation.
 //!
 //! Invariant: a request matches an event by kind, identity and content (input, fire time, result); options such as
-//! timeouts and summaries may change freely. No mismatch passes, and a clean replay raises none (engine.md G22). The
+//! timeouts and summaries may change freely. No mismatch passes, and a clean replay raises none (G22). The
 //! check compares; it changes neither history nor code.
 
 mod align;
@@ -89,7 +89,7 @@ fn first_difference(run: &RunIdentity, produced: &[Command], recorded: &[&Event]
     }
 }
 
-/// The run machine ended the run because of what the code asked for: a payload above the limit (engine.md E31), or a search
+/// The run machine ended the run because of what the code asked for: a payload above the limit (E31), or a search
 /// attribute with a name that is taken.
 fn is_refused_command(event: &EventKind) -> bool {
     let EventKind::WorkflowExecutionFailed { failure, .. } = event else { return false };
@@ -97,7 +97,7 @@ fn is_refused_command(event: &EventKind) -> bool {
     matches!(&failure.kind, FailureKind::Application { failure_type, .. } if refusals.contains(&failure_type.as_str()))
 }
 
-/// Code that has dropped a deprecated patch altogether still fits (engine.md E21).
+/// Code that has dropped a deprecated patch altogether still fits (E21).
 fn is_deprecated_patch(event: &EventKind) -> bool {
     matches!(event, EventKind::MarkerRecorded(Marker::Patch { deprecated: true, .. }))
 }

@@ -1,4 +1,4 @@
-//! Canceled branches that wait through something from outside, and sagas that are dropped (engine.md E28, E29).
+//! Canceled branches that wait through something from outside, and sagas that are dropped (E28, E29).
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Concurrency inside a run (engine.md E29).
+//! Concurrency inside a run (E29).
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Same history, same commands, byte for byte (engine.md G21).
+//! Same history, same commands, byte for byte (G21).
 
 use proptest::prelude::*;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! Seeded bugs of engine.md §5 that the replay gate must catch, and what it says about them (engine.md G22).
+//! Seeded bugs of the requirements of the engine §5 that the replay gate must catch, and what it says about them (G22).
 
 use super::*;
 

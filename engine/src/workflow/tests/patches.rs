@@ -1,4 +1,4 @@
-//! patched and deprecate_patch: old histories with new code and the other way round (engine.md E21).
+//! patched and deprecate_patch: old histories with new code and the other way round (E21).
 
 use super::*;
 

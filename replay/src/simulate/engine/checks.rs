@@ -1,7 +1,7 @@
 //! What must hold of a simulated life of the engine, over its histories, its answers and its log.
 //!
 //! Invariant: a check compares what was seen from outside with what the log holds; none knows how the engine came to
-//! it. Each names the guarantee that is broken (engine.md §2).
+//! it. Each names the guarantee that is broken (the requirements of the engine §2).
 
 use std::collections::{BTreeMap, BTreeSet};
 

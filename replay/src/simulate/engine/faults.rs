@@ -1,7 +1,7 @@
 //! Faults of a simulated life: how workers end, what is left of the log, and what must be found in it.
 //!
 //! Invariant: a worker that starts again finds everything that was durable when the one before ended: the groups, every
-//! answer that was given, every attempt that had started (engine.md G1-G6). This is looked at before it takes a step.
+//! answer that was given, every attempt that had started (G1-G6). This is looked at before it takes a step.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Rare states of the whole engine: what must be met now and then, or a search has not looked where it matters
-//! (engine.md §3, `sometimes!`).
+//! (the requirements of the engine §3, `sometimes!`).
 //!
 //! Invariant: a name stands in [`ENGINE_RARE`] or it is a mistake of this module, which its test finds.
 

@@ -1,4 +1,4 @@
-//! The end of a simulated life: faults stop, and everything must end or wait for something named (engine.md G16).
+//! The end of a simulated life: faults stop, and everything must end or wait for something named (G16).
 //!
 //! Invariant: a world that heals gives every success it can, so what does not come to rest then never does.
 

@@ -41,7 +41,7 @@ pub struct EngineLife {
 /// The first thing that was wrong: a bug in the engine.
 #[derive(Debug, Clone)]
 pub struct EngineFailure {
-    /// The guarantee (engine.md §2) that does not hold.
+    /// The guarantee (the requirements of the engine §2) that does not hold.
     pub id: &'static str,
     /// What is wrong.
     pub why: String,

@@ -1,4 +1,4 @@
-//! Workflows with one bug each: twenty-four of engine.md §5, and twenty-nine more that only another process, another thread
+//! Workflows with one bug each: twenty-four of the requirements of the engine §5, and twenty-nine more that only another process, another thread
 //! or a snapshot shows. What catches each, and which line it names.
 //!
 //! Invariant: every bug is caught by something other than a lint, is told by its name, and within seconds. A workflow

@@ -75,6 +75,22 @@ fn bug_03_the_wall_clock_is_caught_by_a_twin_whose_clock_goes_wrong() {
     );
 }
 
+/// 54: branches on the time of libc, as code in C and its bindings ask for it.
+#[expect(unsafe_code, reason = "what such bindings do")]
+async fn libc_time(ctx: WfContext, n: u32) -> Result<u32, Failure> {
+    unsafe extern "C" {
+        fn time(into: *mut std::ffi::c_long) -> std::ffi::c_long;
+    }
+    // SAFETY: libc writes to no place that is null.
+    let now = unsafe { time(std::ptr::null_mut()) };
+    if now % 2 == 0 { work(&ctx, n).await } else { work(&ctx, n + 1).await }
+}
+
+#[test]
+fn bug_54_the_time_of_libc_is_caught_at_the_call() {
+    caught_calling(kit(code(libc_time)), ForbiddenCall::Clock, HERE);
+}
+
 /// 4: measures a timeout with `Instant`.
 async fn elapsed(ctx: WfContext, n: u32) -> Result<u32, Failure> {
     let begun = Instant::now();
