@@ -378,6 +378,18 @@ async fn show_plan(backend: &dyn Backend, target: &Target, request: &mut Value) 
     }
 }
 
+/// What the tasks have given on which the one depends that is asked about: whoever approves it decides with that.
+pub(crate) async fn given_before(backend: &dyn Backend, asked: &HumanRequest) -> Vec<(String, Value)> {
+    let Some(task) = asked.request["task_id"].as_str().filter(|_| asked.kind == HumanRequestKind::Approval) else {
+        return Vec::new();
+    };
+    let plan = backend.query(asked.target.clone(), QueryName::of("get_plan"), Payload::null()).await;
+    let tasks = plan.map(|plan| plan.to_json()["tasks"].take()).unwrap_or_default();
+    let before = tasks[task]["edges"].as_array().into_iter().flatten().filter_map(|edge| edge["on"].as_str());
+    let given = before.map(|id| (id.to_owned(), tasks[id]["result"].clone()));
+    given.filter(|(_, result)| !result.is_null()).collect()
+}
+
 /// Everything that one run itself waits for people with.
 pub(crate) async fn requests(
     backend: &dyn Backend,
