@@ -350,6 +350,16 @@ mod tests {
         }
     }
 
+    /// A run that is paused or has not begun fits its code: whoever updates it is not told otherwise by the exit code.
+    #[test]
+    fn an_update_that_nobody_takes_now_is_no_non_determinism() {
+        for why in [RUN_IS_PAUSED, START_IS_DELAYED, FIRST_TURN_BACKS_OFF] {
+            let code = Code::of_rejection(&Rejection::Held { why: why.to_owned() });
+            assert_eq!((code, code.exit().number()), (Code::HeldOff, 1), "{why}");
+        }
+        assert_eq!(Code::of_rejection(&Rejection::Held { why: "it panicked".to_owned() }).exit().number(), 20);
+    }
+
     #[test]
     fn every_code_that_the_product_prints_is_explained() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

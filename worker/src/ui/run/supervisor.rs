@@ -375,6 +375,15 @@ mod tests {
         assert!(super::columns(cycle.as_object().unwrap()).values().all(|column| *column < 2));
     }
 
+    /// An attempt of a task that only a role was asked for was made by that role.
+    #[test]
+    fn who_worked_is_named_also_where_a_task_has_only_a_role() {
+        let attempt = json!({ "n": 1, "outcome": "completed" });
+        let task = json!({ "goal": "g", "status": "completed", "edges": [], "role": "researcher", "attempts": [attempt], "feedback": [] });
+        let shown = task_row("t", &task).into_string();
+        assert!(shown.contains("1 researcher"), "{shown}");
+    }
+
     /// A review that passes is feedback too.
     #[test]
     fn what_was_accepted_is_not_called_sent_back() {
