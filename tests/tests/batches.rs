@@ -134,7 +134,10 @@ fn a_batch_is_looked_at_asked_for_seen_and_stopped() {
     let counted = (dry["found"].as_u64(), dry["count"].as_u64(), dry["first"].as_array().map(Vec::len));
     assert_eq!(counted, (Some(41), Some(40), Some(5)), "what has ended is found, and not terminated: {dry:#}");
     let text = said(&ok(&data, &["terminate", "--query", query, "--dry-run"]));
-    assert!(text.contains("would terminate 40 runs") && text.contains("1 more that fit the filter have ended"), "{text}");
+    assert!(
+        text.contains("would terminate 40 runs") && text.contains("1 more that fit the filter have ended"),
+        "{text}"
+    );
     let gone = said(&ok(&data, &["delete", "--query", query, "--dry-run"]));
     assert!(gone.contains("would delete 1 runs") && gone.contains("40 more that fit the filter are open"), "{gone}");
     assert_eq!(count(&data, "ExecutionStatus = 'Running'"), 40);

@@ -215,8 +215,9 @@ fn a_file_is_no_data_directory_for_any_verb() {
 #[test]
 fn every_run_is_meant_by_a_filter_that_says_so() {
     let dir = tempfile::tempdir().unwrap();
+    let parked = r#"{"steps": [{"wait_signal": {"name": "go"}}]}"#;
     for id in ["a", "b"] {
-        let (code, text) = said(dir.path(), &["start", "kitchen-sink", "-w", id, "--input", r#"{"steps": []}"#]);
+        let (code, text) = said(dir.path(), &["start", "kitchen-sink", "-w", id, "--input", parked]);
         assert_eq!(code, 0, "{text}");
     }
     let all = bosun_worker::batch::order::EVERY_RUN;

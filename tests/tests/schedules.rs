@@ -235,7 +235,8 @@ fn a_schedule_that_can_never_work_is_refused() {
     assert!(nth.status.code() == Some(2) && text.contains("`mon#1` is not known"), "{text}");
     assert!(text.contains("`0 9 1-7 * mon`"), "{text}");
     // What it says instead is the first Monday.
-    let next = said(&ok(dir.path(), &["schedule", "next", "--cron", "0 9 1-7 * mon", "--from", "2026-12-02T00:00:00Z"]));
+    let next =
+        said(&ok(dir.path(), &["schedule", "next", "--cron", "0 9 1-7 * mon", "--after", "2026-12-08T00:00:00Z"]));
     assert!(next.contains("2027-01-04"), "{next}");
 }
 

@@ -181,17 +181,21 @@ fn schedules_and_agents_are_whole_on_a_telephone_and_a_wait_stands_first() {
     page.width(390);
     for place in ["/schedules", "/agents"] {
         page.go_to(&pages.at(place));
-        let cells = page.js("[...document.querySelectorAll('table.rows tbody td')].filter(cell => cell.textContent.trim())
+        let cells =
+            page.js("[...document.querySelectorAll('table.rows tbody td')].filter(cell => cell.textContent.trim())
             .map(cell => cell.checkVisibility() && cell.getBoundingClientRect().right <= innerWidth
                 && getComputedStyle(cell, '::before').content.length > 0)");
         let cells = cells.as_array().unwrap();
         assert!(cells.len() >= 5 && cells.iter().all(|seen| *seen == true), "{place}: {cells:?}");
-        let named = page.js("[...document.querySelectorAll('table.cards td[data-th]')].filter(cell => cell.textContent.trim())
+        let named = page
+            .js("[...document.querySelectorAll('table.cards td[data-th]')].filter(cell => cell.textContent.trim())
             .every(cell => getComputedStyle(cell, '::before').content.includes(cell.dataset.th))");
         assert_eq!(named, true, "{place}: each figure says what it is");
     }
     page.go_to(&pages.at("/runs/asks"));
-    let tops = page.js("['.waits-for', '.actions', 'dl.facts'].map(one => document.querySelector(one).getBoundingClientRect().top)");
+    let tops = page.js(
+        "['.waits-for', '.actions', 'dl.facts'].map(one => document.querySelector(one).getBoundingClientRect().top)",
+    );
     let tops: Vec<f64> = tops.as_array().unwrap().iter().filter_map(serde_json::Value::as_f64).collect();
     assert!(tops[0] < tops[1] && tops[1] < tops[2], "{tops:?}");
 }

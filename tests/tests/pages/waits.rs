@@ -194,7 +194,8 @@ fn an_approval_shows_what_came_before_and_a_late_answer_leads_back() {
     let shown = door.pages.bosun(&["approval", "show", asked["id"].as_str().unwrap()]);
     assert!(shown.contains("a: forty-one boats"), "{shown}");
     let lines = [door.cookie_line(), format!("Origin: {}", door.pages.at(""))];
-    let form = format!("seal={}&id={}&shown=old&do=approve", door.seal, asked["id"].as_str().unwrap().replace('/', "%2F"));
+    let form =
+        format!("seal={}&id={}&shown=old&do=approve", door.seal, asked["id"].as_str().unwrap().replace('/', "%2F"));
     let late = door.post("/runs/boats/answer", &lines, &form);
     assert_eq!(late.status, 409, "{late:?}");
     assert!(late.body.contains("href=\"/inbox\">Back to the inbox<"), "{}", late.body);

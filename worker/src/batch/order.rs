@@ -195,9 +195,10 @@ impl BatchOrder {
     /// None that the filter itself has not.
     pub fn to_touch(&self, filter: Filter) -> Result<Filter, Rejection> {
         let which = match self.action {
-            BatchAction::Cancel {} | BatchAction::Terminate {} | BatchAction::Resume {} | BatchAction::Signal { .. } => {
-                "ExecutionStatus IN ('Running', 'Paused')"
-            }
+            BatchAction::Cancel {}
+            | BatchAction::Terminate {}
+            | BatchAction::Resume {}
+            | BatchAction::Signal { .. } => "ExecutionStatus IN ('Running', 'Paused')",
             BatchAction::Pause {} => "ExecutionStatus = 'Running'",
             BatchAction::Delete {} => "ExecutionStatus != 'Running' AND ExecutionStatus != 'Paused'",
             BatchAction::Reset { .. } => return Ok(filter),

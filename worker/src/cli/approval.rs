@@ -341,7 +341,9 @@ async fn asked_by_run(cx: &mut Context, id: &str) -> Option<String> {
     Some(match all.len() {
         0 => format!("it asks nobody anything: `bosun describe {id}` shows what it does"),
         1 => format!("{} answers what it asks", told.join(", ")),
-        _ => format!("it asks {} things, all of which `bosun approval list {id}` shows: {}", all.len(), told.join(", ")),
+        _ => {
+            format!("it asks {} things, all of which `bosun approval list {id}` shows: {}", all.len(), told.join(", "))
+        }
     })
 }
 

@@ -167,9 +167,13 @@ fn offered(program: &Program, ids: Ids, begun: &OsStr) -> Vec<CompletionCandidat
         }
         let runs = readable.histories().list(ListRequest { query, limit: OFFERED }).await.ok()?;
         let here = runs.into_iter().filter(|run| run.namespace.as_str() == global.namespace);
-        Some(here.filter_map(|run| Some((run.workflow_id.as_str().strip_prefix(prefix)?.to_owned(), about(&run)))).collect())
+        Some(
+            here.filter_map(|run| Some((run.workflow_id.as_str().strip_prefix(prefix)?.to_owned(), about(&run))))
+                .collect(),
+        )
     };
-    let found = runtime.block_on(tokio::time::timeout(PATIENCE, asked)).ok().flatten().unwrap_or_default();
+    let found =
+        runtime.block_on(async { tokio::time::timeout(PATIENCE, asked).await }).ok().flatten().unwrap_or_default();
     let fitting = found.into_iter().filter(|(id, _)| id.starts_with(&begun));
     fitting.map(|(id, help)| CompletionCandidate::new(id).help(Some(help.into()))).collect()
 }

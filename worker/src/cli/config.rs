@@ -557,7 +557,9 @@ fn unknown(key: &str, place: &str) -> CliError {
         Some((name, key)) if place == "config set" => {
             error.help(format!("`bosun config set {key} VALUE --in-profile {name}` sets a key of a profile"))
         }
-        Some((name, key)) => error.help(format!("`bosun {place} {key}` with `--profile {name}`, or `--in-profile` to change it")),
+        Some((name, key)) => {
+            error.help(format!("`bosun {place} {key}` with `--profile {name}`, or `--in-profile` to change it"))
+        }
         None => error,
     }
 }

@@ -244,7 +244,9 @@ impl Code {
             Rejection::Overloaded { .. } => Code::Overloaded,
             Rejection::PayloadTooLarge { .. } => Code::PayloadTooLarge,
             Rejection::Invalid { .. } => Code::Invalid,
-            Rejection::Held { why } if [RUN_IS_PAUSED, START_IS_DELAYED, FIRST_TURN_BACKS_OFF].contains(&why.as_str()) => {
+            Rejection::Held { why }
+                if [RUN_IS_PAUSED, START_IS_DELAYED, FIRST_TURN_BACKS_OFF].contains(&why.as_str()) =>
+            {
                 Code::HeldOff
             }
             Rejection::Held { .. } => Code::Held,

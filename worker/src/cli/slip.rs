@@ -18,7 +18,10 @@ const ENDS: &str = "`bosun pause ID` holds a run, `bosun cancel ID` lets its cod
 
 /// Verbs of other tools.
 const VERBS: &[(&[&str], &str)] = &[
-    (&["status", "get", "inspect", "info"], "`bosun describe ID` shows how a run stands, `bosun list` how all of them do"),
+    (
+        &["status", "get", "inspect", "info"],
+        "`bosun describe ID` shows how a run stands, `bosun list` how all of them do",
+    ),
     (&["ps"], "`bosun list` shows the runs, `bosun top` what is going on"),
     (&["stop", "kill"], ENDS),
     (
@@ -31,7 +34,10 @@ const VERBS: &[(&[&str], &str)] = &[
     ),
     (&["history", "events"], "`bosun show ID` shows the history of a run"),
     (&["stack", "metadata"], "`bosun describe ID` shows what the code of a run awaits, with its lines"),
-    (&["approve", "reject", "answer"], "`bosun approval list` shows what waits for a person, with the command that answers"),
+    (
+        &["approve", "reject", "answer"],
+        "`bosun approval list` shows what waits for a person, with the command that answers",
+    ),
     (&["serve", "server", "daemon"], "`bosun worker run` starts a worker, `bosun dev` one with pages and sample runs"),
     (&["import"], "`show`, `diff`, `fork` and `replay` take the file of a history where they take a run"),
     (&["upgrade"], "`bosun replay check --query FILTER` says which runs fit the code"),
@@ -51,7 +57,11 @@ const OPTIONS: &[(&[&str], &[&str], &str)] = &[
         &["--reason", "--message", "-m"],
         "the words of a decision are its --comment; --feedback sends the work back",
     ),
-    (&["show"], &["--raw", "--json"], "`bosun show ID -o json` prints the events as they are, and `bosun export ID` writes a file"),
+    (
+        &["show"],
+        &["--raw", "--json"],
+        "`bosun show ID -o json` prints the events as they are, and `bosun export ID` writes a file",
+    ),
     (&["list"], &["--status"], "write `bosun list --query \"ExecutionStatus = 'Running'\"`"),
     (&["list", "show"], &["-n"], "--limit N says how many are shown"),
 ];

@@ -336,12 +336,7 @@ fn told_above(runs: &[RunInfo], rows: &mut [TopRow]) {
     }
 }
 
-fn row(
-    run: &RunInfo,
-    now: Timestamp,
-    hold: Option<Hold>,
-    (urgency, why, help): (Urgency, String, String),
-) -> TopRow {
+fn row(run: &RunInfo, now: Timestamp, hold: Option<Hold>, (urgency, why, help): (Urgency, String, String)) -> TopRow {
     let urgency = if run.held { Urgency::Stuck } else { urgency };
     TopRow {
         workflow_id: run.workflow_id.to_string(),

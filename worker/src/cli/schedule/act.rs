@@ -330,7 +330,9 @@ pub(super) async fn trigger(cx: &mut Context, args: TriggerArgs) -> Result<Exit,
     let name = plain(id);
     let done = match became {
         "waits" => format!("the schedule {name} starts {nominal} when the run before it has ended"),
-        "left_out" => format!("the schedule {name} has left out {nominal}: a run of it is open, and its overlap policy says so"),
+        "left_out" => {
+            format!("the schedule {name} has left out {nominal}: a run of it is open, and its overlap policy says so")
+        }
         _ => format!("triggered the schedule {name} for {nominal}"),
     };
     let exit = say(cx, "trigger", id, answer, &done);

@@ -214,12 +214,14 @@ impl Folding {
             | K::ChildWorkflowExecutionFailed { seq, failure }
             | K::SignalExternalWorkflowExecutionFailed { seq, failure }
             | K::RequestCancelExternalWorkflowExecutionFailed { seq, failure } => self.ends(event, *seq, Err(failure)),
-            K::ActivityTaskCanceled { seq, .. }
-            | K::ChildWorkflowExecutionCanceled { seq, .. } => drop(self.of(event, *seq, SpanState::Canceled)),
+            K::ActivityTaskCanceled { seq, .. } | K::ChildWorkflowExecutionCanceled { seq, .. } => {
+                drop(self.of(event, *seq, SpanState::Canceled))
+            }
             K::TimerFired { seq } => self.timer_over(event, *seq, true),
             K::TimerCanceled { seq } => self.timer_over(event, *seq, false),
-            K::ExternalWorkflowExecutionSignaled { seq }
-            | K::ExternalWorkflowExecutionCancelRequested { seq } => drop(self.of(event, *seq, SpanState::Done)),
+            K::ExternalWorkflowExecutionSignaled { seq } | K::ExternalWorkflowExecutionCancelRequested { seq } => {
+                drop(self.of(event, *seq, SpanState::Done))
+            }
             K::ChildWorkflowExecutionTimedOut { seq } => {
                 self.ends(event, *seq, Err(&Failure::application("TimedOut", "the child timed out")));
                 self.of(event, *seq, SpanState::TimedOut);
@@ -342,11 +344,17 @@ mod tests {
                 event(7, EventKind::TimerFired { seq: Seq(3) }),
             ];
             let timers = spans(&events).into_iter().skip(1);
-            timers.map(|span| format!("{}: {} {}", span.name, span.state.word(), span.state.class())).collect::<Vec<_>>()
+            timers
+                .map(|span| format!("{}: {} {}", span.name, span.state.word(), span.state.class()))
+                .collect::<Vec<_>>()
         };
         assert_eq!(
             told(SUPERVISOR),
-            ["waits for an approval: r/ap-1: timed out bad", "waits for an answer: r/in-1: done ok", "next try of task a: done ok"]
+            [
+                "waits for an approval: r/ap-1: timed out bad",
+                "waits for an answer: r/in-1: done ok",
+                "next try of task a: done ok"
+            ]
         );
         assert_eq!(told("order")[0], "approval r/ap-1: done ok", "a timer of somebody's own");
     }
