@@ -4,10 +4,13 @@
 //! one request of all runs. What comes out is a signal, which is kept also where the run is busy or nobody works. It sends
 //! nothing, prints nothing, and whether an answer counts is decided by the run.
 
+mod before;
+
 use bosun_engine::*;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
+pub(crate) use self::before::given_before;
 use crate::agent::AGENT;
 use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::api::people::{Cursor, filter_of, page_of};
@@ -376,18 +379,6 @@ async fn show_plan(backend: &dyn Backend, target: &Target, request: &mut Value) 
     if let Some(tasks) = review["current_plan"]["tasks"].as_array() {
         request["plan"] = tasks.iter().map(of_task).collect();
     }
-}
-
-/// What the tasks have given on which the one depends that is asked about: whoever approves it decides with that.
-pub(crate) async fn given_before(backend: &dyn Backend, asked: &HumanRequest) -> Vec<(String, Value)> {
-    let Some(task) = asked.request["task_id"].as_str().filter(|_| asked.kind == HumanRequestKind::Approval) else {
-        return Vec::new();
-    };
-    let plan = backend.query(asked.target.clone(), QueryName::of("get_plan"), Payload::null()).await;
-    let tasks = plan.map(|plan| plan.to_json()["tasks"].take()).unwrap_or_default();
-    let before = tasks[task]["edges"].as_array().into_iter().flatten().filter_map(|edge| edge["on"].as_str());
-    let given = before.map(|id| (id.to_owned(), tasks[id]["result"].clone()));
-    given.filter(|(_, result)| !result.is_null()).collect()
 }
 
 /// Everything that one run itself waits for people with.

@@ -44,11 +44,7 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
         object["workflow"]["control"] = hold.name().into();
     }
     let held_back = held_back(cx, &description).await;
-    for (id, why) in &held_back {
-        let of = |one: &&mut Value| one["activity_id"] == id.as_str();
-        let pending = object["pending_activities"].as_array_mut().into_iter().flatten();
-        pending.filter(of).for_each(|one| one["paused"] = why.as_str().into());
-    }
+    tell_held_back(&mut object, &held_back);
     let now = cx.screen.now;
     let stuck = Lookout::new(&*cx.backend, now).carried_on(cx.carried_on).below_described(&description).await;
     object["stuck"] = stuck.iter().map(|one| one.json(&cx.screen)).collect();
@@ -108,6 +104,15 @@ async fn held_back(cx: &Context, description: &Description) -> Vec<(ActivityId, 
         Some((one.activity_id.clone(), format!("it is paused{by}{why}")))
     });
     told.collect()
+}
+
+fn tell_held_back(object: &mut Value, held_back: &[(ActivityId, String)]) {
+    let pending = object["pending_activities"].as_array_mut().into_iter().flatten();
+    for one in pending {
+        if let Some((_, why)) = held_back.iter().find(|(id, _)| one["activity_id"] == id.as_str()) {
+            one["paused"] = why.as_str().into();
+        }
+    }
 }
 
 /// Who has had the conversation of a supervisor in hand, one after the other. One that cannot say it now hides nothing else.

@@ -285,12 +285,9 @@ pub(in crate::ui) async fn act(at: Result<RequestTarget, Problem>, form: Form) -
         verb => carry_out(&visitor.backend, &target, verb, &fields).await.map(|()| None),
     };
     match done {
-        Err(why) => match again(&visitor, target, verb, &fields, why).await {
-            Err(PageError(why)) if why.status != StatusCode::NOT_FOUND => {
-                Ok(problem_page(why, Some((&here, "Back to the run"))))
-            }
-            page => page,
-        },
+        Err(why) => again(&visitor, target, verb, &fields, why)
+            .await
+            .or_else(|PageError(why)| Ok(problem_page(why, Some((&here, "Back to the run"))))),
         Ok(Some(page)) => Ok(page),
         // A schedule is changed on the page of all of them.
         Ok(None) if fields.text("back") == Some("schedules") => Ok(go_to("/schedules")),
