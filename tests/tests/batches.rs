@@ -131,10 +131,18 @@ fn a_batch_is_looked_at_asked_for_seen_and_stopped() {
     assert!(http.result("ended", READY_MAX).unwrap().is_some());
     let query = "WorkflowType = 'kitchen-sink'";
     let dry = told(&data, &["terminate", "--query", query, "--dry-run"]);
-    assert_eq!((dry["count"].as_u64(), dry["first"].as_array().map(Vec::len)), (Some(41), Some(5)), "{dry:#}");
+    let counted = (dry["found"].as_u64(), dry["count"].as_u64(), dry["first"].as_array().map(Vec::len));
+    assert_eq!(counted, (Some(41), Some(40), Some(5)), "what has ended is found, and not terminated: {dry:#}");
+    let text = said(&ok(&data, &["terminate", "--query", query, "--dry-run"]));
+    assert!(
+        text.contains("would terminate 40 runs") && text.contains("1 more that fit the filter have ended"),
+        "{text}"
+    );
+    let gone = said(&ok(&data, &["delete", "--query", query, "--dry-run"]));
+    assert!(gone.contains("would delete 1 runs") && gone.contains("40 more that fit the filter are open"), "{gone}");
     assert_eq!(count(&data, "ExecutionStatus = 'Running'"), 40);
     for (words, code, says) in [
-        (&["terminate", "--query", query, "--no-input"][..], 32, "terminate 41 runs"),
+        (&["terminate", "--query", query, "--no-input"][..], 32, "terminate 40 runs"),
         (&["terminate", "--query", "Nonsense ~ 1", "--yes"], 2, "list filter"),
         (&["terminate", "--query", query, "run-000001"], 2, "cannot be used with"),
         (&["terminate"], 2, "no run is named"),
@@ -188,4 +196,20 @@ fn a_batch_is_looked_at_asked_for_seen_and_stopped() {
     assert!(count(&data, "ExecutionStatus = 'Terminated'") < 40, "{shown:#}");
     assert_eq!(count(&data, "ExecutionStatus = 'Running'"), 40, "each that was reset goes on");
     worker.kill().unwrap();
+}
+
+/// A batch that was ended by force says so, and not that it is running.
+#[test]
+fn a_batch_that_was_terminated_is_not_shown_as_running() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let parked = r#"{"steps": [{"wait_signal": {"name": "go"}}]}"#;
+    ok(&data, &["start", "kitchen-sink", "-w", "waits", "--input", parked]);
+    // Nobody works: the batch stays where it is.
+    ok(&data, &["pause", "--query", "WorkflowId = 'waits'", "--batch-id", "b", "--yes"]);
+    assert_eq!(told(&data, &["batch", "describe", "b"])["state"], "running");
+    ok(&data, &["terminate", "batch:b", "--yes"]);
+    assert_eq!(told(&data, &["batch", "describe", "b"])["state"], "terminated");
+    let listed = said(&ok(&data, &["batch", "list"]));
+    assert!(listed.contains("terminated") && !listed.contains("running"), "{listed}");
 }

@@ -94,6 +94,18 @@ fn a_command_that_is_printed_reaches_the_same_run() {
     assert!(!Path::new(&desk.file(".bosun")).exists(), "a hint went to another directory");
 }
 
+/// Whoever names the run in the place of what it asks is told what it asks.
+#[test]
+fn an_approval_is_found_by_the_id_of_its_run() {
+    let desk = Desk::with(WAITS);
+    assert_eq!(desk.sh("bosun run spec.yaml --no-wait --data d -w story").status.code(), Some(15));
+    let refused = desk.sh("bosun approval approve story --data d");
+    let text = said(&refused);
+    assert_eq!(refused.status.code(), Some(30), "{text}");
+    assert!(text.contains("story is a run, and no approval") && text.contains("answers what it asks"), "{text}");
+    desk.done(printed(&text, "approval approve"));
+}
+
 /// A spec that is edited while its run is open begins another run. That is said, with what to do of it.
 #[test]
 fn a_file_that_is_edited_says_which_run_of_it_is_open() {

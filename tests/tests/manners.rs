@@ -266,6 +266,13 @@ fn a_shell_completes_verbs_and_workflow_ids() {
     let data = home.path().join("data");
     let started = run(&data, &["start", "order-saga", "-w", "order-77", "-i", ORDER]);
     assert!(started.status.success(), "{}", said(&started));
+    for words in [
+        &["schedule", "create", "order-nightly", "order-saga", "--every", "24h", "-i", ORDER][..],
+        &["pause", "--query", "WorkflowId = 'order-77'", "--batch-id", "order-batch", "--yes"],
+    ] {
+        let made = run(&data, words);
+        assert!(made.status.success(), "{}", said(&made));
+    }
     let script = home.path().join("complete.sh");
     let text = format!(
         "source <({bosun} completion bash)\n\
@@ -275,7 +282,11 @@ fn a_shell_completes_verbs_and_workflow_ids() {
          try bosun --data={data} describe ord\n\
          try bosun --data {data} --namespace other describe ord\n\
          try bosun --data {nowhere} describe ord\n\
-         try bosun store ver\n",
+         try bosun store ver\n\
+         try bosun --data {data} schedule trigger ord\n\
+         try bosun --data {data} batch describe ord\n\
+         try bosun --data {data} approval approve ord\n\
+         try bosun --data {data} approval list ord\n",
         bosun = bosun().unwrap().display(),
         data = data.display(),
         nowhere = home.path().join("nowhere").display(),
@@ -284,7 +295,11 @@ fn a_shell_completes_verbs_and_workflow_ids() {
     let output = Command::new("bash").arg(&script).output().unwrap();
     let lines: Vec<String> =
         String::from_utf8_lossy(&output.stdout).lines().map(|line| line.trim().to_owned()).collect();
-    assert_eq!(lines, ["workflow worker", "order-77", "order-77", "", "", "verify"], "{}", said(&output));
+    let ids = ["order-nightly", "order-batch", "", "order-77"];
+    let lines_of_ids = &lines[lines.len().saturating_sub(ids.len())..];
+    assert_eq!(lines_of_ids, ids, "each verb is offered what it takes: {}", said(&output));
+    let runs = &lines[..lines.len().saturating_sub(ids.len())];
+    assert_eq!(runs, ["workflow worker", "order-77", "order-77", "", "", "verify"], "{}", said(&output));
     assert!(!home.path().join("nowhere").exists(), "a completion makes nothing");
 }
 
@@ -319,6 +334,8 @@ fn the_doctor_finds_what_is_wrong_and_what_mends_it() {
     let (mut worker, _) = WorkerProcess::start(&Program::new(bosun().unwrap(), &WORKER), &data, READY_MAX).unwrap();
     let well = json(&doctor());
     assert_eq!((finding(&well, "worker")["severity"].as_str(), &well["problems"]), (Some("ok"), &0.into()), "{well}");
+    let whose = finding(&well, "environment")["text"].as_str().unwrap();
+    assert!(whose.contains("as this command has them") && whose.contains("/system?doctor=look"), "{whose}");
     worker.kill().unwrap();
     std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).unwrap();
     let killed = json(&doctor());

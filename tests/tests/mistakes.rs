@@ -117,6 +117,20 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     (&["show", "waits", "--type", "TimerFire"], 2, &["no event has the type `TimerFire`", "did you mean `TimerFired`?"]),
     (&["show", "waits", "--follow", "--type", "Nope"], 2, &["no event has the type `Nope`", "WorkflowExecutionSignaled"]),
     (&["explain", "9999"], 2, &["BOSUN0001"]),
+    // What other tools call otherwise.
+    (&["status", "waits"], 2, &["describe ID` shows how a run stands"]),
+    (&["stop", "waits"], 2, &["cancel ID` lets its code end it", "worker stop` ends the worker"]),
+    (&["kill", "waits"], 2, &["terminate ID` ends it at once"]),
+    (&["logs", "waits"], 2, &["show ID --follow` shows what a run does"]),
+    (&["trace", "waits"], 2, &["show ID --follow` gives the events"]),
+    (&["run", "spec.yaml", "--detach"], 2, &["start TYPE` starts a workflow and returns", "--no-wait` leaves it"]),
+    (&["approval", "reject", "x", "--reason", "no"], 2, &["the words of a decision are its --comment"]),
+    (&["show", "waits", "--raw"], 2, &["show ID -o json` prints the events", "export ID` writes a file"]),
+    (&["list", "--limit", "abc"], 2, &["--limit takes how many are shown", "--limit 20"]),
+    (&["reset", "waits"], 2, &["--to first-turn` begins again"]),
+    (&["agent", "list"], 2, &["agents belong to runs", "agent describe NAME`"]),
+    (&["approval", "approve", "waits"], 30, &["waits is a run, and no approval", "it asks nobody anything"]),
+    (&["config", "set", "profiles.dev.worker.slots", "2"], 2, &["config set worker.slots VALUE --in-profile dev`"]),
 ];
 
 /// The exit code and all that is said, in a folder.
@@ -201,8 +215,9 @@ fn a_file_is_no_data_directory_for_any_verb() {
 #[test]
 fn every_run_is_meant_by_a_filter_that_says_so() {
     let dir = tempfile::tempdir().unwrap();
+    let parked = r#"{"steps": [{"wait_signal": {"name": "go"}}]}"#;
     for id in ["a", "b"] {
-        let (code, text) = said(dir.path(), &["start", "kitchen-sink", "-w", id, "--input", r#"{"steps": []}"#]);
+        let (code, text) = said(dir.path(), &["start", "kitchen-sink", "-w", id, "--input", parked]);
         assert_eq!(code, 0, "{text}");
     }
     let all = bosun_worker::batch::order::EVERY_RUN;

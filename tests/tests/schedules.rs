@@ -222,3 +222,37 @@ fn a_long_list_of_schedules_says_that_there_are_more() {
     let wrong = run(&data, &["schedule", "list", "--cursor", "nonsense"]);
     assert_eq!(wrong.status.code(), Some(2), "{}", said(&wrong));
 }
+
+/// What cannot work is refused when the schedule is made, by name.
+#[test]
+fn a_schedule_that_can_never_work_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let create = |what: &[&str]| run(dir.path(), &[&["schedule", "create", "s"], what].concat());
+    let own = create(&["bosun.batch", "--every", "1h"]);
+    assert!(own.status.code() == Some(2) && said(&own).contains("bosun.batch is Bosun's own"), "{}", said(&own));
+    let nth = create(&["kitchen-sink", "--cron", "0 9 * * mon#1", "--input", r#"{"steps":[]}"#]);
+    let text = said(&nth);
+    assert!(nth.status.code() == Some(2) && text.contains("`mon#1` is not known"), "{text}");
+    assert!(text.contains("`0 9 1-7 * mon`"), "{text}");
+    // What it says instead is the first Monday.
+    let next =
+        said(&ok(dir.path(), &["schedule", "next", "--cron", "0 9 1-7 * mon", "--after", "2026-12-08T00:00:00Z"]));
+    assert!(next.contains("2027-01-04"), "{next}");
+}
+
+/// A start that the overlap policy leaves out is not called triggered.
+#[test]
+fn a_trigger_says_what_became_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let _worker = WorkerProcess::start(&Program::bosun_worker().unwrap(), &data, READY_MAX).unwrap();
+    let parked = r#"{"steps": [{"wait_signal": {"name": "go"}}]}"#;
+    ok(&data, &["schedule", "create", "s", "kitchen-sink", "--every", "24h", "--input", parked]);
+    let first = told(&data, &["schedule", "trigger", "s"]);
+    assert_eq!(first["became"], "started", "{first}");
+    let second = said(&ok(&data, &["schedule", "trigger", "s"]));
+    assert!(second.contains("has left out") && second.contains("--overlap buffer-one"), "{second}");
+    assert!(!second.contains("triggered"), "{second}");
+    let third = told(&data, &["schedule", "trigger", "s", "--overlap", "buffer-one"]);
+    assert_eq!(third["became"], "waits", "{third}");
+}

@@ -218,3 +218,39 @@ fn a_narrow_terminal_keeps_what_is_looked_for() {
         assert!(["STATE", "CHECK", "FINDING"].iter().all(|name| head.contains(name)), "{columns}: {doctor}");
     }
 }
+
+/// Why somebody holds an activity back stands where the activity does.
+#[test]
+fn the_reason_of_a_pause_of_an_activity_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let steps = r#"{"steps": [{"activity": {"type": "echo", "input": "x"}}]}"#;
+    for words in [
+        &["start", "kitchen-sink", "-w", "held", "--input", steps][..],
+        &["activity", "pause", "held", "1", "--reason", "look first"],
+    ] {
+        let done = run(&data, words);
+        assert!(done.status.success(), "{}", said(&done));
+    }
+    let told = said(&run(&data, &["describe", "held"]));
+    assert!(told.contains("activity 1: it is paused by ") && told.contains(": look first"), "{told}");
+    let object: Value = serde_json::from_slice(&run(&data, &["describe", "held", "-o", "json"]).stdout).unwrap();
+    let why = object["pending_activities"][0]["paused"].as_str();
+    assert!(why.is_some_and(|why| why.ends_with(": look first")), "{object}");
+}
+
+/// `config list` takes the flag that asks for what it always says, and a key of a profile is set in its table.
+#[test]
+fn origins_are_listed_and_a_profile_is_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = |words: &[&str]| {
+        let mut bosun = std::process::Command::new(bosun_tests::harness::process::bosun().unwrap());
+        bosun.arg("config").args(words).current_dir(dir.path()).output().unwrap()
+    };
+    assert!(config(&["set", "worker.slots", "4"]).status.success());
+    let set = config(&["set", "worker.slots", "2", "--in-profile", "dev"]);
+    assert!(set.status.success(), "{}", said(&set));
+    let listed = said(&config(&["list", "--origin", "--profile", "dev"]));
+    let line = listed.lines().find(|line| line.starts_with("worker.slots")).unwrap_or_else(|| panic!("{listed}"));
+    assert!(line.contains("[profiles.dev]"), "{line}");
+}

@@ -191,7 +191,9 @@ fn an_update_that_cannot_be_taken_now_says_when_it_can() {
     for (id, helps) in
         [("waits", "resume ID` lets the run go on; send it again then"), ("later", "when the code has begun")]
     {
-        let told = said(&run(&data, &["update", id, "anything"]));
+        let refused = run(&data, &["update", id, "anything"]);
+        let told = said(&refused);
+        assert_eq!(refused.status.code(), Some(1), "its code fits the history: {told}");
         assert!(told.contains("nothing was kept") && told.contains(helps) && !told.contains("deploy"), "{id}: {told}");
     }
 }

@@ -4,10 +4,13 @@
 //! one request of all runs. What comes out is a signal, which is kept also where the run is busy or nobody works. It sends
 //! nothing, prints nothing, and whether an answer counts is decided by the run.
 
+mod before;
+
 use bosun_engine::*;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
+pub(crate) use self::before::given_before;
 use crate::agent::AGENT;
 use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::api::people::{Cursor, filter_of, page_of};

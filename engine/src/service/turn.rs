@@ -412,8 +412,11 @@ impl TurnThread {
         let found = self.find_to_read(target);
         let held = found.as_ref().ok().and_then(|name| self.shared.held_why(name.run_id));
         let shared = self.shared.clone();
-        self.read(found, reply, |execution| {
-            let mut described = Box::new(describe(execution, held, &shared.options.limits));
+        // A list tells what the history takes in the log: so does this.
+        let stored = found.as_ref().ok().and_then(|name| self.shared.journal.run(name.run_id));
+        let stored = stored.map(|entry| entry.info.history.bytes);
+        self.read(found, reply, move |execution| {
+            let mut described = Box::new(describe(execution, held, &shared.options.limits, stored));
             described.warnings.extend(shared.shadows.card(&described.info.workflow_type));
             Ok(described)
         });
@@ -512,9 +515,15 @@ fn closed_run(execution: &mut Execution) -> Option<ClosedRun> {
     Some(ClosedRun { run_id: info.run_id, outcome: run.outcome().cloned()?, next_run: info.next_run })
 }
 
-fn describe(execution: &Execution, held: Option<String>, limits: &crate::machine::Limits) -> Description {
+fn describe(
+    execution: &Execution,
+    held: Option<String>,
+    limits: &crate::machine::Limits,
+    stored: Option<u64>,
+) -> Description {
     let run = execution.run();
-    let info = run.info();
+    let mut info = run.info().clone();
+    info.history.bytes = stored.unwrap_or(info.history.bytes);
     let mut warnings = Vec::new();
     if info.history.events >= limits.history_events_warn {
         let limit = limits.history_events_warn;
@@ -527,7 +536,7 @@ fn describe(execution: &Execution, held: Option<String>, limits: &crate::machine
     }
     let held = held.or_else(|| execution.held().map(ToString::to_string));
     Description {
-        info: RunInfo { held: held.is_some() && info.status.is_open(), ..info.clone() },
+        info: RunInfo { held: held.is_some() && info.status.is_open(), ..info },
         pending_activities: run.pending_activities(),
         pending_timers: run.pending_timers(),
         pending_children: run.pending_children(),

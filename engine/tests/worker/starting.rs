@@ -270,6 +270,23 @@ async fn a_fork_of_a_delayed_start_says_when_it_begins() {
     assert_eq!(begun.at, begins);
 }
 
+/// E24, E26: a reset of a run whose code has not begun keeps its delay, and one whose code has begun begins at once.
+#[tokio::test]
+async fn a_reset_of_a_delayed_start_waits_as_long_as_it_was_to_wait() {
+    let environment = environment();
+    let client = environment.client();
+    client.start(StartWorkflow { start_delay: Some(HOUR), ..start("wait", "a", &()) }).await.unwrap();
+    environment.sleep(HOUR / 2).await;
+    client.reset(ResetRequest::new(target("a"), ResetTo::FirstTurn)).await.unwrap();
+    let again = client.describe(&target("a")).await.unwrap();
+    assert_eq!(again.starts_at, Some(again.info.started_at.plus(HOUR)));
+    environment.sleep(2 * HOUR).await;
+    client.reset(ResetRequest::new(target("a"), ResetTo::FirstTurn)).await.unwrap();
+    assert_eq!(client.describe(&target("a")).await.unwrap().starts_at, None);
+    client.signal(&target("a"), signal("go", "now")).await.unwrap();
+    assert_eq!(completed::<String>(&client, "a").await, "now");
+}
+
 /// E24: code that waits for nothing has ended before it hears of a request to cancel, and nothing follows its end.
 #[tokio::test]
 async fn a_delayed_start_that_ends_at_once_is_not_canceled_behind_its_end() {

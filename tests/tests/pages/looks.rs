@@ -164,6 +164,42 @@ fn words_are_whole_and_a_plan_is_readable_on_a_telephone() {
     assert!(cells.len() >= 2 && cells.iter().all(|seen| *seen == true), "{cells:?}");
 }
 
+/// On a telephone a schedule and an agent are cards with all that their rows have, and whom a run waits for stands above what
+/// can be done to it.
+#[test]
+fn schedules_and_agents_are_whole_on_a_telephone_and_a_wait_stands_first() {
+    let Some(browser) = Browser::available_or_explain() else { return };
+    let pages = Pages::serve();
+    pages.supervisor("done", &gated("a publication", "publish it"));
+    pages.supervisor("asks", &gated("another publication", "publish it"));
+    let asked = pages.asked("done");
+    pages.post("/api/v1/workflows/done/answers", &json!({ "id": asked["id"], "approved": true }));
+    pages.ended("done");
+    pages.asked("asks");
+    pages.bosun(&["schedule", "create", "sync", "kitchen-sink", "--every", "1h", "--input", r#"{"steps":[]}"#]);
+    let page = pages.signed_in(&browser);
+    page.width(390);
+    for place in ["/schedules", "/agents"] {
+        page.go_to(&pages.at(place));
+        let cells =
+            page.js("[...document.querySelectorAll('table.rows tbody td')].filter(cell => cell.textContent.trim())
+            .map(cell => cell.checkVisibility() && cell.getBoundingClientRect().right <= innerWidth
+                && getComputedStyle(cell, '::before').content.length > 0)");
+        let cells = cells.as_array().unwrap();
+        assert!(cells.len() >= 5 && cells.iter().all(|seen| *seen == true), "{place}: {cells:?}");
+        let named = page
+            .js("[...document.querySelectorAll('table.cards td[data-th]')].filter(cell => cell.textContent.trim())
+            .every(cell => getComputedStyle(cell, '::before').content.includes(cell.dataset.th))");
+        assert_eq!(named, true, "{place}: each figure says what it is");
+    }
+    page.go_to(&pages.at("/runs/asks"));
+    let tops = page.js(
+        "['.waits-for', '.actions', 'dl.facts'].map(one => document.querySelector(one).getBoundingClientRect().top)",
+    );
+    let tops: Vec<f64> = tops.as_array().unwrap().iter().filter_map(serde_json::Value::as_f64).collect();
+    assert!(tops[0] < tops[1] && tops[1] < tops[2], "{tops:?}");
+}
+
 #[test]
 fn axe_finds_nothing_in_light_or_dark() {
     let Some(browser) = Browser::available_or_explain() else { return };

@@ -128,3 +128,75 @@ fn the_page_of_a_paused_run_says_who_paused_it_and_what_helps() {
     assert!(page.contains("it is paused by ") && page.contains(": look first"), "{page}");
     assert!(page.contains(" resume held"), "{page}");
 }
+
+/// SHN-74 on every door: what people have made of a run stands where its status does, and its page offers what can be done now.
+#[test]
+fn a_run_that_people_hold_is_called_so_on_pages_and_in_the_api() {
+    let door = Door::open();
+    let api = |path: &str| -> serde_json::Value { door.pages.http.request("GET", path, None).unwrap().json().unwrap() };
+    let page = |path: &str| door.get(path, &[door.cookie_line()]).body;
+    let offers = |page: &str, verb: &str| page.contains(&format!("name=\"verb\" value=\"{verb}\""));
+    for (verb, word, control, button) in [
+        ("pause", "Paused", json!("paused"), "resume"),
+        ("resume", "Running", json!(null), "pause"),
+        ("takeover", "Taken over", json!("taken_over"), "release"),
+        ("release", "Running", json!(null), "pause"),
+    ] {
+        door.pages.bosun(&[verb, RUN]);
+        let badge = format!("\">{word}</span>");
+        for place in ["/", &format!("/runs/{RUN}")] {
+            assert!(page(place).contains(&badge), "{verb} {place}: no {badge} in {}", page(place));
+        }
+        let own = page(&format!("/runs/{RUN}"));
+        for other in ["pause", "resume", "release"] {
+            assert_eq!(offers(&own, other), other == button, "{verb}: {other} in {own}");
+        }
+        assert_eq!(api("/api/v1/workflows")["workflows"][0]["control"], control, "{verb}");
+        assert_eq!(api(&format!("/api/v1/workflows/{RUN}"))["control"], control, "{verb}");
+        let top: serde_json::Value = serde_json::from_str(&door.pages.bosun(&["top", "-o", "json"])).unwrap();
+        assert_eq!(top["runs"][0]["status"], word, "{verb}: {top}");
+    }
+    door.pages.bosun(&["takeover", RUN]);
+    let lines = [door.cookie_line(), format!("Origin: {}", door.pages.at(""))];
+    let given = door.post(&format!("/runs/{RUN}/act"), &lines, &format!("seal={}&verb=release", door.seal));
+    assert_eq!(given.status, 303, "{given:?}");
+    assert_eq!(api(&format!("/api/v1/workflows/{RUN}"))["control"], json!(null), "the button does it");
+}
+
+/// One measure of a history, whoever is asked.
+#[test]
+fn a_list_and_a_description_tell_one_size_of_a_history() {
+    let door = Door::open();
+    door.pages.program("small", json!([{ "timer": "1ms" }, { "activity": { "type": "echo", "input": "x" } }]));
+    door.pages.ended("small");
+    let api = |path: &str| -> serde_json::Value { door.pages.http.request("GET", path, None).unwrap().json().unwrap() };
+    let listed = api("/api/v1/workflows?query=WorkflowId%20%3D%20'small'");
+    let described = api("/api/v1/workflows/small");
+    for size in ["history_length", "history_size_bytes"] {
+        assert_eq!(listed["workflows"][0][size], described[size], "{size}");
+    }
+}
+
+/// Whoever decides sees what the tasks before have given; whoever comes too late finds the way back.
+#[test]
+fn an_approval_shows_what_came_before_and_a_late_answer_leads_back() {
+    let door = Door::open();
+    let spec = json!({ "kind": "supervisor", "preset": "shannon-dag", "objective": "Sell the boats", "agents": [{ "name": "clerk" }],
+        "script": [
+            { "on": "plan", "say": { "tasks": [{ "id": "a", "goal": "Count them" },
+                { "id": "b", "goal": "Sell them", "deps": ["a"], "requires_approval": true }] } },
+            { "on": "execute_worker", "say": "forty-one boats" }] });
+    door.pages.supervisor("boats", &spec);
+    let asked = door.pages.asked("boats");
+    let inbox = door.get("/inbox", &[door.cookie_line()]).body;
+    let (_, rest) = inbox.split_once("What came before").unwrap_or_else(|| panic!("{inbox}"));
+    assert!(rest.contains("forty-one boats"), "{inbox}");
+    let shown = door.pages.bosun(&["approval", "show", asked["id"].as_str().unwrap()]);
+    assert!(shown.contains("a: forty-one boats"), "{shown}");
+    let lines = [door.cookie_line(), format!("Origin: {}", door.pages.at(""))];
+    let form =
+        format!("seal={}&id={}&shown=old&do=approve", door.seal, asked["id"].as_str().unwrap().replace('/', "%2F"));
+    let late = door.post("/runs/boats/answer", &lines, &form);
+    assert_eq!(late.status, 409, "{late:?}");
+    assert!(late.body.contains("href=\"/inbox\">Back to the inbox<"), "{}", late.body);
+}

@@ -22,6 +22,9 @@
 //! Invariant: `order` and `run` are pure. A batch may do what whoever asked for it may do, and nothing else: every call goes
 //! through the backend of that caller.
 
+use bosun_engine::WorkflowStatus;
+use serde_json::Value;
+
 pub(crate) mod begun;
 #[doc(hidden)]
 pub mod carry_out;
@@ -37,3 +40,19 @@ pub use run::{BATCH, register};
 
 /// What the workflow id of a batch begins with.
 pub const ID_PREFIX: &str = "batch:";
+
+/// What a batch says of itself, with how it stands: one that was ended before it could say so says that it is running.
+pub(crate) fn as_it_stands(status: WorkflowStatus, mut described: Value) -> Value {
+    let word = match status {
+        WorkflowStatus::Running | WorkflowStatus::Completed | WorkflowStatus::ContinuedAsNew => return described,
+        WorkflowStatus::Paused => "paused",
+        WorkflowStatus::Failed => "failed",
+        WorkflowStatus::Canceled => "canceled",
+        WorkflowStatus::Terminated => "terminated",
+        WorkflowStatus::TimedOut => "timed_out",
+    };
+    if described.is_object() {
+        described["state"] = word.into();
+    }
+    described
+}

@@ -189,6 +189,25 @@ impl BatchOrder {
         Ok(filter)
     }
 
+    /// The runs of its filter to which there is something to do: the others are skipped, or refuse it.
+    ///
+    /// # Errors
+    /// None that the filter itself has not.
+    pub fn to_touch(&self, filter: Filter) -> Result<Filter, Rejection> {
+        let which = match self.action {
+            BatchAction::Cancel {}
+            | BatchAction::Terminate {}
+            | BatchAction::Resume {}
+            | BatchAction::Signal { .. } => "ExecutionStatus IN ('Running', 'Paused')",
+            BatchAction::Pause {} => "ExecutionStatus = 'Running'",
+            BatchAction::Delete {} => "ExecutionStatus != 'Running' AND ExecutionStatus != 'Paused'",
+            BatchAction::Reset { .. } => return Ok(filter),
+        };
+        let which = Filter::parse(which)
+            .map_err(|why| Rejection::Invalid { what: format!("list filter {which:?}"), why: why.to_string() })?;
+        Ok(filter.and(which))
+    }
+
     /// How many runs one page has: so few that an attempt ends within seconds.
     pub fn page(&self) -> usize {
         match usize::try_from(self.rps) {

@@ -117,12 +117,21 @@ pub(super) async fn approval(cx: &mut Context, verb: ApprovalVerb) -> Result<Exi
         ApprovalVerb::List { run } => list(cx, run).await,
         ApprovalVerb::Show { id, run } => {
             let found = pending(cx, None, &id, run.as_deref()).await?;
-            cx.screen.object("approval.show", with_moments(&found.request, |at| cx.screen.time.json(at)));
+            let before = inbox::given_before(&*cx.backend, &found).await;
+            let mut object = with_moments(&found.request, |at| cx.screen.time.json(at));
+            if !before.is_empty() {
+                let one = |(task, result): &(String, Value)| json!({ "task_id": task, "result": result });
+                object["before"] = before.iter().map(one).collect();
+            }
+            cx.screen.object("approval.show", object);
             cx.screen.field("of run", found.target.workflow_id.as_str());
             for (name, text) in request_text::parts(&found.request) {
                 let mut lines = text.lines();
                 cx.screen.field(&name, lines.next().unwrap_or_default());
                 lines.for_each(|line| cx.screen.line(format!("{:15}{line}", "")));
+            }
+            for (task, result) in &before {
+                cx.screen.field("came before", format!("{task}: {}", one_line(&value_text(result))));
             }
             cx.screen.next(&found.answer());
             if matches!(found.kind, HumanRequestKind::Approval | HumanRequestKind::ToolCall) {
@@ -308,10 +317,34 @@ async fn pending(
             None => {}
         }
     }
+    if let Some(help) = asked_by_run(cx, id).await {
+        let what = format!("{id} is a run, and no approval or question");
+        return Err(CliError::new(Code::NotFound, what).help(help));
+    }
     let became = if let Some(run) = run { what_became_of(cx, run, id).await } else { None };
     let became = became.map(|became| format!(": {became}")).unwrap_or_default();
     Err(CliError::new(Code::NotFound, format!("nothing of the id {id} waits for a person{became}"))
         .help("`bosun approval list` shows what does"))
+}
+
+/// What answers the requests of a run and of those below it, where its id was given in the place of theirs.
+async fn asked_by_run(cx: &mut Context, id: &str) -> Option<String> {
+    const TOLD: usize = 3;
+    let mut all = Vec::new();
+    for (target, workflow_type) in runs_below(cx, id).await.ok()? {
+        if is_asked(&workflow_type) {
+            all.extend(inbox::requests(&*cx.backend, &target, &workflow_type).await.ok()?);
+        }
+    }
+    let told: Vec<String> = all.iter().take(TOLD).map(|one| format!("`{}`", one.answer())).collect();
+    let id = shell_word(id);
+    Some(match all.len() {
+        0 => format!("it asks nobody anything: `bosun describe {id}` shows what it does"),
+        1 => format!("{} answers what it asks", told.join(", ")),
+        _ => {
+            format!("it asks {} things, all of which `bosun approval list {id}` shows: {}", all.len(), told.join(", "))
+        }
+    })
 }
 
 /// The run in which this one has gone on last, as far as it is known here. Nothing: it went on in another engine, from which

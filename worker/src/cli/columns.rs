@@ -30,7 +30,7 @@ fn prints_columns(noun: &Noun) -> bool {
         Noun::Agent(verb) => matches!(verb, supervise::AgentVerb::List(_)),
         Noun::Batch(verb) => matches!(verb, batch::BatchVerb::List(_)),
         Noun::Budget(verb) => matches!(verb, budget::BudgetVerb::Show { .. }),
-        Noun::Config(verb) => matches!(verb, config::ConfigVerb::List),
+        Noun::Config(verb) => matches!(verb, config::ConfigVerb::List { .. }),
         Noun::Notify(verb) => matches!(verb, notify::NotifyVerb::List),
         Noun::Replay(verb) => matches!(verb, replay::ReplayVerb::Check(_) | replay::ReplayVerb::Show(_)),
         Noun::Schedule(verb) => matches!(verb, schedule::ScheduleVerb::List(_)),

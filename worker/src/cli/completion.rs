@@ -20,9 +20,12 @@ use super::config::Loaded;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
-use super::locate::locate_histories;
+use super::locate::{Readable, locate_histories};
 use super::output::{Format, Screen};
 use super::reach;
+use crate::batch::BATCH;
+use crate::inbox::{HumanRequestKind, asked_by, asking_runs};
+use crate::schedule::SCHEDULE;
 
 /// Asks the program to complete a line, as the script that `completion` prints does.
 const VARIABLE: &str = "BOSUN_COMPLETE";
@@ -82,51 +85,111 @@ pub(super) fn answered(program: &Program, args: &[std::ffi::OsString]) -> bool {
     }
 }
 
-/// The grammar with the ids of runs wherever a run is named.
+/// Of what there are ids in a place of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ids {
+    Runs,
+    Schedules,
+    Batches,
+    /// Of what waits for people: its runs have to be asked.
+    Requests,
+    /// It is an id that there is not yet.
+    Fresh,
+}
+
+impl Ids {
+    /// Behind a noun and a verb. What a schedule starts has a workflow id of its own.
+    fn at(path: &[String], arg: &str) -> Option<Ids> {
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        Some(match (path.as_slice(), arg) {
+            (["schedule", "create"], "id") => Ids::Fresh,
+            (["schedule", ..], "id") => Ids::Schedules,
+            (["schedule", ..], _) => Ids::Fresh,
+            (["batch", ..], "id") => Ids::Batches,
+            (["approval", "list"], "id") | (["approval", ..], "run") => Ids::Runs,
+            (["approval", ..], "id") => Ids::Requests,
+            (_, "id" | "workflow_id") => Ids::Runs,
+            _ => return None,
+        })
+    }
+
+    /// The list filter of the runs that have them, and what of their workflow ids is not said.
+    fn of_runs(self) -> (String, &'static str) {
+        match self {
+            Ids::Schedules => {
+                let open = "ExecutionStatus IN ('Running', 'Paused')";
+                (format!("WorkflowType = '{SCHEDULE}' AND {open}"), crate::schedule::ID_PREFIX)
+            }
+            Ids::Batches => (format!("WorkflowType = '{BATCH}'"), crate::batch::ID_PREFIX),
+            Ids::Runs | Ids::Requests | Ids::Fresh => (String::new(), ""),
+        }
+    }
+}
+
+/// The grammar with the ids of runs wherever a run is named, and of what else has ids where that is named.
 fn with_ids(command: Command, program: &Program) -> Command {
     let program = Arc::new(program.clone());
-    in_all(command, &move |command| {
+    in_all(command, &[], &move |command, path| {
         command.mut_args(|arg| {
             let program = program.clone();
-            match arg.get_id().as_str() {
-                "id" | "workflow_id" => arg.add(ArgValueCompleter::new(move |begun: &OsStr| offered(&program, begun))),
-                _ => arg,
+            match Ids::at(path, arg.get_id().as_str()) {
+                Some(ids) => arg.add(ArgValueCompleter::new(move |begun: &OsStr| offered(&program, ids, begun))),
+                None => arg,
             }
         })
     })
 }
 
-fn in_all(command: Command, change: &dyn Fn(Command) -> Command) -> Command {
+fn in_all(command: Command, path: &[String], change: &dyn Fn(Command, &[String]) -> Command) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    let command =
-        names.into_iter().fold(command, |command, name| command.mut_subcommand(name, |verb| in_all(verb, change)));
-    change(command)
+    let command = names.into_iter().fold(command, |command, name| {
+        let below: Vec<String> = path.iter().cloned().chain([name.clone()]).collect();
+        command.mut_subcommand(name, |verb| in_all(verb, &below, change))
+    });
+    change(command, path)
 }
 
-/// Workflow ids that begin so, the newest first, each with what it is.
-fn offered(program: &Program, begun: &OsStr) -> Vec<CompletionCandidate> {
+/// Ids that begin so, the newest first, each with what it is.
+fn offered(program: &Program, ids: Ids, begun: &OsStr) -> Vec<CompletionCandidate> {
+    if ids == Ids::Fresh {
+        return Vec::new();
+    }
     let begun = begun.to_string_lossy().into_owned();
     // Everything behind `--` is the line that is being written.
     let line: Vec<_> = std::env::args_os().skip_while(|word| word != "--").skip(1).collect();
     let Some(global) = global_of(&line) else { return Vec::new() };
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
-    let listed = runtime.block_on(async {
-        let asked = async {
-            let readable = locate_histories(&global, &*program.opener).await.ok()?;
-            readable.histories().list(ListRequest { query: String::new(), limit: OFFERED }).await.ok()
-        };
-        tokio::time::timeout(PATIENCE, asked).await.ok().flatten()
-    });
-    let runs = listed.unwrap_or_default();
-    let fits =
-        |run: &&RunInfo| run.namespace.as_str() == global.namespace && run.workflow_id.as_str().starts_with(&begun);
-    let fitting = runs.iter().filter(fits);
-    fitting
-        .map(|run| {
-            let help = format!("{}, {}", run.workflow_type, run.status);
-            CompletionCandidate::new(run.workflow_id.to_string()).help(Some(help.into()))
-        })
-        .collect()
+    let (query, prefix) = ids.of_runs();
+    let asked = async {
+        let readable = locate_histories(&global, &*program.opener).await.ok()?;
+        if ids == Ids::Requests {
+            return Some(requested(&readable, &global.namespace).await);
+        }
+        let runs = readable.histories().list(ListRequest { query, limit: OFFERED }).await.ok()?;
+        let here = runs.into_iter().filter(|run| run.namespace.as_str() == global.namespace);
+        Some(
+            here.filter_map(|run| Some((run.workflow_id.as_str().strip_prefix(prefix)?.to_owned(), about(&run))))
+                .collect(),
+        )
+    };
+    let found =
+        runtime.block_on(async { tokio::time::timeout(PATIENCE, asked).await }).ok().flatten().unwrap_or_default();
+    let fitting = found.into_iter().filter(|(id, _)| id.starts_with(&begun));
+    fitting.map(|(id, help)| CompletionCandidate::new(id).help(Some(help.into()))).collect()
+}
+
+fn about(run: &RunInfo) -> String {
+    format!("{}, {}", run.workflow_type, run.status)
+}
+
+/// What waits for people, as the worker's runs say it: without a worker nobody is asked.
+async fn requested(readable: &Readable, namespace: &str) -> Vec<(String, String)> {
+    let Readable::Attached(client) = readable else { return Vec::new() };
+    let Ok(asking) = asking_runs(client, "", None).await else { return Vec::new() };
+    let here: Vec<_> = asking.runs.into_iter().filter(|(target, _)| target.namespace.as_str() == namespace).collect();
+    let (all, _) = asked_by(client, &here).await;
+    let told = all.iter().filter(|one| one.kind != HumanRequestKind::Elsewhere);
+    told.map(|one| (one.id().to_owned(), format!("{} of {}", one.word(), one.target.workflow_id))).collect()
 }
 
 /// The data directory, the address and the namespace that a line names which is not finished yet.

@@ -551,14 +551,28 @@ fn wrong(why: &str) -> CliError {
 }
 
 fn unknown(key: &str, place: &str) -> CliError {
-    wrong(&format!("{place}: no key is called `{key}`"))
+    let error = wrong(&format!("{place}: no key is called `{key}`"));
+    let of_profile = key.strip_prefix("profiles.").and_then(|rest| rest.split_once('.'));
+    match of_profile.filter(|(_, key)| kind_of(key).is_some()) {
+        Some((name, key)) if place == "config set" => {
+            error.help(format!("`bosun config set {key} VALUE --in-profile {name}` sets a key of a profile"))
+        }
+        Some((name, key)) => {
+            error.help(format!("`bosun {place} {key}` with `--profile {name}`, or `--in-profile` to change it"))
+        }
+        None => error,
+    }
 }
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigVerb {
     /// List every key with its value and the source of the value.
     #[command(visible_alias = "ls")]
-    List,
+    List {
+        /// Say where each value comes from, as `config list` always does.
+        #[arg(long)]
+        origin: bool,
+    },
     /// Print the value of one key that is in force.
     Get(edit::GetArgs),
     /// Write one value into bosun.toml; comments and the order of keys are kept.
@@ -576,7 +590,7 @@ pub enum ConfigVerb {
 pub(super) fn config(screen: &mut Screen, loaded: &Loaded, verb: ConfigVerb) -> Result<Exit, CliError> {
     match verb {
         ConfigVerb::Schema => screen.block(&format!("{:#}", json!(schemars::schema_for!(Config)))),
-        ConfigVerb::List => list(screen, loaded)?,
+        ConfigVerb::List { origin: _ } => list(screen, loaded)?,
         ConfigVerb::Get(args) => return edit::get(screen, loaded, &args),
         ConfigVerb::Set(args) => return edit::set(screen, loaded, &args),
         ConfigVerb::Unset(args) => return edit::unset(screen, loaded, &args),

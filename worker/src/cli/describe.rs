@@ -10,12 +10,12 @@ use super::error::{CliError, printable};
 use super::event_text::brief;
 use super::exit::Exit;
 use super::handoffs;
-use super::list::{HELD, run_json, shell_word, status_paint};
+use super::list::{run_json, shell_word, status_paint};
 use super::output::{Screen, TextStyle, one_line};
 use super::resolve::run_of;
 use super::result::value_text;
 use super::stuck::{HOLD, Lookout, Obstacle, inputs_wait};
-use super::waiting::{Hold, hold_of, waiting};
+use super::waiting::{Hold, hold_of, status_shown, waiting};
 use crate::inbox::target_of;
 use crate::notify::notified;
 use crate::run_json;
@@ -43,6 +43,8 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     if let Some(hold) = hold {
         object["workflow"]["control"] = hold.name().into();
     }
+    let held_back = held_back(cx, &description).await;
+    tell_held_back(&mut object, &held_back);
     let now = cx.screen.now;
     let stuck = Lookout::new(&*cx.backend, now).carried_on(cx.carried_on).below_described(&description).await;
     object["stuck"] = stuck.iter().map(|one| one.json(&cx.screen)).collect();
@@ -58,6 +60,9 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
         cx.screen.field("handed over", handoffs::in_line(&handed, HANDED_MAX));
     }
     pending(&mut cx.screen, &description, cx.carried_on);
+    for (id, why) in &held_back {
+        cx.screen.field("held back", format!("activity {id}: {why}"));
+    }
     for one in &waiting {
         cx.screen.field("waits for", format!("{}: {}", one.whom, one_line(&one.what)));
         let answer = cx.screen.reach.complete(&one.answer);
@@ -75,6 +80,39 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     let next = if description.info.status.is_open() { "show --follow" } else { "result" };
     cx.screen.next(&format!("bosun {next} {id}"));
     Ok(Exit::Ok)
+}
+
+/// Who has paused activities that are pending, and why: the last words about each in the newest part of the history.
+async fn held_back(cx: &Context, description: &Description) -> Vec<(ActivityId, String)> {
+    const LOOKED_AT: usize = 1_000;
+    let paused = description.pending_activities.iter().filter(|one| one.state == PendingActivityState::Paused);
+    let paused: Vec<&PendingActivity> = paused.collect();
+    if paused.is_empty() {
+        return Vec::new();
+    }
+    let info = &description.info;
+    let from = EventId(info.history.events.saturating_sub(LOOKED_AT as u64).saturating_add(1));
+    let last = cx.backend.history(target_of(info), from, LOOKED_AT).await.unwrap_or_default();
+    let told = paused.into_iter().filter_map(|one| {
+        let said = last.iter().rev().find_map(|event| match &event.kind {
+            EventKind::ActivityTaskPaused { seq, reason, identity } if *seq == one.seq => Some((reason, identity)),
+            _ => None,
+        });
+        let (reason, identity) = said?;
+        let by = identity.as_ref().map_or_else(String::new, |who| format!(" by {who}"));
+        let why = if reason.is_empty() { String::new() } else { format!(": {}", one_line(reason)) };
+        Some((one.activity_id.clone(), format!("it is paused{by}{why}")))
+    });
+    told.collect()
+}
+
+fn tell_held_back(object: &mut Value, held_back: &[(ActivityId, String)]) {
+    let pending = object["pending_activities"].as_array_mut().into_iter().flatten();
+    for one in pending {
+        if let Some((_, why)) = held_back.iter().find(|(id, _)| one["activity_id"] == id.as_str()) {
+            one["paused"] = why.as_str().into();
+        }
+    }
 }
 
 /// Who has had the conversation of a supervisor in hand, one after the other. One that cannot say it now hides nothing else.
@@ -110,12 +148,9 @@ fn head(screen: &mut Screen, description: &Description, hold: Option<Hold>) {
     screen.field("run id", info.run_id.to_string());
     screen.field("type", info.workflow_type.as_str());
     let label = screen.paint(TextStyle::Dim, &format!("{:<14}", "status"));
-    let status = match hold {
-        // What the engine has under way is held all the same.
-        _ if description.held.is_some() && info.status.is_open() => screen.paint(TextStyle::Red, HELD),
-        Some(hold) => screen.paint(TextStyle::Yellow, hold.title()),
-        None => screen.paint(status_paint(info.status), &info.status.to_string()),
-    };
+    // What the engine has under way is held all the same.
+    let held = description.held.is_some();
+    let status = screen.paint(status_paint(info.status, held, hold), &status_shown(info.status, held, hold));
     let asked = if description.cancel_requested && info.status.is_open() { " (cancel requested)" } else { "" };
     screen.line(format!("{label} {status}{asked}"));
     screen.field("started", screen.at(info.started_at));

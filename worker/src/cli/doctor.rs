@@ -101,6 +101,7 @@ pub(super) async fn doctor(
     findings.push(epoch(global));
     findings.extend(payloads(global));
     findings.push(Diagnosis::good("configuration", loaded.told()));
+    findings.extend(whose_environment(&global.data));
     findings.extend(models(&ModelConfig::from_environment(&environment::var)).await);
     findings.extend(channels(&loaded.config.notify()).await);
 
@@ -130,6 +131,17 @@ pub(super) async fn doctor(
         return Ok(Exit::Error);
     }
     Ok(Exit::Ok)
+}
+
+/// What is looked at from here is this command's: a worker has an environment, limits and a configuration of its own.
+fn whose_environment(data: &Path) -> Option<Diagnosis> {
+    let file = WorkerFile::read(data).filter(WorkerFile::process_lives)?;
+    let text = format!(
+        "models, channels, limits and the configuration are looked at as this command has them; the worker {} says what it has \
+         itself on its page /system?doctor=look (`bosun ui`)",
+        file.pid
+    );
+    Some(Diagnosis::good("environment", text))
 }
 
 /// What a worker can say of itself from within: of its runs and store, its limits, and the models that it asks.

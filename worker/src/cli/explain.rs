@@ -3,7 +3,7 @@
 //! Invariant: a number never changes its meaning and is never used again. `bosun explain BOSUN0007` prints from here.
 
 use bosun_engine::workflow::NonDeterminism;
-use bosun_engine::{QueryError, Rejection};
+use bosun_engine::{FIRST_TURN_BACKS_OFF, QueryError, RUN_IS_PAUSED, Rejection, START_IS_DELAYED};
 use serde_json::json;
 
 use super::error::CliError;
@@ -187,6 +187,10 @@ codes! {
          (BOSUN_PAYLOAD_STORE, `payload_store`) names, by their hash, and the cluster has references to them. The message names \
          the run and the file: it is missing, was changed, is encrypted with a key that is not given, or cannot be read or \
          written. Mount the directory, name it or the key, or put the file back from a copy; the run goes on by itself then.";
+    HeldOff 52 Error "the run takes no updates now"
+        "Somebody has paused the run, its start is delayed, or its code waits for its next attempt: an update has nobody who could \
+         accept it, and was not kept. Its code fits; nothing is wrong with it. Send it again when the run goes on (`bosun resume \
+         ID` ends a pause), or send a signal, which waits.";
 }
 
 /// What cards of the engine are called: no errors of a command, but what holds a run, fails a check or is an alarm.
@@ -240,6 +244,11 @@ impl Code {
             Rejection::Overloaded { .. } => Code::Overloaded,
             Rejection::PayloadTooLarge { .. } => Code::PayloadTooLarge,
             Rejection::Invalid { .. } => Code::Invalid,
+            Rejection::Held { why }
+                if [RUN_IS_PAUSED, START_IS_DELAYED, FIRST_TURN_BACKS_OFF].contains(&why.as_str()) =>
+            {
+                Code::HeldOff
+            }
             Rejection::Held { .. } => Code::Held,
             Rejection::DoesNotFit { .. } => Code::DoesNotFit,
             Rejection::ShuttingDown => Code::ShuttingDown,
@@ -341,6 +350,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A run that is paused or has not begun fits its code: whoever updates it is not told otherwise by the exit code.
+    #[test]
+    fn an_update_that_nobody_takes_now_is_no_non_determinism() {
+        for why in [RUN_IS_PAUSED, START_IS_DELAYED, FIRST_TURN_BACKS_OFF] {
+            let code = Code::of_rejection(&Rejection::Held { why: why.to_owned() });
+            assert_eq!((code, code.exit().number()), (Code::HeldOff, 1), "{why}");
+        }
+        assert_eq!(Code::of_rejection(&Rejection::Held { why: "it panicked".to_owned() }).exit().number(), 20);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::output::{Cell, Format, Screen, TextStyle, one_line};
 use super::reconnect::visit::BETWEEN;
 use super::stuck::{Lookout, Obstacle};
 use super::time_format::{now, parse_duration};
-use super::waiting::{Hold, WaitingRow, hold_of, waiting};
+use super::waiting::{Hold, WaitingRow, hold_of, status_shown, waiting};
 use crate::api::people::{Cursor, filter_of, page_of, unknown_field, without_notifications};
 use crate::backend::Backend;
 use crate::inbox::target_of;
@@ -248,13 +248,7 @@ fn row(screen: &Screen, run: &RunInfo, hold: Option<Hold>) -> Vec<Cell> {
     vec![
         Cell::of(run.workflow_id.as_str(), TextStyle::Bold),
         run.workflow_type.as_str().into(),
-        if run.held {
-            Cell::of(HELD, TextStyle::Red)
-        } else if let Some(hold) = hold {
-            Cell::of(hold.title(), TextStyle::Yellow)
-        } else {
-            Cell::of(run.status.to_string(), status_paint(run.status))
-        },
+        Cell::of(status_shown(run.status, run.held, hold), status_paint(run.status, run.held, hold)),
         screen.at(run.started_at).into(),
         run.closed_at.map_or_else(|| "-".to_owned(), |at| screen.at(at)).into(),
         Cell::of(run.run_id.to_string(), TextStyle::Dim),
@@ -262,11 +256,11 @@ fn row(screen: &Screen, run: &RunInfo, hold: Option<Hold>) -> Vec<Cell> {
     ]
 }
 
-/// What stands for the status of a run that is open and cannot go on.
-pub(super) const HELD: &str = "Held";
-
-pub(super) fn status_paint(status: WorkflowStatus) -> TextStyle {
+/// The paint of what [`status_shown`] says.
+pub(super) fn status_paint(status: WorkflowStatus, held: bool, hold: Option<Hold>) -> TextStyle {
     match status {
+        _ if held && status.is_open() => TextStyle::Red,
+        _ if hold.is_some() && status.is_open() => TextStyle::Yellow,
         WorkflowStatus::Running => TextStyle::Blue,
         WorkflowStatus::Paused | WorkflowStatus::Canceled | WorkflowStatus::ContinuedAsNew => TextStyle::Yellow,
         WorkflowStatus::Completed => TextStyle::Green,

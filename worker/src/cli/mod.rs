@@ -59,6 +59,7 @@ mod schema;
 mod service_manager;
 mod show;
 mod shown;
+mod slip;
 pub(crate) mod spent;
 mod start;
 mod store;
@@ -249,11 +250,11 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
         Ok(loaded) => loaded.defaults_of(command),
         Err(_) => command,
     };
-    let cli = match command.try_get_matches_from(args).and_then(|matches| args::of_matches(&matches)) {
+    let cli = match command.try_get_matches_from(args.iter().cloned()).and_then(|matches| args::of_matches(&matches)) {
         Ok(cli) => cli,
         Err(mut why) => {
             suggest_nothing_destructive(&mut why);
-            return unprinted::print_help(&why);
+            return unprinted::print_help(&slip::explained(why, &args));
         }
     };
     let global = cli.global.clone();

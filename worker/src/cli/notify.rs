@@ -15,6 +15,7 @@ use super::explain::Code;
 use super::output::{Cell, Screen, TextStyle};
 use super::start::fresh_id;
 use super::time_format::now;
+use crate::api::WorkerFile;
 use crate::notify::deliver::Teller;
 use crate::notify::rules::channel::Channel;
 use crate::notify::rules::occasion::{Occasion, OccasionKind};
@@ -57,6 +58,9 @@ pub(super) async fn notify(
             }
             let chosen = notify.channels.clone().into_iter();
             let chosen = chosen.filter(|(name, _)| channel.as_ref().is_none_or(|only| only == name)).collect();
+            if WorkerFile::read(&global.data).is_some_and(|file| file.process_lives()) {
+                screen.note("sent by this command, with its own environment and configuration: the worker has those it was started with");
+            }
             test(screen, &Teller::new(notify, &global.data), chosen).await
         }
     }

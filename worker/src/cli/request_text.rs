@@ -47,6 +47,10 @@ pub(crate) fn with_moments(request: &Value, at: impl Fn(Timestamp) -> Value) -> 
 pub(crate) fn parts(request: &Value) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for (name, keys) in PARTS {
+        // What happens when the time is over is of no use to who has as much time as they like.
+        if name == "on timeout" && !["deadline", "until"].iter().any(|key| request[*key].is_i64()) {
+            continue;
+        }
         let mut said = keys.iter().filter_map(|key| Some(part(key, request.get(key)?)));
         all.extend(said.find(|text| !text.is_empty()).map(|text| (name.to_owned(), text)));
     }
@@ -144,6 +148,15 @@ mod tests {
         assert_eq!((of("result"), of("scope"), of("role")), (Some("(empty)"), Some("task"), None));
         assert_eq!(of("blast radius"), Some("the account"), "what is new is not hidden");
         assert!(!shown.iter().any(|(_, text)| text == "abc"), "a hash is not for people: {shown:?}");
+    }
+
+    #[test]
+    fn what_happens_on_a_timeout_is_told_where_there_is_one() {
+        let of = |deadline: Value| {
+            let shown = parts(&json!({ "id": "q", "task": "ask", "deadline": deadline, "on_expiry": "fail" }));
+            shown.into_iter().find(|(name, _)| name == "on timeout").map(|(_, text)| text)
+        };
+        assert_eq!((of(Value::Null), of(json!(60_000_000))), (None, Some("fail".to_owned())));
     }
 
     /// What a task says is its own, also where it has the name of a moment.

@@ -124,6 +124,7 @@ pub(super) async fn agent(cx: &mut Context, verb: AgentVerb) -> Result<Exit, Cli
         (true, true) => {
             cx.screen.table_columns(&COLUMNS)?;
             cx.screen.line(format!("{} has no team", target.workflow_id));
+            cx.screen.next(&format!("bosun plan show {}", shell_word(target.workflow_id.as_str())));
         }
     }
     let of = |key: &str| registry[key].as_u64().unwrap_or_default();

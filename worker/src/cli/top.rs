@@ -33,7 +33,7 @@ use super::output::{Cell, Screen, TextStyle};
 use super::reach::Reach;
 use super::stuck::Lookout;
 use super::time_format::{now, parse_duration, short};
-use super::waiting::waiting;
+use super::waiting::{Hold, hold_of, status_shown, waiting};
 use crate::api::HttpClient;
 use crate::api::people::agents::{AgentTally, seen};
 use crate::backend::{Access, Backend, CallError};
@@ -312,7 +312,7 @@ async fn taken(
             }
             (None, None) => (Urgency::GoesOn, String::new(), String::new()),
         };
-        rows.push(row(run, now, (urgency, why, help)));
+        rows.push(row(run, now, hold_of(run, &asked), (urgency, why, help)));
     }
     told_above(&runs, &mut rows);
     // The order of the list within one urgency: the newest first.
@@ -336,13 +336,12 @@ fn told_above(runs: &[RunInfo], rows: &mut [TopRow]) {
     }
 }
 
-fn row(run: &RunInfo, now: Timestamp, (urgency, why, help): (Urgency, String, String)) -> TopRow {
-    let (status, urgency) =
-        if run.held { ("Held".to_owned(), Urgency::Stuck) } else { (run.status.to_string(), urgency) };
+fn row(run: &RunInfo, now: Timestamp, hold: Option<Hold>, (urgency, why, help): (Urgency, String, String)) -> TopRow {
+    let urgency = if run.held { Urgency::Stuck } else { urgency };
     TopRow {
         workflow_id: run.workflow_id.to_string(),
         workflow_type: run.workflow_type.to_string(),
-        status,
+        status: status_shown(run.status, run.held, hold),
         age: short(now.since(run.started_at)),
         events: run.history.events,
         why: one_line(&why),

@@ -51,7 +51,7 @@ impl Hold {
     }
 
     /// In the place of a status.
-    pub(super) fn title(self) -> &'static str {
+    pub(crate) fn title(self) -> &'static str {
         match self {
             Hold::Paused => "Paused",
             Hold::TakenOver => "Taken over",
@@ -59,7 +59,7 @@ impl Hold {
     }
 
     /// For programs.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Hold::Paused => "paused",
             Hold::TakenOver => "taken_over",
@@ -67,8 +67,22 @@ impl Hold {
     }
 }
 
+/// What stands for the status of a run that is open and cannot go on.
+pub(crate) const HELD: &str = "Held";
+
+/// The status of a run as every door shows it, the command line, the pages and `top`: that it is held, how people hold it
+/// (SHN-74), or else the engine's word.
+pub(crate) fn status_shown(status: WorkflowStatus, held: bool, hold: Option<Hold>) -> String {
+    match hold {
+        _ if !status.is_open() => status.to_string(),
+        _ if held => HELD.to_owned(),
+        Some(hold) => hold.title().to_owned(),
+        None => status.to_string(),
+    }
+}
+
 /// How people hold this run itself (SHN-74), among all that it waits for.
-pub(super) fn hold_of(info: &RunInfo, waits: &[WaitingRow]) -> Option<Hold> {
+pub(crate) fn hold_of(info: &RunInfo, waits: &[WaitingRow]) -> Option<Hold> {
     waits.iter().filter(|one| one.id == info.workflow_id.as_str()).find_map(|one| one.hold)
 }
 

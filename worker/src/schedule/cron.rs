@@ -48,6 +48,19 @@ pub fn parse(line: &str) -> Result<CronLine, String> {
     Ok(CronLine { times, time_zone })
 }
 
+/// What looks like something else than what it is read as: `mon#1` is, to other crons, the first Monday of the month, and here
+/// a Monday with a comment. It is asked of what is new alone: what is stored keeps the meaning that it had.
+pub fn misread(line: &str) -> Option<String> {
+    let (before, after) = line.split_once('#')?;
+    let word = before.rsplit(char::is_whitespace).next().filter(|word| !word.is_empty())?;
+    let nth: u32 = after.chars().next()?.to_digit(10).filter(|nth| (1..=5).contains(nth))?;
+    let (first, last) = (nth * 7 - 6, (nth * 7).min(31));
+    Some(format!(
+        "`{word}#{nth}` is not known: a day of the month and a day of the week mean both here, so write the days {first}-{last} \
+         beside the weekday, such as `0 9 {first}-{last} * {word}`"
+    ))
+}
+
 fn named(word: &str) -> Result<CronTimes, String> {
     if let Some(every) = word.strip_prefix("every") {
         let (every, offset) = every.split_once('/').unwrap_or((every, "0"));
@@ -90,4 +103,19 @@ fn fields(text: &str) -> Result<Calendar, String> {
         day_of_week: own(day_of_week),
         comment: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_nth_weekday_is_no_comment() {
+        let why = misread("0 9 * * mon#1").unwrap();
+        assert!(why.contains("`mon#1` is not known") && why.contains("`0 9 1-7 * mon`"), "{why}");
+        assert!(misread("0 9 * * 5#3").unwrap().contains("15-21"));
+        for good in ["0 9 * * mon # 1st", "0 9 1-7 * mon #1", "@daily #2", "0 9 * * mon", "0 9 * * mon#standup"] {
+            assert_eq!(misread(good), None, "{good}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::calendar::Calendar;
+use super::cron;
 use super::policy::Overlap;
 use super::text;
 use super::times::Times;
@@ -191,6 +192,13 @@ impl ScheduleAction {
             checked.map_err(|why| InvalidSchedule::at(format!("action.{path}"), why))
         };
         valid("workflow_type", WorkflowType::new(&self.workflow_type).map(drop))?;
+        if self.workflow_type.starts_with("bosun.") {
+            let why = format!(
+                "{} is Bosun's own, and is started by its own verbs alone: a schedule starts workflows and specs of yours",
+                self.workflow_type
+            );
+            return Err(InvalidSchedule::at("action.workflow_type", why));
+        }
         valid("workflow_id", WorkflowId::new(&self.workflow_id).map(drop))?;
         if self.workflow_id.len() > ID_MAX {
             let why = format!("it has {} bytes; at most {ID_MAX}: the time follows it", self.workflow_id.len());
@@ -232,6 +240,9 @@ impl ScheduleSpec {
         }
         if self.jitter.is_some_and(|jitter| jitter > SPAN_MAX) {
             return Err(InvalidSchedule::at("spec.jitter", "more than ten years"));
+        }
+        if let Some((at, why)) = self.cron.iter().enumerate().find_map(|(at, line)| Some((at, cron::misread(line)?))) {
+            return Err(InvalidSchedule::at(format!("spec.cron[{at}]"), why));
         }
         let times = Times::of(self, id)?;
         if times.next(Timestamp::ZERO).is_none() {

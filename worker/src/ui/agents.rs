@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::elements::{badge, cut, dollars, run_link, span, status, value, words};
+use super::elements::{badge, cut, dollars, run_link, span, standing, value, words};
 use super::forms::{Query, Visitor};
 use super::layout::{Page, PageError, Place};
 use super::run::{cut_short, events};
@@ -42,7 +42,7 @@ pub(super) async fn page(visitor: Visitor, Query(query): Query<AgentsQuery>) -> 
         @if tallies.is_empty() { p.empty { "No agent has worked on a task yet." } } @else { (roster(&tallies)) }
         h2 { "Agents with a conversation of their own" }
         @if agents.is_empty() { p.empty { "There are none." } } @else {
-            div.scroll tabindex="0" role="region" aria-label="Agents" { table.rows {
+            div.scroll tabindex="0" role="region" aria-label="Agents" { table.rows.cards {
                 thead { tr { th scope="col" { "Status" } th scope="col" { "Agent" } th scope="col" { "Model" } th scope="col" { "State" } th scope="col" { "Spent" } th scope="col" { "What it said" } } }
                 tbody { @for agent in &agents { (agent_row(agent)) } }
             } }
@@ -77,20 +77,20 @@ fn in_the_way(visitor: &Visitor, obstacles: &[(Namespace, Obstacle)]) -> Markup 
 
 fn roster(tallies: &BTreeMap<String, AgentTally>) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Who works" { table.rows {
+        div.scroll tabindex="0" role="region" aria-label="Who works" { table.rows.cards {
             thead { tr {
                 th scope="col" { "Agent" } th scope="col" { "Now" } th scope="col" { "Runs" } th scope="col" { "Attempts" } th scope="col" { "Done" }
                 th scope="col" { "Failed" } th scope="col" { "Sent back" } th scope="col" { "Median time" } th scope="col" { "Spent" }
             } }
             tbody { @for (name, tally) in tallies { tr {
                 td { strong { (name) } }
-                td { @if tally.busy > 0 { (badge("run", &format!("{} at work", tally.busy))) } @else { span.muted { "idle" } } }
-                td.num { (tally.runs) } td.num { (tally.attempts) }
-                td.num { (tally.done) @if tally.attempts > 0 { span.muted { " " (tally.done * 100 / tally.attempts) " %" } } }
-                td.num { (tally.failed) @if let Some(why) = &tally.last_error { div.failure { (cut(why, 120)) } } }
-                td.num { (tally.sent_back) }
-                td.num { @if let Some(median) = tally.median() { (span(median)) } }
-                td { @if tally.cost_micros > 0 { (dollars(tally.cost_micros)) " " } @if tally.tokens > 0 { span.muted { (tally.tokens) " tokens" } } }
+                td data-th="Now" { @if tally.busy > 0 { (badge("run", &format!("{} at work", tally.busy))) } @else { span.muted { "idle" } } }
+                td.num data-th="Runs" { (tally.runs) } td.num data-th="Attempts" { (tally.attempts) }
+                td.num data-th="Done" { (tally.done) @if tally.attempts > 0 { span.muted { " " (tally.done * 100 / tally.attempts) " %" } } }
+                td.num data-th="Failed" { (tally.failed) @if let Some(why) = &tally.last_error { div.failure { (cut(why, 120)) } } }
+                td.num data-th="Sent back" { (tally.sent_back) }
+                td.num data-th="Median time" { @if let Some(median) = tally.median() { (span(median)) } }
+                td data-th="Spent" { @if tally.cost_micros > 0 { (dollars(tally.cost_micros)) " " } @if tally.tokens > 0 { span.muted { (tally.tokens) " tokens" } } }
             } } }
         } }
     }
@@ -101,15 +101,15 @@ fn trusted(trust: &[RunTrust]) -> Markup {
     html! {
         h2 { "Trust" }
         p.muted { "How far a supervisor may go without asking: it rises with its record, and falls with an incident." }
-        div.scroll tabindex="0" role="region" aria-label="Trust" { table.rows {
+        div.scroll tabindex="0" role="region" aria-label="Trust" { table.rows.cards {
             thead { tr { th scope="col" { "Run" } th scope="col" { "Level" } th scope="col" { "People" } th scope="col" { "Tasks" } th scope="col" { "Succeeded" } th scope="col" { "Last incident" } th scope="col" { "The next level" } } }
             tbody { @for RunTrust { info, view } in trust { tr {
                 td { a href=(run_link(info.namespace.as_str(), info.workflow_id.as_str(), Some(info.run_id))) { (info.workflow_id) } }
-                td { (badge("note", &text(&view["level"]))) }
-                td { (text(&view["mode"]).replace('_', " ")) }
-                td.num { (view["tasks_completed"]) } td.num { (text(&view["success_rate"])) }
-                td { (text(&view["last_incident"])) }
-                td { (text(&view["why"])) }
+                td data-th="Level" { (badge("note", &text(&view["level"]))) }
+                td data-th="People" { (text(&view["mode"]).replace('_', " ")) }
+                td.num data-th="Tasks" { (view["tasks_completed"]) } td.num data-th="Succeeded" { (text(&view["success_rate"])) }
+                td data-th="Last incident" { (text(&view["last_incident"])) }
+                td data-th="The next level" { (text(&view["why"])) }
             } } }
         } }
     }
@@ -121,14 +121,14 @@ fn agent_row(AgentRun { info, state, cost }: &AgentRun) -> Markup {
     let micros = cost["spent"]["cost_micros"].as_u64();
     let name = state["name"].as_str().filter(|name| !name.is_empty());
     html! { tr {
-        td { (status(info.status)) }
+        td { (standing(info, None)) }
         td {
             @if let Some(name) = name { strong { (name) } " " }
             a href=(run_link(info.namespace.as_str(), info.workflow_id.as_str(), Some(info.run_id))) { (info.workflow_id) }
         }
-        td { (models.join(", ")) }
-        td { (text(&state["phase"])) }
-        td { @if let Some(micros) = micros.filter(|micros| *micros > 0) { (dollars(micros)) } @if cost["unpriced_calls"].as_u64().is_some_and(|calls| calls > 0) { " " span.muted { "and what has no price" } } }
+        td data-th="Model" { (models.join(", ")) }
+        td data-th="State" { (text(&state["phase"])) }
+        td data-th="Spent" { @if let Some(micros) = micros.filter(|micros| *micros > 0) { (dollars(micros)) } @if cost["unpriced_calls"].as_u64().is_some_and(|calls| calls > 0) { " " span.muted { "and what has no price" } } }
         td { a href={ "/agents?run_id=" (info.run_id) "&namespace=" (super::elements::query_value(info.namespace.as_str())) } { "Conversation" } }
     } }
 }
@@ -151,7 +151,7 @@ async fn conversation(visitor: &Visitor, run: &str, namespace: Option<&str>) -> 
     let stuck: Vec<_> = stuck.into_iter().map(|one| (info.namespace.clone(), one)).collect();
     let body = html! {
         nav.crumbs aria-label="Where you are" { a href="/agents" { "Agents" } " › " a href=(run_link(namespace, info.workflow_id.as_str(), Some(run))) { (info.workflow_id) } }
-        div.line { h1 { "Conversation" } (status(info.status)) }
+        div.line { h1 { "Conversation" } (standing(&info, None)) }
         @if !stuck.is_empty() { (in_the_way(visitor, &stuck)) }
         (spoken(&events))
         (cut_short(&info, events.len()))

@@ -8,7 +8,7 @@ use axum::response::Response;
 use bosun_engine::*;
 use maud::{Markup, html};
 
-use super::elements::{run_link, status};
+use super::elements::{run_link, standing};
 use super::forms::{Fields, Form, Visitor};
 use super::layout::{Page, PageError, Place};
 use super::run::actions::{act_on, label_of};
@@ -161,7 +161,7 @@ fn ask(visitor: &Visitor, verb: &str, many: &ManyRuns, of: Option<(&str, Timesta
             }
         }
         h2 { "These" }
-        ul { @for info in many.infos.iter().take(NAMED) { li { (status(info.status)) " " (link(info)) " " span.muted { (info.workflow_type) } } } }
+        ul { @for info in many.infos.iter().take(NAMED) { li { (standing(info, None)) " " (link(info)) " " span.muted { (info.workflow_type) } } } }
         @if count > NAMED { p.muted { "And " (count - NAMED) " more." } }
     }
 }

@@ -12,6 +12,16 @@ use serde_json::Value;
 use crate::api::guard::now;
 use crate::cli::shell_word;
 use crate::cli::time_format::short;
+use crate::cli::waiting::{Hold, status_shown};
+
+/// How a run stands, in the words of the command line: held, as people hold it, or the engine's status.
+pub(super) fn standing(info: &RunInfo, hold: Option<Hold>) -> Markup {
+    match (info.status.is_open(), info.held, hold) {
+        (true, true, _) => badge("bad", &status_shown(info.status, true, hold)),
+        (true, false, Some(_)) => badge("wait", &status_shown(info.status, false, hold)),
+        _ => status(info.status),
+    }
+}
 
 /// The word and the colour of a status.
 pub(super) fn status(status: WorkflowStatus) -> Markup {

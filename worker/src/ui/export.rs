@@ -128,7 +128,7 @@ pub(crate) fn mermaid(history: &History) -> String {
     text.push('\n');
     let end = |span: &Span| match span.state {
         SpanState::Done => "-->>",
-        SpanState::Failed | SpanState::Canceled => "--x",
+        SpanState::Failed | SpanState::TimedOut | SpanState::Canceled => "--x",
         SpanState::Open | SpanState::Retrying | SpanState::Moment => "",
     };
     for span in spans(&events).iter().filter(|span| !matches!(span.kind, SpanKind::Marker | SpanKind::Run)) {

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use self::schema_form::{answer_of, fields_of};
 use super::elements::{ago, path_segment, query_value, run_link, value};
 use super::forms::{Fields, Form, Query, Visitor};
-use super::layout::{Page, PageError, Place, go_to};
+use super::layout::{Page, PageError, Place, go_to, problem_page};
 use crate::api::TokenRole;
 use crate::api::handlers::RequestTarget;
 use crate::api::people::{Cursor, ask};
@@ -30,8 +30,8 @@ use crate::backend::Backend;
 use crate::cli::below::below;
 use crate::cli::request_text::parts;
 use crate::inbox::{
-    ASKING, AskingRuns, HumanDecision, HumanRequest, HumanRequestKind, RUNS_MAX, asked_by, asking_runs, going_on,
-    question_text, requests, schema_of, send_on, target_of,
+    ASKING, AskingRuns, HumanDecision, HumanRequest, HumanRequestKind, RUNS_MAX, asked_by, asking_runs, given_before,
+    going_on, question_text, requests, schema_of, send_on, target_of,
 };
 use crate::notify::notified;
 
@@ -127,6 +127,7 @@ async fn card(visitor: &Visitor, one: &HumanRequest, of_run: &[Value]) -> Markup
         },
     };
     let told = of_run.iter().filter(|told| notified::is_of(told, one.id()));
+    let before = given_before(&visitor.backend, one).await;
     html! {
         article.card id={ "ask-" (one.id()) } {
             h2 { (kind) " " span.muted { "of " a href=(run_link(namespace.as_str(), workflow_id.as_str(), *run_id)) { (workflow_id) } } }
@@ -135,6 +136,10 @@ async fn card(visitor: &Visitor, one: &HumanRequest, of_run: &[Value]) -> Markup
             @else { dl.facts { @for (name, text) in parts(&one.request) { @if name != "until" && name != "question" {
                 dt { (name) } dd.wrap { @if text.contains('\n') { pre.payload { (text) } } @else { (text) } }
             } } } }
+            @if !before.is_empty() {
+                h3 { "What came before" }
+                dl.facts { @for (task, result) in &before { dt { (task) } dd { (value(result)) } } }
+            }
             @if one.kind == HumanRequestKind::Question { (value(question_text(&one.request["payload"]))) }
             @if one.request["kind"] == "plan" && one.kind == HumanRequestKind::Elsewhere { (plan_change::plan(visitor, &one.target).await) }
             @for told in told { p.muted { "Notified: " (notified::in_words(told, |at| at.to_string())) } }
@@ -241,7 +246,12 @@ fn forms(visitor: &Visitor, one: &HumanRequest) -> Markup {
 
 // ---- answers
 
-pub(super) async fn answer(at: Result<RequestTarget, Problem>, form: Form) -> Result<Response, PageError> {
+pub(super) async fn answer(at: Result<RequestTarget, Problem>, form: Form) -> Response {
+    // What cannot be answered any more is looked at again where it was shown.
+    answered(at, form).await.unwrap_or_else(|why| problem_page(why, Some(("/inbox", "Back to the inbox"))))
+}
+
+async fn answered(at: Result<RequestTarget, Problem>, form: Form) -> Result<Response, Problem> {
     let Form { visitor, fields } = form;
     let backend = &visitor.backend;
     let info = going_on(backend, at?.target).await?;
@@ -254,7 +264,7 @@ pub(super) async fn answer(at: Result<RequestTarget, Problem>, form: Form) -> Re
     })?;
     if fields.text("shown").unwrap_or_default() != shown(&found.request) {
         let message = "this has changed since the page was shown: look at it again before you answer";
-        return Err(Problem::new(StatusCode::CONFLICT, "changed", message).into());
+        return Err(Problem::new(StatusCode::CONFLICT, "changed", message));
     }
     send(backend, &found, &fields).await?;
     Ok(go_to(&format!("/inbox?done={}", query_value(id))))

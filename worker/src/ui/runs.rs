@@ -10,10 +10,10 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::batch;
-use super::elements::{ago, dollars, lasted, run_link, status, with};
+use super::elements::{ago, dollars, lasted, run_link, standing, with};
 use super::forms::{Query, Visitor};
 use super::layout::{Page, PageError, Place};
-use super::waits::{RunWait, waits};
+use super::waits::{RunWait, held_by_people, waits};
 use crate::agent::AGENT;
 use crate::api::TokenRole;
 use crate::api::people::ask;
@@ -178,8 +178,7 @@ fn table_row(row: &RunRow, namespaces: bool, acts: bool) -> Markup {
                     input type="checkbox" form="batch" name="run" value=(batch::name_of(info)) aria-label={ "Choose " (info.workflow_id) };
                     " "
                 }
-                (status(info.status))
-                @if info.held { " " span.held { "held" } }
+                (standing(info, held_by_people(waits)))
             }
             td { a href=(run_link(info.namespace.as_str(), info.workflow_id.as_str(), Some(info.run_id))) { (info.workflow_id) } }
             td { (info.workflow_type) }

@@ -41,7 +41,7 @@ pub(super) async fn page(visitor: Visitor, Query(asked): Query<SchedulesQuery>) 
             p.empty { "There are none." }
             p { (visitor.command("bosun schedule create nightly SPEC.yaml --cron '0 2 * * *'")) }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Schedules" { table.rows {
+            div.scroll tabindex="0" role="region" aria-label="Schedules" { table.rows.cards {
                 thead { tr {
                     th scope="col" { "State" } th scope="col" { "Schedule" } th scope="col" { "When" } th scope="col" { "Next" }
                     th scope="col" { "Runs" } th scope="col" { "So far" } th scope="col" { "What to do" }
@@ -71,14 +71,14 @@ fn row(visitor: &Visitor, info: &RunInfo, shown: &Value) -> Markup {
             @if !note.is_empty() { " " span.muted { (cut(note, TEXT_MAX)) } }
         }
         td { a href=(run_link(info.namespace.as_str(), id, None)) { (name) } " " span.muted { (text(&action["workflow_type"])) } }
-        td {
+        td data-th="When" {
             (cut(&when(&shown["schedule"]["spec"]), TEXT_MAX))
             " " span.muted { (text(&shown["schedule"]["policies"]["overlap"]).replace('_', " ")) }
             @if let Some(problem) = shown["problem"].as_str() { p.problem { (problem) } }
         }
-        td { @match moment(&shown["next"]["due"]) { Some(at) => (ago(at)), None => span.muted { "none" } } }
-        td { (runs(info.namespace.as_str(), shown)) }
-        td { @if !counts.is_null() {
+        td data-th="Next" { @match moment(&shown["next"]["due"]) { Some(at) => (ago(at)), None => span.muted { "none" } } }
+        td data-th="Runs" { (runs(info.namespace.as_str(), shown)) }
+        td data-th="So far" { @if !counts.is_null() {
             (counts["actions"]) " started, " (counts["failed"]) " failed, " (counts["overlap_skipped"]) " left out, "
             (counts["missed_catchup_window"]) " missed"
         } }

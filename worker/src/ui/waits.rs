@@ -11,7 +11,7 @@ use super::forms::Visitor;
 use super::run::actions::of_activity;
 use crate::backend::Backend;
 use crate::cli::stuck::paused;
-use crate::cli::waiting::{ABOVE, WaitingRow, waiting};
+use crate::cli::waiting::{ABOVE, Hold, WaitingRow, hold_of, waiting};
 
 /// One thing that a run waits for.
 #[derive(Debug, Clone)]
@@ -21,6 +21,8 @@ pub(super) enum RunWait {
         whom: String,
         what: String,
         answer: String,
+        /// It is the run itself that is held, and how.
+        hold: Option<Hold>,
     },
     /// It does not fit its code, or cannot be decided.
     Held {
@@ -67,7 +69,10 @@ pub(super) async fn waits(backend: &dyn Backend, description: &Description) -> V
     if !info.status.is_open() {
         return Vec::new();
     }
-    let person = |row: WaitingRow| RunWait::Person { whom: row.whom, what: row.what, answer: row.answer };
+    let person = |row: WaitingRow| {
+        let hold = hold_of(info, std::slice::from_ref(&row));
+        RunWait::Person { whom: row.whom, what: row.what, answer: row.answer, hold }
+    };
     let mut all: Vec<RunWait> = waiting(backend, info).await.into_iter().map(person).collect();
     all.extend(description.held.iter().map(|why| RunWait::Held { why: why.clone() }));
     all.extend(paused(backend, description).await.map(|why| RunWait::Paused { why }));
@@ -79,6 +84,14 @@ pub(super) async fn waits(backend: &dyn Backend, description: &Description) -> V
         }));
     }
     all
+}
+
+/// How people hold the run that waits for all this.
+pub(super) fn held_by_people(waits: &[RunWait]) -> Option<Hold> {
+    waits.iter().find_map(|one| match one {
+        RunWait::Person { hold, .. } => *hold,
+        _ => None,
+    })
 }
 
 fn of_engine(description: &Description) -> Vec<RunWait> {
@@ -144,7 +157,7 @@ impl RunWait {
     /// All of it, for the page of the run.
     pub(super) fn whole(&self, visitor: &Visitor, info: &RunInfo) -> Markup {
         html! { @match self {
-            RunWait::Person { whom, what, answer } => {
+            RunWait::Person { whom, what, answer, .. } => {
                 div.asks { strong { (whom) } ": " (what) }
                 (visitor.command_in(&info.namespace, answer))
             },

@@ -236,10 +236,13 @@ fn started(
 /// A run that begins anew has all of its time before it.
 fn started_anew(started: &mut WorkflowExecutionStarted, source: &ForkHistory<'_>, now: Timestamp) {
     // The time of a delayed start begins with its code.
-    let begun = started.start_at.unwrap_or(source.time_of(EventId(1)));
-    let left = |deadline: Timestamp| now.plus(deadline.since(begun));
+    let created = source.time_of(EventId(1));
+    let begun = started.start_at.unwrap_or(created);
+    // One whose code has not begun waits as long as it was to wait.
+    started.start_at = started.start_at.filter(|at| *at > now).map(|at| now.plus(at.since(created)));
+    let begins = started.start_at.unwrap_or(now);
+    let left = |deadline: Timestamp| begins.plus(deadline.since(begun));
     started.execution_deadline = started.execution_deadline.map(left);
-    started.start_at = None;
     // What is told again first comes with the start again: see `take_told`.
     started.signals_at_start = None;
 }

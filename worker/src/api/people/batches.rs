@@ -63,12 +63,14 @@ pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) 
     };
     let order = BatchOrder { query, action, reason, rps, by: String::new(), role: TokenRole::Owner, carried: None };
     order.check_says_which()?;
-    let filter = order.filter(&namespace, None)?.to_string();
+    let filter = order.filter(&namespace, None)?;
+    let found = me.backend.count(filter.to_string()).await?;
+    let filter = order.to_touch(filter)?.to_string();
     let count = me.backend.count(filter.clone()).await?;
     if dry_run {
         let first = me.backend.list(ListRequest { query: filter, limit: IDS_SHOWN }).await?;
         let first: Vec<WorkflowId> = first.into_iter().map(|info| info.workflow_id).collect();
-        return ok(json!({ "dry_run": true, "count": count, "first": first }));
+        return ok(json!({ "dry_run": true, "found": found, "count": count, "first": first }));
     }
     let id = match id {
         Some(id) => id,
@@ -146,7 +148,9 @@ fn named(at: RequestTarget) -> Result<Target, CallError> {
 
 async fn told(backend: &dyn Backend, target: &Target) -> Result<Value, CallError> {
     let name = QueryName::of(DESCRIBE);
-    Ok(backend.query(target.clone(), name, Payload::null()).await?.to_json())
+    let described = backend.query(target.clone(), name, Payload::null()).await?.to_json();
+    let status = backend.describe(target.clone()).await?.info.status;
+    Ok(batch::as_it_stands(status, described))
 }
 
 /// The newest batches.
@@ -157,6 +161,7 @@ pub async fn batches(me: AuthorizedCaller) -> Answer {
         let id = info.workflow_id.as_str();
         let id = id.strip_prefix(batch::ID_PREFIX).unwrap_or(id);
         let described = ask(&me.backend, &target_of(&info), DESCRIBE).await;
+        let described = batch::as_it_stands(info.status, described);
         shown.push(json!({ "batch_id": id, "status": info.status, "description": described }));
     }
     ok(json!({ "batches": shown }))

@@ -10,6 +10,7 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bosun_engine::*;
+use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -25,11 +26,15 @@ use super::{once, start as start_body, view};
 use crate::agent::AGENT;
 use crate::backend::{Attribution, Backend, CallError};
 use crate::cli::stuck::Lookout;
-use crate::cli::waiting::waiting;
+use crate::cli::waiting::{hold_of, waiting};
 use crate::notify::notified;
 use crate::supervisor::core::control;
 use crate::supervisor::run::SUPERVISOR;
 use crate::supervisor::spec::Span;
+
+/// The newest runs of a page that are asked whether people hold them, as in `bosun list`, and so many at a time.
+const ASKED_MAX: usize = 50;
+const ASKED_AT_ONCE: usize = 8;
 
 pub(super) type Answer = Result<Response, Problem>;
 
@@ -111,8 +116,16 @@ pub async fn list(me: AuthorizedCaller, uri: Uri) -> Answer {
         return Err(unknown.into());
     }
     let (found, next) = page(&me.backend, &query, all, limit, after).await?;
-    let runs: Vec<Value> = found.iter().map(view::run).collect();
+    let shown = |(nth, info)| shown(&me.backend, info, nth < ASKED_MAX);
+    let runs: Vec<Value> =
+        stream::iter(found.into_iter().enumerate()).map(shown).buffered(ASKED_AT_ONCE).collect().await;
     ok(json!({ "workflows": runs, "next_cursor": next.map(|next| next.to_string()) }))
+}
+
+/// A run of a list, and how people hold it: supervisors and agents have to be asked for that.
+async fn shown(backend: &dyn Backend, info: RunInfo, ask: bool) -> Value {
+    let waits = if ask { waiting(backend, &info).await } else { Vec::new() };
+    view::run_held(&info, hold_of(&info, &waits))
 }
 
 #[derive(Deserialize)]
@@ -138,6 +151,9 @@ pub async fn describe(me: AuthorizedCaller, at: RequestTarget) -> Answer {
     // Of people, and of the runs below it: the engine knows only what the code of this one awaits.
     let command = |text: &str| me.reach.complete_in(&seen.info.namespace, text);
     let waits = waiting(&me.backend, &seen.info).await;
+    if let Some(hold) = hold_of(&seen.info, &waits) {
+        view["control"] = hold.name().into();
+    }
     view["waiting"] = waits.iter().map(|one| view::waiting(one, command(&one.answer))).collect();
     let stuck = Lookout::new(&me.backend, now()).below_described(&seen).await;
     view["obstacles"] = stuck.iter().map(|one| view::obstacle(one, command(&one.help))).collect();
@@ -315,6 +331,11 @@ pub(crate) async fn resume_run(backend: &dyn Backend, target: Target, because: A
         true => hold(backend, target, control::RESUME, because).await,
         false => backend.unpause(target, because).await,
     }
+}
+
+/// Gives a supervisor back that a person has taken over.
+pub(crate) async fn release_run(backend: &dyn Backend, target: Target, because: Attribution) -> Result<(), CallError> {
+    hold(backend, target, control::RELEASE, because).await
 }
 
 /// Supervisors and agents pause themselves, and what is below them; any other run is paused by the engine.

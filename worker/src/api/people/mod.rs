@@ -44,7 +44,7 @@ pub use handlers::{
     cancel, count, delete, describe, list, pause, pause_execution, query, result, resume, resume_execution, signal,
     start, terminate, update, update_result,
 };
-pub(crate) use handlers::{pause_run, resume_run};
+pub(crate) use handlers::{pause_run, release_run, resume_run};
 pub(crate) use history::file as history_file;
 pub use history::{export, history, state};
 pub(crate) use known::unknown_field;

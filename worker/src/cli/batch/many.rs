@@ -1,7 +1,7 @@
 //! One thing done to many runs: how many fit, a question, and a batch that is started.
 //!
-//! Invariant: what is counted first is what the batch will look for, but for runs that begin or change meanwhile; nothing is
-//! started where nothing fits, and a dry run starts nothing.
+//! Invariant: what is counted first are the runs to which the batch will do something, but for those that begin or change
+//! meanwhile; nothing is started where there is nothing to do, and a dry run starts nothing.
 
 use bosun_engine::*;
 use serde_json::json;
@@ -37,7 +37,9 @@ pub(in crate::cli) async fn many(
         carried: None,
     };
     order.check_says_which()?;
-    let filter = order.filter(&cx.namespace, None)?.to_string();
+    let filter = order.filter(&cx.namespace, None)?;
+    let found = cx.backend.count(filter.to_string()).await?;
+    let filter = order.to_touch(filter)?.to_string();
     let count = cx.backend.count(filter.clone()).await?;
     let first = cx.backend.list(ListRequest { query: filter, limit: SHOWN }).await?;
     let ids: Vec<&str> = first.iter().map(|info| info.workflow_id.as_str()).collect();
@@ -45,9 +47,18 @@ pub(in crate::cli) async fn many(
     if bulk.dry_run || count == 0 {
         cx.screen.object(
             "batch.preview",
-            json!({ "query": order.query, "action": order.action, "count": count, "first": ids, "dry_run": bulk.dry_run }),
+            json!({ "query": order.query, "action": order.action, "found": found, "count": count, "first": ids,
+                "dry_run": bulk.dry_run }),
         );
         cx.screen.line(format!("would {what} {count} runs"));
+        if let Some(rest) = found.checked_sub(count).filter(|rest| *rest > 0) {
+            let why = match order.action {
+                BatchAction::Delete {} => "are open",
+                BatchAction::Pause {} => "have ended, or are paused",
+                _ => "have ended",
+            };
+            cx.screen.note(&format!("{rest} more that fit the filter {why}: there is nothing to do to them"));
+        }
         ids.iter().for_each(|id| cx.screen.field("", *id));
         if bulk.dry_run {
             cx.screen.note("dry run: nothing is written");

@@ -44,6 +44,7 @@ pub(super) async fn list(cx: &mut Context, args: BatchListArgs) -> Result<Exit, 
         let of = Target { namespace: run.namespace.clone(), ..Target::run(run.workflow_id.clone(), run.run_id) };
         // One that is held is told all the same.
         let described = ask(cx, &of, DESCRIBE, &Value::Null).await.unwrap_or_default();
+        let described = batch::as_it_stands(run.status, described);
         let id = run.workflow_id.as_str();
         let id = id.strip_prefix(batch::ID_PREFIX).unwrap_or(id).to_owned();
         let count = |name: &str| described[name].as_u64().unwrap_or_default().to_string();
@@ -74,6 +75,7 @@ pub(super) async fn list(cx: &mut Context, args: BatchListArgs) -> Result<Exit, 
 pub(super) async fn describe(cx: &mut Context, id: &str) -> Result<Exit, CliError> {
     let of = target(cx, id)?;
     let described = ask(cx, &of, DESCRIBE, &Value::Null).await.map_err(|why| none(id, why))?;
+    let described = batch::as_it_stands(cx.backend.describe(of).await?.info.status, described);
     cx.screen.object("batch.describe", described.clone());
     print(cx, &described);
     let is_open = described["state"] == "running";

@@ -32,7 +32,7 @@ pub(super) fn fields_of(payload: &Value, id: &str) -> Markup {
     if let Some((schema, properties)) = schema.and_then(|schema| Some((schema, properties(schema)?))) {
         let needed: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         return html! { @for (name, of) in properties {
-            (field(&format!("{PREFIX}{name}"), &format!("{id}-{name}"), of["title"].as_str().unwrap_or(name), of, needed.contains(&name.as_str())))
+            (field(&format!("{PREFIX}{name}"), &format!("{id}-{name}"), &label_of(name, of), of, needed.contains(&name.as_str())))
         } };
     }
     if let Some(schema) = schema.filter(|schema| is_simple(schema)) {
@@ -55,6 +55,20 @@ pub(super) fn fields_of(payload: &Value, id: &str) -> Markup {
     html! {
         label for={ "answer-" (id) } { "Answer " span.muted { "(a text, or JSON)" } }
         textarea id={ "answer-" (id) } name=(WHOLE) rows="3" required {}
+    }
+}
+
+/// The words beside a field: its title, or its name as one reads it.
+fn label_of(name: &str, schema: &Value) -> String {
+    if let Some(title) = schema["title"].as_str().filter(|title| !title.trim().is_empty()) {
+        return title.to_owned();
+    }
+    let words = name.replace(['_', '-'], " ");
+    let words = words.trim();
+    let mut letters = words.chars();
+    match letters.next() {
+        Some(first) => first.to_uppercase().chain(letters).collect(),
+        None => "Answer".to_owned(),
     }
 }
 
@@ -148,6 +162,16 @@ mod tests {
         assert_eq!(answer.unwrap(), json!({ "days": 3, "by": "train", "pets": false }));
         for bad in ["answer.days=x", "answer.days=0", "answer.by=%22train%22", "answer.days=1&answer.by=boat"] {
             assert!(answer_of(schema_of(&payload), &fields(bad)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_field_has_words_beside_it_also_without_a_title() {
+        let schema = json!({ "type": "object", "properties": { "needs_visa": { "type": "boolean" }, "by": { "type": "string", "title": "" },
+            "_": { "type": "string" }, "n": { "type": "integer", "title": "Days off" } } });
+        let form = fields_of(&json!({ "schema": schema }), "q").into_string();
+        for label in [">Needs visa<", ">By<", ">Answer<", ">Days off<"] {
+            assert!(form.contains(label), "{label}: {form}");
         }
     }
 

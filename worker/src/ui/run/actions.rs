@@ -13,21 +13,27 @@ use serde_json::Value;
 
 use crate::api::TokenRole;
 use crate::api::handlers::RequestTarget;
-use crate::api::people::{pause_run, resume_run};
+use crate::api::people::{pause_run, release_run, resume_run};
 use crate::api::problem::Problem;
 use crate::api::token::random_hex;
 use crate::backend::{ActivityAsked, Attribution, Backend, CallError};
+use crate::cli::waiting::Hold;
 use crate::supervisor::spec::Span;
 use crate::ui::elements::{command_of, failure, open_value, path_segment, query_value, run_link};
 use crate::ui::forms::{Fields, Form, Visitor};
-use crate::ui::layout::{Page, PageError, Place, go_to};
+use crate::ui::layout::{Page, PageError, Place, go_to, problem_page};
 
 /// The forms of a run, for who may use them; for everybody the commands that do the same.
-pub(crate) fn actions(visitor: &Visitor, info: &RunInfo) -> Markup {
+pub(crate) fn actions(visitor: &Visitor, info: &RunInfo, hold: Option<Hold>) -> Markup {
     let open = info.status.is_open();
     let may = visitor.may(TokenRole::Operator);
-    // One that pauses itself is still running for the engine, and may be to be resumed.
-    let holds: &[&str] = if info.status == WorkflowStatus::Paused { &["resume"] } else { &["pause", "resume"] };
+    let holds: &[&str] = match (info.status, hold) {
+        (WorkflowStatus::Paused, _) | (_, Some(Hold::Paused)) => &["resume"],
+        (_, Some(Hold::TakenOver)) => &["release"],
+        // One that is held cannot say whether it has paused itself.
+        (_, None) if info.held => &["pause", "resume"],
+        (_, None) => &["pause"],
+    };
     html! {
         div.actions {
             @if open && may {
@@ -48,7 +54,7 @@ pub(crate) fn actions(visitor: &Visitor, info: &RunInfo) -> Markup {
                 summary { "Commands" }
                 div.menu-body {
                     @for verb in ["describe", "show --follow", "replay debug", "replay explain", "export"] { (visitor.command(&command_of(verb, info, ""))) }
-                    @if open { @for verb in ["pause", "resume", "cancel", "terminate"] { (visitor.command(&command_of(verb, info, ""))) } }
+                    @if open { @for verb in holds.iter().chain(&["cancel", "terminate"]) { (visitor.command(&command_of(verb, info, ""))) } }
                 }
             }
         }
@@ -82,6 +88,7 @@ pub(in crate::ui) fn label_of(verb: &str) -> &'static str {
     match verb {
         "pause" => "Pause",
         "resume" => "Resume",
+        "release" => "Give it back",
         "cancel" => "Cancel",
         "terminate" => "Terminate",
         "signal" => "Signal",
@@ -272,16 +279,19 @@ pub(in crate::ui) async fn act(at: Result<RequestTarget, Problem>, form: Form) -
     let target = at?.target;
     let Form { visitor, fields } = form;
     let verb = fields.text("verb").unwrap_or_default();
+    let here = run_link(target.namespace.as_str(), target.workflow_id.as_str(), target.run_id);
     let done = match verb {
         "query" | "update" => answered(&visitor, target.clone(), verb, &fields).await.map(Some),
         verb => carry_out(&visitor.backend, &target, verb, &fields).await.map(|()| None),
     };
     match done {
-        Err(why) => again(&visitor, target, verb, &fields, why).await,
+        Err(why) => again(&visitor, target, verb, &fields, why)
+            .await
+            .or_else(|PageError(why)| Ok(problem_page(why, Some((&here, "Back to the run"))))),
         Ok(Some(page)) => Ok(page),
         // A schedule is changed on the page of all of them.
         Ok(None) if fields.text("back") == Some("schedules") => Ok(go_to("/schedules")),
-        Ok(None) => Ok(go_to(&run_link(target.namespace.as_str(), target.workflow_id.as_str(), target.run_id))),
+        Ok(None) => Ok(go_to(&here)),
     }
 }
 
@@ -324,6 +334,7 @@ pub(in crate::ui) async fn act_on(
     match verb {
         "pause" => Ok(pause_run(backend, target, because).await?),
         "resume" => Ok(resume_run(backend, target, because).await?),
+        "release" => Ok(release_run(backend, target, because).await?),
         "cancel" => Ok(backend.cancel(target, because).await?),
         "terminate" => Ok(backend.terminate(target, because).await?),
         other => Err(Problem::bad_request(format!("nothing is called {other:?} here"))),

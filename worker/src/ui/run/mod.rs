@@ -21,17 +21,17 @@ use self::fork_here::ForkHere;
 use self::history::{HistoryView, history};
 use self::spans::{SpanKind, spans};
 use self::supervisor::SupervisorView;
-use super::elements::{ago, command_of, exact, failure, lasted, query_value, run_link, status, value, with};
+use super::elements::{ago, command_of, exact, failure, lasted, query_value, run_link, standing, value, with};
 use super::forms::{Fields, Query, Visitor};
 use super::layout::{Page, PageError, Place};
-use super::waits::{RunWait, waits};
+use super::waits::{RunWait, held_by_people, waits};
 use crate::agent::AGENT;
 use crate::api::guard::now;
 use crate::api::handlers::RequestTarget;
 use crate::api::problem::Problem;
 use crate::backend::Backend;
 use crate::cli::stuck::{Lookout, Obstacle};
-use crate::cli::waiting::waiting;
+use crate::cli::waiting::{Hold, waiting};
 use crate::inbox::target_of;
 use crate::notify::notified;
 use crate::past::past;
@@ -64,11 +64,16 @@ pub(super) async fn page(
     let info = &description.info;
     let tab = asked.tab.as_deref().unwrap_or_default();
     let here = run_link(info.namespace.as_str(), info.workflow_id.as_str(), Some(info.run_id));
+    let waiting = waits(&visitor.backend, &description).await;
+    let below = if tab.is_empty() { below(&visitor.backend, &description).await } else { Vec::new() };
     let body = html! {
-        (head(&visitor, &description))
+        (title(&description, held_by_people(&waiting)))
         nav.tabs aria-label="Parts of the run" {
             @for (name, words) in TABS { a href=(with(&here, &[("tab", name)])) aria-current=[(name == tab).then_some("true")] { (words) } }
         }
+        // Whom it waits for stands before all that can be done and known of it.
+        @if tab.is_empty() { (waits_section(&visitor, info, &waiting, &below)) }
+        (facts(&visitor, &description, held_by_people(&waiting)))
         @match tab {
             "history" => {
                 @let events = events(&visitor.backend, info).await?;
@@ -117,13 +122,19 @@ pub(crate) fn cut_short(info: &RunInfo, shown: usize) -> Markup {
     } }
 }
 
-fn head(visitor: &Visitor, description: &Description) -> Markup {
+fn title(description: &Description, hold: Option<Hold>) -> Markup {
+    let info = &description.info;
+    html! {
+        nav.crumbs aria-label="Where you are" { a href="/" { "Runs" } " › " (info.workflow_id) }
+        div.line { h1 { (info.workflow_id) } (standing(info, hold)) @if description.cancel_requested && info.status.is_open() { span.badge.wait { "cancel requested" } } }
+    }
+}
+
+fn facts(visitor: &Visitor, description: &Description, hold: Option<Hold>) -> Markup {
     let info = &description.info;
     let link = |id: &WorkflowId, run: Option<RunId>| run_link(info.namespace.as_str(), id.as_str(), run);
     html! {
-        nav.crumbs aria-label="Where you are" { a href="/" { "Runs" } " › " (info.workflow_id) }
-        div.line { h1 { (info.workflow_id) } (status(info.status)) @if description.cancel_requested && info.status.is_open() { span.badge.wait { "cancel requested" } } }
-        (actions::actions(visitor, info))
+        (actions::actions(visitor, info, hold))
         dl.facts.spread {
             div { dt { "Type" } dd { (info.workflow_type) } }
             div { dt { "Run id" } dd { code { (info.run_id) } } }
@@ -146,13 +157,15 @@ fn head(visitor: &Visitor, description: &Description) -> Markup {
     }
 }
 
+/// What is in the way of the runs below: what is of the run itself is told of it, with more words.
+async fn below(backend: &dyn Backend, description: &Description) -> Vec<Obstacle> {
+    let below = Lookout::new(backend, now()).below_described(description).await;
+    below.into_iter().filter(|one| one.run != description.info.workflow_id).collect()
+}
+
 async fn overview(visitor: &Visitor, description: &Description) -> Result<Markup, Problem> {
     let info = &description.info;
     let backend = &visitor.backend;
-    let waiting = waits(backend, description).await;
-    let below = Lookout::new(backend, now()).below_described(description).await;
-    // What is of the run itself stands above, with more words.
-    let below: Vec<Obstacle> = below.into_iter().filter(|one| one.run != info.workflow_id).collect();
     let view = match info.workflow_type.as_str() {
         SUPERVISOR | "plan-run" => SupervisorView::of(backend, info).await,
         _ => None,
@@ -164,7 +177,6 @@ async fn overview(visitor: &Visitor, description: &Description) -> Result<Markup
     let query = format!("ParentRunId = '{}'", info.run_id);
     let children = backend.list(ListRequest { query, limit: CHILDREN_MAX }).await?;
     Ok(html! {
-        (waits_section(visitor, info, &waiting, &below))
         (code_section(description))
         (notified_section(&told))
         (outcome(description, view.is_some()))
@@ -240,7 +252,7 @@ fn children_section(children: &[RunInfo]) -> Markup {
         section {
             h2 { "Children" }
             ul.tree { @for child in children { li {
-                (status(child.status)) " "
+                (standing(child, None)) " "
                 a href=(run_link(child.namespace.as_str(), child.workflow_id.as_str(), Some(child.run_id))) { (child.workflow_id) } " "
                 span.muted { (child.workflow_type) ", " (lasted(child)) }
             } } }

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use bosun_engine::*;
 use serde_json::{Value, json};
 
+use crate::supervisor::run::SUPERVISOR;
+
 /// How a span stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SpanState {
@@ -17,6 +19,8 @@ pub(crate) enum SpanState {
     Retrying,
     Done,
     Failed,
+    /// Its time was over.
+    TimedOut,
     Canceled,
     /// It took no time: a message, a marker.
     Moment,
@@ -28,7 +32,7 @@ impl SpanState {
             SpanState::Open => "run",
             SpanState::Retrying => "wait",
             SpanState::Done => "ok",
-            SpanState::Failed => "bad",
+            SpanState::Failed | SpanState::TimedOut => "bad",
             SpanState::Canceled => "off",
             SpanState::Moment => "note",
         }
@@ -39,6 +43,7 @@ impl SpanState {
             SpanState::Retrying => "retrying",
             SpanState::Done => "done",
             SpanState::Failed => "failed",
+            SpanState::TimedOut => "timed out",
             SpanState::Canceled => "canceled",
             SpanState::Moment => "",
         }
@@ -50,6 +55,8 @@ pub(crate) enum SpanKind {
     Run,
     Activity,
     Timer,
+    /// For people, as long as they have.
+    Wait,
     Child,
     Message,
     Marker,
@@ -61,6 +68,7 @@ impl SpanKind {
             SpanKind::Run => "run",
             SpanKind::Activity => "activity",
             SpanKind::Timer => "timer",
+            SpanKind::Wait => "wait",
             SpanKind::Child => "child",
             SpanKind::Message => "message",
             SpanKind::Marker => "marker",
@@ -99,7 +107,17 @@ struct Folding {
     spans: Vec<Span>,
     by_seq: BTreeMap<Seq, usize>,
     by_update: BTreeMap<UpdateId, usize>,
+    /// It is a supervisor's: some of its timers are deadlines of people.
+    supervises: bool,
 }
+
+/// The timers of a supervisor that end a wait for people: how they begin, and what is waited for.
+const DEADLINES: [(&str, &str); 4] = [
+    ("approval ", "waits for an approval: "),
+    ("interrupt ", "waits for an answer: "),
+    ("plan review", "waits for the review of the plan"),
+    ("human control", "a person has taken over"),
+];
 
 impl Folding {
     fn begin(&mut self, event: &Event, kind: SpanKind, name: String) -> &mut Span {
@@ -136,6 +154,27 @@ impl Folding {
         Some(span)
     }
 
+    /// The name of a timer, and whether it is a deadline.
+    fn timer(&self, summary: Option<&str>) -> (String, bool) {
+        let name = summary.unwrap_or("timer");
+        let of = |(begin, words): &(&str, &str)| name.strip_prefix(begin).map(|rest| format!("{words}{rest}"));
+        match DEADLINES.iter().find_map(of).filter(|_| self.supervises) {
+            Some(name) => (name, true),
+            None => (name.to_owned(), false),
+        }
+    }
+
+    /// A timer is over. A deadline that fires is a time-out, and one that is given up was met.
+    fn timer_over(&mut self, event: &Event, seq: Seq, fired: bool) {
+        let deadline = self.by_seq.get(&seq).is_some_and(|at| self.spans[*at].kind == SpanKind::Wait);
+        let state = match (deadline, fired) {
+            (true, true) => SpanState::TimedOut,
+            (true, false) | (false, true) => SpanState::Done,
+            (false, false) => SpanState::Canceled,
+        };
+        self.of(event, seq, state);
+    }
+
     fn ends(&mut self, event: &Event, seq: Seq, outcome: Result<&Payload, &Failure>) {
         let state = if outcome.is_ok() { SpanState::Done } else { SpanState::Failed };
         let Some(span) = self.of(event, seq, state) else { return };
@@ -166,27 +205,33 @@ impl Folding {
             K::ActivityTaskCompleted { seq, result, .. } | K::ChildWorkflowExecutionCompleted { seq, result } => {
                 self.ends(event, *seq, Ok(result));
             }
+            K::ActivityTaskTimedOut { seq, failure, .. } => {
+                self.ends(event, *seq, Err(failure));
+                self.of(event, *seq, SpanState::TimedOut);
+            }
             K::ActivityTaskFailed { seq, failure, .. }
-            | K::ActivityTaskTimedOut { seq, failure, .. }
             | K::StartChildWorkflowExecutionFailed { seq, failure }
             | K::ChildWorkflowExecutionFailed { seq, failure }
             | K::SignalExternalWorkflowExecutionFailed { seq, failure }
             | K::RequestCancelExternalWorkflowExecutionFailed { seq, failure } => self.ends(event, *seq, Err(failure)),
-            K::ActivityTaskCanceled { seq, .. }
-            | K::TimerCanceled { seq }
-            | K::ChildWorkflowExecutionCanceled { seq, .. } => drop(self.of(event, *seq, SpanState::Canceled)),
-            K::TimerFired { seq }
-            | K::ExternalWorkflowExecutionSignaled { seq }
-            | K::ExternalWorkflowExecutionCancelRequested { seq } => drop(self.of(event, *seq, SpanState::Done)),
+            K::ActivityTaskCanceled { seq, .. } | K::ChildWorkflowExecutionCanceled { seq, .. } => {
+                drop(self.of(event, *seq, SpanState::Canceled))
+            }
+            K::TimerFired { seq } => self.timer_over(event, *seq, true),
+            K::TimerCanceled { seq } => self.timer_over(event, *seq, false),
+            K::ExternalWorkflowExecutionSignaled { seq } | K::ExternalWorkflowExecutionCancelRequested { seq } => {
+                drop(self.of(event, *seq, SpanState::Done))
+            }
             K::ChildWorkflowExecutionTimedOut { seq } => {
                 self.ends(event, *seq, Err(&Failure::application("TimedOut", "the child timed out")));
+                self.of(event, *seq, SpanState::TimedOut);
             }
             K::ChildWorkflowExecutionTerminated { seq, reason } => {
                 self.ends(event, *seq, Err(&Failure::application("Terminated", reason)));
             }
             K::TimerStarted { seq, summary, .. } => {
-                let name = summary.clone().unwrap_or_else(|| "timer".to_owned());
-                self.numbered(event, *seq, SpanKind::Timer, name);
+                let (name, deadline) = self.timer(summary.as_deref());
+                self.numbered(event, *seq, if deadline { SpanKind::Wait } else { SpanKind::Timer }, name);
             }
             K::StartChildWorkflowExecutionInitiated(child) => {
                 let span = self.numbered(event, child.seq, SpanKind::Child, child.workflow_type.to_string());
@@ -239,10 +284,14 @@ impl Folding {
 
     /// What is about the run itself.
     fn of_run(&mut self, event: &Event, kind: &EventKind) {
+        if let EventKind::WorkflowExecutionStarted(started) = kind {
+            self.supervises = started.workflow_type.as_str() == SUPERVISOR;
+        }
         let state = match kind.closes() {
             None => SpanState::Moment,
             Some(WorkflowStatus::Completed | WorkflowStatus::ContinuedAsNew) => SpanState::Done,
             Some(WorkflowStatus::Canceled) => SpanState::Canceled,
+            Some(WorkflowStatus::TimedOut) => SpanState::TimedOut,
             Some(_) => SpanState::Failed,
         };
         let value = serde_json::to_value(kind).unwrap_or_default();
@@ -270,6 +319,45 @@ fn unwrapped(value: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A deadline of people that fires is a time-out, and one that is given up was met; any other timer is done when it fires.
+    #[test]
+    fn a_deadline_that_fires_is_no_success() {
+        let start = |of: &str| {
+            let request = StartWorkflow::new(WorkflowType::of(of), WorkflowId::of("w"));
+            let started = request.first_event(RunId([1; 16]), Timestamp(0));
+            event(1, EventKind::WorkflowExecutionStarted(Box::new(started)))
+        };
+        let timer = |seq, summary: &str| EventKind::TimerStarted {
+            seq: Seq(seq),
+            fire_at: Timestamp(9),
+            summary: Some(summary.to_owned()),
+        };
+        let told = |of: &str| {
+            let events = [
+                start(of),
+                event(2, timer(1, "approval r/ap-1")),
+                event(3, timer(2, "interrupt r/in-1")),
+                event(4, timer(3, "next try of task a")),
+                event(5, EventKind::TimerFired { seq: Seq(1) }),
+                event(6, EventKind::TimerCanceled { seq: Seq(2) }),
+                event(7, EventKind::TimerFired { seq: Seq(3) }),
+            ];
+            let timers = spans(&events).into_iter().skip(1);
+            timers
+                .map(|span| format!("{}: {} {}", span.name, span.state.word(), span.state.class()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            told(SUPERVISOR),
+            [
+                "waits for an approval: r/ap-1: timed out bad",
+                "waits for an answer: r/in-1: done ok",
+                "next try of task a: done ok"
+            ]
+        );
+        assert_eq!(told("order")[0], "approval r/ap-1: done ok", "a timer of somebody's own");
+    }
 
     fn event(id: u64, kind: EventKind) -> Event {
         Event { id: EventId(id), at: Timestamp(i64::try_from(id).unwrap() * 1_000_000), build: BuildId(0), kind }

@@ -216,7 +216,7 @@ fn arrow(from: &Node<'_>, to: &Node<'_>) -> Markup {
 fn node_box(id: &str, node: &Node<'_>) -> Markup {
     let Node { x, y, task } = node;
     let status = text(&task["status"]);
-    let agent = task["attempts"].as_array().and_then(|all| all.last()).map(|last| text(&last["agent"]));
+    let agent = task["attempts"].as_array().and_then(|all| all.last()).map(|last| worker(task, last));
     let tries = task["tries"].as_u64().unwrap_or(0);
     html! {
         a href={ "#task-" (id) } {
@@ -258,7 +258,7 @@ fn task_row(id: &str, task: &Value) -> Markup {
             td.wide { strong { (id) } " " (text(&task["goal"])) @if !on.is_empty() { div.muted { "after " (on.join(", ")) } } }
             td { (badge(class_of(&status), &status)) }
             td.wide {
-                @for attempt in &attempts { div { (attempt["n"]) " " (text(&attempt["agent"])) " " span.muted { (text(&attempt["outcome"])) " " (attempt_span(attempt)) } } }
+                @for attempt in &attempts { div { (attempt["n"]) " " (worker(task, attempt)) " " span.muted { (text(&attempt["outcome"])) " " (attempt_span(attempt)) } } }
                 @for one in &feedback { (said_of(one)) }
             }
             td { @if cost > 0 { (dollars(cost)) } @if tokens > 0 { div.muted { (tokens) " tokens" } } }
@@ -268,6 +268,12 @@ fn task_row(id: &str, task: &Value) -> Markup {
             }
         }
     }
+}
+
+/// Who made an attempt: the agent, or where no agent is named what the task asked for, a role or a capability.
+fn worker(task: &Value, attempt: &Value) -> String {
+    let named = [&attempt["agent"], &task["agent"], &task["role"], &task["capability"]];
+    named.into_iter().map(text).find(|name| !name.is_empty()).unwrap_or_default()
 }
 
 fn attempt_span(attempt: &Value) -> String {
@@ -367,6 +373,15 @@ mod tests {
         // Nobody can plan it; the drawing ends all the same.
         let cycle = json!({ "a": on(&["b"]), "b": on(&["a"]) });
         assert!(super::columns(cycle.as_object().unwrap()).values().all(|column| *column < 2));
+    }
+
+    /// An attempt of a task that only a role was asked for was made by that role.
+    #[test]
+    fn who_worked_is_named_also_where_a_task_has_only_a_role() {
+        let attempt = json!({ "n": 1, "outcome": "completed" });
+        let task = json!({ "goal": "g", "status": "completed", "edges": [], "role": "researcher", "attempts": [attempt], "feedback": [] });
+        let shown = task_row("t", &task).into_string();
+        assert!(shown.contains("1 researcher"), "{shown}");
     }
 
     /// A review that passes is feedback too.

@@ -1,0 +1,132 @@
+//! What people type who know other tools: words, options and values that this command line does not take, each with what it has
+//! for them.
+//!
+//! Invariant: nothing is guessed and nothing is done: clap has refused the line, and one sentence is added to what it says.
+//! Whoever says that a run shall end is told how; no other slip leads to a verb that destroys something.
+
+use std::ffi::OsString;
+
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory};
+
+use super::args::Cli;
+use super::reach::Reach;
+
+const ENDS: &str = "`bosun pause ID` holds a run, `bosun cancel ID` lets its code end it, `bosun terminate ID` ends it at \
+     once; `bosun worker stop` ends the worker";
+
+/// Verbs of other tools.
+const VERBS: &[(&[&str], &str)] = &[
+    (
+        &["status", "get", "inspect", "info"],
+        "`bosun describe ID` shows how a run stands, `bosun list` how all of them do",
+    ),
+    (&["ps"], "`bosun list` shows the runs, `bosun top` what is going on"),
+    (&["stop", "kill"], ENDS),
+    (
+        &["logs", "log"],
+        "`bosun show ID --follow` shows what a run does, event by event; log lines are the worker's, on its standard error",
+    ),
+    (
+        &["trace", "follow", "tail", "watch", "attach", "stream"],
+        "`bosun show ID --follow` gives the events of a run as they come, `bosun result ID` draws it until it ends",
+    ),
+    (&["history", "events"], "`bosun show ID` shows the history of a run"),
+    (&["stack", "metadata"], "`bosun describe ID` shows what the code of a run awaits, with its lines"),
+    (
+        &["approve", "reject", "answer"],
+        "`bosun approval list` shows what waits for a person, with the command that answers",
+    ),
+    (&["serve", "server", "daemon"], "`bosun worker run` starts a worker, `bosun dev` one with pages and sample runs"),
+    (&["import"], "`show`, `diff`, `fork` and `replay` take the file of a history where they take a run"),
+    (&["upgrade"], "`bosun replay check --query FILTER` says which runs fit the code"),
+    (&["new"], "`bosun init` makes a project, `bosun start` and `bosun run` a run"),
+];
+
+/// Options of other tools, and those of another verb: the verb, the option, and what there is.
+const OPTIONS: &[(&[&str], &[&str], &str)] = &[
+    (
+        &["run", "execute"],
+        &["--detach", "-d", "--background"],
+        "`bosun start TYPE` starts a workflow and returns; beside `bosun worker run`, a run of a spec goes on when you leave it \
+         with Ctrl-C, and `bosun run SPEC --no-wait` leaves it as soon as it waits for a person",
+    ),
+    (
+        &["approve", "reject"],
+        &["--reason", "--message", "-m"],
+        "the words of a decision are its --comment; --feedback sends the work back",
+    ),
+    (
+        &["show"],
+        &["--raw", "--json"],
+        "`bosun show ID -o json` prints the events as they are, and `bosun export ID` writes a file",
+    ),
+    (&["list"], &["--status"], "write `bosun list --query \"ExecutionStatus = 'Running'\"`"),
+    (&["list", "show"], &["-n"], "--limit N says how many are shown"),
+];
+
+/// Adds what helps, where it is known.
+pub(super) fn explained(mut why: clap::Error, args: &[OsString]) -> clap::Error {
+    if let Some(help) = help(&why, &path(args)) {
+        let styled = StyledStr::from(Reach::default().complete(&help));
+        why.remove(ContextKind::SuggestedSubcommand);
+        why.remove(ContextKind::SuggestedArg);
+        why.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![styled]));
+    }
+    why
+}
+
+fn help(why: &clap::Error, path: &[String]) -> Option<String> {
+    let text = |kind: ContextKind| match why.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(texts)) => texts.first().cloned(),
+        _ => None,
+    };
+    let verb = path.last().map(String::as_str).unwrap_or_default();
+    match why.kind() {
+        ErrorKind::InvalidSubcommand if path.iter().all(|noun| noun == "workflow") => {
+            let typed = text(ContextKind::InvalidSubcommand)?;
+            VERBS.iter().find(|(words, _)| words.contains(&typed.as_str())).map(|(_, help)| (*help).to_owned())
+        }
+        ErrorKind::UnknownArgument => {
+            let typed = text(ContextKind::InvalidArg)?;
+            let fits = |(verbs, options, _): &&(&[&str], &[&str], &str)| {
+                verbs.contains(&verb) && options.contains(&typed.split('=').next().unwrap_or_default())
+            };
+            OPTIONS.iter().find(fits).map(|(_, _, help)| (*help).to_owned())
+        }
+        ErrorKind::ValueValidation if text(ContextKind::InvalidArg)?.starts_with("--limit") => {
+            Some("--limit takes how many are shown, as a number: `--limit 20`".to_owned())
+        }
+        ErrorKind::MissingRequiredArgument => {
+            let missing = text(ContextKind::InvalidArg)?;
+            match verb {
+                "reset" if missing.starts_with("--to") => Some(
+                    "`bosun show ID` shows the events: `bosun reset ID --to 5` keeps five of them, `--to first-turn` begins again, \
+                     `--to last-turn` decides the last turn again"
+                        .to_owned(),
+                ),
+                "list" if path.first().is_some_and(|noun| noun == "agent") => Some(
+                    "agents belong to runs: `bosun list` shows the runs, `bosun agent describe NAME` how an agent has done in all \
+                     of them"
+                        .to_owned(),
+                ),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The nouns and verbs of a line.
+fn path(args: &[OsString]) -> Vec<String> {
+    let (mut at, mut path): (Command, Vec<String>) = (Cli::command(), Vec::new());
+    for word in args.iter().skip(1).filter_map(|word| word.to_str()) {
+        if let Some(next) = at.find_subcommand(word).cloned() {
+            path.push(next.get_name().to_owned());
+            at = next;
+        }
+    }
+    path
+}
