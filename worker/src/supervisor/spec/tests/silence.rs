@@ -150,7 +150,7 @@ fn a_job_of_a_plan_that_nobody_asks_for_is_refused_with_its_path() {
         }
     };
     let fixed = "services.notify_for_approval";
-    for preset in ["shannon-dag", "map-reduce", "flow-coordinator", "flow-plan-and-execute", "shannon-supervisor"] {
+    for preset in ["shannon-dag", "map-reduce", "flow-coordinator", "flow-plan-and-execute"] {
         nobody(preset, &["reviewer", "services.review", "services.emit_progress", "services.authorize_team_action"]);
     }
     nobody(
@@ -164,7 +164,8 @@ fn a_job_of_a_plan_that_nobody_asks_for_is_refused_with_its_path() {
     nobody("cuga-structured", &["reviewer", "advisor", "services.emit_progress", "services.record_decomposition"]);
     nobody("cuga-conversational", &["reviewer", "planner", "synthesizer", "advisor", "services.decide"]);
     nobody("shannon-dag", &["supervisor", "advisor", "services.record_decomposition"]);
-    nobody("flow-coordinator", &["supervisor", "synthesizer"]);
+    nobody("shannon-supervisor", &["reviewer", "services.review", "services.emit_progress", "supervisor"]);
+    nobody("flow-coordinator", &["supervisor", "services.synthesize"]);
     nobody("pydantask-fixed", &["planner", "synthesizer"]);
     for (preset, said) in [
         ("shannon-dag", "reviewer: BY\nreview: { scope: task }"),
@@ -174,7 +175,7 @@ fn a_job_of_a_plan_that_nobody_asks_for_is_refused_with_its_path() {
         ("flow-coordinator", "planner: BY\nservices: { compensate: BY, log_approval_result: BY }"),
         ("shannon-dag", "advisor: BY\nmemory: { session: s, advisor: true }"),
         ("shannon-supervisor", "advisor: BY\nmemory: { session: s }\nservices: { record_decomposition: BY }"),
-        ("shannon-supervisor", "team: { policy: b }\nservices: { authorize_team_action: BY }"),
+        ("shannon-supervisor", "services: { authorize_team_action: BY }"),
         ("plan-run", "reviewer: BY\nreview: { scope: task }"),
         ("plan-run", "services: { notify_for_approval: BY }\nhitl: { mode: human_in_command }"),
         ("pydantask-fixed", "planner: BY\nplanning: { approval: { required: true } }"),
