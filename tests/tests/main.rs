@@ -49,6 +49,7 @@ mod rows;
 #[path = "../../engine/tests/worker/scene.rs"]
 #[expect(dead_code, unused_imports, reason = "other tests of the engine use the rest")]
 mod scene;
+mod scene_runner;
 mod schedules;
 mod seeded;
 mod simulation;

@@ -180,6 +180,28 @@ fn people_reach_a_run_from_another_terminal() {
     assert!(!run(&nowhere, &words).status.success() && !nowhere.exists(), "no directory is made for a bad spec");
 }
 
+/// SHN-68: what a person does by hand in a run that they have taken over is done; before that it is refused, with the command
+/// that takes it over.
+#[test]
+fn a_task_is_completed_by_hand_from_another_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, spec) = (dir.path().join("data"), dir.path().join("gated.yaml"));
+    std::fs::write(&spec, GATED).unwrap();
+    let words = ["run", spec.to_str().unwrap(), "-w", "gated"];
+    let mut runner = Runner(command(&data, &words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    until_pending(&data);
+    let by_hand = ["plan", "complete", "gated", "--task", "tell", "--result", "told by hand"];
+    let early = run(&data, &by_hand);
+    assert!(!early.status.success() && said(&early).contains("takeover gated"), "{}", said(&early));
+    assert!(said(&run(&data, &["takeover", "gated"])).contains("handed_to_human"));
+    let done = run(&data, &by_hand);
+    assert!(done.status.success() && said(&done).contains("completed by hand"), "{}", said(&done));
+    assert!(said(&run(&data, &["release", "gated"])).contains("RUNNING"));
+    assert!(runner.0.wait().unwrap().success());
+    let history = said(&run(&data, &["show", "gated", "-o", "jsonl"]));
+    assert!(history.contains("told by hand"), "whoever sums up is told: {history}");
+}
+
 /// FSS-36: a run whose spec says so returns while a task waits for its human reviewer, with a reason and a code of its own;
 /// the same command goes on with it after the answer, and asks no agent again. `--no-wait` does so for any supervisor.
 #[test]

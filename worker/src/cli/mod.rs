@@ -13,6 +13,7 @@ pub(crate) mod below;
 mod board;
 mod budget;
 mod budget_text;
+mod by_hand;
 mod columns;
 mod completion;
 pub mod config;

@@ -8,6 +8,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::args::RunOf;
+use super::by_hand::{CompleteArgs, complete};
 use super::context::Context;
 use super::control::{ControlArgs, ControlVerb, control};
 use super::error::{CliError, printable};
@@ -66,6 +67,8 @@ pub enum PlanVerb {
     /// Replace the rest of the version that you have seen with a plan of your own.
     #[command(disable_version_flag = true)]
     Revise(Revision),
+    /// Complete a task by hand in a run that you have taken over.
+    Complete(CompleteArgs),
 }
 
 pub(super) async fn ask(cx: &Context, target: &Target, query: &str, input: &Value) -> Result<Value, CliError> {
@@ -201,6 +204,7 @@ pub(super) async fn plan(cx: &mut Context, verb: PlanVerb) -> Result<Exit, CliEr
         PlanVerb::Reject(opinion) => review::decide(cx, opinion, false).await,
         PlanVerb::Feedback(wish) => review::feedback(cx, wish).await,
         PlanVerb::Revise(revision) => review::revise(cx, revision).await,
+        PlanVerb::Complete(args) => complete(cx, args).await,
     }
 }
 

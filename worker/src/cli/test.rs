@@ -1,21 +1,24 @@
 //! `bosun test`: scenes, and whether what happens in them is what they expect.
 //!
-//! Invariant: every scene that is named is played, whatever became of the others, and results stand in the order of the
-//! files, however many are played at once. Exit code 0: all passed. 1: some failed. 2: some cannot be read. It opens no
+//! Invariant: every scene that is named is played, whatever became of the others, and results are told as soon as they are
+//! known, in the order of the files, however many are played at once. Exit code 0: all passed. 1: some failed. 2: some cannot be read. It opens no
 //! store and no network; what a scene is and how it is played is in `scene`.
 
+mod found;
 mod told;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::time::Instant;
 
 use bosun_engine::workflow::WorkflowRegistry;
 use clap::Args;
 use serde_json::{Value, json};
 
-use self::told::report;
+use self::found::files;
+use self::told::Report;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
@@ -28,7 +31,8 @@ use crate::scene::{BadScene, Choice, Mutant, Mutation, SceneFile, SceneResult, W
 /// calls ending in other orders. Exit code 0: all passed. 1: some failed. 2: some cannot be read.
 #[derive(Debug, Args)]
 pub struct TestArgs {
-    /// Scenes (YAML), or directories of them.
+    /// Scenes (YAML), or directories of them. A YAML file of a directory that is no scene is an error, unless another file there
+    /// names it, as scenes name specs.
     #[arg(value_name = "FILE|DIR", required = true)]
     pub paths: Vec<PathBuf>,
     /// Run only scenes whose file name or title contains this text.
@@ -79,12 +83,19 @@ fn count(text: &str) -> Result<Count, String> {
     }
 }
 
+/// Passes of `--update` over one scene at most: what an expectation hides shows when it is met.
+const UPDATES_MAX: usize = 20;
+
 /// A scene and what became of it.
 struct Tested {
     file: String,
     sentence: String,
     rows: Vec<String>,
     result: Result<(SceneFile, SceneResult), BadScene>,
+    /// How many expectations became what was seen.
+    updated: usize,
+    /// Why these could not be written, if they could not.
+    unwritten: Option<String>,
 }
 
 impl Tested {
@@ -118,12 +129,13 @@ pub(super) fn test(screen: &mut Screen, workflows: &WorkflowRegistry, args: &Tes
     if let Some(count) = args.mutate {
         return mutants(screen, workflows, args, scenes, count);
     }
-    let mut tested = play_all(screen, workflows, args, scenes);
-    if args.update {
-        tested = updated(screen, workflows, args, tested)?;
-    }
     let keep = args.keep.clone().unwrap_or_else(|| std::env::temp_dir().join("bosun-scenes"));
-    report(screen, &tested, &keep, began.elapsed());
+    let mut report = Report::into(keep);
+    let tested = play_all(screen, workflows, args, &scenes, &mut report);
+    report.end(screen, &tested, began.elapsed());
+    if let Some((file, why)) = tested.iter().find_map(|one| Some((&one.file, one.unwritten.as_ref()?))) {
+        return Err(CliError::new(Code::Failed, format!("{file} cannot be written: {why}")));
+    }
     let bad = tested.iter().any(|one| one.result.is_err());
     let failed = tested.iter().any(Tested::failed);
     Ok(match (bad, failed) {
@@ -131,33 +143,6 @@ pub(super) fn test(screen: &mut Screen, workflows: &WorkflowRegistry, args: &Tes
         (false, true) => Exit::Error,
         (false, false) => Exit::Ok,
     })
-}
-
-/// Writes what was seen into the files of scenes that failed, and plays these again.
-fn updated(
-    screen: &mut Screen,
-    workflows: &WorkflowRegistry,
-    args: &TestArgs,
-    tested: Vec<Tested>,
-) -> Result<Vec<Tested>, CliError> {
-    let mut all = Vec::new();
-    for one in tested {
-        let new = match &one.result {
-            Ok((scene, played)) => Some(scene.updated(played)).filter(|(_, count)| *count > 0),
-            Err(_) => None,
-        };
-        let Some((text, count)) = new else {
-            all.push(one);
-            continue;
-        };
-        let path = PathBuf::from(&one.file);
-        std::fs::write(&path, text)
-            .map_err(|why| CliError::new(Code::Failed, format!("{} cannot be written", one.file)).cause(why))?;
-        screen.note(&format!("{}: {count} expectations are what was seen now", one.file));
-        let scene = SceneFile::load(&path);
-        all.extend(play_all(screen, workflows, args, vec![(path, scene)]));
-    }
-    Ok(all)
 }
 
 /// Which changes no scene notices. Exit code 1 if there are any.
@@ -201,124 +186,93 @@ fn mutants(
     Ok(if unnoticed == 0 { Exit::Ok } else { Exit::Error })
 }
 
-/// The scenes that are named: files, and what lies in directories, in order.
-fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
-    let unreadable = |path: &Path, why: std::io::Error| CliError::no_file(path.display(), &why);
-    let mut files = Vec::new();
-    for path in paths {
-        if std::fs::metadata(path).map_err(|why| unreadable(path, why))?.is_file() {
-            files.push(path.clone());
-            continue;
-        }
-        let mut folders = vec![path.clone()];
-        let mut found = Vec::new();
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(&folder).map_err(|why| unreadable(&folder, why))? {
-                let path = entry.map_err(|why| unreadable(&folder, why))?.path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known))
-                    && is_scene(&path)
-                {
-                    found.push(path);
-                }
-            }
-        }
-        found.sort();
-        files.extend(found);
-    }
-    Ok(files)
-}
-
-/// Specs that scenes name lie beside them: a scene says what it shows, under a key of its own.
-fn is_scene(path: &Path) -> bool {
-    super::input::read_short(path).is_ok_and(|text| names_scene(&text))
-}
-
-/// Whether a document has the key `scene` at its top, however it is written: a scene that is passed over is not seen to fail.
-fn names_scene(text: &str) -> bool {
-    let is_key = |text: &str| {
-        let text = text.trim_start_matches(['"', '\'']);
-        let rest = text.strip_prefix("scene").map(|rest| rest.trim_start_matches(['"', '\'']));
-        rest.is_some_and(|rest| rest.trim_start().starts_with(':'))
-    };
-    let text = text.trim_start_matches('\u{feff}');
-    match text.trim_start().strip_prefix('{') {
-        // In braces a key stands behind one of them, or behind a comma.
-        Some(inside) => inside.split(['{', ',']).any(|part| is_key(part.trim_start())),
-        None => text.lines().any(is_key),
-    }
-}
-
 /// How many are played at once.
 fn jobs(args: &TestArgs) -> usize {
     args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
 }
 
+/// Plays them, and tells what became of each as soon as that of all before it is told.
 fn play_all(
     screen: &mut Screen,
     workflows: &WorkflowRegistry,
     args: &TestArgs,
-    scenes: Vec<(PathBuf, Result<SceneFile, BadScene>)>,
+    scenes: &[(PathBuf, Result<SceneFile, BadScene>)],
+    report: &mut Report,
 ) -> Vec<Tested> {
     let jobs = jobs(args).min(scenes.len());
     let choice = Choice { ways: args.way.clone(), seed: args.seed, disk: args.disk, full: args.full };
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let total = scenes.len();
-    let places: Vec<Mutex<Option<Tested>>> = scenes.iter().map(|_| Mutex::new(None)).collect();
-    let work = || {
+    let next = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::channel();
+    let work = |sender: mpsc::Sender<(usize, Tested)>| {
         loop {
             let number = next.fetch_add(1, Ordering::SeqCst);
-            let (Some((file, scene)), Some(place)) = (scenes.get(number), places.get(number)) else { return };
-            let tested = one(file, scene, workflows, &choice);
-            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(tested);
-            done.fetch_add(1, Ordering::SeqCst);
+            let Some((file, scene)) = scenes.get(number) else { return };
+            if sender.send((number, one(file, scene, workflows, &choice, args.update))).is_err() {
+                return;
+            }
         }
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
-        while screen.live && threads.iter().any(|thread| !thread.is_finished()) {
-            screen.draw(&format!("\r{} of {total} scenes", done.load(Ordering::SeqCst)));
-            std::thread::sleep(Duration::from_millis(50));
+        for sender in vec![sender; jobs] {
+            scope.spawn(|| work(sender));
         }
-    });
-    if screen.live {
-        screen.draw("\r\x1b[K");
-    }
-    places.into_iter().filter_map(|place| place.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+        let (mut tested, mut early) = (Vec::new(), BTreeMap::new());
+        for (number, result) in receiver {
+            early.insert(number, result);
+            if screen.live {
+                screen.draw("\r\x1b[K");
+            }
+            while let Some(next) = early.remove(&tested.len()) {
+                report.one(screen, &next);
+                tested.push(next);
+            }
+            let done = tested.len() + early.len();
+            if screen.live && done < scenes.len() {
+                screen.draw(&format!("\r{done} of {} scenes", scenes.len()));
+            }
+        }
+        tested
+    })
 }
 
-fn one(file: &Path, scene: &Result<SceneFile, BadScene>, workflows: &WorkflowRegistry, choice: &Choice) -> Tested {
+fn one(
+    file: &Path,
+    scene: &Result<SceneFile, BadScene>,
+    workflows: &WorkflowRegistry,
+    choice: &Choice,
+    update: bool,
+) -> Tested {
     let name = file.display().to_string();
-    match scene {
-        Ok(scene) => Tested {
-            file: name,
-            sentence: scene.sentence().to_owned(),
-            rows: scene.rows().to_vec(),
-            result: Ok((scene.clone(), scene.play(workflows, choice))),
-        },
-        Err(why) => Tested { file: name, sentence: String::new(), rows: Vec::new(), result: Err(why.clone()) },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_scene_is_found_however_its_key_is_written() {
-        for scene in [
-            "scene: x",
-            "# first\nscene : x",
-            "\"scene\": x",
-            "'scene': x",
-            "{ \"rows\": [], \"scene\": 1 }",
-            "{scene: x}",
-        ] {
-            assert!(names_scene(scene), "{scene}");
+    let bad = |why: BadScene, updated| Tested {
+        file: name.clone(),
+        sentence: String::new(),
+        rows: Vec::new(),
+        result: Err(why),
+        updated,
+        unwritten: None,
+    };
+    let mut scene = match scene {
+        Ok(scene) => scene.clone(),
+        Err(why) => return bad(why.clone(), 0),
+    };
+    let mut played = scene.play(workflows, choice);
+    let (mut updated, mut unwritten) = (0, None);
+    for _ in 0..if update { UPDATES_MAX } else { 0 } {
+        let (text, count) = scene.updated(&played);
+        if count == 0 {
+            break;
         }
-        for other in ["kind: supervisor", "spec:\n  scene: x", "scenes: 2", "obscene: 1"] {
-            assert!(!names_scene(other), "{other}");
+        if let Err(why) = std::fs::write(file, text) {
+            unwritten = Some(why.to_string());
+            break;
         }
+        updated += count;
+        scene = match SceneFile::load(file) {
+            Ok(scene) => scene,
+            Err(why) => return bad(why, updated),
+        };
+        played = scene.play(workflows, choice);
     }
+    let (sentence, rows) = (scene.sentence().to_owned(), scene.rows().to_vec());
+    Tested { file: name, sentence, rows, result: Ok((scene, played)), updated, unwritten }
 }

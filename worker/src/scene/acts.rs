@@ -53,8 +53,8 @@ impl Life<'_> {
                 (CueState::Waits, When::At(at)) if BEGIN.plus(*at) <= now => Value::Null,
                 (CueState::Waits, When::At(_)) | (CueState::Armed { .. } | CueState::Done, _) => continue,
                 (CueState::Waits, _) if !look => continue,
-                (CueState::Waits, when) => {
-                    let Some(of) = self.holds(when) else { continue };
+                (CueState::Waits, _) => {
+                    let Some(of) = self.holds(cue) else { continue };
                     if let Some(name) = of["takes"].as_str() {
                         self.outside.taken.push((name.to_owned(), of.clone()));
                     }
@@ -75,12 +75,12 @@ impl Life<'_> {
     }
 
     /// What a condition is true of, if it is.
-    fn holds(&mut self, when: &When) -> Option<Value> {
-        match when {
+    fn holds(&mut self, cue: &TimedAct) -> Option<Value> {
+        match &cue.when {
             When::At(_) => None,
-            When::Approval(named) => self.waiting("pending_approvals", named.as_deref()),
-            When::Question(named) => self.waiting("pending_interrupts", named.as_deref()),
-            When::Plan(version) => self.plan_up(*version),
+            When::Approval(named) => self.waiting("pending_approvals", named.as_deref(), cue),
+            When::Question(named) => self.waiting("pending_interrupts", named.as_deref(), cue),
+            When::Plan(version) => self.plan_up(*version, cue),
             When::Query { query, input, at, is } => {
                 let answer = self.query(&super::judge::query_name(query), input.clone()).ok()?;
                 check_at(is, &answer, at).is_ok().then_some(Value::Null)
@@ -92,8 +92,8 @@ impl Life<'_> {
         }
     }
 
-    /// What waits for a person in any open run, and that nobody sees to yet.
-    fn waiting(&mut self, query: &str, named: Option<&str>) -> Option<Value> {
+    /// What waits for a person in any open run, and that nobody sees to yet in this way.
+    fn waiting(&mut self, query: &str, named: Option<&str>, cue: &TimedAct) -> Option<Value> {
         let mut runs: Vec<(Target, &str)> =
             self.outside.open(SUPERVISOR).into_iter().map(|target| (target, query)).collect();
         if query == "pending_approvals" {
@@ -105,7 +105,7 @@ impl Life<'_> {
                 let run = target.run_id.map(|run| run.to_string()).unwrap_or_default();
                 // An id that names its run stays the same when that goes on in a new one.
                 let id = text(&one["id"]);
-                let takes = if id.contains('/') { id } else { format!("{run}/{id}") };
+                let takes = taken(cue, if id.contains('/') { id } else { format!("{run}/{id}") });
                 let fits = named.is_none_or(|name| names(one, name));
                 if fits && !self.outside.is_taken(&takes) {
                     return Some(
@@ -117,10 +117,10 @@ impl Life<'_> {
         None
     }
 
-    fn plan_up(&mut self, version: Option<u64>) -> Option<Value> {
+    fn plan_up(&mut self, version: Option<u64>, cue: &TimedAct) -> Option<Value> {
         for target in self.outside.open(SUPERVISOR) {
             let Ok(review) = self.query_of(target.clone(), "plan_review", Value::Null) else { continue };
-            let takes = format!("{}{PLAN}{}", target.workflow_id, review["version"]);
+            let takes = taken(cue, format!("{}{PLAN}{}", target.workflow_id, review["version"]));
             let fits = review["status"] == "reviewing" && version.is_none_or(|version| review["version"] == version);
             if fits && !self.outside.is_taken(&takes) {
                 return Some(json!({ "takes": takes, "target": target, "request": review }));
@@ -341,6 +341,11 @@ impl Life<'_> {
             }
         }
     }
+}
+
+/// What an act takes of what is asked, so that no other act does: the answer; else what it does because of it, once.
+fn taken(cue: &TimedAct, asked: String) -> String {
+    if cue.is_answer() { asked } else { format!("{asked} {}", cue.act) }
 }
 
 /// Whether a name means a request: by id, action, tool, task or scope, or by a part of what it is about.

@@ -69,7 +69,7 @@ fn limit(scene: &mut file::Scene, most: u64) -> bool {
             let Ok(mut input) = scene.input.decode::<SupervisorInput>() else { return false };
             let Ok(mut spec) = input.clone().into_spec() else { return false };
             spec.limits.history_events = Some(most);
-            (input.resolved, input.spec) = (Some(spec.resolve().unwrap()), None);
+            (input.resolved, input.spec) = (Some(spec.resolve_below().unwrap()), None);
             scene.input = Payload::encode(&input).unwrap();
         }
         PLAN_RUN => {

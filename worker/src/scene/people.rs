@@ -5,8 +5,8 @@
 //! - { when: { approval: publish }, after: 1m, do: approve, by: ann, comment: fine }
 //! ```
 //!
-//! Invariant: each happens once; an approval, a question or a version of a plan is taken by one of them only. How they
-//! reach the run is in `acts`: here is what is written.
+//! Invariant: each happens once; an approval, a question or a version of a plan is answered by one of them only, whatever
+//! else people do because of it. How they reach the run is in `acts`: here is what is written.
 
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::file::moment;
 use super::matcher::{Matcher, WORDS};
 use super::names::or_near;
 use super::rule::id;
+use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::supervisor::FieldError;
 use crate::supervisor::fields::Fields;
 
@@ -66,6 +67,19 @@ pub(crate) const DOINGS: [&str; 22] = [
     "kill",
     "restart",
     "plan_feedback",
+];
+
+/// Signals and updates that answer what a run asks.
+const ANSWERS: [&str; 9] = [
+    "approval_response_v1",
+    "interrupt_resume_v1",
+    "human_input_v1",
+    SIGNAL_APPROVAL,
+    "respond_approval",
+    "respond_interrupt",
+    "approve_plan",
+    "plan_feedback",
+    "revise_plan",
 ];
 
 /// What stands beside an act, besides what stands beside every one.
@@ -177,6 +191,14 @@ impl TimedAct {
     /// Whether something is said of a plan.
     pub(crate) fn is_of_plan(&self) -> bool {
         keys_of(&self.act).contains(&"version")
+    }
+
+    /// Whether it answers what its condition is about. Anything else leaves that to another act.
+    pub(super) fn is_answer(&self) -> bool {
+        match self.act.as_str() {
+            "signal" | "update" => self.with["name"].as_str().is_some_and(|name| ANSWERS.contains(&name)),
+            act => keys_of(act).contains(&"shown") || self.is_of_plan(),
+        }
     }
 
     /// Whether it is sent as an update, which says what becomes of it; otherwise as a signal.

@@ -120,8 +120,9 @@ fn supervisor(
     let folder = Path::new(name).parent().unwrap_or(Path::new("")).to_owned();
     let beside = |file: &str| files(&folder.join(file).to_string_lossy());
     let resolved = read_spec_in(Some(DIRECTORY), name, text, over, &beside).and_then(|mut read| {
+        // It was checked as it is written, when it was read.
         to_world(&mut read.spec, world);
-        Ok((read.resolve()?, read.warnings))
+        Ok((read.spec.resolve_below().map_err(|why| InvalidSpec { path: name.to_owned(), ..why })?, read.warnings))
     });
     let (resolved, warnings) = match resolved {
         Ok(read) => read,

@@ -209,9 +209,8 @@ impl Play<'_> {
         }
         if straight.is_none() {
             self.played.unused = unused(self.scene, &life.outside);
-            if complaints.is_empty() {
-                complaints.extend(unmet(life));
-            }
+            // Also beside another failure: what did not happen is often why.
+            complaints.extend(unmet(life));
         }
         if let Some(twice) = life.outside.twice.first() {
             complaints.push(Complaint::new("all scenes", "every call is made once", format!("made twice: {twice}")));

@@ -1,9 +1,9 @@
 //! What `bosun test` prints: a line for each scene, and for one that failed what was expected beside what was seen.
 //!
-//! Invariant: results stand in the order of the scenes; a failure names its file, its way and its expectation, and the
+//! Invariant: each result is told once, in the order in which it is given, and what is one document is whole at the end; a failure names its file, its way and its expectation, and the
 //! command that shows that very life. It plays nothing.
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -22,22 +22,24 @@ fn unused(played: &SceneResult) -> String {
     }
 }
 
-pub(super) fn report(screen: &mut Screen, tested: &[Tested], keep: &Path, took: Duration) {
-    screen.document(Format::Junit, &junit(tested, took));
-    let mut rows = Vec::new();
-    for one in tested {
-        let head = match &one.result {
-            Ok((_, played)) if played.failures.is_empty() => {
-                let ways = screen.paint(TextStyle::Dim, &format!("{}{}", ways(played), unused(played)));
-                format!("{}  {}  {ways}", screen.paint(TextStyle::Green, "ok  "), one.sentence)
-            }
-            Ok((_, played)) => {
-                let unused = screen.paint(TextStyle::Dim, &unused(played));
-                format!("{}  {}{unused}", screen.paint(TextStyle::Red, "FAIL"), one.sentence)
-            }
-            Err(_) => format!("{}  {}", screen.paint(TextStyle::Red, "BAD "), one.file),
-        };
-        screen.line(head);
+/// What is told of all scenes, one after the other.
+pub(super) struct Report {
+    /// Where histories of failed scenes are kept.
+    keep: PathBuf,
+    rows: Vec<Value>,
+}
+
+impl Report {
+    pub(super) fn into(keep: PathBuf) -> Report {
+        Report { keep, rows: Vec::new() }
+    }
+
+    /// What became of the next scene.
+    pub(super) fn one(&mut self, screen: &mut Screen, one: &Tested) {
+        if one.updated > 0 {
+            screen.note(&format!("{}: {} expectations are what was seen now", one.file, one.updated));
+        }
+        screen.line(head(screen, one));
         let mut kept = None;
         match &one.result {
             Ok((_, played)) => {
@@ -47,28 +49,48 @@ pub(super) fn report(screen: &mut Screen, tested: &[Tested], keep: &Path, took: 
                     fail(screen, one, failure, before.is_none_or(|before| before.way != failure.way), !more);
                 }
                 if let Some(failure) = played.failures.iter().find(|failure| failure.history.is_some()) {
-                    kept = keep_history(screen, keep, one, failure);
+                    kept = keep_history(screen, &self.keep, one, failure);
                 }
             }
             Err(why) => screen.block(&format!("      {}", why.told().replace('\n', "\n      "))),
         }
-        rows.push(one.json(kept.as_deref()));
+        let row = one.json(kept.as_deref());
+        screen.row("test.scene", row.clone());
+        self.rows.push(row);
     }
-    let count = |good: fn(&Tested) -> bool| tested.iter().filter(|one| good(one)).count();
-    let passed = count(Tested::passed);
-    let bad = count(|one| one.result.is_err());
-    let failed = tested.len() - passed - bad;
-    if screen.format == Format::Json {
-        screen.object("test", json!({ "scenes": rows, "passed": passed, "failed": failed, "bad": bad }));
-    } else {
-        rows.into_iter().for_each(|row| screen.row("test.scene", row));
+
+    /// All have been told.
+    pub(super) fn end(self, screen: &mut Screen, tested: &[Tested], took: Duration) {
+        screen.document(Format::Junit, &junit(tested, took));
+        let count = |good: fn(&Tested) -> bool| tested.iter().filter(|one| good(one)).count();
+        let passed = count(Tested::passed);
+        let bad = count(|one| one.result.is_err());
+        let failed = tested.len() - passed - bad;
+        // Rows are told already.
+        if screen.format == Format::Json {
+            screen.object("test", json!({ "scenes": self.rows, "passed": passed, "failed": failed, "bad": bad }));
+        }
+        let unread = if bad > 0 { format!(", {bad} cannot be read") } else { String::new() };
+        screen.line(String::new());
+        let text =
+            format!("{} scenes: {passed} passed, {failed} failed{unread}  ({:.1}s)", tested.len(), took.as_secs_f64());
+        let paint = if passed == tested.len() { TextStyle::Green } else { TextStyle::Red };
+        screen.line(screen.paint(paint, &text));
     }
-    let unread = if bad > 0 { format!(", {bad} cannot be read") } else { String::new() };
-    screen.line(String::new());
-    let text =
-        format!("{} scenes: {passed} passed, {failed} failed{unread}  ({:.1}s)", tested.len(), took.as_secs_f64());
-    let paint = if passed == tested.len() { TextStyle::Green } else { TextStyle::Red };
-    screen.line(screen.paint(paint, &text));
+}
+
+fn head(screen: &Screen, one: &Tested) -> String {
+    match &one.result {
+        Ok((_, played)) if played.failures.is_empty() => {
+            let ways = screen.paint(TextStyle::Dim, &format!("{}{}", ways(played), unused(played)));
+            format!("{}  {}  {ways}", screen.paint(TextStyle::Green, "ok  "), one.sentence)
+        }
+        Ok((_, played)) => {
+            let unused = screen.paint(TextStyle::Dim, &unused(played));
+            format!("{}  {}{unused}", screen.paint(TextStyle::Red, "FAIL"), one.sentence)
+        }
+        Err(_) => format!("{}  {}", screen.paint(TextStyle::Red, "BAD "), one.file),
+    }
 }
 
 /// `38 events, 38 crashes, 6 orders, 12 ms`.

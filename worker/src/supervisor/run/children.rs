@@ -86,7 +86,7 @@ pub(super) fn spec_of(
         ..RunContext::default()
     };
     bound(&mut spec, part);
-    let resolved = spec.without_idle()?.resolve()?;
+    let resolved = spec.without_idle()?.resolve_below()?;
     Ok(to_value(SupervisorInput { context, ..SupervisorInput::new(resolved) })?)
 }
 
@@ -109,7 +109,7 @@ pub(super) fn nested(
     // SHN-40: whom the run above calls in a role, is in it below too.
     let role = call.context.get("role").and_then(Value::as_str).filter(|role| *role != GENERALIST);
     let role = role.filter(|_| spec.planning.mode != PlanningMode::None).map(str::to_owned);
-    let resolved = spec.resolve()?;
+    let resolved = spec.resolve_below()?;
     let context = RunContext {
         depth: depth + 1,
         role,

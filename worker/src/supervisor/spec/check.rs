@@ -22,9 +22,11 @@ mod bounds;
 mod crew;
 pub(super) mod effect;
 mod idle;
+mod jobs_of_plan;
 mod planning;
 mod roles;
 mod shapes;
+mod switched_off;
 mod tools;
 mod unplanned;
 
@@ -35,10 +37,19 @@ type CheckResult = Result<(), FieldError>;
 
 /// Why the spec cannot be run, or what is odd about it.
 pub(super) fn check(spec: &SupervisorSpec) -> Result<Vec<String>, FieldError> {
+    checked(spec, true)
+}
+
+/// The same of a spec that a run makes for one of its tasks: it is told who does which job above, needed or not.
+pub(super) fn check_below(spec: &SupervisorSpec) -> Result<Vec<String>, FieldError> {
+    checked(spec, false)
+}
+
+fn checked(spec: &SupervisorSpec, roles: bool) -> Result<Vec<String>, FieldError> {
     kind_of_run(spec)?;
     all_of(spec)?;
     shapes::check(spec)?;
-    effect::check(spec)?;
+    effect::check(spec, roles)?;
     Ok(warnings(spec))
 }
 

@@ -176,6 +176,5 @@ script: [ {{ on: execute_worker, say: {{ result: x, tokens: 3000 }} }}, {{ on: s
     let fewer = "tokens: 8500, degrade: {}";
     assert_eq!(strategies(fewer), (["tree_of_thoughts", "chain_of_thought", "react"].map(str::to_owned), 2));
     let as_planned = ["tree_of_thoughts"; 3].map(str::to_owned);
-    assert_eq!(strategies("tokens: 10000"), (as_planned.clone(), 0));
-    assert_eq!(strategies("degrade: {}"), (as_planned, 0));
+    assert_eq!(strategies("tokens: 10000"), (as_planned, 0));
 }

@@ -213,8 +213,8 @@ pub(in super::super) fn switch_on(file: &mut Map<String, Value>) {
     }
 }
 
-/// Values that differ from the preset's and that nothing reads.
-pub(super) fn check(spec: &SupervisorSpec) -> CheckResult {
+/// Values that differ from the preset's and that nothing reads; of roles only if `roles` are the spec's own to name.
+pub(super) fn check(spec: &SupervisorSpec, roles: bool) -> CheckResult {
     without_plan(spec)?;
     people(spec)?;
     let keys = read_keys(spec);
@@ -236,7 +236,9 @@ pub(super) fn check(spec: &SupervisorSpec) -> CheckResult {
         }
     }
     agents::check(spec)?;
-    roles::check(spec)?;
+    if roles || spec.is_without_plan() {
+        roles::check(spec)?;
+    }
     tools::check(spec)?;
     list_of_todos(spec)?;
     idle::check(spec, &preset, (&base, &given))

@@ -13,7 +13,7 @@ use super::super::sections::{
     PlanningMode, PolicyKind, ReviewScope, RoundCount, Selection, SpeakerMethod, SynthesisMode,
 };
 use super::super::whole::{Authority, SupervisorSpec};
-use super::{CheckResult, unplanned};
+use super::{CheckResult, switched_off, unplanned};
 use crate::supervisor::TaskItem;
 use crate::supervisor::fields::FieldError;
 
@@ -121,8 +121,7 @@ pub(super) fn of(spec: &SupervisorSpec, base: &SupervisorSpec) -> Vec<Idle> {
         Family::Graph => of_graph(spec),
         Family::Agents => of_agents(spec, base),
     };
-    idle.extend(of_preset(spec));
-    idle.extend(of_shannon(spec));
+    idle.extend([of_preset(spec), of_shannon(spec), switched_off::of(spec)].concat());
     if !asks_questions(spec) {
         idle.push(("hitl.questions", "the run asks nobody anything but approvals, whose time is `hitl.approval`"));
     }

@@ -1,9 +1,9 @@
 //! Roles that nobody in this kind of run would ask: refused with their path, like keys that nothing reads.
 //!
-//! Invariant: a job is named only where a machine of the run's family makes a call for it. A plan may need all of them, and
-//! what a request of CUGA becomes is not known yet: there none is refused.
+//! Invariant: a job is named only where a machine of the run makes a call for it, with the values that the spec has. Who is
+//! asked in a plan is in `jobs_of_plan`; where a request becomes a plan or a conversation, a job of either may be named.
 
-use super::CheckResult;
+use super::{CheckResult, jobs_of_plan};
 use crate::supervisor::fields::FieldError;
 use crate::supervisor::outbox::Purpose;
 use crate::supervisor::spec::preset::{Family, Preset};
@@ -11,9 +11,6 @@ use crate::supervisor::spec::sections::{ChatTeam, PolicyKind, ReviewScope, Speak
 use crate::supervisor::spec::whole::SupervisorSpec;
 
 pub(super) fn check(spec: &SupervisorSpec) -> CheckResult {
-    if spec.family() == Family::Graph || spec.chooses_planning() {
-        return Ok(());
-    }
     let usual = spec.preset.map(Preset::values).unwrap_or_default();
     let own = [
         ("planner", Purpose::Plan, spec.planner != usual.planner),
@@ -29,12 +26,32 @@ pub(super) fn check(spec: &SupervisorSpec) -> CheckResult {
             return Err(FieldError::at(at, format!("has no effect here: {why}")));
         }
     }
+    let planned = spec.family() == Family::Graph || spec.chooses_planning();
     // A spec without a preset says nothing of reviews by what it has anyway.
-    if spec.review.scope == usual.review.scope { Ok(()) } else { scope(spec) }
+    if planned || spec.review.scope == usual.review.scope { Ok(()) } else { scope(spec) }
 }
 
 /// Why nobody makes a call of this purpose; nothing if somebody does.
 fn unasked(spec: &SupervisorSpec, purpose: Purpose) -> Option<&'static str> {
+    if spec.is_without_plan() {
+        return match purpose {
+            // Of a conversation whose kind the request decides, who decides is the one who leads it.
+            Purpose::Decide if spec.chooses_planning() && spec.supervisor.is_some() => None,
+            purpose => unasked_without_plan(spec, purpose),
+        };
+    }
+    let why = jobs_of_plan::unasked(spec, purpose)?;
+    if !spec.chooses_planning() {
+        return Some(why);
+    }
+    match purpose {
+        Purpose::Decide => None,
+        purpose => unasked_without_plan(spec, purpose).map(|_| why),
+    }
+}
+
+/// The same of a chat, or of agents that call tools.
+fn unasked_without_plan(spec: &SupervisorSpec, purpose: Purpose) -> Option<&'static str> {
     let chat = spec.family() == Family::Chat;
     let (asked, why) = match purpose {
         Purpose::ExecuteWorker => return None,
@@ -98,7 +115,8 @@ fn validates(spec: &SupervisorSpec) -> bool {
     (spec.review.scope == ReviewScope::Task && spec.reviewer.is_some()) || named("guardrail")
 }
 
-fn formats(spec: &SupervisorSpec) -> bool {
+/// Whether a policy has somebody put the result into its form (CUG-39).
+pub(super) fn formats(spec: &SupervisorSpec) -> bool {
     spec.policies.iter().any(|policy| policy.kind == PolicyKind::OutputFormatter && policy.instructions.is_some())
 }
 

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::supervisor::outbox::Purpose;
 use crate::supervisor::plan::SeedPlan;
 use crate::supervisor::spec::{
-    Agent, Authority, Model, Preset, ResolvedSpec, Role, ScriptRule, Span, SupervisorSpec, Tool, TriggerOrder,
-    read_spec,
+    Agent, Authority, Model, Preset, ResolvedSpec, Role, ScriptRule, Span, SupervisorSpec, SynthesisMode, Tool,
+    TriggerOrder, read_spec,
 };
 
 fn built() -> SupervisorSpec {
@@ -69,6 +69,8 @@ fn every_part_can_be_built() {
         .supervisor(Role { model: Some(Model::new("m")), ..Role::default() })
         .reviewer(role("bob"))
         .synthesizer(role("bob"))
+        .planning(|planning| planning.approval.required = true)
+        .synthesis(|synthesis| synthesis.mode = SynthesisMode::Synthesizer)
         .run_loop(|bounds| bounds.max_steps = 5)
         .build()
         .unwrap();

@@ -67,9 +67,8 @@ fn every_preset_survives_its_own_json() {
 /// A model is played by its name, which stands with how it is played or with who is played; without one nobody can be asked.
 #[test]
 fn a_model_has_a_name() {
-    let spec = |agent: &str, more: &str| {
-        format!("preset: shannon-simple\nobjective: o\nagents: [{{ name: a{agent} }}]\n{more}")
-    };
+    let spec =
+        |agent: &str, more: &str| format!("preset: shannon-dag\nobjective: o\nagents: [{{ name: a{agent} }}]\n{more}");
     let nameless = ", via: { model: { provider: p } }";
     assert!(refused(&spec(nameless, "")).contains("agents[0].via.model.name"));
     assert!(refused(&spec("", "via: { model: { provider: p } }")).contains("via.model.name"));

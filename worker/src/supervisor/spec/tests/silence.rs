@@ -135,6 +135,100 @@ fn what_another_value_leaves_without_effect_is_refused_with_its_path() {
     }
 }
 
+/// A job that nobody asks anybody to do with these values is refused, and taken where another value turns it on: whatever
+/// the preset is called.
+#[test]
+fn a_job_of_a_plan_that_nobody_asks_for_is_refused_with_its_path() {
+    const BY: &str = "{ agent: b }";
+    let nobody = |preset: &str, jobs: &[&str]| {
+        for job in jobs {
+            let said = match job.strip_prefix("services.") {
+                Some(name) => format!("services: {{ {name}: {BY} }}"),
+                None => format!("{job}: {BY}"),
+            };
+            assert_eq!(refused_at(&format!("preset: {preset}\n{said}{}", seed(preset))), *job, "{preset}");
+        }
+    };
+    let fixed = "services.notify_for_approval";
+    for preset in ["shannon-dag", "map-reduce", "flow-coordinator", "flow-plan-and-execute"] {
+        nobody(preset, &["reviewer", "services.review", "services.emit_progress", "services.authorize_team_action"]);
+    }
+    nobody(
+        "shannon-simple",
+        &["reviewer", "planner", "supervisor", "synthesizer", "advisor", "services.compensate", fixed],
+    );
+    nobody(
+        "plan-run",
+        &["reviewer", "planner", "supervisor", "synthesizer", "advisor", "services.fetch_memory", fixed],
+    );
+    nobody("cuga-structured", &["reviewer", "advisor", "services.emit_progress", "services.record_decomposition"]);
+    nobody("cuga-conversational", &["reviewer", "planner", "synthesizer", "advisor", "services.decide"]);
+    nobody("shannon-dag", &["supervisor", "advisor", "services.record_decomposition"]);
+    nobody("shannon-supervisor", &["reviewer", "services.review", "services.emit_progress", "supervisor"]);
+    nobody("flow-coordinator", &["supervisor", "services.synthesize"]);
+    nobody("pydantask-fixed", &["planner", "synthesizer"]);
+    for (preset, said) in [
+        ("shannon-dag", "reviewer: BY\nreview: { scope: task }"),
+        ("shannon-dag", "supervisor: BY\nplanning: { replan: true, evaluator: true }"),
+        ("map-reduce", "supervisor: BY\ndispatch: { selection: supervisor }"),
+        ("flow-coordinator", "synthesizer: BY\nsynthesis: { mode: synthesizer }"),
+        ("flow-coordinator", "planner: BY\nservices: { compensate: BY, log_approval_result: BY }"),
+        ("shannon-dag", "advisor: BY\nmemory: { session: s, advisor: true }"),
+        ("shannon-supervisor", "advisor: BY\nmemory: { session: s }\nservices: { record_decomposition: BY }"),
+        ("shannon-supervisor", "services: { authorize_team_action: BY }"),
+        ("plan-run", "reviewer: BY\nreview: { scope: task }"),
+        ("plan-run", "services: { notify_for_approval: BY }\nhitl: { mode: human_in_command }"),
+        ("pydantask-fixed", "planner: BY\nplanning: { approval: { required: true } }"),
+        ("cuga-structured", "planner: BY\nsupervisor: BY\nsynthesizer: BY\nreviewer: BY\nreview: { scope: task }"),
+        ("cuga-conversational", "supervisor: BY"),
+        ("flow-supervisor", "planner: BY\nreviewer: BY\nsynthesizer: BY"),
+        ("pydantask-llm", "supervisor: BY\nreviewer: BY"),
+    ] {
+        read(&format!("preset: {preset}\n{}{}", said.replace("BY", BY), seed(preset)));
+    }
+}
+
+/// The plan that a preset does nothing without.
+fn seed(preset: &str) -> &'static str {
+    match preset {
+        "plan-run" | "pydantask-fixed" => {
+            "\nseed_plan: { directory: /tmp, plan: { objective: o, tasks: [{ task_id: 1, sub_task_objective: x, capability: a }] } }"
+        }
+        _ => "",
+    }
+}
+
+/// What says more of something that the spec leaves switched off.
+#[test]
+fn what_is_said_of_something_that_is_off_is_refused_with_its_path() {
+    const RULE: &str = "rules: { to_expert: { tasks: 9, success: 0.9, days: 0, incident_days: 0 } }";
+    for (text, at) in [
+        ("preset: shannon-dag\nmemory: { advisor: true }", "memory.advisor"),
+        ("preset: shannon-dag\nmemory: { session: s }", "memory.session"),
+        ("preset: shannon-dag\nmemory: { record: true }", "memory.record"),
+        ("preset: shannon-dag\nmemory: { session: s, record: true, similar_above: 0.5 }", "memory.similar_above"),
+        ("preset: flow-coordinator\nhitl: { notify_only: [confidence] }", "hitl.notify_only"),
+        ("preset: flow-coordinator\ntrust: { enabled: true }", "trust.enabled"),
+        (&format!("preset: flow-coordinator\ntrust: {{ {RULE} }}"), "trust.rules"),
+        (&format!("preset: flow-coordinator\nhitl: {{ mode: human_in_command }}\ntrust: {{ {RULE} }}"), "trust.rules"),
+        ("preset: shannon-dag\nbudget: { degrade: {} }", "budget.degrade"),
+    ] {
+        assert_eq!(refused_at(text), at, "{text}");
+    }
+    for text in [
+        "preset: shannon-dag\nmemory: { session: s, advisor: true, similar_above: 0.5 }",
+        "preset: shannon-dag\nmemory: { session: s, record: true }",
+        "preset: shannon-supervisor\nmemory: { session: s, advisor: false }",
+        "preset: flow-coordinator\nhitl: { mode: human_in_command, notify_only: [confidence] }",
+        "preset: flow-coordinator\ntrust: { enabled: false }",
+        "memory: { advisor: false, record: false }\ntrust: { enabled: false }\nhitl: { enabled: false }",
+        &format!("preset: flow-coordinator\ntrust: {{ level: novice, {RULE} }}"),
+        "preset: shannon-dag\nbudget: { tokens: 9000, degrade: {} }",
+    ] {
+        read(text);
+    }
+}
+
 /// What a preset means and a key says too holds without the preset, or is refused with its path where nothing looks at it
 /// (LGS-01, SWM-01, CRW-01, CUG-37, FSP-05).
 #[test]

@@ -350,7 +350,10 @@ script:
 fn a_child_closes_with_its_parent() {
     use bosun_engine::workflow::WorkflowRegistry;
     use bosun_engine::*;
-    let spec = TEAM.replace("objective:", "team: { policy: null }\nobjective:");
+    // Nobody is asked who joins.
+    let (head, services) = TEAM.split_once("services:").unwrap();
+    let (_, script) = services.split_once("\nscript:").unwrap();
+    let spec = format!("{head}script:{script}").replace("objective:", "team: { policy: null }\nobjective:");
     let spec = crate::supervisor::spec::read_spec("team.yaml", &spec).unwrap().resolve().unwrap();
     let input = crate::supervisor::run::SupervisorInput::new(spec);
     let registry = crate::supervisor::run::register(WorkflowRegistry::new());
