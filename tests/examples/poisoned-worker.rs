@@ -1,5 +1,5 @@
 //! `bosun` as it ships, with workflows and activities that harm the process they run in: for the tests of what the worker
-//! does about them (engine.md G23). Nothing that ships has them.
+//! does about them (G23). Nothing that ships has them.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Batches by the shipped binary: one thing done to every run that fits, each once, over kill -9 (issue 19; engine.md E23, G11).
+//! Batches by the shipped binary: one thing done to every run that fits, each once, over kill -9 (issue 19; E23, G11).
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
 //! Models recorded by a real worker that is killed in the middle of a call: what was recorded plays, and the attempt that was
-//! cut is counted (engine.md G41).
+//! cut is counted (G41).
 
 use std::path::Path;
 use std::sync::Arc;

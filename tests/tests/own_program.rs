@@ -1,5 +1,5 @@
 //! A program built from the library shows itself under its own name, and finds and tells of runs that its code does not
-//! fit: a real process, as its user sees it (engine.md E22, E30, E31, E35).
+//! fit: a real process, as its user sees it (E22, E30, E31, E35).
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! Poison: runs that end, stop or fill the process they run in, on the real worker (engine.md G23).
+//! Poison: runs that end, stop or fill the process they run in, on the real worker (G23).
 //!
 //! Each is started among good runs. The worker may die of it twice; then it is held with a card, the good ones have ended,
 //! and the owner's verbs work on it without running its code.

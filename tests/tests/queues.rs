@@ -1,4 +1,4 @@
-//! Priorities of runs and standalone activities, and who waits in a task queue, by the shipped binary (engine.md E25, E36): what
+//! Priorities of runs and standalone activities, and who waits in a task queue, by the shipped binary (E25, E36): what
 //! the command line and the API say is the order in which a worker with one slot works.
 
 use std::path::Path;

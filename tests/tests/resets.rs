@@ -1,4 +1,4 @@
-//! Resets by the shipped binary: attached and embedded, what is said and with which exit code, and over kill -9 (engine.md
+//! Resets by the shipped binary: attached and embedded, what is said and with which exit code, and over kill -9 (
 //! E26, G11, G17).
 
 use std::path::Path;

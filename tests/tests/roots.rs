@@ -1,5 +1,5 @@
 //! The owner's file roots, at every door through which a workflow reaches files: the stock binary under `file.roots`
-//! (engine.md G35, G36).
+//! (G35, G36).
 //!
 //! The doors: `file` · `compose` · the directory, jail and reported files of `process` · an agent's tools of each of them ·
 //! a plan's tasks. What a command opens by itself is bounded by its user, and what an MCP server opens by its owner.

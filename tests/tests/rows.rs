@@ -164,6 +164,6 @@ fn is_true(text: &str, row: &str, scenes: &Shown, tests: &Shown) -> bool {
 
 #[test]
 fn ids_are_found_only_where_they_stand_in_full() {
-    assert_eq!(ids(" E05, G12: a PDT-38 row (engine.md E23)."), ["E05", "G12", "PDT-38", "E23"]);
+    assert_eq!(ids(" E05, G12: a PDT-38 row (E23)."), ["E05", "G12", "PDT-38", "E23"]);
     assert_eq!(ids(" THE 38 E FX1 EE05 E5x IDE05 utf-8"), Vec::<String>::new());
 }

@@ -1,4 +1,4 @@
-//! Schedules by the shipped binary: every time once over kill -9 (engine.md E24, G18), and what people do with them.
+//! Schedules by the shipped binary: every time once over kill -9 (E24, G18), and what people do with them.
 
 use std::collections::BTreeMap;
 use std::path::Path;

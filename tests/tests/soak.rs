@@ -1,5 +1,5 @@
 //! A worker that is small and stays so: parked runs, runs with large inputs and a steady load, in a group of processes
-//! that may hold little memory (engine.md G24).
+//! that may hold little memory (G24).
 //!
 //! Judged: the kernel kills nothing, every request is acknowledged and every run ends, and what the worker holds is flat:
 //! no more at the end than in the middle.

@@ -1,4 +1,4 @@
-//! Standalone activities by the shipped binary (engine.md E36): durable over kill -9, one by id, executed without a worker,
+//! Standalone activities by the shipped binary (E36): durable over kill -9, one by id, executed without a worker,
 //! canceled and refused as any run.
 
 use std::path::Path;

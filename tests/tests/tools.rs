@@ -1,5 +1,5 @@
-//! What tools do to the machine and learn of the worker, on the real worker: processes that stay behind (engine.md G37) and
-//! keys that get out (engine.md G31).
+//! What tools do to the machine and learn of the worker, on the real worker: processes that stay behind (G37) and
+//! keys that get out (G31).
 
 use std::fs;
 use std::path::Path;

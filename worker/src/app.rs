@@ -215,7 +215,7 @@ impl App {
     /// Runs the command line of this process to its end.
     ///
     /// Unless a version was given, the program file itself is the version: a rebuilt program has another build id, and
-    /// checks every run it loads against its code (engine.md E22).
+    /// checks every run it loads against its code (E22).
     pub fn main(mut self) -> ExitCode {
         if let Some(ended) = guard::main_if_guard() {
             return ended;

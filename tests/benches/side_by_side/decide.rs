@@ -1,5 +1,5 @@
 //! The machine and the code alone: what one decision costs without a log, a thread or a disk, early and late in a run
-//! (engine.md F08: it must not depend on how long the run has lived).
+//! (F08: it must not depend on how long the run has lived).
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! The figures of engine.md §4, each beside its physical limit in the same run, as medians and ratios.
+//! The figures of the requirements of the engine §4, each beside its physical limit in the same run, as medians and ratios.
 //!
 //! `cargo bench -p bosun-tests --bench side_by_side` measures Bosun and the raw disk; with `--features peers` also
 //! duroxide on SQLite (that file is not part of CI's build). Everything Bosun acknowledges here is durable: group commit with fdatasync. A figure is the

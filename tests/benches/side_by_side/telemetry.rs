@@ -1,4 +1,4 @@
-//! What telemetry costs (engine.md E39): the same work through the API of a worker that says nothing, of one that logs as it does by
+//! What telemetry costs (E39): the same work through the API of a worker that says nothing, of one that logs as it does by
 //! itself, of one that is scraped every second, and of one that sends its spans.
 //!
 //! Counting is always on, so it is part of every row. The row of spans is there where the bench is built with it: `cargo bench -p

@@ -18,7 +18,7 @@ use super::http::{Endpoint, Http};
 
 /// How much of each output stream is kept: the last of it.
 const OUTPUT_MAX: usize = 256 << 10;
-/// How long one request may take before it counts as hung. engine.md G4 says 10 s of a machine that has time for it; one
+/// How long one request may take before it counts as hung. G4 says 10 s of a machine that has time for it; one
 /// that builds beside the tests takes longer for what does not hang.
 pub const REQUEST_MAX: Duration = Duration::from_secs(60);
 

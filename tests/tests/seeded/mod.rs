@@ -1,4 +1,4 @@
-//! Tests of the checks: each of the 20 seeded bugs of the engine (15 of them from requirements/engine.md §5) is made, and named checks
+//! Tests of the checks: each of the 20 seeded bugs of the engine (15 of them from the requirements of the engine §5) is made, and named checks
 //! must find it. A check that cannot fail proves nothing.
 //!
 //! Invariant: a check is run as it stands, by this very program, twice in a process of its own: without a bug it must

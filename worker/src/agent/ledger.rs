@@ -6,7 +6,7 @@
 //!
 //! Invariant: at every reservation `spent + held` is within every cap; what is settled leaves what was held, once, so
 //! that the sums are the same however often the run is replayed. Money that nobody named is counted apart and is never
-//! 0 (operate.md §3.5). Integers only. It reads no clock and decides nothing about what happens when it is used up.
+//! 0 (the requirements of operating §3.5). Integers only. It reads no clock and decides nothing about what happens when it is used up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

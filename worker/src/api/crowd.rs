@@ -1,4 +1,4 @@
-//! The connections that are open, and which of them makes room for one more (engine.md G34).
+//! The connections that are open, and which of them makes room for one more (G34).
 //!
 //! Invariant: a connection with a request in flight is never closed for another one, and none for one that says nothing. Those
 //! that have never asked anything go first, then the one that has been quiet longest, and none that has only just come. So

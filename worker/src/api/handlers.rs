@@ -1,7 +1,7 @@
 //! The handlers: each reads its request, makes one call, and writes the answer.
 //!
 //! Invariant: ids are checked where they enter (length, characters) and never become a path of the file system
-//! (engine.md G35). No handler decides anything about a run. Here the values are exact (`routes::EXACT`); `people` has the
+//! (G35). No handler decides anything about a run. Here the values are exact (`routes::EXACT`); `people` has the
 //! handlers of plain JSON.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use crate::backend::{Attribution, Backend, WorkerState};
 use crate::cli::Reach;
 use crate::notify::links::Links;
 
-/// A page has at most this many rows (engine.md G34).
+/// A page has at most this many rows (G34).
 pub const PAGE_MAX: usize = 1_000;
 /// A wait is answered after at most this long, with 204, so that no connection looks idle; the client asks again.
 pub const WAIT_MAX: Duration = Duration::from_secs(20);

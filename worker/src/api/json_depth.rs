@@ -1,4 +1,4 @@
-//! The depth of JSON text, measured without building it, so that a bomb costs one pass over its bytes (engine.md G34).
+//! The depth of JSON text, measured without building it, so that a bomb costs one pass over its bytes (G34).
 //!
 //! Invariant: brackets inside strings do not count. This does not check that the text is JSON; the parser does.
 

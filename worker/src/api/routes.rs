@@ -1,4 +1,4 @@
-//! The routes, in one table: what the server serves is what the tests enumerate (engine.md G32).
+//! The routes, in one table: what the server serves is what the tests enumerate (G32).
 //!
 //! Invariant: a route of the API exists only by standing here, and only `/healthz` and `/readyz` are open to those without the token. All other
 //! paths are pages', which `crate::ui` has in a table of its own.

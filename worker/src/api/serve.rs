@@ -1,4 +1,4 @@
-//! The server loop: accepts connections and holds them to their limits (engine.md G34).
+//! The server loop: accepts connections and holds them to their limits (G34).
 //!
 //! Invariant: no socket can hold a connection by saying nothing: headers must arrive in time, a connection without a
 //! request in flight is closed when idle, or when another one needs its place, and there is a fixed number of connections. One

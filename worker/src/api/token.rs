@@ -1,6 +1,6 @@
 //! The bearer token: 32 random bytes in a file only its owner can read. And its verifier: what a worker keeps of it.
 //!
-//! Invariant: the token is never printed, never in a URL, and compared in constant time (engine.md G32). It is sent only to
+//! Invariant: the token is never printed, never in a URL, and compared in constant time (G32). It is sent only to
 //! who has proved to know its verifier: a proof is a keyed hash of the client's challenge and of the address that the
 //! client believes to speak to, so that nobody in between can pass on the proof of another.
 

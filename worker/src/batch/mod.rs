@@ -1,4 +1,4 @@
-//! Batches: one thing done to every run that a list filter finds, durably (engine.md E23, E26).
+//! Batches: one thing done to every run that a list filter finds, durably (E23, E26).
 //!
 //! ```text
 //!   order ──► run: the workflow `bosun.batch` ──activity──► find a page of runs, recorded in the history

@@ -1,4 +1,4 @@
-//! Encryption at rest as the owner's configuration says it (engine.md E31): the keys, and which of them a store needs.
+//! Encryption at rest as the owner's configuration says it (E31): the keys, and which of them a store needs.
 //!
 //! Invariant: a store that was ever written with a key says so in `keys.json`, before the first byte of it: without that key
 //! it is not opened, and so not overwritten, whatever else is wrong. The file stands twice, also beside the database, so that

@@ -1,5 +1,5 @@
 //! The worker's environment: read once, blanked where others could read it, and the secrets that are known of it
-//! (engine.md G31).
+//! (G31).
 //!
 //! Invariant: after [`take`], neither `/proc/<pid>/environ` nor the environment a child inherits holds a value that is not
 //! known to be harmless: the block that the kernel gave the process is overwritten in place, since removing a variable

@@ -1,4 +1,4 @@
-//! The last look at what an activity gives: no secret that the worker knows of enters a history (engine.md G31).
+//! The last look at what an activity gives: no secret that the worker knows of enters a history (G31).
 //!
 //! Invariant: results, failures with their details and causes, and what a canceled attempt says are scrubbed, whatever
 //! capability they come from, in the spellings of [`super::scrub`]. Inputs are not: they are the caller's own words.

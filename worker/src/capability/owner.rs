@@ -1,4 +1,4 @@
-//! What the worker's owner allows its capabilities, as the configuration says it (engine.md G36, G37).
+//! What the worker's owner allows its capabilities, as the configuration says it (G36, G37).
 //!
 //! Invariant: it only narrows or names; what a guard means is decided by the capability that it is handed to. What is
 //! absent leaves the default of that capability.

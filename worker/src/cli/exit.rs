@@ -1,4 +1,4 @@
-//! The exit codes: a contract with scripts (operate.md §1.1).
+//! The exit codes: a contract with scripts (the requirements of operating §1.1).
 //!
 //! Invariant: a code never changes its meaning. clap owns 2. Which code a refusal has stands in `explain`, which code an
 //! outcome has stands here.

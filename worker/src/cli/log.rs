@@ -1,6 +1,6 @@
 //! Logs: to stderr, one JSON object a line unless a person is reading.
 //!
-//! Invariant: one event is one line whatever a message contains (engine.md G38), and nothing is logged to stdout. What MCP
+//! Invariant: one event is one line whatever a message contains (G38), and nothing is logged to stdout. What MCP
 //! servers say is not logged unless the filter names their library.
 
 use std::io::IsTerminal;

@@ -1,4 +1,4 @@
-//! `queue list` and `queue describe`: who waits for a slot, where, and whose turn is next (engine.md E25).
+//! `queue list` and `queue describe`: who waits for a slot, where, and whose turn is next (E25).
 //!
 //! Invariant: it only looks. Attached it tells of the worker's queues; on a directory that nobody holds, of what would wait
 //! when a worker begins, since nothing runs there.

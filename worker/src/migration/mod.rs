@@ -1,4 +1,4 @@
-//! Moving runs from one engine to another: from a data directory to a Temporal cluster, and back (engine.md §8 of DESIGN).
+//! Moving runs from one engine to another: from a data directory to a Temporal cluster, and back (the requirements of the engine §8 of DESIGN).
 //!
 //! ```text
 //!   here:   supervisor, agent ──migrate_v1──► bosun.migration (does nothing, keeps what it hears) ──moved──► completed

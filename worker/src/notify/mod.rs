@@ -1,4 +1,4 @@
-//! Notifications: what happens is told to people elsewhere, durably (requirements: operate.md §6).
+//! Notifications: what happens is told to people elsewhere, durably (requirements: the requirements of operating §6).
 //!
 //! ```text
 //!   log ──► watcher ──► occasion ──start──► run: the workflow `bosun.notification`, one an occasion and channel

@@ -1,4 +1,4 @@
-//! Schedules: workflows that are started at the times that a spec names (engine.md E24), in Temporal's words.
+//! Schedules: workflows that are started at the times that a spec names (E24), in Temporal's words.
 //!
 //! ```text
 //!   spec ──► times (next · due · missed) ──► policy (start | wait | skip | end the others) ──► action

@@ -1,4 +1,4 @@
-//! Standalone activities: a durable job without a workflow of the user's (engine.md E36).
+//! Standalone activities: a durable job without a workflow of the user's (E36).
 //!
 //! ```text
 //!   order ──► run: the workflow `bosun.activity` ──► one activity, with its policy and timeouts ──► its end is the run's end

@@ -1,7 +1,7 @@
 //! Plans in YAML: the strict contract of supervisors.md §1.1.5, read with a budget.
 //!
 //! Invariant: a file is refused with its path and the place of the fault; no key is ignored, no value coerced, no alias
-//! expanded, and a hostile file is refused quickly (engine.md G39). It reads no file: the caller gives path and text.
+//! expanded, and a hostile file is refused quickly (G39). It reads no file: the caller gives path and text.
 
 use std::collections::BTreeMap;
 

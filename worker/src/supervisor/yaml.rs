@@ -1,4 +1,4 @@
-//! YAML to data, within a budget that nobody's file needs and a bomb soon spends (engine.md G39).
+//! YAML to data, within a budget that nobody's file needs and a bomb soon spends (G39).
 //!
 //! Invariant: no alias, anchor or merge key is expanded, no value coerced (`yes` is a text), and a hostile text is
 //! refused quickly. What is wrong with the data is told with its place in the text. It reads no file and knows no contract.

@@ -1,4 +1,4 @@
-//! Spans for a collector, by OTLP over HTTP (feature `otel`, engine.md E39): each run when it closes, each live turn, attempt of an
+//! Spans for a collector, by OTLP over HTTP (feature `otel`, E39): each run when it closes, each live turn, attempt of an
 //! activity, model call, commit and request.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Schedules on the production worker, with a clock that skips (engine.md E24, G18).
+//! Schedules on the production worker, with a clock that skips (E24, G18).
 
 mod downtime;
 mod kit;

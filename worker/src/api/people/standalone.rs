@@ -1,4 +1,4 @@
-//! Standalone activities as a program asks for them: a durable job without a workflow (engine.md E36).
+//! Standalone activities as a program asks for them: a durable job without a workflow (E36).
 //!
 //! Invariant: what is asked for is checked before anything is started; the same id asked for again while it runs, or the same
 //! `Idempotency-Key`, starts no second one. Such an activity is the run `activity:ID`, so all else that is done to runs is

@@ -1,4 +1,4 @@
-//! The `http` activity: one request, with limits, retry classes and a guard against forged targets (engine.md G36).
+//! The `http` activity: one request, with limits, retry classes and a guard against forged targets (G36).
 //!
 //! Invariant: every address that is connected to has been checked, for every hop; secrets in headers are resolved at
 //! dispatch, are sent to the origin they were meant for only, and appear in no result and no failure. Retrying is the

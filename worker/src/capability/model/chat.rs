@@ -1,7 +1,7 @@
 //! What a model is asked and what it answers: plain data that goes into history.
 //!
 //! Invariant: equal requests have equal canonical JSON, whoever made them; what a provider did not say is absent, and
-//! never 0 (operate.md §3.1). Pure.
+//! never 0 (the requirements of operating §3.1). Pure.
 
 use std::time::Duration;
 
@@ -201,7 +201,7 @@ pub struct ModelError {
     pub message: String,
 }
 
-/// What can be done about an error (operate.md §3.2).
+/// What can be done about an error (the requirements of operating §3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorClass {

@@ -1,6 +1,6 @@
 //! What an answer that is no success means: to be asked again, to be seen by somebody, or never to succeed.
 //!
-//! Invariant: the table of operate.md §3.2 (G41). A delay is what the provider asked for, the longest if it said several,
+//! Invariant: the table of the requirements of operating §3.2 (G41). A delay is what the provider asked for, the longest if it said several,
 //! and never more than [`RETRY_AFTER_MAX`]. Pure: the time is given. Secrets are cut out by whoever sent them.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The pace at which a worker asks a provider: so many at a time, so many in a minute, and none while it wants quiet.
 //!
 //! Invariant: all runs of a worker share one pace for each provider. A short wait is waited for; a long one is given back
-//! as an error with its length, so that the engine's timer holds it, durably, and the slot is free (operate.md §3.2).
+//! as an error with its length, so that the engine's timer holds it, durably, and the slot is free (the requirements of operating §3.2).
 //! When to go is decided by [`Gauge`], which is pure.
 
 use std::collections::BTreeMap;

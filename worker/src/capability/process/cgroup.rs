@@ -1,5 +1,5 @@
 //! A control group (cgroup v2) for each command, where one may be made: whatever the command starts stays in it, whatever it
-//! does to its session, its parents or its guard (engine.md G37).
+//! does to its session, its parents or its guard (G37).
 //!
 //! Invariant: a group is made below that of this process and holds nothing but one command; all of it is killed in one write.
 //! Nothing depends on it: where none may be made, guard and marker do what they can. It limits nothing.

@@ -1,5 +1,5 @@
 //! The guard: a small process between the worker and a command, under which everything the command starts stays, whatever
-//! it does to its session, group or environment (engine.md G37).
+//! it does to its session, group or environment (G37).
 //!
 //! ```text
 //!  worker ──lifeline──► guard (subreaper) ──► command ──► setsid, double forks, daemons: all end up below the guard

@@ -1,4 +1,4 @@
-//! The `process` activity: one command as an argument vector, in a process group of its own (engine.md G37).
+//! The `process` activity: one command as an argument vector, in a process group of its own (G37).
 //!
 //! Invariant: no shell unless `argv[0]` names one; the environment is cleared but for what is asked for; when the
 //! activity ends, however it ends, no process of its group is left, and a group that outlives a killed worker is found

@@ -30,7 +30,7 @@ fn is_running(pid: i32) -> bool {
     stat_of(pid).is_some()
 }
 
-/// Waits for a process to be gone: it dies in five seconds (engine.md G37), on a machine that has time.
+/// Waits for a process to be gone: it dies in five seconds (G37), on a machine that has time.
 async fn is_gone(pid: i32) -> bool {
     for _ in 0..3_000 {
         if !is_running(pid) {
@@ -76,7 +76,7 @@ async fn another_exit_code_is_a_failure_that_carries_the_tails() {
     assert_eq!(details["stderr_tail"], "it broke\n");
 }
 
-/// Injection strings stay one argument (engine.md G37): there is no shell.
+/// Injection strings stay one argument (G37): there is no shell.
 #[tokio::test]
 async fn arguments_are_never_read_by_a_shell() {
     let nasty = ["$(touch pwned)", "; touch pwned", "`id`", "a b\nc", "*", "&& false", "'\"", "-n", "%s", "\u{1f980}"];

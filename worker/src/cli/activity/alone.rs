@@ -1,4 +1,4 @@
-//! `activity start` and `activity execute`: an activity without a workflow (engine.md E36).
+//! `activity start` and `activity execute`: an activity without a workflow (E36).
 //!
 //! Invariant: what is asked for is checked before anything is started; the same id asked for again while it runs starts no
 //! second one. What such an activity is stands in `crate::standalone`; this file reads and prints.

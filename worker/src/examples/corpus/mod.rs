@@ -2,7 +2,7 @@
 //! in `fixtures/histories/engine`. Every later version must read, encode and replay them as this one did.
 //!
 //! Invariant: what a file says never changes once it is released; a missing, unreadable, unlisted or changed file fails,
-//! and so does a digest of commands that differs, in any build profile (engine.md G21). To add a story, tell it in
+//! and so does a digest of commands that differs, in any build profile (G21). To add a story, tell it in
 //! `stories` or `programs` and run the test once with `BOSUN_WRITE_FIXTURES=1`; files that are there are never overwritten.
 
 mod forks;

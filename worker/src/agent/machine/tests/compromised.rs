@@ -1,4 +1,4 @@
-//! A model that is wholly in an enemy's hands, people whose signals are forged, and answers in any order (engine.md G41).
+//! A model that is wholly in an enemy's hands, people whose signals are forged, and answers in any order (G41).
 //!
 //! Invariant: whatever is said, what is dispatched is within the spec that the run was started with, approved where it
 //! must be, paid for, and never while the agent is paused; agents below have no more than those above; the sums, also by

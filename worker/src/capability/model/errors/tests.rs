@@ -1,4 +1,4 @@
-//! The table of operate.md §3.2, row by row.
+//! The table of the requirements of operating §3.2, row by row.
 
 use serde_json::json;
 
