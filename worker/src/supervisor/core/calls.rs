@@ -257,8 +257,15 @@ impl Calls {
 
     /// Whether a run of this workflow id is open below.
     pub fn has_child(&self, id: &str) -> bool {
-        let is_it = |what: &UnderWay| matches!(what, UnderWay::Child { child, .. } if child.workflow_id == id);
-        self.under_way.values().any(is_it)
+        self.key_of_child(id).is_some()
+    }
+
+    /// The key under which a run of this workflow id is open below.
+    pub fn key_of_child(&self, id: &str) -> Option<&Key> {
+        self.under_way.values().find_map(|what| match what {
+            UnderWay::Child { key, child } if child.workflow_id == id => Some(key),
+            _ => None,
+        })
     }
 
     /// Whether that is an agent, and no supervisor.

@@ -186,6 +186,7 @@ impl SupervisorRun {
             return;
         };
         self.settle(&key, cost, out);
+        out.awaited_mut().waits_below(&key, false);
         self.parts.control.unregister(&key);
         self.parts.below.ended(&child.workflow_id);
         let failure = result.err();
