@@ -22,6 +22,7 @@ mod bounds;
 mod crew;
 pub(super) mod effect;
 mod idle;
+mod own_tools;
 mod planning;
 mod roles;
 mod shapes;
@@ -113,6 +114,7 @@ fn all_of(spec: &SupervisorSpec) -> CheckResult {
     roles(spec)?;
     policies(spec)?;
     scripts(spec)?;
+    own_tools::check(spec)?;
     bounds::check(spec)
 }
 
