@@ -66,6 +66,9 @@ pub struct RunBelow {
     /// What it spent is told at its end, also after it was cancelled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_bill: bool,
+    /// What is said of it if it takes all its time, where whoever does its work has one of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub too_slow: Option<String>,
 }
 
 impl UnderWay {
@@ -297,7 +300,7 @@ mod tests {
     }
 
     fn child(has_bill: bool) -> RunBelow {
-        RunBelow { workflow_id: "w".to_owned(), agent: None, lent: Vec::new(), has_bill }
+        RunBelow { workflow_id: "w".to_owned(), agent: None, lent: Vec::new(), has_bill, too_slow: None }
     }
 
     /// Of every kind: what is ended when nobody waits any more, and whether a bill is to come. Once, and never twice.
