@@ -146,22 +146,7 @@ impl SupervisorRun {
                 let seq = cx.start_labelled_timer(cx.now().plus(after), summary(&call));
                 self.calls.sent(seq, UnderWay::Later { call, input, deliveries });
             }
-            Carried::Child { spec } => {
-                let of_run = self.child_budget(cx);
-                let mut part = of_run.within(work::own_time_of(&self.resolved.spec, &call));
-                let told = self.told_to_agents();
-                let own = children::own_wall_ms(&spec).is_none_or(|own| part.wall_ms < Some(own));
-                let too_slow = (own && part.wall_ms != of_run.wall_ms)
-                    .then(|| work::too_slow(&self.resolved.spec, &call, self.context.depth, self.asker()));
-                part.timed = too_slow.is_some();
-                let input = children::nested(&spec, &call, self.context.depth, part, own_id(cx), (&told, cx.now()))?;
-                let begins = Begins {
-                    lease: part.share.map(Lease::of_run),
-                    priority: self.priority_of(&call),
-                    too_slow,
-                };
-                self.start_child(call.key, SUPERVISOR, begins, &input, cx);
-            }
+            Carried::Child { spec } => self.begin_nested(&spec, call, cx)?,
             Carried::Model { input, timeout } => {
                 let options = self.in_place(&call, model::options(&summary(&call), timeout, super::model::ATTEMPTS));
                 let seq = cx.schedule_activity(ActivityType::of(MODEL), &*input, options);
@@ -177,6 +162,21 @@ impl SupervisorRun {
             }
             Carried::Impossible(why) => return Err(why),
         }
+        Ok(())
+    }
+
+    /// An agent that is a run of its own begins, with what its spec leaves it of time: nobody waits longer for its answer.
+    fn begin_nested(&mut self, spec: &Value, call: Call, cx: &mut Cx<'_>) -> Result<(), CarryRefusal> {
+        let of_run = self.child_budget(cx);
+        let mut part = of_run.within(work::own_time_of(&self.resolved.spec, &call));
+        let shorter = children::own_wall_ms(spec).is_none_or(|own| part.wall_ms < Some(own));
+        let too_slow = (shorter && part.wall_ms != of_run.wall_ms)
+            .then(|| work::too_slow(&self.resolved.spec, &call, self.context.depth, self.asker()));
+        part.timed = too_slow.is_some();
+        let told = self.told_to_agents();
+        let input = children::nested(spec, &call, self.context.depth, part, own_id(cx), (&told, cx.now()))?;
+        let begins = Begins { lease: part.share.map(Lease::of_run), priority: self.priority_of(&call), too_slow };
+        self.start_child(call.key, SUPERVISOR, begins, &input, cx);
         Ok(())
     }
 
@@ -279,14 +279,7 @@ impl SupervisorRun {
         &*self.strategy
     }
 
-    fn start_child(
-        &mut self,
-        key: Key,
-        workflow_type: &'static str,
-        begins: Begins,
-        input: &Value,
-        cx: &mut Cx<'_>,
-    ) {
+    fn start_child(&mut self, key: Key, workflow_type: &'static str, begins: Begins, input: &Value, cx: &mut Cx<'_>) {
         let Begins { lease, priority, too_slow } = begins;
         // By the name that the ids of the run have: in whichever run of the chain it begins, it is the child of that key.
         let workflow_id = format!("{}-{}", self.run, word_of(&key));

@@ -143,15 +143,8 @@ fn agent(
     let mut agent = AgentSpec::bounded(tools, limits);
     agent.price = price.transpose().map_err(|why| read("price", why))?;
     agent.name = call.agent.clone().unwrap_or_else(|| call.purpose.as_str().to_owned());
-    let (mut system, task) = match step_of(call, asker) {
-        // Its system prompt is in its instructions, and those are in the text of the call.
-        Some(context) if context.instructions.is_empty() => (asked.system, task_of(call).trim_start().to_owned()),
-        Some(context) => {
-            let said = call.prompt.strip_prefix(&*context.instructions).unwrap_or(&call.prompt).trim_start();
-            (context.instructions.into_owned(), said.to_owned())
-        }
-        None => told(asked.system, call),
-    };
+    let (mut system, task) =
+        step_of(call, asker).map_or_else(|| told(asked.system, call), |step| told_alone(step, call));
     let behind = behind(spec, call, asker);
     if !behind.is_empty() {
         system = if system.is_empty() { behind } else { format!("{system}\n\n{behind}") };
@@ -178,6 +171,13 @@ fn within_call(agent: &mut AgentSpec, call: &Call, time: Option<Duration>) {
     if let Some(most) = max_tokens {
         agent.max_output_tokens = agent.max_output_tokens.min(most);
     }
+}
+
+/// The same of a step that is a run of its own. The system prompt is in its instructions, and those begin the text of the
+/// call.
+fn told_alone(step: StepContext<'_>, call: &Call) -> (String, String) {
+    let said = call.prompt.strip_prefix(&*step.instructions).unwrap_or(&call.prompt).trim_start().to_owned();
+    (step.instructions.into_owned(), said)
 }
 
 /// The system prompt and the task: what is the same in every turn of a job stands behind the role's own words.
