@@ -132,8 +132,9 @@ async fn every_route_but_healthz_needs_the_token() {
 
 #[tokio::test]
 async fn with_the_token_every_route_exists() {
-    // Routes of activities alone and of schedules name their run by an id of their own.
+    // Routes of activities alone, of batches and of schedules name their run by an id of their own.
     let mut fake = Fake::new();
+    fake.runs.push(run_info(&format!("{}order-7", crate::batch::ID_PREFIX), WorkflowStatus::Running));
     fake.runs.push(run_info("activity:order-7", WorkflowStatus::Running));
     let mut schedule = run_info("schedule:order-7", WorkflowStatus::Running);
     schedule.workflow_type = WorkflowType::of(crate::schedule::SCHEDULE);

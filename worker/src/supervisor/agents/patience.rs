@@ -33,10 +33,10 @@ impl AgentLoop {
         }
     }
 
-    /// The sessions that wait for a person, and those that wait for them. Whoever waits for a memory does as well, where one
+    /// The sessions that wait for a person, here or in a run below, and those that wait for them. Whoever waits for a memory does as well, where one
     /// that uses it waits for a person to let work begin.
     fn above_people(&self, out: &Outbox) -> BTreeSet<u32> {
-        let before = out.awaited().before_people().filter_map(|key| match key {
+        let before = out.awaited().above_people().filter_map(|key| match key {
             Key::Agents(key) => Some(key),
             _ => None,
         });

@@ -41,11 +41,14 @@ struct Pending {
     /// It is not asked for before a person has let it through, or before the run has gone on in a new one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     of_people: bool,
+    /// It is of a run below that only people can bring on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    below_waits: bool,
 }
 
 impl Pending {
     fn of(of: AnswerSource) -> Pending {
-        Pending { of, wanted: false, reserved: false, of_people: false }
+        Pending { of, wanted: false, reserved: false, of_people: false, below_waits: false }
     }
 }
 
@@ -108,6 +111,17 @@ impl AwaitedKeys {
     /// The calls that people have not let through yet, or that wait for the border.
     pub fn before_people(&self) -> impl Iterator<Item = &Key> {
         self.answers.iter().filter(|(_, pending)| pending.wanted && pending.of_people).map(|(key, _)| key)
+    }
+
+    /// Whether the run below that gives the answer only waits for people. Whether that has changed.
+    pub fn waits_below(&mut self, key: &Key, waits: bool) -> bool {
+        self.answers.get_mut(key).is_some_and(|pending| std::mem::replace(&mut pending.below_waits, waits) != waits)
+    }
+
+    /// Those calls, and the ones that are runs below which only people can bring on: whoever is called does not work.
+    pub fn above_people(&self) -> impl Iterator<Item = &Key> {
+        let waits = |pending: &Pending| pending.wanted && (pending.of_people || pending.below_waits);
+        self.answers.iter().filter(move |(_, pending)| waits(pending)).map(|(key, _)| key)
     }
 
     /// The account counts it from now on.
@@ -220,6 +234,18 @@ mod tests {
         assert!(awaited.settled(&a) && awaited == AwaitedKeys::default());
         awaited.asked(&key("route/dag"), AnswerSource::Child);
         assert_eq!(awaited.calls().count(), 0, "a child is no call");
+    }
+
+    /// Who waits for people below was let through: it is above them, and not before them, until they have answered.
+    #[test]
+    fn who_waits_below_is_above_people_and_not_before_them() {
+        let (mut awaited, a, b) = (AwaitedKeys::default(), key::<Key>("execute/t/1"), key::<Key>("execute/u/1"));
+        [&a, &b].into_iter().for_each(|key| awaited.asked(key, AnswerSource::Call));
+        assert!(awaited.may_not_begin(&b, true) && awaited.waits_below(&a, true) && !awaited.waits_below(&a, true));
+        assert_eq!(awaited.above_people().collect::<Vec<_>>(), [&a, &b]);
+        assert_eq!(awaited.before_people().collect::<Vec<_>>(), [&b]);
+        assert!(awaited.waits_below(&a, false) && awaited.above_people().eq([&b]));
+        assert!(awaited.heard(&a) && !awaited.waits_below(&a, true), "nobody waits for it any more");
     }
 
     /// What stands still keeps what is left, does not come, and goes on; each once.

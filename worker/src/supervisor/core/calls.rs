@@ -66,6 +66,9 @@ pub struct RunBelow {
     /// What it spent is told at its end, also after it was cancelled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_bill: bool,
+    /// What is said of it if it takes all its time, where whoever does its work has one of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub too_slow: Option<String>,
 }
 
 impl UnderWay {
@@ -257,8 +260,15 @@ impl Calls {
 
     /// Whether a run of this workflow id is open below.
     pub fn has_child(&self, id: &str) -> bool {
-        let is_it = |what: &UnderWay| matches!(what, UnderWay::Child { child, .. } if child.workflow_id == id);
-        self.under_way.values().any(is_it)
+        self.key_of_child(id).is_some()
+    }
+
+    /// The key under which a run of this workflow id is open below.
+    pub fn key_of_child(&self, id: &str) -> Option<&Key> {
+        self.under_way.values().find_map(|what| match what {
+            UnderWay::Child { key, child } if child.workflow_id == id => Some(key),
+            _ => None,
+        })
     }
 
     /// Whether that is an agent, and no supervisor.
@@ -290,7 +300,7 @@ mod tests {
     }
 
     fn child(has_bill: bool) -> RunBelow {
-        RunBelow { workflow_id: "w".to_owned(), agent: None, lent: Vec::new(), has_bill }
+        RunBelow { workflow_id: "w".to_owned(), agent: None, lent: Vec::new(), has_bill, too_slow: None }
     }
 
     /// Of every kind: what is ended when nobody waits any more, and whether a bill is to come. Once, and never twice.

@@ -173,10 +173,6 @@ impl Graph {
             self.complexity_bp = output.complexity.or(self.complexity_bp);
             return self.take_replan(output.tasks, output.reasoning, gates, out);
         }
-        // A task without an id is called by its place, also by the edges that policies add.
-        for (task, place) in output.tasks.iter_mut().zip(1..) {
-            task.id.get_or_insert_with(|| TaskId::from(place));
-        }
         self.rules.apply_policies(&mut output.tasks);
         let strategy = gates.strategy(output.strategy.map(PlanStrategy::as_str).unwrap_or_default());
         self.rules.sequential |= strategy == "sequential";

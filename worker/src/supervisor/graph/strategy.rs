@@ -117,8 +117,22 @@ impl<G: Gates> Strategy<G> for Graph {
 
 impl Graph {
     fn reports(&self) -> Vec<TaskReport> {
-        let undone = |task: &Task| self.undone.get(&task.id).copied();
-        self.plan.in_order().into_iter().map(|task| TaskReport { undone: undone(task), ..report(task) }).collect()
+        let of = |task: &Task| {
+            let undone = self.undone.get(&task.id).copied();
+            let report = report(task);
+            TaskReport { undone, error: report.error.or_else(|| self.why_superseded(task)), ..report }
+        };
+        self.plan.in_order().into_iter().map(of).collect()
+    }
+
+    /// Why nobody does a task any more that nothing went wrong with: another plan has none of it.
+    fn why_superseded(&self, task: &Task) -> Option<String> {
+        let superseded = task.status == TaskStatus::Cancelled && task.cancelled == Some(CancelReason::Superseded);
+        let other = || self.plan.tasks.values().find(|other| other.revises.as_ref() == Some(&task.id));
+        superseded.then(|| match other() {
+            Some(other) => format!("task {} takes its place", other.id),
+            None => "a later plan leaves it out".to_owned(),
+        })
     }
 
     /// The place in the plan, from 1, of the next task that is not over and does not run.

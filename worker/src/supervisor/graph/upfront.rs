@@ -57,13 +57,17 @@ impl PlanUpfront {
     }
 }
 
-/// Reads what a planner answers, in either form. A plan of tasks that is made upfront and does not say how it is run goes
-/// by the spec too.
+/// Reads what a planner answers, in either form: a task has an id (FSS-04). A plan of tasks that is made upfront and does not
+/// say how it is run goes by the spec too.
 pub fn read_plan_answer(value: &Value, otherwise: UpfrontStrategy, upfront: bool) -> Result<PlannerOutput, Unreadable> {
     if value.get("delegations").is_some() {
         return read::<PlanUpfront>("plan", value).map(|plan| plan.planned(otherwise));
     }
     let mut plan: PlannerOutput = read("plan", &said_once(value))?;
+    if let Some(place) = plan.tasks.iter().position(|task| task.id.is_none()) {
+        let (at, why) = (format!("tasks[{place}]"), "missing field `id`".to_owned());
+        return Err(Unreadable::MisfitAt { what: "plan".to_owned(), at, why });
+    }
     if upfront && otherwise == UpfrontStrategy::Sequential {
         plan.strategy.get_or_insert(PlanStrategy::Sequential);
     }

@@ -41,6 +41,15 @@ struct Lease {
     share: Option<Share>,
 }
 
+/// How a run below begins.
+#[derive(Default)]
+struct Begins {
+    lease: Option<Lease>,
+    priority: Option<Priority>,
+    /// What is said of it if it takes all its time.
+    too_slow: Option<String>,
+}
+
 impl Lease {
     fn of_run(share: Share) -> Lease {
         Lease { purpose: None, lent: Vec::new(), share: Some(share) }
@@ -137,13 +146,7 @@ impl SupervisorRun {
                 let seq = cx.start_labelled_timer(cx.now().plus(after), summary(&call));
                 self.calls.sent(seq, UnderWay::Later { call, input, deliveries });
             }
-            Carried::Child { spec } => {
-                let part = self.child_budget(cx);
-                let told = self.told_to_agents();
-                let input = children::nested(&spec, &call, self.context.depth, part, own_id(cx), (&told, cx.now()))?;
-                let priority = self.priority_of(&call);
-                self.start_child(call.key, SUPERVISOR, (part.share.map(Lease::of_run), priority), &input, cx);
-            }
+            Carried::Child { spec } => self.begin_nested(&spec, call, cx)?,
             Carried::Model { input, timeout } => {
                 let options = self.in_place(&call, model::options(&summary(&call), timeout, super::model::ATTEMPTS));
                 let seq = cx.schedule_activity(ActivityType::of(MODEL), &*input, options);
@@ -154,11 +157,26 @@ impl SupervisorRun {
                 let (lent, share) = lease::lend(self.available(), &call, &mut spec);
                 let input = serde_json::to_value(spec)?;
                 let lease = Some(Lease { purpose: Some(call.purpose), lent, share });
-                let priority = self.priority_of(&call);
-                self.start_child(call.key, AGENT, (lease, priority), &input, cx);
+                let begins = Begins { lease, priority: self.priority_of(&call), too_slow: None };
+                self.start_child(call.key, AGENT, begins, &input, cx);
             }
             Carried::Impossible(why) => return Err(why),
         }
+        Ok(())
+    }
+
+    /// An agent that is a run of its own begins, with what its spec leaves it of time: nobody waits longer for its answer.
+    fn begin_nested(&mut self, spec: &Value, call: Call, cx: &mut Cx<'_>) -> Result<(), CarryRefusal> {
+        let of_run = self.child_budget(cx);
+        let mut part = of_run.within(work::own_time_of(&self.resolved.spec, &call));
+        let shorter = children::own_wall_ms(spec).is_none_or(|own| part.wall_ms < Some(own));
+        let too_slow = (shorter && part.wall_ms != of_run.wall_ms)
+            .then(|| work::too_slow(&self.resolved.spec, &call, self.context.depth, self.asker()));
+        part.timed = too_slow.is_some();
+        let told = self.told_to_agents();
+        let input = children::nested(spec, &call, self.context.depth, part, own_id(cx), (&told, cx.now()))?;
+        let begins = Begins { lease: part.share.map(Lease::of_run), priority: self.priority_of(&call), too_slow };
+        self.start_child(call.key, SUPERVISOR, begins, &input, cx);
         Ok(())
     }
 
@@ -249,7 +267,8 @@ impl SupervisorRun {
         let above = FromAbove { id: own_id(cx), policies, told: self.told_to_agents() };
         match children::spec_of(&spec, kind, task, self.context.depth, part, above) {
             Ok(input) => {
-                self.start_child(key.clone(), SUPERVISOR, (part.share.map(Lease::of_run), None), &input, cx);
+                let begins = Begins { lease: part.share.map(Lease::of_run), ..Begins::default() };
+                self.start_child(key.clone(), SUPERVISOR, begins, &input, cx);
                 self.register_if_child(key, cx);
             }
             Err(why) => self.refused(key, why.failure(), cx),
@@ -260,14 +279,8 @@ impl SupervisorRun {
         &*self.strategy
     }
 
-    fn start_child(
-        &mut self,
-        key: Key,
-        workflow_type: &'static str,
-        (lease, priority): (Option<Lease>, Option<Priority>),
-        input: &Value,
-        cx: &mut Cx<'_>,
-    ) {
+    fn start_child(&mut self, key: Key, workflow_type: &'static str, begins: Begins, input: &Value, cx: &mut Cx<'_>) {
+        let Begins { lease, priority, too_slow } = begins;
         // By the name that the ids of the run have: in whichever run of the chain it begins, it is the child of that key.
         let workflow_id = format!("{}-{}", self.run, word_of(&key));
         // A child closes with its parent (SHN-50), in its own way.
@@ -284,7 +297,7 @@ impl SupervisorRun {
         if let Some(share) = share {
             self.account.loans.lend(seq, &workflow_id, share);
         }
-        self.calls.sent(seq, UnderWay::Child { key, child: RunBelow { workflow_id, agent, lent, has_bill } });
+        self.calls.sent(seq, UnderWay::Child { key, child: RunBelow { workflow_id, agent, lent, has_bill, too_slow } });
     }
 
     /// What the end of an activity means for whoever asked.

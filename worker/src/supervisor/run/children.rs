@@ -3,6 +3,8 @@
 //! Invariant: a child gets a whole spec of its own, made from its parent's by a pure function, and is one deeper; its end
 //! is an answer like any other. Of its parent's budget it gets a part that is held for it, and what it spent is charged.
 
+use std::time::Duration;
+
 use bosun_engine::workflow::Cx;
 use bosun_engine::{Failure, Payload, Seq, Timestamp};
 use serde::Deserialize;
@@ -36,6 +38,16 @@ pub(super) struct ChildBudget {
     pub(super) share: Option<Share>,
     pub(super) wall_ms: Option<u64>,
     pub(super) calls: Option<u64>,
+    /// Its time is that of whoever does the work: nobody waits for what is under way when it is over.
+    pub(super) timed: bool,
+}
+
+impl ChildBudget {
+    /// Whoever it is for has no more time than this.
+    pub(super) fn within(mut self, time: Option<Duration>) -> Self {
+        lower(&mut self.wall_ms, time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)));
+        self
+    }
 }
 
 /// What a run below is told of the one above.
@@ -118,6 +130,7 @@ pub(super) fn nested(
             ..Default::default()
         },
         shared: part.share.is_some(),
+        timed: part.timed,
         above,
         told: told.clone(),
         ..RunContext::default()
@@ -151,6 +164,11 @@ fn objective(own: &str, call: &Call) -> String {
     }
 }
 
+/// The time that a nested supervisor has by its own spec.
+pub(super) fn own_wall_ms(spec: &Value) -> Option<u64> {
+    Span::deserialize(spec.pointer("/budget/wall")?).ok().map(Span::as_ms)
+}
+
 /// Its own budget may be less.
 fn bound(spec: &mut SupervisorSpec, part: ChildBudget) {
     let Share { tokens, cost_micros } = part.share.unwrap_or_default();
@@ -170,7 +188,7 @@ impl SupervisorRun {
     /// What a run below gets of the budget, if it begins now.
     pub(super) fn child_budget(&self, cx: &Cx<'_>) -> ChildBudget {
         let (wall_ms, calls) = self.account.left_for_child(cx.now(), &self.awaited);
-        ChildBudget { share: self.available().share(true), wall_ms, calls }
+        ChildBudget { share: self.available().share(true), wall_ms, calls, timed: false }
     }
 
     /// A child has ended: what it gave, or why it gave nothing.
@@ -186,6 +204,7 @@ impl SupervisorRun {
             return;
         };
         self.settle(&key, cost, out);
+        out.awaited_mut().waits_below(&key, false);
         self.parts.control.unregister(&key);
         self.parts.below.ended(&child.workflow_id);
         let failure = result.err();
@@ -193,6 +212,9 @@ impl SupervisorRun {
             self.escalated_below(of, report, out);
         }
         let answer = match (child.agent, end, failure) {
+            (None, ChildEnd::Supervisor(report), _) if child.too_slow.is_some() && is_too_slow(&report) => {
+                Err(CallFailure { kind: CallFailureKind::Timeout, message: child.too_slow.unwrap_or_default() })
+            }
             (Some(purpose), ChildEnd::Agent(output), failure) => {
                 self.agent_ended(purpose, &child.lent, *output, failure.as_ref(), out)
             }
@@ -286,6 +308,11 @@ fn failed(failure: &Failure, report: Option<SupervisorOutput>) -> CallFailure {
         return CallFailure { kind: CallFailureKind::Rejected, message };
     }
     CallFailure { kind: CallFailureKind::Error, message }
+}
+
+/// Whether a run below was given up at the end of its time: nobody has said no.
+fn is_too_slow(report: &SupervisorOutput) -> bool {
+    report.out_of_time && !was_refused(report)
 }
 
 /// Whether a run below has ended for what a person said, or did not say: asked again they would be asked the same.

@@ -37,6 +37,9 @@ pub struct RunContext {
     /// Its budget is a part of the parent's, who is told what was spent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
+    /// Its time is that of the agent above which it is: it is given up when that is over.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub timed: bool,
     /// What people had changed above of how they are asked when this run began: it holds for what begins below it too.
     #[serde(skip_serializing_if = "ToldBelow::is_nothing")]
     pub told: ToldBelow,

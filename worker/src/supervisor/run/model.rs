@@ -86,7 +86,13 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call, via: &ViaModel, asker:
         Err(why) => return Carried::Impossible(why),
     };
     let turn = || turn_of(spec, call, via, asker, (asked.system.as_str(), task_of(call)));
-    if let Some(context) = step_of(call, asker).or_else(turn) {
+    let context = step_of(call, asker);
+    let alone = context.as_ref().is_some_and(|context| works_alone(context, via));
+    if !via.tools.is_empty() && !alone && context.as_ref().is_some_and(|context| !context.last_word) {
+        let name = call.agent.clone().unwrap_or_else(|| call.key.to_string());
+        return Carried::Impossible(CarryRefusal::ToolsOfTwoKinds(name));
+    }
+    if let Some(context) = context.filter(|_| !alone).or_else(turn) {
         let timeout = time_of(spec, call, asker).unwrap_or(TIMEOUT);
         let mut input = step(asked, &context);
         if let Some(time) = time_of(spec, call, asker).filter(|time| !time.is_zero()) {
@@ -105,6 +111,15 @@ fn step_of(call: &Call, asker: &dyn Asker) -> Option<StepContext<'static>> {
     asker.runs_tools().then(|| StepContext::deserialize(&call.context).ok()).flatten()
 }
 
+/// Whether a step is a run of its own: its model is granted tools or limits of its own, and has no others of the run than
+/// those that everybody has. One that answers without tools is asked once.
+fn works_alone(context: &StepContext<'_>, via: &ViaModel) -> bool {
+    let own = !via.tools.is_empty() || !via.limits.is_empty();
+    let of_all = |name: &str| agents::Builtin::ALL.iter().any(|builtin| builtin.name() == name);
+    let of_run = context.tools.iter().any(|tool| !of_all(&tool.name));
+    own && !of_run && !context.last_word
+}
+
 fn agent(
     spec: &SupervisorSpec,
     asked: ModelSettings,
@@ -114,7 +129,8 @@ fn agent(
 ) -> Result<AgentSpec, CarryRefusal> {
     let read = |key: &'static str, why: serde_json::Error| CarryRefusal::ViaModel { key, why: why.to_string() };
     // A question among workers is answered without tools: its call says that there are none.
-    let work = call.purpose == Purpose::ExecuteWorker && !CallContext::of(call).has_no_tools();
+    let has_none = CallContext::of(call).has_no_tools() && !asker.runs_tools();
+    let work = call.purpose == Purpose::ExecuteWorker && !has_none;
     let granted = if work { via.tools.clone() } else { Vec::new() };
     let tools: Vec<ToolGrant> = serde_json::from_value(Value::Array(granted.into_iter().map(Value::Object).collect()))
         .map_err(|why| read("tools", why))?;
@@ -127,7 +143,8 @@ fn agent(
     let mut agent = AgentSpec::bounded(tools, limits);
     agent.price = price.transpose().map_err(|why| read("price", why))?;
     agent.name = call.agent.clone().unwrap_or_else(|| call.purpose.as_str().to_owned());
-    let (mut system, task) = told(asked.system, call);
+    let (mut system, task) =
+        step_of(call, asker).map_or_else(|| told(asked.system, call), |step| told_alone(step, call));
     let behind = behind(spec, call, asker);
     if !behind.is_empty() {
         system = if system.is_empty() { behind } else { format!("{system}\n\n{behind}") };
@@ -154,6 +171,13 @@ fn within_call(agent: &mut AgentSpec, call: &Call, time: Option<Duration>) {
     if let Some(most) = max_tokens {
         agent.max_output_tokens = agent.max_output_tokens.min(most);
     }
+}
+
+/// The same of a step that is a run of its own. The system prompt is in its instructions, and those begin the text of the
+/// call.
+fn told_alone(step: StepContext<'_>, call: &Call) -> (String, String) {
+    let said = call.prompt.strip_prefix(&*step.instructions).unwrap_or(&call.prompt).trim_start().to_owned();
+    (step.instructions.into_owned(), said)
 }
 
 /// The system prompt and the task: what is the same in every turn of a job stands behind the role's own words.

@@ -43,6 +43,9 @@ pub struct SupervisorOutput {
     pub context: Option<TakeoverContext>,
     /// For programs: `too_many_failures` ...
     pub code: Option<String>,
+    /// The time of the run was over before it was.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub out_of_time: bool,
     /// Why it is not done in full, whether or not that is an error: always there with `partial`, and without a `success`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<EndReason>,
@@ -114,6 +117,7 @@ impl SupervisorRun {
             message: None,
             context: None,
             code: None,
+            out_of_time: self.account.balance().is_out_of_time() && !self.strategy.success(),
             reason: None,
             details: Value::Null,
             final_result: None,

@@ -129,6 +129,12 @@ pub(super) enum CarryRefusal {
     NoModel(String),
     #[error("via.model.{key}: {why}")]
     ViaModel { key: &'static str, why: String },
+    /// A step has the tools of the run alone.
+    #[error(
+        "{0} has tools of the run (hand-offs, delegates, coworkers or `tools`), which are asked for in single steps: \
+         give `via.model.tools` to an agent without them"
+    )]
+    ToolsOfTwoKinds(String),
     #[error("via.model.limits.share: a run lends it; write a `budget:` for the run")]
     ShareOfAgent,
     /// In the words of the agent's own check.

@@ -84,7 +84,12 @@ impl SupervisorRun {
             Key::Team(TeamKey::Topic { task, look }) => {
                 self.parts.team.topics.fired(&task, look, out);
             }
-            Key::Core(CoreKey::Wall) => self.time_is_over(out),
+            Key::Core(CoreKey::Wall) => {
+                self.time_is_over(out);
+                if self.context.timed {
+                    self.cancel("the time of whoever does this work is over", "", out);
+                }
+            }
             // These are calls and children.
             Key::People(PeopleKey::Answer(_) | PeopleKey::ApprovalLog(_) | PeopleKey::ApprovalNotify(_))
             | Key::Team(

@@ -108,7 +108,7 @@ impl SupervisorRun {
         };
         if name == WAITS_BELOW {
             // Runs say it to each other whenever anything changes: what they pass on is noted.
-            if let Err(why) = self.below_tells(&value) {
+            if let Err(why) = self.below_tells(&value, out) {
                 refuse(name, &why.to_string(), out);
             }
             return true;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::SupervisorRun;
 use super::refusal::WishRefusal;
 use super::signals::WAITS_BELOW;
+use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::approval::ApprovalRequest;
 use crate::supervisor::people::below::{How, WaitKind, Waiting, WaitsBelow};
 use crate::supervisor::people::interrupts::Interrupt;
@@ -77,10 +78,15 @@ impl SupervisorRun {
     }
 
     /// A run below tells what it waits for.
-    pub(super) fn below_tells(&mut self, value: &Value) -> Result<(), WishRefusal> {
+    pub(super) fn below_tells(&mut self, value: &Value, out: &mut Outbox) -> Result<(), WishRefusal> {
         let told: WaitsBelow = serde_json::from_value(value.clone())?;
-        if self.calls.has_child(&told.from) {
+        if let Some(key) = self.calls.key_of_child(&told.from) {
+            let from = told.from.clone();
             self.parts.below.heard(told);
+            // Whoever waits for a run that waits for people waits for them: that is no time of whoever was called (CUG-41).
+            if out.awaited_mut().waits_below(key, self.parts.below.stands_still(&from)) {
+                self.strategy.before_people(out);
+            }
             return Ok(());
         }
         // What a child says last may come after its end.

@@ -62,8 +62,12 @@ pub(super) enum Carried {
 
 /// How long a call may take, where somebody has said.
 pub(super) fn time_of(spec: &SupervisorSpec, call: &Call, asker: &dyn Asker) -> Option<Duration> {
+    own_time_of(spec, call).or(is_delegation(spec, call, asker).then_some(spec.delegation.timeout.duration()))
+}
+
+/// How long a call may take by its own word, or by that of whoever does it.
+pub(super) fn own_time_of(spec: &SupervisorSpec, call: &Call) -> Option<Duration> {
     let own = spec.player(call).and_then(|agent| agent.timeout).or(spec.role_of(call).and_then(|role| role.timeout));
-    let own = own.or(is_delegation(spec, call, asker).then_some(spec.delegation.timeout));
     call.timeout.or(own.map(Span::duration))
 }
 

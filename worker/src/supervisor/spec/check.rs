@@ -23,6 +23,7 @@ mod crew;
 pub(super) mod effect;
 mod idle;
 mod jobs_of_plan;
+mod own_tools;
 mod planning;
 mod roles;
 mod shapes;
@@ -124,6 +125,7 @@ fn all_of(spec: &SupervisorSpec) -> CheckResult {
     roles(spec)?;
     policies(spec)?;
     scripts(spec)?;
+    own_tools::check(spec)?;
     bounds::check(spec)
 }
 

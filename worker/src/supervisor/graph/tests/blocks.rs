@@ -389,23 +389,29 @@ fn a_loop_has_a_cap_of_turns() {
     assert_eq!(played(6).outcome().phase, Phase::Completed);
 }
 
-/// CUG-04: tasks without an id are called by their place before an order makes edges of them; where no agents are listed,
-/// those that are allowed are told.
+/// CUG-04: an order makes edges of the ids that a plan gives its tasks; where no agents are listed, those that are allowed
+/// are told. FSS-04: a plan with a task that has none is no plan, and nothing is dispatched.
 #[test]
-fn policies_reach_tasks_without_an_id() {
+fn policies_reach_tasks_by_the_ids_that_a_plan_must_give_them() {
     let policies = ResolvedPolicies {
         supervisor_allowed_agents: vec!["crm".into(), "mail".into()],
         supervisor_sequence_order: vec!["crm".into(), "mail".into()],
         ..ResolvedPolicies::default()
     };
-    let script = |call: &Call| match call.purpose {
-        Purpose::Plan => {
-            says(json!({ "tasks": [{ "goal": "write", "agent": "mail" }, { "goal": "find", "agent": "crm" }] }))
-        }
-        _ => says(json!("x")),
+    let played = |second: Value| {
+        let tasks = json!([{ "id": 1, "goal": "write", "agent": "mail" }, second]);
+        let script = move |call: &Call| match call.purpose {
+            Purpose::Plan => says(json!({ "tasks": tasks })),
+            _ => says(json!("x")),
+        };
+        let rules = GraphRules { policies: policies.clone(), ..GraphRules::default() };
+        Stage::new(rules, TaskPlan::new("i"), &script).play()
     };
-    let rules = GraphRules { policies, ..GraphRules::default() };
-    let played = Stage::new(rules, TaskPlan::new("i"), &script).play();
-    assert_eq!(played.task("1").dependencies(), [TaskId::of("2")]);
-    assert_eq!(played.call("plan/1").context["agents"], json!(["crm", "mail"]));
+    let whole = played(json!({ "id": 2, "goal": "find", "agent": "crm" }));
+    assert_eq!(whole.task("1").dependencies(), [TaskId::of("2")]);
+    assert_eq!(whole.call("plan/1").context["agents"], json!(["crm", "mail"]));
+    let part = played(json!({ "goal": "find", "agent": "crm" }));
+    assert_eq!(part.outcome().phase, Phase::Failed);
+    let why = "decomposition failed: the plan does not conform at tasks[1]: missing field `id`";
+    assert_eq!((part.outcome().error.as_deref(), part.graph.plan().tasks.len()), (Some(why), 0));
 }

@@ -293,7 +293,9 @@ fn a_session_is_remembered() {
 /// SHD-07: a graph has no team: its three signals are refused with a record and change nothing.
 #[test]
 fn a_dag_refuses_the_signals_of_a_team() {
-    let spec = TEAM.replace("shannon-supervisor", "shannon-dag");
+    let (before, rest) = TEAM.split_once("services:").unwrap();
+    let (_, after) = rest.split_once("script:\n  - ").unwrap();
+    let spec = format!("{before}script:\n  - {after}").replace("shannon-supervisor", "shannon-dag");
     let mut scene = SceneText::new(&spec);
     for signal in ["mailbox_v1", "recruit_v1", "retire_v1"] {
         scene = scene.at(1, Act::Signal(signal, json!({ "To": "b", "Description": "x", "AgentID": "agent-a" })));
