@@ -60,9 +60,10 @@ impl Place {
     }
 }
 
-/// What an answer says, of all that was said.
+/// What an answer says, of all that was said: the log comes behind it.
 fn json(said: &str) -> Value {
-    serde_json::from_str(&said[said.find('{').unwrap()..=said.rfind('}').unwrap()]).unwrap()
+    let values = serde_json::Deserializer::from_str(&said[said.find('{').unwrap()..]);
+    values.into_iter::<Value>().next().unwrap().unwrap()
 }
 
 /// G6: the directory is copied, worked on, and put back: the start is refused with its own code and exit 32, and nothing is
@@ -98,7 +99,14 @@ fn a_directory_that_was_put_back_is_refused() {
     assert!(report["epoch"]["fits"] == false && report["findings"][0]["class"] == "epoch", "{said}");
     let (code, said) = place.said("store info -o json");
     assert_eq!((code, &json(&said)["epoch"]["group"]), (Some(0), &Value::from(newest)), "{said}");
-    assert_eq!(place.said("list").0, Some(0), "who looks is not refused");
+    let (code, said) = place.said("list");
+    assert_eq!(code, Some(0), "who looks is not refused: {said}");
+    assert!(said.contains(&format!("group {newest} was durable")), "and is told that it may be an older copy: {said}");
+    let aside = place.home.path().join("saved");
+    let (_, said) = place.said(&format!("store salvage {} --to {}", place.data.display(), aside.display()));
+    assert!(said.contains(&format!("group {newest} was durable")), "{said}");
+    let (code, said) = said_by(&["list", "--epoch-file", "/no/such/epoch"], &place.data);
+    assert!(code == Some(0) && said.contains("the epoch file /no/such/epoch is not there"), "{said}");
     unchanged("a look");
     let (code, said) = said_by(&["worker", "run", "--accept-rollback"], &place.data);
     assert_eq!(code, Some(2), "without a file nothing is accepted: {said}");

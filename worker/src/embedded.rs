@@ -162,6 +162,7 @@ impl Registries {
         }
     }
 
+    // long: one part after the other, each made of those before.
     fn open_store(mut self, data: &Path, purpose: Access, at_rest: &AtRest) -> Result<Arc<dyn Engine>, OpenError> {
         let data = data.to_owned();
         let epoch = self.epoch();

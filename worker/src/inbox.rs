@@ -11,8 +11,7 @@ use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
 pub(crate) use self::before::given_before;
-use crate::agent::AGENT;
-use crate::agent::workflow::SIGNAL_APPROVAL;
+use crate::agent::{AGENT, workflow::SIGNAL_APPROVAL};
 use crate::api::people::{Cursor, filter_of, page_of};
 use crate::backend::{Backend, CallError};
 use crate::cli::request_text::with_moments;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: code that runs live is inside a `workflow_turn` span with the fields `workflow_type`, `workflow_id`,
 //! `run_id`, `event_id` (of the event that it is told, and for a query of the one that it was told last) and `job`; code that is replayed runs under no subscriber, so its
-//! lines and spans are nowhere. Neither changes what the code does. Without a subscriber all of this costs one load. A span
+//! lines and spans are nowhere. Neither changes what the code does, unless it asks: `tracing::enabled!` is false while it is replayed. Without a subscriber all of this costs one load. A span
 //! that replayed code opened, and holds on to, stays silent when the code goes on live; its lines do not.
 
 use tracing::dispatcher::{Dispatch, with_default};

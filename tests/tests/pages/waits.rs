@@ -72,8 +72,8 @@ fn an_agent_that_has_halted_says_why_on_its_page_and_in_its_row() {
         if let Some(agent) = agent() {
             let (own, row) = (page(&format!("/runs/{agent}")), page("/?query=WorkflowType%20%3D%20%27agent%27"));
             let why = "it has halted: openai: this worker has no model provider";
-            if [&own, &row].iter().all(|page| page.contains(why)) {
-                assert!(own.contains("resume above"), "{own}");
+            // Until the run above has heard of it and is paused, it is the agent that would be resumed.
+            if [&own, &row].iter().all(|page| page.contains(why)) && own.contains("resume above") {
                 return;
             }
         }

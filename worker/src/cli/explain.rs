@@ -211,10 +211,10 @@ const SNAPSHOT: &str = "A run came back from a snapshot of its state, its histor
      that was compared is right, and snapshots of this type are not used until the worker starts again. Let serde write every \
      field on which anything depends. Runs that went on from a snapshot before may hold wrong results.";
 
-const MISMATCH: &str = "The code of this program, replayed over what a run has recorded, asks for something else than is recorded. The card \
-     names the event, what history holds, what the code asked for and at which line, and suggests a patch. A run that does \
+const MISMATCH: &str = "The code of this program, replayed over what a run has recorded, asks for something that the history does not hold. The \
+     card names the event, what history holds, what the code asked for and at which line, and suggests a patch. A run that does \
      not fit is held: it accepts inputs, and nothing is appended until code that fits is deployed. To change code of open \
-     runs, keep what was recorded for them and do the new for new runs: `if ctx.patched(\"id\") { new } else { old }`. If \
+     runs, keep the old path for runs that have recorded it, and take the new one in new runs: `if ctx.patched(\"id\") { new } else { old }`. If \
      nothing was changed, the code depends on something that is not in history: a clock, random numbers, the environment, an \
      unordered map, a static. `bosun replay check --open` says before a deploy which runs do not fit, and `bosun replay \
      fuzz TYPE` and the determinism tests of bosun-replay find the cause.";

@@ -18,7 +18,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::found::files;
-use self::told::Report;
+use self::told::ScenesTold;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
@@ -130,7 +130,7 @@ pub(super) fn test(screen: &mut Screen, workflows: &WorkflowRegistry, args: &Tes
         return mutants(screen, workflows, args, scenes, count);
     }
     let keep = args.keep.clone().unwrap_or_else(|| std::env::temp_dir().join("bosun-scenes"));
-    let mut report = Report::into(keep);
+    let mut report = ScenesTold::into(keep);
     let tested = play_all(screen, workflows, args, &scenes, &mut report);
     report.end(screen, &tested, began.elapsed());
     if let Some((file, why)) = tested.iter().find_map(|one| Some((&one.file, one.unwritten.as_ref()?))) {
@@ -197,7 +197,7 @@ fn play_all(
     workflows: &WorkflowRegistry,
     args: &TestArgs,
     scenes: &[(PathBuf, Result<SceneFile, BadScene>)],
-    report: &mut Report,
+    report: &mut ScenesTold,
 ) -> Vec<Tested> {
     let jobs = jobs(args).min(scenes.len());
     let choice = Choice { ways: args.way.clone(), seed: args.seed, disk: args.disk, full: args.full };

@@ -13,7 +13,7 @@ use crate::cli::input::read_short;
 const OWN: [&str; 4] = ["scene", "world", "people", "expect"];
 
 /// A file of a directory.
-struct Found {
+struct FoundFiles {
     path: PathBuf,
     text: String,
 }
@@ -44,12 +44,12 @@ fn scenes_in(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
             } else if ["yaml", "yml", "json"].iter().any(|end| ends_in(&path, end)) {
                 // What cannot be read is told so when it is played.
                 let text = read_short(&path).unwrap_or_default();
-                found.push(Found { path, text });
+                found.push(FoundFiles { path, text });
             }
         }
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
-    let is_wanted = |file: &&Found| names_key(&file.text, "scene", str::eq) || is_astray(file, directory, &found);
+    let is_wanted = |file: &&FoundFiles| names_key(&file.text, "scene", str::eq) || is_astray(file, directory, &found);
     Ok(found.iter().filter(is_wanted).map(|file| file.path.clone()).collect())
 }
 
@@ -58,14 +58,14 @@ fn ends_in(path: &Path, end: &str) -> bool {
 }
 
 /// Whether a file may be a scene that says so in other words, or in none.
-fn is_astray(file: &Found, directory: &Path, all: &[Found]) -> bool {
+fn is_astray(file: &FoundFiles, directory: &Path, all: &[FoundFiles]) -> bool {
     let below = file.path.strip_prefix(directory).unwrap_or(&file.path);
     // What tools keep for themselves is not about scenes.
     if below.components().any(|part| part.as_os_str().to_string_lossy().starts_with('.')) {
         return false;
     }
     let name = file.path.file_name().unwrap_or_default().to_string_lossy();
-    let refers = |other: &&Found| other.path != file.path && other.text.contains(&*name);
+    let refers = |other: &&FoundFiles| other.path != file.path && other.text.contains(&*name);
     if all.iter().any(|other| refers(&other)) {
         return false;
     }

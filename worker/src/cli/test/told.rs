@@ -23,15 +23,15 @@ fn unused(played: &SceneResult) -> String {
 }
 
 /// What is told of all scenes, one after the other.
-pub(super) struct Report {
+pub(super) struct ScenesTold {
     /// Where histories of failed scenes are kept.
     keep: PathBuf,
     rows: Vec<Value>,
 }
 
-impl Report {
-    pub(super) fn into(keep: PathBuf) -> Report {
-        Report { keep, rows: Vec::new() }
+impl ScenesTold {
+    pub(super) fn into(keep: PathBuf) -> ScenesTold {
+        ScenesTold { keep, rows: Vec::new() }
     }
 
     /// What became of the next scene.

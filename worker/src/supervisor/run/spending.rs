@@ -22,7 +22,7 @@ use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose, Weight};
 use crate::supervisor::spec::{Money, OnExhausted, Span, SupervisorSpec, Via};
 
-/// The account of a run of this spec. Nobody but the parent could give a run below more.
+/// The account of a run of this spec. Only the parent can raise the budget of a child run.
 pub(super) fn account(spec: &SupervisorSpec, context: &RunContext) -> Account {
     let budget = &spec.budget;
     let allowance = Allowance {

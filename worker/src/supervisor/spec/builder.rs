@@ -152,7 +152,7 @@ impl SpecBuilder {
     }
     /// The spec, if it can be run but for an objective, which a run may bring itself.
     pub fn build(self) -> Result<SupervisorSpec, InvalidSpec> {
-        check::check(&self.spec).map_err(|why| InvalidSpec::of("", why))?;
+        check::check(&self.spec, true).map_err(|why| InvalidSpec::of("", why))?;
         Ok(self.spec)
     }
 }

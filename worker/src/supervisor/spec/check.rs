@@ -36,17 +36,9 @@ use planning::{by_request, planning};
 
 type CheckResult = Result<(), FieldError>;
 
-/// Why the spec cannot be run, or what is odd about it.
-pub(super) fn check(spec: &SupervisorSpec) -> Result<Vec<String>, FieldError> {
-    checked(spec, true)
-}
-
-/// The same of a spec that a run makes for one of its tasks: it is told who does which job above, needed or not.
-pub(super) fn check_below(spec: &SupervisorSpec) -> Result<Vec<String>, FieldError> {
-    checked(spec, false)
-}
-
-fn checked(spec: &SupervisorSpec, roles: bool) -> Result<Vec<String>, FieldError> {
+/// Why the spec cannot be run, or what is odd about it. A spec that a run makes for one of its tasks is told who does which
+/// job above, needed or not: its `roles` are not looked at.
+pub(super) fn check(spec: &SupervisorSpec, roles: bool) -> Result<Vec<String>, FieldError> {
     kind_of_run(spec)?;
     all_of(spec)?;
     shapes::check(spec)?;

@@ -146,7 +146,7 @@ impl Reader<'_> {
         let mut whole = serde_json::to_value(base).map_err(|why| FieldError::at("", why.to_string()))?;
         merge(&mut whole, &Value::Object(file.clone()));
         let spec: SupervisorSpec = typed(&whole)?;
-        warnings.extend(check::check(&spec)?);
+        warnings.extend(check::check(&spec, true)?);
         check::effect::sections(&spec, &file)?;
         Ok((spec, warnings))
     }

@@ -27,17 +27,17 @@ pub struct ResolvedSpec {
 impl SupervisorSpec {
     /// Checks the spec as a whole and names it. A run without an objective of its own has its seed plan's.
     pub fn resolve(&self) -> Result<ResolvedSpec, InvalidSpec> {
-        self.resolved(check::check)
+        self.resolved(true)
     }
 
     /// The same of a spec that was checked before, whose roles somebody else may have given since: a run above, or a scene.
     pub(crate) fn resolve_below(&self) -> Result<ResolvedSpec, InvalidSpec> {
-        self.resolved(check::check_below)
+        self.resolved(false)
     }
 
-    fn resolved(&self, check: fn(&Self) -> Result<Vec<String>, FieldError>) -> Result<ResolvedSpec, InvalidSpec> {
+    fn resolved(&self, roles: bool) -> Result<ResolvedSpec, InvalidSpec> {
         let refuse = |why| InvalidSpec::of("", why);
-        check(self).map_err(refuse)?;
+        check::check(self, roles).map_err(refuse)?;
         let mut spec = self.clone();
         if spec.objective.trim().is_empty()
             && let Some(plan) = spec.plan().map_err(refuse)?

@@ -215,12 +215,12 @@ impl Folding {
             | K::SignalExternalWorkflowExecutionFailed { seq, failure }
             | K::RequestCancelExternalWorkflowExecutionFailed { seq, failure } => self.ends(event, *seq, Err(failure)),
             K::ActivityTaskCanceled { seq, .. } | K::ChildWorkflowExecutionCanceled { seq, .. } => {
-                drop(self.of(event, *seq, SpanState::Canceled))
+                _ = self.of(event, *seq, SpanState::Canceled)
             }
             K::TimerFired { seq } => self.timer_over(event, *seq, true),
             K::TimerCanceled { seq } => self.timer_over(event, *seq, false),
             K::ExternalWorkflowExecutionSignaled { seq } | K::ExternalWorkflowExecutionCancelRequested { seq } => {
-                drop(self.of(event, *seq, SpanState::Done))
+                _ = self.of(event, *seq, SpanState::Done)
             }
             K::ChildWorkflowExecutionTimedOut { seq } => {
                 self.ends(event, *seq, Err(&Failure::application("TimedOut", "the child timed out")));

@@ -10,6 +10,7 @@ use super::roles::formats;
 use crate::supervisor::outbox::Purpose;
 
 /// Why nobody makes a call of this purpose; nothing if somebody does.
+// long: one answer for each purpose.
 pub(super) fn unasked(spec: &SupervisorSpec, purpose: Purpose) -> Option<&'static str> {
     let (asked, why) = match purpose {
         Purpose::ExecuteWorker => return None,
