@@ -14,13 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use super::blob::BlobHash;
 use super::chain::SetHash;
-use super::codec::ENCODING_ENCRYPTED;
 use super::index::{Index, Meta, RunState};
 use super::journal::{Journal, JournalOptions};
 use super::refs::{Chunk, Refs, StoredRefs};
 use super::shelf::{blob_key, chunk_key, damaged, decode, encode, id_key, seal, start_key, unseal};
 use super::{Anchor, Log, ScanFrom, Shelf, ShelfChange, StorageError};
-use crate::vocabulary::{EventId, GroupSeq, Outlook, RunId, RunInfo};
+use crate::vocabulary::{ENCODING_BYTES, ENCODING_JSON, EventId, GroupSeq, Outlook, RunId, RunInfo};
 
 /// Runs per batch: what commits wait for at most while entries are encoded.
 const BATCH_RUNS: usize = 128;
@@ -56,10 +55,11 @@ impl StoredRun {
         let stored: StoredRun = rmp_serde::from_slice(content).ok()?;
         Some((stored.next_event, stored.turns, stored.through))
     }
-    /// What the entry says of its run. Needs no key: what is encrypted of the memo is left out.
+    /// What the entry says of its run. Needs no key: of the memo stays what no codec has changed. What one made is bound to
+    /// its place, and read from another one it would keep the whole store from being opened.
     pub(crate) fn salvaged_info(content: &[u8]) -> Option<RunInfo> {
         let StoredRun { mut info, .. } = rmp_serde::from_slice(content).ok()?;
-        info.memo.retain(|_, payload| payload.encoding != ENCODING_ENCRYPTED);
+        info.memo.retain(|_, payload| [ENCODING_JSON, ENCODING_BYTES].contains(&payload.encoding.as_ref()));
         Some(info)
     }
     pub(crate) fn decode(

@@ -240,8 +240,9 @@ impl SavedRuns {
         self.runs.retain(|run, state| state.turns > 0 || !deleted.contains(run));
         for (run, state) in self.runs.iter_mut().filter(|(_, state)| state.turns == 0) {
             match known_info(found, *run) {
-                Some(info) => state.begins_as(info),
-                None => _ = self.nothing_left.insert(*run),
+                // One that was over, and whose end is lost too, does not come back as open.
+                Some(info) if info.status.is_open() || state.end.is_some() => state.begins_as(info),
+                _ => _ = self.nothing_left.insert(*run),
             }
         }
         self.runs.retain(|_, state| state.turns > 0);
@@ -288,9 +289,6 @@ impl SavedRun {
     fn begins_as(&mut self, info: RunInfo) {
         let why = self.held.get_or_insert_default();
         why.push_str("; the index tells what it was, its input is lost");
-        if !info.status.is_open() {
-            why.push_str(&format!("; it had ended: {}", info.status));
-        }
         let (run, at, build) = (info.run_id, info.started_at, info.build);
         let started = EventKind::WorkflowExecutionStarted(Box::new(start_of(info)));
         self.start = Some(Turn::of(run, EventId(1), at, build, vec![started]));

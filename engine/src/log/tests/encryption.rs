@@ -60,6 +60,30 @@ fn no_payload_reaches_the_disk_in_the_clear() {
     }
 }
 
+/// E31, G7: a run whose start is lost comes back without what is encrypted of its memo, which is bound to where it lay: the
+/// salvaged store opens with its key, and the run has its id.
+#[test]
+fn a_lost_start_keeps_no_encrypted_memo() {
+    let home = tempfile::tempdir().unwrap();
+    let [worked, killed, target] = ["worked", "killed", "new"].map(|name| home.path().join(name));
+    let key = || Encryption::new("k1", [1; 32]);
+    let journal = open(&worked, key()).unwrap();
+    journal.commit(&[start(1, "a")]).unwrap();
+    journal.commit(&[start(2, "b")]).unwrap();
+    journal.checkpoint().unwrap();
+    super::damage::copy_dir(&worked, &killed);
+    let content = std::fs::read(killed.join("wal/0")).unwrap();
+    let first = (0..content.len()).step_by(4_096).find(|at| content[*at..].starts_with(b"bosunwa1")).unwrap();
+    super::salvage::destroy(&killed, &content[first + 200..first + 232]);
+    let report = salvage(&killed, &target, None).unwrap();
+    let saved = open(&target, key()).unwrap();
+    let (run, why) = report.held.first().expect("nothing was lost");
+    assert!(*run == run_id(1) && why.contains("its input is lost"), "{report:?}");
+    let known = saved.run(*run).unwrap().info;
+    assert_eq!((known.workflow_id.as_str(), known.memo.len()), ("a", 0));
+    assert_eq!(saved.turns(run_id(2), EventId(1)).unwrap(), [start(2, "b")]);
+}
+
 /// E31: with a rotated ring old and new data are readable; without the old key it is a typed error.
 #[test]
 fn keys_rotate_and_a_missing_one_is_named() {
