@@ -122,7 +122,7 @@ impl SupervisorInput {
     pub fn into_spec(self) -> Result<SupervisorSpec, NoSpec> {
         match (self.resolved, self.spec) {
             (Some(resolved), _) => Ok(resolved.spec),
-            (None, Some(spec)) => Ok(read_spec_value(spec)?.spec),
+            (None, Some(spec)) => Ok(read_spec_value(in_session(spec, &self.context))?.spec),
             (None, None) => Err(NoSpec::Absent),
         }
     }
@@ -134,12 +134,43 @@ impl SupervisorInput {
             (Some(resolved), None) => {
                 return Err(invalid(format!("the spec is not the one that the hash {} names", resolved.hash)));
             }
-            (None, Some(spec)) => {
-                read_spec_value(spec).and_then(|file| file.resolve()).map_err(|why| invalid(why.to_string()))?
-            }
+            (None, Some(spec)) => read_spec_value(in_session(spec, &self.context))
+                .and_then(|file| file.resolve())
+                .map_err(|why| invalid(why.to_string()))?,
             (Some(_), Some(_)) => return Err(invalid("either `resolved` or `spec`, not both".to_owned())),
             (None, None) => return Err(invalid("the input needs a `spec`".to_owned())),
         };
         Ok((resolved, self.context))
+    }
+}
+
+/// The spec with the session that the run is started in: whoever names it beside the spec need not name it there too
+/// (SHN-42).
+fn in_session(mut spec: Value, context: &RunContext) -> Value {
+    let memory = spec.get_mut("memory").and_then(Value::as_object_mut);
+    if let (Some(session), Some(memory)) = (&context.session, memory)
+        && ["advisor", "record"].iter().any(|key| memory.get(*key) == Some(&Value::Bool(true)))
+    {
+        memory.entry("session").or_insert_with(|| session.as_str().into());
+    }
+    spec
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A session beside the spec counts as if the spec named it (SHN-42); a memory that is nobody's is refused.
+    #[test]
+    fn the_session_of_a_start_is_that_of_its_spec() {
+        let spec = json!({ "preset": "shannon-dag", "objective": "o", "memory": { "advisor": true } });
+        let spec_of = |session: Option<&str>| {
+            let context = RunContext { session: session.map(str::to_owned), ..RunContext::default() };
+            SupervisorInput { resolved: None, spec: Some(spec.clone()), context, continued: None }.into_spec()
+        };
+        assert_eq!(spec_of(Some("s")).unwrap().memory.session, "s");
+        assert!(spec_of(None).unwrap_err().to_string().contains("memory.advisor"));
     }
 }
