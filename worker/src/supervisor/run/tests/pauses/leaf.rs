@@ -9,7 +9,7 @@
 
 use serde_json::{Value, json};
 
-use super::above::{Asks, sibling};
+use super::above::{Asks, goal, sibling};
 use super::held::{budget, key, plan_review, takeover};
 use super::{Answer, Beside, Cell, Door, Kind};
 
@@ -64,12 +64,12 @@ pub(super) fn graph(cell: Cell, task: Value, spec: Value, world: Vec<Value>) -> 
         { "id": "hold", "agent": "worker", "goal": "Hold" },
     ]);
     let mut rules = vec![
-        json!({ "on": "plan", "contains": "The leaf", "say": { "tasks": tasks } }),
+        json!({ "on": "plan", "contains": goal(cell, cell.depth), "say": { "tasks": tasks } }),
         json!({ "on": "execute_worker", "task": "hold", "after": "25m", "say": { "result": "held", "confidence": 0.9 } }),
         json!({ "on": "execute_worker", "task": "a", "after": "2m", "say": { "result": "done", "confidence": 0.9 } }),
     ];
     rules.extend(world);
-    rules.extend(sibling(cell.beside, "s"));
+    rules.extend(sibling(cell.beside, &json!({ "task": "s" }), "attempt"));
     let waits = cell.beside == Beside::Waits;
     let mut people = Vec::new();
     if waits {

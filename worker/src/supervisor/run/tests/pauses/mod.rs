@@ -1,7 +1,7 @@
 //! The pause-point suite: every kind of pause, at every depth, beside every sibling, answered in every way.
 //!
 //! ```text
-//!   kind × depth 0-3 × what siblings do × answer × which run the answer is sent to   ─►   a scene   ─►   four ways
+//!   kind × depth 0-3 × families above × what siblings do × answer × which run the answer is sent to   ─►   a scene   ─►   four ways
 //! ```
 //!
 //! A cell of the product is one scene, made by `leaf` (the run that pauses, and what a person does) and `above` (the runs
@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use self::above::{ABOVE, Above};
 use crate::scene::kit::SceneText;
 
 /// What a run can be waiting for.
@@ -97,6 +98,8 @@ enum Door {
 struct Cell {
     kind: Kind,
     depth: usize,
+    /// The family of the first run; those below it are of the other families in turn.
+    above: Above,
     beside: Beside,
     answer: Answer,
     door: Door,
@@ -118,7 +121,7 @@ impl Cell {
             Answer::Stale => !of_hold,
         };
         // The first run is the one that asks.
-        answer && (self.depth > 0 || self.door == Door::Asker)
+        answer && (self.depth > 0 || self.door == Door::Asker && self.above == Above::Plan)
     }
 
     /// All that there is.
@@ -126,10 +129,10 @@ impl Cell {
         let mut cells = Vec::new();
         for kind in KINDS {
             for answer in ANSWERS {
-                for depth in 0..=3 {
+                for (depth, above) in (0..=3).flat_map(|depth| ABOVE.map(|above| (depth, above))) {
                     for beside in BESIDE {
                         for door in [Door::Asker, Door::Root] {
-                            cells.push(Cell { kind, depth, beside, answer, door });
+                            cells.push(Cell { kind, depth, above, beside, answer, door });
                         }
                     }
                 }
@@ -139,7 +142,7 @@ impl Cell {
         cells
     }
 
-    /// Every kind with every answer, the other three chosen so that each pair of the five comes up.
+    /// Every kind with every answer, the other four chosen so that each pair of the six comes up.
     fn pairwise() -> Vec<Cell> {
         let mut groups: BTreeMap<(usize, usize), Vec<Cell>> = BTreeMap::new();
         for cell in Cell::all() {
@@ -171,7 +174,8 @@ impl Cell {
         let spec = above::over(self, leaf.spec);
         let world: Vec<Value> = leaf.world.into_iter().chain(above::world(self)).collect();
         let mut calls = leaf.calls;
-        calls.extend(above::calls(self));
+        let clean = leaf.outcome.is_none() && !matches!(self.answer, Answer::Reject | Answer::Late);
+        calls.extend(above::calls(self, clean));
         let people: Vec<Value> = leaf.people.into_iter().chain(above::people(self)).collect();
         let mut scene = json!({
             "scene": format!("{self:?}"), "spec": spec, "world": world, "people": people,
@@ -193,7 +197,14 @@ impl Cell {
 type Pair = ((usize, usize), (usize, usize));
 
 fn pairs_of(cell: &Cell) -> Vec<Pair> {
-    let choices = [cell.kind as usize, cell.depth, cell.beside as usize, cell.answer as usize, cell.door as usize];
+    let choices = [
+        cell.kind as usize,
+        cell.depth,
+        cell.above as usize,
+        cell.beside as usize,
+        cell.answer as usize,
+        cell.door as usize,
+    ];
     let mut pairs = Vec::new();
     for (i, a) in choices.iter().enumerate() {
         pairs.extend(choices.iter().enumerate().skip(i + 1).map(|(j, b)| ((i, *a), (j, *b))));
@@ -225,8 +236,8 @@ fn play(kinds: &[Kind]) {
     let ways = if whole { json!({ "permute": 4 }) } else { json!({ "permute": 1, "crash": 1 }) };
     if let Ok(folder) = folder {
         for cell in cells {
-            let Cell { kind, depth, beside, answer, door } = cell;
-            let name = format!("{folder}/{kind:?}-{depth}-{beside:?}-{answer:?}-{door:?}.yaml");
+            let Cell { kind, depth, above, beside, answer, door } = cell;
+            let name = format!("{folder}/{kind:?}-{depth}-{above:?}-{beside:?}-{answer:?}-{door:?}.yaml");
             let scene = cell.scene(&ways);
             let keys = scene.as_object().unwrap().iter().map(|(key, value)| format!("{key}: {value}\n"));
             std::fs::write(name, keys.collect::<String>()).unwrap();
