@@ -89,7 +89,7 @@ fn keys_of(act: &str) -> &'static [&'static str] {
     match act {
         "signal" => &["name", "input"],
         "update" => &["name", "input", "answers"],
-        "approve" => &["comment", "which", "shown", "answers"],
+        "approve" => &["comment", "feedback", "which", "shown", "answers"],
         "reject" => &["comment", "reason", "feedback", "which", "shown", "answers"],
         "modify" => &["action", "comment", "feedback", "which", "shown", "answers"],
         "answer" => &["answer", "state", "which", "shown", "answers"],

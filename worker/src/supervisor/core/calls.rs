@@ -202,9 +202,17 @@ impl Calls {
         (std::mem::take(&mut self.put_off), std::mem::take(&mut self.held))
     }
 
-    /// The run is cancelled: what came while it stood still is heard by nobody.
-    pub fn drop_held(&mut self) {
-        self.held.clear();
+    /// The run is cancelled: what came while it stood still changes nothing any more, but it did come.
+    pub fn take_held(&mut self) -> Vec<Arrival> {
+        std::mem::take(&mut self.held)
+    }
+
+    /// The answers that came while the run stands still.
+    pub fn held_answers(&self) -> impl Iterator<Item = (&Key, &Answer)> {
+        self.held.iter().filter_map(|arrival| match arrival {
+            Arrival::Answer { key, answer } => Some((key, answer)),
+            Arrival::Fired { .. } | Arrival::Person { .. } => None,
+        })
     }
 
     /// Whether anything waits for the run to go on.
@@ -354,7 +362,7 @@ mod tests {
         assert_eq!(calls.go_on(), (vec![call("execute/b/1")], came.to_vec()));
         assert_eq!(calls.go_on(), (Vec::new(), Vec::new()));
         calls.hold(came[1].clone());
-        calls.drop_held();
+        calls.take_held();
         assert_eq!(calls, Calls::default());
     }
 

@@ -159,6 +159,8 @@ pub trait Strategy<G: ?Sized>: Asker {
     fn advance(&mut self, _gates: &mut G, _out: &mut Outbox) {}
     /// Ends with this text.
     fn cancel(&mut self, text: String, gates: &mut G, out: &mut Outbox);
+    /// Something had ended while the run stood still, and the run is cancelled now: it is told, and nothing follows it.
+    fn ended_before_cancel(&mut self, _key: &Key, _answer: Answer, _out: &mut Outbox) {}
 
     /// The run stands still from now on, or no longer (`Outbox::is_held`, by `core::control`). While it does nothing may
     /// start, and nothing comes in: `core::calls` keeps it. A plan is held by its gates.

@@ -120,12 +120,8 @@ impl Graph {
             details: Value::Null,
             final_result,
         };
-        let mut done: Vec<&Task> = self
-            .plan
-            .tasks
-            .values()
-            .filter(|task| task.status == TaskStatus::Completed && task.compensation.is_some())
-            .collect();
+        let mut done: Vec<&Task> =
+            self.plan.tasks.values().filter(|task| Self::has_effects(task) && task.compensation.is_some()).collect();
         done.sort_by_key(|task| (task.ended_at, task.position));
         self.compensating = done.into_iter().map(|task| task.id.clone()).collect();
         if !self.rules.compensate || self.compensating.is_empty() {

@@ -20,9 +20,22 @@ const BOARD_NOTES_MAX: usize = 200;
 
 impl Graph {
     /// A person has approved that a task may start, or that what its result proposes may be done.
-    pub fn approved(&mut self, id: &TaskId, action: &str, gates: &mut dyn Gates, out: &mut Outbox) {
+    /// What they want whoever does it to know is told to them (SHH-12).
+    pub fn approved(
+        &mut self,
+        id: &TaskId,
+        action: &str,
+        feedback: Option<String>,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
-        let status = task.status;
+        let (status, attempt) = (task.status, task.tries);
+        if let Some(text) = feedback {
+            out.note(NoteKind::FeedbackAttached, json!({ "task": id, "text": text, "from": "human" }));
+            let from = FeedbackFrom::Human;
+            task.feedback.push(Feedback { from, attempt, text, score_bp: None, passed: true });
+        }
         match status {
             TaskStatus::AwaitingApproval => {
                 task.approved = true;
@@ -78,8 +91,12 @@ impl Graph {
             );
         }
         let Some(task) = self.task(id) else { return };
-        let context =
+        let mut context =
             json!({ "id": id, "goal": task.goal, "action": action, "result": task.result, "role": task.role });
+        let said = task.feedback.iter().rfind(|said| said.from == FeedbackFrom::Human && said.attempt == attempt);
+        if let (Some(said), Value::Object(context)) = (said, &mut context) {
+            context.insert("feedback".to_owned(), said.text.clone().into());
+        }
         let prompt = prompt_of(Purpose::ExecuteWorker, &context);
         let mut call = Call::new(GraphKey::Act { task: id.clone(), attempt }, Purpose::ExecuteWorker, context)
             .task(id.clone(), attempt)
@@ -100,10 +117,10 @@ impl Graph {
             Ok((reply, done)) => {
                 self.cost_of_attempt(id, attempt, &reply);
                 if !reply.success {
-                    return self.errored(id, attempt, reply.why(), gates, out);
+                    return self.not_acted(id, attempt, reply.why(), gates, out);
                 }
                 if let Some(task) = self.plan.tasks.get_mut(id) {
-                    task.metadata.action_result = Some(done);
+                    (task.metadata.action_result, task.metadata.action_error) = (Some(done), None);
                 }
                 // What was judged is not judged again: it was accepted before anything was done.
                 match is_judged {
@@ -111,8 +128,16 @@ impl Graph {
                     false => self.take(id, attempt, gates, out),
                 }
             }
-            Err(why) => self.errored(id, attempt, why.to_string(), gates, out),
+            Err(why) => self.not_acted(id, attempt, why.to_string(), gates, out),
         }
+    }
+
+    /// What was approved was tried, and failed: whatever people say to another try, that stays so (SHH-18).
+    fn not_acted(&mut self, id: &TaskId, attempt: u32, why: String, gates: &mut dyn Gates, out: &mut Outbox) {
+        if let Some(task) = self.plan.tasks.get_mut(id) {
+            task.metadata.action_error = Some(why.clone());
+        }
+        self.errored(id, attempt, why, gates, out);
     }
 
     /// Modify and Retry (SHH-12, SHH-19): the task is done again, told what the person wants.
@@ -189,6 +214,11 @@ impl Graph {
         }
         if is_human {
             let answer = continuation.answers.last().cloned();
+            // A person may say no to the work as any worker may.
+            if let Some(why) = answer.as_ref().and_then(refused) {
+                self.errored(id, attempt, why, gates, out);
+                return self.advance(gates, out);
+            }
             if let Some(task) = self.plan.tasks.get_mut(id) {
                 task.result = answer.filter(|answer| !answer.is_null());
                 task.by_human = true;
@@ -242,6 +272,12 @@ impl Graph {
             return Err(PlanRefusal::TaskIsOver { id: id.clone(), status: task.status });
         }
         (task.result, task.by_human, task.error) = (Some(result).filter(|result| !result.is_null()), true, None);
+        if let Some(attempt) =
+            task.attempts.last().filter(|last| last.outcome == AttemptOutcome::Running).map(|last| last.n)
+        {
+            let status = TaskStatus::Completed;
+            out.note(NoteKind::AttemptDropped, json!({ "task": id, "attempt": attempt, "status": status }));
+        }
         self.cancel_calls_of(id, out);
         self.set(id, TaskStatus::Completed, Actor::Human, "completed_by_hand", out);
         self.chosen.retain(|other| other != id);

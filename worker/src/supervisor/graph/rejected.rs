@@ -19,6 +19,18 @@ impl Graph {
         if !matches!(waiting, TaskStatus::AwaitingApproval | TaskStatus::AwaitingInput) {
             return;
         }
+        // An action that was approved and failed has failed, and so has its task (SHH-18).
+        if waiting == TaskStatus::AwaitingInput
+            && let Some(message) = task.metadata.action_error.clone()
+        {
+            task.error = Some(TaskError { kind: "worker-error".into(), message });
+            self.under_review(id, out);
+            if self.set(id, TaskStatus::Failed, by, "approval_rejected", out) {
+                self.tell_ended(id, gates, out);
+                self.check_threshold(gates, out);
+            }
+            return self.advance(gates, out);
+        }
         // What was tried and failed has failed, whoever does not let it be tried again (§4.1 no. 11).
         if waiting == TaskStatus::AwaitingApproval && task.is_tried_again() {
             if self.set(id, TaskStatus::Failed, by, "approval_rejected", out) {

@@ -59,13 +59,31 @@ pub struct Reply {
 
 /// Fields of an object that is a reply and no plain result.
 const META: [&str; 3] = ["interrupt", "overflow", "consult"];
+/// All other fields that a reply may have.
+const KNOWN: [&str; 15] = [
+    "result",
+    "success",
+    "reason",
+    "error",
+    "confidence",
+    "cost",
+    "cost_usd",
+    "tokens",
+    "model",
+    "action",
+    "proposed_action",
+    "recruit",
+    "send",
+    "out_of_scope",
+    "variables",
+];
 
 fn yes() -> bool {
     true
 }
 
 impl Reply {
-    /// Never fails: what is no reply is a result.
+    /// What is no reply is a result: so is an object with fields that no reply has, whatever they are called (FSS-42).
     pub fn of(value: Value) -> Result<Reply, Unreadable> {
         let Value::Object(map) = &value else { return Ok(Reply { result: value, success: true, ..Reply::default() }) };
         let failed = map.get("success") == Some(&Value::Bool(false));
@@ -80,9 +98,18 @@ impl Reply {
             let cost = dollars_in(map);
             return Ok(Reply { reason, tokens, cost, success: false, ..Reply::default() });
         }
+        let asks = META.iter().any(|key| map.contains_key(*key));
+        // What is asked is never lost to a slip of the pen: an object that asks for something is read strictly.
+        if !failed && !asks && map.keys().any(|key| !KNOWN.contains(&key.as_str())) {
+            return Ok(Reply { result: value, success: true, ..Reply::default() });
+        }
+        let is_silent = !map.contains_key("success") && map.get("result").is_none_or(Value::is_null);
         let mut map = map.clone();
         map.entry("result").or_insert(Value::Null);
-        let reply: Reply = read("worker's reply", &Value::Object(map))?;
+        let mut reply: Reply = read("worker's reply", &Value::Object(map))?;
+        // Who gives an error in place of a result has failed.
+        reply.success &=
+            !(is_silent && !reply.is_question() && reply.reason.as_ref().is_some_and(|why| !why.trim().is_empty()));
         // A question that names a time is never one that waits for ever (LGI-07).
         let timeout =
             reply.interrupt.as_ref().and_then(|payload| payload.get("timeout")).filter(|time| !time.is_null());
@@ -127,8 +154,20 @@ impl Reply {
 
     /// Why there is no result.
     pub(super) fn why(&self) -> String {
-        self.reason.clone().unwrap_or_else(|| "Task did not produce a result".to_owned())
+        let said = self.reason.as_ref().filter(|why| !why.trim().is_empty());
+        said.cloned().unwrap_or_else(|| "Task did not produce a result".to_owned())
     }
+
+    /// Whether it asks for something before there is a result.
+    pub(super) fn is_question(&self) -> bool {
+        self.interrupt.is_some() || self.overflow.is_some() || self.consult.is_some()
+    }
+}
+
+/// Why whoever answered says that it did not succeed, if they say so (SHN-36).
+pub fn refused(said: &Value) -> Option<String> {
+    let failed = said.get("success") == Some(&Value::Bool(false));
+    failed.then(|| Reply::of(said.clone()).map_or_else(|why| why.to_string(), |reply| reply.why()))
 }
 
 fn dollars_in(map: &Map<String, Value>) -> Option<u64> {

@@ -22,6 +22,17 @@ pub(super) enum DependencyState {
     },
 }
 
+/// What keeps a task from those that depend on it, in words.
+fn not_done(task: &Task) -> &'static str {
+    let denied = task.error.as_ref().is_some_and(|error| error.kind == super::rejected::APPROVAL_REJECTED);
+    match task.status {
+        TaskStatus::Cancelled => "was cancelled",
+        TaskStatus::Escalated => "was escalated",
+        TaskStatus::Skipped if denied => "was denied",
+        _ => "failed",
+    }
+}
+
 impl Graph {
     /// How one edge stands: satisfied, waiting, or never.
     fn edge(&self, edge: &Edge) -> Result<bool, (DependencyPolicy, bool, bool)> {
@@ -218,7 +229,7 @@ impl Graph {
             // The one that failed is named, also further down the line.
             false => match self.task(on).filter(|on| on.skipped == Some(SkipReason::DependencyFailed)) {
                 Some(skipped) => skipped.error.as_ref().map(|error| error.message.clone()).unwrap_or_default(),
-                None => format!("Skipped: dependency '{on}' failed"),
+                None => format!("Skipped: dependency '{on}' {}", self.task(on).map_or("failed", not_done)),
             },
         };
         let kind = if condition { "condition_not_met" } else { "dependency_failed" };

@@ -31,6 +31,11 @@ impl<G: Gates> Strategy<G> for Graph {
     fn cancel(&mut self, text: String, gates: &mut G, out: &mut Outbox) {
         Graph::cancel(self, text, gates, out);
     }
+    fn ended_before_cancel(&mut self, key: &Key, answer: Answer, out: &mut Outbox) {
+        if let Key::Graph(GraphKey::Execute { task, attempt }) = key {
+            self.was_done(task, *attempt, answer, out);
+        }
+    }
 
     fn asks_before_tasks(&self) -> bool {
         true

@@ -65,7 +65,9 @@ impl Graph {
     }
 
     pub(super) fn synthesized(&mut self, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        let checked = answer.map_err(|why| why.to_string()).and_then(|value| match self.breaks_schema(&value) {
+        let said = answer.map_err(|why| why.to_string());
+        let said = said.and_then(|value| refused(&value).map_or(Ok(value), Err));
+        let checked = said.and_then(|value| match self.breaks_schema(&value) {
             None if text_of(&value).trim().is_empty() || value.is_null() => Err("the synthesis is empty".to_owned()),
             None => Ok(value),
             Some(why) => Err(format!("the synthesis does not have the required shape: {why}")),

@@ -1,7 +1,8 @@
 //! What a cancelled run undoes of what its tasks did (SHN-62).
 //!
-//! Invariant: a compensation is asked for once, one after the other, and the report says of each task whether it was undone.
-//! What goes wrong stops nothing and is an error of the run.
+//! Invariant: a compensation is asked for once, one after the other, of whoever did the work, and the report says of each task
+//! whether it was undone. Work counts that gave a result, also one that nobody has accepted or looked at yet. What goes wrong
+//! stops nothing and is an error of the run.
 
 use serde_json::json;
 
@@ -19,12 +20,55 @@ impl Graph {
         let Some(task) = self.task(&id) else { return };
         let context = json!({ "id": id, "compensation": task.compensation, "result": task.result });
         let mut call = Call::new(GraphKey::Compensate { task: id.clone() }, Purpose::Compensate, context).task(id, 1);
-        call.agent.clone_from(&task.agent);
+        // Whoever did it undoes it.
+        let by = task.attempts.iter().rev().filter_map(|attempt| attempt.agent.clone()).find(|agent| agent != HUMAN);
+        call.agent = task.agent.clone().or(by).or_else(|| self.who(task).name());
         self.call(call, out);
     }
 
+    /// Whether there is anything to undo: what a task gave counts, whatever became of the task after that.
+    pub(super) fn has_effects(task: &Task) -> bool {
+        let acted = task.metadata.action_result.is_some();
+        task.status == TaskStatus::Completed || task.result.is_some() || acted
+    }
+
+    /// A worker had answered before the run was cancelled. Where nobody judges results, its task is done.
+    pub(super) fn was_done(&mut self, id: &TaskId, attempt: u32, answer: Answer, out: &mut Outbox) {
+        let Some(task) = self.plan.tasks.get_mut(id) else { return };
+        if task.status != TaskStatus::Running || task.tries != attempt {
+            return;
+        }
+        let reply =
+            answer.map_err(|failure| failure.message).and_then(|said| Reply::of(said).map_err(|why| why.to_string()));
+        let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) else { return };
+        record.ended_at = Some(out.now());
+        match reply {
+            Ok(reply) if reply.success && !reply.is_question() => {
+                record.outcome = AttemptOutcome::Completed;
+                record.confidence_bp = reply.confidence;
+                task.result = Some(reply.result.clone()).filter(|result| !result.is_null());
+                task.error = None;
+                let is_done = self.rules.review == ReviewScope::None && reply.proposes().is_none();
+                self.cost_of_attempt(id, attempt, &reply);
+                out.note(NoteKind::AttemptCompleted, json!({ "task": id, "attempt": attempt, "tokens": reply.tokens }));
+                if is_done {
+                    self.set(id, TaskStatus::Completed, Actor::Worker, "result", out);
+                }
+            }
+            Ok(reply) if reply.success => record.outcome = AttemptOutcome::Dropped,
+            Ok(reply) => {
+                self.cost_of_attempt(id, attempt, &reply);
+                self.record_failure(id, attempt, &reply.why(), out);
+            }
+            Err(why) => self.record_failure(id, attempt, &why, out),
+        }
+    }
+
     pub(super) fn compensated(&mut self, id: &TaskId, answer: Answer, out: &mut Outbox) {
-        let error = answer.err().map(|why| why.to_string());
+        let error = match &answer {
+            Ok(said) => refused(said),
+            Err(why) => Some(why.to_string()),
+        };
         self.undone.insert(id.clone(), error.is_none());
         out.note(NoteKind::CompensationRun, json!({ "task": id, "error": error }));
         self.errors.extend(error.map(|why| format!("compensation of task {id} failed: {why}")));

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The names that a run writes itself.
-const OF_THE_RUN: [&str; 13] = [
+const OF_THE_RUN: [&str; 14] = [
+    "action_error",
     "action_result",
     "approved_action",
     "consultations",
@@ -81,6 +82,9 @@ pub struct TaskMetadata {
     /// What came of the action that a result proposed (SHH-19).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action_result: Option<Value>,
+    /// Why it was not, when it was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action_error: Option<String>,
     /// The policy that asks for an approval of the task; on the copy that gates see (CUG-39).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_approval: Option<ToolApprovalWanted>,
@@ -208,6 +212,7 @@ mod tests {
             reviewed_try: Some(1),
             passed_try: Some(1),
             action_result: Some(json!(1)),
+            action_error: Some("why".into()),
             tool_approval: Some(ToolApprovalWanted { policy_name: "p".into(), message: "m".into(), code: "c".into() }),
             overflows: vec![Overflow { attempt: 1, notes: "n".into() }],
             scratch_notes: Some("n".into()),

@@ -330,10 +330,11 @@ impl Task {
     pub fn dependencies(&self) -> Vec<TaskId> {
         self.edges.iter().map(|edge| edge.on.clone()).collect()
     }
-    /// The text that a reviewer sent the task back with, if the last word was a rejection.
+    /// The text that a reviewer sent the task back with, if the last word was a rejection; or what a person who approved it
+    /// wants its worker to know.
     pub fn open_feedback(&self) -> Option<&str> {
         let last = self.feedback.iter().rev().find(|feedback| feedback.from != FeedbackFrom::Supervisor)?;
-        (!last.passed).then_some(last.text.as_str())
+        (!last.passed || last.from == FeedbackFrom::Human).then_some(last.text.as_str())
     }
     /// Whether nobody has begun it.
     pub fn is_untried(&self) -> bool {

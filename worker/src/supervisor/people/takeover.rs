@@ -18,6 +18,8 @@ pub struct PlanStepView {
     pub id: TaskId,
     pub objective: String,
     pub status: TaskStatus,
+    /// Its worker has answered while the run stands still: that counts when it goes on.
+    pub has_ended: bool,
     pub result: Option<Value>,
     pub error: Option<String>,
 }
@@ -39,7 +41,9 @@ pub struct TakeoverContext {
 impl TakeoverContext {
     pub fn of(plan: &[PlanStepView]) -> Self {
         let (completed, pending): (Vec<_>, Vec<_>) = plan.iter().partition(|step| step.status == TaskStatus::Completed);
-        let results = completed.iter().filter_map(|step| Some((step.id.to_string(), step.result.clone()?)));
+        let has_result = |step: &&PlanStepView| step.status == TaskStatus::Completed || step.has_ended;
+        let results =
+            plan.iter().filter(has_result).filter_map(|step| Some((step.id.to_string(), step.result.clone()?)));
         let failed = pending.iter().find(|step| step.error.is_some());
         TakeoverContext {
             current_step: (completed.len() + 1).min(plan.len()),
@@ -63,11 +67,16 @@ fn suggestion(pending: &[&PlanStepView]) -> String {
     let first = |which: fn(TaskStatus) -> bool| pending.iter().find(|step| which(step.status));
     let wrong = |status| matches!(status, TaskStatus::Failed | TaskStatus::Errored | TaskStatus::Escalated);
     let waits = |status| matches!(status, TaskStatus::AwaitingApproval | TaskStatus::AwaitingInput);
-    let open = |status: TaskStatus| !status.is_terminal();
+    let open = |status: TaskStatus| !status.is_terminal() && status != TaskStatus::Running;
+    let runs = |status: TaskStatus| status == TaskStatus::Running;
     let (verb, step) = if let Some(step) = first(wrong) {
         ("Repair or complete by hand", step)
     } else if let Some(step) = first(waits) {
         ("Answer for", step)
+    } else if let Some(step) = pending.iter().find(|step| step.has_ended) {
+        return format!("Release the run: task {} has been done, and its result counts then", step.id);
+    } else if let Some(step) = first(runs) {
+        ("Wait for", step)
     } else if let Some(step) = first(open) {
         ("Execute", step)
     } else {

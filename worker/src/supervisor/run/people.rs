@@ -209,6 +209,16 @@ impl RunGates {
             None if held_back => (None, Vec::new()),
             None => return Take::Go,
         };
+        // A person who let the same result have the same action is not asked again because it failed (SHH-18).
+        let proposal = about_result(task, reply.proposes(), Vec::new());
+        if task.metadata.action_error.is_some()
+            && let Clearance::Approved { .. } = self.approvals.clearance(&proposal, true)
+        {
+            if let Some(id) = id {
+                self.escalations.resolve(&id, "approved", out);
+            }
+            return Take::Go;
+        }
         let last = task.attempt_count + 1 >= task.max_attempts;
         let approval = self.ask_about_result(task, reply.proposes(), reasons, last, out);
         if let Some(id) = id {
@@ -231,16 +241,7 @@ impl RunGates {
             reasons
                 .push(format!("Sent back once more, the task has failed: {most} is the most (`review.max_attempts`)"));
         }
-        let risk = task.risk;
-        let proposal = Proposal {
-            task_id: Some(task.id.clone()),
-            description: task.goal.clone(),
-            risk: if proposes.is_some() { risk.max(Risk::High) } else { risk },
-            context: json!({ "result": task.result, "attempt": task.tries }),
-            reasons,
-            on_reject: if task.required { OnReject::EndRun } else { OnReject::Skip },
-            ..Proposal::new(ApprovalScope::Action, proposes.unwrap_or_default())
-        };
+        let proposal = about_result(task, proposes, reasons);
         self.approvals.changed(&proposal, out);
         self.approvals.request(proposal, out)
     }
@@ -347,4 +348,17 @@ fn has_been_seen(approved: &Value, shown: &Value, plan: &TaskPlan) -> bool {
         found.is_some_and(|task| task.cancelled == Some(CancelReason::Superseded))
     };
     tasks(shown).iter().all(|task| approved.contains(task)) && !approved.iter().any(planned_away)
+}
+
+/// What a person is asked about the result of a task.
+fn about_result(task: &Task, proposes: Option<&str>, reasons: Vec<String>) -> Proposal {
+    Proposal {
+        task_id: Some(task.id.clone()),
+        description: task.goal.clone(),
+        risk: if proposes.is_some() { task.risk.max(Risk::High) } else { task.risk },
+        context: json!({ "result": task.result, "attempt": task.tries }),
+        reasons,
+        on_reject: if task.required { OnReject::EndRun } else { OnReject::Skip },
+        ..Proposal::new(ApprovalScope::Action, proposes.unwrap_or_default())
+    }
 }

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use super::signals::refusal;
 use super::{SupervisorRun, arguments, value_of};
+use crate::supervisor::core::key::{GraphKey, Key};
 use crate::supervisor::core::strategy::TaskReport;
-use crate::supervisor::graph::WhyNotRunning;
+use crate::supervisor::graph::{Reply, WhyNotRunning};
 use crate::supervisor::model::{Task, TaskId};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::below::WaitKind;
@@ -243,18 +244,27 @@ impl SupervisorRun {
     }
 
     pub(super) fn takeover_context(&self) -> TakeoverContext {
-        let step = |task: &&Task| PlanStepView {
-            id: task.id.clone(),
-            objective: task.goal.clone(),
-            status: task.status,
-            result: task.result.clone(),
-            error: task.error.as_ref().map(|error| error.message.clone()),
+        let step = |task: &&Task| {
+            let ended = self.calls.held_answers().find_map(|(key, answer)| match key {
+                Key::Graph(GraphKey::Execute { task: of, .. }) if *of == task.id => answer.as_ref().ok(),
+                _ => None,
+            });
+            let given = ended.and_then(|said| Reply::of(said.clone()).ok()).filter(|reply| reply.success);
+            PlanStepView {
+                id: task.id.clone(),
+                objective: task.goal.clone(),
+                status: task.status,
+                has_ended: ended.is_some(),
+                result: given.map(|reply| reply.result).or_else(|| task.result.clone()),
+                error: task.error.as_ref().map(|error| error.message.clone()),
+            }
         };
         // A crew has a list of tasks, and no plan that could be changed.
         let listed = |task: TaskReport| PlanStepView {
             id: task.task_id,
             objective: task.title,
             status: task.status,
+            has_ended: false,
             result: task.brief.map(Value::from),
             error: task.error,
         };

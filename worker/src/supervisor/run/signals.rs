@@ -209,7 +209,12 @@ impl SupervisorRun {
         let text = self.parts.control.cancelled_text().unwrap_or_else(|| "workflow cancelled".to_owned());
         let checkpoint = self.checkpoint();
         self.parts.control.checkpoint(&checkpoint, out);
-        self.calls.drop_held();
+        // What had ended by then was only not looked at: it is done, and may have to be undone (SHN-62).
+        for arrival in self.calls.take_held() {
+            if let Arrival::Answer { key, answer } = arrival {
+                self.strategy.ended_before_cancel(&key, answer, out);
+            }
+        }
         self.strategy.cancel(text, &mut self.parts, out);
     }
 
@@ -228,8 +233,8 @@ impl SupervisorRun {
             ApprovalSource::Timeout => Actor::Scheduler,
         };
         match (closed.consequence, task, closed.scope) {
-            (Consequence::Proceed { action }, Some(task), ApprovalScope::Task | ApprovalScope::Action) => {
-                graph.approved(&task, &action, parts, out);
+            (Consequence::Proceed { action, feedback }, Some(task), ApprovalScope::Task | ApprovalScope::Action) => {
+                graph.approved(&task, &action, feedback, parts, out);
             }
             (Consequence::Proceed { .. }, None, _) if of_plan => graph.plan_approved(parts, out),
             (Consequence::Retry { feedback, .. }, None, _) if of_plan => {

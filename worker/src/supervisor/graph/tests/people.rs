@@ -85,7 +85,7 @@ fn waiting(answer: &Value) -> (Graph, Outbox) {
     let mut graph = Graph::new(given(), one(json!({})));
     graph.start(&mut Person, &mut out);
     graph.answered(&key("execute/a/1"), Ok(json!({ "result": "text", "action": "publish" })), &mut Person, &mut out);
-    graph.approved(&TaskId::of("a"), "publish", &mut Person, &mut out);
+    graph.approved(&TaskId::of("a"), "publish", None, &mut Person, &mut out);
     graph.answered(&key("act/a/1"), Ok(answer.clone()), &mut Person, &mut out);
     (graph, out)
 }

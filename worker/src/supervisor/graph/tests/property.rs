@@ -292,7 +292,7 @@ impl Life {
     }
 
     fn approve(&mut self, id: &TaskId) {
-        self.turn(|graph, people, out| graph.approved(id, "", people, out));
+        self.turn(|graph, people, out| graph.approved(id, "", None, people, out));
     }
 
     fn hold_off(&mut self) {

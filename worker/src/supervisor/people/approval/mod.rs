@@ -143,6 +143,7 @@ impl Approvals {
             Ok(n) => n,
             Err(why) => return Err(ignored(Some(json!(response.approval_id)), why, out)),
         };
+        let response = response.said();
         let decision = ApprovalDecision {
             id: response.approval_id,
             approved: response.approved,
@@ -208,7 +209,7 @@ impl Approvals {
         let Some(entry) = self.entries.get_mut(&n) else { return };
         let error = match answer {
             Ok(said) if *said == told_nobody() => Some(NOBODY_TO_TELL.to_owned()),
-            Ok(_) => None,
+            Ok(said) => crate::supervisor::graph::refused(said),
             Err(why) => Some(why.message.clone()),
         };
         entry.request.notified = error.is_none();

@@ -120,7 +120,7 @@ impl Proposal {
     /// The hash of what a person sees: not of why or until when they are asked. The next try of a task is the same work.
     pub fn hash(&self) -> String {
         let mut context = self.context.clone();
-        if let (ApprovalScope::Task, Value::Object(context)) = (self.scope, &mut context) {
+        if let (ApprovalScope::Task | ApprovalScope::Action, Value::Object(context)) = (self.scope, &mut context) {
             context.remove("attempt");
         }
         shown_hash(&json!({
@@ -216,6 +216,17 @@ pub struct ApprovalResponse {
     pub shown: Option<String>,
 }
 
+impl ApprovalResponse {
+    /// The same without words that say nothing: a client that fills in every field asks for no other action, and for no
+    /// second try (SHH-12).
+    pub(super) fn said(mut self) -> Self {
+        for words in [&mut self.comment, &mut self.modified_action, &mut self.feedback] {
+            words.take_if(|words| words.trim().is_empty());
+        }
+        self
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalSource {
@@ -251,8 +262,8 @@ pub struct Closed {
 /// What a decision means for what was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Consequence {
-    /// It may be done: the action, as the person wants it.
-    Proceed { action: String },
+    /// It may be done: the action, as the person wants it, and what they want whoever does it to know.
+    Proceed { action: String, feedback: Option<String> },
     /// It is done again with the feedback, and asked for again (Modify and Retry): with the action that the person wants
     /// instead, if they named one.
     Retry { action: Option<String>, feedback: String },
@@ -280,7 +291,7 @@ impl Closed {
 fn consequence(request: &ApprovalRequest, decision: &ApprovalDecision) -> Consequence {
     let action = decision.modified_action.clone().unwrap_or_else(|| request.action.clone());
     if decision.approved {
-        return Consequence::Proceed { action };
+        return Consequence::Proceed { action, feedback: decision.feedback.clone() };
     }
     if decision.modified_action.is_some() || decision.feedback.is_some() {
         let feedback = decision.feedback.clone().or_else(|| decision.comment.clone()).unwrap_or_default();

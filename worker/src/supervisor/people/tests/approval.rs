@@ -68,7 +68,7 @@ fn a_request_notifies_waits_for_its_deadline_and_logs_the_result() {
 
     let mut out = at(3_000);
     let closed = approvals.respond_json(&answer(&id, true), &mut out).unwrap();
-    assert_eq!(closed.consequence, Consequence::Proceed { action: "publish".into() });
+    assert_eq!(closed.consequence, Consequence::Proceed { action: "publish".into(), feedback: None });
     assert_eq!(asks(&out), ["cancel timer approval/ap-1/deadline", "call log_approval_result approval/ap-1/log"]);
     let Ask::Call(log) = &out.asks()[1] else { panic!() };
     assert_eq!(
@@ -266,7 +266,10 @@ fn a_person_may_modify_and_retry() {
     assert_eq!(with(false, Some("publish draft"), Some("softer words")), retry(Some("publish draft"), "softer words"));
     assert_eq!(with(false, None, Some("softer words")), retry(None, "softer words"));
     assert_eq!(with(false, Some("publish draft"), None), retry(Some("publish draft"), ""));
-    assert_eq!(with(true, Some("publish draft"), None), Consequence::Proceed { action: "publish draft".into() });
+    assert_eq!(
+        with(true, Some("publish draft"), None),
+        Consequence::Proceed { action: "publish draft".into(), feedback: None }
+    );
     assert_eq!(
         with(false, None, None),
         Consequence::Skip { reason: "Sensitive operation requires approval: publish".into() }
@@ -337,7 +340,7 @@ fn a_tool_policy_shows_the_code_and_a_denial_cancels() {
     let answer_of = denied.respond_json(&answer(&id, false), &mut at(1)).unwrap().consequence;
     assert_eq!(answer_of, Consequence::Cancel { answer: "Execution cancelled: rejected by ann".into() });
     let resumed = approvals.respond_json(&answer(&id, true), &mut at(1)).unwrap().consequence;
-    assert_eq!(resumed, Consequence::Proceed { action: "tool_approval".into() });
+    assert_eq!(resumed, Consequence::Proceed { action: "tool_approval".into(), feedback: None });
 }
 
 /// What is closed is bounded; what waits, or was approved and not started, is never forgotten.

@@ -209,6 +209,7 @@ fn events_are_noted_once_and_not_again_by_children() {
 
 fn plan() -> Vec<PlanStepView> {
     let step = |id: &str, status, result: Option<&str>, error: Option<&str>| PlanStepView {
+        has_ended: false,
         id: TaskId::of(id),
         objective: format!("do {id}"),
         status,
