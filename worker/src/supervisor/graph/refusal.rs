@@ -97,6 +97,8 @@ pub enum ToolRefusal {
     NoTool { name: String, tools: Vec<&'static str> },
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
+    #[error("Error: sub_task_objective is empty: say what is to be done")]
+    NoObjective,
     #[error("Error: the plan has {0} tasks; no more are taken")]
     Full(usize),
     #[error("Error: {0}")]

@@ -120,6 +120,9 @@ impl Graph {
         if self.plan.tasks.len() >= self.rules.max_tasks as usize {
             return Err(ToolRefusal::Full(self.plan.tasks.len()));
         }
+        if add.sub_task_objective.trim().is_empty() {
+            return Err(ToolRefusal::NoObjective);
+        }
         let wanted = WorkerRequirements { capability: Some(&add.capability), ..WorkerRequirements::default() };
         // A supervisor sees on its board that nobody can do it (PDT-18); elsewhere nobody would look.
         if let (Who::Nobody(why), true) = (self.rules.who(wanted), self.rules.selection != Selection::Supervisor) {
@@ -167,6 +170,14 @@ impl Graph {
         }
         let of = WorkerRequirements::of(task);
         let wanted = WorkerRequirements { capability: patch.capability.as_deref().or(of.capability), ..of };
+        if patch.sub_task_objective.as_ref().is_some_and(|goal| goal.trim().is_empty()) {
+            return Err(ToolRefusal::NoObjective);
+        }
+        if patch.capability.is_some()
+            && let (Who::Nobody(why), true) = (self.rules.who(wanted), self.rules.selection != Selection::Supervisor)
+        {
+            return Err(ToolRefusal::NobodyDoes(why));
+        }
         if let Some(why) = patch.capability.as_ref().and_then(|_| self.rules.forbids(wanted)) {
             return Err(why.into());
         }

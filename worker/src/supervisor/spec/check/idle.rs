@@ -130,7 +130,14 @@ pub(super) fn of(spec: &SupervisorSpec, base: &SupervisorSpec) -> Vec<Idle> {
         idle.extend(COUNTED.into_iter().filter(|_| is_one_work(spec)).map(|key| (key, ONE_WORK)));
         let why = "nobody is asked: say `hitl.enabled`, `hitl.mode` or `trust.level`";
         let unheard = ["hitl.approval", "hitl.notify_only", "trust.enabled", "trust.rules"];
-        idle.extend(unheard.into_iter().filter(|_| !spec.hitl.enabled).map(|key| (key, why)));
+        // A task of a crew may want an approval by itself.
+        let marked = || spec.plan().ok().flatten().is_some_and(|plan| plan.tasks().any(|task| task.requires_approval));
+        let is_asked = spec.hitl.enabled || (spec.is_crew() && marked());
+        let unheard = unheard.into_iter().filter(|key| match *key {
+            "hitl.approval" => !is_asked,
+            _ => !spec.hitl.enabled,
+        });
+        idle.extend(unheard.map(|key| (key, why)));
     }
     idle
 }
