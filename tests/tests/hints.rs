@@ -20,19 +20,19 @@ script: [{ on: execute_worker, say: done }, { on: synthesize, say: done }]
 ";
 
 /// A folder of a user with a spec in it, where `bosun` is found by its name.
-struct Desk {
+struct UserFolder {
     dir: tempfile::TempDir,
     path: String,
 }
 
-impl Desk {
-    fn with(spec: &str) -> Desk {
+impl UserFolder {
+    fn with(spec: &str) -> UserFolder {
         let dir = tempfile::tempdir().unwrap();
         let bin = dir.path().join("bin");
         std::fs::create_dir(&bin).unwrap();
         std::os::unix::fs::symlink(bosun().unwrap(), bin.join("bosun")).unwrap();
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-        let desk = Desk { dir, path };
+        let desk = UserFolder { dir, path };
         desk.write(spec);
         desk
     }
@@ -64,7 +64,7 @@ fn printed<'t>(text: &'t str, word: &str) -> &'t str {
     commands.next().unwrap_or_else(|| panic!("no command with {word:?} in:\n{text}"))
 }
 
-fn is_open(desk: &Desk, data: &str) -> usize {
+fn is_open(desk: &UserFolder, data: &str) -> usize {
     let counted = desk.done(&format!("bosun count --data {data} -q \"ExecutionStatus = 'Running'\""));
     counted.trim().parse().unwrap()
 }
@@ -72,7 +72,7 @@ fn is_open(desk: &Desk, data: &str) -> usize {
 /// The data directory that a command named is named again, so that what is printed reaches the same run.
 #[test]
 fn a_command_that_is_printed_reaches_the_same_run() {
-    let desk = Desk::with(WAITS);
+    let desk = UserFolder::with(WAITS);
     let left = desk.sh("bosun run spec.yaml --no-wait --data 'my runs'");
     assert_eq!(left.status.code(), Some(15), "{}", said(&left));
     let left = said(&left);
@@ -97,7 +97,7 @@ fn a_command_that_is_printed_reaches_the_same_run() {
 /// Whoever names the run in the place of what it asks is told what it asks.
 #[test]
 fn an_approval_is_found_by_the_id_of_its_run() {
-    let desk = Desk::with(WAITS);
+    let desk = UserFolder::with(WAITS);
     assert_eq!(desk.sh("bosun run spec.yaml --no-wait --data d -w story").status.code(), Some(15));
     let refused = desk.sh("bosun approval approve story --data d");
     let text = said(&refused);
@@ -109,7 +109,7 @@ fn an_approval_is_found_by_the_id_of_its_run() {
 /// A spec that is edited while its run is open begins another run. That is said, with what to do of it.
 #[test]
 fn a_file_that_is_edited_says_which_run_of_it_is_open() {
-    let desk = Desk::with(WAITS);
+    let desk = UserFolder::with(WAITS);
     assert_eq!(desk.sh("bosun run spec.yaml --no-wait --data d").status.code(), Some(15));
     desk.write(&WAITS.replace("a publication", "another publication"));
     let second = desk.sh("bosun run spec.yaml --no-wait --data d");
@@ -131,7 +131,7 @@ fn a_file_that_is_edited_says_which_run_of_it_is_open() {
 /// A file of another kind is told by its kind, and a key that is there twice by its place.
 #[test]
 fn a_file_that_is_none_says_what_it_is() {
-    let desk = Desk::with("scene: nothing is done\nspec: { preset: shannon-dag }\n");
+    let desk = UserFolder::with("scene: nothing is done\nspec: { preset: shannon-dag }\n");
     let refused = said(&desk.sh("bosun run spec.yaml"));
     assert!(refused.contains("spec.yaml is a scene"), "{refused}");
     assert_eq!(printed(&refused, "test"), "bosun test spec.yaml");
@@ -166,7 +166,7 @@ script:
   - { on: plan, say: { tasks: [{ id: a, goal: Part one }] } }
   - { on: synthesize, say: all summed up }
 ";
-    let desk = Desk::with(parent);
+    let desk = UserFolder::with(parent);
     std::fs::write(desk.file("kid.yaml"), kid).unwrap();
     let left = desk.sh("bosun run spec.yaml --no-wait --timeout 60s --data below");
     assert_eq!(left.status.code(), Some(15), "{}", said(&left));
@@ -179,7 +179,7 @@ script:
 /// the source waits as before; what the runs below a fork ask shows at the fork.
 #[test]
 fn a_fork_of_a_run_that_waits_for_a_person_is_answered_by_itself() {
-    let desk = Desk::with(WAITS);
+    let desk = UserFolder::with(WAITS);
     let left = desk.sh("bosun run spec.yaml --no-wait --workflow-id source --data forks");
     assert_eq!(left.status.code(), Some(15), "{}", said(&left));
     desk.done("bosun fork source --id fork --data forks");
@@ -201,7 +201,8 @@ fn a_fork_of_a_run_that_waits_for_a_person_is_answered_by_itself() {
 /// that of its source.
 #[test]
 fn the_plan_of_a_fork_is_approved_under_the_name_of_the_fork() {
-    let desk = Desk::with(&WAITS.replace("a publication", "a publication\nplanning: { approval: { required: true } }"));
+    let desk =
+        UserFolder::with(&WAITS.replace("a publication", "a publication\nplanning: { approval: { required: true } }"));
     let left = desk.sh("bosun run spec.yaml --no-wait --workflow-id source --data forks");
     assert_eq!(left.status.code(), Some(15), "{}", said(&left));
     let of_source = "bosun --data forks plan approve source --version 1";
@@ -222,7 +223,7 @@ fn the_plan_of_a_fork_is_approved_under_the_name_of_the_fork() {
 /// A fork of a run that had a part of its parent's budget owns what it has: it is given more by itself.
 #[test]
 fn a_fork_of_a_run_below_is_given_more_by_itself() {
-    let desk = Desk::with(WAITS);
+    let desk = UserFolder::with(WAITS);
     let input = serde_json::json!({
         "spec": {
             "kind": "supervisor", "preset": "shannon-supervisor", "objective": "a publication",
@@ -259,7 +260,7 @@ fn a_fork_of_a_run_below_is_given_more_by_itself() {
 /// A list says how to go on, and from the first to the last page every run is there once.
 #[test]
 fn a_list_goes_on_where_it_ended() {
-    let desk = Desk::with(WAITS);
+    let desk = UserFolder::with(WAITS);
     for run in ["one", "two", "three", "four", "five"] {
         let left = desk.sh(&format!("bosun start supervisor --workflow-id {run} --data 'my runs' --input '{{}}'"));
         assert!(left.status.success(), "{}", said(&left));
@@ -280,14 +281,14 @@ fn a_list_goes_on_where_it_ended() {
 }
 
 /// A worker of a directory, ended with the test.
-fn worker_of(desk: &Desk, data: &str, more: &[&str]) -> WorkerProcess {
+fn worker_of(desk: &UserFolder, data: &str, more: &[&str]) -> WorkerProcess {
     let words: Vec<&str> = ["worker", "run"].iter().chain(more).copied().collect();
     WorkerProcess::start(&Program::new(bosun().unwrap(), &words), &desk.file(data), READY_MAX).unwrap().0
 }
 
 /// Looks again until the text that a command prints has these words.
 #[track_caller]
-fn until_said(desk: &Desk, line: &str, wanted: &[&str]) -> String {
+fn until_said(desk: &UserFolder, line: &str, wanted: &[&str]) -> String {
     let begin = Instant::now();
     loop {
         let text = said(&desk.sh(line));
@@ -311,7 +312,7 @@ fn help_in<'t>(json: &'t str, word: &str) -> &'t str {
 /// and on `top`, which shows no other namespace.
 #[test]
 fn what_is_in_the_way_is_told_with_commands_that_reach_it() {
-    let desk = Desk::with(WAITS);
+    let desk = UserFolder::with(WAITS);
     let _worker = worker_of(&desk, "d", &[]);
     let fails =
         r#"{"steps":[{"activity":{"type":"process","input":{"argv":["false"]},"retry":{"initial_interval":"1h"}}}]}"#;
@@ -340,7 +341,7 @@ fn what_is_in_the_way_is_told_with_commands_that_reach_it() {
 /// Slots are free and the queue is served: what waits says that the rate of its queue keeps it.
 #[test]
 fn what_waits_for_its_rate_says_so() {
-    let desk = Desk::with(WAITS);
+    let desk = UserFolder::with(WAITS);
     let _worker = worker_of(&desk, "d", &["--queue-limit", "default=0.2/s"]);
     let each = r#"[{"activity":{"type":"echo","input":1}}]"#;
     let input = format!(r#"{{"steps":[{{"parallel":[{}]}}]}}"#, [each; 9].join(","));

@@ -36,12 +36,14 @@ fn problems(root: &Path) -> Vec<Problem> {
     rules::arrows(root, &mut problems);
     rules::dead_files(&tree, &mut problems);
     rules::one_meaning(&tree, &mut problems);
+    rules::tables(&tree, &mut problems);
     rules::shared_names(&tree, rules::SHARED_NAMES, &mut problems);
     for file in &tree.files {
         rules::module_doc(file, &mut problems);
         rules::sizes(file, &mut problems);
         rules::purity(file, &mut problems);
         rules::rooms(file, &mut problems);
+        rules::families(file, &mut problems);
         rules::one_sled_file(file, &mut problems);
     }
     problems.sort();
@@ -175,22 +177,60 @@ fn pure_modules_know_no_clock_disk_socket_thread_chance_tokio_or_hash_map() {
 }
 
 #[test]
-fn what_holds_for_every_family_knows_none_of_them() {
-    let bad = "//! Core.\nuse crate::supervisor::graph::Graph;\nuse super::super::chat;\nuse crate::supervisor::{run, spec};\n\
-               use crate::supervisor::outbox::Call;\nuse super::loans::Loans;\n";
-    let root = "//! W.\nmod supervisor;\n";
-    let supervisor = "//! S.\nmod core;\n";
+fn a_room_uses_only_what_stands_below_it() {
+    let bad = "//! Core.\nuse crate::supervisor::graph::Graph;\nuse super::super::spec::Span;\nuse crate::supervisor::{outbox, run};\n\
+               use crate::supervisor::outbox::Call;\nuse super::loans::Loans;\n#[cfg(test)]\nmod tests {\n    \
+               use crate::supervisor::chat::Chat;\n}\n";
+    let spec = "//! S.\nuse super::agents::Builtin;\nuse super::model::Span;\n";
     check(
         &[
-            ("worker/src/lib.rs", root),
-            ("worker/src/supervisor/mod.rs", supervisor),
-            ("worker/src/supervisor/core/mod.rs", bad),
+            ("worker/src/lib.rs", "//! W.\nmod supervisor;\n"),
+            ("worker/src/supervisor/mod.rs", "//! S.\nmod core;\nmod garden;\nmod spec;\nuse run::Run;\n"),
+            ("worker/src/supervisor/core/mod.rs", "//! C.\nmod gate;\nuse super::people::answer;\n"),
+            ("worker/src/supervisor/core/gate.rs", bad),
+            ("worker/src/supervisor/garden.rs", "//! G.\n"),
+            ("worker/src/supervisor/spec.rs", spec),
         ],
         &[
-            "worker/src/supervisor/core/mod.rs:2: worker/src/supervisor/core may not use graph: what holds for every family knows none of them",
-            "worker/src/supervisor/core/mod.rs:3: worker/src/supervisor/core may not use chat: what holds for every family knows none of them",
-            "worker/src/supervisor/core/mod.rs:4: worker/src/supervisor/core may not use run: what holds for every family knows none of them",
+            "worker/src/supervisor/core/gate.rs:2: core may not use graph, which stands above it",
+            "worker/src/supervisor/core/gate.rs:3: core may not use spec, which stands above it",
+            "worker/src/supervisor/core/gate.rs:4: core may not use run, which stands above it",
+            "worker/src/supervisor/core/mod.rs:3: core may not use people, which stands above it",
+            "worker/src/supervisor/garden.rs:0: no line of ROOMS names the room garden",
+            "worker/src/supervisor/spec.rs:2: spec may not use agents, which stands above it",
         ],
+    );
+}
+
+#[test]
+fn a_table_of_the_documentation_names_files_that_are_there() {
+    let doc = "//! S.\n//!\n//! | rule | module |\n//! |---|---|\n//! | `no` matter | `core`, which `core/{gate,gone}` asks |\n\
+               //! | other | `run/old` |\nmod core;\n";
+    check(
+        &[
+            ("worker/src/lib.rs", "//! W.\nmod supervisor;\n"),
+            ("worker/src/supervisor/mod.rs", doc),
+            ("worker/src/supervisor/core/mod.rs", "//! C.\nmod gate;\n"),
+            ("worker/src/supervisor/core/gate.rs", "//! G.\n"),
+        ],
+        &[
+            "worker/src/supervisor/mod.rs:5: there is no file core/gone in worker/src/supervisor",
+            "worker/src/supervisor/mod.rs:6: there is no file run/old in worker/src/supervisor",
+        ],
+    );
+}
+
+#[test]
+fn the_run_names_a_family_where_it_chooses_one() {
+    check(
+        &[
+            ("worker/src/lib.rs", "//! W.\nmod supervisor;\n"),
+            ("worker/src/supervisor/mod.rs", "//! S.\nmod run;\n"),
+            ("worker/src/supervisor/run/mod.rs", "//! R.\nmod strategy;\nuse super::graph::{Graph, Reply};\n"),
+            ("worker/src/supervisor/run/strategy.rs", "//! S.\nuse crate::supervisor::graph::Graph;\n"),
+        ],
+        &["worker/src/supervisor/run/mod.rs:3: Graph may be named in worker/src/supervisor/run/strategy.rs only: \
+             ask it by Strategy or PlanControl"],
     );
 }
 

@@ -41,7 +41,7 @@ use crate::examples;
 use crate::scene::is_scene_text;
 use crate::schedule;
 use crate::supervisor::run::{SUPERVISOR, SupervisorInput};
-use crate::supervisor::spec::{SupervisorSpec, Via, ViaModel, is_spec_text, read_spec_in};
+use crate::supervisor::spec::{SupervisorSpec, UnreadFile, Via, ViaModel, is_spec_text, read_spec_in};
 use crate::supervisor::team::registry::check_process_depth;
 use crate::supervisor::{self, PLAN_RUN, PlanRunInput};
 
@@ -280,7 +280,7 @@ fn load_plan(request: &PlanRequest) -> Result<PlanFile, String> {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let files = move |file: &str| {
             let path = folder.join(file);
-            cli::read_short(&path).map_err(|why| format!("{}: {why}", path.display()))
+            cli::read_short(&path).map_err(|why| UnreadFile(format!("{}: {why}", path.display())))
         };
         let read = read_spec_in(Some(&directory), &shown, &text, &request.overrides, &files);
         let mut read = read.map_err(|why| why.to_string())?;

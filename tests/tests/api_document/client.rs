@@ -25,13 +25,13 @@ pub(super) struct Drawn {
 }
 
 /// An answer; of a stream that goes on only the head.
-pub(super) struct Said {
+pub(super) struct HttpAnswer {
     pub(super) status: u16,
     pub(super) media: String,
     pub(super) body: Vec<u8>,
 }
 
-impl std::fmt::Debug for Said {
+impl std::fmt::Debug for HttpAnswer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let body: String = String::from_utf8_lossy(&self.body).chars().take(600).collect();
         write!(f, "{} {}: {body}", self.status, self.media)
@@ -57,7 +57,7 @@ impl Drawn {
     }
 }
 
-pub(super) fn send(http: &Http, drawn: &Drawn, signed: bool, headers: &[&str]) -> io::Result<Said> {
+pub(super) fn send(http: &Http, drawn: &Drawn, signed: bool, headers: &[&str]) -> io::Result<HttpAnswer> {
     let mut stream = TcpStream::connect(&http.endpoint.address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -84,7 +84,7 @@ pub(super) fn send(http: &Http, drawn: &Drawn, signed: bool, headers: &[&str]) -
     read(BufReader::new(stream))
 }
 
-fn read(mut from: BufReader<TcpStream>) -> io::Result<Said> {
+fn read(mut from: BufReader<TcpStream>) -> io::Result<HttpAnswer> {
     let mut line = String::new();
     from.read_line(&mut line)?;
     let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
@@ -105,7 +105,7 @@ fn read(mut from: BufReader<TcpStream>) -> io::Result<Said> {
     if !media.starts_with("text/event-stream") && !media.starts_with("application/x-ndjson") {
         from.take(BODY_MAX).read_to_end(&mut body)?;
     }
-    Ok(Said { status, media, body: if chunked { unchunked(&body) } else { body } })
+    Ok(HttpAnswer { status, media, body: if chunked { unchunked(&body) } else { body } })
 }
 
 fn unchunked(mut rest: &[u8]) -> Vec<u8> {

@@ -19,7 +19,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};
 
-use client::{Drawn, Said, send};
+use client::{Drawn, HttpAnswer, send};
 use generate::{Drawing, alone, any_json, fitting, sometimes, unfitting};
 
 /// One operation of the document.
@@ -47,7 +47,7 @@ impl DocumentedOperation {
 
     /// Whether an answer is one that the document tells of.
     #[track_caller]
-    fn check(&self, drawn: &Drawn, said: &Said) {
+    fn check(&self, drawn: &Drawn, said: &HttpAnswer) {
         let what = || format!("{}: {drawn:?} was answered {said:?}", self.name());
         assert!(said.status < 500, "{}", what());
         let class = format!("{}XX", said.status / 100);
@@ -313,7 +313,7 @@ fn dice(seed: u64) -> TestRunner {
 }
 
 /// What is refused because of the state of a run, or by the workflow that is named, though the request fits.
-fn may_be_refused(said: &Said) -> bool {
+fn may_be_refused(said: &HttpAnswer) -> bool {
     if matches!(said.status, 403 | 404 | 409 | 413 | 429) {
         return true;
     }
@@ -331,12 +331,12 @@ fn may_be_refused(said: &Said) -> bool {
 }
 
 impl Rig {
-    fn say(&self, drawn: &Drawn, signed: bool, headers: &[&str]) -> Said {
+    fn say(&self, drawn: &Drawn, signed: bool, headers: &[&str]) -> HttpAnswer {
         send(&self.http, drawn, signed, headers).unwrap_or_else(|why| panic!("{drawn:?}: {why}"))
     }
 
     /// A request that fits. Returns how it was answered, and whether it was refused for its shape.
-    fn fits(&mut self, operation: &DocumentedOperation) -> (Drawn, Said) {
+    fn fits(&mut self, operation: &DocumentedOperation) -> (Drawn, HttpAnswer) {
         let drawn = self.draw(&request(operation, &self.known.clone()));
         let said = self.say(&drawn, true, &[]);
         operation.check(&drawn, &said);

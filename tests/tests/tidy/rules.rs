@@ -56,8 +56,46 @@ const IMPURE_PATHS: [(&str, &[&str]); 2] =
 /// Asks whether this very thread unwinds: no influence from outside, and `Drop` cannot do without.
 const PURE_PATH: &str = "std::thread::panicking";
 
-/// Rooms of the supervisor that know nothing of others: what is decided for every family knows no family.
-const ROOMS: [(&str, &[&str]); 1] = [("worker/src/supervisor/core", &["agents", "chat", "graph", "run"])];
+/// Where the rooms of the supervisor lie.
+const HOUSE: &str = "worker/src/supervisor";
+
+/// Its rooms from the ground up. A room uses its own and those below it, so that no arrow leads back, by whatever way: what is
+/// decided for every family knows no family, no spec, no people and no workflow. Those of one line use each other.
+const ROOMS: [&[&str]; 29] = [
+    &["fields"],
+    &["yaml"],
+    &["task"],
+    &["journal"],
+    &["model"],
+    &["core", "outbox"],
+    &["native"],
+    &["reading"],
+    &["standing"],
+    &["shape"],
+    &["success"],
+    &["plan"],
+    &["work", "critic", "placeholder"],
+    &["plan_task"],
+    &["plan_yaml"],
+    &["spec"],
+    &["people"],
+    &["memory"],
+    &["routing"],
+    &["team"],
+    &["prompts"],
+    &["chat"],
+    &["agents"],
+    &["graph"],
+    &["blocks"],
+    &["report"],
+    &["run"],
+    &["spec_schema"],
+    &["plan_run"],
+];
+
+/// What a family is made of: the run names it in one file, and reaches it by what all strategies answer.
+const FAMILIES: [&str; 3] = ["Graph", "GroupChat", "AgentLoop"];
+const FAMILY_FILE: &str = "worker/src/supervisor/run/strategy.rs";
 
 /// Where one word has one meaning: a type's name stands for one type.
 const ONE_MEANING: &str = "worker/src/supervisor";
@@ -171,14 +209,58 @@ pub(super) fn purity(file: &File, problems: &mut Vec<Problem>) {
     }
 }
 
-/// The arrows between the rooms of the supervisor.
+/// The arrows between the rooms of the supervisor, those of its tests aside.
 pub(super) fn rooms(file: &File, problems: &mut Vec<Problem>) {
-    for (room, others) in ROOMS.iter().filter(|(room, _)| file.path.starts_with(room)) {
-        for line in file.lines() {
-            for other in others.iter().filter(|other| names_room(line.code, other)) {
-                let what = format!("{room} may not use {other}: what holds for every family knows none of them");
-                problems.push(problem(&file.path, line.number, what));
-            }
+    let Ok(inside) = file.path.strip_prefix(HOUSE) else { return };
+    let first = inside.iter().next().map(|part| Path::new(part).with_extension(""));
+    let Some(room) = first.as_deref().and_then(Path::to_str).filter(|room| *room != "mod") else { return };
+    let level = |room: &str| ROOMS.iter().position(|rooms| rooms.contains(&room));
+    let Some(own) = level(room) else {
+        problems.push(problem(&file.path, 0, format!("no line of ROOMS names the room {room}")));
+        return;
+    };
+    let above = || ROOMS[own..].iter().flat_map(|rooms| rooms.iter()).filter(|other| level(other) > Some(own));
+    for line in file.lines().filter(|line| !file.is_test && !line.is_test) {
+        for other in above().filter(|other| names_room(line.code, other, inside)) {
+            let what = format!("{room} may not use {other}, which stands above it");
+            problems.push(problem(&file.path, line.number, what));
+        }
+    }
+}
+
+/// The tables of the supervisor's documentation name files that are there: `graph/{decide,tools}`.
+pub(super) fn tables(tree: &Tree, problems: &mut Vec<Problem>) {
+    let house = Path::new(HOUSE);
+    let is_there = |place: &str| {
+        let mut files = tree.files.iter().filter_map(|file| file.path.strip_prefix(house).ok());
+        files.any(|file| file.with_extension("") == Path::new(place) || file.starts_with(place))
+    };
+    let Some(doc) = tree.files.iter().find(|file| file.path == house.join("mod.rs")) else { return };
+    for (line, row) in doc.text.lines().enumerate().filter(|(_, line)| line.starts_with("//! | ")) {
+        let named = row.rsplit(" | ").next().unwrap_or_default().split('`').skip(1).step_by(2);
+        for place in named.flat_map(spelled_out).filter(|place| !is_there(place)) {
+            problems.push(problem(&doc.path, line + 1, format!("there is no file {place} in {HOUSE}")));
+        }
+    }
+}
+
+/// `a/{b,c}` is `a/b` and `a/c`.
+fn spelled_out(places: &str) -> Vec<String> {
+    match places.split_once("{") {
+        Some((folder, names)) => names.trim_end_matches('}').split(',').map(|name| format!("{folder}{name}")).collect(),
+        None => vec![places.to_owned()],
+    }
+}
+
+/// The run reaches into no family: it names one where it chooses the strategy, and nowhere else.
+pub(super) fn families(file: &File, problems: &mut Vec<Problem>) {
+    if !file.path.starts_with("worker/src/supervisor/run") || file.is_test || file.path == Path::new(FAMILY_FILE) {
+        return;
+    }
+    for line in file.lines().filter(|line| !line.is_test) {
+        for family in FAMILIES.iter().filter(|family| words(line.code).any(|word| word == **family)) {
+            let what = format!("{family} may be named in {FAMILY_FILE} only: ask it by Strategy or PlanControl");
+            problems.push(problem(&file.path, line.number, what));
         }
     }
 }
@@ -239,8 +321,11 @@ fn defined_type(code: &str) -> Option<&str> {
     words(kinds.iter().find_map(|kind| code.strip_prefix(kind))?).next()
 }
 
-fn names_room(code: &str, room: &str) -> bool {
-    ["crate::supervisor", "super::super"].iter().any(|start| names_path(code, start, room))
+/// Whether code of this file (its path below the house) names the room: from the root of the crate, or up from where it is.
+fn names_room(code: &str, room: &str, inside: &Path) -> bool {
+    let is_room = inside.file_stem().is_some_and(|stem| stem == "mod");
+    let up = vec!["super"; inside.iter().count() - usize::from(is_room)].join("::");
+    names_path(code, "crate::supervisor", room) || names_path(code, &up, room)
 }
 
 /// Whether the code names `start::part`, alone or as a direct member of a group on this line.

@@ -79,8 +79,8 @@ impl Scrubber {
         for number in self.firsts.get(usize::from(*first)).into_iter().flatten() {
             let form = &self.forms[usize::try_from(*number).unwrap_or_default()];
             found = match (found, form.at_start_of(text)) {
-                (SpellingMatch::Whole(one), SpellingMatch::Whole(other)) => SpellingMatch::Whole(one.max(other)),
-                (SpellingMatch::Whole(length), _) | (_, SpellingMatch::Whole(length)) => SpellingMatch::Whole(length),
+                (SpellingMatch::Full(one), SpellingMatch::Full(other)) => SpellingMatch::Full(one.max(other)),
+                (SpellingMatch::Full(length), _) | (_, SpellingMatch::Full(length)) => SpellingMatch::Full(length),
                 (SpellingMatch::Nothing, SpellingMatch::Nothing) => SpellingMatch::Nothing,
                 (SpellingMatch::Begun, _) | (_, SpellingMatch::Begun) => SpellingMatch::Begun,
             };
@@ -94,7 +94,7 @@ impl Scrubber {
         let mut at = from;
         loop {
             at += text.get(at..)?.iter().position(is_first)?;
-            if let SpellingMatch::Whole(length) = self.at_start_of(&text[at..]) {
+            if let SpellingMatch::Full(length) = self.at_start_of(&text[at..]) {
                 return Some((at, at + length));
             }
             at += 1;

@@ -6,7 +6,7 @@ use super::exit::Exit;
 use super::output::{Format, Screen};
 use crate::scene;
 use crate::schedule::Schedule;
-use crate::supervisor::spec::{schema, schema_text};
+use crate::supervisor::spec_schema::{schema, schema_text};
 
 pub(super) fn print(screen: &mut Screen, of: &str, format: Format) -> Exit {
     let (name, value, text) = match of {

@@ -16,7 +16,7 @@ use super::matcher::{Matcher, Mismatch, check_at, shown, text};
 use super::names::or_near;
 use super::never::Never;
 use super::outside::{Complaint, CueState, Made, Noted, Outside};
-use crate::supervisor::graph::text_of;
+use crate::supervisor::reading::text_of;
 use crate::supervisor::run::SUPERVISOR;
 
 /// How a life ended.

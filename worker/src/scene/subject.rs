@@ -15,7 +15,7 @@ use super::rule::Rule;
 use super::world::to_world;
 use crate::supervisor::fields::Fields;
 use crate::supervisor::run::{RunContext, SUPERVISOR, SupervisorInput};
-use crate::supervisor::spec::{InvalidSpec, SupervisorSpec, is_spec_text, read_spec_in};
+use crate::supervisor::spec::{InvalidSpec, SupervisorSpec, UnreadFile, is_spec_text, read_spec_in};
 use crate::supervisor::{FieldError, InvalidPlanFile, PLAN_RUN, PlanProblem, PlanRunInput};
 
 /// Where a plan runs in a scene: the same on every machine.
@@ -118,7 +118,7 @@ fn supervisor(
 ) -> Result<Result<Subject, Refusal>, FieldError> {
     let over = fields.value("input").unwrap_or(&Value::Null);
     let folder = Path::new(name).parent().unwrap_or(Path::new("")).to_owned();
-    let beside = |file: &str| files(&folder.join(file).to_string_lossy());
+    let beside = |file: &str| files(&folder.join(file).to_string_lossy()).map_err(UnreadFile);
     let resolved = read_spec_in(Some(DIRECTORY), name, text, over, &beside).and_then(|mut read| {
         // It was checked as it is written, when it was read.
         to_world(&mut read.spec, world);

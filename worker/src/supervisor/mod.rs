@@ -7,6 +7,10 @@
 //!                 └──► people · team · memory ───┘        all speak through outbox (asks) and journal (notes)
 //! ```
 //!
+//! Rooms stand on each other, from `model` (the data) and `core` up to `run`, and no arrow leads back: the tidy test has the
+//! list (`ROOMS`), and the core compiles with nothing but what is below it (`worker/tests/core`). A family is named where the
+//! run chooses its strategy; all that the run wants of one it asks by `core/strategy` and `core/plan_control`.
+//!
 //! `spec` says what a run is told; `run` is the workflow; `core` holds what no family may have a copy of; `graph` carries
 //! plans of tasks, `chat` conversations, `agents` agents that call tools; `people`, `team`, `memory` and `routing` are what
 //! all share; `model` is the data. A plan file is carried out by the same run and graph: `plan_run` gives them the values and
@@ -22,7 +26,7 @@
 //! | FSP | flow-state's Plan and Execute | `graph/iterate` (the evaluator) |
 //! | FSC | flow-state's coordinator | `graph/{schedule,finish}` (the merge) |
 //! | CUG | CUGA, plans | `spec/choice`, `graph/{decide,policies,standing,upfront}`, `people/plan_review`, `run/progress` |
-//! | CUG | CUGA, conversations | `agents/{delegation,memory,policies,todos}`, `spec/foreign/cuga` |
+//! | CUG | CUGA, conversations | `agents/{delegation,memory,todos}`, `standing`, `spec/foreign/cuga` |
 //! | SHN | Shannon | `routing`, `run/children`, `team`, `memory`, `core/control`, `graph/{finish,synthesis}` |
 //! | SHD | Shannon's DAG and simple task | `graph/{schedule,worker_asks}`, `team/part` |
 //! | SHH | Shannon's people | `people/{approval,escalation,autonomy,plan_review}`, `run/people` |
@@ -46,7 +50,10 @@
 //! | retry: of a task, a review, a synthesis, a speaker, a selection, a guardrail, a call whose worker was lost | `core/retry` |
 //! | verdict by the rules a task was written with | `critic`, which `graph/review` asks |
 //! | pause, takeover, cancel | `core/control` |
+//! | time of one call | `run/work` |
 //! | authority: what whoever decides may do | `core/authority` |
+//! | what people, the team and decided approvals do to a plan | `core/plan_control`, which a plan answers |
+//! | who has asked people, and what silence means | `core/question` |
 //! | people before work that is no task of a plan: a turn, a delegation, a hand-off, a tool | `core/gate`, which `run/asks` asks before every call |
 //! | what needs an approval: by its action, risk, cost, confidence | `people/escalation` |
 //! | how much may be done without asking, and how that grows | `people/trust`, kept by `people/autonomy` |
@@ -56,7 +63,7 @@
 //! | what runs below wait for, and whom an answer is passed on to | `people/below` |
 //! | dependency policy | `graph/schedule` |
 //! | note | `journal`, recorded in `run` |
-//! | why something is refused, and in which words | the `refusal` of each room; else beside what refuses |
+//! | why something is refused, and in which words | the file refusal of each room; else beside what refuses |
 //!
 //! Invariant: everything here is pure: what happened comes in as recorded results, what shall happen goes out as
 //! activities of capabilities. No clock, no disk, no socket, no thread, no randomness, no `HashMap`.
@@ -81,6 +88,8 @@ pub mod memory;
 #[doc(hidden)]
 pub mod model;
 #[doc(hidden)]
+pub mod native;
+#[doc(hidden)]
 pub mod outbox;
 #[doc(hidden)]
 pub mod people;
@@ -95,6 +104,8 @@ mod plan_yaml;
 #[doc(hidden)]
 pub mod prompts;
 #[doc(hidden)]
+pub mod reading;
+#[doc(hidden)]
 mod report;
 #[doc(hidden)]
 pub mod routing;
@@ -102,6 +113,9 @@ pub mod routing;
 pub mod run;
 mod shape;
 pub mod spec;
+pub mod spec_schema;
+#[doc(hidden)]
+pub mod standing;
 #[doc(hidden)]
 pub mod success;
 #[doc(hidden)]

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::critic::{CriticRules, CriticVerdict};
 use super::fields::FieldError;
-use super::graph;
 use super::model::{Task, TaskId, TaskPlan};
 use super::placeholder::{NoValue, TemplateScope, Values};
+use super::reading;
 use super::task::TaskNumber;
 use super::work::{Capability, Work};
 
@@ -47,7 +47,7 @@ pub(crate) fn capability(task: &Task) -> Option<Capability> {
 /// The result of a task as people read it.
 pub(crate) fn text(task: &Task) -> String {
     let result = task.result.as_ref().unwrap_or(&Value::Null);
-    capability(task).map_or_else(|| graph::text_of(result), |capability| capability.text_of(result))
+    capability(task).map_or_else(|| reading::text_of(result), |capability| capability.text_of(result))
 }
 
 /// The first line of the objective, which stays what it was when feedback is appended.

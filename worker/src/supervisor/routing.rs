@@ -4,18 +4,16 @@
 //! are Shannon's. It starts nothing.
 
 mod degrade;
-mod plan_strategy;
 
 #[cfg(test)]
 mod tests;
 
 use serde::{Deserialize, Serialize};
 
-use super::graph::{PlannedTask, PlannerOutput};
+use super::model::{PlannedTask, PlannerOutput};
 use super::spec::{DepsTo, Routing};
 
 pub use degrade::{ThinkingStrategy, degrade};
-pub use plan_strategy::PlanStrategy;
 
 /// Where a request goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -145,7 +145,7 @@ pub async fn answer(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
     }
     members.done()?;
     let id = id.unwrap_or_default();
-    let said = Said {
+    let said = GivenAnswer {
         id: &id,
         approved,
         answer: answer.as_ref(),
@@ -196,7 +196,12 @@ fn nothing_waits(target: &Target, id: &str) -> Problem {
 }
 
 /// Whether the same answer was given to this run under this key; another one under it is refused.
-async fn was_heard(backend: &CallerBackend, run: &Target, key: &RequestId, said: &Said<'_>) -> Result<bool, Problem> {
+async fn was_heard(
+    backend: &CallerBackend,
+    run: &Target,
+    key: &RequestId,
+    said: &GivenAnswer<'_>,
+) -> Result<bool, Problem> {
     let Some(EventKind::WorkflowExecutionSignaled(signal)) = once::left_by(backend, run, key).await? else {
         return Ok(false);
     };
@@ -205,7 +210,7 @@ async fn was_heard(backend: &CallerBackend, run: &Target, key: &RequestId, said:
 }
 
 /// What somebody says to what waits.
-struct Said<'a> {
+struct GivenAnswer<'a> {
     id: &'a str,
     approved: Option<bool>,
     answer: Option<&'a Value>,
@@ -214,7 +219,7 @@ struct Said<'a> {
     modified_action: Option<&'a str>,
 }
 
-impl Said<'_> {
+impl GivenAnswer<'_> {
     /// The signal that says it to what waits.
     fn message(&self, to: &HumanRequest) -> Result<HumanMessage, AnswerMisfit> {
         match self.approved {

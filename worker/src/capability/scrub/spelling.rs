@@ -19,7 +19,7 @@ pub(super) enum SpellingMatch {
     /// The text ends inside what may be the secret.
     Begun,
     /// The whole secret, in so many bytes.
-    Whole(usize),
+    Full(usize),
 }
 
 /// One spelling of one unit of a secret.
@@ -95,7 +95,7 @@ impl SpellingForm {
         match found {
             0 if begun => SpellingMatch::Begun,
             0 => SpellingMatch::Nothing,
-            length => SpellingMatch::Whole(length),
+            length => SpellingMatch::Full(length),
         }
     }
 
@@ -175,7 +175,7 @@ mod tests {
         all.max_by_key(|found| match found {
             SpellingMatch::Nothing => 0,
             SpellingMatch::Begun => 1,
-            SpellingMatch::Whole(length) => 1 + length,
+            SpellingMatch::Full(length) => 1 + length,
         })
         .unwrap()
     }
@@ -194,7 +194,7 @@ mod tests {
         for text in
             ["a%2Fb%2fc", "%61/b\\u002Fc", "a\\/b&#x2f;c", "612F 62:2f\n63", "61, 0x2f, 0x62, 0x2f, 0x63", "YS9i\nL2"]
         {
-            assert_eq!(find(b"a/b/c", text.as_bytes()), SpellingMatch::Whole(text.len()), "{text}");
+            assert_eq!(find(b"a/b/c", text.as_bytes()), SpellingMatch::Full(text.len()), "{text}");
             for end in 1..text.len() {
                 assert_ne!(find(b"a/b/c", &text.as_bytes()[..end]), SpellingMatch::Nothing, "{}", &text[..end]);
             }
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(find(b"a/b/c", b"a/b-c"), SpellingMatch::Nothing);
         assert_eq!(find(b"a/b/c", b""), SpellingMatch::Nothing);
         // What looks like an escape may be the secret itself.
-        assert_eq!(find(b"%2525x", b"%2525x."), SpellingMatch::Whole(6));
-        assert_eq!(find(b"%2525x", b"%25%32525x"), SpellingMatch::Whole(10));
+        assert_eq!(find(b"%2525x", b"%2525x."), SpellingMatch::Full(6));
+        assert_eq!(find(b"%2525x", b"%25%32525x"), SpellingMatch::Full(10));
     }
 }

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::scene::{expect, file};
-use crate::supervisor::spec::{Preset, SupervisorSpec, schema};
+use crate::supervisor::spec::{Preset, SupervisorSpec};
+use crate::supervisor::spec_schema::schema;
 
 /// A value, with the way to it.
 #[derive(Debug, Clone, PartialEq)]

@@ -181,30 +181,24 @@ impl AgentLoop {
     }
 
     /// A person answered: the question is off the list.
-    pub fn human(&mut self, key: &str, answer: HumanAnswer, out: &mut Outbox) -> Result<(), NotWaiting> {
-        self.heard(&self.asked(key)?, Ok(answer), out);
+    pub fn human(&mut self, key: &AgentsKey, answer: HumanAnswer, out: &mut Outbox) -> Result<(), NotWaiting> {
+        self.question(key)?;
+        self.heard(key, Ok(answer), out);
         Ok(())
     }
 
     /// Nobody answered the question of an agent, or about an output, in time: the session fails, or the task. `false`: nobody
     /// asked so under this key.
-    pub fn unanswered(&mut self, key: &str, why: &str, out: &mut Outbox) -> bool {
-        match self.asked(key) {
-            Ok(
-                key @ (AgentsKey::Session { ask: SessionAsk::Question { .. }, .. }
-                | AgentsKey::Crew { ask: CrewAsk::Feedback(_), .. }),
-            ) => {
-                self.heard(&key, Err(SessionFailure::Unanswered(why.to_owned())), out);
-                true
-            }
-            _ => false,
+    pub fn unanswered(&mut self, key: &AgentsKey, why: &str, out: &mut Outbox) -> bool {
+        let fails = match key {
+            AgentsKey::Session { ask, .. } => matches!(ask, SessionAsk::Question { .. }),
+            AgentsKey::Crew { ask, .. } => matches!(ask, CrewAsk::Feedback(_)),
+        };
+        let is_asked = fails && self.humans.contains_key(key);
+        if is_asked {
+            self.heard(key, Err(SessionFailure::Unanswered(why.to_owned())), out);
         }
-    }
-
-    /// The question to people that is shown by this text.
-    fn asked(&self, text: &str) -> Result<AgentsKey, NotWaiting> {
-        let asked = self.humans.keys().find(|key| key.to_string() == text);
-        asked.cloned().ok_or_else(|| NotWaiting(text.to_owned()))
+        is_asked
     }
 
     fn heard(&mut self, key: &AgentsKey, answer: Result<HumanAnswer, SessionFailure>, out: &mut Outbox) {

@@ -11,8 +11,9 @@ use super::memory::Thread;
 use super::message::{Message, Variables, text_of};
 use super::refusal::AnswerRefusal;
 use super::todos::Todo;
+use crate::supervisor::core::key::{AgentsKey, Key};
+use crate::supervisor::core::question::OnExpiry;
 use crate::supervisor::core::strategy::Silence;
-use crate::supervisor::people::interrupts::OnExpiry;
 
 /// What a loop is started with.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -79,8 +80,8 @@ pub enum AgentsRefused {
 /// Something only a person can say. The run asks them, and gives the answer to [`super::AgentLoop::human`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HumanNeeded {
-    /// The text of its key: people answer by it.
-    pub key: String,
+    /// People answer by its text.
+    pub key: AgentsKey,
     pub kind: HumanKind,
     pub agent: String,
     /// What they are asked.
@@ -160,7 +161,7 @@ fn says_yes(text: &str) -> bool {
 /// Nobody was asked under that key, or it is answered already.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("nothing waits for an answer under `{0}`")]
-pub struct NotWaiting(pub String);
+pub struct NotWaiting(pub Key);
 
 #[cfg(test)]
 mod tests {

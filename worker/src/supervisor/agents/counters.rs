@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::message::{ToolCall, json_text};
+use super::message::ToolCall;
 use super::rules::AgentRules;
 use crate::canonical::sorted;
+use crate::supervisor::reading::json_text;
 use crate::supervisor::spec::Limits;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::rules::AgentDef;
-use crate::supervisor::model::Condition;
+use crate::supervisor::spec::{CrewTask, OutputCondition};
 
 /// Who manages, and what is to be done.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,66 +28,6 @@ pub struct Crew {
     pub tasks: Vec<CrewTask>,
     /// How often a guardrail is asked about one output, if its answer cannot be read.
     pub validation_tries: u32,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct CrewTask {
-    pub id: String,
-    pub description: String,
-    pub expected_output: String,
-    /// The only coworker for this task, under the scope `assigned`.
-    pub agent: Option<String>,
-    /// Tasks whose outputs it is told; all earlier ones if none are named.
-    pub context: Option<Vec<String>>,
-    pub async_execution: bool,
-    pub when: Option<OutputCondition>,
-    /// What the outputs of these tasks must be like; an output that is JSON is looked into, any other is a text.
-    pub conditions: BTreeMap<String, Condition>,
-    /// Without it the run has failed, whatever else is done.
-    pub required: bool,
-    /// Who validates the output.
-    pub guardrail: Option<String>,
-    pub guardrail_max_retries: u32,
-    pub human_input: bool,
-}
-
-impl Default for CrewTask {
-    fn default() -> Self {
-        CrewTask {
-            id: String::new(),
-            description: String::new(),
-            expected_output: String::new(),
-            agent: None,
-            context: None,
-            async_execution: false,
-            when: None,
-            conditions: BTreeMap::new(),
-            required: false,
-            guardrail: None,
-            guardrail_max_retries: 3,
-            human_input: false,
-        }
-    }
-}
-
-impl CrewTask {
-    pub(super) fn is_conditional(&self) -> bool {
-        self.when.is_some() || !self.conditions.is_empty()
-    }
-}
-
-/// What an earlier output must be like; everything that is given must hold.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct OutputCondition {
-    /// Whose output; the last one before this task if none is named.
-    pub task: Option<String>,
-    pub contains: Option<String>,
-    pub not_contains: Option<String>,
-    /// A place in an output that is JSON, such as `/count`, and what it must hold.
-    pub pointer: Option<String>,
-    pub equals: Option<Value>,
 }
 
 /// The output of a task.

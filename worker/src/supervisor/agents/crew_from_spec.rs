@@ -4,20 +4,17 @@
 //! (`spec::check`); what is left is taken here, all of it.
 
 use super::boundary::AgentsRefused;
-use super::crew::{Crew, CrewCheckpoint, CrewStart, CrewTask};
+use super::crew::{Crew, CrewCheckpoint, CrewStart};
 use super::from_spec::resumed;
 use super::rules::{AgentDef, ToolDef};
 use crate::supervisor::plan::TaskItem;
-use crate::supervisor::spec::{self, SupervisorSpec};
+use crate::supervisor::spec::crew_task::CREW_PARAMETERS;
+use crate::supervisor::spec::{self, CrewTask, SupervisorSpec};
 
 /// The capability of tasks of a crew that any coworker may help with.
 const ANY: &str = "any";
 /// Who validates outputs when the spec has a reviewer and no task names a guardrail.
 const REVIEWER: &str = "reviewer";
-/// What only tasks of crews have: parameters of a task in a plan, under the names of [`CrewTask`].
-pub(crate) const PARAMETERS: [&str; 6] =
-    ["expected_output", "async_execution", "when", "guardrail", "guardrail_max_retries", "human_input"];
-
 /// Where a crew begins: at its first task, from or behind one of an earlier run's, or where that run ended (CRW-11,
 /// CRW-12).
 pub(super) fn crew_start(spec: &SupervisorSpec) -> Result<CrewStart, AgentsRefused> {
@@ -70,7 +67,7 @@ fn coworker(spec: &SupervisorSpec, name: &str) -> Option<String> {
 /// A task of the plan. What people are asked about before it begins is `core::gate`'s.
 fn crew_task(spec: &SupervisorSpec, item: &TaskItem) -> Result<CrewTask, AgentsRefused> {
     let mut fields = serde_json::Map::new();
-    for key in PARAMETERS {
+    for key in CREW_PARAMETERS {
         if let Some(value) = item.parameters.get(key) {
             fields.insert(key.to_owned(), value.clone());
         }

@@ -44,7 +44,7 @@ impl AgentLoop {
     pub fn crew_lines(&self) -> Vec<CrewLine> {
         let Workload::Crew(run) = &self.work else { return Vec::new() };
         let over = self.outcome().is_some();
-        let line = |(at, task): (usize, &super::crew::CrewTask)| {
+        let line = |(at, task): (usize, &crate::supervisor::spec::CrewTask)| {
             let (output, running) = (run.outputs.get(&at), run.running.get(&at));
             let failed = run.failed.as_ref().filter(|(failed, _)| *failed == at);
             let status = match (output, running) {

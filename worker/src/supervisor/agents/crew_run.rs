@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::{AgentInput, AgentOutcome, AgentsRefused, HumanAnswer, HumanKind, HumanNeeded};
-use super::crew::{Crew, CrewCheckpoint, CrewRun, CrewStart, CrewTask, CrewTaskState, TaskOutput};
+use super::crew::{Crew, CrewCheckpoint, CrewRun, CrewStart, CrewTaskState, TaskOutput};
 use super::message::{Message, Variables};
 use super::refusal::SessionFailure;
 use super::rules::{AgentDef, AgentRules};
@@ -17,7 +17,7 @@ use crate::supervisor::core::key::{AgentsKey, CrewAsk};
 use crate::supervisor::core::retry::Tries;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
-use crate::supervisor::spec::DelegationScope;
+use crate::supervisor::spec::{CrewTask, DelegationScope};
 
 /// What a guardrail answers.
 #[derive(Deserialize)]
@@ -222,7 +222,7 @@ impl AgentLoop {
         let manager = run.manager.clone();
         let key = AgentsKey::Crew { task: task.id.clone(), ask: CrewAsk::Feedback(under_way.attempt) };
         let needed = HumanNeeded {
-            key: key.to_string(),
+            key: key.clone(),
             kind: HumanKind::TaskFeedback { task: task.id.clone() },
             agent: manager,
             message: format!("Is this output of task '{}' right? What is to be changed?", task.id),

@@ -9,12 +9,14 @@
 use serde_json::{Map, Value, json};
 
 use super::agent_loop::AgentLoop;
-use super::message::{Message, MessageRole, Variables, json_text, text_of};
+use super::message::{Message, MessageRole, Variables, text_of};
 use super::refusal::{ArgumentRefusal, SessionFailure};
 use super::rules::DelegationKind;
 use super::session::{CallStatus, Home, Running, SessionPurpose, ToolOutcome};
-use super::toolbox::{ToolTarget, sanitized};
+use super::toolbox::ToolTarget;
 use crate::supervisor::outbox::Outbox;
+use crate::supervisor::reading::json_text;
+use crate::supervisor::spec::tool_names::sanitized;
 use crate::supervisor::spec::{ContextSummary, OnDelegationTimeout, Span};
 
 /// What a delegation is to do.

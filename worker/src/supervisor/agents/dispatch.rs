@@ -13,17 +13,19 @@ use serde_json::{Map, Value, json};
 use super::agent_loop::AgentLoop;
 use super::boundary::{HumanAnswer, HumanKind, HumanNeeded};
 use super::counters::CallRefusal;
-use super::message::{FunctionResult, Message, ToolCall, json_text};
-use super::policies;
+use super::message::{FunctionResult, Message, ToolCall};
 use super::refusal::{ArgumentRefusal, SessionFailure};
-use super::rules::{Builtin, ErrorStyle, ToolDef};
+use super::rules::{ErrorStyle, ToolDef};
 use super::session::{Batch, CallStatus, Doing, Home, Running, ToolOutcome, TurnEnd};
 use super::todos;
 use super::toolbox::ToolTarget;
 use crate::supervisor::core::key::SessionAsk;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, CallFailureKind, Outbox, Purpose};
+use crate::supervisor::reading::json_text;
+use crate::supervisor::spec::tool_names::Builtin;
 use crate::supervisor::spec::{Limits, Span};
+use crate::supervisor::standing as policies;
 
 const INVALID_JSON: &str = "Invalid JSON in tool arguments";
 
@@ -258,7 +260,7 @@ impl AgentLoop {
         let Some(session) = self.sessions.get(&seq) else { return };
         let key = session.key(SessionAsk::Approve { step: session.steps_total, call: index });
         let needed = HumanNeeded {
-            key: key.to_string(),
+            key: key.clone(),
             kind: HumanKind::ToolApproval { policy },
             agent: session.agent.clone(),
             message,

@@ -9,11 +9,12 @@ use super::agent_loop::AgentLoop;
 use super::boundary::{AgentInput, AgentsRefused};
 use super::crew_from_spec::{crew, crew_start};
 use super::memory::Thread;
-use super::policies::{PolicyRule, StandingPolicy};
-use super::rules::{AgentDef, AgentRules, Builtin, DelegationKind, LoopCount, LoopLimit, ToolDef};
+use super::rules::{AgentDef, AgentRules, DelegationKind, LoopCount, LoopLimit, ToolDef};
 use super::steps::StepsDef;
 use crate::supervisor::outbox::Outbox;
+use crate::supervisor::spec::tool_names::Builtin;
 use crate::supervisor::spec::{self, HandoffControl, MemoryScope, OnDelegationTimeout, SupervisorSpec};
+use crate::supervisor::standing::{PolicyRule, StandingPolicy};
 
 impl AgentLoop {
     /// The loop that carries a run of the family `agents`. `depth` is how deep the run is below the first one, and

@@ -10,10 +10,10 @@ use super::message::{Message, MessageRole, Tag, ToolCall, switched, text_of};
 use super::refusal::SessionFailure;
 use super::rules::HandoffRules;
 use super::session::{Home, Running, Session, SessionPurpose, ToolOutcome, TurnEnd};
-use super::toolbox::handoff_name;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::OutputMode;
+use crate::supervisor::spec::tool_names::handoff_name;
 
 impl AgentLoop {
     /// `transfer_to_<name>`.

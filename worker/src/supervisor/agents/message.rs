@@ -4,10 +4,11 @@
 //! an answer is used. Arguments of a tool that are no JSON object are kept as they came, for the model to see.
 
 use std::collections::BTreeMap;
-use std::io;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+
+use crate::supervisor::reading::json_text;
 
 /// Named values that models do not see.
 pub type Variables = BTreeMap<String, Value>;
@@ -297,28 +298,5 @@ pub(crate) fn text_of(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
         Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => json_text(value),
-    }
-}
-
-/// JSON on one line with a blank after `:` and `,`, as the systems whose texts we keep write it.
-pub(crate) fn json_text(value: &Value) -> String {
-    let mut bytes = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Spaced);
-    // A `Value` has text keys only and a vector takes everything, so this cannot fail.
-    let _ = value.serialize(&mut serializer);
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-struct Spaced;
-
-impl serde_json::ser::Formatter for Spaced {
-    fn begin_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        if first { Ok(()) } else { writer.write_all(b", ") }
-    }
-    fn begin_object_key<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        if first { Ok(()) } else { writer.write_all(b", ") }
-    }
-    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        writer.write_all(b": ")
     }
 }

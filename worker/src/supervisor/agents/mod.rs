@@ -31,8 +31,7 @@ mod handoff;
 mod memory;
 mod message;
 mod patience;
-pub(super) mod policies;
-mod presets;
+pub(super) mod presets;
 mod processes;
 mod refusal;
 mod rules;
@@ -47,26 +46,24 @@ mod toolbox;
 mod turn;
 mod view;
 
+pub use super::spec::tool_names::{Builtin, handoff_name, sanitized};
+pub use super::spec::{CrewTask, OutputCondition};
+pub use super::standing::{PolicyRule, StandingPolicy};
 pub use agent_loop::AgentLoop;
 pub use boundary::{AgentInput, AgentOutcome, AgentsRefused, HumanAnswer, HumanKind, HumanNeeded, NotWaiting};
-pub use crew::{Crew, CrewCheckpoint, CrewRefused, CrewStart, CrewTask, OutputCondition, TaskOutput};
-pub(crate) use crew_from_spec::PARAMETERS as CREW_PARAMETERS;
+pub use crew::{Crew, CrewCheckpoint, CrewRefused, CrewStart, TaskOutput};
 pub use crew_report::CrewLine;
 pub use from_spec::{agents as agents_of, policies as policies_of, rules as rules_of};
 pub use handoff::output_messages;
 pub use memory::{Thread, child_id};
-pub(crate) use message::json_text;
 pub use message::{AgentAnswer, AnswerError, FunctionResult, Message, MessageRole, Tag, ToolCall, Variables};
-pub use policies::{PolicyRule, StandingPolicy};
 pub use processes::ProcessStatus;
 pub use refusal::{AnswerRefusal, ProcessRefusal};
 pub use rules::{
-    AgentDef, AgentRules, Builtin, DelegationKind, DelegationRules, ErrorStyle, HandoffRules, LoopCount, LoopLimit,
-    OnLimit, ToolBudget, ToolDef,
+    AgentDef, AgentRules, DelegationKind, DelegationRules, ErrorStyle, HandoffRules, LoopCount, LoopLimit, OnLimit,
+    ToolBudget, ToolDef,
 };
 pub use step_context::{StepContext, ToolOffer};
 pub use steps::StepsDef;
 pub use todos::{TODOS_MAX, Todo, TodoStatus};
-pub(crate) use toolbox::SYSTEM_TOOLS;
-pub use toolbox::{handoff_name, sanitized};
 pub use view::{AgentsView, SessionView};

@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 
 use super::rules::{
-    AgentRules, Builtin, DelegationKind, DelegationRules, ErrorStyle, HandoffRules, LoopCount, LoopLimit, OnLimit,
-    ToolBudget,
+    AgentRules, DelegationKind, DelegationRules, ErrorStyle, HandoffRules, LoopCount, LoopLimit, OnLimit, ToolBudget,
 };
+use crate::supervisor::spec::tool_names::Builtin;
 use crate::supervisor::spec::{HandoffControl, MemoryScope, OnDelegationTimeout};
 
 impl AgentRules {

@@ -9,10 +9,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::policies::StandingPolicy;
+use crate::supervisor::spec::tool_names::Builtin;
 use crate::supervisor::spec::{
     ContextSummary, DelegationScope, HandoffControl, Limits, MemoryScope, OnDelegationTimeout, OutputMode, Span,
 };
+use crate::supervisor::standing::StandingPolicy;
 
 /// One agent: who it is, what it may call, and its own bounds. Nothing of it is taken from the agent that calls it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -207,16 +208,6 @@ impl LoopLimit {
 pub struct ToolBudget {
     pub per_task: Option<u32>,
     pub per_thread: Option<u32>,
-}
-
-/// Tools that the loop itself answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Builtin {
-    CreateUpdateTodos,
-    Sleep,
-    ThinkTool,
-    GetCurrentDatetime,
 }
 
 /// How a refusal or failure is told to the model.

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::agent_loop::{AgentLoop, Workload};
-use super::boundary::{HumanAnswer, HumanKind, HumanNeeded};
+use super::boundary::{HumanAnswer, HumanKind, HumanNeeded, NotWaiting};
 use super::crew_report::CrewLine;
 use super::refusal::AnswerRefusal;
 use crate::supervisor::core::account::Balance;
@@ -14,9 +14,8 @@ use crate::supervisor::core::asker::{AnswerShape, Asker, CallTime};
 use crate::supervisor::core::key::{AgentsKey, Key};
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::strategy::{
-    Doer, Findings, NotDone, OpenQuestion, Strategy, StrategyRefusal, TaskReport, WorkEnd,
+    Doer, Findings, NotDone, OpenQuestion, Strategy, StrategyRefusal, TASK_REJECTED, TaskReport, WorkEnd,
 };
-use crate::supervisor::graph::TASK_REJECTED;
 use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
@@ -137,9 +136,9 @@ impl<G> Strategy<G> for AgentLoop {
         }
     }
 
-    fn view(&self, held: bool, is_answered: &dyn Fn(&str) -> bool) -> Value {
+    fn view(&self, held: bool, is_answered: &dyn Fn(&Key) -> bool) -> Value {
         let mut view = AgentLoop::view(self, held);
-        view.human.retain(|asked| !is_answered(&asked.key));
+        view.human.retain(|asked| !is_answered(&asked.key.clone().into()));
         json!({ "agents": view, "messages": self.messages() })
     }
     fn rows(&self) -> Vec<Value> {
@@ -161,26 +160,26 @@ impl<G> Strategy<G> for AgentLoop {
         };
         self.humans.iter().map(open).collect()
     }
-    fn takes(&self, key: &str, answer: &Value) -> Result<(), StrategyRefusal> {
+    fn takes(&self, key: &Key, answer: &Value) -> Result<(), StrategyRefusal> {
         self.read_answer(key, answer).map(|_| ()).map_err(StrategyRefusal::of)
     }
-    fn takes_update(&self, key: &str) -> Result<(), StrategyRefusal> {
+    fn takes_update(&self, key: &Key) -> Result<(), StrategyRefusal> {
         match self.asks_in_session(key) {
             Some(_) => Ok(()),
             None => Err(StrategyRefusal::NothingToUpdate),
         }
     }
-    fn update(&mut self, key: &str, update: &Map<String, Value>) {
+    fn update(&mut self, key: &Key, update: &Map<String, Value>) {
         if let Some(session) = self.asks_in_session(key).and_then(|seq| self.sessions.get_mut(&seq)) {
             session.variables.extend(update.clone());
         }
     }
-    fn human(&mut self, key: &str, answer: &Value, out: &mut Outbox) -> Result<(), StrategyRefusal> {
+    fn human(&mut self, key: &Key, answer: &Value, out: &mut Outbox) -> Result<(), StrategyRefusal> {
         let answer = self.read_answer(key, answer).map_err(StrategyRefusal::of)?;
-        AgentLoop::human(self, key, answer, out).map_err(StrategyRefusal::of)
+        AgentLoop::human(self, own(key).map_err(StrategyRefusal::of)?, answer, out).map_err(StrategyRefusal::of)
     }
-    fn unanswered(&mut self, key: &str, why: &str, out: &mut Outbox) -> bool {
-        AgentLoop::unanswered(self, key, why, out)
+    fn unanswered(&mut self, key: &Key, why: &str, out: &mut Outbox) -> bool {
+        own(key).is_ok_and(|key| AgentLoop::unanswered(self, key, why, out))
     }
     fn say(&mut self, text: &str, out: &mut Outbox) -> bool {
         AgentLoop::say(self, text, out)
@@ -226,14 +225,24 @@ impl AgentLoop {
     }
 
     /// The session that asks people under this text; a crew asks about outputs by itself.
-    fn asks_in_session(&self, key: &str) -> Option<u32> {
-        let key = self.humans.keys().find(|asked| asked.to_string() == key)?;
+    fn asks_in_session(&self, key: &Key) -> Option<u32> {
+        let key = own(key).ok().filter(|key| self.humans.contains_key(*key))?;
         matches!(key, AgentsKey::Session { .. }).then(|| self.asker(key)).flatten()
     }
 
-    fn read_answer(&self, key: &str, answer: &Value) -> Result<HumanAnswer, AnswerRefusal> {
-        let asked = self.question(key)?;
+    fn read_answer(&self, key: &Key, answer: &Value) -> Result<HumanAnswer, AnswerRefusal> {
+        let asked = self.question(own(key)?)?;
         HumanAnswer::read(answer, &asked.kind)
+    }
+}
+
+/// What agents may have asked.
+fn own(key: &Key) -> Result<&AgentsKey, NotWaiting> {
+    match key {
+        Key::Agents(key) => Ok(key),
+        Key::Graph(_) | Key::Chat(_) | Key::People(_) | Key::Team(_) | Key::Memory(_) | Key::Core(_) => {
+            Err(NotWaiting(key.clone()))
+        }
     }
 }
 

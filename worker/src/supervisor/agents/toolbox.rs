@@ -9,30 +9,15 @@ use serde_json::{Map, Value, json};
 
 use super::agent_loop::AgentLoop;
 use super::boundary::AgentsRefused;
-use super::policies;
-use super::rules::{AgentDef, AgentRules, Builtin, DelegationKind, ToolDef};
+use super::rules::{AgentDef, AgentRules, DelegationKind, ToolDef};
 use super::session::Session;
 use super::step_context::ToolOffer;
 use super::todos;
 use crate::supervisor::spec::HandoffControl;
-
-pub(super) const DELEGATE_WORK: &str = "Delegate work to coworker";
-pub(super) const ASK_QUESTION: &str = "Ask question to coworker";
-pub(super) const SPAWN_AGENT: &str = "spawn_agent";
-pub(super) const FORWARD_MESSAGE: &str = "forward_message";
-pub(super) const PROCESS_TOOLS: [&str; 4] = ["list_processes", "check_process", "get_process_output", "kill_process"];
-
-/// All names that the system itself gives to tools.
-pub(crate) const SYSTEM_TOOLS: [&str; 8] = [
-    DELEGATE_WORK,
-    ASK_QUESTION,
-    SPAWN_AGENT,
-    FORWARD_MESSAGE,
-    PROCESS_TOOLS[0],
-    PROCESS_TOOLS[1],
-    PROCESS_TOOLS[2],
-    PROCESS_TOOLS[3],
-];
+use crate::supervisor::spec::tool_names::{
+    ASK_QUESTION, Builtin, DELEGATE_WORK, FORWARD_MESSAGE, PROCESS_TOOLS, SPAWN_AGENT, handoff_name, sanitized,
+};
+use crate::supervisor::standing as policies;
 
 /// What a tool call asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,16 +33,6 @@ pub(super) enum ToolTarget {
     Forward,
     Builtin(Builtin),
     Unknown,
-}
-
-/// The name of an agent as a part of a tool's name: everything that is no word character is `_`.
-pub fn sanitized(name: &str) -> String {
-    name.chars().map(|c| if c.is_alphanumeric() || c == '_' { c } else { '_' }).collect()
-}
-
-/// The name of an agent in a hand-off: lower case, each run of blanks is `_`.
-pub fn handoff_name(name: &str) -> String {
-    name.split_whitespace().collect::<Vec<_>>().join("_").to_lowercase()
 }
 
 /// Refuses agents and rules under which two tools would have one name, or one would lead nowhere.
@@ -300,16 +275,6 @@ impl AgentLoop {
 }
 
 impl Builtin {
-    pub const ALL: [Builtin; 4] =
-        [Builtin::CreateUpdateTodos, Builtin::Sleep, Builtin::ThinkTool, Builtin::GetCurrentDatetime];
-    pub fn name(self) -> &'static str {
-        match self {
-            Builtin::CreateUpdateTodos => "create_update_todos",
-            Builtin::Sleep => "sleep",
-            Builtin::ThinkTool => "think_tool",
-            Builtin::GetCurrentDatetime => "get_current_datetime",
-        }
-    }
     fn description(self) -> &'static str {
         match self {
             Builtin::CreateUpdateTodos => "Creates or replaces the list of todos",

@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::{AgentOutcome, HumanKind, HumanNeeded};
-use super::message::{AgentAnswer, Message, MessageRole, Tag, Variables, json_text, text_of};
-use super::policies;
+use super::message::{AgentAnswer, Message, MessageRole, Tag, Variables, text_of};
 use super::refusal::SessionFailure;
 use super::rules::{LoopCount, OnLimit};
 use super::session::{Batch, Doing, Home, Session, SessionPlace};
@@ -20,6 +19,8 @@ use super::todos;
 use crate::supervisor::core::key::{AgentsKey, SessionAsk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, CallFailureKind, Outbox, Purpose};
+use crate::supervisor::reading::json_text;
+use crate::supervisor::standing as policies;
 
 impl AgentLoop {
     /// A new session, noted; it does not think yet.
@@ -258,13 +259,8 @@ impl AgentLoop {
         session.messages.push(Message::assistant(agent, question.clone()));
         session.doing = Doing::Thinking { key: key.clone() };
         let kind = HumanKind::Question { payload };
-        let needed = HumanNeeded {
-            key: key.to_string(),
-            kind,
-            agent: agent.to_owned(),
-            message: question,
-            about: String::new(),
-        };
+        let needed =
+            HumanNeeded { key: key.clone(), kind, agent: agent.to_owned(), message: question, about: String::new() };
         self.humans.insert(key, needed);
     }
 

@@ -11,6 +11,7 @@ use super::boundary::{HumanNeeded, NotWaiting};
 use super::crew::TaskOutput;
 use super::message::{Message, Variables};
 use super::todos::Todo;
+use crate::supervisor::core::key::AgentsKey;
 
 /// One session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,8 +122,8 @@ impl AgentLoop {
     }
 
     /// What people are asked under that key.
-    pub fn question(&self, key: &str) -> Result<&HumanNeeded, NotWaiting> {
-        self.humans.values().find(|asked| asked.key == key).ok_or_else(|| NotWaiting(key.to_owned()))
+    pub fn question(&self, key: &AgentsKey) -> Result<&HumanNeeded, NotWaiting> {
+        self.humans.get(key).ok_or_else(|| NotWaiting(key.clone().into()))
     }
 
     fn root(&self) -> Option<&super::session::Session> {

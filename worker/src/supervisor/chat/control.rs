@@ -42,7 +42,7 @@ impl GroupChat {
         let message = ChatMessage::new(self.rules.admin_name.clone(), text);
         let ends = self.terminates(&message);
         self.taken_back = None;
-        self.store_of_people(OfPeople::Said, message, out);
+        self.store_of_people(OfPeople::Interruption, message, out);
         self.go_on(ends, out);
         Ok(())
     }

@@ -79,7 +79,8 @@ pub(super) enum OfPeople {
     /// What they want of the turn that begins with it, or that they are asked about once more.
     Instruction,
     /// They took the word.
-    Said,
+    #[serde(rename = "said")]
+    Interruption,
 }
 
 /// What a resumed chat goes on from.

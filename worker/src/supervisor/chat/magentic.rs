@@ -20,10 +20,10 @@ use super::text;
 use super::view::Stop;
 use crate::supervisor::core::key::ChatAsk;
 use crate::supervisor::core::retry::Tries;
-use crate::supervisor::graph::{Unreadable, read};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::prompts::prompt_hash;
+use crate::supervisor::reading::{Unreadable, read};
 
 /// What the orchestrator knows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

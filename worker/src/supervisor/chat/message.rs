@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::rules::ChatError;
-use crate::supervisor::graph::text_of;
+use crate::supervisor::reading::text_of;
 
 /// One message, seen by everybody but its speaker as theirs to answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

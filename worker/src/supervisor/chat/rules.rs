@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::supervisor::core::key::ChatKey;
 use crate::supervisor::spec::{ChatTeam, Fallback, OnSpeakerError, RoundCount, SpeakerMethod, TransitionsType};
 
 /// How often a speaker is asked under [`OnSpeakerError::Retry`].
@@ -261,7 +262,7 @@ pub enum ChatError {
     #[error("The group chat has not ended yet.")]
     NotEnded,
     #[error("The group chat asks no human for '{0}'.")]
-    NotAsked(String),
+    NotAsked(ChatKey),
 }
 
 /// Names as AutoGen prints a list: `['alice', 'bob']`.

@@ -327,20 +327,19 @@ impl GroupChat {
     pub(super) fn question(&self) -> Option<(ChatKey, SpeakerChoiceRequest)> {
         let ChatPhase::Choosing(Choosing { id, candidates, attempt }) = &self.stage else { return None };
         let prompt = text::human_choice(candidates, *attempt > 1);
-        let asked =
-            SpeakerChoiceRequest { id: id.to_string(), prompt, candidates: candidates.clone(), attempt: *attempt };
+        let asked = SpeakerChoiceRequest { id: *id, prompt, candidates: candidates.clone(), attempt: *attempt };
         Some((*id, asked))
     }
 
     /// A human's answer to the question of that id: the number of a candidate or its name. Nothing, or `q`, leaves the
     /// choice to the order of the list, as three invalid answers do.
-    pub fn human(&mut self, id: &str, answer: &Value, out: &mut Outbox) -> Result<(), ChatError> {
+    pub fn human(&mut self, id: ChatKey, answer: &Value, out: &mut Outbox) -> Result<(), ChatError> {
         let ChatPhase::Choosing(Choosing { candidates, attempt, .. }) = &self.stage else {
-            return Err(ChatError::NotAsked(id.to_owned()));
+            return Err(ChatError::NotAsked(id));
         };
         let (candidates, attempt) = (candidates.clone(), *attempt);
         if self.human_needed().is_none_or(|asked| asked.id != id) {
-            return Err(ChatError::NotAsked(id.to_owned()));
+            return Err(ChatError::NotAsked(id));
         }
         let said = match answer {
             Value::Number(number) => number.to_string(),

@@ -11,10 +11,10 @@ use crate::supervisor::core::account::Balance;
 use crate::supervisor::core::asker::{AnswerForm, Asker, HandOffOffer, ToolOffer};
 use crate::supervisor::core::key::{ChatKey, Key};
 use crate::supervisor::core::phase::Phase;
+use crate::supervisor::core::question::OnExpiry;
 use crate::supervisor::core::strategy::{Doer, Findings, OpenQuestion, Silence, Strategy, StrategyRefusal, WorkEnd};
 use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
-use crate::supervisor::people::interrupts::OnExpiry;
 use crate::supervisor::spec::ChatTeam;
 use crate::supervisor::success;
 
@@ -117,9 +117,10 @@ impl<G> Strategy<G> for GroupChat {
         json!({ "messages": self.messages() })
     }
 
-    fn view(&self, held: bool, is_answered: &dyn Fn(&str) -> bool) -> Value {
+    fn view(&self, held: bool, is_answered: &dyn Fn(&Key) -> bool) -> Value {
         let mut view = GroupChat::view(self, held);
-        view.waiting = view.waiting.filter(|waits| !matches!(waits, ChatWait::Human(asked) if is_answered(&asked.id)));
+        view.waiting =
+            view.waiting.filter(|waits| !matches!(waits, ChatWait::Human(asked) if is_answered(&asked.id.into())));
         json!({ "chat": view, "messages": self.messages() })
     }
     fn rows(&self) -> Vec<Value> {
@@ -137,11 +138,16 @@ impl<G> Strategy<G> for GroupChat {
         };
         self.question().map(open).into_iter().collect()
     }
-    fn takes_update(&self, _key: &str) -> Result<(), StrategyRefusal> {
+    fn takes_update(&self, _key: &Key) -> Result<(), StrategyRefusal> {
         Err(StrategyRefusal::NothingToUpdate)
     }
-    fn human(&mut self, key: &str, answer: &Value, out: &mut Outbox) -> Result<(), StrategyRefusal> {
-        GroupChat::human(self, key, answer, out).map_err(StrategyRefusal::of)
+    fn human(&mut self, key: &Key, answer: &Value, out: &mut Outbox) -> Result<(), StrategyRefusal> {
+        match key {
+            Key::Chat(key) => GroupChat::human(self, *key, answer, out).map_err(StrategyRefusal::of),
+            Key::Graph(_) | Key::Agents(_) | Key::People(_) | Key::Team(_) | Key::Memory(_) | Key::Core(_) => {
+                Err(StrategyRefusal::NothingWaits(key.clone()))
+            }
+        }
     }
     fn say(&mut self, text: &str, out: &mut Outbox) -> bool {
         GroupChat::say(self, text, out).is_ok()

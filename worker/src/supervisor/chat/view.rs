@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::machine::{ChatPhase, GroupChat, OfPeople};
 use super::message::ChatMessage;
 use super::rules::ChatAgent;
+use crate::supervisor::core::key::ChatKey;
 use crate::supervisor::spec::ChatTeam;
 
 /// Why a chat ended.
@@ -59,7 +60,7 @@ pub struct ChatOutcome {
 /// A human is to choose the next speaker. Each time one is asked has its own id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpeakerChoiceRequest {
-    pub id: String,
+    pub id: ChatKey,
     pub prompt: String,
     pub candidates: Vec<String>,
     pub attempt: u32,
@@ -132,7 +133,7 @@ impl GroupChat {
         let since = self.messages.iter().skip(self.run_from + self.opened);
         since.filter(|message| !message.content.trim().is_empty()).any(|message| {
             match self.of_people.get(&message.index) {
-                Some(of) => *of == OfPeople::Said,
+                Some(of) => *of == OfPeople::Interruption,
                 None if message.is_bare_hand_off() => false,
                 None => self.agent(&message.from).is_some() || self.is_final_answer(message),
             }
@@ -150,7 +151,7 @@ impl GroupChat {
     }
     /// Whether this message only tells of a turn that a person did not let begin, or what they want of it.
     pub(super) fn is_about_turn(&self, message: &ChatMessage) -> bool {
-        self.of_people.get(&message.index).is_some_and(|of| *of != OfPeople::Said)
+        self.of_people.get(&message.index).is_some_and(|of| *of != OfPeople::Interruption)
     }
     pub fn is_over(&self) -> bool {
         self.end.is_some()

@@ -27,8 +27,8 @@ use super::key::{CoreKey, Key};
 use super::loans::{Available, Loans};
 use crate::agent::ledger::TopUp;
 use crate::agent::spec::Share;
+use crate::supervisor::model::OnExhausted;
 use crate::supervisor::outbox::{Call, Outbox, Weight};
-use crate::supervisor::spec::OnExhausted;
 
 /// What is said of everything that the budget leaves undone.
 pub const SPENT: &str = "the budget of the run is spent";
@@ -339,14 +339,14 @@ impl Account {
         first.then(|| now.note())
     }
 
-    /// For the query `budget`.
-    pub fn view(&self, awaited: &AwaitedKeys) -> Value {
+    /// For the query `budget`. `limits`: those of the spec; what may be spent with all that was added since is `allowed`.
+    pub fn view(&self, limits: Value, awaited: &AwaitedKeys) -> Value {
         let Balance { spent, allowance, .. } = self.balance;
         let Share { tokens, cost_micros } = self.balance.left();
         let left = json!({ "tokens": tokens, "cost_micros": cost_micros, "calls": self.balance.calls_left() });
         json!({
-            "spent": spent, "limits": allowance, "left": left, "lent": self.loans.lent(), "under_way": awaited.under_way(),
-            "used_up": self.balance.used_up(),
+            "spent": spent, "limits": limits, "left": left, "lent": self.loans.lent(), "under_way": awaited.under_way(),
+            "used_up": self.balance.used_up(), "allowed": allowance,
         })
     }
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::supervisor::journal::NoteKind;
+use crate::supervisor::model::Authority;
 use crate::supervisor::outbox::Outbox;
-use crate::supervisor::spec::{Authority, SupervisorSpec};
 
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,17 +17,6 @@ use crate::supervisor::spec::{Authority, SupervisorSpec};
 pub struct Granted(BTreeSet<Authority>);
 
 impl Granted {
-    /// What the spec grants. One that has somebody decide (`decides`) whose preset has none, and says nothing of what they
-    /// may do, lets them choose and finish.
-    pub fn of(spec: &SupervisorSpec, decides: bool) -> Granted {
-        let mut granted: BTreeSet<Authority> = spec.authority.iter().copied().collect();
-        let unsaid = spec.preset.is_some_and(|preset| preset.values().authority == spec.authority);
-        if unsaid && decides {
-            granted.extend([Authority::Select, Authority::Finish]);
-        }
-        Granted(granted)
-    }
-
     pub fn may(&self, authority: Authority) -> bool {
         self.0.contains(&authority)
     }

@@ -58,7 +58,8 @@ impl Pending {
 enum Deadline {
     Until(Timestamp),
     /// It stands still, with so much left.
-    Left(Duration),
+    #[serde(rename = "left")]
+    Held(Duration),
 }
 
 /// See the module.
@@ -156,21 +157,21 @@ impl AwaitedKeys {
 
     /// Nobody waits for the time any more. Whether it stood still, so that there is no timer to be cancelled.
     pub fn taken_back(&mut self, key: &Key) -> bool {
-        matches!(self.times.remove(key), Some(Deadline::Left(_)))
+        matches!(self.times.remove(key), Some(Deadline::Held(_)))
     }
 
     /// The time stands still from now on. Whether it ran.
     pub fn stands_still(&mut self, key: &Key, now: Timestamp) -> bool {
         let Some(time) = self.times.get_mut(key) else { return false };
         let Deadline::Until(at) = *time else { return false };
-        *time = Deadline::Left(at.since(now));
+        *time = Deadline::Held(at.since(now));
         true
     }
 
     /// The time goes on, until when; nothing where it does not stand still.
     pub fn goes_on(&mut self, key: &Key, now: Timestamp) -> Option<Timestamp> {
         let time = self.times.get_mut(key)?;
-        let Deadline::Left(left) = *time else { return None };
+        let Deadline::Held(left) = *time else { return None };
         let at = now.plus(left);
         *time = Deadline::Until(at);
         Some(at)
@@ -180,7 +181,7 @@ impl AwaitedKeys {
     pub fn left(&self, key: &Key, now: Timestamp) -> Option<Duration> {
         self.times.get(key).map(|time| match *time {
             Deadline::Until(at) => at.since(now),
-            Deadline::Left(left) => left,
+            Deadline::Held(left) => left,
         })
     }
 

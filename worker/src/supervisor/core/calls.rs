@@ -21,10 +21,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::key::Key;
+use super::question::{Expired, QuestionKey};
 use crate::agent::ledger::Resource;
-use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Call, ChildKind, ChildTask, Purpose};
-use crate::supervisor::people::interrupts::Expired;
 
 /// What a number of the engine stands for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -91,9 +90,9 @@ pub enum Arrival {
     Fired {
         key: Key,
     },
-    /// What a person answered a strategy that asked under this name, or that nobody did in time.
+    /// What a person answered a strategy that asked under this key, or that nobody did in time.
     Person {
-        task: TaskId,
+        task: QuestionKey,
         outcome: Result<Value, Expired>,
         /// What they said with it (LGI-09).
         #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -192,9 +191,10 @@ impl Calls {
         self.held.push(incoming);
     }
 
-    /// Whether what a person said under this name waits for the run to go on: they are not asked again.
-    pub fn holds_word_for(&self, name: &str) -> bool {
-        self.held.iter().any(|incoming| matches!(incoming, Arrival::Person { task, .. } if task.as_str() == name))
+    /// Whether what a person said to a strategy under this key waits for the run to go on: they are not asked again.
+    pub fn holds_word_for(&self, key: &Key) -> bool {
+        let is_of = |task: &QuestionKey| matches!(task, QuestionKey::Strategy(asked) if asked == key);
+        self.held.iter().any(|incoming| matches!(incoming, Arrival::Person { task, .. } if is_of(task)))
     }
 
     /// The run goes on: what is asked for again, and what is heard now, each in order.
@@ -349,16 +349,16 @@ mod tests {
         let mut calls = Calls::default();
         calls.put_off(call("execute/a/1"));
         calls.put_off(call("execute/b/1"));
-        let asker = TaskId::of("agents/1.1/question/1");
+        let asker: Key = key("agents/1.1/ask/1");
         let came = [
-            Arrival::Person { task: asker.clone(), outcome: Err(Expired), update: Map::new() },
+            Arrival::Person { task: QuestionKey::Strategy(asker.clone()), outcome: Err(Expired), update: Map::new() },
             Arrival::Fired { key: key("retry/c/1") },
             Arrival::Answer { key: key("execute/c/1"), answer: Ok(Value::Null) },
         ];
         came.iter().for_each(|incoming| calls.hold(incoming.clone()));
         assert_eq!(calls.cancel(&key("execute/a/1")), None, "it was never sent");
         assert!(calls.has_put_off() && calls.is_idle());
-        assert!(calls.holds_word_for(asker.as_str()) && !calls.holds_word_for("b"));
+        assert!(calls.holds_word_for(&asker) && !calls.holds_word_for(&key("agents/1.1/ask/2")));
         assert_eq!(calls.go_on(), (vec![call("execute/b/1")], came.to_vec()));
         assert_eq!(calls.go_on(), (Vec::new(), Vec::new()));
         calls.hold(came[1].clone());

@@ -21,18 +21,20 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::answer::{InvalidAnswer, decode};
 use super::key::{Key, PeopleKey};
 use crate::supervisor::journal::NoteKind;
+use crate::supervisor::model::Span;
 use crate::supervisor::outbox::{Ask, Outbox};
-use crate::supervisor::people::answer::{InvalidAnswer, decode};
-use crate::supervisor::people::takeover::HANDED_TO_HUMAN;
-use crate::supervisor::spec::Span;
 
 pub const PAUSE: &str = "pause_v1";
 pub const RESUME: &str = "resume_v1";
 pub const CANCEL: &str = "cancel_v1";
 pub const TAKEOVER: &str = "human_takeover_v1";
 pub const RELEASE: &str = "human_release_v1";
+
+/// How a run that a person has taken over stands.
+pub const HANDED_TO_HUMAN: &str = "handed_to_human";
 
 /// What the signals of control carry.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]

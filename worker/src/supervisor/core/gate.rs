@@ -19,12 +19,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::call_context::{LastSaid, SessionContext, parts_of};
 use super::key::{AgentsKey, ChatAsk, ChatKey, Key, SessionAsk, SessionPath};
-use crate::supervisor::model::TaskId;
+use crate::supervisor::model::{ApprovalId, Risk, TaskId};
 use crate::supervisor::outbox::{Call, Purpose};
-use crate::supervisor::people::approval::ApprovalId;
-use crate::supervisor::plan::{Plan, TaskItem};
-use crate::supervisor::spec::{Family, Risk, SupervisorSpec};
 
 /// The numbers of a session that nobody called: which item of the run's work it does, and which attempt at it this is.
 const ROOT: usize = 2;
@@ -54,17 +52,6 @@ pub struct Declared {
     pub required: bool,
 }
 
-impl Declared {
-    fn of(item: &TaskItem) -> Declared {
-        Declared {
-            action: item.action.clone().unwrap_or_default(),
-            risk: item.risk.unwrap_or_default(),
-            requires_approval: item.requires_approval,
-            required: item.required,
-        }
-    }
-}
-
 /// Work that begins with a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewWork {
@@ -90,6 +77,19 @@ struct AskedCall {
     approval: ApprovalId,
 }
 
+/// What a person answers who is asked whether something may be done.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct YesOrNo {
+    approved: bool,
+}
+
+impl YesOrNo {
+    fn is_yes(answer: &Value) -> bool {
+        answer == &Value::Bool(true) || parts_of::<YesOrNo>(answer).approved
+    }
+}
+
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallGate {
@@ -112,31 +112,10 @@ pub struct CallGate {
 }
 
 impl CallGate {
-    /// Of a run of this spec: a spec that asks nobody, and a plan, have none. A task that requires an approval asks in any.
-    pub fn of(spec: &SupervisorSpec) -> CallGate {
-        if spec.family() == Family::Graph {
-            return CallGate::default();
-        }
-        let (mut items, mut declared) = (None, BTreeMap::new());
-        match (spec.is_crew(), spec.steps.len()) {
-            (true, 0) => {
-                let plan = spec.plan().ok().flatten();
-                let tasks: Vec<&TaskItem> = plan.iter().flat_map(Plan::in_list_order).collect();
-                let id = |item: &TaskItem| TaskId::of(&item.task_id.to_string());
-                let of = |item: &&TaskItem| {
-                    Some((id(item), Declared::of(item))).filter(|(_, of)| *of != Declared::default())
-                };
-                declared = tasks.iter().filter_map(of).collect();
-                items =
-                    Some(if tasks.is_empty() { vec![TaskId::from(1)] } else { tasks.into_iter().map(id).collect() });
-            }
-            (_, 0) => {}
-            (_, steps) => items = Some((1..=steps).map(|n| TaskId::of(&n.to_string())).collect()),
-        }
-        if !spec.hitl.enabled && !declared.values().any(|of| of.requires_approval) {
-            return CallGate::default();
-        }
-        CallGate { on: true, hands_over: spec.handoff_control().is_some(), items, declared, ..CallGate::default() }
+    /// Of a run in which people are asked: whether its agents hand over, the list that it works off, and what is said of
+    /// items of it. Without one (`default`) nobody is.
+    pub fn new(hands_over: bool, items: Option<Vec<TaskId>>, declared: BTreeMap<TaskId, Declared>) -> CallGate {
+        CallGate { on: true, hands_over, items, declared, ..CallGate::default() }
     }
 
     pub fn is_off(&self) -> bool {
@@ -239,12 +218,10 @@ impl CallGate {
     }
 
     /// A person has said whether a tool may be called that a policy holds back: they are not asked about that call again.
-    pub fn answered(&mut self, question: &TaskId, answer: &Value) {
-        let said_yes = answer.get("approved").unwrap_or(answer) == &Value::Bool(true);
-        let Ok(key) = question.as_str().parse::<Key>() else { return };
-        let of_tool = matches!(key, Key::Agents(AgentsKey::Session { ask: SessionAsk::Approve { .. }, .. }));
-        if self.on && said_yes && of_tool {
-            self.approved.insert(key);
+    pub fn answered(&mut self, question: &Key, answer: &Value) {
+        let of_tool = matches!(question, Key::Agents(AgentsKey::Session { ask: SessionAsk::Approve { .. }, .. }));
+        if self.on && of_tool && YesOrNo::is_yes(answer) {
+            self.approved.insert(question.clone());
         }
     }
 
@@ -268,37 +245,33 @@ fn approval_of(key: &Key) -> Option<Key> {
 
 impl NewWork {
     fn turn(call: &Call, agent: &str) -> NewWork {
-        let last = call.context.get("messages").and_then(Value::as_array).and_then(|all| all.last());
-        let part = |key: &str| last.and_then(|last| last.get(key));
-        let about = part("content").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let last = LastSaid::before(call);
+        let about = last.content.clone().unwrap_or_default();
+        let context = json!({ "agent": agent, "turn": call.round, "attempt": call.attempt, "after": last.name });
         // What has a result was called before.
-        let open = |call: &&Value| call.get("result").is_none_or(Value::is_null);
-        let named = |call: &Value| call.get("name").and_then(Value::as_str).map(str::to_owned);
-        let called = part("tool_calls").and_then(Value::as_array).into_iter().flatten();
-        let functions = called.chain(part("function_call")).filter(open).filter_map(named).collect();
-        let context = json!({ "agent": agent, "turn": call.round, "attempt": call.attempt, "after": part("name") });
+        let functions = last.open_functions();
         let action = format!("the turn of {agent}");
         NewWork { kind: WorkKind::Turn, item: None, action, declared: Declared::default(), about, functions, context }
     }
 
     fn tool(call: &Call, agent: &str) -> NewWork {
-        let part = |key: &str| call.context.get(key).cloned().unwrap_or_default();
-        let name = part("tool").as_str().unwrap_or_default().to_owned();
-        let context = json!({ "agent": agent, "session": part("session"), "args": part("args") });
+        let SessionContext { session, tool, args, .. } = SessionContext::of(call);
+        let name = tool.unwrap_or_default();
+        let context = json!({ "agent": agent, "session": session, "args": args });
         let functions = vec![name.clone()];
         let (declared, about) = (Declared::default(), call.prompt.clone());
         NewWork { kind: WorkKind::Tool, item: None, action: name, declared, about, functions, context }
     }
 
     fn of_agent(kind: WorkKind, item: Option<TaskId>, call: &Call, agent: &str) -> NewWork {
-        let part = |key: &str| call.context.get(key).cloned().unwrap_or_default();
+        let SessionContext { session, depth, task, .. } = SessionContext::of(call);
         let action = match kind {
             WorkKind::HandOff => format!("the hand-off to {agent}"),
             WorkKind::Delegation => format!("the delegation to {agent}"),
             WorkKind::Item | WorkKind::Turn | WorkKind::Tool => String::new(),
         };
-        let about = part("task").as_str().unwrap_or_default().to_owned();
-        let context = json!({ "agent": agent, "session": part("session"), "depth": part("depth") });
+        let about = task.unwrap_or_default();
+        let context = json!({ "agent": agent, "session": session, "depth": depth });
         NewWork { kind, item, action, declared: Declared::default(), about, functions: Vec::new(), context }
     }
 

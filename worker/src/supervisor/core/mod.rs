@@ -5,18 +5,24 @@
 //! how long, whether there is another try, who holds the run, and what is granted. A family is a `strategy::Strategy`; what it
 //! chooses next (a task, a speaker, a tool) does not belong here.
 //!
-//! Invariant: pure, integers only, and it knows no family: nothing here uses `graph`, `chat`, `agents` or `run` (the tidy
-//! test holds that). Families hear of it through the outbox, and the workflow carries out what it says.
+//! Invariant: pure, integers only, and it knows no family, no spec, no people and no workflow: `worker/tests/core` compiles it
+//! with nothing but the rooms below it, and `clippy.toml` refuses clocks and disks. Families hear of it through the outbox, and
+//! the workflow carries out what it says.
 
 pub mod account;
+pub mod answer;
 pub mod asker;
 pub mod authority;
 pub mod awaited;
+pub mod call_context;
 pub mod calls;
 pub mod control;
 pub mod gate;
 pub mod key;
 pub mod loans;
 pub mod phase;
+pub mod plan_control;
+pub mod question;
 pub mod retry;
 pub mod strategy;
+pub mod verdict;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bosun_engine::Timestamp;
 
+use crate::supervisor::model::Task;
 use crate::supervisor::outbox::{CallFailure, CallFailureKind};
 
 /// How often a call is delivered whose worker was lost.
@@ -38,6 +39,11 @@ impl Tries {
     /// So often, without a pause.
     pub fn of(most: u32) -> Tries {
         Tries { most, pause: Duration::ZERO }
+    }
+
+    /// Those of a task, which is judged or fails so often.
+    pub fn of_task(task: &Task) -> Tries {
+        Tries::of(task.max_attempts)
     }
 
     /// Whether there is a try left after so many.

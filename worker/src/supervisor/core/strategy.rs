@@ -13,11 +13,15 @@ use super::account::Balance;
 use super::asker::Asker;
 use super::key::Key;
 use super::phase::Phase;
+use super::plan_control::{NoPlan, PlanControl};
+use super::question::OnExpiry;
 use crate::supervisor::journal::Note;
 use crate::supervisor::model::{TaskId, TaskPlan};
 use crate::supervisor::outbox::{Answer, Call, Outbox};
-use crate::supervisor::people::interrupts::OnExpiry;
 use crate::supervisor::task::TaskStatus;
+
+/// The code of a run that is no success because a person said no.
+pub const TASK_REJECTED: &str = "task_rejected";
 
 /// What a task is told when it continues: its answers in the order of its questions, and its state if it has asked.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -129,7 +133,7 @@ pub struct Silence {
 #[derive(Debug, thiserror::Error)]
 pub enum StrategyRefusal {
     #[error("nothing waits for an answer under `{0}`")]
-    NothingWaits(String),
+    NothingWaits(Key),
     #[error("whoever asks this keeps no variables that an `update` could change: answer with `resume` alone")]
     NothingToUpdate,
     #[error("only a group chat can be interrupted")]
@@ -161,6 +165,10 @@ pub trait Strategy<G: ?Sized>: Asker {
     fn cancel(&mut self, text: String, gates: &mut G, out: &mut Outbox);
     /// Something had ended while the run stood still, and the run is cancelled now: it is told, and nothing follows it.
     fn ended_before_cancel(&mut self, _key: &Key, _answer: Answer, _out: &mut Outbox) {}
+    /// Whose work has ended with an answer that is not heard yet, and what it gave, if it did (SHN-67).
+    fn ended_meanwhile(&self, _key: &Key, _answer: &Answer) -> Option<(TaskId, Option<Value>)> {
+        None
+    }
 
     /// The run stands still from now on, or no longer (`Outbox::is_held`, by `core::control`). While it does nothing may
     /// start, and nothing comes in: `core::calls` keeps it. A plan is held by its gates.
@@ -216,16 +224,20 @@ pub trait Strategy<G: ?Sized>: Asker {
 
     /// `held`: the run stands still. `is_answered`: a person has answered what is asked under this key, and is heard when the
     /// run goes on.
-    fn view(&self, held: bool, is_answered: &dyn Fn(&str) -> bool) -> Value;
+    fn view(&self, held: bool, is_answered: &dyn Fn(&Key) -> bool) -> Value;
     /// What a live tree draws, one row each, and what it shows beside the rows.
     fn rows(&self) -> Vec<Value>;
-    fn beside_rows(&self, held: bool, is_answered: &dyn Fn(&str) -> bool) -> Value {
+    fn beside_rows(&self, held: bool, is_answered: &dyn Fn(&Key) -> bool) -> Value {
         self.view(held, is_answered)
     }
 
     /// The plan, where there is one.
     fn plan(&self) -> Option<&TaskPlan> {
         None
+    }
+    /// The plan in the hands of people and the team.
+    fn plan_control(&mut self) -> Result<&mut dyn PlanControl<G>, NoPlan> {
+        Err(NoPlan)
     }
     /// The place in the plan, from 1, of the next task that is not over and does not run.
     fn next_step(&self) -> Option<u32> {
@@ -249,22 +261,22 @@ pub trait Strategy<G: ?Sized>: Asker {
         Vec::new()
     }
     /// Whether an answer of a person is one to what they are asked under this key. Changes nothing.
-    fn takes(&self, _key: &str, _answer: &Value) -> Result<(), StrategyRefusal> {
+    fn takes(&self, _key: &Key, _answer: &Value) -> Result<(), StrategyRefusal> {
         Ok(())
     }
     /// Whether whoever asked under this key keeps anything that an answer could change with it. What a task of a plan keeps is
     /// known by its questions (`people::interrupts`).
-    fn takes_update(&self, _key: &str) -> Result<(), StrategyRefusal> {
+    fn takes_update(&self, _key: &Key) -> Result<(), StrategyRefusal> {
         Ok(())
     }
     /// What a person says with their answer, before the answer is heard (LGI-09).
-    fn update(&mut self, _key: &str, _update: &Map<String, Value>) {}
-    /// A person's answer to a question that is shown by this text.
-    fn human(&mut self, key: &str, _answer: &Value, _out: &mut Outbox) -> Result<(), StrategyRefusal> {
-        Err(StrategyRefusal::NothingWaits(key.to_owned()))
+    fn update(&mut self, _key: &Key, _update: &Map<String, Value>) {}
+    /// A person's answer to what they were asked under this key.
+    fn human(&mut self, key: &Key, _answer: &Value, _out: &mut Outbox) -> Result<(), StrategyRefusal> {
+        Err(StrategyRefusal::NothingWaits(key.clone()))
     }
     /// Nobody answered in time. `false`: whoever asked takes the word for an answer.
-    fn unanswered(&mut self, _key: &str, _why: &str, _out: &mut Outbox) -> bool {
+    fn unanswered(&mut self, _key: &Key, _why: &str, _out: &mut Outbox) -> bool {
         false
     }
     /// A person speaks up. Whether it is one that listens to them now.

@@ -183,10 +183,7 @@ impl Graph {
     ) {
         let rejected = answer.as_ref().is_err_and(retry::is_refusal);
         let hopeless = answer.as_ref().is_err_and(|failure| failure.kind == CallFailureKind::Hopeless);
-        let reply = match answer {
-            Ok(value) => Reply::of(value).map_err(|why| why.to_string()),
-            Err(failure) => Err(failure.message),
-        };
+        let reply = answer.map_err(NotTaken::from).and_then(|value| Ok(Reply::of(value)?));
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         let (status, running) = (task.status, task.status == TaskStatus::Running && task.tries == attempt);
         let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) else { return };
@@ -206,15 +203,15 @@ impl Graph {
             Ok(reply) => self.errored(id, attempt, reply.why(), gates, out),
             // Whoever said no is not asked again.
             Err(why) if rejected => {
-                self.attempt_failed(id, attempt, &why, out);
+                self.attempt_failed(id, attempt, &why.to_string(), out);
                 self.said_no(id);
-                self.exhausted(id, why, gates, out);
+                self.exhausted(id, why.to_string(), gates, out);
             }
             Err(why) if hopeless => {
-                self.attempt_failed(id, attempt, &why, out);
+                self.attempt_failed(id, attempt, &why.to_string(), out);
                 self.fail(id, "hopeless", gates, out);
             }
-            Err(why) => self.errored(id, attempt, why, gates, out),
+            Err(why) => self.errored(id, attempt, why.to_string(), gates, out),
         }
     }
 
@@ -286,7 +283,7 @@ impl Graph {
         let pause = Duration::from_millis(self.rules.retry_backoff_ms);
         let tries = Tries { most: own.copied().unwrap_or(self.rules.tries), pause };
         // PDT-26: errors consume attempts, so a task that has none left is not tried again.
-        let is_out = self.rules.errors_are_attempts && task.attempt_count >= task.max_attempts;
+        let is_out = self.rules.errors_are_attempts && !Tries::of_task(task).are_left(task.attempt_count);
         // Between the review of an iteration and what follows nothing is done again.
         let is_out = is_out || self.phase == Phase::Reviewing;
         match tries.next(failures, out.now()) {
@@ -345,7 +342,7 @@ impl Graph {
     /// pydantask: it waits for the supervisor's repair; its attempts are used up some day.
     fn errored_for_good(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
-        if task.attempt_count < task.max_attempts {
+        if Tries::of_task(task).are_left(task.attempt_count) {
             return;
         }
         let last = task.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();

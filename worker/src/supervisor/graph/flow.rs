@@ -8,11 +8,12 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::answers::{PlannerOutput, ReviewOutput, VerdictKind, read};
-use super::refusal::{NotTaken, PlanRefusal, Unreadable};
+use super::answers::{ReviewOutput, VerdictKind};
+use super::refusal::{NotTaken, PlanRefusal};
 use super::{Graph, GraphRules, Open};
-use crate::supervisor::model::{Feedback, FeedbackFrom, PlanOrigin, Requires, Task, TaskId, TaskPlan};
+use crate::supervisor::model::{Feedback, FeedbackFrom, PlanOrigin, PlannerOutput, Requires, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::Outbox;
+use crate::supervisor::reading::{Unreadable, read};
 use crate::supervisor::task::{Actor, TaskStatus};
 
 /// The input of a supervisor (FSS-02): a goal, and nothing else.

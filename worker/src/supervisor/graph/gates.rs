@@ -5,30 +5,9 @@
 
 use serde_json::{Map, Value};
 
+use crate::supervisor::core::verdict::{Start, Take};
 use crate::supervisor::model::Task;
 use crate::supervisor::outbox::Outbox;
-
-/// Whether a task may start now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Start {
-    Go,
-    /// A person must approve first; the request has been made.
-    NeedsApproval,
-    /// Not now, for this reason; ask again later.
-    Wait(String),
-    /// Not before people have answered what they are asked about others, in these words: what was chosen stays chosen.
-    Held(String),
-    /// Never.
-    Refused(String),
-}
-
-/// Whether a result may be taken as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Take {
-    Go,
-    /// A person must say so first; the request has been made.
-    NeedsApproval,
-}
 
 /// The moments of a plan that are told (CUG-14).
 #[derive(Debug, Clone, PartialEq)]

@@ -16,6 +16,7 @@ mod anew;
 mod answers;
 mod awaits;
 mod budget;
+mod control;
 mod decide;
 mod evaluate;
 mod execute;
@@ -57,12 +58,11 @@ pub use budget::NOT_REVIEWED;
 pub use decide::SUPERVISOR_FEEDBACK;
 pub use finish::{GraphOutcome, NO_TASK_PLANNED, final_result, final_task};
 pub use flow::*;
-pub use gates::{Gates, Open, PlanEvent, Start, Take};
+pub use gates::{Gates, Open, PlanEvent};
 pub use handed::Handed;
-pub use people::{HUMAN, PLAN_REVIEW_TIMED_OUT};
+pub use people::PLAN_REVIEW_TIMED_OUT;
 pub use policies::*;
-pub use refusal::{AgentForbidden, BuiltInReserved, NotTaken, PlanRefusal, ToolRefusal, Unreadable};
-pub use rejected::TASK_REJECTED;
+pub use refusal::{AgentForbidden, BuiltInReserved, NotTaken, PlanRefusal, ToolRefusal};
 pub use reply::*;
 pub use rules::*;
 pub use told::prompt_hash;
@@ -73,11 +73,15 @@ pub use workers::{Who, WorkerCard, WorkerRequirements};
 
 use super::core::key::{GraphKey, Key};
 use super::core::retry::Tries;
+pub use super::core::strategy::TASK_REJECTED;
+pub use super::core::verdict::{Start, Take};
 use super::core::{account::SPENT, phase::Phase};
 use super::journal::NoteKind;
 use super::model::{AttemptOutcome, CancelReason, Priority, Task, TaskId, TaskPlan};
+pub use super::model::{Dependency, HUMAN, PlannedEdge, PlannedTask, PlannerOutput};
 use super::outbox::{Answer, Ask, Call, Outbox, Purpose};
 use super::prompts::of as prompt_of;
+use super::reading::{read, text_of};
 use super::spec::{Authority, ReviewScope, Selection};
 use super::task::{Actor, TaskStatus};
 
@@ -237,7 +241,11 @@ impl Graph {
 
     /// Takes the answer of a call. One that nobody waits for is dropped.
     pub fn answered(&mut self, key: &GraphKey, answer: Answer, gates: &mut dyn Gates, out: &mut Outbox) {
-        if !out.heard(key.clone()) || self.phase.is_terminal() {
+        let is_waited_for = out.heard(key.clone());
+        if matches!(key, GraphKey::Routed) {
+            return self.handed_back(answer, gates, out);
+        }
+        if !is_waited_for || self.phase.is_terminal() {
             return;
         }
         match key {
@@ -258,7 +266,7 @@ impl Graph {
             GraphKey::Synthesize { .. } => self.synthesized(answer, gates, out),
             GraphKey::Format => self.formed(answer, out),
             GraphKey::Compensate { task } => self.compensated(task, answer, out),
-            // The first are timers; the run that a request was handed on to comes back through `handed_back`.
+            // The first are timers; the last has come back.
             GraphKey::Dependencies { .. } | GraphKey::Retry { .. } | GraphKey::Routed => {}
         }
         self.advance(gates, out);

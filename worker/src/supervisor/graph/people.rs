@@ -9,9 +9,6 @@ use super::*;
 use crate::supervisor::core::strategy::Continuation;
 use crate::supervisor::model::{Feedback, FeedbackFrom, PlanOrigin};
 
-/// The capability of tasks that a person does: they are asked, and the answer is the result.
-pub const HUMAN: &str = "human";
-
 /// Nobody has said anything of the plan in time.
 pub const PLAN_REVIEW_TIMED_OUT: &str = "plan_review_timed_out";
 
@@ -169,7 +166,7 @@ impl Graph {
         if status == TaskStatus::AwaitingInput {
             // The reviewer who accepted it has counted.
             task.attempt_count += u32::from(!is_reviewed);
-            if task.attempt_count >= task.max_attempts {
+            if !Tries::of_task(task).are_left(task.attempt_count) {
                 self.under_review(id, out);
                 self.rejected_for_good(id, Actor::Human, gates, out);
                 return self.advance(gates, out);

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::anew::add_to;
 use super::*;
 use crate::supervisor::model::PlanOrigin;
-use crate::supervisor::routing::PlanStrategy;
+use crate::supervisor::model::PlanStrategy;
 use crate::supervisor::team::roles::role_of;
 
 impl Graph {

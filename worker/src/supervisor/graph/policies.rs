@@ -9,9 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::answers::{Dependency, PlannedTask};
 use super::{Graph, GraphRules, WorkerRequirements};
-use crate::supervisor::model::{Edge, Task, TaskId};
+use crate::supervisor::model::{Dependency, Edge, PlannedTask, Task, TaskId};
 
 /// What the supervisor's state says before it plans.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -6,20 +6,8 @@
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::model::{PlanChangeError, TaskId};
 use crate::supervisor::outbox::CallFailure;
+use crate::supervisor::reading::Unreadable;
 use crate::supervisor::task::TaskStatus;
-
-/// What was said cannot be read as what it should be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
-    #[error("the {what} does not conform: expected a mapping, found a list")]
-    List { what: String },
-    #[error("the {what} is no JSON: {why}")]
-    NoJson { what: String, why: String },
-    #[error("the {what} does not conform: {why}")]
-    Misfit { what: String, why: String },
-    #[error("the {what} does not conform at {at}: {why}")]
-    MisfitAt { what: String, at: String, why: String },
-}
 
 /// Why an answer of a planner, decider, reviewer or worker is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -6,8 +6,6 @@
 use super::*;
 use crate::supervisor::model::{SkipReason, TaskError};
 
-/// The code of a run that is no success because a person said no.
-pub const TASK_REJECTED: &str = "task_rejected";
 /// The error of a task that a person said no to, here or below.
 pub(super) const APPROVAL_REJECTED: &str = "approval_rejected";
 

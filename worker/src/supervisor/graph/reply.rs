@@ -7,10 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::answers::{dollars, read, share};
-use super::refusal::Unreadable;
 use crate::supervisor::core::account::Spent;
-use crate::supervisor::model::{DoubtedResult, SaidBeside};
+use crate::supervisor::model::{DoubtedResult, SaidBeside, dollars, share};
+use crate::supervisor::reading::{Unreadable, read};
 use crate::supervisor::spec::Span;
 
 /// What a worker said, taken apart.
@@ -172,13 +171,4 @@ pub fn refused(said: &Value) -> Option<String> {
 
 fn dollars_in(map: &Map<String, Value>) -> Option<u64> {
     ["cost", "cost_usd"].iter().find_map(|key| dollars(map.get(*key)?).ok().flatten())
-}
-
-/// The text of a result as people read it.
-pub fn text_of(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
 }

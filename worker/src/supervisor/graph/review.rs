@@ -172,7 +172,7 @@ impl Graph {
         let verdict = self.counted(said, review.score);
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         task.attempt_count += 1;
-        let (count, limit) = (task.attempt_count, task.max_attempts);
+        let tries_are_left = Tries::of_task(task).are_left(task.attempt_count);
         let feedback = Feedback {
             from: FeedbackFrom::Critic,
             attempt,
@@ -193,9 +193,7 @@ impl Graph {
             VerdictKind::Escalate => {
                 self.escalate(id, &review.feedback, gates, out);
             }
-            VerdictKind::NeedsRevision if !Tries::of(limit).are_left(count) => {
-                self.rejected_for_good(id, Actor::Critic, gates, out)
-            }
+            VerdictKind::NeedsRevision if !tries_are_left => self.rejected_for_good(id, Actor::Critic, gates, out),
             VerdictKind::NeedsRevision => self.send_back(id, &review.feedback, out),
         }
     }

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::workers::WorkerCard;
-use crate::supervisor::agents::StandingPolicy;
 use crate::supervisor::core::authority::Granted;
 use crate::supervisor::model::{DependencyPolicy, Requires};
 use crate::supervisor::spec::{
     Degrade, OnEmpty, OnIdle, OnUnmet, Reflection, RejectStatus, ReviewScope, Selection, UpfrontStrategy,
 };
+use crate::supervisor::standing::StandingPolicy;
 use crate::supervisor::task::TaskStatus;
 
 /// Where the plan comes from.

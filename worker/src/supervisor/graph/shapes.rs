@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::Graph;
 use crate::supervisor::core::asker::{AnswerForm, AnswerShape, Asker, CallTime};
+use crate::supervisor::model::PlanStrategy;
 use crate::supervisor::outbox::{Call, Purpose};
-use crate::supervisor::routing::PlanStrategy;
 
 impl Asker for Graph {
     fn reads(&self, purpose: Purpose) -> AnswerForm {

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::answers::data_of;
 use crate::supervisor::model::TaskId;
+use crate::supervisor::reading::data_of;
 
 /// The names under which a planner says what is to be done, and what a task waits for; and what a task is called.
 const GOAL: [&str; 5] = ["goal", "description", "task", "objective", "sub_task_objective"];

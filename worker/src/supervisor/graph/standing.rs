@@ -4,15 +4,16 @@
 //! tool is approved before the sub-task that would use it starts, which is a delegation too; a guide is told to whoever
 //! has the tool; a formatter has the last word on the result.
 //!
-//! Invariant: the same functions decide here as where agents talk (`agents::policies`), so a request meets the same
+//! Invariant: the same functions decide here as where agents talk (`standing`), so a request meets the same
 //! policies whichever kind of planning it gets. Nothing is resolved here.
 
 use serde_json::{Map, json};
 
 use super::*;
-use crate::supervisor::agents::{json_text, policies};
 use crate::supervisor::model::{SkipReason, ToolApprovalWanted};
+use crate::supervisor::reading::json_text;
 use crate::supervisor::spec::delegate_tool;
+use crate::supervisor::standing as policies;
 
 impl GraphRules {
     /// Sub-tasks come in the order of the playbooks that fit the request, behind whatever order the plan has anyway.

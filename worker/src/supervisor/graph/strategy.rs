@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::supervisor::core::account::Balance;
+use crate::supervisor::core::plan_control::{NoPlan, PlanControl};
 use crate::supervisor::core::strategy::{Findings, Strategy, TaskReport};
 
 impl<G: Gates> Strategy<G> for Graph {
@@ -35,6 +36,11 @@ impl<G: Gates> Strategy<G> for Graph {
         if let Key::Graph(GraphKey::Execute { task, attempt }) = key {
             self.was_done(task, *attempt, answer, out);
         }
+    }
+    fn ended_meanwhile(&self, key: &Key, answer: &Answer) -> Option<(TaskId, Option<Value>)> {
+        let Key::Graph(GraphKey::Execute { task, .. }) = key else { return None };
+        let given = Reply::of(answer.as_ref().ok()?.clone()).ok().filter(|reply| reply.success)?;
+        Some((task.clone(), Some(given.result)))
     }
 
     fn asks_before_tasks(&self) -> bool {
@@ -84,7 +90,7 @@ impl<G: Gates> Strategy<G> for Graph {
         }
     }
 
-    fn view(&self, _held: bool, _is_answered: &dyn Fn(&str) -> bool) -> Value {
+    fn view(&self, _held: bool, _is_answered: &dyn Fn(&Key) -> bool) -> Value {
         self.digest()
     }
     fn rows(&self) -> Vec<Value> {
@@ -95,12 +101,15 @@ impl<G: Gates> Strategy<G> for Graph {
         };
         self.plan.in_order().into_iter().zip(self.reports()).map(row).collect()
     }
-    fn beside_rows(&self, _held: bool, _is_answered: &dyn Fn(&str) -> bool) -> Value {
+    fn beside_rows(&self, _held: bool, _is_answered: &dyn Fn(&Key) -> bool) -> Value {
         Value::Null
     }
 
     fn plan(&self) -> Option<&TaskPlan> {
         Some(&self.plan)
+    }
+    fn plan_control(&mut self) -> Result<&mut dyn PlanControl<G>, NoPlan> {
+        Ok(self)
     }
     fn next_step(&self) -> Option<u32> {
         self.first_waiting()

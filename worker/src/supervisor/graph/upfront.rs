@@ -5,11 +5,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::answers::{Dependency, PlannedTask, PlannerOutput, read};
-use super::refusal::Unreadable;
 use super::spellings::said_once;
-use crate::supervisor::model::TaskId;
-use crate::supervisor::routing::PlanStrategy;
+use crate::supervisor::model::{Dependency, PlanStrategy, PlannedTask, PlannerOutput, TaskId};
+use crate::supervisor::reading::{Unreadable, read};
 use crate::supervisor::spec::UpfrontStrategy;
 
 /// A plan that is made upfront as a list of delegations (CUG-33).

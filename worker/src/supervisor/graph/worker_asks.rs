@@ -66,14 +66,14 @@ impl Graph {
         &mut self,
         id: &TaskId,
         attempt: u32,
-        reply: &Result<Reply, String>,
+        reply: &Result<Reply, NotTaken>,
         gates: &mut dyn Gates,
         out: &mut Outbox,
     ) -> bool {
         let why = match reply {
             Ok(reply) if reply.success => return false,
             Ok(reply) => reply.why(),
-            Err(why) => why.clone(),
+            Err(why) => why.to_string(),
         };
         let last = self.task(id).and_then(|task| task.metadata.reflections.last());
         let Some(doubted) = last.filter(|doubted| doubted.attempt + 1 == attempt).cloned() else { return false };

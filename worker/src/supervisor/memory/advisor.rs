@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::supervisor::routing::PlanStrategy;
+use crate::supervisor::model::PlanStrategy;
 use crate::supervisor::spec::Memory;
 
 /// The whole, in basis points.

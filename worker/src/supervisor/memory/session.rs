@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 
 use super::advisor::{Advice, SessionMemory, suggest, warn};
 use crate::supervisor::core::key::MemoryKey;
-use crate::supervisor::graph::read;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+use crate::supervisor::reading::read;
 use crate::supervisor::spec::{Memory, Ratio};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

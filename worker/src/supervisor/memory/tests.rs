@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::advisor::{Advice, Pattern, SessionMemory, similarity_bp};
 use super::*;
 use crate::supervisor::core::key::MemoryKey;
+use crate::supervisor::model::PlanStrategy;
 use crate::supervisor::outbox::{Answer, Ask, CallFailure, Outbox};
-use crate::supervisor::routing::PlanStrategy;
 use crate::supervisor::spec::{Memory, Ratio};
 
 fn suggest(query: &str, memory: &SessionMemory) -> Advice {

@@ -7,8 +7,8 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::answer::{InvalidAnswer, decode};
 use super::trust::{Incident, TrustRecord};
+use crate::supervisor::core::answer::{InvalidAnswer, decode};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::{self, HitlMode};

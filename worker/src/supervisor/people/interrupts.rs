@@ -15,33 +15,25 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::answer::{InvalidAnswer, decode, shown_hash};
 use super::below::How;
+use crate::supervisor::core::answer::{InvalidAnswer, decode, shown_hash};
 use crate::supervisor::core::key::PeopleKey;
+use crate::supervisor::core::question::QuestionKey;
+pub use crate::supervisor::core::question::{Expired, OnExpiry};
 use crate::supervisor::core::strategy::Continuation;
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::Span;
 
 /// How many questions that nobody has answered are remembered.
 const UNANSWERED_MAX: usize = 1_000;
 
-/// What a deadline without an answer means (LGI-07).
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnExpiry {
-    #[default]
-    Fail,
-    Answer(Value),
-}
-
 /// One question of a task (supervisors.md §5.5).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interrupt {
     /// `<run>/in-<n>`.
     pub id: String,
-    pub task: TaskId,
+    pub task: QuestionKey,
     /// Which question of the task it is; from 1.
     pub index: u32,
     pub payload: Value,
@@ -58,15 +50,15 @@ pub struct Interrupt {
 /// A task asks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    pub task: TaskId,
+    pub task: QuestionKey,
     pub payload: Value,
     pub timeout: Option<Span>,
     pub on_expiry: OnExpiry,
 }
 
 impl Question {
-    pub fn new(task: TaskId, payload: Value) -> Self {
-        Question { task, payload, timeout: None, on_expiry: OnExpiry::Fail }
+    pub fn new(task: impl Into<QuestionKey>, payload: Value) -> Self {
+        Question { task: task.into(), payload, timeout: None, on_expiry: OnExpiry::Fail }
     }
 }
 
@@ -79,7 +71,7 @@ pub struct ResumeInterrupt {
     /// The oldest question of this task, if no id is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
-    pub task: Option<TaskId>,
+    pub task: Option<QuestionKey>,
     /// What `interrupt` returns.
     #[serde(default)]
     pub resume: Value,
@@ -146,7 +138,7 @@ pub struct CannotInterrupt;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resumed {
     pub id: String,
-    pub task: TaskId,
+    pub task: QuestionKey,
     pub index: u32,
     /// What `interrupt` returns, or why the wait failed.
     pub outcome: Result<Value, Expired>,
@@ -155,10 +147,6 @@ pub struct Resumed {
     /// Whether no question of the task is open any more.
     pub task_may_continue: bool,
 }
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("Interrupt timed out")]
-pub struct Expired;
 
 /// Where a node that asked for approval goes (LGI-02).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,7 +181,7 @@ struct TaskQuestions {
 pub struct Interrupts {
     count: u64,
     pending: BTreeMap<u64, Interrupt>,
-    tasks: BTreeMap<TaskId, TaskQuestions>,
+    tasks: BTreeMap<QuestionKey, TaskQuestions>,
     /// Those that nobody has answered, and never will; of many, the newest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     unanswered: BTreeMap<u64, How>,
@@ -278,8 +266,8 @@ impl Interrupts {
     }
 
     /// Whether a person has answered the task anything.
-    pub fn has_answers(&self, task: &TaskId) -> bool {
-        self.tasks.get(task).is_some_and(|asked| !asked.answers.is_empty())
+    pub fn has_answers(&self, task: impl Into<QuestionKey>) -> bool {
+        self.tasks.get(&task.into()).is_some_and(|asked| !asked.answers.is_empty())
     }
 
     /// A person answers.
@@ -326,8 +314,8 @@ impl Interrupts {
     }
 
     /// What a task is told when it continues.
-    pub fn continuation(&self, task: &TaskId) -> Continuation {
-        let asked = self.tasks.get(task);
+    pub fn continuation(&self, task: impl Into<QuestionKey>) -> Continuation {
+        let asked = self.tasks.get(&task.into());
         Continuation {
             answers: asked.map(|asked| asked.answers.values().cloned().collect()).unwrap_or_default(),
             state: asked.map(|asked| asked.state.clone()),
@@ -335,9 +323,10 @@ impl Interrupts {
     }
 
     /// The task has ended: its questions are void and its answers are not needed any more.
-    pub fn task_ended(&mut self, task: &TaskId, out: &mut Outbox) {
-        self.tasks.remove(task);
-        let of_it = self.pending.iter().filter(|(_, interrupt)| interrupt.task == *task);
+    pub fn task_ended(&mut self, task: impl Into<QuestionKey>, out: &mut Outbox) {
+        let task = task.into();
+        self.tasks.remove(&task);
+        let of_it = self.pending.iter().filter(|(_, interrupt)| interrupt.task == task);
         for n in of_it.map(|(n, _)| *n).collect::<Vec<_>>() {
             if self.pending.remove(&n).is_some_and(|interrupt| interrupt.deadline.is_some()) {
                 out.cancel_timer(PeopleKey::InterruptDeadline(n));

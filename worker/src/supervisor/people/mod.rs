@@ -5,7 +5,6 @@
 //! nothing. The parts here decide only about people's answers: what a task does then is its scheduler's business.
 
 mod amount;
-pub(super) mod answer;
 pub mod approval;
 pub mod autonomy;
 pub mod below;
@@ -17,7 +16,7 @@ pub mod signature;
 pub mod takeover;
 pub mod trust;
 
-pub use answer::{InvalidAnswer, shown_hash};
+pub use super::core::answer::{InvalidAnswer, shown_hash};
 
 #[cfg(test)]
 mod tests;

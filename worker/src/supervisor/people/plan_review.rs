@@ -15,7 +15,7 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::answer::{InvalidAnswer, decode, shown_hash};
+use crate::supervisor::core::answer::{InvalidAnswer, decode, shown_hash};
 use crate::supervisor::core::key::PeopleKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
@@ -247,20 +247,20 @@ impl PlanReview {
         Ok(())
     }
 
-    /// The planner has answered the feedback: the next round, or the message withdrawn as if it had never been sent
-    /// (SHH-26). An answer that nobody waits for any more is dropped.
-    pub fn regenerated(&mut self, answer: Result<(String, Option<Value>), String>, out: &mut Outbox) {
-        if self.status != ReviewStatus::Regenerating {
-            return;
+    /// The planner has answered the feedback: the next round. An answer that nobody waits for any more is dropped.
+    pub fn regenerated(&mut self, message: &str, plan: Option<Value>, out: &mut Outbox) {
+        if self.status == ReviewStatus::Regenerating {
+            self.show(message, plan, out);
         }
-        match answer {
-            Ok((message, plan)) => self.show(&message, plan, out),
-            Err(why) => {
-                self.conversation.pop();
-                self.status = ReviewStatus::Reviewing;
-                let data = json!({ "version": self.version, "withdrawn": true, "why": why });
-                out.note(NoteKind::PlanFeedback, data);
-            }
+    }
+
+    /// There is no other plan: the message is withdrawn as if it had never been sent (SHH-26).
+    pub fn not_regenerated(&mut self, why: &str, out: &mut Outbox) {
+        if self.status == ReviewStatus::Regenerating {
+            self.conversation.pop();
+            self.status = ReviewStatus::Reviewing;
+            let data = json!({ "version": self.version, "withdrawn": true, "why": why });
+            out.note(NoteKind::PlanFeedback, data);
         }
     }
 

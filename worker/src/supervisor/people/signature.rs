@@ -5,7 +5,11 @@
 
 use crate::agent::workflow::{SIGNAL_APPROVAL, SIGNAL_WAITS};
 use crate::supervisor::core::control;
-use crate::supervisor::run::{PEOPLE_RULES, PLAN_ANSWER};
+
+/// What a person says of the plan of a run below: passed on by the run above (`approve_plan`, `plan_feedback`, `revise_plan`).
+pub(crate) const PLAN_ANSWER: &str = "plan_answer_v1";
+/// A change of how people are asked, on its way down.
+pub(crate) const PEOPLE_RULES: &str = "people_rules_v1";
 
 /// Signals that only runs send, to each other. What they hold is believed as it stands, also who approved something.
 pub const OF_RUNS: [&str; 3] = [PEOPLE_RULES, PLAN_ANSWER, SIGNAL_WAITS];

@@ -6,10 +6,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+pub use crate::supervisor::core::control::HANDED_TO_HUMAN;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::task::TaskStatus;
 
-pub const HANDED_TO_HUMAN: &str = "handed_to_human";
 pub const HANDED_MESSAGE: &str = "Task handed to human for processing";
 
 /// A task as the plan shows it, in plan order.

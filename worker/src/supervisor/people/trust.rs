@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::amount::percent_text;
-use super::answer::{InvalidAnswer, decode};
+use crate::supervisor::core::answer::{InvalidAnswer, decode};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::{HitlMode, TrustLevel, TrustRules};

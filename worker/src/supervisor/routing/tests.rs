@@ -10,7 +10,7 @@ fn shape(subtasks: usize, has_dependencies: bool) -> RoutingInput {
 }
 
 fn decoded(value: Value) -> PlannerOutput {
-    crate::supervisor::graph::read("plan", &value).unwrap()
+    crate::supervisor::reading::read("plan", &value).unwrap()
 }
 
 fn task(id: &str) -> Value {

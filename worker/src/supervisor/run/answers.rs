@@ -12,19 +12,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::SupervisorRun;
-use super::call_context::of_its_kind;
 use super::refusal::{Refused, WishRefusal};
-use super::signals::{APPROVAL_RESPONSE, ESCALATE_APPROVAL, EXTEND_APPROVAL, INTERRUPT_RESUME, PLAN_ANSWER, refuse};
+use super::signals::{APPROVAL_RESPONSE, ESCALATE_APPROVAL, EXTEND_APPROVAL, INTERRUPT_RESUME, refuse};
 use super::updates::without_of;
+use crate::supervisor::core::answer::{InvalidAnswer, decode};
+use crate::supervisor::core::call_context::of_its_kind;
 use crate::supervisor::core::control;
 use crate::supervisor::core::key::PeopleKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Ask, Outbox};
-use crate::supervisor::people::answer::{InvalidAnswer, decode};
 use crate::supervisor::people::approval::{ApprovalResponse, Ignored, readable};
 use crate::supervisor::people::below::{How, NotBelow, WaitKind, Waiting};
 use crate::supervisor::people::interrupts::{ResumeInterrupt, ResumeRefusal};
 use crate::supervisor::people::plan_review::ReviewRefusal;
+use crate::supervisor::people::signature::PLAN_ANSWER;
 
 /// The ids in an answer that say whom it is for. The rest of it is read by whoever asked.
 #[derive(Default, Deserialize)]

@@ -21,12 +21,15 @@ use super::{lease, model};
 use crate::agent::AgentOutput;
 use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
+use crate::supervisor::core::call_context::{AskedWork, parts_of};
 use crate::supervisor::core::calls::{Arrival, UnderWay};
 use crate::supervisor::core::key::{GraphKey, Key};
 use crate::supervisor::core::phase::Phase;
-use crate::supervisor::graph::{Handed, PLAN_REVIEW_TIMED_OUT, TASK_REJECTED, text_of};
+use crate::supervisor::core::strategy::TASK_REJECTED;
+use crate::supervisor::graph::{Handed, PLAN_REVIEW_TIMED_OUT};
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, ChildTask, Outbox, Purpose};
 use crate::supervisor::prompts::WorkerTurn;
+use crate::supervisor::reading::text_of;
 use crate::supervisor::spec::{Money, PlanningMode, Preset, Span, SupervisorSpec, SynthesisMode, fill};
 use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::ForTeam;
@@ -119,8 +122,8 @@ pub(super) fn nested(
         spec = spec.without_idle()?;
     }
     // SHN-40: whom the run above calls in a role, is in it below too.
-    let role = call.context.get("role").and_then(Value::as_str).filter(|role| *role != GENERALIST);
-    let role = role.filter(|_| spec.planning.mode != PlanningMode::None).map(str::to_owned);
+    let role = AskedWork::of(call).role.filter(|role| role != GENERALIST);
+    let role = role.filter(|_| spec.planning.mode != PlanningMode::None);
     let resolved = spec.resolve_below()?;
     let context = RunContext {
         depth: depth + 1,
@@ -146,13 +149,12 @@ fn objective(own: &str, call: &Call) -> String {
     if filled != own && !text_of(&filled).trim().is_empty() {
         return text_of(&filled);
     }
-    let goal = ["goal", "task", "question"].iter().find_map(|key| call.context.get(*key)?.as_str());
-    let messages = call.context.get("messages").and_then(Value::as_array).map_or(0, Vec::len);
-    let heard = match goal {
-        Some(_) => messages > 1,
-        None => messages > 0,
+    let asked = AskedWork::of(call);
+    let heard = match asked.goal() {
+        Some(_) => asked.said_before() > 1,
+        None => asked.said_before() > 0,
     };
-    match goal {
+    match asked.goal() {
         _ if heard && !call.prompt.is_empty() => call.prompt.clone(),
         // What every other worker is told with its task (FSS-05, FSP-02).
         Some(goal) if call.purpose == Purpose::ExecuteWorker => {
@@ -166,7 +168,15 @@ fn objective(own: &str, call: &Call) -> String {
 
 /// The time that a nested supervisor has by its own spec.
 pub(super) fn own_wall_ms(spec: &Value) -> Option<u64> {
-    Span::deserialize(spec.pointer("/budget/wall")?).ok().map(Span::as_ms)
+    #[derive(Deserialize)]
+    struct OfSpec {
+        budget: OfBudget,
+    }
+    #[derive(Deserialize)]
+    struct OfBudget {
+        wall: Span,
+    }
+    parts_of::<Option<OfSpec>>(spec).map(|spec| spec.budget.wall.as_ms())
 }
 
 /// Its own budget may be less.

@@ -4,26 +4,66 @@
 //! denial means the strategy's, which hears it as the answer of its call. The verdict is recorded with the turn in which the
 //! call is asked for, and is taken once.
 
+use std::collections::BTreeMap;
+
 use bosun_engine::workflow::Cx;
 use serde_json::{Map, json};
 
 use super::SupervisorRun;
 use crate::supervisor::core::account::SPENT;
 use crate::supervisor::core::calls::Arrival;
-use crate::supervisor::core::gate::{CallGate, NewWork, WorkKind};
+use crate::supervisor::core::gate::{CallGate, Declared, NewWork, WorkKind};
 use crate::supervisor::core::key::Key;
 use crate::supervisor::core::strategy::Doer;
 use crate::supervisor::journal::Note;
+use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Ask, Call, CallFailure, Outbox, Weight};
 use crate::supervisor::people::approval::{
     ApprovalDecision, ApprovalId, ApprovalScope, ApprovalSource, Closed, Consequence, OnReject, Proposal,
 };
 use crate::supervisor::people::escalation::Escalations;
-use crate::supervisor::spec::SupervisorSpec;
+use crate::supervisor::plan::{Plan, TaskItem};
+use crate::supervisor::spec::{Family, SupervisorSpec};
 
 /// Whether people may be asked about the work of a run of this spec as it begins.
 pub(super) fn is_in(spec: &SupervisorSpec) -> bool {
-    !CallGate::of(spec).is_off()
+    !of(spec).is_off()
+}
+
+/// The gate of a run of this spec: a spec that asks nobody, and a plan, have none. A task that requires an approval asks in
+/// any.
+pub(super) fn of(spec: &SupervisorSpec) -> CallGate {
+    if spec.family() == Family::Graph {
+        return CallGate::default();
+    }
+    let (mut items, mut declared) = (None, BTreeMap::new());
+    match (spec.is_crew(), spec.steps.len()) {
+        (true, 0) => {
+            let plan = spec.plan().ok().flatten();
+            let tasks: Vec<&TaskItem> = plan.iter().flat_map(Plan::in_list_order).collect();
+            let id = |item: &TaskItem| TaskId::of(&item.task_id.to_string());
+            let of =
+                |item: &&TaskItem| Some((id(item), declared_of(item))).filter(|(_, of)| *of != Declared::default());
+            declared = tasks.iter().filter_map(of).collect();
+            items = Some(if tasks.is_empty() { vec![TaskId::from(1)] } else { tasks.into_iter().map(id).collect() });
+        }
+        (_, 0) => {}
+        (_, steps) => items = Some((1..=steps).map(|n| TaskId::of(&n.to_string())).collect()),
+    }
+    if !spec.hitl.enabled && !declared.values().any(|of| of.requires_approval) {
+        return CallGate::default();
+    }
+    CallGate::new(spec.handoff_control().is_some(), items, declared)
+}
+
+/// What a plan says of a task.
+fn declared_of(item: &TaskItem) -> Declared {
+    Declared {
+        action: item.action.clone().unwrap_or_default(),
+        risk: item.risk.unwrap_or_default(),
+        requires_approval: item.requires_approval,
+        required: item.required,
+    }
 }
 
 /// Why a person is asked, and the escalation that their answer resolves.

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::border::Continued;
-use super::call_context::of_its_kind;
 use super::refusal::NoSpec;
 use super::rules_below::ToldBelow;
 use super::strategy::RunStrategy;
+use crate::supervisor::core::call_context::of_its_kind;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::{ResolvedSpec, SupervisorSpec, read_spec_value};
 

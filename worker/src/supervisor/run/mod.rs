@@ -16,7 +16,6 @@ mod answers;
 mod arguments;
 mod asks;
 mod border;
-mod call_context;
 mod child_end;
 mod children;
 mod gate;
@@ -62,9 +61,8 @@ pub use input::{INVALID_SPEC, RunContext, SupervisorInput};
 pub use output::{EndReason, SUPERVISOR_FAILED, SupervisorOutput};
 pub use progress::ProgressMessage;
 pub use refusal::NoSpec;
-pub(crate) use rules_below::PEOPLE_RULES;
 pub use signals::CANCEL_TASK;
-pub(crate) use signals::{PLAN_ANSWER, signals};
+pub(crate) use signals::signals;
 
 use self::border::Border;
 use self::parts::RunGates;

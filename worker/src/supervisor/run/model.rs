@@ -12,7 +12,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::call_context::CallContext;
 use super::lease::lower;
 use super::model_words::{behind, handed_over, offers, reply_in, spoken, turn_of};
 use super::refusal::CarryRefusal;
@@ -27,8 +26,10 @@ use crate::capability::model::{
 };
 use crate::supervisor::agents::{self, MessageRole, StepContext, ToolOffer};
 use crate::supervisor::core::asker::{AnswerForm, AnswerShape, Asker};
+use crate::supervisor::core::call_context::CallContext;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, Purpose};
 use crate::supervisor::prompts::steady;
+use crate::supervisor::spec::tool_names::Builtin;
 use crate::supervisor::spec::{SupervisorSpec, ViaModel};
 
 /// Those that the name of a model may begin with.
@@ -115,7 +116,7 @@ fn step_of(call: &Call, asker: &dyn Asker) -> Option<StepContext<'static>> {
 /// those that everybody has. One that answers without tools is asked once.
 fn works_alone(context: &StepContext<'_>, via: &ViaModel) -> bool {
     let own = !via.tools.is_empty() || !via.limits.is_empty();
-    let of_all = |name: &str| agents::Builtin::ALL.iter().any(|builtin| builtin.name() == name);
+    let of_all = |name: &str| Builtin::ALL.iter().any(|builtin| builtin.name() == name);
     let of_run = context.tools.iter().any(|tool| !of_all(&tool.name));
     own && !of_run && !context.last_word
 }

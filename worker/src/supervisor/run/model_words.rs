@@ -13,9 +13,11 @@ use super::tool_names::ToolNames;
 use crate::capability::model::{ModelOutput, ToolCall, Usage};
 use crate::supervisor::agents::{Message, StepContext, ToolOffer};
 use crate::supervisor::core::asker::{AnswerForm, Asker, HandOffOffer};
-use crate::supervisor::graph::{Reply, read};
+use crate::supervisor::core::call_context::{AskedWork, LastSaid};
+use crate::supervisor::graph::Reply;
 use crate::supervisor::outbox::Call;
 use crate::supervisor::prompts::{ReplyForm, more_for_models};
+use crate::supervisor::reading::read;
 use crate::supervisor::spec::{SupervisorSpec, Via, ViaModel};
 
 /// The turn of somebody in a conversation who is offered tools that others carry out: hand-offs, and the functions of its
@@ -50,7 +52,11 @@ pub(super) fn offers(spec: &SupervisorSpec, call: &Call, asker: &dyn Asker) -> V
         return Vec::new();
     }
     // Whoever is to run what the last message calls, calls nothing meanwhile.
-    let own = spec.player(call).filter(|_| !is_to_run(call)).map(|agent| agent.tools.as_slice()).unwrap_or_default();
+    let own = spec
+        .player(call)
+        .filter(|_| !LastSaid::before(call).calls())
+        .map(|agent| agent.tools.as_slice())
+        .unwrap_or_default();
     let own = own.iter().map(|tool| ToolOffer {
         name: tool.name.clone(),
         description: tool.description.clone(),
@@ -59,17 +65,11 @@ pub(super) fn offers(spec: &SupervisorSpec, call: &Call, asker: &dyn Asker) -> V
     asker.hand_offs(call).into_iter().map(|offer| offer.tool).chain(own).collect()
 }
 
-/// Whether the last that was said calls functions (AGC-10).
-fn is_to_run(call: &Call) -> bool {
-    let last = call.context["messages"].as_array().and_then(|said| said.last());
-    last.is_some_and(|last| ["tool_calls", "function_call"].iter().any(|calls| last.get(*calls).is_some()))
-}
-
 /// What is behind the system prompt of whoever answers in a run of its own.
 pub(super) fn behind(spec: &SupervisorSpec, call: &Call, asker: &dyn Asker) -> String {
     let names = |offers: Vec<HandOffOffer>| offers.into_iter().map(|offer| offer.to).collect::<Vec<_>>().join(", ");
     match asker.reads(call.purpose) {
-        AnswerForm::Reply if call.context.get("question").is_none() => reply_form(spec, call).text(),
+        AnswerForm::Reply if !AskedWork::of(call).is_question() => reply_form(spec, call).text(),
         AnswerForm::Message => match names(asker.hand_offs(call)) {
             none if none.is_empty() => none,
             names => format!(

@@ -10,14 +10,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::border::Border;
+use super::gate;
 use super::people::HUMAN_REVIEW;
 use super::progress::StatusMessages;
 use crate::supervisor::core::control::Control;
 use crate::supervisor::core::gate::CallGate;
 use crate::supervisor::core::key::GraphKey;
-use crate::supervisor::graph::{Gates, PlanEvent, PlannedTask, PlannerOutput, Reply, Start, Take};
+use crate::supervisor::core::retry::Tries;
+use crate::supervisor::core::verdict::{Start, Take};
+use crate::supervisor::graph::{Gates, PlanEvent, Reply};
 use crate::supervisor::memory::SessionMemoryPart;
-use crate::supervisor::model::{Risk, SkipReason, Task, TaskId, TaskPlan};
+use crate::supervisor::model::{PlannedTask, PlannerOutput, Risk, SkipReason, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Ask, ChildKind, ChildTask, Outbox};
 use crate::supervisor::people::approval::{ApprovalId, Approvals};
 use crate::supervisor::people::autonomy::Autonomy;
@@ -73,7 +76,7 @@ impl RunGates {
             approvals: Approvals::new(spec.hitl.approval.clone()),
             escalations: Escalations::new(spec.hitl.clone()),
             interrupts: Interrupts::default(),
-            gate: CallGate::of(spec),
+            gate: gate::of(spec),
             below: Below::default(),
             above: Above::default(),
             control: Control::default(),
@@ -224,7 +227,7 @@ impl Gates for RunGates {
             return Take::Go;
         }
         let reasons = vec![HUMAN_REVIEW.to_owned()];
-        let last = task.attempt_count >= task.max_attempts;
+        let last = !Tries::of_task(task).are_left(task.attempt_count);
         self.ask_about_result(task, task.metadata.proposed_action.as_deref(), reasons, last, out);
         Take::NeedsApproval
     }

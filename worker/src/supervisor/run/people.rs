@@ -4,19 +4,24 @@
 //! asked for again. An escalation that blocks is resolved by the answer to its approval. Nothing here moves a task.
 
 use bosun_engine::workflow::Cx;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::SupervisorRun;
 use super::parts::RunGates;
+use crate::supervisor::core::call_context::{of_its_kind, parts_of};
 use crate::supervisor::core::key::Key;
-use crate::supervisor::graph::{Reply, SUPERVISOR_FEEDBACK, Start, Take};
+use crate::supervisor::core::question::{OnExpiry, QuestionKey};
+use crate::supervisor::core::retry::Tries;
+use crate::supervisor::core::verdict::{Start, Take};
+use crate::supervisor::graph::{Reply, SUPERVISOR_FEEDBACK};
 use crate::supervisor::model::{CancelReason, Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Call, Outbox, Purpose};
 use crate::supervisor::people::approval::{
     ApprovalId, ApprovalRequest, ApprovalScope, Clearance, Closed, Consequence, OnReject, Proposal,
 };
 use crate::supervisor::people::escalation::{Action, Observed, PlanShape};
-use crate::supervisor::people::interrupts::{OnExpiry, Question};
+use crate::supervisor::people::interrupts::Question;
 use crate::supervisor::people::plan_review::{PlanReview, ReviewStatus};
 use crate::supervisor::spec::{HitlMode, Money, Ratio, Risk, Span};
 
@@ -34,7 +39,7 @@ impl RunGates {
         let words = plan.reasoning.clone().unwrap_or_default();
         match &mut self.review {
             Some(review) if review.status() == ReviewStatus::Regenerating => {
-                review.regenerated(Ok((words, Some(shown))), out);
+                review.regenerated(&words, Some(shown), out);
             }
             Some(review) => match review.approved() {
                 Some(approved) if has_been_seen(&approved.plan, &shown, plan) => {}
@@ -80,7 +85,7 @@ impl RunGates {
     pub(super) fn regeneration_failed(&mut self, why: &str, out: &mut Outbox) -> bool {
         match &mut self.review {
             Some(review) if review.status() == ReviewStatus::Regenerating => {
-                review.regenerated(Err(why.to_owned()), out);
+                review.not_regenerated(why, out);
                 true
             }
             Some(_) | None => false,
@@ -219,7 +224,7 @@ impl RunGates {
             }
             return Take::Go;
         }
-        let last = task.attempt_count + 1 >= task.max_attempts;
+        let last = !Tries::of_task(task).are_left(task.attempt_count + 1);
         let approval = self.ask_about_result(task, reply.proposes(), reasons, last, out);
         if let Some(id) = id {
             self.escalated.insert(approval, id);
@@ -309,10 +314,18 @@ impl SupervisorRun {
 }
 
 /// A question of a worker. Its payload may say how long it waits (`timeout`), and what is taken then (`default`).
-pub(super) fn question_of(task: TaskId, payload: &Value) -> Question {
-    let timeout = payload.get("timeout").and_then(|span| serde_json::from_value::<Span>(span.clone()).ok());
-    let on_expiry = payload.get("default").cloned().map_or(OnExpiry::Fail, OnExpiry::Answer);
-    Question { timeout, on_expiry, ..Question::new(task, payload.clone()) }
+pub(super) fn question_of(asker: impl Into<QuestionKey>, payload: &Value) -> Question {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Waits {
+        #[serde(deserialize_with = "of_its_kind")]
+        timeout: Option<Span>,
+        #[serde(deserialize_with = "of_its_kind")]
+        default: Option<Value>,
+    }
+    let Waits { timeout, default } = parts_of(payload);
+    let on_expiry = default.map_or(OnExpiry::Fail, OnExpiry::Answer);
+    Question { timeout, on_expiry, ..Question::new(asker, payload.clone()) }
 }
 
 /// The plan as people see it: what decides what will happen, and nothing that changes while they look.
@@ -328,6 +341,17 @@ fn shown_plan(plan: &TaskPlan) -> Value {
     json!({ "objective": plan.objective, "reasoning": plan.reasoning, "tasks": tasks })
 }
 
+/// The same, as far as it is read again.
+#[derive(Default, Deserialize)]
+struct ShownPlan {
+    tasks: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct ShownTask {
+    id: TaskId,
+}
+
 fn to_be_done(plan: &TaskPlan) -> impl Iterator<Item = &Task> {
     plan.in_order().into_iter().filter(|task| !task.status.is_terminal())
 }
@@ -341,10 +365,11 @@ fn own_parameters(task: &Task) -> Value {
 /// Whether people have approved all that is to be done now, each task as it is, and nothing that they approved has been
 /// planned away. That a task was done, failed, or was skipped by a rule, makes no other plan.
 fn has_been_seen(approved: &Value, shown: &Value, plan: &TaskPlan) -> bool {
-    let tasks = |of: &Value| of["tasks"].as_array().cloned().unwrap_or_default();
+    let tasks = |of: &Value| parts_of::<ShownPlan>(of).tasks;
     let approved = tasks(approved);
     let planned_away = |task: &Value| {
-        let found = task["id"].as_str().and_then(|id| plan.tasks.values().find(|task| task.id.as_str() == id));
+        let shown = parts_of::<Option<ShownTask>>(task);
+        let found = shown.and_then(|shown| plan.tasks.values().find(|task| task.id == shown.id));
         found.is_some_and(|task| task.cancelled == Some(CancelReason::Superseded))
     };
     tasks(shown).iter().all(|task| approved.contains(task)) && !approved.iter().any(planned_away)

@@ -2,22 +2,25 @@
 //!
 //! Invariant: answers are copies made from the state; asking changes nothing and writes no event.
 
+use std::collections::BTreeMap;
+
 use bosun_engine::{Failure, Payload};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::signals::refusal;
 use super::{SupervisorRun, arguments, value_of};
-use crate::supervisor::core::key::{GraphKey, Key};
+use crate::supervisor::core::call_context::parts_of;
 use crate::supervisor::core::strategy::TaskReport;
-use crate::supervisor::graph::{Reply, WhyNotRunning};
+use crate::supervisor::graph::WhyNotRunning;
 use crate::supervisor::model::{Task, TaskId};
+use crate::supervisor::native::{Attributes, System, native_view};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::below::WaitKind;
 use crate::supervisor::people::plan_review::ReviewStatus;
 use crate::supervisor::people::takeover::{PlanStepView, TakeoverContext};
 use crate::supervisor::spec::SupervisorSpec;
 use crate::supervisor::task::TaskStatus;
-use crate::supervisor::team::native::{Attributes, System, native_view};
 
 /// Why a run returned that is still open (FSS-36).
 const PARKED: &str = "parked-for-review";
@@ -126,7 +129,7 @@ impl SupervisorRun {
         }
         let Some(plan) = self.strategy.plan() else { return Some(self.without_plan(name, value)) };
         let task = || {
-            let id = text(value, "task_id");
+            let id = named_task(value);
             let found = TaskId::new(id.clone()).ok().and_then(|id| plan.get(&id));
             found.ok_or_else(|| refusal("UnknownTask", format!("No task with id {id}.")))
         };
@@ -153,7 +156,7 @@ impl SupervisorRun {
             "deadlock_report" => Ok(Value::Null),
             "native_view" => self.native_view(value),
             _ => {
-                let (id, tasks) = (text(value, "task_id"), self.reported());
+                let (id, tasks) = (named_task(value), self.reported());
                 let no_plan = || refusal("NoPlan", "this kind of run has no plan of tasks");
                 let found = tasks.iter().find(|task| task.task_id.as_str() == id);
                 match found {
@@ -192,7 +195,14 @@ impl SupervisorRun {
     /// The tasks in the words of a system: the run's own, or the one that is named.
     fn native_view(&self, value: &Value) -> Result<Value, Failure> {
         let spec = &self.resolved.spec;
-        let named = value.get("preset").or(Some(value)).and_then(Value::as_str).map(str::to_owned);
+        #[derive(Deserialize)]
+        struct InWordsOf {
+            preset: String,
+        }
+        let named = match value {
+            Value::String(preset) => Some(preset.clone()),
+            value => parts_of::<Option<InWordsOf>>(value).map(|of| of.preset),
+        };
         let (own, words) = (spec.preset.map(|preset| preset.name().to_owned()), spec.words());
         let in_own_words = named.is_none() && own.is_some();
         let system = match &named {
@@ -236,28 +246,19 @@ impl SupervisorRun {
     }
 
     fn budget(&self) -> Value {
-        let mut view = self.account.view(&self.awaited);
-        // What may be spent with all that was added since; the limits are those of the spec.
-        view["allowed"] = view["limits"].take();
-        view["limits"] = json!(self.resolved.spec.budget);
-        view
+        self.account.view(json!(self.resolved.spec.budget), &self.awaited)
     }
 
     pub(super) fn takeover_context(&self) -> TakeoverContext {
-        let step = |task: &&Task| {
-            let ended = self.calls.held_answers().find_map(|(key, answer)| match key {
-                Key::Graph(GraphKey::Execute { task: of, .. }) if *of == task.id => answer.as_ref().ok(),
-                _ => None,
-            });
-            let given = ended.and_then(|said| Reply::of(said.clone()).ok()).filter(|reply| reply.success);
-            PlanStepView {
-                id: task.id.clone(),
-                objective: task.goal.clone(),
-                status: task.status,
-                has_ended: ended.is_some(),
-                result: given.map(|reply| reply.result).or_else(|| task.result.clone()),
-                error: task.error.as_ref().map(|error| error.message.clone()),
-            }
+        let meanwhile: BTreeMap<TaskId, Option<Value>> =
+            self.calls.held_answers().filter_map(|(key, answer)| self.strategy.ended_meanwhile(key, answer)).collect();
+        let step = |task: &&Task| PlanStepView {
+            id: task.id.clone(),
+            objective: task.goal.clone(),
+            status: task.status,
+            has_ended: meanwhile.contains_key(&task.id),
+            result: meanwhile.get(&task.id).cloned().flatten().or_else(|| task.result.clone()),
+            error: task.error.as_ref().map(|error| error.message.clone()),
         };
         // A crew has a list of tasks, and no plan that could be changed.
         let listed = |task: TaskReport| PlanStepView {
@@ -286,9 +287,15 @@ impl SupervisorRun {
             return format!("Give {}: `{}`", asked.what, asked.answer);
         }
         let rows = self.strategy.rows();
-        let at_work = rows.iter().rfind(|row| row.get("status").is_some_and(|status| status == "running"));
-        match at_work.and_then(|row| row.get("title")).and_then(Value::as_str) {
-            Some(title) => format!("Release the run or cancel it: at work is {title}"),
+        #[derive(Deserialize)]
+        struct Row {
+            status: String,
+            title: String,
+        }
+        let row = |row: &Value| parts_of::<Option<Row>>(row).filter(|row| row.status == "running");
+        let at_work = rows.iter().rev().find_map(row);
+        match at_work {
+            Some(Row { title, .. }) => format!("Release the run or cancel it: at work is {title}"),
             None => "Release the run or cancel it".to_owned(),
         }
     }
@@ -299,11 +306,14 @@ fn unknown_system(name: &str) -> String {
     format!("there is no system named {name}; known are {known}, and the name of each preset")
 }
 
-/// An argument by name, or the argument itself.
-fn text(value: &Value, key: &str) -> String {
-    let value = value.get(key).unwrap_or(value);
-    match value {
-        Value::String(text) => text.clone(),
+/// The id of a task, by name or as it is.
+fn named_task(value: &Value) -> String {
+    #[derive(Deserialize)]
+    struct Named {
+        task_id: Value,
+    }
+    match parts_of::<Option<Named>>(value).map_or_else(|| value.clone(), |named| named.task_id) {
+        Value::String(text) => text,
         Value::Null => String::new(),
         other => other.to_string(),
     }

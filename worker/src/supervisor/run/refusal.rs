@@ -9,15 +9,17 @@ use super::signals::refusal;
 use crate::supervisor::agents::AgentsRefused;
 use crate::supervisor::chat::ChatError;
 use crate::supervisor::core::loans::LoanRefusal;
+use crate::supervisor::core::plan_control::NoPlan;
 use crate::supervisor::core::strategy::StrategyRefusal;
 use crate::supervisor::fields::FieldError;
-use crate::supervisor::graph::{AgentForbidden, PlanRefusal, Unreadable};
+use crate::supervisor::graph::AgentForbidden;
 use crate::supervisor::model::{PlanChangeError, TaskId};
 use crate::supervisor::outbox::{CallFailure, CallFailureKind};
 use crate::supervisor::people::approval::Ignored;
 use crate::supervisor::people::interrupts::ResumeRefusal;
 use crate::supervisor::people::plan_review::ReviewRefusal;
 use crate::supervisor::plan_task::NotDispatched;
+use crate::supervisor::reading::Unreadable;
 use crate::supervisor::spec::InvalidSpec;
 
 /// Why an answer or another wish of people is refused: a word that programs can tell apart, and a sentence.
@@ -31,8 +33,6 @@ pub(super) struct Refused {
 /// A wish that no part of the run has a word for.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WishRefusal {
-    #[error("this kind of run has no plan of tasks")]
-    NoPlan,
     #[error("`task_id` names the task to cancel: {0}")]
     NoTaskNamed(serde_json::Error),
     #[error("No task with id {0}.")]
@@ -185,7 +185,7 @@ macro_rules! in_a_sentence {
     };
 }
 
-in_a_sentence!(WishRefusal, ArgumentFault, PlanRefusal, Unreadable, StrategyRefusal, LoanRefusal);
+in_a_sentence!(WishRefusal, ArgumentFault, Unreadable, NoPlan, StrategyRefusal, LoanRefusal);
 
 impl From<Ignored> for Refused {
     fn from(why: Ignored) -> Self {

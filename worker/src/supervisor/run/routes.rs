@@ -23,12 +23,10 @@ impl SupervisorRun {
             out.heard(&key);
         }
         match key {
+            // What was handed on as a whole has come back.
             Key::Graph(GraphKey::Routed) => {
-                out.heard(&key);
                 self.parts.handed_on = None;
-                if let Some(graph) = self.strategy.as_plan() {
-                    graph.handed_back(answer, &mut self.parts, out);
-                }
+                self.strategy.heard(&key, answer, &mut self.parts, out);
             }
             Key::Graph(_) | Key::Chat(_) | Key::Agents(_) => self.strategy.heard(&key, answer, &mut self.parts, out),
             Key::People(PeopleKey::ApprovalNotify(n)) => self.parts.approvals.notified(n, &answer, out),

@@ -13,21 +13,35 @@ use serde_json::{Map, Value, json};
 use super::SupervisorRun;
 use super::parts::RunGates;
 use super::refusal::{Refused, WishRefusal};
+use crate::supervisor::core::call_context::{of_its_kind, parts_of};
 use crate::supervisor::core::key::Key;
 use crate::supervisor::outbox::{Ask, Outbox};
 use crate::supervisor::people::autonomy::Autonomy;
+use crate::supervisor::people::signature::PEOPLE_RULES;
 use crate::supervisor::spec::{Hitl, HitlMode, SupervisorSpec, Via, merge};
 
 /// The updates that change how people are asked.
 pub(super) const OF_PEOPLE: [&str; 3] = ["report_incident", "set_hitl_mode", "set_policy"];
-/// Such a change, on its way down.
-pub(crate) const PEOPLE_RULES: &str = "people_rules_v1";
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Change {
     update: String,
     input: Value,
+}
+
+/// What is read of a policy before it is taken.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PolicyWish {
+    #[serde(deserialize_with = "of_its_kind")]
+    enabled: Option<bool>,
+}
+
+/// The same of a mode.
+#[derive(Deserialize)]
+struct ModeWish {
+    mode: HitlMode,
 }
 
 impl SupervisorRun {
@@ -69,7 +83,8 @@ impl SupervisorRun {
     /// is off, unless there is somebody below who may have it on.
     fn asks_people(&self, name: &str, value: &Value) -> Result<(), Refused> {
         let sets_mode = name == "set_hitl_mode";
-        let wants = sets_mode || (name == "set_policy" && value.get("enabled") == Some(&json!(true)));
+        let switches_on = || parts_of::<PolicyWish>(value).enabled == Some(true);
+        let wants = sets_mode || (name == "set_policy" && switches_on());
         let by_plan = self.strategy.asks_before_tasks();
         if wants && self.parts.gate.is_off() && !by_plan {
             return Err(WishRefusal::AsksNobody.into());
@@ -137,7 +152,7 @@ impl ToldBelow {
     /// A change that the run itself has no use for.
     fn add(&mut self, change: &Change) {
         if change.update == "set_hitl_mode" {
-            self.set = change.input.get("mode").and_then(|mode| HitlMode::deserialize(mode).ok()).or(self.set);
+            self.set = parts_of::<Option<ModeWish>>(&change.input).map(|wish| wish.mode).or(self.set);
         } else if change.update == "set_policy" {
             self.policy = merged(&self.policy, &change.input);
         }

@@ -7,23 +7,23 @@ use bosun_engine::{Failure, Payload};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::call_context::of_its_kind;
 use super::people::question_of;
 use super::refusal::{Refused, WishRefusal};
-use super::rules_below::PEOPLE_RULES;
 use super::{SupervisorRun, value_of};
 use crate::agent::next_run::{LEAVE, Leave};
 use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_TOP_UP, SIGNAL_WAITS};
+use crate::supervisor::core::call_context::of_its_kind;
 use crate::supervisor::core::calls::Arrival;
 use crate::supervisor::core::control::{self, ControlRequest};
+use crate::supervisor::core::question::{Expired, QuestionKey};
 use crate::supervisor::core::strategy::OpenQuestion;
-use crate::supervisor::graph::{HUMAN, PLAN_REVIEW_TIMED_OUT};
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::model::TaskId;
+use crate::supervisor::model::{HUMAN, TaskId};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::approval::{ApprovalScope, ApprovalSource, Closed, Consequence};
-use crate::supervisor::people::interrupts::{Expired, Question, ResumeInterrupt, Resumed};
+use crate::supervisor::people::interrupts::{Question, ResumeInterrupt, Resumed};
 use crate::supervisor::people::plan_review::Ending;
+use crate::supervisor::people::signature::{PEOPLE_RULES, PLAN_ANSWER};
 use crate::supervisor::spec::OnApprovalTimeout;
 use crate::supervisor::task::Actor;
 use crate::supervisor::team::Heard;
@@ -37,8 +37,6 @@ pub(super) const INTERRUPT_RESUME: &str = "interrupt_resume_v1";
 /// More time for an approval, and another word to people about it: updates, which reach a run below as signals.
 pub(super) const EXTEND_APPROVAL: &str = "extend_approval";
 pub(super) const ESCALATE_APPROVAL: &str = "escalate_approval";
-/// What a person says of the plan of a run below: passed on by the run above (`approve_plan`, `plan_feedback`, `revise_plan`).
-pub(crate) const PLAN_ANSWER: &str = "plan_answer_v1";
 /// One task of a plan is not needed any more: `{"task_id": 3, "reason": "..."}`. What waits for it is cancelled by the policy.
 pub const CANCEL_TASK: &str = "cancel_task_v1";
 /// What a run below waits for.
@@ -150,11 +148,11 @@ impl SupervisorRun {
     /// A task that is over is left as it is: the signal may simply have come too late.
     fn cancel_task(&mut self, value: &Value, out: &mut Outbox) -> Result<(), Refused> {
         let CancelTask { task_id, reason } = CancelTask::deserialize(value).map_err(WishRefusal::NoTaskNamed)?;
-        let Some(graph) = self.strategy.as_plan() else { return Err(WishRefusal::NoPlan.into()) };
-        if graph.plan().get(&task_id).is_none() {
+        let plan = self.strategy.plan_control()?;
+        if plan.plan().get(&task_id).is_none() {
             return Err(WishRefusal::UnknownTask(task_id).into());
         }
-        graph.cancel_task(&task_id, reason.as_deref().unwrap_or("by signal"), Actor::Human, &mut self.parts, out);
+        plan.cancel_task(&task_id, reason.as_deref().unwrap_or("by signal"), Actor::Human, &mut self.parts, out);
         Ok(())
     }
 
@@ -187,14 +185,14 @@ impl SupervisorRun {
 
     /// What the team has made of a signal or an answer: who has left, leaves tasks that nobody works on.
     pub(super) fn team_heard(&mut self, heard: Heard, out: &mut Outbox) {
-        let Some(graph) = self.strategy.as_plan() else { return };
+        let Ok(plan) = self.strategy.plan_control() else { return };
         if let Heard::Recruit { succeeded: false, .. } = heard {
-            graph.recruit_failed(&mut self.parts, out);
+            plan.recruit_failed(&mut self.parts, out);
         }
         let Heard::Retired { agent_id, tasks } = heard else { return };
         for task in tasks {
             let reason = format!("{agent_id} was retired");
-            graph.cancel_task(&task, &reason, Actor::Supervisor, &mut self.parts, out);
+            plan.cancel_task(&task, &reason, Actor::Supervisor, &mut self.parts, out);
         }
     }
 
@@ -225,7 +223,7 @@ impl SupervisorRun {
             return;
         }
         let (parts, task) = (&mut self.parts, closed.task_id.clone());
-        let Some(graph) = self.strategy.as_plan() else { return };
+        let Ok(plan) = self.strategy.plan_control() else { return };
         let of_plan = matches!(closed.scope, ApprovalScope::Plan { .. });
         // What nobody answered in time is nobody's no.
         let by = match closed.source {
@@ -234,21 +232,21 @@ impl SupervisorRun {
         };
         match (closed.consequence, task, closed.scope) {
             (Consequence::Proceed { action, feedback }, Some(task), ApprovalScope::Task | ApprovalScope::Action) => {
-                graph.approved(&task, &action, feedback, parts, out);
+                plan.approved(&task, &action, feedback, parts, out);
             }
-            (Consequence::Proceed { .. }, None, _) if of_plan => graph.plan_approved(parts, out),
+            (Consequence::Proceed { .. }, None, _) if of_plan => plan.plan_approved(parts, out),
             (Consequence::Retry { feedback, .. }, None, _) if of_plan => {
                 let said = json!([{ "role": "user", "message": feedback }]);
-                graph.ask_plan_again(&said, false, out);
+                plan.ask_plan_again(&said, false, out);
             }
             (Consequence::Retry { feedback, action }, Some(task), _) => {
-                graph.sent_back(&task, &feedback, action.as_deref(), parts, out);
+                plan.sent_back(&task, &feedback, action.as_deref(), parts, out);
             }
-            (Consequence::Skip { reason }, Some(task), _) => graph.rejected(&task, &reason, by, parts, out),
+            (Consequence::Skip { reason }, Some(task), _) => plan.rejected(&task, &reason, by, parts, out),
             (Consequence::EndRun { error }, task, _) => {
-                graph.required_rejected(task.as_ref(), error, by, parts, out);
+                plan.required_rejected(task.as_ref(), error, by, parts, out);
             }
-            (Consequence::Cancel { answer }, ..) => graph.cancel(answer, parts, out),
+            (Consequence::Cancel { answer }, ..) => self.strategy.cancel(answer, parts, out),
             _ => {}
         }
     }
@@ -257,9 +255,11 @@ impl SupervisorRun {
     pub(super) fn resume_interrupt(&mut self, resume: ResumeInterrupt, out: &mut Outbox) -> Result<Value, Refused> {
         // LGI-05: an answer that does not answer leaves the question as it is.
         let task = self.parts.interrupts.asked(&resume, out)?.task.clone();
-        self.strategy.takes(task.as_str(), &resume.resume)?;
-        if !resume.update.is_empty() {
-            self.strategy.takes_update(task.as_str())?;
+        if let QuestionKey::Strategy(key) = &task {
+            self.strategy.takes(key, &resume.resume)?;
+            if !resume.update.is_empty() {
+                self.strategy.takes_update(key)?;
+            }
         }
         let resumed = self.parts.interrupts.resume(resume, out)?;
         let answer = json!({ "interrupt_id": resumed.id, "task": resumed.task });
@@ -271,13 +271,14 @@ impl SupervisorRun {
     pub(super) fn interrupt_closed(&mut self, resumed: Resumed, out: &mut Outbox) {
         let continuation = self.parts.interrupts.continuation(&resumed.task);
         let parts = &mut self.parts;
-        let Some(graph) = self.strategy.as_plan() else {
+        let Ok(plan) = self.strategy.plan_control() else {
             return self.human_for_strategy(resumed, out);
         };
+        let Some(task) = resumed.task.task() else { return };
         match resumed.outcome {
-            Ok(_) if resumed.task_may_continue => graph.answered_by_person(&resumed.task, continuation, parts, out),
+            Ok(_) if resumed.task_may_continue => plan.answered_by_person(&task, continuation, parts, out),
             Ok(_) => {}
-            Err(why) => graph.unanswered(&resumed.task, &why.to_string(), parts, out),
+            Err(why) => plan.unanswered(&task, &why.to_string(), parts, out),
         }
     }
 
@@ -300,8 +301,8 @@ impl SupervisorRun {
         let message = json!({ "From": HUMAN, "To": "supervisor", "Role": HUMAN, "Content": text });
         let received = self.parts.team.mailbox.received(&message, out);
         received.map_err(|why| Refused { kind: "Refused", why: why.to_string() })?;
-        if let Some(graph) = self.strategy.as_plan() {
-            graph.told(&text);
+        if let Ok(plan) = self.strategy.plan_control() {
+            plan.told(&text);
         }
         Ok(())
     }
@@ -315,7 +316,7 @@ impl SupervisorRun {
 
     /// Whatever people are still asked, nobody needs the answer any more.
     pub(super) fn nobody_is_asked(&mut self, out: &mut Outbox) {
-        let asked: Vec<TaskId> = self.parts.interrupts.pending().map(|interrupt| interrupt.task.clone()).collect();
+        let asked: Vec<QuestionKey> = self.parts.interrupts.pending().map(|interrupt| interrupt.task.clone()).collect();
         for task in asked {
             self.parts.interrupts.task_ended(&task, out);
         }
@@ -325,10 +326,10 @@ impl SupervisorRun {
     pub(super) fn review_ended(&mut self, out: &mut Outbox) {
         let ending = self.parts.review.as_ref().and_then(|review| review.ending());
         let parts = &mut self.parts;
-        let Some(graph) = self.strategy.as_plan() else { return };
+        let Ok(plan) = self.strategy.plan_control() else { return };
         match ending {
-            Some(Ending::Failed(error)) => graph.abort(PLAN_REVIEW_TIMED_OUT, error, Value::Null, parts, out),
-            Some(Ending::Cancelled(answer)) => graph.deny(answer, parts, out),
+            Some(Ending::Failed(error)) => plan.review_timed_out(error, parts, out),
+            Some(Ending::Cancelled(answer)) => plan.deny(answer, parts, out),
             None => {}
         }
     }
@@ -336,13 +337,14 @@ impl SupervisorRun {
     /// A strategy itself waits for people: they are asked as a task of that key would.
     pub(super) fn ask_people_for_the_strategy(&mut self, out: &mut Outbox) {
         for OpenQuestion { key, shown, payload, silence } in self.strategy.people_needed() {
-            let Ok(task) = TaskId::new(key.to_string()) else { continue };
-            if self.parts.interrupts.pending().any(|interrupt| interrupt.task == task)
-                || self.calls.holds_word_for(task.as_str())
-            {
+            if self.calls.holds_word_for(&key) {
                 continue;
             }
-            let mut question = Question { payload: shown, ..question_of(task, &payload) };
+            let asker = QuestionKey::Strategy(key);
+            if self.parts.interrupts.pending().any(|interrupt| interrupt.task == asker) {
+                continue;
+            }
+            let mut question = Question { payload: shown, ..question_of(asker, &payload) };
             if let Some(time) = self.parts.escalations.rules().questions.filter(|_| payload.is_null()) {
                 question.timeout = Some(time.timeout);
                 question.on_expiry = match time.on_timeout {
@@ -365,22 +367,29 @@ impl SupervisorRun {
     /// The strategy hears what a person said, or that nobody did in time.
     pub(super) fn told_by_person(
         &mut self,
-        task: &TaskId,
+        asker: &QuestionKey,
         outcome: Result<Value, Expired>,
         update: &Map<String, Value>,
         out: &mut Outbox,
     ) {
+        let key = match asker {
+            QuestionKey::Strategy(key) => key,
+            QuestionKey::Task(task) => {
+                let why = format!("nothing waits for an answer under `{task}`");
+                return refuse(INTERRUPT_RESUME, &why, out);
+            }
+        };
         if let Ok(answer) = &outcome {
-            self.parts.gate.answered(task, answer);
+            self.parts.gate.answered(key, answer);
         }
         if let Err(why) = &outcome
-            && self.strategy.unanswered(task.as_str(), &why.to_string(), out)
+            && self.strategy.unanswered(key, &why.to_string(), out)
         {
             return;
         }
-        self.strategy.update(task.as_str(), update);
+        self.strategy.update(key, update);
         let answer = outcome.unwrap_or_else(|why| json!(why.to_string()));
-        if let Err(why) = self.strategy.human(task.as_str(), &answer, out) {
+        if let Err(why) = self.strategy.human(key, &answer, out) {
             refuse(INTERRUPT_RESUME, &why.to_string(), out);
         }
     }

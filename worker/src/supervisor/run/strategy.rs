@@ -1,7 +1,7 @@
 //! Which strategy a run follows: by its spec, for good.
 //!
 //! Invariant: the family is asked for here only, when a run begins and when its state is read; all that the run wants of a
-//! strategy goes through the trait. What people do to a plan is asked of the plan, by its methods.
+//! strategy goes through the trait, and what people do to a plan through its `PlanControl`.
 
 use std::ops::{Deref, DerefMut};
 
@@ -72,7 +72,7 @@ fn thread(context: &RunContext) -> Thread {
 fn graph(spec: &SupervisorSpec, context: &RunContext) -> Result<Graph, StartRefusal> {
     let mut rules = rules::graph_rules(spec);
     if let Some(policies) = &context.more.policies {
-        rules.policies = crate::supervisor::graph::read("policies", policies)?;
+        rules.policies = crate::supervisor::reading::read("policies", policies)?;
     }
     // Without a plan the role is that of the one task: whoever has another one does not do it.
     rules.given_role = context.role.clone().filter(|_| rules.planning != PlanSource::None);
@@ -114,13 +114,5 @@ impl RunStrategy {
                 .map_err(StartRefusal::from),
         };
         strategy.map_err(|why| Failure::application(INVALID_SPEC, why.to_string()).non_retryable())
-    }
-
-    /// The plan, for what people and the team do to it.
-    pub(super) fn as_plan(&mut self) -> Option<&mut Graph> {
-        match self {
-            RunStrategy::Graph(graph) => Some(graph),
-            RunStrategy::Chat(_) | RunStrategy::Agents(_) => None,
-        }
     }
 }

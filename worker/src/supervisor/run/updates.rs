@@ -14,10 +14,10 @@ use super::refusal::{Refused, WishRefusal};
 use super::rules_below::OF_PEOPLE;
 use super::signals::{ESCALATE_APPROVAL, EXTEND_APPROVAL, refusal};
 use super::{SupervisorRun, arguments, value_of};
-use crate::supervisor::graph::{Graph, PlannedTask, read};
-use crate::supervisor::model::TaskId;
+use crate::supervisor::model::{PlannedTask, TaskId, TaskPlan};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::plan_review::{PlanFeedback, PlanVerdict, ReviewRefusal, ReviewStatus};
+use crate::supervisor::reading::read;
 
 pub(super) const UPDATES: [&str; 18] = [
     "add_task",
@@ -84,8 +84,8 @@ impl SupervisorRun {
     fn tool(&mut self, name: &str, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {
         let args: Map<String, Value> = read("input", value)?;
         let parts = &mut self.parts;
-        let graph = self.strategy.as_plan().ok_or(WishRefusal::NoPlan)?;
-        Ok(graph.changed_by_person(name, &args, parts, out)?)
+        let plan = self.strategy.plan_control()?;
+        Ok(plan.changed_by_person(name, &args, parts, out)?)
     }
 
     /// Only while a person has the run (SHN-68).
@@ -95,8 +95,8 @@ impl SupervisorRun {
             return Err(WishRefusal::NotTakenOver.into());
         }
         let parts = &mut self.parts;
-        let graph = self.strategy.as_plan().ok_or(WishRefusal::NoPlan)?;
-        graph.complete_manually(&task_id, result, parts, out)?;
+        let plan = self.strategy.plan_control()?;
+        plan.complete_manually(&task_id, result, parts, out)?;
         Ok(json!({ "task_id": task_id, "status": "completed", "origin": "human" }))
     }
 
@@ -113,19 +113,19 @@ impl SupervisorRun {
     fn revise_plan(&mut self, value: &Value, out: &mut Outbox) -> Result<Value, Refused> {
         let RevisedPlan { version, tasks } = read("input", value)?;
         let parts = &mut self.parts;
-        let graph = self.strategy.as_plan().ok_or(WishRefusal::NoPlan)?;
+        let plan = self.strategy.plan_control()?;
         // What is up for review is called by the version that was shown.
-        let latest = |parts: &RunGates, graph: &Graph| match &parts.review {
+        let latest = |parts: &RunGates, plan: &TaskPlan| match &parts.review {
             Some(review) if review.status() == ReviewStatus::Reviewing => review.version(),
-            _ => graph.plan().version,
+            _ => plan.version,
         };
-        let now = latest(parts, graph);
+        let now = latest(parts, plan.plan());
         if version != now {
             let why = format!("Conflict: plan has been updated. Please review the latest version. It is {now}.");
             return Err(Refused { kind: "AnswerStale", why });
         }
-        let kept = graph.revise(tasks, parts, out)?;
-        let mut answer = json!({ "version": latest(parts, graph) });
+        let kept = plan.revise(tasks, parts, out)?;
+        let mut answer = json!({ "version": latest(parts, plan.plan()) });
         if !kept.is_empty() {
             answer["kept"] = json!(kept);
         }
@@ -136,8 +136,8 @@ impl SupervisorRun {
         let feedback = PlanFeedback::read(value)?;
         let review = self.parts.review.as_mut().ok_or(WishRefusal::NoReview)?;
         let again = review.feedback(&feedback, out)?;
-        let graph = self.strategy.as_plan().ok_or(WishRefusal::NoPlan)?;
-        graph.ask_plan_again(&json!(again.conversation), again.definitive, out);
+        let plan = self.strategy.plan_control()?;
+        plan.ask_plan_again(&json!(again.conversation), again.definitive, out);
         Ok(json!({ "round": again.round, "status": "regenerating" }))
     }
 
@@ -157,8 +157,8 @@ impl SupervisorRun {
             return Ok(view);
         }
         let parts = &mut self.parts;
-        let graph = self.strategy.as_plan().ok_or(WishRefusal::NoPlan)?;
-        graph.plan_approved(parts, out);
+        let plan = self.strategy.plan_control()?;
+        plan.plan_approved(parts, out);
         Ok(view)
     }
 

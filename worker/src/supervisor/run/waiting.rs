@@ -6,11 +6,13 @@
 
 use bosun_engine::workflow::Cx;
 use bosun_engine::{ExternalTarget, WorkflowId};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::SupervisorRun;
 use super::refusal::WishRefusal;
 use super::signals::WAITS_BELOW;
+use crate::supervisor::core::call_context::{of_its_kind, parts_of};
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::people::approval::ApprovalRequest;
 use crate::supervisor::people::below::{How, WaitKind, Waiting, WaitsBelow};
@@ -158,24 +160,54 @@ fn of_approval(request: &ApprovalRequest, run: &str) -> Waiting {
     }
 }
 
+/// What a question says of itself, in the words of whoever asks.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct QuestionWords {
+    #[serde(deserialize_with = "of_its_kind")]
+    question: Option<String>,
+    #[serde(deserialize_with = "of_its_kind")]
+    message: Option<String>,
+    #[serde(deserialize_with = "of_its_kind")]
+    prompt: Option<String>,
+    #[serde(deserialize_with = "of_its_kind")]
+    text: Option<String>,
+    #[serde(deserialize_with = "of_its_kind")]
+    about: Option<String>,
+    #[serde(deserialize_with = "of_its_kind")]
+    to: Option<String>,
+    kind: Value,
+}
+
+/// What a strategy asks: one of these is there.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct QuestionKind {
+    #[serde(deserialize_with = "of_its_kind")]
+    tool_approval: Option<Value>,
+    #[serde(deserialize_with = "of_its_kind")]
+    task_feedback: Option<Value>,
+}
+
 fn of_question(interrupt: &Interrupt, run: &str) -> Waiting {
     let payload = &interrupt.payload;
-    let text = |key: &str| payload.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let asked = ["question", "message", "prompt", "text"].iter().find_map(|key| text(key)).map(str::to_owned);
+    let said: QuestionWords = parts_of(payload);
+    let asked =
+        [said.question, said.message, said.prompt, said.text].into_iter().flatten().find(|text| !text.is_empty());
     let asked = asked.or_else(|| payload.as_str().map(str::to_owned)).unwrap_or_else(|| payload.to_string());
-    let about = text("about").map(|about| format!(": {about}")).unwrap_or_default();
+    let about = said.about.filter(|text| !text.is_empty()).map(|about| format!(": {about}")).unwrap_or_default();
     // Whether a tool is called is never read out of a text.
-    let of_kind = |kind: &str| payload.pointer(&format!("/kind/{kind}")).is_some();
-    let (answer, taken) = match () {
-        () if of_kind("tool_approval") => ("true", ""),
-        () if of_kind("task_feedback") => ("yes", " (`yes` takes it as it is; other words send it back with them)"),
-        () => ("ANSWER", ""),
+    let kind: QuestionKind = parts_of(&said.kind);
+    let (answer, taken) = match (kind.tool_approval, kind.task_feedback) {
+        (Some(_), _) => ("true", ""),
+        (None, Some(_)) => ("yes", " (`yes` takes it as it is; other words send it back with them)"),
+        (None, None) => ("ANSWER", ""),
     };
     Waiting {
         kind: WaitKind::Question,
         id: interrupt.id.clone(),
         task: Some(interrupt.task.to_string()),
-        whom: text("to").unwrap_or(ANYBODY).to_owned(),
+        whom: said.to.filter(|text| !text.is_empty()).unwrap_or_else(|| ANYBODY.to_owned()),
         what: format!("an answer to \"{asked}\"{about}{taken}"),
         until: interrupt.deadline,
         answer: at(run, &interrupt.id, format!("bosun approval answer {} {answer}", interrupt.id)),

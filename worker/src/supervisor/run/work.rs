@@ -9,7 +9,6 @@ use bosun_engine::{ActivityOptions, ActivityType, CancellationType, RetryPolicy}
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::call_context::{CallContext, TaskContext};
 use super::refusal::{AnswerUnusable, CarryRefusal};
 use crate::agent::AgentSpec;
 use crate::agent::shown::steady;
@@ -18,6 +17,7 @@ use crate::capability::model::ModelInput;
 use crate::capability::process::PROCESS;
 use crate::supervisor::chat::draw;
 use crate::supervisor::core::asker::{Asker, CallTime};
+use crate::supervisor::core::call_context::{CallContext, TaskContext};
 use crate::supervisor::core::key::Key;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Call, Purpose};

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::script::Script;
-use super::span::Span;
 use crate::priority::PrioritySaid;
+use crate::supervisor::model::Span;
 
 /// One entry of `agents:`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

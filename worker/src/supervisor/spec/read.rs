@@ -23,8 +23,16 @@ const NESTED_MAX: usize = 8;
 /// How many agents are read from files beside the first.
 const AGENTS_MAX: usize = 256;
 
-/// Gives the text of another file, by the name the spec has for it. Why it cannot is said in the words of whoever reads.
-pub type Files<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+/// Gives the text of another file, by the name the spec has for it.
+pub type Files<'a> = &'a dyn Fn(&str) -> Result<String, UnreadFile>;
+
+/// A file has no text for a spec, in the words of whoever reads.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnreadFile(pub String);
+
+/// The files of a spec that names none.
+const NO_FILES: Files<'static> = &|name| Err(UnreadFile(format!("the file `{name}` cannot be read from here")));
 
 /// A spec that was read.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,14 +54,12 @@ impl SpecFile {
 
 /// A spec that names no other files. A seed plan of a plan file says itself where its tasks run.
 pub fn read_spec(path: &str, text: &str) -> Result<SpecFile, InvalidSpec> {
-    let files: Files<'_> = &|name| Err(format!("the file `{name}` cannot be read from here"));
-    read_spec_with(path, text, &Value::Null, files)
+    read_spec_with(path, text, &Value::Null, NO_FILES)
 }
 
 /// A spec as data, from a program: the preset is below what it says, as in a file (PDT-28).
 pub fn read_spec_value(value: Value) -> Result<SpecFile, InvalidSpec> {
-    let files: Files<'_> = &|name| Err(format!("the file `{name}` cannot be read from here"));
-    let read = Reader { files, directory: None, depth: 0 }.spec(said(value), &Value::Null);
+    let read = Reader { files: NO_FILES, directory: None, depth: 0 }.spec(said(value), &Value::Null);
     let (spec, warnings) = read.map_err(|why| InvalidSpec::of("", why))?;
     Ok(SpecFile { path: String::new(), spec, warnings })
 }
@@ -256,7 +262,7 @@ impl Reader<'_> {
     }
 
     fn other_file(&self, name: &str, at: &str) -> Result<Value, FieldError> {
-        let text = (self.files)(name).map_err(|why| FieldError::at(at, why))?;
+        let text = (self.files)(name).map_err(|why| FieldError::at(at, why.to_string()))?;
         if text.len() > YAML_BYTES_MAX {
             let why = format!("'{name}' has {} bytes; at most {YAML_BYTES_MAX} are read", text.len());
             return Err(FieldError::at(at, why));

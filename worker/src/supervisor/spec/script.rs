@@ -7,9 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::span::Span;
 use super::template;
-use crate::supervisor::model::TaskId;
+use crate::supervisor::model::{Span, TaskId};
 use crate::supervisor::outbox::{Call, Purpose};
 
 /// The rules, in order.

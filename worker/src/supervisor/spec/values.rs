@@ -7,7 +7,7 @@ use super::sections::{
     ByRequest, Checkpoints, DelegationProtocol, HandoffControl, OnEmpty, OnSubtaskError, PlanningMode, Selection,
 };
 use super::whole::SupervisorSpec;
-use crate::supervisor::team::native::System;
+use crate::supervisor::native::System;
 
 impl SupervisorSpec {
     fn defaults(&self) -> PresetDefaults {

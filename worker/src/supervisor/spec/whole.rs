@@ -16,6 +16,7 @@ use super::sections::{
     Budget, Compensation, Delegation, Dependencies, Dispatch, Failure, Handoff, Hitl, Loop, Mailbox, Memory, Planning,
     Policy, Progress, Resume, Review, Routing, RunLimits, Speaker, Step, Synthesis, Team, Trust,
 };
+pub use crate::supervisor::model::Authority;
 use crate::supervisor::outbox::{Call, Purpose};
 
 /// What a supervisor run is told to do.
@@ -298,52 +299,6 @@ impl Default for SeedPlanSource {
     fn default() -> Self {
         SeedPlanSource { file: None, plan: None, auto_mark_final: true, directory: None }
     }
-}
-
-/// One thing a supervisor may do (supervisors.md §2.2, §5.7).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Authority {
-    /// Choose which tasks run.
-    Select,
-    /// Add a task to the plan.
-    Add,
-    /// Change a task that has not begun.
-    Patch,
-    /// Cancel a task.
-    Cancel,
-    /// Say whose result is the run's.
-    MarkFinal,
-    /// Set how a task stands.
-    UpdateStatus,
-    /// Send a task back with feedback.
-    Feedback,
-    /// Give work to another agent.
-    Delegate,
-    /// Hand control over to another agent.
-    HandOff,
-    /// Choose who speaks next.
-    SelectSpeaker,
-    /// Take somebody into the team.
-    Recruit,
-    /// Let somebody go.
-    Retire,
-    /// Write to one agent.
-    SendMessage,
-    /// Write to all agents.
-    Broadcast,
-    /// Ask a person for an approval.
-    RequestApproval,
-    /// Ask a person a question.
-    RequestInput,
-    /// Hand a task to a person.
-    Escalate,
-    /// Make the plan again.
-    Replan,
-    /// Make one result of all.
-    Synthesize,
-    /// End the run.
-    Finish,
 }
 
 impl Authority {

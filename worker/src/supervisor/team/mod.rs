@@ -6,7 +6,6 @@
 pub mod directory;
 pub mod events;
 pub mod mailbox;
-pub mod native;
 mod part;
 mod queries;
 pub mod recruit;

@@ -17,13 +17,13 @@ use super::registry::Registry;
 use super::roles::{GENERALIST, ROLE_ASSIGNED, assign};
 use super::topics::{TopicRegistry, TopicState};
 use super::wanted::ForTeam;
-use crate::supervisor::TaskStatus;
 use crate::supervisor::core::key::TeamKey;
-use crate::supervisor::graph::Start;
+use crate::supervisor::core::verdict::Start;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::{Task, TaskId, TaskPlan};
 use crate::supervisor::outbox::{Answer, Outbox};
 use crate::supervisor::spec::SupervisorSpec;
+use crate::supervisor::task::TaskStatus;
 
 /// Why a run of one execution, or of a plain graph, takes no message and no recruit (SHD-07).
 const NO_TEAM: &str = "this kind of run has no team and no mailbox";

@@ -300,7 +300,7 @@ fn a_person_is_asked_before_an_output_is_accepted() {
     let no = HumanAnswer { approved: false, feedback: "more colour".to_owned() };
     rig.with(|it, out| it.human(&needed.key, no.clone(), out).unwrap());
     assert!(prompt_of(rig.pending(MANAGER)).contains("more colour"));
-    rig.with(|it, out| assert_eq!(it.human(&needed.key, no, out), Err(NotWaiting(needed.key.clone()))));
+    rig.with(|it, out| assert_eq!(it.human(&needed.key, no, out), Err(NotWaiting(needed.key.clone().into()))));
     rig.answer(MANAGER, says("colourful")).answer("checker", json!({"success": true}));
     let key = rig.it.human_needed().remove(0).key;
     rig.with(|it, out| it.human(&key, HumanAnswer { approved: true, feedback: String::new() }, out).unwrap());

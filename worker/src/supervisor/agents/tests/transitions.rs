@@ -79,7 +79,7 @@ fn astray(it: &mut AgentLoop, out: &mut Outbox) {
 }
 
 fn person(it: &mut AgentLoop, answers: bool, out: &mut Outbox) {
-    let Some(key) = it.humans.keys().next().map(ToString::to_string) else { return };
+    let Some(key) = it.humans.keys().next().cloned() else { return };
     if answers {
         it.human(&key, HumanAnswer { approved: true, feedback: "the blue one".to_owned() }, out).unwrap();
     } else {

@@ -92,7 +92,7 @@ impl World {
     #[track_caller]
     fn human(&mut self, answer: Value) -> &mut World {
         let id = self.chat.human_needed().expect("no human is asked").id;
-        self.chat.human(&id, &answer, &mut self.out).unwrap();
+        self.chat.human(id, &answer, &mut self.out).unwrap();
         self.collect();
         self
     }

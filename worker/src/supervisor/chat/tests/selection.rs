@@ -338,7 +338,7 @@ fn a_human_chooses_by_number_or_name() {
     let old = world.chat.human_needed().unwrap().id;
     world.human(json!("x"));
     let before = world.chat.clone();
-    assert_eq!(world.chat.human(&old, &json!("3"), &mut world.out), Err(ChatError::NotAsked(old.clone())));
+    assert_eq!(world.chat.human(old, &json!("3"), &mut world.out), Err(ChatError::NotAsked(old)));
     assert_eq!(world.chat, before);
 }
 

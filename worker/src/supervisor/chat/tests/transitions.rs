@@ -108,7 +108,7 @@ fn of_chats_in_which_somebody_selects() {
         let choose = |answer: Value| {
             happens(move |chat, out| {
                 if let Some(asked) = chat.human_needed() {
-                    let _ = chat.human(&asked.id, &answer, out);
+                    let _ = chat.human(asked.id, &answer, out);
                 }
             })
         };

@@ -8,8 +8,8 @@ use std::ops::RangeInclusive;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::answer::{InvalidAnswer, decode};
 use super::{ApprovalId, ApprovalState, Approvals, Ignored, call};
+use crate::supervisor::core::answer::{InvalidAnswer, decode};
 use crate::supervisor::core::key::PeopleKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Outbox, Purpose};

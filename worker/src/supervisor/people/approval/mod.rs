@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::answer::decode;
 use super::below::How;
+use crate::supervisor::core::answer::decode;
 use crate::supervisor::core::key::PeopleKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
@@ -123,12 +123,6 @@ impl Approvals {
         let id = request.id.clone();
         self.entries.insert(n, Entry { request, state: ApprovalState::Pending, used: false });
         id
-    }
-
-    /// A response that came as data, by signal or update.
-    pub fn respond_json(&mut self, value: &Value, out: &mut Outbox) -> Result<Closed, Ignored> {
-        let response = self.read(value, out)?;
-        self.respond(response, out)
     }
 
     /// A response that may be for another run.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::answer::{InvalidAnswer, decode};
+use crate::supervisor::core::answer::{InvalidAnswer, decode};
 use crate::supervisor::core::key::{Key, PeopleKey};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::{Task, TaskId};

@@ -41,7 +41,7 @@ fn an_interrupt_suspends_durably_and_returns_the_answer() {
     let resumed = revived.resume(ResumeInterrupt::value(json!({ "v": 1 })), &mut out).unwrap();
     assert_eq!(
         (resumed.task, resumed.outcome, resumed.task_may_continue),
-        (TaskId::of("a"), Ok(json!({ "v": 1 })), true)
+        (TaskId::of("a").into(), Ok(json!({ "v": 1 })), true)
     );
     assert_eq!(only_note(&out, NoteKind::InterruptAnswered)["answer"], json!({ "v": 1 }));
     assert_eq!(revived.view(), json!([]));
@@ -112,7 +112,7 @@ fn several_pending_interrupts_need_the_id() {
 
     let mut out = at(2);
     let resumed = interrupts.resume(ResumeInterrupt::to("r1/in-3", json!("x")), &mut out).unwrap();
-    assert_eq!((resumed.task, resumed.index, resumed.task_may_continue), (TaskId::of("b"), 2, false));
+    assert_eq!((resumed.task, resumed.index, resumed.task_may_continue), (TaskId::of("b").into(), 2, false));
     assert_eq!(payloads(&interrupts), ["a1", "b1"]);
     assert_eq!(notes(&out), [NoteKind::InterruptAnswered], "nothing is raised again");
     let again = interrupts.resume(ResumeInterrupt::to("r1/in-3", json!("y")), &mut at(3)).unwrap_err();
@@ -131,8 +131,11 @@ fn several_pending_interrupts_need_the_id() {
 #[test]
 fn answers_to_a_task_are_matched_by_order() {
     let mut interrupts = three();
-    let to_b =
-        |value| ResumeInterrupt { task: Some(TaskId::of("b")), resume: json!(value), ..ResumeInterrupt::default() };
+    let to_b = |value| ResumeInterrupt {
+        task: Some(TaskId::of("b").into()),
+        resume: json!(value),
+        ..ResumeInterrupt::default()
+    };
     let first = interrupts.resume(to_b("one"), &mut at(1)).unwrap();
     let second = interrupts.resume(to_b("two"), &mut at(2)).unwrap();
     assert_eq!(

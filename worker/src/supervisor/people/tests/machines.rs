@@ -103,7 +103,7 @@ fn the_table_of_plan_reviews() {
         ("stale approve", |review, out| decide(review, review.version() + 1, true, out)),
         ("deny", |review, out| decide(review, review.version(), false, out)),
         ("new plan", |review, out| {
-            review.regenerated(Ok(("new".into(), Some(json!(2)))), out);
+            review.regenerated("new", Some(json!(2)), out);
             None
         }),
         ("deadline", |review, out| {
@@ -305,7 +305,7 @@ proptest! {
             let value = json!(answered.len());
             let resume = match step {
                 1 => ResumeInterrupt::to(&format!("r1/in-{n}"), value.clone()),
-                _ => ResumeInterrupt { task: Some(task), resume: value.clone(), ..ResumeInterrupt::default() },
+                _ => ResumeInterrupt { task: Some(task.into()), resume: value.clone(), ..ResumeInterrupt::default() },
             };
             match interrupts.resume(resume, &mut out) {
                 Ok(resumed) => prop_assert!(answered.insert(resumed.id, value).is_none()),
@@ -329,8 +329,8 @@ proptest! {
             let shown = review.version();
             match step {
                 0 => drop(review.feedback(&PlanFeedback { version, message: "m".into() }, &mut out)),
-                1 => review.regenerated(Ok(("m".into(), Some(json!(shown + 1)))), &mut out),
-                2 => review.regenerated(Err("no".into()), &mut out),
+                1 => review.regenerated("m", Some(json!(shown + 1)), &mut out),
+                2 => review.not_regenerated("no", &mut out),
                 3 => review.replaced(json!({ "edited": version }), &mut out),
                 _ => {
                     let verdict = PlanVerdict { version, approved: step == 4, approver: "a".into(), comment: None, shown: None };

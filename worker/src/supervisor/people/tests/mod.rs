@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Ask, Outbox};
+use crate::supervisor::people::approval::{Approvals, Closed, Ignored};
 
 mod approval;
 mod control;
@@ -17,6 +18,14 @@ mod trust;
 mod whole;
 
 const MINUTE: i64 = 60_000;
+
+impl Approvals {
+    /// A response that came as data, as signals and updates hold it.
+    fn respond_json(&mut self, value: &Value, out: &mut Outbox) -> Result<Closed, Ignored> {
+        let response = self.read(value, out)?;
+        self.respond(response, out)
+    }
+}
 
 /// An outbox at so many milliseconds of workflow time.
 fn at(ms: i64) -> Outbox {

@@ -29,7 +29,7 @@ fn verdict(version: u64, approved: bool) -> PlanVerdict {
 fn round(review: &mut PlanReview) {
     let version = review.version();
     review.feedback(&feedback(version, "more"), &mut at(1)).unwrap();
-    review.regenerated(Ok((format!("Plan {}", version + 1), Some(plan(version + 1)))), &mut at(2));
+    review.regenerated(&format!("Plan {}", version + 1), Some(plan(version + 1)), &mut at(2));
 }
 
 #[track_caller]
@@ -53,7 +53,7 @@ fn ten_rounds_are_all_and_the_tenth_is_definitive() {
         assert_eq!((wanted.round, wanted.max_rounds, wanted.definitive), (next, 10, next == 10));
         assert_eq!(wanted.conversation.last().unwrap().role, PlanAuthor::User);
         let mut out = at(2);
-        review.regenerated(Ok(("again".into(), Some(plan(next.into())))), &mut out);
+        review.regenerated("again", Some(plan(next.into())), &mut out);
         assert_eq!((review.round(), review.version()), (next, u64::from(next)));
         assert_eq!(only_note(&out, NoteKind::PlanProposed)["version"], next);
     }
@@ -114,7 +114,7 @@ fn feedback_and_approval_exclude_each_other() {
     let text = "A feedback request is in progress. Please wait and try again.";
     refused(&review, |review, out| review.feedback(&feedback(1, "more"), out), text);
     refused(&review, |review, out| review.decide(verdict(1, true), out), text);
-    review.regenerated(Ok(("Plan 2".into(), Some(plan(2)))), &mut at(2));
+    review.regenerated("Plan 2", Some(plan(2)), &mut at(2));
     review.decide(verdict(2, true), &mut at(3)).unwrap();
 
     let (before, mut out) = (review.clone(), at(4));
@@ -122,7 +122,7 @@ fn feedback_and_approval_exclude_each_other() {
     assert_eq!((&review, notes(&out).len()), (&before, 0), "a second approval is idempotent");
     refused(&review, |review, out| review.feedback(&feedback(2, "more"), out), "Review already approved");
     refused(&review, |review, out| review.decide(verdict(2, false), out), "Review already approved");
-    review.regenerated(Ok(("late".into(), Some(plan(9)))), &mut at(5));
+    review.regenerated("late", Some(plan(9)), &mut at(5));
     review.replaced(plan(9), &mut at(5));
     assert_eq!(review, before, "what is approved is frozen");
 }
@@ -147,7 +147,7 @@ fn what_cannot_be_approved_or_said_is_refused() {
     );
     assert_eq!(MESSAGE_MAX, 10_240);
     assert!(question.feedback(&feedback(1, &long[1..]), &mut at(1)).is_ok());
-    question.regenerated(Ok(("Then so".into(), Some(plan(2)))), &mut at(2));
+    question.regenerated("Then so", Some(plan(2)), &mut at(2));
     assert!(question.decide(verdict(2, true), &mut at(3)).is_ok());
     let read = PlanFeedback::read(&json!({ "message": "x" })).unwrap_err().to_string();
     assert_eq!(read, "invalid plan feedback: missing field `version`");
@@ -185,7 +185,7 @@ fn the_deadline_ends_a_regeneration() {
     review.feedback(&feedback(1, "more"), &mut at(1)).unwrap();
     assert!(review.fired(&mut at(15 * MINUTE)));
     let before = review.clone();
-    review.regenerated(Ok(("late".into(), Some(plan(2)))), &mut at(16 * MINUTE));
+    review.regenerated("late", Some(plan(2)), &mut at(16 * MINUTE));
     assert_eq!(review, before);
 }
 
@@ -198,7 +198,7 @@ fn a_failed_regeneration_withdraws_the_message() {
     review.feedback(&feedback(2, "impossible"), &mut at(3)).unwrap();
     assert_eq!(review.conversation().last().unwrap().message, "impossible");
     let mut out = at(4);
-    review.regenerated(Err("no model".into()), &mut out);
+    review.not_regenerated("no model", &mut out);
     assert_eq!(review, before);
     assert_eq!(only_note(&out, NoteKind::PlanFeedback)["withdrawn"], true);
     round(&mut review);

@@ -6,10 +6,10 @@
 use serde_json::Value;
 
 use super::CheckResult;
-use crate::supervisor::agents::{CREW_PARAMETERS, CrewTask};
 use crate::supervisor::fields::{FieldError, Fields};
 use crate::supervisor::plan::{Plan, TaskItem};
 use crate::supervisor::spec::agent::MemoryScope;
+use crate::supervisor::spec::crew_task::{CREW_PARAMETERS, CrewTask};
 use crate::supervisor::spec::whole::SupervisorSpec;
 use crate::supervisor::task::TaskStatus;
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::CheckResult;
 use crate::supervisor::fields::FieldError;
-use crate::supervisor::graph::HUMAN;
+use crate::supervisor::model::HUMAN;
 use crate::supervisor::plan::Plan;
 use crate::supervisor::plan_yaml::{self, PlanProblem};
 use crate::supervisor::spec::preset::Family;

@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 
 use super::CheckResult;
-use crate::supervisor::agents::{Builtin, SYSTEM_TOOLS, handoff_name};
 use crate::supervisor::fields::{FieldError, similar};
 use crate::supervisor::spec::delegate_tool;
 use crate::supervisor::spec::preset::Family;
 use crate::supervisor::spec::sections::{HandoffTools, PolicyKind};
+use crate::supervisor::spec::tool_names::{Builtin, SYSTEM_TOOLS, handoff_name};
 use crate::supervisor::spec::whole::SupervisorSpec;
 
 /// The first policy of a run of agents that names no tool of theirs.

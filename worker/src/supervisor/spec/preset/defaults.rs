@@ -5,8 +5,8 @@
 //! that was recorded before the key was there.
 
 use super::Preset;
+use crate::supervisor::native::System;
 use crate::supervisor::spec::sections::{ByRequest, Checkpoints, DelegationProtocol, HandoffControl, OnEmpty};
-use crate::supervisor::team::native::System;
 
 /// The values of a preset beside those of its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

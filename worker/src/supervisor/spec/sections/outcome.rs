@@ -6,8 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::supervisor::spec::{Money, Span};
-use crate::supervisor::team::native::System;
+pub use crate::supervisor::model::OnExhausted;
+use crate::supervisor::model::Span;
+use crate::supervisor::native::System;
+use crate::supervisor::spec::Money;
 
 /// `synthesis:`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -112,20 +114,6 @@ impl Default for Budget {
             degrade: None,
         }
     }
-}
-
-/// What happens when the budget is used up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnExhausted {
-    /// One last synthesis of what there is.
-    Synthesize,
-    /// The run ends with what there is and says why (PDT-09).
-    Stop,
-    /// The run fails.
-    Fail,
-    /// The run is paused until it is given more (`bosun budget top-up`) and resumed. Below another run: as `stop`.
-    Ask,
 }
 
 /// Below so many remaining tokens a strategy steps down (SHN-72).

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::supervisor::spec::{Preset, SpecFile, read_spec, schema_text};
+use crate::supervisor::spec::{Preset, SpecFile, read_spec};
+use crate::supervisor::spec_schema::schema_text;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/supervisors")

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::supervisor::spec::{Preset, SpecFile, SupervisorMode, Via, read_spec, read_spec_with};
+use crate::supervisor::spec::{Preset, SpecFile, SupervisorMode, UnreadFile, Via, read_spec, read_spec_with};
 
-fn fixture(name: &str) -> Result<String, String> {
+fn fixture(name: &str) -> Result<String, UnreadFile> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/supervisors/foreign").join(name);
-    std::fs::read_to_string(path).map_err(|why| why.to_string())
+    std::fs::read_to_string(path).map_err(|why| UnreadFile(why.to_string()))
 }
 
 fn cuga(text: &str) -> SpecFile {

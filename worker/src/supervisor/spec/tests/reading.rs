@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::supervisor::spec::{Preset, Ratio, Span, SpecFile, SupervisorSpec, read_spec, read_spec_with};
+use crate::supervisor::spec::{Preset, Ratio, Span, SpecFile, SupervisorSpec, UnreadFile, read_spec, read_spec_with};
 
 fn read(text: &str) -> SpecFile {
     read_spec("s.yaml", text).unwrap_or_else(|why| panic!("{why}"))
@@ -30,7 +30,8 @@ fn unknown_keys_are_refused_with_their_place_and_the_likely_key() {
     );
     // What was set from outside does not stand in the file.
     let set = serde_json::json!({ "hitl": { "triggers": { "confidance": 0.5 } } });
-    let why = read_spec_with("s.yaml", "kind: supervisor\nhitl: { triggers: {} }", &set, &|_| Err(String::new()));
+    let why =
+        read_spec_with("s.yaml", "kind: supervisor\nhitl: { triggers: {} }", &set, &|_| Err(UnreadFile(String::new())));
     assert!(why.unwrap_err().to_string().ends_with("out_of_scope"));
 }
 

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::supervisor::spec::{
-    Agent, Limits, PlanningMode, Preset, SpeakerMethod, SupervisorMode, SupervisorSpec, delegate_tool, read_spec,
-    read_spec_with,
+    Agent, Limits, PlanningMode, Preset, SpeakerMethod, SupervisorMode, SupervisorSpec, UnreadFile, delegate_tool,
+    read_spec, read_spec_with,
 };
 
 #[track_caller]
@@ -43,7 +43,9 @@ fn fixed_and_hybrid_need_a_seed_plan() {
 #[test]
 fn a_seed_plan_is_checked_wherever_it_comes_from() {
     let file = |text: &'static str| {
-        move |name: &str| if name == "plan.yml" { Ok(text.to_owned()) } else { Err(format!("no file {name}")) }
+        move |name: &str| {
+            if name == "plan.yml" { Ok(text.to_owned()) } else { Err(UnreadFile(format!("no file {name}"))) }
+        }
     };
     let spec = "preset: pydantask-fixed\nseed_plan: { file: plan.yml, auto_mark_final: false }";
     let good = file("objective: from the plan\ntasks: [{ task_id: 4, sub_task_objective: a, capability: c }]");
@@ -84,7 +86,7 @@ fn an_argument_wins_over_the_file() {
     {
         assert_eq!(good(&format!("planning: {{ mode: {text} }}")).planning.mode, mode);
     }
-    let no_files = |_: &str| Err(String::new());
+    let no_files = |_: &str| Err(UnreadFile(String::new()));
     let file = "preset: cuga-structured\nagents: [{ name: a }]\nplanning: { mode: todos, force: true }";
     let with = |mode: &str| read_spec_with("s", file, &json!({ "planning": { "mode": mode } }), &no_files);
     let spec = with("agents").unwrap().spec;

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use crate::supervisor::core::key::MemoryKey;
 use crate::supervisor::outbox::{Call, Purpose};
-use crate::supervisor::spec::{Family, Files, HitlMode, Preset, SupervisorSpec, Via, read_spec, read_spec_with};
+use crate::supervisor::spec::{
+    Family, Files, HitlMode, Preset, SupervisorSpec, UnreadFile, Via, read_spec, read_spec_with,
+};
 
 const AGENTS: &str = "\nagents: [{ name: a }, { name: b }]";
 
@@ -331,7 +333,7 @@ fn what_a_preset_means_is_not_written() {
 /// FSS-02: a goal is the objective, whatever the preset; both at once is one too many.
 #[test]
 fn an_input_may_call_the_objective_a_goal() {
-    let none: Files<'_> = &|name| Err(name.to_owned());
+    let none: Files<'_> = &|name| Err(UnreadFile(name.to_owned()));
     let read = |head: &str, input: Value| read_spec_with("s.yaml", &format!("{head}{AGENTS}"), &input, none);
     for head in ["preset: flow-supervisor", "preset: shannon-dag", "preset: swarm-handoff", "name: mine"] {
         assert_eq!(read(head, json!({ "goal": "Tide" })).unwrap().spec.objective, "Tide", "{head}");

@@ -6,9 +6,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::supervisor::graph::{Unreadable, read};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, CallFailure};
+use crate::supervisor::reading::{Unreadable, read};
 use crate::supervisor::spec::RecruitCondition;
 
 /// What `recruit_v1` carries. The names are Shannon's; lower case is understood too.

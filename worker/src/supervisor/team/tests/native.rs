@@ -1,9 +1,9 @@
 //! The table of words, whole.
 
 use super::*;
-use crate::supervisor::TaskStatus;
 use crate::supervisor::model::TaskId;
-use crate::supervisor::team::native::*;
+use crate::supervisor::native::*;
+use crate::supervisor::task::TaskStatus;
 
 /// §5.3 as text, one status a paragraph, the systems in their order.
 const TABLE: &str = "

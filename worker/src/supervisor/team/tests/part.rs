@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::supervisor::TaskStatus;
 use crate::supervisor::core::key::key;
 use crate::supervisor::graph::Start;
 use crate::supervisor::model::{Edge, Requires, Task, TaskId, TaskPlan};
 use crate::supervisor::spec::{Preset, SupervisorSpec};
+use crate::supervisor::task::TaskStatus;
 use crate::supervisor::team::{Heard, Teamwork};
 
 fn task(id: &str, on: &[&str]) -> Task {

@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::supervisor::TaskStatus;
-use crate::supervisor::model::TaskId;
+use super::model::TaskId;
+use super::task::TaskStatus;
 
 /// Whose words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]

@@ -5,8 +5,8 @@
 
 use serde_json::{Value, json};
 
-use super::whole::SupervisorSpec;
-use crate::supervisor::run::answer_shapes;
+use super::run::answer_shapes;
+use super::spec::SupervisorSpec;
 
 /// Where an editor finds the meaning of the schema's own words.
 const ID: &str = "https://bosun.invalid/supervisor-spec.schema.json";

@@ -1,0 +1,79 @@
+//! What is answered, read strictly, and what is told, written for people and models.
+//!
+//! Invariant: an answer that does not conform is an error that names the field, and nothing of it is used; models answer
+//! with the text of JSON, with or without a fence around it. Nothing is decided here.
+
+use std::borrow::Cow;
+use std::io;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::capability::model::without_fence;
+
+/// What was said cannot be read as what it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    #[error("the {what} does not conform: expected a mapping, found a list")]
+    List { what: String },
+    #[error("the {what} is no JSON: {why}")]
+    NoJson { what: String, why: String },
+    #[error("the {what} does not conform: {why}")]
+    Misfit { what: String, why: String },
+    #[error("the {what} does not conform at {at}: {why}")]
+    MisfitAt { what: String, at: String, why: String },
+}
+
+/// Reads an answer, whoever gave it; the error says where it does not conform.
+pub fn read<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, Unreadable> {
+    let named = || what.to_owned();
+    let value = data_of(value).map_err(|why| Unreadable::NoJson { what: named(), why: why.to_string() })?;
+    if value.is_array() {
+        return Err(Unreadable::List { what: named() });
+    }
+    serde_path_to_error::deserialize(&*value).map_err(|why| match why.path().to_string() {
+        path if path == "." => Unreadable::Misfit { what: named(), why: why.inner().to_string() },
+        at => Unreadable::MisfitAt { what: named(), at, why: why.inner().to_string() },
+    })
+}
+
+/// What an answer says: models answer with the text of JSON, and like to put it in a fence; what is no text is taken as it is.
+pub(crate) fn data_of(value: &Value) -> Result<Cow<'_, Value>, serde_json::Error> {
+    match value {
+        Value::String(text) => serde_json::from_str(without_fence(text)).map(Cow::Owned),
+        value => Ok(Cow::Borrowed(value)),
+    }
+}
+
+/// The text of a result as people read it.
+pub fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// JSON on one line with a blank after `:` and `,`, as the systems whose texts we keep write it.
+pub(crate) fn json_text(value: &Value) -> String {
+    let mut bytes = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Spaced);
+    // A `Value` has text keys only and a vector takes everything, so this cannot fail.
+    let _ = value.serialize(&mut serializer);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+struct Spaced;
+
+impl serde_json::ser::Formatter for Spaced {
+    fn begin_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+    fn begin_object_key<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b": ")
+    }
+}
