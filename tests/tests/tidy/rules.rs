@@ -20,7 +20,7 @@ const ARROWS: [(&str, &[&str]); 4] = [
 ];
 
 /// Modules and folders that decide and never act.
-const PURE: [&str; 23] = [
+const PURE: [&str; 24] = [
     "engine/src/vocabulary",
     "engine/src/machine",
     "engine/src/workflow",
@@ -32,12 +32,13 @@ const PURE: [&str; 23] = [
     "worker/src/agent/grants.rs",
     "worker/src/agent/ledger.rs",
     "worker/src/agent/limits.rs",
-    "worker/src/agent/loops.rs",
     "worker/src/agent/machine",
+    "worker/src/agent/number.rs",
     "worker/src/agent/resolve.rs",
     "worker/src/agent/schema.rs",
     "worker/src/agent/spec.rs",
     "worker/src/agent/transcript.rs",
+    "worker/src/agent/turn",
     "worker/src/agent/waits.rs",
     "worker/src/agent/wall.rs",
     "worker/src/agent/workflow.rs",

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, to_value};
 
 use super::next_run::{Leave, bytes_of, go_on_in, input_max};
+use super::number;
 use super::spec::AgentSpec;
 use super::transcript::TranscriptItem;
 use super::workflow::{AGENT, AgentRun, CommandKind};
@@ -27,8 +28,6 @@ use crate::capability::model::Message;
 
 /// The activity that reads the conversation for the next run.
 pub const AGENT_CARRY: &str = "agent_carry";
-/// The change since which agents that have no limit of their own go on in new runs.
-const GOES_ON_AS_NEW: &str = "agents-continue-as-new";
 /// For reading the history.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const ATTEMPTS: u32 = 5;
@@ -41,7 +40,7 @@ pub(super) enum AgentBorder {
     Ahead,
     Carrying,
     Carried(Vec<Message>),
-    /// There is none: the run was begun by a program that had none, or it cannot be carried.
+    /// There is none: it cannot be carried.
     Never,
 }
 
@@ -55,6 +54,9 @@ impl AgentBorder {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContinuedAgent {
+    /// The number of the rules that have decided all before.
+    #[serde(default)]
+    rules: u32,
     /// The run before.
     from: String,
     /// When the time of the agent is over.
@@ -82,16 +84,13 @@ impl AgentRun {
     /// Looks where the run stands, before it hears what happened.
     pub(super) fn watch_border(&mut self, cx: &mut Cx<'_>) {
         let own = self.agent.spec().limits.history_events;
-        let leaves = self.leave.is_some();
-        let is_long = leaves || cx.continue_as_new_suggested() || own.is_some_and(|most| cx.history().events >= most);
+        let is_long = self.leave.is_some()
+            || cx.continue_as_new_suggested()
+            || own.is_some_and(|most| cx.history().events >= most);
         if !self.border.is_ahead() || self.agent.border_closes() || !is_long {
             return;
         }
-        // A recorded run without a limit of its own may have gone past that of the engine.
-        match leaves || self.is_continued || own.is_some() || cx.patched(GOES_ON_AS_NEW) {
-            true => self.agent.close_border(),
-            false => self.border = AgentBorder::Never,
-        }
+        self.agent.close_border();
     }
 
     /// Somebody wants the run to go on elsewhere, or to stay after all.
@@ -160,7 +159,7 @@ impl AgentRun {
             Ok(state) => state,
             Err(why) => return self.stays_in_one_run(&why.to_string(), cx),
         };
-        let continued = ContinuedAgent { from: cx.run_id().to_string(), wall, messages, state };
+        let continued = ContinuedAgent { rules: number::RULES, from: cx.run_id().to_string(), wall, messages, state };
         let input = AgentSpec { continued: Some(Box::new(continued)), ..self.agent.spec().clone() };
         let length = bytes_of(&input);
         let most = input_max(length, cx);
@@ -172,7 +171,9 @@ impl AgentRun {
 
     /// The first turn of the next run.
     pub(super) fn go_on_from(continued: ContinuedAgent, cx: &mut Cx<'_>) -> AgentRun {
-        let ContinuedAgent { from, wall, state, .. } = continued;
+        number::held_by_other_rules(cx);
+        let ContinuedAgent { rules, from, wall, state, .. } = continued;
+        number::judged_by(rules);
         let read: Result<AgentRun, _> = serde_json::from_value(state);
         let mut run = read.unwrap_or_else(|why| {
             panic!("the run before, {from}, left a state that this program cannot read: {why}. Go on with the program of that run")

@@ -12,6 +12,7 @@ use super::schema;
 use super::spec::{
     AgentGrant, AgentSpec, ArgumentPiece, Degrade, FileGrant, Grant, HttpGrant, ProcessGrant, ToolGrant, pieces,
 };
+use super::turn::FittingArguments;
 use crate::capability::file::FILE;
 use crate::capability::http::HTTP;
 use crate::capability::mcp::MCP;
@@ -100,19 +101,17 @@ impl ToolGrant {
         ToolSpec { name: self.name.clone(), description: self.description.clone(), parameters: self.schema() }
     }
 
-    /// What is done for a call with these arguments, or why nothing is.
-    pub fn plan(&self, arguments: &Value, caller: &CallingAgent<'_>) -> Result<CallPlan, String> {
-        let Value::Object(members) = arguments else { return Err("the arguments must be an object".to_owned()) };
+    /// The schema by which the arguments are judged here. What a server publishes may have words that are not known here; the
+    /// capability judges by it again.
+    pub fn judged_by(&self) -> Option<Value> {
         let schema = self.schema();
-        // What a server publishes may have words that are not known here; the capability judges by it again.
-        let is_judged = match &self.does {
-            Grant::Mcp(mcp) if mcp.published => schema::check_part(&schema).is_ok(),
-            _ => true,
-        };
-        let problems = if is_judged { schema::problems(&schema, arguments) } else { Vec::new() };
-        if !problems.is_empty() {
-            return Err(format!("the arguments do not fit: {}", problems.join("; ")));
-        }
+        let judges_itself = matches!(&self.does, Grant::Mcp(mcp) if mcp.published);
+        (!judges_itself || schema::check_part(&schema).is_ok()).then_some(schema)
+    }
+
+    /// What is done for a call with these arguments, or why nothing is.
+    pub fn plan(&self, arguments: FittingArguments<'_>, caller: &CallingAgent<'_>) -> Result<CallPlan, String> {
+        let members = arguments.members();
         let activity =
             |activity_type: &str, input| CallPlan::Activity { activity_type: activity_type.to_owned(), input };
         // What the model is not shown need not be in the history.
@@ -121,8 +120,8 @@ impl ToolGrant {
             Grant::Process(process) => activity(PROCESS, process.input(members, self.timeout_ms, most)?),
             Grant::Http(http) => activity(HTTP, http.input(members, self.timeout_ms, most)?),
             Grant::File(file) => activity(FILE, file.input(members, most)),
-            Grant::Mcp(mcp) => activity(MCP, mcp.input(arguments, self.timeout_ms, most)?),
-            Grant::Activity { activity_type } => activity(activity_type, arguments.clone()),
+            Grant::Mcp(mcp) => activity(MCP, mcp.input(&json!(members), self.timeout_ms, most)?),
+            Grant::Activity { activity_type } => activity(activity_type, json!(members)),
             Grant::Agent(agent) => agent.narrowed(members, caller)?,
         })
     }
@@ -311,6 +310,7 @@ fn lease(members: &Map<String, Value>, ledger: &BudgetLedger) -> Result<Caps, St
 #[cfg(test)]
 mod tests {
     use super::super::ledger::Wall;
+    use super::super::turn::fitting;
     use super::*;
 
     fn planned(does: Value, more: Value, arguments: Value) -> Result<Value, String> {
@@ -322,7 +322,9 @@ mod tests {
         let ledger = BudgetLedger::new(Caps::default(), Wall::default());
         let caller =
             CallingAgent { spec: &spec, ledger: &ledger, now: Timestamp(0), degraded: None, unpriced_allowed: false };
-        match spec.tools[0].plan(&arguments, &caller)? {
+        let tool = &spec.tools[0];
+        let fitting = fitting(tool.judged_by().as_ref(), &arguments).map_err(|why| why.to_string())?;
+        match tool.plan(fitting, &caller)? {
             CallPlan::Activity { input, .. } => Ok(input),
             CallPlan::Agent { spec, .. } => Ok(json!(spec)),
         }

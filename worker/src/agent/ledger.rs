@@ -242,15 +242,7 @@ impl BudgetLedger {
             self.unknown.estimated_calls = self.unknown.estimated_calls.saturating_add(estimated_calls);
         }
     }
-    /// Nobody knows what was spent: all that was held. By the first rules of agents; later ones say more.
-    pub fn settle_whole(&mut self, key: u64) {
-        if let Some(amount) = self.held.get(&key).copied() {
-            let unknown = UnknownUsage { estimated_calls: 1, ..UnknownUsage::default() };
-            self.settle(key, Bill { amount, unknown });
-        }
-    }
-    /// The same of a call that may have cost more than nothing. Money that was held without a price is a guess, and told
-    /// as unknown.
+    /// Nobody knows what was spent: all that was held. Money that was held without a price is a guess, and told as unknown.
     pub fn settle_lost(&mut self, key: u64, priced: bool) {
         if let Some(amount) = self.held.get(&key).copied() {
             let unknown = UnknownUsage { unpriced_calls: u64::from(!priced), estimated_calls: 1 };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   workflow ──► machine (pure) ──► asks: agent_model · tools · agents below
-//!       ▲            ledger · grants · loops · transcript            │
+//!       ▲            ledger · grants · turn · transcript             │
 //!       └──────────────────── results, signals ◄─────────────────────┘
 //! ```
 //!
@@ -16,10 +16,10 @@ pub(crate) mod ends;
 pub mod grants;
 pub mod ledger;
 mod limits;
-pub mod loops;
 pub mod machine;
 pub mod mcp;
 pub(crate) mod next_run;
+mod number;
 mod opener;
 pub mod opening;
 pub mod resolve;
@@ -28,6 +28,7 @@ pub(crate) mod shown;
 pub mod spec;
 mod telling;
 pub mod transcript;
+pub mod turn;
 pub(crate) mod waits;
 mod wall;
 pub mod workflow;

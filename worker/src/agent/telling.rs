@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use super::machine::{Halt, ToolApprovalResponse};
 use super::workflow::{
-    AgentRun, CommandKind, FORK_OWNS_BUDGET, SIGNAL_APPROVAL, SIGNAL_BUDGET_REQUEST, SIGNAL_PAUSE, SIGNAL_WAITS,
-    child_id,
+    AgentRun, CommandKind, SIGNAL_APPROVAL, SIGNAL_BUDGET_REQUEST, SIGNAL_PAUSE, SIGNAL_WAITS, child_id,
 };
 
 impl AgentRun {
@@ -40,9 +39,9 @@ impl AgentRun {
         (self.told, self.told_halts) = (true, halts);
     }
 
-    /// What people are asked is told to the run that began it. Agents of older rules told nobody.
+    /// What people are asked is told to the run that began it.
     pub(super) fn tell_waits(&mut self, cx: &mut Cx<'_>) {
-        if !self.agent.rules().tell_waits() || self.opening.is_some() {
+        if self.opening.is_some() {
             return;
         }
         let spec = self.agent.spec();
@@ -63,9 +62,9 @@ impl AgentRun {
         self.began_as.is_some_and(|run| run != cx.run_id())
     }
 
-    /// A fork owns what was lent to its source. Those that were recorded before stay as they were.
-    pub(super) fn own_budget_in_a_fork(&mut self, cx: &mut Cx<'_>) {
-        if self.is_fork(cx) && self.agent.is_lent() && cx.patched(FORK_OWNS_BUDGET) {
+    /// A fork owns what was lent to its source.
+    pub(super) fn own_budget_in_a_fork(&mut self, cx: &Cx<'_>) {
+        if self.is_fork(cx) && self.agent.is_lent() {
             self.agent.own_budget();
         }
     }

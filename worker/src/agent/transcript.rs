@@ -12,7 +12,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::machine::Rules;
 use super::spec::AgentSpec;
 use crate::capability::model::{AssistantMessage, Message};
 
@@ -129,14 +128,14 @@ impl Transcript {
 
     /// Where the older half ends, if there is one: calls of tools and their results stay together, and so do the system
     /// prompt and the task. A summary alone is no half: its summary would be no shorter, and would be asked for again.
-    pub fn half(&self, rules: Rules) -> Option<usize> {
-        self.part(rules, 0)
+    pub fn half(&self) -> Option<usize> {
+        self.part(0)
     }
     /// As [`Transcript::half`]; halved again so many times.
-    pub fn part(&self, rules: Rules, halvings: u32) -> Option<usize> {
+    pub fn part(&self, halvings: u32) -> Option<usize> {
         let head = self.head();
         let first = self.items.get(head).and_then(|(item, _)| item.to_carry());
-        let summed_up = first == Some(CarriedItem::Summary) && !rules.are_first();
+        let summed_up = first == Some(CarriedItem::Summary);
         let least = head + 1 + usize::from(summed_up);
         let starts: Vec<usize> = (least..self.items.len()).filter(|at| self.starts_group(*at)).collect();
         let whole: u64 = self.items[head..].iter().map(|(_, tokens)| u64::from(*tokens)).sum();
@@ -269,16 +268,15 @@ mod tests {
             transcript.answered(call, &said(0));
             transcript.own(Message::User { content: "again".into() });
         }
-        let half = transcript.half(Rules::Second).unwrap();
+        let half = transcript.half().unwrap();
         let long = AssistantMessage { content: "long ".repeat(400), tool_calls: Vec::new() };
         transcript.compact(half, 9, &long);
         transcript.answered(10, &said(1));
         let (head, all) = (transcript.head(), transcript.len());
         assert!(matches!(transcript.items[head].0, TranscriptItem::Summary(9)), "{transcript:?}");
-        assert_eq!(transcript.half(Rules::First), Some(head + 1), "it was summed up again, alone");
-        assert_eq!(transcript.half(Rules::Second), Some(head + 2), "together with the next group");
+        assert_eq!(transcript.half(), Some(head + 2), "together with the next group");
         transcript.compact(all - 1, 11, &long);
-        assert_eq!(transcript.half(Rules::Second), None, "there is only the summary and what was said last");
+        assert_eq!(transcript.half(), None, "there is only the summary and what was said last");
     }
 
     proptest! {
@@ -299,7 +297,7 @@ mod tests {
                 }
             }
             let before = transcript.clone();
-            let Some(half) = transcript.half(Rules::Second) else {
+            let Some(half) = transcript.half() else {
                 prop_assert!(turns.len() < 2);
                 return Ok(());
             };

@@ -185,14 +185,13 @@ mod tests {
     use bosun_engine::Timestamp;
 
     use super::*;
-    use crate::agent::machine::Rules;
 
     /// What stands too far behind to be told now still waits; it is over when it is, and then once.
     #[test]
     fn what_is_pushed_out_of_what_is_told_is_not_over() {
         let spec = json!({ "name": "ann", "provider": "p", "model": "big", "system": "s", "task": "t" });
         let spec = serde_json::from_value(spec).unwrap();
-        let (agent, _) = AgentMachine::start(spec, Rules::Third, Timestamp::from_millis(1_000)).unwrap();
+        let (agent, _) = AgentMachine::start(spec, Timestamp::from_millis(1_000)).unwrap();
         let mut waits = Waits::default();
         let mut tell = |from: &str, asks: std::ops::Range<usize>, over: Vec<Value>| {
             let waiting = asks.map(|n| json!({ "kind": "tool", "id": format!("{from}/a{n}"), "run": from })).collect();

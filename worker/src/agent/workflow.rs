@@ -19,9 +19,10 @@ use serde_json::json;
 use super::border::AgentBorder;
 use super::ends::{model_answer, model_fault, output_in, tool_fault};
 use super::machine::{
-    AgentEvent, AgentMachine, AgentOutput, AgentRequest, AgentStopReason, Fault, FaultClass, FlightKey, QUERIES, Rules,
+    AgentEvent, AgentMachine, AgentOutput, AgentRequest, AgentStopReason, Fault, FaultClass, FlightKey, QUERIES,
 };
 use super::next_run::{LEAVE, Leave};
+use super::number;
 use super::opening::{Opening, OpeningState};
 use super::spec::AgentSpec;
 use super::transcript::cut;
@@ -43,16 +44,9 @@ pub const SIGNAL_BUDGET_REQUEST: &str = "budget_request_v1";
 pub const SIGNAL_BUDGET_SHARE: &str = "budget_share_v1";
 /// A run tells the one above it what it waits for (`supervisor::people::below`).
 pub const SIGNAL_WAITS: &str = "waits_below_v1";
-/// Since when a fork owns what was lent to its source: the patch, of agents and supervisors alike.
-pub(crate) const FORK_OWNS_BUDGET: &str = "fork-owns-its-budget";
 pub const SIGNAL_RESUME: &str = "resume_v1";
 /// Nothing begins until a resume. The agent sends it itself to who shows what it waits for.
 pub const SIGNAL_PAUSE: &str = "pause_v1";
-
-/// The patches of the runs that began with [`Rules::Second`], [`Rules::Third`] and [`Rules::Fourth`].
-const SECOND_RULES: &str = "agent-rules-2";
-const THIRD_RULES: &str = "agent-rules-3";
-const FOURTH_RULES: &str = "agent-rules-4";
 
 /// One attempt of a model call may take as long.
 const MODEL_TIMEOUT: Duration = Duration::from_secs(600);
@@ -114,17 +108,8 @@ impl StateMachine for AgentRun {
         if let Some(continued) = spec.continued.take() {
             return Ok(AgentRun::go_on_from(*continued, cx));
         }
-        // Asked before anything else, so that the answer is in the first turn of the history.
-        // Without a price the fourth rules are the third ones.
-        let priced =
-            spec.price.is_some() || spec.limits.degrade.as_ref().is_some_and(|cheaper| cheaper.price.is_some());
-        let rules = match () {
-            () if priced && cx.patched(FOURTH_RULES) => Rules::Fourth,
-            () if cx.patched(THIRD_RULES) => Rules::Third,
-            () if cx.patched(SECOND_RULES) => Rules::Second,
-            () => Rules::First,
-        };
-        let (agent, asks) = AgentMachine::start(spec, rules, cx.now())
+        number::held_by_other_rules(cx);
+        let (agent, asks) = AgentMachine::start(spec, cx.now())
             .map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
         let opening = Opening::begin(agent.spec(), cx);
         let mut run = AgentRun {
@@ -188,7 +173,7 @@ impl AgentRun {
         };
         // Heard before the first call is made: a pause stops that one too.
         let heard = signals.into_iter().filter_map(|signal| self.signaled(signal, cx)).collect();
-        let (agent, asks) = AgentMachine::start_after(spec, self.agent.rules(), cx.now(), heard)
+        let (agent, asks) = AgentMachine::start_after(spec, cx.now(), heard)
             .map_err(|why| Failure::application(INVALID_AGENT, why).non_retryable())?;
         self.agent = agent;
         self.carry_out(asks, cx);
@@ -260,7 +245,7 @@ impl AgentRun {
                 self.waits.answered(&response.id);
                 Some(AgentEvent::Approval(response))
             }
-            SIGNAL_WAITS if self.agent.rules().tell_waits() => {
+            SIGNAL_WAITS => {
                 let told: AgentWaits = read(&signal.input)?;
                 let mut children = self.pending.values().filter(|(_, kind)| *kind == CommandKind::Child);
                 let key = children.find(|(key, _)| child_id(cx, *key).as_str() == told.from)?.0;
@@ -274,7 +259,7 @@ impl AgentRun {
             }
             SIGNAL_TOP_UP => read(&signal.input).map(AgentEvent::TopUp),
             SIGNAL_BUDGET_SHARE => read(&signal.input).map(AgentEvent::Lent),
-            SIGNAL_PAUSE if !self.agent.rules().are_first() => {
+            SIGNAL_PAUSE => {
                 // A pause is one whatever is said with it.
                 let said = signal.input.to_json();
                 let text = |name: &str| cut(said[name].as_str().unwrap_or_default().to_owned(), PAUSE_BYTES);
@@ -321,7 +306,7 @@ impl AgentRun {
             }
             AgentRequest::Child { key, mut spec } => {
                 let id = child_id(cx, key);
-                spec.called_by = cx.workflow_id().filter(|_| self.agent.rules().tell_waits()).map(ToString::to_string);
+                spec.called_by = cx.workflow_id().map(ToString::to_string);
                 let options = ChildWorkflowOptions {
                     parent_close_policy: ParentClosePolicy::RequestCancel,
                     // What it spent is known only when it has ended.

@@ -4,17 +4,17 @@
 //! cost is settled before anything is made of it. A call that failed is never made again by itself: the retries that may
 //! pass are the engine's, under one key.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::words::AgentRequests;
 use super::{
     AgentMachine, AgentPhase, AgentRequest, AgentStopReason, CallPurpose, Fault, FaultClass, Flight, FlightKey, Halt,
-    ModelAnswer, ModelCall, ToolBatch,
+    ModelAnswer, ModelCall,
 };
 use crate::agent::ledger::{Amount, Bill, Resource, cost_by};
-use crate::agent::schema;
 use crate::agent::spec::Price;
 use crate::agent::transcript::tokens;
+use crate::agent::turn::CallState;
 use crate::capability::model::{ChatResponse, Message, StopReason as ModelStop, ToolCall};
 
 /// An answer with fewer tokens is of no use.
@@ -39,7 +39,7 @@ impl AgentMachine {
         self.degrade_if_short();
         let fixed = self.fixed_tokens();
         let estimate = self.transcript.estimate() + fixed;
-        let half = (estimate > self.context_tokens()).then(|| self.transcript.part(self.rules, self.halvings));
+        let half = (estimate > self.context_tokens()).then(|| self.transcript.part(self.halvings));
         let (summary_of, input) = match half {
             None => (None, estimate),
             Some(None) => {
@@ -108,8 +108,7 @@ impl AgentMachine {
 
     /// What goes along with a call for a summary: what is asked, and the tools, although none may be called.
     fn summary_tokens(&self) -> u64 {
-        let tools = if self.rules.are_first() { 0 } else { u64::from(tokens(self.tools_bytes())) };
-        64 + tools
+        64 + u64::from(tokens(self.tools_bytes()))
     }
 
     fn tools_bytes(&self) -> usize {
@@ -142,8 +141,7 @@ impl AgentMachine {
         self.ledger.count_cut(key, &model, answer.cut, self.price_of(&model).is_some());
         let usage = answer.response.usage;
         let tokens = usage.input.zip(usage.output).map(|(input, output)| input.saturating_add(output));
-        let by_spec = self.price_of(&model).filter(|_| self.rules.price_by_spec());
-        let priced = || cost_by(by_spec?, &usage);
+        let priced = || cost_by(self.price_of(&model)?, &usage);
         self.ledger.settle_model(key, &model, tokens, answer.cost_micros.or_else(priced));
         if self.outcome.is_some() {
             return;
@@ -157,7 +155,7 @@ impl AgentMachine {
     /// The older half becomes its summary. What is no summary leaves the conversation as it is: it is asked for again a
     /// few times, and then people are asked, because every further call would have to be paid for.
     fn summed_up(&mut self, half: usize, origin: u64, response: &ChatResponse) {
-        if let Some(why) = no_summary(response).filter(|_| !self.rules.are_first()) {
+        if let Some(why) = no_summary(response) {
             self.summaries_failed += 1;
             self.note(json!({ "not_summed_up": why, "times": self.summaries_failed }));
             if self.summaries_failed >= SUMMARIES_FAILED_MAX {
@@ -206,21 +204,13 @@ impl AgentMachine {
             return;
         };
         self.halvings += 1;
-        if self.transcript.part(self.rules, self.halvings).is_none_or(|part| part >= tried) {
+        if self.transcript.part(self.halvings).is_none_or(|part| part >= tried) {
             self.finish(AgentStopReason::ContextExceeded, None, out);
         }
     }
 
     /// What was held is spent, unless the call was surely not paid for.
     fn settle_failed(&mut self, key: FlightKey, model: &str, fault: &Fault) {
-        if self.rules.are_first() {
-            return match fault.class {
-                FaultClass::Lost | FaultClass::Canceled => self.ledger.settle_whole(key),
-                FaultClass::NeedsHuman | FaultClass::Fatal | FaultClass::TooLong => {
-                    self.ledger.settle(key, Bill::default());
-                }
-            };
-        }
         self.ledger.count_cut(key, model, fault.cut, self.price_of(model).is_some());
         match fault.charged {
             true => self.ledger.settle_lost_model(key, model, self.price_of(model).is_some()),
@@ -251,26 +241,10 @@ impl AgentMachine {
         let problems = match value {
             _ if self.spec.schema.is_none() => return self.finish(AgentStopReason::Completed, None, out),
             Some(value) if problems.is_empty() => return self.finish(AgentStopReason::Completed, Some(value), out),
-            None if problems.is_empty() && self.rules.are_first() => match self.judged_here(&response) {
-                Ok(value) => return self.finish(AgentStopReason::Completed, Some(value), out),
-                Err(problems) => problems,
-            },
             None if problems.is_empty() => vec!["nobody has judged the answer".to_owned()],
             Some(_) | None => problems,
         };
         self.repair(problems, out);
-    }
-
-    /// The first rules judged themselves what the activity had not.
-    fn judged_here(&self, response: &ChatResponse) -> Result<Value, Vec<String>> {
-        let value: Value = serde_json::from_str(response.said.content.trim())
-            .map_err(|why| vec![format!("the answer is not JSON: {why}")])?;
-        let Some(wanted) = &self.spec.schema else { return Ok(value) };
-        let problems = match schema::check_part(&wanted.schema) {
-            Ok(()) => schema::problems(&wanted.schema, &value),
-            Err(why) => vec![format!("nobody can judge the answer: {why}")],
-        };
-        if problems.is_empty() { Ok(value) } else { Err(problems) }
     }
 
     /// Sends an answer back that does not conform, so often as the limit says.
@@ -286,8 +260,12 @@ impl AgentMachine {
     }
 
     fn begin_batch(&mut self, calls: Vec<ToolCall>, out: &mut AgentRequests) {
-        let mut batch = ToolBatch::new(calls);
-        let over = self.look_for_loops(&mut batch);
+        let (batch, over) = self.batch_of(calls);
+        if over {
+            // Nobody is told any more.
+            let is_refused = |(_, state): &&_| matches!(state, CallState::Refused(_));
+            self.refusals += batch.iter().filter(is_refused).count() as u64;
+        }
         self.phase = AgentPhase::Batch(batch);
         if over {
             self.finish(AgentStopReason::Loop, None, out);

@@ -99,9 +99,7 @@ impl AgentMachine {
 
     pub(super) fn halt_with(&mut self, halt: Halt) {
         self.halt = Some(halt);
-        if !self.rules.are_first() {
-            self.halts = self.halts.saturating_add(1);
-        }
+        self.halts = self.halts.saturating_add(1);
     }
 
     /// Whether nothing may begin.
@@ -138,7 +136,7 @@ impl AgentMachine {
     /// Whether it goes on by people only: something is asked of them, here or by agents that it called, and nothing else is
     /// under way.
     pub(super) fn waits_for_people(&self) -> bool {
-        let asks_people = matches!(&self.phase, AgentPhase::Batch(batch) if batch.asks_people());
+        let asks_people = matches!(&self.phase, AgentPhase::Batch(batch) if batch.asked().next().is_some());
         let asks = self.stands_still() || asks_people || !self.still.is_empty();
         asks && self.flights.keys().all(|key| self.still.contains(key))
     }

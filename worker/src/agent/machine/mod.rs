@@ -8,15 +8,13 @@
 //!     └──┘ too long: Asking for a summary           any of them ──► halted, paused ◄──► goes on by a signal
 //! ```
 //!
-//! Invariant: a model only asks; what is dispatched has passed the grant, the schema, the loop detector, the approval and
-//! the budget, in this order, in `batch`. Everything that was begun ends, and is settled, before the agent is over. Pure:
+//! Invariant: a model only asks; what is dispatched has passed the gates of `agent::turn`, and the budget, in `batch`. Everything that was begun ends, and is settled, before the agent is over. Pure:
 //! no clock, disk, tokio or unordered map; the state is data.
 
 mod asking;
 mod batch;
 mod border;
 mod budget;
-mod rules;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -29,19 +27,19 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use rules::Rules;
+pub use super::turn::call_hash;
 pub use view::QUERIES;
 pub use words::{
     AgentEvent, AgentOutput, AgentRequest, AgentStopReason, CallPurpose, Fault, FaultClass, FlightKey, Halt, Lent,
-    ModelAnswer, ModelCall, ToolApprovalResponse, call_hash,
+    ModelAnswer, ModelCall, ToolApprovalResponse,
 };
 
 use self::batch::ToolBatch;
 use self::words::AgentRequests;
 use super::ledger::{BudgetLedger, Caps, Resource, Wall};
-use super::loops::LoopWatch;
 use super::spec::{AgentSpec, Share};
 use super::transcript::Transcript;
+use super::turn::{CallWatch, TurnHost};
 
 /// Facts that are kept to be shown; all of them follow from the history.
 const FACTS_KEPT: usize = 50;
@@ -49,8 +47,6 @@ const FACTS_KEPT: usize = 50;
 /// The agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentMachine {
-    #[serde(default, skip_serializing_if = "Rules::are_first")]
-    rules: Rules,
     spec: AgentSpec,
     ledger: BudgetLedger,
     transcript: Transcript,
@@ -61,7 +57,7 @@ pub struct AgentMachine {
     still: BTreeSet<FlightKey>,
     next_key: FlightKey,
     halt: Option<Halt>,
-    /// Tells one halt from the next; the first rules do not count.
+    /// Tells one halt from the next.
     #[serde(default, skip_serializing_if = "is_zero")]
     halts: u32,
     /// Why somebody paused it, as long as it is.
@@ -76,7 +72,7 @@ pub struct AgentMachine {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     last_of_share: Vec<Resource>,
     repairs: u32,
-    loops: LoopWatch,
+    watch: CallWatch,
     last_text: String,
     compactions: u64,
     /// The tokens that the model surely cannot read, by our estimate; it has said so.
@@ -135,8 +131,8 @@ fn is_zero(number: &u32) -> bool {
 
 impl AgentMachine {
     /// An agent that begins, or why it cannot.
-    pub fn start(spec: AgentSpec, rules: Rules, now: Timestamp) -> Result<(AgentMachine, Vec<AgentRequest>), String> {
-        AgentMachine::start_after(spec, rules, now, Vec::new())
+    pub fn start(spec: AgentSpec, now: Timestamp) -> Result<(AgentMachine, Vec<AgentRequest>), String> {
+        AgentMachine::start_after(spec, now, Vec::new())
     }
 
     /// The same after what people have said already: of all that happens, only their signals count here.
@@ -145,7 +141,6 @@ impl AgentMachine {
     /// As [`AgentMachine::start`].
     pub fn start_after(
         spec: AgentSpec,
-        rules: Rules,
         now: Timestamp,
         heard: Vec<AgentEvent>,
     ) -> Result<(AgentMachine, Vec<AgentRequest>), String> {
@@ -153,7 +148,6 @@ impl AgentMachine {
         let wall = Wall::new(spec.limits.wall_ms.map(Duration::from_millis), now);
         let nobody_lends = spec.limits.share.filter(|_| spec.report_to.is_none());
         let mut agent = AgentMachine {
-            rules,
             ledger: BudgetLedger::new(Caps::of(&spec.limits), wall).with_share(spec.limits.share),
             // Without a supervisor there is nobody to ask.
             last_of_share: nobody_lends.map_or_else(Vec::new, Share::resources),
@@ -170,7 +164,7 @@ impl AgentMachine {
             outcome: None,
             degraded: false,
             repairs: 0,
-            loops: LoopWatch::default(),
+            watch: CallWatch::default(),
             last_text: String::new(),
             compactions: 0,
             too_long: None,
@@ -227,9 +221,6 @@ impl AgentMachine {
     /// Whether no model is asked, because the run is about to go on in another one.
     pub fn border_closes(&self) -> bool {
         self.border_closes
-    }
-    pub fn rules(&self) -> Rules {
-        self.rules
     }
     pub fn spec(&self) -> &AgentSpec {
         &self.spec
@@ -302,11 +293,9 @@ impl AgentMachine {
         if self.outcome.is_none() && (models > 0) != asking || models > 1 {
             return Err(format!("{models} model calls under way in {:?}", self.phase));
         }
-        if let AgentPhase::Batch(batch) = &self.phase
-            && batch.running() > self.spec.limits.fan_out as usize
-        {
-            return Err(format!("{} tools run at a time", batch.running()));
+        match &self.phase {
+            AgentPhase::Batch(batch) => batch.check(self.fan_out(())),
+            AgentPhase::Ready | AgentPhase::Asking | AgentPhase::Over => Ok(()),
         }
-        Ok(())
     }
 }

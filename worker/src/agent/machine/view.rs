@@ -46,14 +46,6 @@ impl AgentMachine {
         }
     }
 
-    /// What people are asked.
-    pub fn approvals(&self) -> Vec<Value> {
-        match &self.phase {
-            AgentPhase::Batch(batch) => batch.approvals(),
-            AgentPhase::Ready | AgentPhase::Asking | AgentPhase::Over => Vec::new(),
-        }
-    }
-
     /// Whether only people can bring it on: what it asks of its supervisor is no person's.
     pub fn stands_still_for_people(&self) -> bool {
         let shares = matches!(self.halt, Some(Halt::Share { .. }));
@@ -76,7 +68,7 @@ impl AgentMachine {
             _ if self.paused.is_some() => "paused",
             AgentPhase::Ready => "ready",
             AgentPhase::Asking => "asking",
-            AgentPhase::Batch(batch) if batch.asks_people() => "awaiting_approval",
+            AgentPhase::Batch(_) if !self.approvals().is_empty() => "awaiting_approval",
             AgentPhase::Batch(_) => "tools",
             AgentPhase::Over => "over",
         };

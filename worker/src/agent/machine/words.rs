@@ -257,12 +257,7 @@ impl Halt {
 
 /// The asks of one event.
 #[derive(Debug)]
-pub(super) struct AgentRequests {
-    pub(super) now: Timestamp,
-    pub(super) asks: Vec<AgentRequest>,
-}
-
-/// What an approval is bound to.
-pub fn call_hash(tool: &str, arguments: &Value) -> blake3::Hash {
-    crate::canonical::digest(&serde_json::json!({ "tool": tool, "arguments": arguments }))
+pub(crate) struct AgentRequests {
+    pub(crate) now: Timestamp,
+    pub(crate) asks: Vec<AgentRequest>,
 }

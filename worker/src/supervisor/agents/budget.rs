@@ -7,7 +7,6 @@
 use serde_json::Value;
 
 use super::agent_loop::{AgentLoop, Workload};
-use super::counters::CallRefusal;
 use super::refusal::SessionFailure;
 use super::session::ToolOutcome;
 use crate::supervisor::core::account::{Exhausted, SPENT};
@@ -53,7 +52,7 @@ impl AgentLoop {
     pub(super) fn unpaid(&self, out: &Outbox) -> Option<ToolOutcome> {
         out.budget().exhausted()?;
         let text = format!("{}{}. Answer with what you have.", SPENT[..1].to_uppercase(), &SPENT[1..]);
-        Some(self.refused(CallRefusal { kind: "budget", text, ends: false }))
+        Some(self.not_made("budget", &text))
     }
 
     /// The budget is spent: nobody waits for people or sleeps before a call that is not made. What a person is asked about

@@ -12,7 +12,7 @@ use super::agent_loop::AgentLoop;
 use super::message::{Message, MessageRole, Variables, text_of};
 use super::refusal::{ArgumentRefusal, SessionFailure};
 use super::rules::DelegationKind;
-use super::session::{CallStatus, Home, Running, SessionPurpose, ToolOutcome};
+use super::session::{Home, Running, SessionPurpose, ToolOutcome};
 use super::toolbox::ToolTarget;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::reading::json_text;
@@ -303,10 +303,7 @@ impl AgentLoop {
         let (Some(parent), Some(session)) = (self.sessions.get(&caller), self.sessions.get(&child)) else {
             return ToolOutcome::default();
         };
-        if let super::session::Doing::Acting(batch) = &parent.doing
-            && let Some(CallStatus::Running(Running::Child { kind: SessionPurpose::Handoff, .. })) =
-                batch.calls.get(index).map(|call| &call.progress)
-        {
+        if parent.hands_over(index) {
             return self.handed_back(parent, session, result);
         }
         match (result, self.rules.delegation.kind) {

@@ -10,7 +10,7 @@ use super::agent_loop::{AgentLoop, Workload};
 use super::message::Message;
 use super::refusal::SessionFailure;
 use super::rules::DelegationKind;
-use super::session::{CallStatus, Doing, Running, Session, SessionPurpose, ToolOutcome};
+use super::session::{Doing, Session, ToolOutcome};
 use crate::supervisor::core::key::{AgentsKey, SessionAsk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Call, Outbox};
@@ -42,10 +42,7 @@ impl AgentLoop {
 
     /// What the caller is told of a session that was not let through.
     pub(super) fn not_begun(&self, caller: u32, index: usize, child: u32, why: &str) -> ToolOutcome {
-        let calls = self.sessions.get(&caller).map(|session| &session.doing);
-        let handed = matches!(calls, Some(Doing::Acting(batch)) if batch.calls.get(index).is_some_and(|call| {
-            matches!(call.progress, CallStatus::Running(Running::Child { kind: SessionPurpose::Handoff, .. }))
-        }));
+        let handed = self.sessions.get(&caller).is_some_and(|caller| caller.hands_over(index));
         let answer = match self.rules.delegation.kind {
             DelegationKind::Process | DelegationKind::Variables if !handed => {
                 let name = self.sessions.get(&child).map(|session| session.agent.as_str()).unwrap_or_default();

@@ -9,7 +9,8 @@ use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::AgentOutcome;
 use super::message::Variables;
 use super::refusal::SessionFailure;
-use super::session::{CallStatus, Doing, Home, Running, Session};
+use super::session::{Doing, Home, Running, Session};
+use crate::agent::turn::CallState;
 use crate::supervisor::core::key::{AgentsKey, Key, SessionAsk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
@@ -153,13 +154,12 @@ impl AgentLoop {
                 self.take_back(&key, out);
             }
             Doing::Acting(batch) => {
-                for call in batch.calls {
-                    match call.progress {
-                        CallStatus::Running(Running::Child { session, .. }) => self.end_with_all_below(session, out),
-                        CallStatus::Running(
-                            Running::Function { key } | Running::Sleep { key, .. } | Running::Human { key },
-                        ) => self.take_back(&key, out),
-                        CallStatus::Queued | CallStatus::Done(_) => {}
+                for (_, state) in batch.iter() {
+                    match state {
+                        CallState::Running(Running::Child { session, .. }) => self.end_with_all_below(*session, out),
+                        CallState::Running(Running::Function { key } | Running::Sleep { key, .. })
+                        | CallState::Asking(key) => self.take_back(key, out),
+                        CallState::Queued | CallState::Refused(_) | CallState::Approved | CallState::Done(_) => {}
                     }
                 }
             }

@@ -26,7 +26,7 @@ impl AgentLoop {
         }
         let session = self.sessions.get_mut(&seq)?;
         let batch = session.batch()?;
-        let (alone, call) = (batch.calls.len() == 1, batch.calls.get(index)?.call.clone());
+        let (alone, call) = (batch.len() == 1, batch.get(index)?.0.clone());
         let mut messages = session.messages.clone();
         let mut asked = messages.pop()?;
         if self.rules.handoff.messages {

@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+
+use crate::agent::turn::TurnCall;
 
 use crate::supervisor::reading::json_text;
 
@@ -81,13 +83,18 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// The arguments, if they are an object.
-    pub fn arguments(&self) -> Option<&Map<String, Value>> {
-        self.args.as_object()
-    }
     /// The call as code, for people.
     pub(super) fn as_code(&self) -> String {
         format!("{}({})", self.name, json_text(&self.args))
+    }
+}
+
+impl TurnCall for ToolCall {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn arguments(&self) -> &Value {
+        &self.args
     }
 }
 

@@ -17,7 +17,7 @@
 mod agent_loop;
 mod boundary;
 mod budget;
-mod counters;
+mod calls;
 mod crew;
 mod crew_from_spec;
 mod crew_report;

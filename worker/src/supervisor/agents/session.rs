@@ -4,14 +4,14 @@
 //!   waiting ──► thinking ──► acting (tools) ──► thinking ... ──► ended
 //! ```
 //!
-//! Invariant: a session thinks or acts, never both; the answers of one response are used together, in call order, when
-//! the last of them is there. It decides nothing: the loop does.
+//! Invariant: a session thinks or acts, never both; where each call of a response stands is `agent::turn`'s. It decides nothing:
+//! the loop does.
 
 use serde::{Deserialize, Serialize};
 
-use super::counters::Counters;
 use super::message::{Message, MessageRole, ToolCall, Variables};
 use super::todos::Todo;
+use crate::agent::turn::{CallWatch, ToolCalls};
 use crate::supervisor::core::key::{AgentsKey, SessionAsk, SessionPath};
 use crate::supervisor::spec::Span;
 
@@ -36,7 +36,7 @@ pub(crate) struct Session {
     /// Calls of the model in this turn, and in all.
     pub(crate) steps: u32,
     pub(crate) steps_total: u32,
-    pub(crate) counters: Counters,
+    pub(crate) watch: CallWatch,
     pub(crate) todos: Vec<Todo>,
     /// Whom a manager may ask here.
     pub(crate) coworkers: Vec<String>,
@@ -96,32 +96,13 @@ pub(crate) enum Doing {
 }
 
 /// The calls of one response.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Batch {
-    pub(crate) calls: Vec<CallState>,
-    /// The loop is starting calls of this batch just now: whoever completes one leaves the next to it.
-    pub(crate) starting: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct CallState {
-    pub(crate) call: ToolCall,
-    pub(crate) progress: CallStatus,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum CallStatus {
-    Queued,
-    Running(Running),
-    Done(ToolOutcome),
-}
+pub(crate) type Batch = ToolCalls<ToolCall, AgentsKey, Running, ToolOutcome>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Running {
     Function { key: AgentsKey },
     Child { session: u32, kind: SessionPurpose },
     Sleep { key: AgentsKey, seconds: String },
-    Human { key: AgentsKey },
 }
 
 /// What a child was started for; it says how its result is told.
@@ -173,22 +154,6 @@ impl ToolOutcome {
     }
 }
 
-impl Batch {
-    pub(crate) fn new(calls: Vec<ToolCall>) -> Self {
-        let calls = calls.into_iter().map(|call| CallState { call, progress: CallStatus::Queued }).collect();
-        Batch { calls, starting: false }
-    }
-    pub(crate) fn running(&self) -> usize {
-        self.calls.iter().filter(|call| matches!(call.progress, CallStatus::Running(_))).count()
-    }
-    pub(crate) fn next_queued(&self) -> Option<usize> {
-        self.calls.iter().position(|call| call.progress == CallStatus::Queued)
-    }
-    pub(crate) fn is_done(&self) -> bool {
-        self.calls.iter().all(|call| matches!(call.progress, CallStatus::Done(_)))
-    }
-}
-
 /// Where a new session stands.
 pub(crate) struct SessionPlace {
     pub(crate) parent: Option<u32>,
@@ -227,7 +192,7 @@ impl Session {
             variables,
             steps: 0,
             steps_total: 0,
-            counters: Counters::default(),
+            watch: CallWatch::default(),
             todos: Vec::new(),
             coworkers: Vec::new(),
             memory: None,
@@ -255,20 +220,21 @@ impl Session {
     /// The tool that one of its calls is of.
     pub(crate) fn tool_called(&self, index: usize) -> Option<String> {
         let Doing::Acting(batch) = &self.doing else { return None };
-        batch.calls.get(index).map(|call| call.call.name.clone())
+        batch.get(index).map(|(call, _)| call.name.clone())
+    }
+    /// Whether one of its calls is a hand-off that is under way.
+    pub(crate) fn hands_over(&self, index: usize) -> bool {
+        let Doing::Acting(batch) = &self.doing else { return false };
+        matches!(batch.work(index), Some(Running::Child { kind: SessionPurpose::Handoff, .. }))
     }
     /// The sessions that its calls under way wait for.
     pub(crate) fn children(&self) -> Vec<u32> {
-        let child = |call: &CallState| match call.progress {
-            CallStatus::Running(Running::Child { session, .. }) => Some(session),
-            CallStatus::Running(Running::Function { .. } | Running::Sleep { .. } | Running::Human { .. })
-            | CallStatus::Queued
-            | CallStatus::Done(_) => None,
+        let Doing::Acting(batch) = &self.doing else { return Vec::new() };
+        let child = |index: usize| match batch.work(index)? {
+            Running::Child { session, .. } => Some(*session),
+            Running::Function { .. } | Running::Sleep { .. } => None,
         };
-        match &self.doing {
-            Doing::Acting(batch) => batch.calls.iter().filter_map(child).collect(),
-            Doing::Waiting | Doing::Thinking { .. } | Doing::Formatting { .. } | Doing::Ended { .. } => Vec::new(),
-        }
+        (0..batch.len()).filter_map(child).collect()
     }
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.doing, Doing::Ended { .. })

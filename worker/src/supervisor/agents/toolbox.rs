@@ -21,7 +21,7 @@ use crate::supervisor::standing as policies;
 
 /// What a tool call asks for.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum ToolTarget {
+pub(crate) enum ToolTarget {
     Function(ToolDef),
     /// To this agent: its real name.
     Handoff(String),
@@ -32,7 +32,6 @@ pub(super) enum ToolTarget {
     Process,
     Forward,
     Builtin(Builtin),
-    Unknown,
 }
 
 /// Refuses agents and rules under which two tools would have one name, or one would lead nowhere.
@@ -106,43 +105,44 @@ fn distinct(names: &[String], tool: impl Fn(&str) -> String) -> Result<(), Agent
 }
 
 impl AgentLoop {
-    pub(super) fn kind_of(&self, session: &Session, name: &str) -> ToolTarget {
-        let Some(agent) = self.def(&session.agent) else { return ToolTarget::Unknown };
+    /// What a call of that name asks for, if there is such a tool.
+    pub(super) fn target_of(&self, session: &Session, name: &str) -> Option<ToolTarget> {
+        let agent = self.def(&session.agent)?;
         if let Some(tool) = agent.tools.iter().find(|tool| tool.name == name) {
-            return match &tool.handoff_to {
+            return Some(match &tool.handoff_to {
                 Some(to) => ToolTarget::Handoff(to.clone()),
                 None => ToolTarget::Function(tool.clone()),
-            };
+            });
         }
         if let Some(to) = agent.handoffs.iter().find(|to| self.handoff_tool(to) == name) {
-            return ToolTarget::Handoff(to.clone());
+            return Some(ToolTarget::Handoff(to.clone()));
         }
         let process_tools = self.rules.delegation.kind == DelegationKind::Process;
         match self.rules.delegation.kind {
             DelegationKind::Process | DelegationKind::Variables => {
                 if let Some(to) = name.strip_prefix("delegate_to_") {
-                    return ToolTarget::Delegate(to.to_owned());
+                    return Some(ToolTarget::Delegate(to.to_owned()));
                 }
             }
             DelegationKind::Coworkers => {
                 if [DELEGATE_WORK, ASK_QUESTION].contains(&name) && !session.coworkers.is_empty() {
-                    return ToolTarget::Coworker;
+                    return Some(ToolTarget::Coworker);
                 }
             }
         }
         if process_tools && !agent.delegates.is_empty() {
             if name == SPAWN_AGENT {
-                return ToolTarget::Spawn;
+                return Some(ToolTarget::Spawn);
             }
             if PROCESS_TOOLS.contains(&name) {
-                return ToolTarget::Process;
+                return Some(ToolTarget::Process);
             }
         }
         if name == FORWARD_MESSAGE && self.rules.handoff.forward && !agent.handoffs.is_empty() {
-            return ToolTarget::Forward;
+            return Some(ToolTarget::Forward);
         }
         let builtin = self.rules.builtins.iter().find(|builtin| builtin.name() == name);
-        builtin.map_or(ToolTarget::Unknown, |builtin| ToolTarget::Builtin(*builtin))
+        builtin.map(|builtin| ToolTarget::Builtin(*builtin))
     }
 
     pub(super) fn handoff_tool(&self, to: &str) -> String {
@@ -259,18 +259,19 @@ impl AgentLoop {
         ToolOffer { name: name.to_owned(), description: text, parameters }
     }
 
-    /// Whether calls of this kind are charged to the tool budget: everything but plain functions and what the loop
-    /// answers itself.
-    pub(super) fn is_charged(kind: &ToolTarget) -> bool {
-        match kind {
-            ToolTarget::Function(tool) => !tool.plain,
-            ToolTarget::Delegate(_) | ToolTarget::Spawn | ToolTarget::Coworker | ToolTarget::Unknown => true,
-            ToolTarget::Handoff(_) | ToolTarget::Process | ToolTarget::Forward | ToolTarget::Builtin(_) => false,
-        }
-    }
-
     pub(super) fn switches(&self) -> bool {
         self.rules.handoff.mode == HandoffControl::Switch
+    }
+}
+
+impl ToolTarget {
+    /// Whether calls of it are charged to the tool budget: everything but plain functions and what the loop answers itself.
+    pub(super) fn is_charged(&self) -> bool {
+        match self {
+            ToolTarget::Function(tool) => !tool.plain,
+            ToolTarget::Delegate(_) | ToolTarget::Spawn | ToolTarget::Coworker => true,
+            ToolTarget::Handoff(_) | ToolTarget::Process | ToolTarget::Forward | ToolTarget::Builtin(_) => false,
+        }
     }
 }
 

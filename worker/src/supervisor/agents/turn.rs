@@ -12,7 +12,7 @@ use super::boundary::{AgentOutcome, HumanKind, HumanNeeded};
 use super::message::{AgentAnswer, Message, MessageRole, Tag, Variables, text_of};
 use super::refusal::SessionFailure;
 use super::rules::{LoopCount, OnLimit};
-use super::session::{Batch, Doing, Home, Session, SessionPlace};
+use super::session::{Doing, Home, Session, SessionPlace};
 use super::step_context::StepContext;
 use super::steps::filled_in;
 use super::todos;
@@ -71,7 +71,7 @@ impl AgentLoop {
         session.given = session.messages.len();
         session.steps = 0;
         (session.last_word, session.gave) = (false, false);
-        session.counters.new_turn();
+        session.watch.new_turn();
         let request = session.messages.iter().rev().find(|message| message.role == MessageRole::User);
         let request = request.map(|message| message.text().to_owned()).unwrap_or_default();
         if matches!(session.home, Home::Root { .. }) {
@@ -298,8 +298,7 @@ impl AgentLoop {
             }
             self.ended(seq, Ok(content), out);
         } else if execute {
-            session.doing = Doing::Acting(Batch::new(calls));
-            self.run_calls(seq, out);
+            self.begin_calls(seq, calls, out);
         } else {
             self.ended(seq, Ok(content), out);
         }

@@ -100,7 +100,7 @@ impl AgentLoop {
             task: session.task.clone(),
             model: self.def(&session.agent).and_then(|def| def.model.clone()),
             steps: session.steps_total,
-            tool_calls: session.counters.total,
+            tool_calls: session.watch.total(),
         };
         let mut sessions: Vec<&super::session::Session> = self.sessions.values().collect();
         sessions.sort_by(|a, b| a.path.cmp(&b.path));

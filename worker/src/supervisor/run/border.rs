@@ -32,8 +32,6 @@ use crate::supervisor::core::key::Key;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Call;
 
-/// The change since which runs that have no limit of their own go on in new ones.
-const GOES_ON_AS_NEW: &str = "supervisors-continue-as-new";
 /// Why nothing begins.
 const CLOSING: &str = "the history is long: the run goes on in a new one when what is under way has ended";
 
@@ -89,7 +87,6 @@ impl SupervisorRun {
         self.parts.border = match self.parts.border {
             Border::Never => Border::Never,
             Border::Ahead if is_own || !self.is_long(cx) => Border::Ahead,
-            Border::Ahead if !self.may_go_on_as_new(cx) => Border::Never,
             _ if self.waits_for_people_below() => Border::Open,
             _ => Border::Closing,
         };
@@ -106,12 +103,6 @@ impl SupervisorRun {
         if self.leave.is_none() && self.parts.border != Border::Never {
             self.parts.border = Border::Ahead;
         }
-    }
-
-    /// A recorded run without a limit of its own may have gone past that of the engine.
-    fn may_go_on_as_new(&self, cx: &mut Cx<'_>) -> bool {
-        let is_new = self.leave.is_some() || self.borne.is_some() || self.resolved.spec.limits.history_events.is_some();
-        is_new || cx.patched(GOES_ON_AS_NEW)
     }
 
     /// Whether a run below is all that is waited for, and itself waits for people: that may take days.

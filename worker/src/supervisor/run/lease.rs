@@ -12,7 +12,7 @@ use super::refusal::{Refused, WishRefusal};
 use crate::agent::ledger::{Resource, TopUp};
 use crate::agent::machine::AgentStopReason;
 use crate::agent::spec::{AgentSpec, Share};
-use crate::agent::workflow::{FORK_OWNS_BUDGET, SIGNAL_BUDGET_SHARE};
+use crate::agent::workflow::SIGNAL_BUDGET_SHARE;
 use crate::supervisor::core::control::ControlRequest;
 use crate::supervisor::core::loans::{Available, LoanRequest};
 use crate::supervisor::outbox::{Call, Outbox};
@@ -31,10 +31,9 @@ impl SupervisorRun {
         self.account.free(self.strategy.is_one_at_a_time())
     }
 
-    /// A fork owns what was lent to its source: nobody above gives it more, or is told what it spent. Forks that went on before
-    /// this was so stay as they were.
-    pub(super) fn own_budget(&mut self, cx: &mut Cx<'_>) {
-        if self.context.shared && cx.patched(FORK_OWNS_BUDGET) {
+    /// A fork owns what was lent to its source: nobody above gives it more, or is told what it spent.
+    pub(super) fn own_budget(&mut self) {
+        if self.context.shared {
             self.context.shared = false;
             self.account.own(self.resolved.spec.budget.on_exhausted);
         }

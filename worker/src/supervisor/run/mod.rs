@@ -224,7 +224,7 @@ impl SupervisorRun {
     /// One turn; whoever holds the run closes it.
     pub(super) fn happened(&mut self, event: WorkflowEvent, cx: &mut Cx<'_>) {
         if self.bear_own_name(cx.run_id(), cx.workflow_id()) {
-            self.own_budget(cx);
+            self.own_budget();
         }
         let mut out = self.outbox(cx.now());
         let is_own = matches!(

@@ -72,7 +72,7 @@ pub(super) fn echo() -> ToolFunction {
 impl Stage {
     pub(super) fn new(spec: AgentSpec, model: ModelFunction, tool: ToolFunction) -> Stage {
         let now = Timestamp::from_millis(1_000);
-        let (agent, asks) = AgentMachine::start(spec, Rules::Second, now).unwrap();
+        let (agent, asks) = AgentMachine::start(spec, now).unwrap();
         let mut stage = Stage { agent, now, open: VecDeque::new(), asked: Vec::new(), model, tool, origin: 0 };
         stage.keep(asks);
         stage

@@ -100,7 +100,7 @@ fn a_halt_that_follows_on_a_halt_is_another_one() {
 #[test]
 fn a_pause_from_before_the_first_call_stops_it() {
     let pause = || AgentEvent::Pause { reason: "wait".into() };
-    let begun = |heard| AgentMachine::start_after(spec(json!({})), Rules::Second, Timestamp(0), heard).unwrap();
+    let begun = |heard| AgentMachine::start_after(spec(json!({})), Timestamp(0), heard).unwrap();
     assert_eq!(begun(vec![]).1.len(), 1, "the first call");
     let (mut agent, asks) = begun(vec![pause(), AgentEvent::Resume, pause()]);
     assert_eq!(asks, []);

@@ -112,7 +112,7 @@ fn of_an_agent() {
     pay["name"] = "pay".into();
     let limits = json!({ "max_tokens": 1_000_000, "wall_ms": 60_000, "on_exhausted": "ask", "stops_at": ["wall"] });
     let spec = spec(json!({ "tools": [look(json!({})), pay], "limits": limits }));
-    let (agent, _) = AgentMachine::start(spec, Rules::Third, NOW).unwrap();
+    let (agent, _) = AgentMachine::start(spec, NOW).unwrap();
     let text = table(agent, &events, shown);
     assert!(text.contains(&format!("{:?}", Resource::Wall)), "{text}");
     compare("src/agent/machine/tests/agent.txt", &text);

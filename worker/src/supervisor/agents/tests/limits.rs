@@ -116,3 +116,44 @@ fn there_is_always_a_bound() {
     assert_eq!(rig.asked.iter().filter(|call| who(call) == "assistant").count(), 7);
     assert!(rig.outcome().ok);
 }
+
+/// What holds for agents alone holds here too: arguments are judged by the schema of their tool, and an answer calls so many tools and
+/// no more.
+#[test]
+fn calls_that_do_not_fit_and_calls_without_end_are_not_made() {
+    let schema = json!({ "type": "object", "properties": { "at": { "type": "integer" } } });
+    let look = ToolDef { parameters: schema, ..ToolDef::new("look") };
+    let mut rig = Rig::start(AgentRules::supyagent(), vec![agent("assistant").tool(look)], "go");
+    rig.answer("assistant", calls([("look", json!({ "at": "x" })), ("look", json!([1])), ("look", json!({ "at": 1 }))]));
+    assert_eq!(rig.awaited(), ["look"]);
+    rig.answer("look", json!("a tree"));
+    let told = rig.tool_messages();
+    assert_eq!(
+        told,
+        [
+            r#"{"ok": false, "error": "Invalid tool arguments: /at: expected integer, found string"}"#,
+            r#"{"ok": false, "error": "Invalid JSON in tool arguments"}"#,
+            "a tree"
+        ]
+    );
+    let many: Vec<Value> = (0..70).map(|at| json!({ "name": "look", "args": { "at": at + 10 } })).collect();
+    rig.answer("assistant", json!({ "tool_calls": many }));
+    rig.play(|call| Ok(if who(call) == "look" { json!("x") } else { says("done") }));
+    assert_eq!(rig.asked.iter().filter(|call| who(call) == "look").count(), 1 + 64);
+    assert!(last(&rig).contains("an answer may call at most 64 tools."), "{}", last(&rig));
+}
+
+/// A person is asked about calls that can be made, and about no others.
+#[test]
+fn nobody_is_asked_about_a_call_that_cannot_be_made() {
+    let tools = vec!["look".to_owned(), "lost".to_owned()];
+    let gate = StandingPolicy::new("gate", PolicyRule::ToolApproval { tools, message: "?".into() });
+    let rules = AgentRules { policies: vec![gate], ..AgentRules::supyagent() };
+    let look = ToolDef { parameters: json!({ "required": ["at"] }), ..ToolDef::new("look") };
+    let mut rig = Rig::start(rules, vec![agent("assistant").tool(look)], "go");
+    rig.answer("assistant", calls([("lost", json!({})), ("look", json!({})), ("look", json!({ "at": 1 }))]));
+    assert_eq!(rig.it.human_needed().len(), 1, "{:?}", rig.it.human_needed());
+    let key = rig.it.human_needed()[0].key.clone();
+    rig.with(|it, out| it.human(&key, HumanAnswer { approved: true, feedback: String::new() }, out).unwrap());
+    assert_eq!(rig.awaited(), ["look"]);
+}

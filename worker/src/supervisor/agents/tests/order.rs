@@ -238,9 +238,8 @@ fn check(rig: &Rig, rules: &AgentRules) {
     assert!(rig.it.processes_running() <= rules.delegation.background_max as usize, "background");
     for session in &rig.it.sessions.values().collect::<Vec<_>>() {
         if let super::super::session::Doing::Acting(batch) = &session.doing {
-            let parallel = if rules.parallel_tool_calls { rules.delegation.parallel.max(1) } else { 1 };
-            assert!(batch.running() <= parallel as usize, "parallel");
-            assert!(!batch.is_done() && !batch.starting);
+            assert_eq!(batch.check(rules.fan_out()), Ok(()));
+            assert!(!batch.is_done());
         }
     }
     // Every answer belongs to a call of the last response before it, and they are in call order.
