@@ -146,6 +146,7 @@ fn a_program_gives_a_run_more_budget_and_it_goes_on() {
         (json!({ "allow_unpriced": false }), 422),
         (json!({ "cals": 1 }), 422),
         (json!({ "tokens": 5 }), 409),
+        (json!({ "allow_unpriced": true }), 409),
         (json!({ "wall": "5m" }), 409),
     ] {
         let (status, why) = api.post("workflows/poor/budget/top-up", body.clone());

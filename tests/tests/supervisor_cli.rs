@@ -393,6 +393,46 @@ agents: [{ name: writer, via: { model: { name: tiny } } }]
     assert!(ended.status.success() && said(&ended).contains("written") && mock.count() == 1, "{}", said(&ended));
 }
 
+/// A model in no price table costs an unknown sum: a run whose money is limited asks before its next call, names the command that
+/// lets such calls go on, and tells them as unknown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_of_unknown_price_are_asked_about_and_allowed() {
+    use bosun_worker::capability::model::Wire;
+    use bosun_worker::capability::model::mock::{MockProvider, says};
+    let mock = MockProvider::start(|_| says("written")).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (data, spec) = (dir.path().join("data"), dir.path().join("asks.yaml"));
+    let text = "
+kind: supervisor
+preset: flow-coordinator
+objective: write two notes
+budget: { cost: 5, on_exhausted: ask }
+dispatch: { max_concurrency: 1 }
+planner: { script: [{ on: plan, say: { tasks: [{ id: one, goal: One }, { id: two, goal: Two }] } }] }
+agents: [{ name: writer, via: { model: { name: tiny } } }]
+";
+    std::fs::write(&spec, text).unwrap();
+    let address = mock.base_url(Wire::OpenAi);
+    let play = || {
+        let mut command =
+            command(&data, &["run", spec.to_str().unwrap(), "-w", "dear", "--no-wait", "--timeout", "60s"]);
+        command.env("OPENAI_BASE_URL", &address).env_remove("BOSUN_ALLOW_MODEL_REQUESTS").output().unwrap()
+    };
+    let parked = play();
+    assert_eq!((parked.status.code(), mock.count()), (Some(14), 1), "{}", said(&parked));
+    let command = format!("`bosun --data {} budget top-up dear --allow-unpriced`", data.display());
+    assert!(said(&parked).contains(&command), "{}", said(&parked));
+    let shown = said(&run(&data, &["budget", "show", "dear"]));
+    assert!(shown.contains("calls of unknown price: 1") && shown.contains("used up: unpriced"), "{shown}");
+    let more = run(&data, &["budget", "top-up", "dear", "--allow-unpriced"]);
+    assert!(more.status.success() && said(&more).contains("dear has more, and goes on"), "{}", said(&more));
+    let ended = play();
+    assert!(ended.status.success() && mock.count() == 2, "{}", said(&ended));
+    assert!(said(&ended).contains("2 calls of unknown price"), "{}", said(&ended));
+    let cost = said(&run(&data, &["cost", "dear"]));
+    assert!(cost.contains("2 calls of unknown price"), "{cost}");
+}
+
 /// The line of tokens in the table of a budget: what is spent, reserved, allowed and left.
 #[track_caller]
 fn assert_tokens(data: &Path, id: &str, wanted: [&str; 4]) {

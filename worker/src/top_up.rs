@@ -43,7 +43,7 @@ pub(crate) enum NoTopUp {
     #[error("{0} is neither a supervisor nor an agent, and has no budget")]
     HasNone(WorkflowId),
     #[error(
-        "a supervisor takes more tokens, cost and calls; only an agent takes more time, and calls of unknown price"
+        "a supervisor takes more tokens, cost and calls, and calls of unknown price; only an agent takes more time"
     )]
     ForAgents,
     #[error("{0} has no budget of {1}, so there is nothing to add to")]
@@ -61,7 +61,7 @@ impl MoreBudget {
     }
 
     fn is_for_agents(&self) -> bool {
-        self.wall_ms.is_some() || self.allow_unpriced
+        self.wall_ms.is_some()
     }
 
     /// What is asked for and not limited, by what a supervisor says of its budget.
@@ -69,7 +69,7 @@ impl MoreBudget {
         let limits = &budget["limits"];
         let asked = [
             ("tokens", self.tokens.is_some(), &limits["tokens"]),
-            ("cost", self.cost_micros.is_some(), &limits["cost"]),
+            ("cost", self.cost_micros.is_some() || self.allow_unpriced, &limits["cost"]),
             ("calls", self.calls.is_some(), &limits["llm_calls"]),
         ];
         asked.into_iter().find(|(_, asked, limit)| *asked && limit.is_null()).map(|(what, ..)| what)

@@ -59,6 +59,11 @@ pub(super) fn model_fault(failure: Failure) -> Fault {
     }
 }
 
+/// Whether a call of a model that has failed may have to be paid for.
+pub(crate) fn may_be_paid(failure: &Failure) -> bool {
+    model_fault(failure.clone()).charged
+}
+
 /// Whether an attempt that has failed, and that another one follows, may have been answered: nobody heard the answer to its
 /// end, and no refusal either. A worker that was killed meanwhile is the usual case.
 pub(super) fn was_cut(failure: &Failure) -> bool {

@@ -7,7 +7,7 @@
 use bosun_engine::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::ledger::{BudgetLedger, Caps};
+use super::ledger::{BudgetLedger, Caps, Resource};
 use super::schema;
 use super::spec::{
     AgentGrant, AgentSpec, ArgumentPiece, Degrade, FileGrant, Grant, HttpGrant, ProcessGrant, ToolGrant, pieces,
@@ -256,6 +256,9 @@ impl AgentGrant {
         // The lease is a part of what the caller was lent, which nobody below can add to.
         if let Some(share) = limits.share.take() {
             limits.stops_at.extend(share.resources());
+        }
+        if limits.needs_prices {
+            limits.stops_at.push(Resource::Unpriced);
         }
         let wall = members.get("wall_ms").and_then(Value::as_u64);
         let left = ledger.wall.left(now).map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));

@@ -47,6 +47,10 @@ pub struct Limits {
     /// more; when there is no more, it ends as with `stops_at`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
+    /// The money of the run of the supervisor is limited: a call that does not say what it cost is the last one, before the
+    /// supervisor gives leave for more, or with `stops_at` for good.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub needs_prices: bool,
     /// The cheaper model for `degrade`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub degrade: Option<Degrade>,
@@ -63,6 +67,7 @@ impl Limits {
         self.max_tokens = least(self.max_tokens, tokens);
         self.max_cost_micros = least(self.max_cost_micros, cost_micros);
         self.stops_at.clear();
+        self.needs_prices = false;
     }
 }
 
@@ -147,6 +152,7 @@ impl Default for Limits {
             on_exhausted: OnExhausted::Ask,
             stops_at: Vec::new(),
             share: None,
+            needs_prices: false,
             degrade: None,
         }
     }

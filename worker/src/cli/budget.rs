@@ -122,6 +122,7 @@ struct RunBill {
     runs: Vec<(WorkflowId, ModelTotal)>,
     /// What the account of a supervisor says that it spent, with all below it: what `budget show` shows.
     account: Option<ModelTotal>,
+    /// Calls of which nobody knows what they cost, whoever made them.
     unpriced: u64,
     /// There are more runs below than were looked at.
     cut: bool,
@@ -190,6 +191,7 @@ pub(super) async fn cost(cx: &mut Context, args: CostArgs) -> Result<Exit, CliEr
     if runs.runs.first().is_some_and(|run| run.workflow_type.as_str() == SUPERVISOR) {
         let spent = ask(cx, &target, "budget", &Value::Null).await?["spent"].take();
         let of = |key: &str| spent[key].as_u64().unwrap_or_default();
+        bill.unpriced = bill.unpriced.max(of("unpriced_calls"));
         bill.account = Some(ModelTotal { calls: of("calls"), tokens: of("tokens"), cost_micros: of("cost_micros") });
     }
     show_cost(cx, &target, &bill, args.group_by);
@@ -294,7 +296,7 @@ fn refused(why: NoTopUp) -> CliError {
             CliError::usage("say what there is more of: --tokens, --cost, --calls, --wall or --allow-unpriced")
         }
         NoTopUp::ForAgents => CliError::usage(
-            "a supervisor is given --tokens, --cost and --calls; --wall and --allow-unpriced are for agents",
+            "a supervisor is given --tokens, --cost, --calls and --allow-unpriced; --wall is for agents",
         ),
         why @ (NoTopUp::HasNone(_) | NoTopUp::NotLimited(..)) => CliError::usage(why.to_string()).help(BELOW),
         NoTopUp::Call(why) => why.into(),

@@ -28,6 +28,9 @@ pub(super) fn show(screen: &mut Screen, budget: &Value) -> Result<(), CliError> 
     if let Some(left) = budget["wall_left_ms"].as_u64() {
         screen.line(format!("time left: {}", short(std::time::Duration::from_millis(left))));
     }
+    if let Some(calls) = budget["spent"]["unpriced_calls"].as_u64().filter(|calls| *calls > 0) {
+        screen.line(format!("calls of unknown price: {calls}"));
+    }
     if let Some(calls) = budget["under_way"].as_u64().filter(|calls| *calls > 0) {
         screen.line(format!("calls under way: {calls}"));
     }

@@ -337,6 +337,8 @@ impl SupervisorText {
         about.push(format!("{} calls", output.calls));
         about.extend((output.tokens > 0).then(|| format!("{} tokens", output.tokens)));
         about.extend((output.cost_micros > 0).then(|| super::budget::dollars(output.cost_micros)));
+        let unpriced = output.unpriced_calls;
+        about.extend((unpriced > 0).then(|| format!("{unpriced} calls of unknown price")));
         let said = output.error.clone().or(output.message.clone()).unwrap_or_else(|| "it gave no result".to_owned());
         Some(SupervisorText { result: result.unwrap_or_else(|| printable(&said)), about })
     }

@@ -36,19 +36,21 @@ pub(crate) async fn as_it_stands(backend: &dyn Backend, namespace: &Namespace, e
 
 /// What a supervisor that its budget has paused waits for, and the command.
 fn of_supervisor(id: &str, budget: &Value) -> Option<(String, String)> {
-    if budget["used_up"].is_null() && was_raised(budget) {
+    let wants_leave = budget["wants_leave"] == true;
+    if budget["used_up"].is_null() && !wants_leave && was_raised(budget) {
         let what = "to be resumed: its budget was spent, and has been raised since".to_owned();
         return Some((what, format!("bosun resume {}", shell_word(id))));
     }
     // Nothing has to be used up: what is left may be too little for what comes next.
     let limited = [("tokens", "tokens"), ("cost_micros", "cost"), ("calls", "calls")];
     let scarce = limited.into_iter().find(|(key, _)| budget["allowed"][key].is_u64()).map(|(_, word)| word);
-    let used_up = budget["used_up"].as_str().or(scarce)?;
+    let used_up = budget["used_up"].as_str().or(wants_leave.then_some("unpriced")).or(scarce)?;
     let of = |key: &str| (budget["allowed"][key].as_u64(), budget["spent"][key].as_u64().unwrap_or_default());
     let (what, flag) = match used_up {
         "calls" => counted(of("calls"), "calls"),
         "tokens" => counted(of("tokens"), "tokens"),
         "cost" => cost(of("cost_micros")),
+        "unpriced" => unpriced(),
         _ => return None,
     }?;
     Some((what, format!("{TOP_UP}{} {flag}", shell_word(id))))
@@ -62,6 +64,7 @@ fn was_raised(budget: &Value) -> bool {
     more("tokens", limits["tokens"].as_u64())
         || more("calls", limits["llm_calls"].as_u64())
         || more("cost_micros", cost)
+        || (budget["allowed"]["unpriced"] == true && limits["allow_unpriced"] != true)
 }
 
 /// What an agent that has halted for its own budget waits for, and the command.
@@ -73,10 +76,7 @@ pub(crate) fn of_agent(id: &str, budget: &Value) -> Option<(String, String)> {
         "tokens" => counted(of("tokens"), "tokens"),
         "cost" => cost(of("cost_micros")),
         "wall" => Some(("more time: its wall time is used up".to_owned(), "--wall 10m".to_owned())),
-        "unpriced" => {
-            let what = "a model whose price is not known to be allowed: its budget is one of money".to_owned();
-            Some((what, "--allow-unpriced".to_owned()))
-        }
+        "unpriced" => unpriced(),
         _ => None,
     }?;
     Some((what, format!("{TOP_UP}{} {flag}", shell_word(id))))
@@ -89,6 +89,7 @@ pub(crate) fn share(halted: &Value) -> Option<String> {
     let what = match share["resource"].as_str()? {
         "cost" => dollars(wanted),
         "tokens" => format!("{wanted} tokens"),
+        "unpriced" => return Some("leave of the run to go on with calls whose price is not known".to_owned()),
         other => format!("{wanted} {}", other.replace('_', " ")),
     };
     Some(format!("its share of the run's budget: {what}, when others give back what they do not need"))
@@ -100,6 +101,11 @@ fn counted((allowed, spent): (Option<u64>, u64), of: &str) -> Told {
     let allowed = allowed?;
     let what = format!("more budget: {spent} of {allowed} {of} are spent, and what comes next needs more");
     Some((what, format!("--{of} {}", allowed.max(1))))
+}
+
+fn unpriced() -> Told {
+    let what = "a model whose price is not known to be allowed: its budget is one of money".to_owned();
+    Some((what, "--allow-unpriced".to_owned()))
 }
 
 fn cost((allowed, spent): (Option<u64>, u64)) -> Told {

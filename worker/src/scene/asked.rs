@@ -8,7 +8,7 @@ use std::time::Duration;
 use bosun_engine::{ActivityTask, Payload, RunId, Timestamp};
 use serde_json::{Value, json};
 
-use super::models;
+use super::models::{self, ModelCharge};
 use crate::agent::AGENT_MODEL;
 use crate::capability::http::HTTP;
 use crate::capability::model::MODEL;
@@ -165,7 +165,7 @@ impl Asked {
     }
 
     /// An answer in the form of whoever carries the call.
-    pub(crate) fn payload(&self, said: &Value) -> Payload {
+    pub(crate) fn payload(&self, said: &Value, charge: ModelCharge) -> Payload {
         let text = || match said {
             Value::String(text) => text.clone(),
             other => other.to_string(),
@@ -174,7 +174,7 @@ impl Asked {
             Form::Plain => said.clone(),
             Form::Printed => json!({ "exit_code": 0, "stdout": text(), "stderr": "" }),
             Form::Sent => json!({ "status": 200, "json": said }),
-            Form::Message => return models::output(said, &self.input),
+            Form::Message => return models::output(said, charge, &self.input),
         };
         Payload::encode(&value).unwrap_or_else(|_| Payload::null())
     }

@@ -26,7 +26,7 @@ pub(crate) const OUTCOMES: [&str; 9] =
     ["completed", "partial", "failed", "canceled", "cancelled", "terminated", "timed_out", "waiting", "paused"];
 
 /// Keys of a report that need no task.
-pub(super) const REPORT: [&str; 17] = [
+pub(super) const REPORT: [&str; 18] = [
     "tasks",
     "summary",
     "status",
@@ -42,6 +42,7 @@ pub(super) const REPORT: [&str; 17] = [
     "tokens",
     "calls",
     "cost_micros",
+    "unpriced_calls",
     "text",
     "objective",
 ];

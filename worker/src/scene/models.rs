@@ -1,7 +1,8 @@
 //! What models are told and say: a scene's answer in the form in which the capability `model` would give it.
 //!
 //! Invariant: a model of an agent's own run is asked what its conversation says, as in production, though its call holds no
-//! text; an answer is checked against the schema of its request by the same code. Nobody is asked here.
+//! text; an answer is checked against the schema of its request by the same code. What it took and cost is what the scene says,
+//! and nothing where it says nothing. Nobody is asked here.
 
 use bosun_engine::{EventKind, Payload, Turn};
 use serde_json::{Value, json};
@@ -9,7 +10,54 @@ use serde_json::{Value, json};
 use super::asked::Asked;
 use crate::agent::AgentSpec;
 use crate::agent::resolve::Conversation;
-use crate::capability::model::{ChatResponse, ModelOutput, OutputSchema};
+use crate::capability::model::{ChatResponse, Cost, ModelOutput, OutputSchema};
+use crate::supervisor::FieldError;
+use crate::supervisor::fields::Fields;
+use crate::supervisor::spec::Money;
+
+/// What an answer of a model took, and what it cost; none where nobody knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ModelCharge {
+    input: Option<u64>,
+    output: Option<u64>,
+    cost_micros: Option<u64>,
+}
+
+impl Default for ModelCharge {
+    fn default() -> Self {
+        ModelCharge { input: Some(0), output: Some(0), cost_micros: Some(0) }
+    }
+}
+
+impl ModelCharge {
+    /// The word for what nobody knows.
+    pub(super) const UNKNOWN: &str = "unknown";
+    pub(super) const KEYS: [&str; 2] = ["usage", "cost"];
+
+    /// The keys `usage` and `cost` of a rule, if it has them.
+    pub(super) fn read(rule: &Fields<'_>) -> Result<Option<ModelCharge>, FieldError> {
+        let unknown = |value: &Value| value.as_str() == Some(Self::UNKNOWN);
+        let mut charge = ModelCharge::default();
+        match rule.value("usage") {
+            None => {}
+            Some(value) if unknown(value) => (charge.input, charge.output) = (None, None),
+            Some(value) => {
+                let usage = Fields::read(value, &rule.path_of("usage"), &["input", "output"])?;
+                charge.input = Some(usage.natural("input")?.unwrap_or(0));
+                charge.output = Some(usage.natural("output")?.unwrap_or(0));
+            }
+        }
+        match rule.value("cost") {
+            None => {}
+            Some(value) if unknown(value) => charge.cost_micros = None,
+            Some(value) => {
+                let why = |_| rule.error("cost", format!("expected an amount in dollars, or `unknown`, found {value}"));
+                charge.cost_micros = Some(serde_json::from_value::<Money>(value.clone()).map_err(why)?.as_micros());
+            }
+        }
+        Ok(Self::KEYS.iter().any(|key| rule.value(key).is_some()).then_some(charge))
+    }
+}
 
 impl Asked {
     /// With the whole request of an agent's call, and the name of the agent. `turns`: the history of its run.
@@ -38,7 +86,7 @@ pub(super) fn told(input: &Value) -> Option<String> {
 }
 
 /// What a model says: a text, or `content` with `tool_calls`; anything else is its answer as data.
-pub(super) fn output(said: &Value, input: &Value) -> Payload {
+pub(super) fn output(said: &Value, charge: ModelCharge, input: &Value) -> Payload {
     let calls = said.get("tool_calls").and_then(Value::as_array);
     let call = |(i, call): (usize, &Value)| {
         json!({ "id": call.get("id").cloned().unwrap_or_else(|| format!("call-{}", i + 1).into()),
@@ -53,10 +101,12 @@ pub(super) fn output(said: &Value, input: &Value) -> Payload {
     };
     let stop = if calls.is_empty() { "end" } else { "tool_calls" };
     let response = json!({ "said": { "content": content, "tool_calls": calls }, "stop": stop,
-        "usage": { "input": 0, "output": 0 }, "model": "scene" });
+        "usage": { "input": charge.input, "output": charge.output }, "model": "scene" });
     let schema = input.pointer("/request/schema").filter(|schema| !schema.is_null());
     let schema: Option<OutputSchema> = schema.and_then(|schema| serde_json::from_value(schema.clone()).ok());
     let output = serde_json::from_value::<ChatResponse>(response);
-    let output = output.map(|response| ModelOutput::free(response, schema.as_ref()));
+    let unknown = || Cost::Unpriced("the scene says that nobody knows".to_owned());
+    let cost = charge.cost_micros.map_or_else(unknown, Cost::Micros);
+    let output = output.map(|response| ModelOutput { cost, ..ModelOutput::free(response, schema.as_ref()) });
     output.ok().and_then(|output| Payload::encode(&output).ok()).unwrap_or_else(Payload::null)
 }

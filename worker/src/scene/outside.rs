@@ -40,7 +40,7 @@ impl Made {
     /// The answer in the form in which whoever was called gives it.
     pub(crate) fn outcome(&self) -> Result<Payload, ActivityError> {
         match &self.said.result {
-            Ok(said) => Ok(self.asked.payload(said)),
+            Ok(said) => Ok(self.asked.payload(said, self.said.charge)),
             Err(Answer::Fail { message, how }) => Err(ActivityError::Failure(failure(message, *how))),
             Err(Answer::Say(_)) => Ok(Payload::null()),
         }

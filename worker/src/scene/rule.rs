@@ -15,6 +15,7 @@ use super::asked::Asked;
 use super::file::moment;
 use super::life::BEGIN;
 use super::matcher::Matcher;
+use super::models::ModelCharge;
 use super::names::near;
 use crate::agent::AGENT_MODEL;
 use crate::capability::model::MODEL;
@@ -22,8 +23,10 @@ use crate::supervisor::FieldError;
 use crate::supervisor::fields::Fields;
 use crate::supervisor::outbox::Purpose;
 
-pub(super) const KEYS: [&str; 13] =
-    ["on", "agent", "tool", "task", "attempt", "round", "role", "contains", "with", "before", "say", "fail", "after"];
+pub(super) const KEYS: [&str; 15] = [
+    "on", "agent", "tool", "task", "attempt", "round", "role", "contains", "with", "before", "say", "usage", "cost",
+    "fail", "after",
+];
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -44,6 +47,8 @@ pub(crate) struct Rule {
     /// Only calls that are made before this time of the scene.
     before: Option<Duration>,
     pub(crate) answer: Answer,
+    /// What a model's answer took.
+    pub(crate) charge: ModelCharge,
     pub(crate) after: Duration,
 }
 
@@ -100,7 +105,6 @@ impl Rule {
             (None, None) => return Err(fields.error("say", "a rule needs an answer: `say` or `fail`")),
         };
         Ok(Rule {
-            on,
             agent: fields.text("agent")?,
             tool: fields.text("tool")?,
             task: id(&fields, "task")?,
@@ -110,6 +114,8 @@ impl Rule {
             contains: fields.one_or_more_texts("contains")?,
             with: fields.value("with").map(|with| Matcher::read(&fields.path_of("with"), with)).transpose()?,
             before: fields.value("before").map(|before| moment(&fields.path_of("before"), before)).transpose()?,
+            charge: charge_of(&fields, &answer, &on)?,
+            on,
             answer,
             after: fields
                 .value("after")
@@ -167,6 +173,20 @@ impl Rule {
             && self.contains.iter().all(|text| call.prompt.contains(text.as_str()))
             && self.before.is_none_or(|before| asked.at < BEGIN.plus(before))
             && with()
+    }
+}
+
+/// What an answer took is said beside it where a model gives it; any other answer says it itself.
+fn charge_of(fields: &Fields<'_>, answer: &Answer, on: &str) -> Result<ModelCharge, FieldError> {
+    let Some(charge) = ModelCharge::read(fields)? else { return Ok(ModelCharge::default()) };
+    let key = ModelCharge::KEYS.into_iter().find(|key| fields.value(key).is_some()).unwrap_or_default();
+    if ![MODEL, AGENT_MODEL].contains(&on) {
+        let why = "only a model says it beside its answer (`on: model`); any other answer has `tokens` and `cost_usd` of its own";
+        return Err(fields.error(key, why));
+    }
+    match answer {
+        Answer::Say(_) => Ok(charge),
+        Answer::Fail { .. } => Err(fields.error(key, "is of an answer: give it beside `say`")),
     }
 }
 

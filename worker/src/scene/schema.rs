@@ -13,7 +13,7 @@ use crate::supervisor::outbox::Purpose;
 const ID: &str = "https://bosun.invalid/scene.schema.json";
 
 /// What a key says.
-const TEXTS: [(&str, &str); 48] = [
+const TEXTS: [(&str, &str); 51] = [
     ("scene", "One sentence: what it shows."),
     ("rows", "Rows of the requirements that it closes."),
     ("spec", "A spec or a plan as `bosun run` takes it: inline, or a path beside the scene."),
@@ -37,6 +37,11 @@ const TEXTS: [(&str, &str); 48] = [
     ("contains", "A text of the prompt, or several."),
     ("with", "What the call carries as data."),
     ("say", "The answer; `{{task}}`, `{{attempt}}`, `{{context.x}}` ... are filled in."),
+    ("usage", "Tokens of a model's answer: `{ input: 120, output: 30 }`, or `unknown`; none where it says nothing."),
+    (
+        "cost",
+        "What a model's answer cost, in dollars, or `unknown`: then the price of the spec counts, if it has one. Nothing where it says nothing.",
+    ),
     ("fail", "It fails with this message; `needs_person`: no try helps before a person has done something."),
     ("before", "Only calls that are made before this time of the scene."),
     ("after", "How long it takes."),
@@ -54,6 +59,7 @@ const TEXTS: [(&str, &str); 48] = [
     ("report", "Keys of the report; `tasks` by id, a status or any of a task's keys."),
     ("warnings", "What `bosun run` says of the spec beside running it, in order."),
     ("cost_micros", "What the whole run cost, in millionths of the unit of its prices."),
+    ("unpriced_calls", "Calls of the whole run of which nobody knows what they cost."),
     ("calls", "Calls that are made: `{ execute_worker: dump, times: 1 }`."),
     ("prompts", "What is told to whom: `{ to: plan, contains: boats }`."),
     ("notes", "Facts that the run noted: `{ kind: TaskSkipped, task: load }`."),
@@ -87,6 +93,12 @@ pub fn schema() -> Value {
     set(&mut scene, "faults", json!({ "type": "array", "items": fault }));
     let mut rule = mapping(&rule::KEYS, &["on"]);
     set(&mut rule, "on", json!({ "anyOf": [{ "enum": purposes }, { "type": "string" }] }));
+    let tokens = json!({ "type": "integer", "minimum": 0 });
+    let usage =
+        json!({ "type": "object", "additionalProperties": false, "properties": { "input": tokens, "output": tokens } });
+    let unknown = json!({ "const": "unknown" });
+    set(&mut rule, "usage", json!({ "anyOf": [unknown, usage] }));
+    set(&mut rule, "cost", json!({ "anyOf": [unknown, { "type": "number", "minimum": 0 }] }));
     set(&mut rule, "after", moment.clone());
     set(&mut rule, "before", moment.clone());
     let mut act = mapping(&people::KEYS, &["do"]);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::asked::{Asked, SCENE};
+use super::models::ModelCharge;
 use super::rule::{Answer, Failing, Rule};
 use crate::supervisor::outbox::Purpose;
 use crate::supervisor::spec::{Family, Role, ScriptRule, SupervisorSpec, Via, fill, told_nobody};
@@ -17,14 +18,19 @@ use crate::supervisor::spec::{Family, Role, ScriptRule, SupervisorSpec, Via, fil
 pub(crate) struct WorldAnswer {
     pub(crate) after: Duration,
     pub(crate) result: Result<Value, Answer>,
+    pub(crate) charge: ModelCharge,
 }
 
 impl WorldAnswer {
+    fn free(after: Duration, result: Result<Value, Answer>) -> WorldAnswer {
+        WorldAnswer { after, result, charge: ModelCharge::default() }
+    }
+
     /// A program or a service that takes longer than its carrier waits is not heard.
     pub(crate) fn in_time(self, patience: Option<(Duration, String)>) -> WorldAnswer {
         match patience {
             Some((most, message)) if self.after > most => {
-                WorldAnswer { after: most, result: Err(Answer::Fail { message, how: Failing::Retryable }) }
+                WorldAnswer::free(most, Err(Answer::Fail { message, how: Failing::Retryable }))
             }
             _ => self,
         }
@@ -102,7 +108,7 @@ pub(crate) fn answer_of(world: &[Rule], spec: Option<&SupervisorSpec>, asked: &A
                 Err(Answer::Fail { message, how: *how })
             }
         };
-        return Some(WorldAnswer { after: rule.after, result });
+        return Some(WorldAnswer { after: rule.after, result, charge: rule.charge });
     }
     let fail = |message: String| Answer::Fail { message, how: Failing::Final };
     // What a script has decided, the run has waited for itself.
@@ -114,7 +120,7 @@ pub(crate) fn answer_of(world: &[Rule], spec: Option<&SupervisorSpec>, asked: &A
     match &asked.scripted {
         // What a script says without a rule is made up by nobody's file.
         Some(Err(why)) if why.starts_with("no scripted answer") => told(asked),
-        Some(said) => Some(WorldAnswer { after: Duration::ZERO, result: said.clone().map_err(fail) }),
+        Some(said) => Some(WorldAnswer::free(Duration::ZERO, said.clone().map_err(fail))),
         None => told(asked),
     }
 }
@@ -125,7 +131,7 @@ fn told(asked: &Asked) -> Option<WorldAnswer> {
         asked.purpose?,
         Purpose::RecordDecomposition | Purpose::NotifyForApproval | Purpose::LogApprovalResult | Purpose::EmitProgress
     );
-    tells.then(|| WorldAnswer { after: Duration::ZERO, result: Ok(told_nobody()) })
+    tells.then(|| WorldAnswer::free(Duration::ZERO, Ok(told_nobody())))
 }
 
 fn scripted(spec: &SupervisorSpec, asked: &Asked) -> Option<WorldAnswer> {
@@ -133,5 +139,5 @@ fn scripted(spec: &SupervisorSpec, asked: &Asked) -> Option<WorldAnswer> {
     let said = spec.has_rule(call).then(|| spec.scripted(call))?;
     let how = |retryable| if retryable { Failing::Retryable } else { Failing::Final };
     let result = said.result.map_err(|why| Answer::Fail { message: why.message, how: how(why.retryable) });
-    Some(WorldAnswer { after: said.after.duration(), result })
+    Some(WorldAnswer::free(said.after.duration(), result))
 }

@@ -30,10 +30,14 @@ impl AgentMachine {
         if self.ledger.wall.is_over(out.now) {
             return self.exhausted(Resource::Wall, out);
         }
-        if self.ledger.caps().cost_micros.is_some()
-            && self.ledger.unknown().unpriced_calls > 0
-            && !self.unpriced_allowed
-        {
+        let unpriced = self.ledger.unknown().unpriced_calls > 0 && !self.unpriced_allowed;
+        let limits = &self.spec.limits;
+        let asks_run = self.spec.report_to.is_some() && !limits.stops_at.contains(&Resource::Unpriced);
+        if unpriced && limits.needs_prices && asks_run {
+            self.halt_with(Halt::Share { resource: Resource::Unpriced, wanted: 1 });
+            return false;
+        }
+        if unpriced && (self.spec.limits.needs_prices || self.ledger.caps().cost_micros.is_some()) {
             return self.exhausted(Resource::Unpriced, out);
         }
         self.degrade_if_short();

@@ -66,7 +66,12 @@ impl AgentMachine {
             self.last_of_share.extend(lent.more.resources());
         }
         self.note(json!({ "lent": lent }));
-        if matches!(self.halt, Some(Halt::Share { .. })) {
+        if let Some(Halt::Share { resource, .. }) = self.halt {
+            match (resource, lent.last) {
+                (Resource::Unpriced, true) => self.spec.limits.stops_at.push(resource),
+                (Resource::Unpriced, false) => self.unpriced_allowed = true,
+                _ => {}
+            }
             self.halt = None;
         }
     }

@@ -457,7 +457,7 @@ fn schemas() -> Value {
     let mut schemas = json!({
         "TopUp": { "type": "object", "additionalProperties": false, "description": "What there is more of, at least one of these",
             "properties": { "tokens": more(), "cost_micros": more(), "calls": more(), "wall": span("Time, for an agent"),
-                "allow_unpriced": { "const": true, "description": "Calls of unknown price, for an agent" } },
+                "allow_unpriced": { "const": true, "description": "Calls of unknown price go on while money is limited" } },
             "anyOf": any_of },
         "Start": { "type": "object", "required": ["workflow_type"], "additionalProperties": false, "properties": start,
             "not": { "required": ["signal", "update"] } },

@@ -9,7 +9,8 @@
 //!
 //! Every call of every family is reserved here before it is sent and settled with what it cost when its answer is there,
 //! whoever makes it: planners, deciders, reviewers, speakers, selectors, managers, guards and formatters like workers.
-//! Tokens, money (in micros), calls and time are integers.
+//! Tokens, money (in micros), calls and time are integers. A call that did not say what it cost is counted apart and is never
+//! 0: where money is limited the account is used up by it, before people or the spec allow such calls.
 //!
 //! Invariant: once the account is exhausted no call is sent but one last word where the spec wants it. What calls cost is
 //! known when they are over, so the run spends at most its budget and what those calls cost that were under way when it
@@ -42,6 +43,9 @@ pub struct Allowance {
     pub cost_micros: Option<u64>,
     pub calls: Option<u64>,
     pub wall_ms: Option<u64>,
+    /// Calls that do not say what they cost may go on while money is limited.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unpriced: bool,
 }
 
 /// Tokens, money and calls: of one call, or of all so far.
@@ -51,6 +55,13 @@ pub struct Spent {
     pub tokens: u64,
     pub cost_micros: u64,
     pub calls: u64,
+    /// Those of the calls of which nobody knows what they cost; no part of the money.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unpriced_calls: u64,
+}
+
+pub fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Spent {
@@ -59,6 +70,7 @@ impl Spent {
             tokens: self.tokens.saturating_add(more.tokens),
             cost_micros: self.cost_micros.saturating_add(more.cost_micros),
             calls: self.calls.saturating_add(more.calls),
+            unpriced_calls: self.unpriced_calls.saturating_add(more.unpriced_calls),
         }
     }
 }
@@ -71,6 +83,8 @@ pub enum UsedUp {
     Cost,
     Calls,
     Wall,
+    /// Money is limited, and a call did not say what it cost.
+    Unpriced,
 }
 
 /// How a run ends that may spend nothing more.
@@ -117,10 +131,16 @@ impl Balance {
             (UsedUp::Cost, over(self.allowance.cost_micros, self.spent.cost_micros)),
             (UsedUp::Calls, over(self.allowance.calls, self.spent.calls)),
             (UsedUp::Wall, self.out_of_time),
+            (UsedUp::Unpriced, self.needs_prices() && self.spent.unpriced_calls > 0),
         ];
         let first = is_over.into_iter().find_map(|(resource, over)| over.then_some(resource));
         let limited = if self.allowance.tokens.is_some() { UsedUp::Tokens } else { UsedUp::Cost };
         first.or(self.too_little.then_some(limited))
+    }
+
+    /// Whether a call that does not say what it cost is the last.
+    pub fn needs_prices(&self) -> bool {
+        self.allowance.cost_micros.is_some() && !self.allowance.unpriced
     }
 
     /// How the run ends, if it has to; none while it may go on, or waits for people to give it more.
@@ -165,7 +185,7 @@ impl Balance {
 
     /// What is used up and how much there was of it, in a sentence.
     pub fn text(&self) -> String {
-        let Allowance { tokens, cost_micros, calls, wall_ms } = self.allowance;
+        let Allowance { tokens, cost_micros, calls, wall_ms, unpriced: _ } = self.allowance;
         let of = |spent: u64, limit: Option<u64>| format!("{SPENT}: {spent} of {}", limit.unwrap_or_default());
         let dollars = |micros: u64| format!("${}.{:06}", micros / 1_000_000, micros % 1_000_000);
         match self.used_up() {
@@ -176,6 +196,13 @@ impl Balance {
             }
             Some(UsedUp::Calls) => format!("{} calls", of(self.spent.calls, calls)),
             Some(UsedUp::Wall) => format!("{SPENT}: its {} ms are over", wall_ms.unwrap_or_default()),
+            Some(UsedUp::Unpriced) => {
+                let limit = dollars(cost_micros.unwrap_or_default());
+                format!(
+                    "{SPENT}: nobody knows what {} of its calls cost, and it has {limit}",
+                    self.spent.unpriced_calls
+                )
+            }
             None => SPENT.to_owned(),
         }
     }
@@ -304,7 +331,7 @@ impl Account {
         self.balance.then = then;
     }
 
-    /// Raises what is limited. Whether anything was.
+    /// Raises what is limited, and allows calls of unknown price where money is. Whether anything was.
     pub fn top_up(&mut self, more: &TopUp) -> bool {
         let raise = |limit: &mut Option<u64>, more: Option<u64>| match (limit, more) {
             (Some(limit), Some(more)) => {
@@ -318,9 +345,11 @@ impl Account {
             raise(&mut limits.tokens, more.tokens),
             raise(&mut limits.cost_micros, more.cost_micros),
             raise(&mut limits.calls, more.calls),
+            more.allow_unpriced && limits.cost_micros.is_some(),
         ];
+        limits.unpriced |= raised[3];
         let any = raised.contains(&true);
-        self.balance.too_little &= !any;
+        self.balance.too_little &= !raised[..3].contains(&true);
         any
     }
 
@@ -330,7 +359,8 @@ impl Account {
         let free = |left: Option<u64>, lent: Option<u64>| left.map(|left| left.saturating_sub(lent.unwrap_or(0)));
         let free =
             Share { tokens: free(left.tokens, lent.tokens), cost_micros: free(left.cost_micros, lent.cost_micros) };
-        Available { left, free, alone, asks: self.balance.then == OnExhausted::Ask }
+        let (asks, needs_prices) = (self.balance.then == OnExhausted::Ask, self.balance.needs_prices());
+        Available { left, free, alone, asks, needs_prices }
     }
 
     /// The note that the budget has ended the run, the first time. `now` counts what this very turn has begun too.
@@ -344,10 +374,14 @@ impl Account {
         let Balance { spent, allowance, .. } = self.balance;
         let Share { tokens, cost_micros } = self.balance.left();
         let left = json!({ "tokens": tokens, "cost_micros": cost_micros, "calls": self.balance.calls_left() });
-        json!({
+        let mut view = json!({
             "spent": spent, "limits": limits, "left": left, "lent": self.loans.lent(), "under_way": awaited.under_way(),
             "used_up": self.balance.used_up(), "allowed": allowance,
-        })
+        });
+        if self.balance.needs_prices() && self.loans.wants_leave() {
+            view["wants_leave"] = true.into();
+        }
+        view
     }
 }
 

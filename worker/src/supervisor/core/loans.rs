@@ -22,7 +22,7 @@ use crate::agent::spec::Share;
 /// Why a request for more can never be met.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoanRefusal {
-    #[error("only tokens and money are shared")]
+    #[error("only tokens and money are shared, and leave to go on with calls of unknown price")]
     NotShared,
     #[error("{0} is no worker of this run that was lent anything")]
     NotLent(String),
@@ -39,6 +39,8 @@ pub struct Available {
     pub alone: bool,
     /// Who gets no more waits for people.
     pub asks: bool,
+    /// Money is limited, and calls that do not say what they cost are not allowed.
+    pub needs_prices: bool,
 }
 
 impl Available {
@@ -47,11 +49,12 @@ impl Available {
         if self.alone { free } else { free.div_ceil(2) }
     }
 
-    /// The share of somebody who begins. Money can be held only where the price is known before the call.
-    pub fn share(&self, priced: bool) -> Option<Share> {
+    /// The share of somebody who begins. Where no price is known before a call, the dearest so far is held for it, so that no
+    /// more than one call is beyond the share.
+    pub fn share(&self) -> Option<Share> {
         let Share { tokens, cost_micros } = self.free;
         let part = |free: Option<u64>| free.map(|free| self.part(free));
-        let share = Share { tokens: part(tokens), cost_micros: part(cost_micros).filter(|_| priced) };
+        let share = Share { tokens: part(tokens), cost_micros: part(cost_micros) };
         (share != Share::default()).then_some(share)
     }
 
@@ -65,12 +68,19 @@ impl Available {
     }
 
     fn of(&self, resource: Resource) -> u64 {
-        let free = if resource == Resource::Cost { self.free.cost_micros } else { self.free.tokens };
+        let free = match resource {
+            Resource::Cost => self.free.cost_micros,
+            Resource::Unpriced => None,
+            _ => self.free.tokens,
+        };
         free.unwrap_or(0)
     }
 
     fn meets(&self, request: &LoanRequest) -> bool {
-        self.of(request.resource) >= request.wanted
+        match request.resource {
+            Resource::Unpriced => !self.needs_prices,
+            resource => self.of(resource) >= request.wanted,
+        }
     }
 }
 
@@ -137,7 +147,7 @@ impl Loans {
     /// # Errors
     /// Why it is none that can ever be met.
     pub fn request(&mut self, request: LoanRequest) -> Result<(), LoanRefusal> {
-        if !matches!(request.resource, Resource::Tokens | Resource::Cost) {
+        if !matches!(request.resource, Resource::Tokens | Resource::Cost | Resource::Unpriced) {
             return Err(LoanRefusal::NotShared);
         }
         if !self.lent.values().any(|loan| loan.agent == request.agent) {
@@ -163,6 +173,8 @@ impl Loans {
         let amount = if last { free } else { request.wanted.max(left.part(free)) };
         let more = match request.resource {
             Resource::Cost => Share { cost_micros: Some(amount), tokens: None },
+            // What is lent is the leave.
+            Resource::Unpriced => Share::default(),
             _ => Share { tokens: Some(amount), cost_micros: None },
         };
         let loan = self.lent.values_mut().find(|loan| loan.agent == request.agent)?;
@@ -174,6 +186,11 @@ impl Loans {
     pub fn waits_in_vain(&mut self, left: Available) -> bool {
         self.forget_ended();
         self.all_wait() && !self.requests.iter().any(|request| left.meets(request))
+    }
+
+    /// Whether somebody asks for leave to go on with calls of unknown price.
+    pub fn wants_leave(&self) -> bool {
+        self.requests.iter().any(|request| request.resource == Resource::Unpriced)
     }
 
     fn forget_ended(&mut self) {
@@ -221,7 +238,7 @@ mod tests {
                 let lent = loans.lent().tokens.unwrap();
                 assert!(lent <= all, "{lent} is lent of {all}");
                 let free = Share { tokens: Some(all - lent), cost_micros: None };
-                Available { left: Share { tokens: Some(all), cost_micros: None }, free, alone, asks: false }
+                Available { left: Share { tokens: Some(all), cost_micros: None }, free, alone, ..Available::default() }
             };
             let mut steps = 0;
             while !(waiting.is_empty() && working.is_empty()) {
@@ -234,7 +251,7 @@ mod tests {
                 if choice == able.len() {
                     let (needs, call) = waiting.pop().unwrap();
                     let name = waiting.len() as u64;
-                    let share = left(&loans, charged).share(true);
+                    let share = left(&loans, charged).share();
                     loans.lend(Seq(name), &name.to_string(), share.unwrap());
                     let share = share.and_then(|share| share.tokens).unwrap();
                     working.insert(name, Working { needs, call, spent: 0, share, last: false, asking: false });

@@ -56,6 +56,8 @@ pub struct Reply {
     pub variables: Map<String, Value>,
 }
 
+/// What an answer calls its money.
+const MONEY: [&str; 3] = ["cost_micros", "cost", "cost_usd"];
 /// Fields of an object that is a reply and no plain result.
 const META: [&str; 3] = ["interrupt", "overflow", "consult"];
 /// All other fields that a reply may have.
@@ -139,11 +141,15 @@ impl Reply {
         Reply { result, confidence, action, success, recruit, send, variables, out_of_scope, cost, ..Reply::default() }
     }
 
-    /// What an answer says that it cost, whoever gave it; it counts as one call.
+    /// What an answer says that it cost, whoever gave it; it counts as one call. One that took tokens, or says of its money only
+    /// that there is some, does not say how much that is.
     pub fn cost_in(map: &Map<String, Value>) -> Spent {
         let number = |key: &str| map.get(key).and_then(Value::as_u64);
-        let cost_micros = number("cost_micros").or_else(|| dollars_in(map)).unwrap_or_default();
-        Spent { tokens: number("tokens").unwrap_or_default(), cost_micros, calls: 1 }
+        let tokens = number("tokens").unwrap_or_default();
+        let known = number("cost_micros").or_else(|| dollars_in(map));
+        let told = tokens > 0 || MONEY.iter().any(|key| map.contains_key(*key));
+        let unpriced_calls = u64::from(known.is_none() && told);
+        Spent { tokens, cost_micros: known.unwrap_or_default(), calls: 1, unpriced_calls }
     }
 
     /// What the result proposes to do, if anything.

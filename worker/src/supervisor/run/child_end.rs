@@ -1,13 +1,15 @@
 //! How a run below ended, by its own account: read once, and then asked for the answer and for the bill.
 //!
 //! Invariant: what a run below says that it spent is charged, whether it completed, failed or was cancelled, and whether or
-//! not the rest of it can be read. It decides nothing: the account and the parts of the run do.
+//! not the rest of it can be read; what it does not know, or nobody can read, is unknown and not 0. It decides nothing: the
+//! account and the parts of the run do.
 
 use bosun_engine::{Failure, FailureKind, Payload};
 use serde::Deserialize;
 
 use super::SupervisorOutput;
 use crate::agent::AgentOutput;
+use crate::agent::ledger::UnknownUsage;
 use crate::agent::spec::Share;
 use crate::supervisor::core::account::Spent;
 
@@ -31,6 +33,7 @@ pub(super) enum ChildEnd {
 #[serde(default)]
 pub(super) struct ChildBill {
     spent: Option<BillItems>,
+    unknown: UnknownUsage,
     #[serde(flatten)]
     own: BillItems,
 }
@@ -42,6 +45,7 @@ struct BillItems {
     cost_micros: u64,
     calls: u64,
     steps: u64,
+    unpriced_calls: u64,
 }
 
 impl ChildEnd {
@@ -70,25 +74,30 @@ impl ChildEnd {
         }
     }
 
-    /// What it spent. A run that was lost without a word may have spent all of its share: `lost` is that share.
+    /// What it spent. A run that was lost without a word may have spent all of its share: `lost` is that share, and where it
+    /// had none of money nobody knows.
     pub(super) fn spent(&self, lost: Option<Share>) -> Spent {
         match self {
             ChildEnd::Agent(output) => Spent {
                 tokens: output.spent.tokens,
                 cost_micros: output.spent.cost_micros,
                 calls: output.spent.steps.max(1),
+                unpriced_calls: output.unknown.unpriced_calls,
             },
             ChildEnd::Supervisor(report) => {
-                Spent { tokens: report.tokens, cost_micros: report.cost_micros, calls: report.calls.max(1) }
+                let SupervisorOutput { tokens, cost_micros, calls, unpriced_calls, .. } = **report;
+                Spent { tokens, cost_micros, calls: calls.max(1), unpriced_calls }
             }
             ChildEnd::Bill(bill) => {
-                let BillItems { tokens, cost_micros, calls, steps } = bill.spent.unwrap_or(bill.own);
-                Spent { tokens, cost_micros, calls: calls.max(steps).max(1) }
+                let BillItems { tokens, cost_micros, calls, steps, unpriced_calls } = bill.spent.unwrap_or(bill.own);
+                let unpriced_calls = unpriced_calls.max(bill.unknown.unpriced_calls);
+                Spent { tokens, cost_micros, calls: calls.max(steps).max(1), unpriced_calls }
             }
-            ChildEnd::Unreadable(_) => Spent { calls: 1, ..Spent::default() },
+            ChildEnd::Unreadable(_) => Spent { calls: 1, unpriced_calls: 1, ..Spent::default() },
             ChildEnd::Nothing => {
                 let Share { tokens, cost_micros } = lost.unwrap_or_default();
-                Spent { tokens: tokens.unwrap_or(0), cost_micros: cost_micros.unwrap_or(0), calls: 1 }
+                let unpriced_calls = u64::from(lost.is_some() && cost_micros.is_none());
+                Spent { tokens: tokens.unwrap_or(0), cost_micros: cost_micros.unwrap_or(0), calls: 1, unpriced_calls }
             }
         }
     }

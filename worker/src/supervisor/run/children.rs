@@ -43,6 +43,8 @@ pub(super) struct ChildBudget {
     pub(super) calls: Option<u64>,
     /// Its time is that of whoever does the work: nobody waits for what is under way when it is over.
     pub(super) timed: bool,
+    /// Calls that do not say what they cost are not allowed.
+    pub(super) needs_prices: bool,
 }
 
 impl ChildBudget {
@@ -185,6 +187,9 @@ fn bound(spec: &mut SupervisorSpec, part: ChildBudget) {
     lower(&mut spec.budget.tokens, tokens);
     lower(&mut spec.budget.llm_calls, part.calls);
     let mut own = spec.budget.cost.map(Money::as_micros);
+    if cost_micros.is_some() {
+        spec.budget.allow_unpriced = !part.needs_prices && (own.is_none() || spec.budget.allow_unpriced);
+    }
     if lower(&mut own, cost_micros) {
         spec.budget.cost = own.map(Money::from_micros);
     }
@@ -198,14 +203,15 @@ impl SupervisorRun {
     /// What a run below gets of the budget, if it begins now.
     pub(super) fn child_budget(&self, cx: &Cx<'_>) -> ChildBudget {
         let (wall_ms, calls) = self.account.left_for_child(cx.now(), &self.awaited);
-        ChildBudget { share: self.available().share(true), wall_ms, calls, timed: false }
+        let free = self.available();
+        ChildBudget { share: free.share(), wall_ms, calls, timed: false, needs_prices: free.needs_prices }
     }
 
     /// A child has ended: what it gave, or why it gave nothing.
     pub(super) fn child_resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox) {
         let share = self.account.loans.returned(seq);
         let end = ChildEnd::of(&result);
-        let cost = end.spent(share.filter(|_| child_end::is_lost(&result)));
+        let cost = end.spent(child_end::is_lost(&result).then(|| share.unwrap_or_default()));
         let Some(UnderWay::Child { key, child }) = self.calls.ended(seq) else {
             if self.calls.bill_came(seq) {
                 self.account.charge_late(cost);

@@ -1,7 +1,7 @@
 //! What runs and agents below get of the budget: a share when they begin, more when they ask, until there is no more.
 //!
 //! Invariant: a share only ever makes less of an agent's own limits, and one with a share reserves each call against it
-//! before the call. The last word of a run that has spent all has no share. The account says what may be lent.
+//! before the call. Where the run's money is limited an agent makes no other call after one that did not say what it cost. The last word of a run that has spent all has no share. The account says what may be lent.
 
 use bosun_engine::workflow::Cx;
 use bosun_engine::{ExternalTarget, WorkflowId};
@@ -13,15 +13,24 @@ use crate::agent::ledger::{Resource, TopUp};
 use crate::agent::machine::AgentStopReason;
 use crate::agent::spec::{AgentSpec, Share};
 use crate::agent::workflow::SIGNAL_BUDGET_SHARE;
+use crate::supervisor::core::account::UsedUp;
 use crate::supervisor::core::control::ControlRequest;
 use crate::supervisor::core::loans::{Available, LoanRequest};
 use crate::supervisor::outbox::{Call, Outbox};
 
+/// Why a run stands still that may go on only with leave for calls of unknown price.
+const UNPRICED: &str = "the money of the run is limited, and nobody knows what a call of it cost: \
+     `bosun budget top-up --allow-unpriced` lets it go on";
+
 /// Bounds an agent by what is left, whatever it is asked for: planners and reviewers like workers. What it was lent: when
 /// that is used up and there is no more, it ends, since the budget is the run's and not its own.
 pub(super) fn lend(free: Available, call: &Call, agent: &mut AgentSpec) -> (Vec<Resource>, Option<Share>) {
-    let share = free.share(agent.price.is_some()).filter(|_| !call.last);
+    let share = free.share().filter(|_| !call.last);
     agent.limits.share = share;
+    if free.needs_prices && !call.last {
+        (agent.limits.needs_prices, agent.limits.allow_unpriced) = (true, false);
+        agent.limits.stops_at.extend((!free.asks).then_some(Resource::Unpriced));
+    }
     (share.map(Share::resources).unwrap_or_default(), share)
 }
 
@@ -51,7 +60,7 @@ impl SupervisorRun {
         if self.context.shared {
             return Err(WishRefusal::SharedBudget.into());
         }
-        if more.wall_ms.is_some() || more.allow_unpriced {
+        if more.wall_ms.is_some() {
             return Err(WishRefusal::NotGiven.into());
         }
         if !self.account.top_up(&more) {
@@ -72,7 +81,10 @@ impl SupervisorRun {
         // What waits for the border is asked for behind it.
         let short = !self.parts.border_closes() && self.account.balance().asks() && waits && self.calls.is_idle();
         if short || in_vain {
-            let why = "the budget of the run is spent: `bosun budget top-up` gives it more";
+            let unpriced =
+                self.account.balance().used_up() == Some(UsedUp::Unpriced) || self.account.loans.wants_leave();
+            let why =
+                if unpriced { UNPRICED } else { "the budget of the run is spent: `bosun budget top-up` gives it more" };
             self.pause(ControlRequest::new(why, "budget"), out);
         }
     }
@@ -120,12 +132,12 @@ mod tests {
     use crate::supervisor::core::key::GraphKey;
     use crate::supervisor::outbox::Purpose;
 
-    /// G41: a share is lent beside an agent's own limits and never raises them, to whoever is asked but for the last word;
-    /// money only where the price is known before the call.
+    /// G41: a share is lent beside an agent's own limits and never raises them, to whoever is asked but for the last word, of
+    /// money also where no price is known; and where money is limited, a call without a price is the last or is asked about.
     #[test]
     fn a_share_only_makes_less() {
         let left = Share { tokens: Some(100), cost_micros: Some(7) };
-        let free = Available { left, free: left, alone: false, asks: false };
+        let free = Available { left, free: left, needs_prices: true, ..Available::default() };
         let agent = |price| {
             let limits = Limits { max_tokens: Some(5), ..Limits::default() };
             AgentSpec { price, ..AgentSpec::bounded(Vec::new(), limits) }
@@ -134,12 +146,19 @@ mod tests {
             let call = Call::new(GraphKey::Format, purpose, Value::Null);
             let mut unpriced = agent(None);
             let (lent, share) = lend(free, &call, &mut unpriced);
-            assert_eq!(lent, [Resource::Tokens]);
-            assert_eq!((share, unpriced.limits.share), (Some(Share { tokens: Some(50), cost_micros: None }), share));
+            assert_eq!(lent, [Resource::Tokens, Resource::Cost]);
+            assert_eq!((share, unpriced.limits.share), (Some(Share { tokens: Some(50), cost_micros: Some(4) }), share));
+            assert_eq!((unpriced.limits.needs_prices, &*unpriced.limits.stops_at), (true, &[Resource::Unpriced][..]));
             assert_eq!(unpriced.limits.max_tokens, Some(5), "its own limit stays");
             let mut priced = agent(Some(Price { input: 1, output: 1 }));
             assert_eq!(lend(free, &call, &mut priced).0, [Resource::Tokens, Resource::Cost]);
             assert_eq!(priced.limits.share, Some(Share { tokens: Some(50), cost_micros: Some(4) }));
+            let mut asks = agent(None);
+            lend(Available { asks: true, ..free }, &call, &mut asks);
+            assert!(asks.limits.needs_prices && asks.limits.stops_at.is_empty(), "people are asked");
+            let mut allowed = agent(None);
+            lend(Available { needs_prices: false, ..free }, &call, &mut allowed);
+            assert!(!allowed.limits.needs_prices && allowed.limits.stops_at.is_empty());
             let mut last = agent(None);
             assert_eq!(lend(free, &call.last_word(), &mut last), (Vec::new(), None));
         }

@@ -89,7 +89,8 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call, via: &ViaModel, asker:
     let turn = || turn_of(spec, call, via, asker, (asked.system.as_str(), task_of(call)));
     let context = step_of(call, asker);
     let alone = context.as_ref().is_some_and(|context| works_alone(context, via));
-    if !via.tools.is_empty() && !alone && context.as_ref().is_some_and(|context| !context.last_word) {
+    let own = !via.tools.is_empty() || !via.limits.is_empty();
+    if own && !alone && context.as_ref().is_some_and(|context| !context.last_word) {
         let name = call.agent.clone().unwrap_or_else(|| call.key.to_string());
         return Carried::Impossible(CarryRefusal::ToolsOfTwoKinds(name));
     }
@@ -137,7 +138,7 @@ fn agent(
         .map_err(|why| read("tools", why))?;
     let limits: Limits =
         serde_json::from_value(Value::Object(via.limits.clone())).map_err(|why| read("limits", why))?;
-    if limits.share.is_some() {
+    if limits.share.is_some() || limits.needs_prices {
         return Err(CarryRefusal::ShareOfAgent);
     }
     let price = (!via.price.is_empty()).then(|| serde_json::from_value(Value::Object(via.price.clone())));

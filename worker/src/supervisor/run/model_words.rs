@@ -21,7 +21,7 @@ use crate::supervisor::reading::read;
 use crate::supervisor::spec::{SupervisorSpec, Via, ViaModel};
 
 /// The turn of somebody in a conversation who is offered tools that others carry out: hand-offs, and the functions of its
-/// entry. Whoever has tools of its own uses them in a run of its own, and hands over by a word.
+/// entry. Whoever has tools or limits of its own uses and keeps them in a run of its own, and hands over by a word.
 pub(super) fn turn_of(
     spec: &SupervisorSpec,
     call: &Call,
@@ -30,7 +30,7 @@ pub(super) fn turn_of(
     (instructions, task): (&str, String),
 ) -> Option<StepContext<'static>> {
     let tools = offers(spec, call, asker);
-    if tools.is_empty() || !via.tools.is_empty() {
+    if tools.is_empty() || !via.tools.is_empty() || !via.limits.is_empty() {
         return None;
     }
     Some(StepContext {

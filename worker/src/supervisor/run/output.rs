@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::SupervisorRun;
-use crate::supervisor::core::account::SPENT;
+use crate::supervisor::core::account::{SPENT, UsedUp, is_zero};
 use crate::supervisor::core::key::Key;
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::strategy::{Findings, NotDone, TaskReport};
@@ -63,6 +63,9 @@ pub struct SupervisorOutput {
     pub calls: u64,
     #[serde(default)]
     pub cost_micros: u64,
+    /// Those of the calls of which nobody knows what they cost.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unpriced_calls: u64,
 }
 
 /// Why the end of a run is no full success.
@@ -80,7 +83,8 @@ impl EndReason {
     /// As many tasks as a sentence names.
     const NAMED: usize = 5;
 
-    fn of(output: &SupervisorOutput, tasks: Vec<NotDone>) -> EndReason {
+    /// `unpriced`: what is said of a budget that calls of unknown price have used up.
+    fn of(output: &SupervisorOutput, tasks: Vec<NotDone>, unpriced: Option<String>) -> EndReason {
         let usual = match () {
             () if output.status == Phase::Cancelled.as_str() => "cancelled",
             () if output.error.is_some() => "failed",
@@ -96,6 +100,10 @@ impl EndReason {
         });
         let spent = || (output.code.as_deref() == Some("budget_exhausted")).then(|| SPENT.to_owned());
         let message = said.or_else(|| output.errors.first().cloned()).or_else(spent);
+        let message = match (unpriced, message) {
+            (Some(text), Some(more)) if more != SPENT && more != text => Some(format!("{text}; {more}")),
+            (text, more) => text.or(more),
+        };
         EndReason {
             code: output.code.clone().unwrap_or_else(|| usual.to_owned()),
             message: message.unwrap_or_else(|| "nobody said or did anything that could be told".to_owned()),
@@ -129,6 +137,7 @@ impl SupervisorRun {
             tokens: spent.tokens,
             calls: spent.calls,
             cost_micros: spent.cost_micros,
+            unpriced_calls: spent.unpriced_calls,
         };
         let not_done = self.fill(&mut output);
         if self.strategy.is_cut() {
@@ -140,7 +149,9 @@ impl SupervisorRun {
         }
         let in_full = output.success && output.status == Phase::Completed.as_str();
         if phase.is_terminal() && !in_full {
-            output.reason = Some(EndReason::of(&output, not_done));
+            let balance = self.account.balance();
+            let unpriced = self.strategy.is_cut() && balance.used_up() == Some(UsedUp::Unpriced);
+            output.reason = Some(EndReason::of(&output, not_done, unpriced.then(|| balance.text())));
         }
         output
     }

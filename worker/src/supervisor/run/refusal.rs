@@ -58,7 +58,7 @@ pub(super) enum WishRefusal {
     NobodyListens,
     #[error("its budget is a part of its parent's: give that one more")]
     SharedBudget,
-    #[error("a run is given tokens, money and calls")]
+    #[error("a run is given tokens, money and calls, and leave for calls of unknown price")]
     NotGiven,
     #[error("the run has no such budget")]
     NoSuchBudget,
@@ -132,7 +132,7 @@ pub(super) enum CarryRefusal {
     /// A step has the tools of the run alone.
     #[error(
         "{0} has tools of the run (hand-offs, delegates, coworkers or `tools`), which are asked for in single steps: \
-         give `via.model.tools` to an agent without them"
+         give `via.model.tools` and `via.model.limits` to an agent without them"
     )]
     ToolsOfTwoKinds(String),
     #[error("via.model.limits.share: a run lends it; write a `budget:` for the run")]

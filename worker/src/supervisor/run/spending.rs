@@ -2,15 +2,15 @@
 //! What a run below cost is in its end (`child_end`).
 //!
 //! Invariant: the account is charged with what an answer, a model or a run below says that it cost, and with nothing that
-//! is data of a result; whoever asked reads the answer without it where it has no place for it. It decides nothing: the
-//! account does.
+//! is data of a result; whoever asked reads the answer without it where it has no place for it. Money of which nobody says how
+//! much it is, is told as unknown and is never 0. It decides nothing: the account does.
 
 use bosun_engine::{Failure, Payload, Timestamp};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{RunContext, SupervisorRun};
-use crate::agent::ends::cut_before;
+use crate::agent::ends::{cut_before, may_be_paid};
 use crate::agent::ledger::cost_by;
 use crate::agent::spec::Price;
 use crate::capability::model::ModelOutput;
@@ -30,6 +30,7 @@ pub(super) fn account(spec: &SupervisorSpec, context: &RunContext) -> Account {
         cost_micros: budget.cost.map(Money::as_micros),
         calls: budget.llm_calls,
         wall_ms: budget.wall.map(Span::as_ms),
+        unpriced: budget.allow_unpriced,
     };
     let then = match budget.on_exhausted {
         OnExhausted::Ask if context.shared => OnExhausted::Stop,
@@ -38,8 +39,8 @@ pub(super) fn account(spec: &SupervisorSpec, context: &RunContext) -> Account {
     Account::new(allowance, then)
 }
 
-/// One call of which nobody knows what it cost.
-const ONE: Spent = Spent { tokens: 0, cost_micros: 0, calls: 1 };
+/// One call of somebody who says nothing of tokens or money: a program, a script, a service.
+const ONE: Spent = Spent { tokens: 0, cost_micros: 0, calls: 1, unpriced_calls: 0 };
 
 /// What a step of a model cost, with its attempts that were cut; none where the call was none.
 pub(super) fn of_model(spec: &SupervisorSpec, call: &Call, result: &Result<Payload, Failure>) -> Option<Spent> {
@@ -50,13 +51,16 @@ pub(super) fn of_model(spec: &SupervisorSpec, call: &Call, result: &Result<Paylo
             let (calls, tokens, micros) = output.paid();
             let price = || Price::deserialize(Value::Object(via.price.clone())).ok();
             let by_spec = || Some(cost_by(price()?, &output.response.usage)?.saturating_mul(calls));
-            // Money that is not known is not charged: the budget of tokens and calls holds.
-            Some(Spent { tokens, cost_micros: micros.or_else(by_spec).unwrap_or(0), calls })
+            let cost = micros.or_else(by_spec);
+            let unpriced_calls = if cost.is_none() { calls } else { 0 };
+            Some(Spent { tokens, cost_micros: cost.unwrap_or(0), calls, unpriced_calls })
         }
-        Err(failure) => match u64::from(cut_before(failure.root())) {
-            0 => None,
-            cut => Some(Spent { calls: ONE.calls + cut, ..ONE }),
-        },
+        Err(failure) => {
+            let cut = u64::from(cut_before(failure.root()));
+            // Whatever may have been answered may have to be paid for; nobody heard how many tokens it took.
+            let unpriced_calls = cut + u64::from(may_be_paid(failure));
+            (unpriced_calls > 0).then_some(Spent { calls: ONE.calls + cut, unpriced_calls, ..ONE })
+        }
     }
 }
 
@@ -155,13 +159,18 @@ mod tests {
         }))
         .unwrap();
         let call = Call::new(GraphKey::Execute { task: 1.into(), attempt: 1 }, Purpose::ExecuteWorker, json!({}));
-        let charged = |cost: Value| {
+        let charged = |spec: &SupervisorSpec, cost: &Value| {
             let output = json!({ "response": { "said": { "content": "hm" }, "stop": "end", "usage": { "input": 2000, "output": 7 }, "model": "m" }, "cost": cost, "cut": 1 });
             let result = Ok(Payload::encode(&output).unwrap());
-            of_model(&spec, &call, &result).unwrap()
+            of_model(spec, &call, &result).unwrap()
         };
         let unpriced = json!(crate::capability::model::Cost::Unpriced("nobody knows".into()));
-        assert_eq!(charged(unpriced), Spent { tokens: 4_014, cost_micros: 4_000_000, calls: 2 });
-        assert_eq!(charged(json!(crate::capability::model::Cost::Micros(5))).cost_micros, 10);
+        let by_spec = Spent { tokens: 4_014, cost_micros: 4_000_000, calls: 2, unpriced_calls: 0 };
+        assert_eq!(charged(&spec, &unpriced), by_spec);
+        let mut none = spec.clone();
+        none.via = serde_json::from_value(json!({ "model": { "name": "m" } })).unwrap();
+        let unknown = Spent { cost_micros: 0, unpriced_calls: 2, ..by_spec };
+        assert_eq!(charged(&none, &unpriced), unknown, "what nobody knows is not 0");
+        assert_eq!(charged(&spec, &json!(crate::capability::model::Cost::Micros(5))).cost_micros, 10);
     }
 }

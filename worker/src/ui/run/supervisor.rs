@@ -66,6 +66,7 @@ impl SupervisorView {
             ("Tokens", spent["tokens"].as_u64(), self.budget["left"]["tokens"].as_u64(), false),
             ("Calls", spent["calls"].as_u64(), self.budget["left"]["calls"].as_u64(), false),
         ];
+        let unpriced = spent["unpriced_calls"].as_u64().is_some_and(|calls| calls > 0);
         html! {
             dl.facts.spread {
                 div { dt { "State" } dd { (text(&self.progress["status"]).replace('_', " ")) } }
@@ -75,7 +76,7 @@ impl SupervisorView {
                 @for (name, spent, left, money) in bars {
                     @if let Some(spent) = spent {
                         @let shown = |amount: u64| if money { dollars(amount) } else { amount.to_string() };
-                        div { dt { (name) } dd { (shown(spent))
+                        div { dt { (name) } dd { (shown(spent)) @if money && unpriced { " " span.muted { "and what has no price" } }
                             @if let Some(left) = left { " of " (shown(spent + left)) " " meter min="0" max=(spent + left) value=(spent) { } } } }
                     }
                 }

@@ -112,6 +112,35 @@ fn an_agent_below_ends_with_its_part_of_a_share() {
     assert!(below.max_tokens.is_some_and(|tokens| tokens <= 2_000) && below.max_cost_micros.is_some());
 }
 
+/// Where the run's money is limited, an agent makes no other call after one of unknown price: it waits for leave of the run,
+/// or ends, as the run wants it; and whom it calls ends too.
+#[test]
+fn a_call_of_unknown_price_is_the_last_before_the_run_gives_leave() {
+    let unpriced = |limits: Value| {
+        let mut stage = sharing(100_000, limits);
+        let mut inner = std::mem::replace(&mut stage.model, script(vec![says("", &[])]));
+        stage.model = Box::new(move |call| inner(call).map(|answer| ModelAnswer { cost_micros: None, ..answer }));
+        stage.play();
+        stage
+    };
+    let mut stage = unpriced(json!({ "needs_prices": true, "max_steps": 5 }));
+    assert_eq!(stage.agent.halt(), Some(&Halt::Share { resource: Resource::Unpriced, wanted: 1 }));
+    assert_eq!((stage.model_calls().len(), stage.agent.output().unknown.unpriced_calls), (1, 1));
+    stage.handle(AgentEvent::Lent(Lent { more: Share::default(), last: false }));
+    stage.play();
+    assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource: Resource::Steps }), "leave is given once");
+    let stage = unpriced(json!({ "needs_prices": true, "stops_at": ["unpriced"] }));
+    assert_eq!(stage.agent.output().stop, AgentStopReason::Budget { resource: Resource::Unpriced, lent: false });
+    assert_eq!(stage.model_calls().len(), 1);
+
+    let more = json!({ "report_to": "run", "limits": { "needs_prices": true },
+        "tools": [{ "name": "ask", "does": { "agent": {} } }] });
+    let model = script(vec![says("", &[("ask", json!({ "task": "go" }))]), says("done", &[])]);
+    let mut stage = Stage::new(spec(more), model, echo());
+    stage.play();
+    assert_eq!(below(&stage).limits.stops_at, vec![Resource::Unpriced]);
+}
+
 /// The last of the money is not the last of the tokens.
 #[test]
 fn what_is_the_last_is_said_of_each() {

@@ -125,7 +125,7 @@ impl Approvals {
         id
     }
 
-    /// A response that may be for another run.
+    /// A response that came as data, by signal or update; it may be for another run.
     pub fn read(&self, value: &Value, out: &mut Outbox) -> Result<ApprovalResponse, Ignored> {
         decode::<ApprovalResponse>("approval response", value)
             .map_err(|why| ignored(value.get("approval_id").cloned(), Ignored::Invalid(why), out))

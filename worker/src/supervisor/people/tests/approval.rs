@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::super::approval::{
-    ApprovalId, ApprovalScope, ApprovalSource, Approvals, Clearance, Consequence, Ignored, OnReject, Proposal,
+    ApprovalId, ApprovalScope, ApprovalSource, Approvals, Clearance, Closed, Consequence, Ignored, OnReject, Proposal,
 };
 use super::{MINUTE, asks, at, notes, only_note};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
-use crate::supervisor::outbox::{Ask, CallFailure};
+use crate::supervisor::outbox::{Ask, CallFailure, Outbox};
 use crate::supervisor::spec::{Approval, OnApprovalTimeout, Risk, Span};
 
 fn publish() -> Proposal {
@@ -24,6 +24,12 @@ fn publish() -> Proposal {
 
 fn answer(id: &ApprovalId, approved: bool) -> Value {
     json!({ "approval_id": id, "approved": approved, "approver": "ann", "timestamp": 1 })
+}
+
+/// A response that came as data.
+fn responded(approvals: &mut Approvals, value: &Value, out: &mut Outbox) -> Result<Closed, Ignored> {
+    let response = approvals.read(value, out)?;
+    approvals.respond(response, out)
 }
 
 /// Asked at time 0.
@@ -67,7 +73,7 @@ fn a_request_notifies_waits_for_its_deadline_and_logs_the_result() {
     assert_eq!(approvals.view()[0]["notified"], true);
 
     let mut out = at(3_000);
-    let closed = approvals.respond_json(&answer(&id, true), &mut out).unwrap();
+    let closed = responded(&mut approvals, &answer(&id, true), &mut out).unwrap();
     assert_eq!(closed.consequence, Consequence::Proceed { action: "publish".into(), feedback: None });
     assert_eq!(asks(&out), ["cancel timer approval/ap-1/deadline", "call log_approval_result approval/ap-1/log"]);
     let Ask::Call(log) = &out.asks()[1] else { panic!() };
@@ -88,7 +94,7 @@ fn a_failed_notification_does_not_end_the_wait_and_the_timeout_is_configurable()
     approvals.notified(1, &Err(CallFailure::error("no slack")), &mut out);
     assert_eq!(only_note(&out, NoteKind::ApprovalNotified)["error"], "no slack");
     let mut out = at(2);
-    assert!(approvals.respond_json(&answer(&id, true), &mut out).is_ok());
+    assert!(responded(&mut approvals, &answer(&id, true), &mut out).is_ok());
     let own = Proposal { timeout: Some(Span::from_mins(1)), ..publish() };
     let mut out = at(0);
     approvals.request(own, &mut out);
@@ -102,7 +108,7 @@ fn a_response_is_read_strictly() {
     let (approvals, id) = asked(publish());
     let ok = json!({ "approval_id": id, "approved": true, "approver": "ann", "comment": "fine", "timestamp": 17 });
     let mut good = approvals.clone();
-    good.respond_json(&ok, &mut at(1)).unwrap();
+    responded(&mut good, &ok, &mut at(1)).unwrap();
     let (_, decision) = good.get(&id).unwrap();
     let decision = decision.unwrap();
     assert_eq!(
@@ -120,7 +126,7 @@ fn a_response_is_read_strictly() {
     ] {
         let mut after = approvals.clone();
         let mut out = at(1);
-        let refused = after.respond_json(&bad, &mut out).unwrap_err();
+        let refused = responded(&mut after, &bad, &mut out).unwrap_err();
         assert!(refused.to_string().starts_with(why), "{refused}");
         assert_eq!(only_note(&out, NoteKind::ApprovalIgnored)["reason"], "invalid");
         assert_eq!(after, approvals, "{bad}");
@@ -168,10 +174,10 @@ fn a_rejection_ends_the_run_or_skips_the_task() {
         let (mut approvals, id) = asked(Proposal { on_reject, ..publish() });
         let mut no = answer(&id, false);
         no["comment"] = "too early".into();
-        assert_eq!(approvals.respond_json(&no, &mut at(1)).unwrap().consequence, consequence);
+        assert_eq!(responded(&mut approvals, &no, &mut at(1)).unwrap().consequence, consequence);
     }
     let (mut approvals, id) = asked(Proposal { on_reject: OnReject::EndRun, reasons: Vec::new(), ..publish() });
-    let closed = approvals.respond_json(&answer(&id, false), &mut at(1)).unwrap();
+    let closed = responded(&mut approvals, &answer(&id, false), &mut at(1)).unwrap();
     assert_eq!(closed.consequence, Consequence::EndRun { error: "Required task rejected: rejected by ann".into() });
 }
 
@@ -183,7 +189,7 @@ fn a_denied_plan_ends_the_run() {
     let mut no = answer(&id, false);
     no["comment"] = "too broad".into();
     let denied = |why: &str| Consequence::EndRun { error: format!("approval denied: {why}") };
-    assert_eq!(approvals.respond_json(&no, &mut at(1)).unwrap().consequence, denied("too broad"));
+    assert_eq!(responded(&mut approvals, &no, &mut at(1)).unwrap().consequence, denied("too broad"));
     let (mut approvals, _) = asked(plan);
     let closed = approvals.fired(1, &mut at(30 * MINUTE)).unwrap();
     assert_eq!(closed.consequence, denied("Approval timeout, auto-rejected"));
@@ -195,7 +201,7 @@ fn answers_are_correlated_with_their_requests() {
     let mut approvals = Approvals::default();
     let first = approvals.request(publish(), &mut at(0));
     let second = approvals.request(Proposal { task_id: Some(TaskId::of("t7")), ..publish() }, &mut at(0));
-    let closed = approvals.respond_json(&answer(&second, true), &mut at(1)).unwrap();
+    let closed = responded(&mut approvals, &answer(&second, true), &mut at(1)).unwrap();
     assert_eq!((closed.id, closed.task_id), (second, Some(TaskId::of("t7"))));
     assert_eq!(approvals.pending().map(|request| &request.id).collect::<Vec<_>>(), [&first]);
 }
@@ -205,7 +211,7 @@ fn answers_are_correlated_with_their_requests() {
 fn answers_that_do_not_count_are_recorded_and_change_nothing() {
     let (pending, id) = asked(publish());
     let mut decided = pending.clone();
-    decided.respond_json(&answer(&id, false), &mut at(1)).unwrap();
+    responded(&mut decided, &answer(&id, false), &mut at(1)).unwrap();
     let mut timed_out = pending.clone();
     timed_out.fired(1, &mut at(30 * MINUTE)).unwrap();
     let mut void = pending.clone();
@@ -222,7 +228,7 @@ fn answers_that_do_not_count_are_recorded_and_change_nothing() {
         (&void, 2, answer(&id, true), "voided"),
     ] {
         let (mut after, mut out) = (state.clone(), at(ms));
-        let refused = after.respond_json(&response, &mut out).unwrap_err();
+        let refused = responded(&mut after, &response, &mut out).unwrap_err();
         assert_eq!(refused.name(), reason);
         assert_eq!(only_note(&out, NoteKind::ApprovalIgnored)["reason"], reason);
         assert_eq!((&after, asks(&out).len()), (state, 0));
@@ -230,7 +236,7 @@ fn answers_that_do_not_count_are_recorded_and_change_nothing() {
     // What is heard first counts, whatever the clock says then.
     for ms in [30 * MINUTE - 1, 30 * MINUTE, 30 * MINUTE + 1] {
         let mut in_time = pending.clone();
-        assert!(in_time.respond_json(&answer(&id, true), &mut at(ms)).is_ok(), "{ms}");
+        assert!(responded(&mut in_time, &answer(&id, true), &mut at(ms)).is_ok(), "{ms}");
         assert_eq!(in_time.fired(1, &mut at(ms)), None, "{ms}");
     }
 }
@@ -239,7 +245,7 @@ fn answers_that_do_not_count_are_recorded_and_change_nothing() {
 #[test]
 fn a_deadline_that_fires_after_the_decision_changes_nothing() {
     let (mut approvals, id) = asked(publish());
-    approvals.respond_json(&answer(&id, true), &mut at(1)).unwrap();
+    responded(&mut approvals, &answer(&id, true), &mut at(1)).unwrap();
     let before = approvals.clone();
     let mut out = at(30 * MINUTE);
     for n in [1, 9] {
@@ -286,9 +292,9 @@ fn one_approves_exactly_what_one_saw() {
 
     let mut stale = answer(&id, true);
     stale["shown"] = "another hash".into();
-    assert_eq!(approvals.respond_json(&stale, &mut at(1)), Err(Ignored::Stale));
+    assert_eq!(responded(&mut approvals, &stale, &mut at(1)), Err(Ignored::Stale));
     stale["shown"] = publish().hash().into();
-    assert!(approvals.respond_json(&stale, &mut at(1)).is_ok());
+    assert!(responded(&mut approvals, &stale, &mut at(1)).is_ok());
     let cleared = Clearance::Approved { id: id.clone(), action: "publish".into() };
     assert_eq!(approvals.clearance(&publish(), false), cleared);
     assert_eq!(approvals.clearance(&other, false), Clearance::NotAsked);
@@ -305,7 +311,7 @@ fn one_approves_exactly_what_one_saw() {
     let (mut approvals, id) = asked(publish());
     let mut modified = answer(&id, true);
     modified["modified_action"] = "publish draft".into();
-    approvals.respond_json(&modified, &mut at(1)).unwrap();
+    responded(&mut approvals, &modified, &mut at(1)).unwrap();
     let now = Proposal { action: "publish draft".into(), ..publish() };
     assert_eq!(approvals.clearance(&now, false), Clearance::Approved { id, action: "publish draft".into() });
     assert_eq!(approvals.clearance(&publish(), false), Clearance::NotAsked);
@@ -337,9 +343,9 @@ fn a_tool_policy_shows_the_code_and_a_denial_cancels() {
     assert_eq!(shown["message"], "Paying needs a person");
     assert_eq!(shown["code"], code.as_str());
     let mut denied = approvals.clone();
-    let answer_of = denied.respond_json(&answer(&id, false), &mut at(1)).unwrap().consequence;
+    let answer_of = responded(&mut denied, &answer(&id, false), &mut at(1)).unwrap().consequence;
     assert_eq!(answer_of, Consequence::Cancel { answer: "Execution cancelled: rejected by ann".into() });
-    let resumed = approvals.respond_json(&answer(&id, true), &mut at(1)).unwrap().consequence;
+    let resumed = responded(&mut approvals, &answer(&id, true), &mut at(1)).unwrap().consequence;
     assert_eq!(resumed, Consequence::Proceed { action: "tool_approval".into(), feedback: None });
 }
 
@@ -349,15 +355,15 @@ fn memory_is_bounded_and_a_forgotten_request_stays_decided() {
     let mut approvals = Approvals::default();
     let waits = approvals.request(publish(), &mut at(0));
     let unused = approvals.request(publish(), &mut at(0));
-    approvals.respond_json(&answer(&unused, true), &mut at(0)).unwrap();
+    responded(&mut approvals, &answer(&unused, true), &mut at(0)).unwrap();
     for _ in 0..1_500 {
         let id = approvals.request(publish(), &mut at(0));
-        approvals.respond_json(&answer(&id, false), &mut at(0)).unwrap();
+        responded(&mut approvals, &answer(&id, false), &mut at(0)).unwrap();
     }
     assert!(serde_json::to_string(&approvals).unwrap().len() < 1_200_000);
     assert_eq!(approvals.pending().count(), 1);
     assert!(approvals.get(&waits).is_some() && approvals.get(&unused).is_some());
     let forgotten = ApprovalId::new("r1/ap-3");
     assert!(approvals.get(&forgotten).is_none());
-    assert_eq!(approvals.respond_json(&answer(&forgotten, true), &mut at(1)), Err(Ignored::Duplicate));
+    assert_eq!(responded(&mut approvals, &answer(&forgotten, true), &mut at(1)), Err(Ignored::Duplicate));
 }

@@ -1,8 +1,10 @@
 //! Budgets in every family and preset, for random budgets, costs, faults and people (promise: a run spends what its budget
-//! has, and what the calls cost that were under way when it was used up, and one last word; nothing it paid is lost).
+//! has, and what the calls cost that were under way when it was used up, and one last word; nothing it paid is lost, and a
+//! call of unknown price is told as that, ends a run whose money is limited, and is never 0).
 //!
 //! Invariant: what was paid is judged from the answers that were given, never from what the run says of itself. Runs are
-//! scenes, on the production worker; every answer of a life costs the same, so that the bound is a number.
+//! scenes, on the production worker; every answer of a life costs the same, or is of unknown price, so that the bound is a
+//! number.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -15,11 +17,31 @@ use crate::supervisor::spec::Preset;
 /// Agents at work at the same time, at most.
 const AT_ONCE: u64 = 3;
 
+/// What answers say that they took.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Paid {
+    tokens: u64,
+    micros: u64,
+    /// How many do not say what they cost.
+    unpriced: u64,
+}
+
+fn dollars(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
 #[derive(Debug, Clone)]
 struct Spending {
     preset: &'static str,
     /// What each answer costs.
     cost: u64,
+    /// The same in millionths of a dollar.
+    price: u64,
+    /// Whose answers do not say their price.
+    unpriced: &'static str,
+    /// Such calls may go on.
+    allowed: bool,
+    money: Option<u64>,
     tokens: Option<u64>,
     calls: Option<u64>,
     wall: Option<u64>,
@@ -35,11 +57,17 @@ fn spendings() -> impl Strategy<Value = Spending> {
         proptest::option::weighted(0.3, 0..8u64),
         proptest::option::weighted(0.2, 1..8u64),
     );
+    let whose = select(vec!["", "", "", "plan", "execute_worker", "decide", "review", "synthesize"]);
+    let money = (0..3_000u64, whose, any::<bool>(), proptest::option::of(0..20_000u64));
     let rest = (select(vec!["", "stop", "fail", "ask"]), 0..3u64, Outside::any());
-    (select(presets), 1..60u64, limits, rest).prop_map(
-        |(preset, cost, (tokens, calls, wall), (then, after, outside))| Spending {
+    (select(presets), 1..60u64, money, limits, rest).prop_map(
+        |(preset, cost, (price, unpriced, allowed, money), (tokens, calls, wall), (then, after, outside))| Spending {
             preset,
             cost,
+            price,
+            unpriced,
+            allowed,
+            money,
             tokens,
             calls,
             wall,
@@ -79,6 +107,8 @@ impl Spending {
             self.tokens.map(|tokens| format!("tokens: {tokens}")),
             self.calls.map(|calls| format!("llm_calls: {calls}")),
             self.wall.map(|wall| format!("wall: {wall}s")),
+            self.money.map(|money| format!("cost: {}", dollars(money))),
+            (self.money.is_some() && self.allowed).then(|| "allow_unpriced: true".to_owned()),
             (!self.then.is_empty()).then(|| format!("on_exhausted: {}", self.then)),
         ];
         let budget: Vec<String> = parts.into_iter().flatten().collect();
@@ -91,12 +121,13 @@ impl Spending {
 
     /// Who says what; every answer costs the same.
     fn world(&self) -> Value {
-        let paid = |mut answer: Value| {
+        let paid = |on: &str, mut answer: Value| {
             answer["tokens"] = self.cost.into();
+            answer["cost_usd"] = if on == self.unpriced { Value::Null } else { dollars(self.price).into() };
             answer
         };
         let rule = |on: &str, more: Value, answer: Value| {
-            let mut rule = json!({ "on": on, "after": self.after, "say": paid(answer) });
+            let mut rule = json!({ "on": on, "after": self.after, "say": paid(on, answer) });
             rule.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
             rule
         };
@@ -181,32 +212,48 @@ impl Spending {
     }
 
     /// What was paid, by the answers that were given.
-    fn paid(played: &SceneRun) -> u64 {
-        played.said.iter().filter_map(|(_, answer)| answer["tokens"].as_u64()).sum()
+    fn paid(played: &SceneRun) -> Paid {
+        let answers = || played.said.iter().map(|(_, answer)| answer).filter(|answer| answer["tokens"].is_u64());
+        let money = |answer: &Value| Some((answer["cost_usd"].as_f64()? * 1e6).round() as u64);
+        Paid {
+            tokens: answers().filter_map(|answer| answer["tokens"].as_u64()).sum(),
+            micros: answers().filter_map(money).sum(),
+            unpriced: answers().filter(|answer| money(answer).is_none()).count() as u64,
+        }
     }
 
     /// The budget, what was under way when it was used up, and one last word.
-    fn bounded(&self, tokens: u64) -> Result<(), TestCaseError> {
+    fn bounded(&self, Paid { tokens, micros, unpriced }: Paid) -> Result<(), TestCaseError> {
+        let most = self.money.map(|budget| budget + (AT_ONCE + 1) * self.price);
+        prop_assert!(most.is_none_or(|most| micros <= most), "{micros} of {:?}, {} a call", self.money, self.price);
+        let free = self.money.is_none() || self.allowed;
+        prop_assert!(
+            free || unpriced <= AT_ONCE + 1,
+            "{unpriced} calls of unknown price in a run whose money is limited"
+        );
         let most = self.tokens.map(|budget| budget + (AT_ONCE + 1) * self.cost);
         prop_assert!(most.is_none_or(|most| tokens <= most), "{tokens} of {:?}, {} a call", self.tokens, self.cost);
         Ok(())
     }
 
-    fn judge(&self, report: &Value, paid: u64) -> Result<(), TestCaseError> {
-        let (tokens, calls) =
-            (report["tokens"].as_u64().unwrap_or_default(), report["calls"].as_u64().unwrap_or_default());
-        prop_assert!(tokens <= paid, "charged {tokens} of {paid}: {report:#}");
+    fn judge(&self, report: &Value, paid: Paid) -> Result<(), TestCaseError> {
+        let of = |key: &str| report[key].as_u64().unwrap_or_default();
+        let charged = Paid { tokens: of("tokens"), micros: of("cost_micros"), unpriced: of("unpriced_calls") };
+        let calls = of("calls");
+        let within =
+            charged.tokens <= paid.tokens && charged.micros <= paid.micros && charged.unpriced <= paid.unpriced;
+        prop_assert!(within, "charged {charged:?} of {paid:?}: {report:#}");
         // A call that is cut tells nobody what it cost: by a person, or where the run fails as soon as the budget is spent.
         let by_a_person = matches!(self.outside, Outside::Cancelled(_) | Outside::TakenOver(_));
         let cut = by_a_person || (self.then == "fail" && report["code"] == "budget_exhausted");
-        prop_assert!(cut || tokens == paid, "what {paid} were paid for is charged with {tokens}: {report:#}");
-        self.bounded(tokens)?;
+        prop_assert!(cut || charged == paid, "what {paid:?} were paid for is charged with {charged:?}: {report:#}");
+        self.bounded(charged)?;
         if let Some(budget) = self.calls {
             prop_assert!(calls <= budget + 1, "{calls} calls of {budget}: {report:#}");
         }
         let ended = report["code"] == "budget_exhausted";
         prop_assert!(!(ended && report["success"] == true), "a success that the budget ended: {report:#}");
-        let none = self.tokens.is_none() && self.calls.is_none() && self.wall.is_none();
+        let none = self.tokens.is_none() && self.calls.is_none() && self.wall.is_none() && self.money.is_none();
         prop_assert!(!(ended && none), "no budget ends a run: {report:#}");
         Ok(())
     }
@@ -229,6 +276,48 @@ proptest! {
     }
 }
 
+/// Money that nobody names is told as unknown by every preset, and ends a run whose money is limited, before it is allowed.
+#[test]
+fn no_preset_takes_an_unknown_price_for_nothing() {
+    for preset in Preset::ALL {
+        for unpriced in ["plan", "execute_worker", "decide", "review", "synthesize"] {
+            let life = |money, allowed| Spending {
+                preset: preset.name(),
+                cost: 10,
+                price: 1_000,
+                unpriced,
+                allowed,
+                money,
+                tokens: None,
+                calls: None,
+                wall: None,
+                then: "",
+                after: 1,
+                outside: Outside::Nothing,
+            };
+            let played = life(None, false).play();
+            let paid = Spending::paid(&played);
+            life(None, false).judge(&played.report(), paid).unwrap();
+            let (limited, allowed) = (life(Some(1_000_000), false), life(Some(1_000_000), true));
+            let played = limited.play();
+            limited.judge(&played.report(), Spending::paid(&played)).unwrap();
+            // Behind its last call nothing is left undone.
+            let (ended, last) = (&played.report()["code"] == "budget_exhausted", unpriced == "synthesize");
+            assert!(paid.unpriced < 2 || ended || last, "{preset}, {unpriced}: {:#}", played.report());
+            assert_eq!(
+                played.noted("BudgetExhausted").iter().filter(|note| note["what"] == "unpriced").count(),
+                usize::from(ended)
+            );
+            let played = allowed.play();
+            assert_eq!(
+                (Spending::paid(&played), &played.report()["success"]),
+                (paid, &json!(true)),
+                "{preset}, {unpriced}"
+            );
+        }
+    }
+}
+
 /// The judging has teeth, and without a budget every preset does what it is asked to.
 #[test]
 fn every_preset_has_its_life() {
@@ -236,6 +325,10 @@ fn every_preset_has_its_life() {
         let life = Spending {
             preset: preset.name(),
             cost: 10,
+            price: 1_000,
+            unpriced: "",
+            allowed: false,
+            money: None,
             tokens: None,
             calls: None,
             wall: None,
@@ -246,17 +339,23 @@ fn every_preset_has_its_life() {
         let played = life.play();
         let (report, paid) = (played.report(), Spending::paid(&played));
         assert_eq!(report["success"], true, "{preset}: {report:#}");
-        assert!(paid >= 10, "{preset}: {paid}");
+        assert!(paid.tokens >= 10, "{preset}: {paid:?}");
         life.judge(&report, paid).unwrap();
         let bounded = Spending { tokens: Some(15), ..life };
         let found = bounded.judge(&report, paid).is_err();
-        assert_eq!(found, paid > 55, "{preset}: {paid} of 15");
-        let mut lost = report.clone();
-        lost["tokens"] = (paid - 10).into();
-        assert!(bounded.judge(&lost, paid).is_err(), "{preset}");
+        assert_eq!(found, paid.tokens > 55, "{preset}: {paid:?} of 15");
+        for key in ["tokens", "cost_micros"] {
+            let mut lost = report.clone();
+            lost[key] = (report[key].as_u64().unwrap() - 10).into();
+            assert!(bounded.judge(&lost, paid).is_err(), "{preset}: {key}");
+        }
         let played = bounded.play();
         bounded.judge(&played.report(), Spending::paid(&played)).unwrap();
         let told = (&played.report()["success"], &played.report()["code"]);
-        assert!(paid <= 20 || told == (&json!(false), &json!("budget_exhausted")), "{preset}: {:#}", played.report());
+        assert!(
+            paid.tokens <= 20 || told == (&json!(false), &json!("budget_exhausted")),
+            "{preset}: {:#}",
+            played.report()
+        );
     }
 }

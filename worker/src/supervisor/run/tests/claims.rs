@@ -1,5 +1,6 @@
 //! What reports claim, for random specs of every family and preset, plans, seed plans, agents, people and faults (promise:
-//! no report claims what no call did, and no success covers work that is neither done nor excused).
+//! no report claims what no call did, no success covers work that is neither done nor excused, and what a report says that
+//! the run cost is what its answers said).
 //!
 //! Invariant: what agents do is a function of the words they are given, written here once; what a report may say is
 //! judged from the calls that were made and those words, never from what the run says of itself. Runs are scenes, on the
@@ -19,6 +20,10 @@ use crate::supervisor::spec::Preset;
 const WORDS: [&str; 9] = ["works", "heals", "breaks", "refuses", "works", "hushes", "mumbles", "stalls", "works"];
 /// How long an agent may take, in seconds.
 const TIME: u64 = 60;
+/// What an answer of an agent takes, and what it costs.
+const TOKENS: u64 = 3;
+const DOLLARS: f64 = 0.002;
+const MICROS: u64 = 2_000;
 /// The words of a person who says no.
 const NO: &str = "not with me";
 
@@ -31,7 +36,7 @@ fn hands(after: u64) -> Value {
         { "on": "hands", "contains": "hushes", "after": after, "say": null },
         { "on": "hands", "contains": "mumbles", "after": after, "say": { "result": "done", "confidence": "very" } },
         { "on": "hands", "contains": "stalls", "after": 2 * TIME, "say": "done too late" },
-        { "on": "hands", "after": after, "say": "done under {{key}}" },
+        { "on": "hands", "after": after, "say": { "result": "done under {{key}}", "tokens": TOKENS, "cost_usd": DOLLARS } },
     ])
 }
 
@@ -426,6 +431,26 @@ impl Life {
         }
     }
 
+    /// Whether what is charged is what the answers said: all of it where the run has ended as it was to, no less than what the
+    /// completed tasks took, and never more.
+    fn charges(report: &Value, said: &[(String, Value)]) -> Result<(), TestCaseError> {
+        let of = |key: &str| report[key].as_u64().unwrap_or_default();
+        let paid = said.iter().filter(|(_, answer)| answer["tokens"] == TOKENS).count() as u64;
+        let done = |task: &&Value| {
+            task["status"] == "completed" && task["brief"].as_str().is_some_and(|text| !text.is_empty())
+        };
+        let done = report["tasks"].as_array().into_iter().flatten().filter(done).count() as u64;
+        let whole = report["status"] == "completed";
+        for (key, each) in [("tokens", TOKENS), ("cost_micros", MICROS)] {
+            let charged = of(key);
+            prop_assert!(charged <= paid * each, "{charged} {key} are charged of {paid} answers: {report:#}");
+            prop_assert!(charged >= done * each, "{charged} {key} are charged for {done} tasks: {report:#}");
+            prop_assert!(!whole || charged == paid * each, "{charged} {key} of {paid} answers are charged: {report:#}");
+        }
+        prop_assert!(of("unpriced_calls") == 0, "every answer named its price: {report:#}");
+        Ok(())
+    }
+
     /// Whether what is reported is true of these calls.
     // long: one promise after the other.
     fn judge(&self, report: &Value, calls: &[String]) -> Result<(), TestCaseError> {
@@ -490,6 +515,7 @@ proptest! {
     fn no_report_of_tasks_claims_what_no_call_did(life in lives()) {
         let played = life.play();
         life.judge(&played.report(), &played.calls)?;
+        Life::charges(&played.report(), &played.said)?;
     }
 }
 
@@ -525,6 +551,14 @@ fn reports_of_tasks_that_lie_are_found_out() {
         let found = life.judge(&other, calls).unwrap_err().to_string();
         assert!(found.contains(why), "{path}: {found}");
     };
+    Life::charges(&report, &played.said).unwrap();
+    for (key, lie) in
+        [("tokens", 0), ("tokens", 6), ("cost_micros", 1_999), ("cost_micros", 4_000), ("unpriced_calls", 1)]
+    {
+        let mut other = report.clone();
+        other[key] = lie.into();
+        assert!(Life::charges(&other, &played.said).is_err(), "{key}: {lie}");
+    }
     lie("/tasks/2/status", json!("completed"), "no call did t2");
     lie("/tasks/1/status", json!("completed"), "nobody gave anything for t1");
     lie("/tasks/0/brief", json!("done by nobody"), "not its own answer");

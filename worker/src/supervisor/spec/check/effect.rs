@@ -13,7 +13,7 @@ use super::{CheckResult, agents, idle, roles, tools};
 use crate::supervisor::fields::FieldError;
 
 /// Read in every run.
-const ALL: [&str; 24] = [
+const ALL: [&str; 25] = [
     "kind",
     "name",
     "preset",
@@ -35,6 +35,7 @@ const ALL: [&str; 24] = [
     "budget.tokens",
     "budget.llm_calls",
     "budget.cost",
+    "budget.allow_unpriced",
     "budget.wall",
     "limits",
     "budget.on_exhausted",

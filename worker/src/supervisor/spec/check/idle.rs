@@ -122,6 +122,9 @@ pub(super) fn of(spec: &SupervisorSpec, base: &SupervisorSpec) -> Vec<Idle> {
         Family::Agents => of_agents(spec, base),
     };
     idle.extend([of_preset(spec), of_shannon(spec), switched_off::of(spec)].concat());
+    if spec.budget.cost.is_none() {
+        idle.push(("budget.allow_unpriced", "no money is limited: `budget.cost` does that"));
+    }
     if !asks_questions(spec) {
         idle.push(("hitl.questions", "the run asks nobody anything but approvals, whose time is `hitl.approval`"));
     }

@@ -79,6 +79,9 @@ pub struct Budget {
     pub tool_calls_total: Option<u64>,
     /// Money, with all runs below.
     pub cost: Option<Money>,
+    /// Whether calls may go on that do not say what they cost while `cost` is limited: their money is unknown, and counts as none.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub allow_unpriced: bool,
     /// Time from the start of the run, without the time it is paused or waits for people.
     pub wall: Option<Span>,
     /// What happens when one of them is used up.
@@ -109,6 +112,7 @@ impl Default for Budget {
             tool_calls: None,
             tool_calls_total: None,
             cost: None,
+            allow_unpriced: false,
             wall: None,
             on_exhausted: OnExhausted::Synthesize,
             degrade: None,

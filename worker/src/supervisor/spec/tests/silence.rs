@@ -101,6 +101,7 @@ fn what_another_value_leaves_without_effect_is_refused_with_its_path() {
         ("preset: shannon-simple\nsynthesis: { dedupe: false }", "synthesis.dedupe"),
         ("preset: pydantask-llm\nbudget: { on_exhausted: synthesize }", "budget.on_exhausted"),
         ("preset: autogen-groupchat\nbudget: { tokens: 9, on_exhausted: synthesize }", "budget.on_exhausted"),
+        ("preset: flow-supervisor\nbudget: { tokens: 9, allow_unpriced: true }", "budget.allow_unpriced"),
         (
             "preset: crewai-hierarchical\nmanager_llm: m\nbudget: { tokens: 9, on_exhausted: synthesize }",
             "budget.on_exhausted",
