@@ -24,7 +24,7 @@ use super::locate::{attach_to, locate};
 use super::output::{Cell, Screen, TextStyle};
 use super::payload_store;
 use super::time_format::now;
-use crate::api::WorkerFile;
+use crate::api::{WorkerFile, tokens};
 use crate::backend::{Access, Backend};
 use crate::capability::environment;
 use crate::capability::model::ModelConfig;
@@ -100,6 +100,7 @@ pub(super) async fn doctor(
     findings.push(Diagnosis::good("process trees", crate::capability::process::guard::strategy()));
     findings.push(worker(global).await);
     findings.extend(store(global, program).await);
+    findings.extend(named_tokens(&global.data));
     findings.push(epoch(global));
     findings.extend(payloads(global));
     findings.push(Diagnosis::good("configuration", loaded.told()));
@@ -193,6 +194,13 @@ fn directory(data: &Path) -> Vec<Diagnosis> {
         found.push(Diagnosis::good(WHAT, format!("{shown} is a store, and private")));
     }
     found
+}
+
+/// Named tokens open nothing for as long as their file cannot be read.
+fn named_tokens(data: &Path) -> Option<Diagnosis> {
+    let why = tokens::list(data).err()?;
+    let fix = "bring the file back from a copy, or remove it and give out new tokens (`bosun token create`)";
+    Some(Diagnosis::bad("tokens", format!("{why}; no named token opens anything until it can be read"), fix))
 }
 
 fn space(data: &Path) -> Option<Diagnosis> {
@@ -500,6 +508,15 @@ mod tests {
         let found = directory(&data);
         assert_eq!(found[0].fix.as_deref(), Some(format!("`chmod 700 {}`", data.display()).as_str()));
         assert!(found[1].text.contains("holds no store"), "{found:?}");
+    }
+
+    #[test]
+    fn tokens_that_cannot_be_read_are_told() {
+        let data = tempfile::tempdir().unwrap();
+        assert_eq!(named_tokens(data.path()), None);
+        std::fs::write(data.path().join("tokens.json"), "{ \"version\": 1, \"tokens\": [{}] }").unwrap();
+        let found = named_tokens(data.path()).unwrap();
+        assert!(found.severity == Gravity::Bad && found.text.contains("tokens.json"), "{found:?}");
     }
 
     #[test]
