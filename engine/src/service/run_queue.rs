@@ -26,9 +26,22 @@ struct ThreadTimes {
     of_code: Duration,
     /// Pages that had to be read from a disk.
     faults: u64,
-    /// It waits for something that is no disk and no page: a lock, a timer, another thread.
-    sleeps: bool,
+    at: ThreadStands,
 }
+
+/// Why a thread does not run, if it does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ThreadStands {
+    /// It waits for something that is no disk and no page: a lock, a timer, another thread.
+    Asleep,
+    /// For a disk, or for a page.
+    AtDisk,
+    /// It runs, waits for a core, or somebody has stopped it.
+    Elsewhere,
+}
+
+/// A disk that gives nothing for so many times as long as code may take gives nothing at all: then its thread is lost, too.
+const DISK_PATIENCE: u32 = 20;
 
 impl RunQueue {
     /// Of the thread that calls; `None` where the kernel does not count.
@@ -71,11 +84,15 @@ fn charge(before: Option<ThreadTimes>, now: ThreadTimes, passed: Duration) -> Du
     // What the thread had done before the first look was for others.
     let before = before.unwrap_or(now);
     let pages = now.faults > before.faults;
-    match (now.sleeps, pages) {
-        (true, false) => passed.saturating_sub(now.queued.saturating_sub(before.queued)),
+    let did = match pages {
         // It goes on from page to page.
-        (_, true) => now.of_code.saturating_sub(before.of_code),
-        (false, false) => now.on_core.saturating_sub(before.on_core),
+        true => now.of_code.saturating_sub(before.of_code),
+        false => now.on_core.saturating_sub(before.on_core),
+    };
+    match now.at {
+        ThreadStands::Asleep if !pages => passed.saturating_sub(now.queued.saturating_sub(before.queued)),
+        ThreadStands::AtDisk => did.max(passed / DISK_PATIENCE),
+        ThreadStands::Asleep | ThreadStands::Elsewhere => did,
     }
 }
 
@@ -87,19 +104,25 @@ fn times_in(schedstat: &str, stat: &str) -> Option<ThreadTimes> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
     let of_code = Duration::from_millis(number(11)?.saturating_mul(10));
-    Some(ThreadTimes { on_core, queued, of_code, faults: number(9)?, sleeps: *fields.first()? == "S" })
+    let at = match *fields.first()? {
+        "S" => ThreadStands::Asleep,
+        "D" => ThreadStands::AtDisk,
+        _ => ThreadStands::Elsewhere,
+    };
+    Some(ThreadTimes { on_core, queued, of_code, faults: number(9)?, at })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::ThreadStands::*;
     use super::*;
 
     const fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
     }
 
-    fn at(on_core: u64, queued: u64, of_code: u64, faults: u64, sleeps: bool) -> ThreadTimes {
-        ThreadTimes { on_core: ms(on_core), queued: ms(queued), of_code: ms(of_code), faults, sleeps }
+    fn at(on_core: u64, queued: u64, of_code: u64, faults: u64, at: ThreadStands) -> ThreadTimes {
+        ThreadTimes { on_core: ms(on_core), queued: ms(queued), of_code: ms(of_code), faults, at }
     }
 
     #[test]
@@ -110,10 +133,10 @@ mod tests {
             queued: Duration::from_nanos(64_977),
             of_code: ms(110),
             faults: 9,
-            sleeps: false,
+            at: AtDisk,
         };
         assert_eq!(times_in("123 64977 1\n", stat), Some(times));
-        assert_eq!(times_in("1 2 3\n", &stat.replace(" D ", " S ")).map(|times| times.sleeps), Some(true));
+        assert_eq!(times_in("1 2 3\n", &stat.replace(" D ", " S ")).map(|times| times.at), Some(Asleep));
         assert_eq!((times_in("", stat), times_in("1 x 2", stat), times_in("1 2 3", "77 (x)")), (None, None, None));
         assert!(RunQueue::of_this_thread().is_none_or(|own| own.times().is_some()));
     }
@@ -121,20 +144,22 @@ mod tests {
     /// G23: what holds up the thread is not the code's: a core that others have, pages, a disk, a stop of the process.
     #[test]
     fn code_is_charged_for_what_it_does() {
-        let before = Some(at(100, 50, 90, 7, false));
+        let before = Some(at(100, 50, 90, 7, Elsewhere));
         for (now, counts, why) in [
-            (at(600, 50, 590, 7, false), 500, "it ran"),
-            (at(100, 50, 90, 7, true), 500, "it sleeps"),
-            (at(100, 450, 90, 7, true), 100, "it sleeps, and waited for a core before"),
-            (at(150, 500, 140, 7, false), 50, "others had the core"),
-            (at(100, 50, 90, 7, false), 0, "stopped, or at a disk"),
-            (at(500, 50, 110, 900, false), 20, "from page to page, and the kernel looked for room"),
-            (at(130, 50, 120, 900, true), 30, "from page to page, caught between two"),
+            (at(600, 50, 590, 7, Elsewhere), 500, "it ran"),
+            (at(100, 50, 90, 7, Asleep), 500, "it sleeps"),
+            (at(100, 450, 90, 7, Asleep), 100, "it sleeps, and waited for a core before"),
+            (at(150, 500, 140, 7, Elsewhere), 50, "others had the core"),
+            (at(100, 50, 90, 7, Elsewhere), 0, "stopped"),
+            (at(100, 50, 90, 7, AtDisk), 25, "the disk gives nothing"),
+            (at(200, 50, 190, 7, AtDisk), 100, "it read, and worked"),
+            (at(500, 50, 110, 900, Elsewhere), 20, "from page to page, and the kernel looked for room"),
+            (at(130, 50, 120, 900, Asleep), 30, "from page to page, caught between two"),
         ] {
             assert_eq!(charge(before, now, ms(500)), ms(counts), "{why}");
         }
-        assert_eq!(charge(None, at(600, 0, 600, 0, false), ms(500)), ms(0), "done for others");
-        assert_eq!(charge(None, at(600, 0, 600, 0, true), ms(500)), ms(500));
+        assert_eq!(charge(None, at(600, 0, 600, 0, Elsewhere), ms(500)), ms(0), "done for others");
+        assert_eq!(charge(None, at(600, 0, 600, 0, Asleep), ms(500)), ms(500));
     }
 
     /// A watchdog that comes late was held up with all the rest.
