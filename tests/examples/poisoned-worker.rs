@@ -36,6 +36,12 @@ fn process_ends(kind: &str) {
     }
 }
 
+/// How long this thread has had a core.
+fn on_a_core() -> Duration {
+    let counts = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(counts.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(u64::MAX))
+}
+
 #[expect(unconditional_recursion, reason = "that is what it is for")]
 fn deeper(level: u64) -> u64 {
     let frame = std::hint::black_box([level; 64]);
@@ -48,6 +54,13 @@ async fn harm(context: &WfContext, kind: &str) -> Result<Value, Failure> {
         "busy" => loop {
             std::hint::black_box(kind);
         },
+        // Time of a core, however long that takes by the clock.
+        "slow" => {
+            let began = on_a_core();
+            while on_a_core() - began < Duration::from_secs(2) {
+                std::hint::black_box((0..1_000_000_u64).sum::<u64>());
+            }
+        }
         "busy-calling" => loop {
             context.random_u64();
         },

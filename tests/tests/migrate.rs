@@ -172,3 +172,13 @@ fn a_run_comes_back_and_what_cannot_be_moved_says_why() {
     assert!(approved.status.success(), "{}", said(&approved));
     is_whole(&here, "stays", 1);
 }
+
+/// Where nothing is that could go, nothing is made there.
+#[test]
+fn a_migration_from_no_store_makes_none() {
+    let home = tempfile::tempdir().unwrap();
+    let [here, there] = ["here", "there"].map(|name| home.path().join(name));
+    let refused = run(&here, &["migrate", "x", "--to-data", there.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(30), "{}", said(&refused));
+    assert!(!here.exists() && !there.exists());
+}

@@ -239,3 +239,35 @@ fn a_run_that_lost_its_start_keeps_its_id() {
     worker.terminate().unwrap();
     worker.wait(REQUEST_MAX).unwrap();
 }
+
+/// E38: what is damaged and costs nothing yet is told by whoever looks; a start writes the tail anchor anew, a compact the rest.
+#[test]
+fn damage_that_costs_nothing_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, ledger) = left_by_a_kill(home.path());
+    let program = Program::bosun_worker().unwrap();
+    // After a normal end everything lies where it stays.
+    let (mut worker, _) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    assert_eq!(said_by(&["worker", "stop"], &data).0, Some(0));
+    assert!(worker.wait(REQUEST_MAX).unwrap().is_some());
+    assert_eq!(said_by(&["store", "verify"], &data).0, Some(0));
+    let mut values = Vec::new();
+    ["groups", "values"].iter().for_each(|part| files_under(&data.join(part), &mut values));
+    let values = values.first().expect("the load has long values");
+    for (file, at) in [(&data.join("anchor"), 4_100), (values, 20)] {
+        let mut content = fs::read(file).unwrap();
+        content[at] ^= 1;
+        fs::write(file, content).unwrap();
+    }
+    for (verb, expected) in [(&["store", "verify"][..], 21), (&["doctor"], 1)] {
+        let (code, said) = said_by(verb, &data);
+        assert_eq!(code, Some(expected), "{said}");
+        assert!(said.contains("slot of the tail anchor") && said.contains("its header is damaged"), "{said}");
+    }
+    has_everything(&program, &data, &ledger, "with damage that costs nothing");
+    let (code, said) = said_by(&["store", "verify"], &data);
+    assert!(code == Some(21) && !said.contains("tail anchor") && said.contains("its header is damaged"), "{said}");
+    assert_eq!(said_by(&["store", "compact"], &data).0, Some(0));
+    assert_eq!(said_by(&["store", "verify"], &data).0, Some(0));
+    has_everything(&program, &data, &ledger, "after a compact");
+}

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use bosun_engine::{Payload, StartWorkflow};
 use bosun_tests::harness::http::{Endpoint, Http, Reply};
 use bosun_tests::harness::process::{Program, WorkerProcess, example};
+use rustix::process::Signal;
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -291,6 +292,24 @@ fn code_that_asks_for_too_much_or_never_comes_back_is_held() {
         ("poison", "busy", 0, "did not come back"),
         ("poison", "busy-calling", 0, "did not come back"),
     ]);
+}
+
+/// G23: code that is slow because the whole process stood still (a debugger, a frozen group, a machine that swaps) is not code
+/// that does not come back.
+#[test]
+fn a_worker_that_stood_still_holds_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let (mut process, _) = WorkerProcess::start(&worker(), &data, PATIENCE).unwrap();
+    done(&data, &["start", "poison", "-w", "slow", "-i", "\"slow\""]);
+    std::thread::sleep(Duration::from_millis(700));
+    process.signal(Signal::STOP).unwrap();
+    // Longer than a turn may take, and than the watchdog waits between two looks.
+    std::thread::sleep(Duration::from_secs(8));
+    process.signal(Signal::CONT).unwrap();
+    assert!(done(&data, &["result", "slow"]).contains("harmless"), "{}", process.said());
+    assert_eq!((lost_threads(&process), held(&data, "slow")), ([Some(0); 2], None));
+    process.kill().unwrap();
 }
 
 /// G23: the owner may let it try again, and one more death holds it again. While no worker runs, a command that looks at

@@ -119,6 +119,7 @@ fn class_name(class: FindingClass) -> &'static str {
         FindingClass::Payload => "payload",
         FindingClass::Anchor => "anchor",
         FindingClass::Index => "index",
+        FindingClass::File => "file",
     }
 }
 

@@ -116,6 +116,22 @@ impl AnchorFile {
         newest.ok_or_else(|| corrupt("neither of its two slots is readable"))
     }
 
+    /// The slots that are not what was written: the other one counts. A write beside this is waited for.
+    pub(crate) fn damaged_slots(path: &Path, instance: [u8; 16]) -> Result<Vec<u64>, StorageError> {
+        let (file, mut slot, mut damaged) = (ReadOnlyFile::open(path)?, Vec::new(), Vec::new());
+        for at in [0, SECOND_SLOT_AT] {
+            let mut is_whole = || {
+                file.read(&mut slot, at, SLOT)?;
+                Ok::<bool, StorageError>(decode_slot(&slot).is_some_and(|(owner, _)| owner == instance))
+            };
+            if !is_whole()? {
+                std::thread::sleep(SETTLE_AFTER / 10);
+                damaged.extend((!is_whole()?).then_some(at));
+            }
+        }
+        Ok(damaged)
+    }
+
     /// What it says and whose it is, where nothing else tells.
     pub(crate) fn read_any(path: &Path) -> Result<([u8; 16], Anchor), StorageError> {
         let (file, mut slot, mut newest) = (ReadOnlyFile::open(path)?, Vec::new(), None::<([u8; 16], Anchor)>);
@@ -134,6 +150,11 @@ impl AnchorFile {
         let io = |why: std::io::Error| StorageError::io("open", path, &why);
         let newest = Self::read(path, instance)?;
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
+        for at in Self::damaged_slots(path, instance)? {
+            tracing::warn!(file = %path.display(), at, "a slot of the tail anchor was damaged: it says what the other one says now");
+            file.write_all_at(&encode_slot(&instance, &newest), at)
+                .map_err(|why| StorageError::io("write", path, &why))?;
+        }
         // Whatever is in the page cache from a killed process becomes durable before anything relies on it.
         file.sync_all().map_err(|why| StorageError::io("fsync", path, &why))?;
         let state = Mutex::new(AnchorState { newest: Some(newest), writes: newest.last.0, ..AnchorState::default() });
@@ -258,6 +279,26 @@ mod tests {
             std::fs::write(&path, &damaged).unwrap();
             let newest = AnchorFile::open(&path, [1; 16]).unwrap().newest().unwrap();
             assert_eq!(newest.last.0, expected);
+            // Whoever writes makes it whole again.
+            assert_eq!(AnchorFile::damaged_slots(&path, [1; 16]), Ok(Vec::new()));
+        }
+    }
+
+    /// Every bit of both slots counts, and nothing between them does.
+    #[test]
+    fn every_flipped_bit_of_a_slot_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("anchor");
+        AnchorFile::create(&path, [1; 16]).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for at in [0, SECOND_SLOT_AT] {
+            for bit in 0..SLOT * 8 {
+                let mut damaged = whole.clone();
+                damaged[at as usize + bit / 8] ^= 1 << (bit % 8);
+                std::fs::write(&path, damaged).unwrap();
+                // Without the patience for who writes beside this: it reads the slots as they are.
+                assert_eq!(AnchorFile::damaged_slots(&path, [1; 16]), Ok(vec![at]), "bit {bit}");
+            }
         }
     }
 

@@ -2,20 +2,24 @@
 //!
 //! Groups never change and are copied in order up to the tail at the start; archive and blobs are held still by the
 //! maintenance lock (new blobs may come, which does no harm). The copy has no index: opening it builds one. Since it is
-//! written afresh it is also the compact form of the store.
+//! written afresh it is also the compact form of the store. Everything is read once, and checked as it goes by.
 //!
 //! Invariant: the result is a normal data directory of the same instance, durable on return, and holds exactly the
 //! groups up to `last_group`. A target that holds anything is refused. The source is not changed.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use super::archive::Segment;
+use super::blob::BlobHash;
 use super::files::DataDir;
-use super::group::Group;
+use super::group::{Group, Record};
 use super::journal::Journal;
 use super::shelf::unseal;
 use super::sled::{SledLog, SledOptions};
+use super::stored::blobs_of;
 use super::{Anchor, Finding, FindingClass, Log, ScanFrom, Shelf, ShelfChange, StorageError, swap};
-use crate::vocabulary::{GroupSeq, RunId};
+use crate::vocabulary::{GroupSeq, RunId, Turn};
 
 /// Bytes copied between two syncs.
 const BATCH: usize = 4 * 1024 * 1024;
@@ -49,24 +53,14 @@ impl Journal {
         if let Some(source) = self.medium.location().parent().and_then(Path::parent) {
             swap::is_outside(source, dir)?;
         }
-        self.has_all_payloads()?;
         swap::arrive(&target, |incoming| self.copy_to(incoming))
     }
 
-    /// A copy without a payload that a run refers to could not be restored: who needs it would learn that too late (G10).
-    /// Damage elsewhere stops the copying itself. What runs have lost that are held is known, and is held in every copy.
-    fn has_all_payloads(&self) -> Result<(), StorageError> {
+    /// What runs have lost that are held is known, and is held in every copy; so a finding that is no more is none.
+    pub(crate) fn is_known_loss(&self, finding: &Finding) -> Result<bool, StorageError> {
         let held = self.medium.held()?;
         let is_held = |run: Option<RunId>| held.iter().any(|(held, _)| Some(*held) == run);
-        let is_lost = |finding: &Finding| finding.class == FindingClass::Blob && !is_held(finding.run);
-        let lost = self.verify().findings.into_iter().find(is_lost);
-        match lost {
-            None => Ok(()),
-            Some(finding) => {
-                let dir = self.medium.location().parent().and_then(Path::parent).unwrap_or(Path::new(".")).to_owned();
-                Err(StorageError::NotSound { dir, why: finding.detail })
-            }
-        }
+        Ok(finding.class == FindingClass::Blob && is_held(finding.run))
     }
 
     /// Copies the store to a directory that nobody takes for one before it is whole.
@@ -86,9 +80,10 @@ impl Journal {
             blobs: 0,
             bytes: 0,
         };
-        self.copy_blobs(&target, &mut report)?;
-        self.copy_archive(&target, trimmed.through, &mut report)?;
-        self.copy_groups(&target, trimmed.through, tail, &mut report)?;
+        let mut needed = NeededBlobs::of(self)?;
+        self.copy_archive(&target, trimmed.through, (&mut report, &mut needed))?;
+        self.copy_groups(&target, (trimmed.through, tail), (&mut report, &mut needed))?;
+        self.copy_blobs(&target, &mut report, needed)?;
         if tail.last.0 > 0 {
             target.sync(tail)?;
         }
@@ -101,20 +96,41 @@ impl Journal {
         Ok(report)
     }
 
-    fn copy_blobs(&self, target: &SledLog, report: &mut BackupReport) -> Result<(), StorageError> {
+    /// A copy without a payload that a run refers to could not be restored: who needs it would learn that too late (G10).
+    fn copy_blobs(
+        &self,
+        target: &SledLog,
+        report: &mut BackupReport,
+        mut needed: NeededBlobs,
+    ) -> Result<(), StorageError> {
+        let mut lost = None::<(BlobHash, RunId, &str)>;
         for first_byte in 0..=u8::MAX {
             for hash in self.medium.blobs(first_byte)? {
-                if let Some(bytes) = self.medium.blob(&hash)? {
-                    target.put_blob(&hash, &bytes)?;
-                    report.blobs += 1;
-                    report.bytes += bytes.len() as u64;
+                let Some(bytes) = self.medium.blob(&hash)? else { continue };
+                let needs = needed.blobs.remove(&hash);
+                // Of no use to anybody, but all there is.
+                if BlobHash::of(&bytes) != hash {
+                    lost = lost.or(needs.map(|run| (hash, run, "at byte 0: it has other content than its name says")));
                 }
+                target.put_blob(&hash, &bytes)?;
+                report.blobs += 1;
+                report.bytes += bytes.len() as u64;
             }
         }
-        Ok(())
+        lost = lost.or(needed.blobs.pop_first().map(|(hash, run)| (hash, run, "it is missing")));
+        let Some((hash, run, detail)) = lost else { return Ok(()) };
+        let why = StorageError::corrupt("payload blob", self.medium.file_of_blob(&hash), detail).of_run(run);
+        let dir = self.medium.location().parent().and_then(Path::parent).unwrap_or(Path::new(".")).to_owned();
+        Err(StorageError::NotSound { dir, why: why.to_string() })
     }
 
-    fn copy_archive(&self, target: &SledLog, through: GroupSeq, report: &mut BackupReport) -> Result<(), StorageError> {
+    fn copy_archive(
+        &self,
+        target: &SledLog,
+        through: GroupSeq,
+        (report, needed): (&mut BackupReport, &mut NeededBlobs),
+    ) -> Result<(), StorageError> {
+        let location = self.medium.location();
         let mut after: Option<Vec<u8>> = None;
         loop {
             let from = after.as_deref().map_or(ScanFrom::First, ScanFrom::After);
@@ -122,11 +138,12 @@ impl Journal {
             let mut changes = Vec::new();
             for (key, value) in &page {
                 let content = unseal(&*self.medium, Shelf::Archive, key, value)?;
-                let segment = super::archive::Segment::parse(key, content, &self.medium.location())?;
+                let segment = Segment::parse(key, content, &location)?;
                 // Left over from an interrupted trim: its turns are still in the log.
                 if segment.through > through {
                     continue;
                 }
+                segment.turns(&location)?.into_iter().for_each(|(_, turn)| needed.note(turn));
                 report.segments += 1;
                 report.bytes += value.len() as u64;
                 changes.push(ShelfChange { shelf: Shelf::Archive, key: key.clone(), value: Some(value.clone()) });
@@ -142,9 +159,8 @@ impl Journal {
     fn copy_groups(
         &self,
         target: &SledLog,
-        through: GroupSeq,
-        tail: Anchor,
-        report: &mut BackupReport,
+        (through, tail): (GroupSeq, Anchor),
+        (report, needed): (&mut BackupReport, &mut NeededBlobs),
     ) -> Result<(), StorageError> {
         let file = self.medium.location();
         let mut unsynced = 0;
@@ -156,11 +172,40 @@ impl Journal {
             report.bytes += value.len() as u64;
             // A damaged group must not spread into backups unnoticed.
             let group = Group::stored(&*self.medium, seq, value)?;
+            for (_, record) in group.records(&file)? {
+                if let Record::Turn(turn) = record {
+                    needed.note(turn);
+                }
+            }
             if unsynced > BATCH {
                 target.sync(Anchor { last: seq, chain: group.chain() })?;
                 unsynced = 0;
             }
         }
         Ok(())
+    }
+}
+
+/// The blobs that a copy needs, each with a run that refers to it.
+struct NeededBlobs {
+    blobs: BTreeMap<BlobHash, RunId>,
+    /// Runs whose payloads may be gone: those that were deleted, and those that are held for what they lost.
+    without: BTreeSet<RunId>,
+}
+
+impl NeededBlobs {
+    fn of(journal: &Journal) -> Result<NeededBlobs, StorageError> {
+        let mut without: BTreeSet<RunId> = journal.index().removed.keys().copied().collect();
+        let deleted = journal.medium.shelf_keys(Shelf::Deleted, &[], ScanFrom::First, usize::MAX)?;
+        without.extend(deleted.into_iter().filter_map(|key| key.try_into().ok()).map(RunId));
+        without.extend(journal.medium.held()?.into_iter().map(|(run, _)| run));
+        Ok(NeededBlobs { blobs: BTreeMap::new(), without })
+    }
+
+    fn note(&mut self, mut turn: Turn) {
+        if !self.without.contains(&turn.run) {
+            let run = turn.run;
+            self.blobs.extend(blobs_of(&mut turn).into_iter().map(|hash| (hash, run)));
+        }
     }
 }

@@ -26,6 +26,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use super::epoch::StoreOrigin;
@@ -43,6 +44,19 @@ pub(crate) const NOTHING_LEFT: &str = "nothing is left of it but its id";
 /// How long to wait for a lock that a process that just ended may still hold.
 const LOCK_PATIENCE: Duration = Duration::from_millis(700);
 const NETWORK_FILESYSTEMS: [&str; 8] = ["nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "afs", "ncpfs"];
+
+/// The list of held runs, read once: it was written before the directory was opened, and stays as it is.
+#[derive(Debug, Default)]
+pub(crate) struct HeldRuns(OnceLock<Vec<(RunId, String)>>);
+
+impl HeldRuns {
+    pub(crate) fn of(&self, dir: &DataDir) -> Result<Vec<(RunId, String)>, StorageError> {
+        if self.0.get().is_none() {
+            let _ = self.0.set(dir.read_held()?);
+        }
+        Ok(self.0.get().cloned().unwrap_or_default())
+    }
+}
 
 /// The paths of a data directory.
 #[derive(Debug, Clone)]

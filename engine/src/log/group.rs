@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::Log;
 use super::chain::{ChainHash, SetHash};
 use super::error::StorageError;
-use crate::vocabulary::{GroupSeq, RunId, Turn};
+use crate::vocabulary::{EventId, EventKind, GroupSeq, RunId, Turn};
 
 /// The newest group layout this program reads and the one it writes.
 pub const GROUP_VERSION: u8 = 1;
@@ -198,18 +198,22 @@ impl Group {
         }
         Some(at)
     }
-    /// The runs of a group whose CRC may be wrong, if its frames fill its length.
-    pub(crate) fn runs_at(bytes: &[u8]) -> Option<Vec<RunId>> {
+    /// The runs of a group whose CRC may be wrong, if its frames fill its length, and whether their turn here is their first.
+    pub(crate) fn runs_at(bytes: &[u8]) -> Option<Vec<(RunId, bool)>> {
         let (mut runs, mut at) = (Vec::new(), HEADER);
         while at < bytes.len() {
             let end = frame_end(bytes, at)?;
             if bytes[at] == KIND_TURN {
+                let record = bytes.get(at + FRAME..end)?;
                 // An array of nine or ten, and sixteen bytes first.
-                let run = match bytes.get(at + FRAME..end)? {
+                let run = match record {
                     [0x99 | 0x9a, 0xc4, 16, rest @ ..] => rest.first_chunk().copied(),
                     _ => None,
                 };
-                runs.push(RunId(run?));
+                // Damage makes no start of what was none.
+                let starts = |turn: Turn| matches!(turn.events.first(), Some(EventKind::WorkflowExecutionStarted(_)));
+                let is_first = decode_turn(record).is_ok_and(|turn| turn.first_event == EventId(1) && starts(turn));
+                runs.push((RunId(run?), is_first));
             }
             at = end;
         }

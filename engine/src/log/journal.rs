@@ -109,6 +109,8 @@ pub struct Journal {
     pub(crate) maintenance: Mutex<Maintenance>,
     writer: Mutex<Writer>,
     index: RwLock<Index>,
+    /// What was wrong with the index when it was opened, if it was rebuilt for that.
+    pub(crate) index_damage: Option<String>,
 }
 
 /// The tail of the log.
@@ -165,6 +167,7 @@ impl Journal {
             maintenance: Mutex::default(),
             writer: Mutex::new(recovered.writer),
             index: RwLock::new(recovered.index),
+            index_damage: recovered.index_damage,
         };
         if recovered.rebuilt {
             journal.checkpoint()?;

@@ -53,6 +53,7 @@ mod shelf;
 mod sled;
 mod sled_format;
 mod snapshot;
+mod spare;
 mod stored;
 mod swap;
 mod sweep;
@@ -86,6 +87,7 @@ pub use journal::{Committed, Journal, JournalOptions, MachineSnapshot, RunEntry,
 pub use memory::{InjectedFault, MemoryLog};
 pub use reader::StoreReader;
 pub use salvage::{COPIES_MAX, SalvageReport, assess, damaged_copies, isolate, salvage};
+pub use spare::DamagedPart;
 pub use verify::{Finding, FindingClass, VerifyReport};
 
 /// The newest format of a data directory that nobody uses and that was closed: what this program makes.
@@ -254,6 +256,14 @@ pub trait Log: Send + Sync + std::fmt::Debug {
     /// Runs that a salvage could not save whole, and why: they are held for as long as they are open.
     fn held(&self) -> Result<Vec<(RunId, String)>, StorageError> {
         Ok(Vec::new())
+    }
+    /// Damaged parts of its files that nobody needs who only reads what counts: what is there twice, and headers.
+    fn check_files(&self) -> Vec<DamagedPart> {
+        Vec::new()
+    }
+    /// Nothing that is wrong with it is ever mended.
+    fn is_read_only(&self) -> bool {
+        false
     }
     /// Why nothing new should be begun for want of space, if so. Keeps a reserve while there is room for one.
     fn low_on_space(&self) -> Option<String> {

@@ -11,17 +11,18 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::anchor::{Anchor, AnchorFile};
 use super::blob::{BlobFiles, BlobHash};
 use super::check::entry_value;
-use super::files::{DataDir, StoreFormat, tree_bytes};
+use super::files::{DataDir, HeldRuns, StoreFormat, tree_bytes};
 use super::look::look;
 use super::parts::{PARTS_OF, end_of};
+use super::sled_format::pages::Pages;
 use super::sled_format::tree::Tree;
 use super::values::ValueFiles;
-use super::{Log, ScanFrom, Shelf, ShelfChange, StorageError, StoreOrigin, WAL_FORMAT_VERSION};
+use super::{DamagedPart, Log, ScanFrom, Shelf, ShelfChange, StorageError, StoreOrigin, WAL_FORMAT_VERSION, spare};
 use crate::vocabulary::{GroupSeq, RunId};
 
 /// See the module.
@@ -30,11 +31,13 @@ pub struct StoreReader {
     dir: DataDir,
     format: StoreFormat,
     anchor: Anchor,
+    pages: Arc<Pages>,
     groups: Tree,
     shelves: Tree,
     group_files: ValueFiles,
     values: ValueFiles,
     blobs: BlobFiles,
+    held: HeldRuns,
     forgets: bool,
     changed: Mutex<Changed>,
     _lock: Option<File>,
@@ -60,10 +63,12 @@ impl StoreReader {
         let ahead = looked.ahead.into_iter().flatten().map(|group| (group.seq.0, group.value)).collect();
         Ok(StoreReader {
             shelves: Tree::open(looked.pages.clone(), b"shelves")?,
+            pages: looked.pages,
             groups: looked.groups,
             group_files: ValueFiles::look(dir.groups(), format.instance)?,
             values: ValueFiles::look(dir.values(), format.instance)?,
             blobs: BlobFiles::open(dir.payloads()),
+            held: HeldRuns::default(),
             forgets: false,
             changed: Mutex::new(Changed { groups: ahead, ..Changed::default() }),
             dir,
@@ -312,7 +317,15 @@ impl Log for StoreReader {
         place.map_or_else(|| self.location(), |place| self.group_files.path(place.file))
     }
     fn held(&self) -> Result<Vec<(RunId, String)>, StorageError> {
-        self.dir.read_held()
+        self.held.of(&self.dir)
+    }
+    fn check_files(&self) -> Vec<DamagedPart> {
+        let mut found = spare::check(&self.dir, self.format.instance, [&self.group_files, &self.values]);
+        found.extend(spare::check_segments(&self.pages));
+        found
+    }
+    fn is_read_only(&self) -> bool {
+        true
     }
     fn origin(&self) -> Option<StoreOrigin> {
         self.format.origin

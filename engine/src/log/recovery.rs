@@ -26,24 +26,28 @@ pub(crate) struct Recovered {
     pub(crate) index: Index,
     /// The shelves are empty: a checkpoint should follow.
     pub(crate) rebuilt: bool,
+    /// What was wrong with the index, if it was rebuilt for that.
+    pub(crate) index_damage: Option<String>,
 }
 
 pub(crate) fn recover(medium: &dyn Log, options: &JournalOptions) -> Result<Recovered, StorageError> {
     let origin = ChainHash::origin(&medium.instance());
     let tail = checked_tail(medium, origin)?;
     let recovery = Recovery { medium, options, tail, origin };
+    let mut index_damage = None;
     let (index, log_bytes, rebuilt) = match recovery.with_checkpoint() {
         Ok(Some((index, log_bytes))) => (index, log_bytes, false),
         Ok(None) if tail.last.0 == 0 => (Index::new(Meta::origin(origin)), 0, false),
         Ok(None) => recovery.rebuild()?,
         Err(StorageError::Corrupt { what: "index", detail, .. }) => {
             tracing::warn!(%detail, "the index does not fit the log; rebuilding it");
+            index_damage = Some(detail);
             recovery.rebuild()?
         }
         Err(why) => return Err(why),
     };
     recovery.remove_leftovers(&index)?;
-    Ok(Recovered { writer: Writer::new(tail.last, tail.chain, log_bytes), index, rebuilt })
+    Ok(Recovered { writer: Writer::new(tail.last, tail.chain, log_bytes), index, rebuilt, index_damage })
 }
 
 /// The tail of the log, checked against the anchor; a torn group behind the anchor is removed.

@@ -35,7 +35,7 @@ use self::guard::guard;
 use super::anchor::AnchorFile;
 use super::blob::BlobFiles;
 use super::epoch::{EpochFile, EpochKeeper};
-use super::files::{DataDir, StoreFormat, sync_dir, sync_tree};
+use super::files::{DataDir, HeldRuns, StoreFormat, sync_dir, sync_tree};
 use super::look::{Looked, look, settle_closed};
 use super::room::Room;
 use super::sweep::Sweep;
@@ -94,6 +94,7 @@ pub struct SledLog {
     format: Mutex<StoreFormat>,
     wal_bytes: u64,
     epoch: Option<EpochKeeper>,
+    held: HeldRuns,
     failed: AtomicBool,
     _lock: File,
 }
@@ -179,6 +180,7 @@ impl SledLog {
             format: Mutex::new(format),
             wal_bytes: options.wal_bytes,
             epoch: options.epoch.map(EpochKeeper::new),
+            held: HeldRuns::default(),
             synced_blobs: Mutex::default(),
             handles: Some(handles),
             file,

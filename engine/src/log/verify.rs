@@ -13,7 +13,7 @@ use super::group::{Group, Record, Trimmed};
 use super::journal::Journal;
 use super::shelf::unseal;
 use super::stored::{blob_of, read_blob};
-use super::{Log, ScanFrom, Shelf, StorageError};
+use super::{DamagedPart, Log, ScanFrom, Shelf, StorageError};
 use crate::vocabulary::{EventId, GroupSeq, Payload, RunId, Turn};
 
 /// What kind of damage a finding is.
@@ -35,6 +35,15 @@ pub enum FindingClass {
     Anchor,
     /// The index does not say what the log says. It can be rebuilt.
     Index,
+    /// A part of a file that nothing needs which counts: what is there twice, or the header of a file.
+    File,
+}
+
+impl FindingClass {
+    /// Whether all that counts is there without it, so that a copy is whole.
+    pub(crate) fn is_of_no_copy(self) -> bool {
+        matches!(self, FindingClass::Index | FindingClass::File)
+    }
 }
 
 /// Something that is wrong.
@@ -103,6 +112,8 @@ impl Journal {
         check.anchor();
         check.index();
         check.blobs();
+        check.shelves();
+        check.files();
         check.report.runs = check.runs.len() as u64;
         check.report
     }
@@ -302,6 +313,46 @@ impl Verification<'_> {
                 let detail = "the index knows the run, but its history is neither in the log nor in the archive";
                 self.finding(FindingClass::History, None, Some(run), detail.into());
             }
+        }
+    }
+
+    /// What the index keeps beside what it says of runs, each entry by its own CRC.
+    fn shelves(&mut self) {
+        // A reader that found it damaged has made another one, in memory.
+        if let Some(detail) = self.journal.index_damage.as_ref().filter(|_| self.medium.is_read_only()) {
+            let detail = format!("{detail}; it is made anew when a worker starts, from the log and the archive");
+            self.finding(FindingClass::Index, None, None, detail);
+        }
+        for shelf in Shelf::ALL.into_iter().filter(|shelf| *shelf != Shelf::Archive) {
+            let mut after: Option<Vec<u8>> = None;
+            loop {
+                let from = after.as_deref().map_or(ScanFrom::First, ScanFrom::After);
+                let page = match self.medium.shelf_keys(shelf, &[], from, 256) {
+                    Ok(page) => page,
+                    Err(why) => {
+                        self.error(FindingClass::Index, why);
+                        break;
+                    }
+                };
+                for key in &page {
+                    let value = self.medium.shelf_get(shelf, key);
+                    let whole = value.and_then(|value| {
+                        value.map_or(Ok(()), |value| unseal(self.medium, shelf, key, &value).map(drop))
+                    });
+                    whole.unwrap_or_else(|why| self.error(FindingClass::Index, why));
+                }
+                match page.into_iter().next_back() {
+                    Some(key) => after = Some(key),
+                    None => break,
+                }
+            }
+        }
+    }
+
+    fn files(&mut self) {
+        for DamagedPart { file, offset, detail } in self.medium.check_files() {
+            let class = FindingClass::File;
+            self.report.findings.push(Finding { class, file, group: None, run: None, offset, detail });
         }
     }
 

@@ -59,20 +59,49 @@ fn group() -> Option<u64> {
 /// group bounds all that is below it. `groups` is `/proc/self/cgroup`, `mounts` is `/proc/self/mountinfo`.
 fn limit_of(groups: &str, mounts: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let limit = |line: &str| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, group) = (parts.next()?, Path::new(parts.next()?));
-        let (kind, file) = match controllers {
-            "" => ("cgroup2", "memory.max"),
-            all if all.split(',').any(|one| one == "memory") => ("cgroup", "memory.limit_in_bytes"),
-            _ => return None,
-        };
-        let (root, top) = mounts.lines().find_map(|line| mount_of(line, kind))?;
-        // In a container the group may be told as the machine sees it, or as seen from a place above what is mounted.
-        let below: PathBuf = group.strip_prefix(&root).unwrap_or(Path::new("")).components().filter(is_name).collect();
+        let OwnGroup { top, below, is_new } = own_group(line, mounts)?;
+        let file = if is_new { "memory.max" } else { "memory.limit_in_bytes" };
         let own = |place: &Path| read(&top.join(place).join(file))?.trim().parse::<u64>().ok();
         below.ancestors().filter_map(own).min()
     };
     groups.lines().filter_map(limit).min()
+}
+
+/// Where the kernel tells of processes of the control group of this one, and of no group below, that it has killed for want of
+/// memory. A group that is made again has another directory.
+pub(super) fn kills_of_group() -> Option<PathBuf> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let file = |line: &str| {
+        let OwnGroup { top, below, is_new } = own_group(line, &mounts)?;
+        let file = top.join(below).join(if is_new { "memory.events.local" } else { "memory.oom_control" });
+        file.is_file().then_some(file)
+    };
+    groups.lines().find_map(file)
+}
+
+/// A control group that has to do with memory.
+struct OwnGroup {
+    /// Where the groups are mounted.
+    top: PathBuf,
+    /// The group below that.
+    below: PathBuf,
+    is_new: bool,
+}
+
+/// What a line of `/proc/self/cgroup` tells, if it is of a group with memory.
+fn own_group(line: &str, mounts: &str) -> Option<OwnGroup> {
+    let mut parts = line.splitn(3, ':').skip(1);
+    let (controllers, group) = (parts.next()?, Path::new(parts.next()?));
+    let kind = match controllers {
+        "" => "cgroup2",
+        all if all.split(',').any(|one| one == "memory") => "cgroup",
+        _ => return None,
+    };
+    let (root, top) = mounts.lines().find_map(|line| mount_of(line, kind))?;
+    // In a container the group may be told as the machine sees it, or as seen from a place above what is mounted.
+    let below = group.strip_prefix(&root).unwrap_or(Path::new("")).components().filter(is_name).collect();
+    Some(OwnGroup { top, below, is_new: kind == "cgroup2" })
 }
 
 fn is_name(part: &Component<'_>) -> bool {

@@ -3,8 +3,8 @@
 //!
 //! Invariant: what it works on (the input, the caller who waits, the slots taken, the message) belongs to the thread
 //! or, after [`CurrentTurn::take`], to the watchdog, never to both. What was decided in time is the thread's to submit
-//! and is not taken. A thread that was replaced submits nothing any more. Time in which the thread had no core does not
-//! count against its code: a machine that has too much to do holds no run.
+//! and is not taken. A thread that was replaced submits nothing any more. Time in which the thread could not run does not
+//! count against its code: a machine that has too much to do, swaps, waits for its disk or was stopped holds no run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,7 +14,7 @@ use super::committer::RunName;
 use super::mailbox::ReplySender;
 use super::marks::{Mark, MarkSlot};
 use super::quarantine::Quarantine;
-use super::run_queue::RunQueue;
+use super::run_queue::{ChargedTime, LOOKS, RunQueue};
 use crate::queue::SlotUse;
 use crate::vocabulary::*;
 
@@ -69,8 +69,8 @@ impl TurnCaller {
 /// One decision in progress.
 pub(crate) struct DecisionInProgress {
     since: Instant,
-    /// How long the thread had waited for a core when the watchdog saw this decision first.
-    queued_before: Option<Duration>,
+    /// What it has taken of its thread, as far as the watchdog has looked.
+    charged: ChargedTime,
     pub(crate) name: RunName,
     /// Kept so that the input is not lost when its turn does not come back.
     pub(crate) input: Option<Input>,
@@ -100,7 +100,7 @@ pub(crate) struct CurrentTurn {
     state: Mutex<CurrentTurnState>,
     /// Where it stands on the disk what this thread is at, in case the process dies of it.
     slot: Option<MarkSlot>,
-    /// Where the kernel counts how long this thread waits for a core.
+    /// Where the kernel counts what this thread does.
     run_queue: OnceLock<Option<RunQueue>>,
     /// Set with `replaced`; workflow code that asks for anything sees it and leaves.
     abandoned: Arc<AtomicBool>,
@@ -139,8 +139,13 @@ impl CurrentTurn {
         self.begin_at(Mark::Start(what.unwrap_or(name.run_id)), name, None, caller);
     }
     fn begin_at(&self, mark: Mark, name: &RunName, input: Option<Input>, caller: TurnCaller) {
-        let doing =
-            DecisionInProgress { since: Instant::now(), queued_before: None, name: name.clone(), input, caller };
+        let doing = DecisionInProgress {
+            since: Instant::now(),
+            charged: ChargedTime::default(),
+            name: name.clone(),
+            input,
+            caller,
+        };
         self.lock().doing = Some(doing);
         self.mark(mark);
     }
@@ -203,13 +208,11 @@ impl CurrentTurn {
         let mut state = self.lock();
         self.is_too_long(&mut state, allowed).then(|| self.take_all(&mut state))
     }
-    /// Asked several times within the time that is allowed: what the thread has waited for a core since it was asked first
-    /// does not count.
+    /// Asked again and again within the time that is allowed.
     fn is_too_long(&self, state: &mut CurrentTurnState, allowed: Duration) -> bool {
         let Some(doing) = &mut state.doing else { return false };
-        let queued = self.run_queue.get().and_then(Option::as_ref).and_then(RunQueue::waited).unwrap_or_default();
-        let before = *doing.queued_before.get_or_insert(queued);
-        doing.since.elapsed().saturating_sub(queued.saturating_sub(before)) > allowed
+        let thread = self.run_queue.get().and_then(Option::as_ref);
+        allowed.is_zero() || doing.charged.look(doing.since, thread, allowed * 2 / LOOKS) > allowed
     }
     /// Takes everything from a thread that has died.
     pub(crate) fn take_from_dead(&self) -> Taken {

@@ -1,7 +1,8 @@
 //! Marks: what is under way on each thread, in a small file that outlives the process (G23).
 //!
 //! ```text
-//!  slot 0: boot · kills for want of memory at the start · who aborted      slot n: a turn, a start or an attempt
+//!  slot 0: boot · kills for want of memory at the start, of the machine and of the control group · who aborted
+//!  slot n: a turn, a start or an attempt
 //! ```
 //!
 //! Invariant: a mark is written before code of a run may run and cleared after, by one `pwrite` each and no fsync: what
@@ -11,11 +12,12 @@
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::abort;
+use super::budget::kills_of_group;
 use crate::activity::TaskToken;
 use crate::vocabulary::*;
 
@@ -202,13 +204,20 @@ impl Drop for MarkSlot {
     }
 }
 
-/// Boot, and how many processes the kernel has killed for want of memory since; then a checksum.
+/// Boot, and how many processes the kernel has killed for want of memory since; then a checksum. The same for the control
+/// group, if the kernel counts for it: which one, how many, a checksum.
 fn header() -> [u8; SLOT_BYTES] {
-    let mut bytes = [0; SLOT_BYTES];
+    let (mut bytes, kills) = ([0; SLOT_BYTES], MemoryKills::now());
     bytes[..8].copy_from_slice(&boot().to_le_bytes());
-    bytes[8..16].copy_from_slice(&memory_kills().to_le_bytes());
+    bytes[8..16].copy_from_slice(&kills.machine.to_le_bytes());
     let sum = crc32fast::hash(&bytes[..16]);
     bytes[16..20].copy_from_slice(&sum.to_le_bytes());
+    if let Some((group, killed)) = kills.group {
+        bytes[20..28].copy_from_slice(&group.to_le_bytes());
+        bytes[28..36].copy_from_slice(&killed.to_le_bytes());
+        let sum = crc32fast::hash(&bytes[20..36]);
+        bytes[36..40].copy_from_slice(&sum.to_le_bytes());
+    }
     bytes
 }
 
@@ -223,7 +232,11 @@ fn left_behind(file: &File) -> io::Result<Vec<(Mark, Death)>> {
     }
     let at = ABORTED_AT as usize;
     let aborted = bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes);
-    let out_of_memory = memory_kills() > kills;
+    let group = number(20).zip(number(28)).filter(|_| {
+        let sum = bytes.get(36..40).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
+        sum == Some(crc32fast::hash(&bytes[20..36]))
+    });
+    let out_of_memory = MemoryKills { machine: kills, group }.has_grown_to(MemoryKills::now());
     let marks = bytes.chunks(SLOT_BYTES).enumerate().skip(1);
     Ok(marks
         .filter_map(|(number, bytes)| Some((number, Mark::decode(bytes)?)))
@@ -245,10 +258,37 @@ fn boot() -> u64 {
     u64::from(crc32fast::hash(&id)) << 32 | u64::from(crc32fast::hash(&[&id[..], b"bosun"].concat()))
 }
 
-fn memory_kills() -> u64 {
-    let counters = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
-    let line = counters.lines().find_map(|line| line.strip_prefix("oom_kill "));
-    line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+/// How many processes the kernel has killed for want of memory.
+#[derive(Debug, Clone, Copy)]
+struct MemoryKills {
+    machine: u64,
+    /// Which control group this process is in, and how many of those in it.
+    group: Option<(u64, u64)>,
+}
+
+impl MemoryKills {
+    fn now() -> MemoryKills {
+        let group = kills_of_group().and_then(|file| {
+            let which = std::fs::metadata(&file).ok()?.ino();
+            Some((which, killed_in(&file)?))
+        });
+        MemoryKills { machine: killed_in(Path::new("/proc/vmstat")).unwrap_or(0), group }
+    }
+
+    /// Whether a process that was here was killed since. What the kernel kills elsewhere on the machine is nobody's doing
+    /// here; where the group is another one now, or none is counted, the machine's count is all there is.
+    fn has_grown_to(self, now: MemoryKills) -> bool {
+        match (self.group, now.group) {
+            (Some((before, was)), Some((after, is))) if before == after => is > was,
+            _ => now.machine > self.machine,
+        }
+    }
+}
+
+/// Of a file with a name and a number on each line.
+fn killed_in(file: &Path) -> Option<u64> {
+    let counters = std::fs::read_to_string(file).ok()?;
+    counters.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -302,5 +342,19 @@ mod tests {
         other[16..20].copy_from_slice(&sum.to_le_bytes());
         marks.file.write_all_at(&other, 0).unwrap();
         assert_eq!(left(), []);
+    }
+
+    /// A machine that is short of memory kills others: a worker that is then killed from outside was not killed for its run.
+    #[test]
+    fn kills_for_want_of_memory_elsewhere_are_nobodys_doing_here() {
+        let kills = |machine, group| MemoryKills { machine, group };
+        let grown = |before: MemoryKills, now| before.has_grown_to(now);
+        assert!(!grown(kills(3, Some((7, 1))), kills(9, Some((7, 1)))), "others were killed");
+        assert!(grown(kills(3, Some((7, 1))), kills(4, Some((7, 2)))));
+        assert!(grown(kills(3, Some((7, 1))), kills(4, Some((8, 0)))), "the group was made again");
+        assert!(!grown(kills(3, Some((7, 1))), kills(3, Some((8, 0)))));
+        assert!(grown(kills(3, None), kills(4, Some((8, 0)))) && !grown(kills(3, None), kills(3, None)));
+        let now = MemoryKills::now();
+        assert!(!now.has_grown_to(now));
     }
 }

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use super::committer::CommitItem;
 use super::current_turn::{CurrentTurn, DecisionInProgress, Taken, TurnCaller};
 use super::mailbox::{RunRef, ShardMessage};
+use super::run_queue::LOOKS;
 use super::shard::Shard;
 use super::shared::WorkerShared;
 use super::turn::TurnThread;
@@ -42,12 +43,12 @@ impl TurnThreads {
         Ok(Arc::new(TurnThreads { threads, lost, stopped, stop }))
     }
 
-    /// The watchdog's own thread. Looks twice within the time a turn may take.
+    /// The watchdog's own thread. Looks several times within the time a turn may take.
     pub(crate) fn watch(&self, shared: &Arc<WorkerShared>) {
         let allowed = shared.options.limits.turn_deadline;
         let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         while !*stopped {
-            stopped = self.stop.wait_timeout(stopped, allowed / 2).unwrap_or_else(PoisonError::into_inner).0;
+            stopped = self.stop.wait_timeout(stopped, allowed / LOOKS).unwrap_or_else(PoisonError::into_inner).0;
             if *stopped {
                 return;
             }

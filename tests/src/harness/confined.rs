@@ -39,6 +39,14 @@ impl MemoryGroup {
         vec!["sh".into(), "-c".into(), joins.into(), self.dir.join("cgroup.procs").into()]
     }
 
+    /// Whether this process is in the group, and how many bytes the kernel lets those in it hold.
+    pub fn confines(&self, pid: u32) -> io::Result<Option<u64>> {
+        let members = fs::read_to_string(self.dir.join("cgroup.procs"))?;
+        let limit = if self.is_v1 { "memory.limit_in_bytes" } else { "memory.max" };
+        let limit = fs::read_to_string(self.dir.join(limit))?.trim().parse().ok();
+        Ok(limit.filter(|_| members.lines().any(|member| member.parse() == Ok(pid))))
+    }
+
     /// How often the kernel has killed one of its processes for want of memory.
     pub fn kills(&self) -> io::Result<u64> {
         let file = if self.is_v1 { "memory.oom_control" } else { "memory.events" };

@@ -24,7 +24,7 @@ use super::locate::{attach_to, locate};
 use super::output::{Cell, Screen, TextStyle};
 use super::payload_store;
 use super::time_format::now;
-use crate::api::WorkerFile;
+use crate::api::{WorkerFile, tokens};
 use crate::backend::{Access, Backend};
 use crate::capability::environment;
 use crate::capability::model::ModelConfig;
@@ -42,6 +42,8 @@ const SPACE_GONE: u64 = 64 << 20;
 const HANDLES_LOW: u64 = 1_024;
 /// A run that started so far ahead of the clock was started by another clock.
 const AHEAD: Duration = Duration::from_secs(60);
+/// A store that takes no more is read whole: half a second of a slow disk.
+const VERIFIED_MAX: u64 = 256 << 20;
 /// Of the runs with the longest histories, so many are asked whether they are near a limit.
 const LONGEST: usize = 20;
 
@@ -98,6 +100,7 @@ pub(super) async fn doctor(
     findings.push(Diagnosis::good("process trees", crate::capability::process::guard::strategy()));
     findings.push(worker(global).await);
     findings.extend(store(global, program).await);
+    findings.extend(named_tokens(&global.data));
     findings.push(epoch(global));
     findings.extend(payloads(global));
     findings.push(Diagnosis::good("configuration", loaded.told()));
@@ -193,6 +196,13 @@ fn directory(data: &Path) -> Vec<Diagnosis> {
     found
 }
 
+/// Named tokens open nothing for as long as their file cannot be read.
+fn named_tokens(data: &Path) -> Option<Diagnosis> {
+    let why = tokens::list(data).err()?;
+    let fix = "bring the file back from a copy, or remove it and give out new tokens (`bosun token create`)";
+    Some(Diagnosis::bad("tokens", format!("{why}; no named token opens anything until it can be read"), fix))
+}
+
 fn space(data: &Path) -> Option<Diagnosis> {
     const WHAT: &str = "disk";
     let place = data.ancestors().find(|place| place.exists()).filter(|place| !place.as_os_str().is_empty());
@@ -286,10 +296,39 @@ async fn store(global: &Global, program: &Program) -> Vec<Diagnosis> {
     let backend = located.backend(None);
     let build = program.opener.workflows().build_id();
     let found = runs(&*backend, &build.to_string(), now()).await;
+    let mut found = found.unwrap_or_else(|why| vec![Diagnosis::bad("runs", why.message, why.help.unwrap_or_default())]);
+    found.push(verified(&*backend).await);
     if let super::locate::LocatedEngine::Embedded(engine) = located {
         engine.drain(Duration::from_secs(1)).await;
     }
-    found.unwrap_or_else(|why| vec![Diagnosis::bad("runs", why.message, why.help.unwrap_or_default())])
+    found
+}
+
+/// Whether everything that is stored is what was written, where looking at all of it takes a moment only.
+async fn verified(backend: &dyn Backend) -> Diagnosis {
+    const WHAT: &str = "stored data";
+    const FIX: &str = "`bosun store verify` tells every place; `bosun explain BOSUN0028`";
+    let bytes = backend.store_info().await.ok().and_then(|info| info["bytes_on_disk"].as_u64());
+    if bytes.is_none_or(|bytes| bytes > VERIFIED_MAX) {
+        return Diagnosis::good(WHAT, "it was not read: `bosun store verify` reads and checks all of it");
+    }
+    match backend.verify().await {
+        Err(why) => Diagnosis::good(WHAT, format!("it was not read: {}", CliError::from(why).message)),
+        Ok(report) => {
+            let found: Vec<String> = report["findings"].as_array().into_iter().flatten().map(finding_text).collect();
+            match found.len() {
+                0 => Diagnosis::good(
+                    WHAT,
+                    format!("all {} groups and {} payloads are whole", report["groups"], report["blobs"]),
+                ),
+                _ => Diagnosis::bad(WHAT, few(&found), FIX),
+            }
+        }
+    }
+}
+
+fn finding_text(finding: &Value) -> String {
+    finding["detail"].as_str().map_or_else(|| finding.to_string(), str::to_owned)
 }
 
 /// What an isolation or a salvage has left to do.
@@ -469,6 +508,15 @@ mod tests {
         let found = directory(&data);
         assert_eq!(found[0].fix.as_deref(), Some(format!("`chmod 700 {}`", data.display()).as_str()));
         assert!(found[1].text.contains("holds no store"), "{found:?}");
+    }
+
+    #[test]
+    fn tokens_that_cannot_be_read_are_told() {
+        let data = tempfile::tempdir().unwrap();
+        assert_eq!(named_tokens(data.path()), None);
+        std::fs::write(data.path().join("tokens.json"), "{ \"version\": 1, \"tokens\": [{}] }").unwrap();
+        let found = named_tokens(data.path()).unwrap();
+        assert!(found.severity == Gravity::Bad && found.text.contains("tokens.json"), "{found:?}");
     }
 
     #[test]

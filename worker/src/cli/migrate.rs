@@ -16,7 +16,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::list::shell_word;
-use super::locate::{LocatedEngine, locate};
+use super::locate::{LocatedEngine, locate, no_store};
 use super::resolve::resolve;
 use super::time_format::parse_duration;
 use crate::backend::{Access, OpenEngine};
@@ -83,6 +83,10 @@ pub(super) async fn to_there(
     let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if args.to_data.is_some() && global.temporal.is_none() && whole(&data) == whole(&global.data) {
         return Err(CliError::usage(format!("--to-data names the directory that the runs are in: {}", data.display())));
+    }
+    // Where nothing is that could go, nothing is made.
+    if global.temporal.is_none() && global.address.is_none() {
+        no_store(&global.data)?;
     }
     let place = match &args.to_temporal {
         Some(address) => format!("the Temporal cluster {address}, namespace {namespace}"),

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use bosun_engine::RunId;
 use bosun_engine::machine::Held;
-use bosun_engine::service::run_queue::RunQueue;
+use bosun_engine::service::run_queue::{ChargedTime, LOOKS, RunQueue};
 use bosun_engine::workflow::{WorkflowRegistry, leave_when};
 use temporalio_common::protos::coresdk::workflow_activation::WorkflowActivation;
 use temporalio_common::protos::coresdk::workflow_activation::workflow_activation_job::Variant as Told;
@@ -76,7 +76,7 @@ struct SeatState {
     lost: BTreeSet<String>,
     /// Set when the thread is taken from its code, which then leaves at its next call.
     abandoned: Arc<AtomicBool>,
-    /// How long the thread has waited for a core: that does not count against its code.
+    /// Where the kernel counts what the thread does: what holds it up does not count against its code.
     run_queue: Option<RunQueue>,
     /// No thread could be started.
     vacant: bool,
@@ -86,7 +86,7 @@ struct SeatState {
 struct TaskInProgress {
     run_id: String,
     since: Instant,
-    queued_before: Duration,
+    charged: ChargedTime,
     done: oneshot::Sender<WorkflowActivationCompletion>,
 }
 
@@ -156,7 +156,7 @@ fn spawn(seats: &Arc<WorkflowSeats>, index: usize, registry: &WorkflowRegistry) 
 fn watch(seats: &Arc<WorkflowSeats>, registry: &WorkflowRegistry, allowed: Duration, forgotten: &dyn Fn(&str)) {
     let mut closed = lock(&seats.closed);
     while !*closed {
-        closed = seats.close.wait_timeout(closed, allowed / 2).unwrap_or_else(PoisonError::into_inner).0;
+        closed = seats.close.wait_timeout(closed, allowed / LOOKS).unwrap_or_else(PoisonError::into_inner).0;
         for (index, seat) in seats.seats.iter().enumerate() {
             if let Some(runs) = seat.take(allowed) {
                 runs.iter().for_each(|run_id| forgotten(run_id));
@@ -205,8 +205,7 @@ impl Seat {
             }
             if let Some(Work { home, activation, recorded, done }) = state.waiting.pop_front() {
                 let (run_id, since) = (activation.run_id.clone(), Instant::now());
-                let queued_before = state.queued();
-                state.doing = Some(TaskInProgress { run_id, since, queued_before, done });
+                state.doing = Some(TaskInProgress { run_id, since, charged: ChargedTime::default(), done });
                 return Some((home, activation, recorded));
             }
             if state.closed {
@@ -244,10 +243,10 @@ impl Seat {
     /// Takes the seat from a thread whose code does not come back: its task fails. The other runs of its cache.
     fn take(&self, allowed: Duration) -> Option<Vec<String>> {
         let mut state = lock(&self.state);
-        let queued = state.queued();
-        let overdue = |doing: &mut TaskInProgress| {
-            doing.since.elapsed().saturating_sub(queued.saturating_sub(doing.queued_before)) > allowed
-        };
+        let state = &mut *state;
+        let thread = state.run_queue.as_ref();
+        let overdue =
+            |doing: &mut TaskInProgress| doing.charged.look(doing.since, thread, allowed * 2 / LOOKS) > allowed;
         let TaskInProgress { run_id, done, .. } = state.doing.take_if(overdue)?;
         state.abandoned.store(true, Ordering::Release);
         state.generation += 1;
@@ -258,12 +257,6 @@ impl Seat {
         cached.remove(&run_id);
         state.lost.insert(run_id);
         Some(cached.into_iter().collect())
-    }
-}
-
-impl SeatState {
-    fn queued(&self) -> Duration {
-        self.run_queue.as_ref().and_then(RunQueue::waited).unwrap_or_default()
     }
 }
 

@@ -31,8 +31,8 @@ pub(super) struct Salvageable {
     ahead: BTreeSet<u64>,
     /// Where the write-ahead files have one that is not whole.
     pub(super) broken_ahead: BTreeMap<u64, (PathBuf, u64)>,
-    /// The runs in groups whose CRC is wrong, where all of them can still be told.
-    pub(super) torn: BTreeMap<u64, Vec<RunId>>,
+    /// The runs in groups whose CRC is wrong, where all of them can still be told, and whether they begin there.
+    pub(super) torn: BTreeMap<u64, Vec<(RunId, bool)>>,
     pub(super) segments: BTreeMap<Vec<u8>, Vec<FoundSegment>>,
     /// Every page of the database is whole, so what is on no page does not count.
     pub(super) all_pages: bool,

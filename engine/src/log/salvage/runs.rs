@@ -249,20 +249,25 @@ impl SavedRuns {
     }
 
     /// What no index covers: the runs that a lost group still names, or every run that may go on in it.
+    ///
+    /// What it names is believed where each name is that of a run that is known, or of one that begins there. Another name is
+    /// one that damage has made, and whose it was nobody knows: then its neighbours are held, too.
     fn hold_for_lost_groups(&mut self, found: &Salvageable, chosen: &ChosenGroups, index: &SalvagedIndex) {
         let uncovered = chosen.lost.iter().filter(|seq| !(index.is_whole && **seq <= index.at));
         for seq in uncovered {
-            let named = found.torn.get(&seq.0).filter(|runs| runs.iter().all(|run| self.runs.contains_key(run)));
+            let is_told = |(run, is_first): &(RunId, bool)| *is_first || self.runs.contains_key(run);
+            let named = found.torn.get(&seq.0).filter(|runs| runs.iter().all(is_told));
             let why = || format!("its last turn lay in group {seq}, or may have: that group is lost");
             for (run, state) in &mut self.runs {
                 let ends_before = state.last_group < *seq && !state.is_over;
-                let concerned = named.is_none_or(|runs| runs.contains(run));
+                let concerned = named.is_none_or(|runs| runs.iter().any(|(named, _)| named == run));
                 if ends_before && concerned && state.held.is_none() {
                     state.hold(why());
                 }
             }
             if let Some(runs) = found.torn.get(&seq.0) {
-                self.nothing_left.extend(runs.iter().filter(|run| !self.runs.contains_key(run)));
+                let runs = runs.iter().map(|(run, _)| run);
+                self.nothing_left.extend(runs.filter(|run| !self.runs.contains_key(run)));
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::log::epoch::{Epoch, StoreOrigin};
 use crate::log::files::tree_bytes;
 use crate::log::parts::{LONG_RECORD, LONG_SEGMENT, PARTS_OF, WHOLE, beside, further_parts, part_key, place_in, whole};
 use crate::log::wal::Back;
-use crate::log::{Log, ScanFrom, Shelf, ShelfChange, StorageError, WAL_FORMAT_VERSION};
+use crate::log::{DamagedPart, Log, ScanFrom, Shelf, ShelfChange, StorageError, WAL_FORMAT_VERSION, spare};
 use crate::vocabulary::{GroupSeq, RunId};
 
 impl Log for SledLog {
@@ -212,7 +212,10 @@ impl Log for SledLog {
     }
 
     fn held(&self) -> Result<Vec<(RunId, String)>, StorageError> {
-        self.dir.read_held()
+        self.held.of(&self.dir)
+    }
+    fn check_files(&self) -> Vec<DamagedPart> {
+        spare::check(&self.dir, self.instance, [&self.groups, &self.values])
     }
     fn origin(&self) -> Option<StoreOrigin> {
         self.format.lock().unwrap_or_else(PoisonError::into_inner).origin

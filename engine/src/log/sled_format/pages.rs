@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::node::{TreeNode, parse_roots};
 use super::source::{ReadOnlyFile, read_whole};
 use super::table::{Page, PagePart, PageTable};
-use super::{META_PAGE, SEGMENT, SledMessage, SledMessageKind, message_at};
+use super::{HEADER, META_PAGE, SEGMENT, SledMessage, SledMessageKind, message_at};
 use crate::log::StorageError;
 
 #[derive(Debug)]
@@ -28,6 +28,10 @@ impl Pages {
     }
     pub(crate) fn table(&self) -> &PageTable {
         &self.table
+    }
+    /// The header of the segment that begins there, whole or not.
+    pub(crate) fn segment_start(&self, header: &mut Vec<u8>, at: u64) -> Result<(), StorageError> {
+        self.db.read(header, at, HEADER)
     }
     fn corrupt(&self, at: u64, detail: &str) -> StorageError {
         StorageError::corrupt("database", self.db.path(), format!("at byte {at}: {detail}"))

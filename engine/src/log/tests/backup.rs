@@ -1,10 +1,12 @@
 //! G10, E38: a backup taken under load is a consistent prefix that opens as a normal data directory.
 
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::journal::{KEEP, small};
 use super::samples::*;
+use crate::log::wal::behind;
 use crate::log::*;
 use crate::vocabulary::*;
 
@@ -64,6 +66,53 @@ fn a_backup_never_overwrites_a_store() {
     assert_eq!(copy.turns(run_id(1), EventId(1)), journal.turns(run_id(1), EventId(1)));
 }
 
+/// A backup reads every group once.
+#[test]
+fn a_backup_reads_everything_once() {
+    let home = tempfile::tempdir().unwrap();
+    let medium = Arc::new(Counting { live: MemoryLog::new([7; 16]), groups: AtomicU64::new(0) });
+    let journal = Journal::open(medium.clone(), small()).unwrap();
+    journal.commit(&[start(1, "a"), step(1, 4, 50_000)]).unwrap();
+    journal.commit(&[step(1, 6, 40_000), start(2, "b")]).unwrap();
+    let before = medium.groups.load(Ordering::Relaxed);
+    let report = journal.backup(&home.path().join("copy")).unwrap();
+    assert_eq!((medium.groups.load(Ordering::Relaxed) - before, report.blobs), (2, 2));
+}
+
+/// Counts the groups that are read of it.
+#[derive(Debug)]
+struct Counting {
+    live: MemoryLog,
+    groups: AtomicU64,
+}
+
+impl Log for Counting {
+    behind!(self, self.live);
+    fn append(&self, seq: GroupSeq, value: &[u8], longest: usize) -> Result<(), StorageError> {
+        self.live.append(seq, value, longest)
+    }
+    fn sync(&self, tail: Anchor) -> Result<(), StorageError> {
+        self.live.sync(tail)
+    }
+    fn group(&self, seq: GroupSeq) -> Result<Option<Vec<u8>>, StorageError> {
+        self.groups.fetch_add(1, Ordering::Relaxed);
+        self.live.group(seq)
+    }
+    fn bounds(&self) -> Result<Option<(GroupSeq, GroupSeq)>, StorageError> {
+        self.live.bounds()
+    }
+    fn groups_from(
+        &self,
+        from: GroupSeq,
+        visit: &mut dyn FnMut(GroupSeq, Vec<u8>) -> Result<bool, StorageError>,
+    ) -> Result<(), StorageError> {
+        self.live.groups_from(from, visit)
+    }
+    fn remove_groups(&self, range: std::ops::RangeInclusive<u64>) -> Result<(), StorageError> {
+        self.live.remove_groups(range)
+    }
+}
+
 /// G10: a payload that is gone, or is another one, is found when the copy is made, and not when it is needed.
 #[test]
 fn a_backup_without_a_payload_is_none() {
@@ -93,8 +142,17 @@ fn a_backup_without_a_payload_is_none() {
     let report = salvage(&data, &saved, None).unwrap();
     assert_eq!(report.held.len(), 1, "{report:?}");
     let journal = Journal::open(Arc::new(DiskLog::open(&saved, SledOptions::default()).unwrap()), small()).unwrap();
-    journal.backup(&home.path().join("of-what-is-held")).unwrap();
+    let of_what_is_held = home.path().join("of-what-is-held");
+    journal.backup(&of_what_is_held).unwrap();
     journal.close().unwrap();
+    drop(journal);
+    // And what was saved so can be brought back, and made compact.
+    let back = home.path().join("back");
+    restore(&of_what_is_held, &back, &small()).unwrap();
+    compact(&back, &small()).unwrap();
+    let journal = Journal::open(Arc::new(StoreReader::open(&back).unwrap()), small()).unwrap();
+    assert_eq!(journal.held_runs().unwrap().len(), 1);
+    drop(journal);
 
     std::fs::write(&blob, content).unwrap();
     let journal = Journal::open(Arc::new(DiskLog::open(&data, SledOptions::default()).unwrap()), small()).unwrap();

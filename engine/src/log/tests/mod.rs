@@ -16,3 +16,4 @@ mod salvage;
 pub(crate) mod samples;
 mod space;
 pub(crate) mod story;
+mod verified;

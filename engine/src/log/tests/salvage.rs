@@ -215,6 +215,36 @@ fn a_closed_run_that_lost_a_turn_stays_closed() {
     }
 }
 
+/// A run that begins in a lost group costs its neighbours nothing: they have no turn there. A name that damage has made may be
+/// any run's, and then all that may go on there are held.
+#[test]
+fn a_run_that_begins_in_a_lost_group_holds_no_neighbour() {
+    for (destroyed, held) in
+        [(b"what the new one is to do".as_slice(), vec![run_id(1)]), (&run_id(1).0, vec![run_id(1), run_id(2)])]
+    {
+        let home = tempfile::tempdir().unwrap();
+        let [worked, killed, target] = ["worked", "killed", "new"].map(|name| home.path().join(name));
+        let journal = open(&worked).unwrap();
+        journal.commit(&[start(1, "goes-on-there"), start(2, "neighbour")]).unwrap();
+        let input = Payload::raw_json("\"what the new one is to do\"");
+        journal.commit(&[start_with(3, "begins-there", input), step(1, 4, 10)]).unwrap();
+        copy_dir(&worked, &killed);
+        // Of the second group only: its record begins behind the first one.
+        let path = killed.join("wal/0");
+        let mut content = std::fs::read(&path).unwrap();
+        let second =
+            (1..content.len() / 4_096).map(|block| block * 4_096).find(|at| content[*at..].starts_with(b"bosunwa1"));
+        let second = second.expect("a second record");
+        let at = content[second..].windows(destroyed.len()).position(|it| it == destroyed).expect("it is there");
+        content[second + at] ^= 0x10;
+        std::fs::write(&path, content).unwrap();
+        let report = salvage(&killed, &target, None).unwrap();
+        let found: Vec<RunId> = report.held.iter().map(|(run, _)| *run).collect();
+        assert_eq!(found, held, "{report:?}");
+        assert!(report.runs_lost.contains(&run_id(3)), "{report:?}");
+    }
+}
+
 /// A directory that is whole is copied whole.
 #[test]
 fn a_whole_directory_comes_over_whole() {

@@ -7,9 +7,10 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 
-use super::{HEAD, HEADER, ValueFiles, ValueFrame, ValuePlace, number};
+use super::{HEAD, HEADER, MAGIC, ValueFiles, ValueFrame, ValuePlace, number};
 use crate::log::error::StorageError;
 use crate::log::sled_format::source::ReadOnlyFile;
+use crate::log::spare::DamagedPart;
 
 impl ValueFiles {
     /// The frames of a file in order, and whether they are all: whether they reach to its end.
@@ -40,6 +41,60 @@ impl ValueFiles {
             at = end;
         }
         Ok((frames, at == length))
+    }
+
+    /// Headers that are damaged, and frames that hide those behind them from who begins at the start.
+    pub(crate) fn check(&self, found: &mut Vec<DamagedPart>) {
+        for name in self.names() {
+            match self.damaged_part(name) {
+                Ok(part) => found.extend(part),
+                Err(why) => {
+                    found.push(DamagedPart { file: self.path(name), offset: None, detail: why.to_string() });
+                }
+            }
+        }
+    }
+
+    fn damaged_part(&self, name: u64) -> Result<Option<DamagedPart>, StorageError> {
+        let path = self.path(name);
+        let file = match self.existing(name) {
+            Err(StorageError::Io { kind: ErrorKind::NotFound, .. }) => return Ok(None),
+            file => file?,
+        };
+        let mut header = [0; HEADER as usize];
+        match file.read_exact_at(&mut header, 0) {
+            // A crash cut short how it was made: nothing is in it.
+            Err(why) if why.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+            read => read.map_err(|why| StorageError::io("read", &path, &why))?,
+        }
+        let (frames, all) = self.frames_of(name, &file)?;
+        let is_whole = header[..16] == MAGIC && header[16..] == self.instance;
+        if !is_whole && !frames.is_empty() {
+            let detail =
+                "its header is damaged; all values in it prove themselves, and `bosun store compact` writes new files";
+            return Ok(Some(DamagedPart::new(path, 0, detail)));
+        }
+        let end = frames.last().map_or(HEADER, |frame| frame.end);
+        // Behind a torn end nothing is ever written.
+        if all || !self.goes_on_behind(name, end)? {
+            return Ok(None);
+        }
+        let detail = "the head of a value is damaged, and values follow; what counts is read without it, and `bosun store \
+                      compact` writes new files";
+        Ok(Some(DamagedPart::new(path, end, detail)))
+    }
+
+    /// Whether a whole value lies behind a place where none begins.
+    fn goes_on_behind(&self, name: u64, end: u64) -> Result<bool, StorageError> {
+        let (source, mut bytes) = (ReadOnlyFile::open(&self.path(name))?, Vec::new());
+        source.read(&mut bytes, end, usize::try_from(source.length()).unwrap_or(usize::MAX))?;
+        let is_whole = |at: usize| {
+            let body_at = at + HEAD + usize::from(bytes[at + 16]);
+            let head = bytes.get(at + 4..body_at).filter(|head| crc32fast::hash(head) == number(&bytes, at));
+            let body = head.and_then(|_| bytes.get(body_at..body_at.checked_add(number(&bytes, at + 8) as usize)?));
+            body.is_some_and(|body| crc32fast::hash(body) == number(&bytes, at + 4))
+        };
+        Ok((0..bytes.len().saturating_sub(HEAD)).any(is_whole))
     }
 
     /// Every value of a file that is whole, with its key, also behind damage.

@@ -18,6 +18,11 @@ impl ValuePlace {
     pub(crate) fn at(file: u64, offset: u64, length: u32) -> ValuePlace {
         ValuePlace { file, offset, length }
     }
+    /// Which bytes of the file are its frame.
+    #[cfg(test)]
+    pub(crate) fn frame(self, key: &[u8]) -> std::ops::Range<u64> {
+        self.offset..self.offset + (HEAD + key.len()) as u64 + u64::from(self.length)
+    }
     /// About what it takes.
     pub(crate) fn bytes(self) -> u64 {
         HEAD as u64 + u64::from(self.length)

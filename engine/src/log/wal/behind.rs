@@ -61,6 +61,9 @@ macro_rules! behind {
         fn held(&$this) -> Result<Vec<(RunId, String)>, StorageError> {
             $back.held()
         }
+        fn check_files(&$this) -> Vec<DamagedPart> {
+            $back.check_files()
+        }
         fn low_on_space(&$this) -> Option<String> {
             $back.low_on_space()
         }
@@ -78,4 +81,4 @@ macro_rules! behind {
         }
     };
 }
-pub(super) use behind;
+pub(in crate::log) use behind;

@@ -22,7 +22,7 @@ use super::behind::behind;
 use super::segments::{Segments, path_of};
 use crate::log::blob::BlobHash;
 use crate::log::sled::{SledLog, SledOptions};
-use crate::log::{Anchor, Log, ScanFrom, Shelf, ShelfChange, StorageError, StoreOrigin};
+use crate::log::{Anchor, DamagedPart, Log, ScanFrom, Shelf, ShelfChange, StorageError, StoreOrigin};
 use crate::vocabulary::{GroupSeq, RunId};
 
 /// What the log behind must be able to do.

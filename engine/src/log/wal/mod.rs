@@ -10,6 +10,8 @@ mod front;
 mod record;
 mod segments;
 
+#[cfg(test)]
+pub(in crate::log) use behind::behind;
 pub use front::DiskLog;
 pub(crate) use front::{Back, PendingGroup};
 pub(crate) use record::BLOCK;

@@ -67,9 +67,8 @@ impl TokenSink for ScrubbedSink<'_> {
         match token {
             StreamToken::Text(text) => {
                 self.pending.push_str(text);
-                self.pending = self.scrubber.text(&self.pending);
-                let rest = self.pending.split_off(self.pending.len() - self.scrubber.held(self.pending.as_bytes()));
-                let ready = std::mem::replace(&mut self.pending, rest);
+                let (ready, from) = self.scrubber.so_far(&self.pending);
+                self.pending.drain(..from);
                 if !ready.is_empty() {
                     self.sink.token(StreamToken::Text(&ready));
                 }

@@ -42,19 +42,27 @@ impl UnitSpelling {
 pub(super) struct SpellingForm {
     units: Vec<Vec<UnitSpelling>>,
     gaps: &'static [&'static [u8]],
+    /// The last unit holds a part of the secret only, and may be missing.
+    open_end: bool,
 }
 
 impl SpellingForm {
     /// All families in which a secret is looked for.
     pub(super) fn all_of(secret: &[u8]) -> Vec<SpellingForm> {
-        let escaped = SpellingForm { units: secret.iter().map(|byte| escapes(*byte)).collect(), gaps: &[] };
+        let form = |units, gaps, open_end| SpellingForm { units, gaps, open_end };
+        let escaped = form(secret.iter().map(|byte| escapes(*byte)).collect(), &[][..], false);
         let digits = |byte: &u8| vec![UnitSpelling { bytes: format!("{byte:02x}").into_bytes(), any_case: true }];
-        let hexadecimal = SpellingForm { units: secret.iter().map(digits).collect(), gaps: &GAPS };
-        let base64 = (0..3).map(|offset| {
-            let core = base64_core(secret, offset);
-            SpellingForm { units: core.into_iter().map(base64_digit).collect(), gaps: &BREAKS }
-        });
-        [escaped, hexadecimal].into_iter().chain(base64).collect()
+        let hexadecimal = form(secret.iter().map(digits).collect(), &GAPS, false);
+        let mut all = vec![escaped, hexadecimal];
+        for offset in 0..3 {
+            let core = base64_core(secret, offset).into_iter().map(base64_digit);
+            let (lead, trail) = (base64_lead(secret, offset), base64_trail(secret, offset));
+            let units: Vec<Vec<UnitSpelling>> = core.chain(trail.iter().cloned()).collect();
+            // Where the text was cut before it, the first digit may be missing.
+            all.extend(lead.map(|lead| form([vec![lead], units.clone()].concat(), &BREAKS, trail.is_some())));
+            all.push(form(units, &BREAKS, trail.is_some()));
+        }
+        all
     }
 
     /// The bytes that one of its spellings may begin with.
@@ -71,16 +79,16 @@ impl SpellingForm {
     /// Whether a spelling stands at the beginning of the text. Where an escape could also be plain text, both are tried.
     pub(super) fn at_start_of(&self, text: &[u8]) -> SpellingMatch {
         // Most places are told by their first letters, and cost nothing more.
-        if !self.units.first().is_some_and(|ways| ways.iter().any(|way| way.is_begun_by(text))) {
+        if !self.may_stand_at_start_of(text) {
             return SpellingMatch::Nothing;
         }
         let (mut found, mut begun) = (0, false);
         let mut places = vec![(0, 0)];
         while let Some((unit, at)) = places.pop() {
-            let Some(ways) = self.units.get(unit) else {
+            if unit + usize::from(self.open_end) >= self.units.len() {
                 found = found.max(at);
-                continue;
-            };
+            }
+            let Some(ways) = self.units.get(unit) else { continue };
             let at = if unit > 0 { self.after_gaps(text, at) } else { at };
             let rest = text.get(at..).unwrap_or_default();
             begun |= unit > 0 && self.gaps.iter().any(|gap| gap.len() > rest.len() && gap.starts_with(rest));
@@ -97,6 +105,23 @@ impl SpellingForm {
             0 => SpellingMatch::Nothing,
             length => SpellingMatch::Full(length),
         }
+    }
+
+    /// Whether the first unit stands there, and what follows it may be the second.
+    fn may_stand_at_start_of(&self, text: &[u8]) -> bool {
+        let goes_on = |way: &UnitSpelling| {
+            let rest = text.get(way.bytes.len()..).unwrap_or_default();
+            let begins = |gap: &&[u8]| rest.len() < gap.len() || rest[..gap.len()].eq_ignore_ascii_case(gap);
+            let next = self.units.get(1);
+            next.is_none_or(|ways| ways.iter().any(|way| way.is_begun_by(rest))) || self.gaps.iter().any(begins)
+        };
+        let ways = self.units.first().into_iter().flatten();
+        ways.filter(|way| way.is_begun_by(text)).any(goes_on)
+    }
+
+    /// Whether this is the secret but for a part of its last byte, which may follow.
+    pub(super) fn may_go_on_behind(&self, text: &[u8]) -> bool {
+        self.open_end && self.at_start_of(text) == SpellingMatch::Whole(text.len())
     }
 
     fn after_gaps(&self, text: &[u8], mut at: usize) -> usize {
@@ -154,10 +179,31 @@ fn base64_digit(digit: u8) -> Vec<UnitSpelling> {
     texts.iter().map(|text| UnitSpelling { bytes: text.as_bytes().to_vec(), any_case: true }).collect()
 }
 
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// The digit before the core, if there is one: its last bits are the secret's first ones, the others those of its neighbour.
+fn base64_lead(secret: &[u8], offset: usize) -> Option<Vec<UnitSpelling>> {
+    let own = match offset {
+        1 => 4,
+        2 => 2,
+        _ => return None,
+    };
+    let bits = secret.first()? >> (8 - own);
+    let digits = (0..1_u8 << (6 - own)).map(|others| DIGITS[usize::from(others << own | bits)]);
+    Some(digits.flat_map(base64_digit).collect())
+}
+
+/// The digit behind the core, if there is one: its first bits are the secret's last ones.
+fn base64_trail(secret: &[u8], offset: usize) -> Option<Vec<UnitSpelling>> {
+    let own = (offset + secret.len()) * 8 % 6;
+    let bits = secret.last()? & ((1 << own) - 1);
+    let digits = (0..1_u8 << (6 - own)).map(|others| DIGITS[usize::from(bits << (6 - own) | others)]);
+    (own > 0).then(|| digits.flat_map(base64_digit).collect())
+}
+
 /// What base64 makes of the bytes `offset` places after a group of three begins, without the characters that also depend
 /// on the neighbours.
 pub(super) fn base64_core(bytes: &[u8], offset: usize) -> Vec<u8> {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let padded: Vec<u8> = std::iter::repeat_n(0, offset).chain(bytes.iter().copied()).collect();
     let first = (offset * 8).div_ceil(6);
     let last = padded.len() * 8 / 6;
