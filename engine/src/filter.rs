@@ -27,11 +27,13 @@ mod datetime;
 mod field;
 mod lexer;
 mod parser;
+mod standing;
 #[cfg(test)]
 mod tests;
 
 use condition::FilterCondition;
 use field::{BuiltinField, Field};
+use standing::{RunStanding, StandingWord};
 
 /// The longest filter text, in bytes.
 pub const FILTER_LENGTH_MAX: usize = 4 * 1024;
@@ -86,7 +88,18 @@ impl Filter {
         if let Some(condition) = &self.condition {
             condition.fields(&mut fields);
         }
-        fields.contains(&&Field::Builtin(BuiltinField::Held))
+        let by_status = self.names_standing(&|words| words.contains(&StandingWord::Held));
+        by_status || fields.contains(&&Field::Builtin(BuiltinField::Held))
+    }
+
+    /// Whether it matters to it, by a status that it names, how people hold a run ([`RunInfo::hold`]): who asks the runs for
+    /// that need not where it does not.
+    pub fn asks_for_holds(&self) -> bool {
+        self.names_standing(&RunStanding::are_told_apart_by)
+    }
+
+    fn names_standing(&self, test: &dyn Fn(&[StandingWord]) -> bool) -> bool {
+        self.condition.as_ref().is_some_and(|condition| condition.names_standing(test))
     }
 
     /// Takes out what it says about namespaces at its top (`… AND Namespace = 'a'`), for an engine that is asked in one

@@ -106,6 +106,7 @@ fn a_program_makes_changes_and_removes_a_schedule() {
         |key: &str| api.ask("POST", "schedules/nightly/trigger", Some(&json!({ "overlap": "allow_all" })), &[key]);
     let (status, triggered) = trigger("Idempotency-Key: now 1");
     assert!(status == 200 && triggered["nominal"].is_string(), "{status} {triggered}");
+    assert_eq!(triggered["became"], "started", "{triggered}");
     assert_eq!(trigger("Idempotency-Key: now 1").1["nominal"], triggered["nominal"], "the same trigger");
     started(1);
     let range =

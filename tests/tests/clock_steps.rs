@@ -407,7 +407,7 @@ fn schedules_start_each_time_once_over_restarts_and_a_clock_that_jumps() {
 
 /// The same at its figure: 10 000 schedules over 30 restarts; `BOSUN_SCHEDULES` and `BOSUN_RESTARTS` make it another one.
 #[test]
-#[ignore = "10 000 schedules over 30 restarts: some twenty minutes"]
+#[ignore = "10 000 schedules over 30 restarts, some twenty minutes: cargo full"]
 fn ten_thousand_schedules_over_thirty_restarts_and_a_clock_that_jumps() {
     let (many, restarts) = (count_from_env("BOSUN_SCHEDULES", 10_000), count_from_env("BOSUN_RESTARTS", 30));
     schedules_over(

@@ -34,6 +34,10 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     (&["start", "preset.yaml"], 1, &["run preset.yaml"]),
     // Names.
     (&["lst"], 2, &["unrecognized subcommand 'lst'", "'list'"]),
+    (&["schedule", "toggle", "s"], 2, &["unrecognized subcommand 'toggle'", "schedule pause ID`"]),
+    (&["worker", "list"], 2, &["unrecognized subcommand 'list'", "worker describe`"]),
+    (&["top-up", "waits"], 2, &["unrecognized subcommand 'top-up'", "budget top-up ID`"]),
+    (&["store", "retention"], 2, &["unrecognized subcommand 'retention'", "--retention"]),
     (&["start", "order-sagas"], 1, &["no workflow type order-sagas", "order-saga", "run FILE.yaml`"]),
     (&["start", "order-saga", "--input", "{bad"], 2, &["--input is not JSON", "quote text"]),
     (

@@ -201,7 +201,7 @@ fn a_field_that_nobody_knows_is_refused() {
 fn the_curl_of_the_guide_starts_a_run_that_completes() {
     let api = Api::serve();
     let guide = include_str!("../../worker/guide/api.md");
-    let (_, rest) = guide.split_once("--json '").unwrap();
+    let (_, rest) = guide.split_once("-d '").unwrap();
     let body: Value = serde_json::from_str(rest.split_once('\'').unwrap().0).unwrap();
     let (status, started) = api.post("workflows", body);
     assert_eq!(status, 201, "{started}");

@@ -194,6 +194,9 @@ fn a_task_is_completed_by_hand_from_another_terminal() {
     let early = run(&data, &by_hand);
     assert!(!early.status.success() && said(&early).contains("takeover gated"), "{}", said(&early));
     assert!(said(&run(&data, &["takeover", "gated"])).contains("handed_to_human"));
+    // The hint goes by how the run stands, whatever words its refusal has.
+    let other = said(&run(&data, &["plan", "complete", "gated", "--task", "takeover-notes"]));
+    assert!(other.contains("takeover-notes") && other.contains("`bosun plan show gated"), "{other}");
     let done = run(&data, &by_hand);
     assert!(done.status.success() && said(&done).contains("completed by hand"), "{}", said(&done));
     assert!(said(&run(&data, &["release", "gated"])).contains("RUNNING"));
@@ -280,6 +283,17 @@ async fn the_same_spec_is_played_by_a_model() {
         .map(|line| line.split_whitespace().nth(1).and_then(|calls| calls.parse::<usize>().ok()).unwrap_or(0))
         .sum();
     assert!(calls == asked && by_run.contains(&format!("in all {asked} calls")), "{by_run}");
+    // An agent has one line, however many runs it had; what the supervisor asked for itself is its own.
+    let cost: Value = serde_json::from_slice(
+        &run(&dir.path().join("data"), &["cost", "played", "--group-by", "agent", "-o", "json"]).stdout,
+    )
+    .unwrap();
+    let of = |one: &Value| one["calls"].as_u64().unwrap_or_default();
+    let by_agent = cost["by_agent"].as_object().unwrap();
+    assert_eq!(by_agent.values().map(of).sum::<u64>(), asked as u64, "{cost}");
+    assert!(by_agent.len() <= cost["by_run"].as_array().unwrap().len(), "{cost}");
+    let by_agent = said(&run(&dir.path().join("data"), &["cost", "played", "--group-by", "agent"]));
+    assert!(by_agent.contains(&format!("in all {asked} calls")), "{by_agent}");
     // What the run recorded plays the same spec again, where no request may leave.
     let tape = dir.path().join("tape.json");
     let made =

@@ -40,6 +40,18 @@ fn control(data: &Path, id: &str) -> Value {
     described["workflow"]["control"].clone()
 }
 
+/// The words of a status by which the only run is found; `list` and `count` agree.
+fn found_by_status(data: &Path) -> Vec<&'static str> {
+    let finds = |word: &&'static str| {
+        let query = format!("ExecutionStatus = '{word}' AND WorkflowType = 'supervisor'");
+        let count = well(data, &["count", "--query", &query]).trim().to_owned();
+        let listed: Value = serde_json::from_str(&well(data, &["list", "--query", &query, "-o", "json"])).unwrap();
+        assert_eq!(listed["workflows"].as_array().unwrap().len().to_string(), count, "{word}");
+        count == "1"
+    };
+    ["Running", "Paused", "Held", "Taken over", "Completed"].into_iter().filter(finds).collect()
+}
+
 /// SHN-74: what people see as the status follows their pauses and takeovers; a cancelled run says why in words.
 #[test]
 fn the_status_is_what_people_have_made_of_it() {
@@ -66,6 +78,11 @@ fn the_status_is_what_people_have_made_of_it() {
         let status = described.lines().find(|line| line.starts_with("status")).unwrap();
         assert!(status.contains(shown), "{verb}: {status}");
         assert_eq!(control(data, "boats").as_str().unwrap_or_default(), name);
+        assert_eq!(
+            found_by_status(data),
+            if shown == "Taken over" { vec!["Running", shown] } else { vec![shown] },
+            "{verb}"
+        );
     }
 
     well(data, &["signal", "boats", "cancel_v1", "--input", r#"{"reason":"enough"}"#]);

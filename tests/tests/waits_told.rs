@@ -83,6 +83,15 @@ fn a_spent_budget_names_the_command_that_gives_more() {
         let told = said(&run(&data, words));
         assert!(told.contains("1 of 1 calls are spent") && told.contains(&command), "{words:?}: {told}");
     }
+    let counted = |status: &str| {
+        let query = format!("ExecutionStatus = '{status}' AND WorkflowId = 'poor'");
+        said(&run(&data, &["count", "--query", &query])).trim().to_owned()
+    };
+    assert_eq!(
+        (counted("Paused"), counted("Running")),
+        ("1".to_owned(), "0".to_owned()),
+        "what the list shows it finds"
+    );
     let inbox: Value = serde_json::from_slice(&run(&data, &["approval", "list", "-o", "json"]).stdout).unwrap();
     assert!(inbox.to_string().contains("budget top-up poor --calls 1"), "{inbox}");
     let said_so = pasted(&line_of(&data, &["result", "poor"], "1 of 1 calls are spent"));

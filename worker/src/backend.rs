@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bosun_engine::log::EpochFile;
@@ -116,6 +116,10 @@ pub trait Backend: Send + Sync {
     fn worker_state(&self) -> Reply<'_, WorkerState> {
         Box::pin(async { Ok(WorkerState::default()) })
     }
+    /// Where it is remembered what runs have said of how people hold them, if it is.
+    fn holds(&self) -> Option<&HoldMemory> {
+        None
+    }
     /// Who waits in a task queue, of these namespaces or of all: those whose turn is first, first; at most [`SHARES_MAX`] of them.
     fn queue_shares(
         &self,
@@ -125,6 +129,10 @@ pub trait Backend: Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 }
+
+/// What runs have said of how people hold them, each after how many events of its history. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct HoldMemory(pub(crate) Arc<Mutex<BTreeMap<RunId, (u64, Option<Hold>)>>>);
 
 /// Shares of a task queue that are shown.
 pub const SHARES_MAX: usize = 100;

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::api::WorkerFile;
 use crate::backend::{
     Access, ActivityAsked, Attribution, Backend, BoxFuture, CallError, Engine, EngineHealth, EventStream, Histories,
-    OpenEngine, OpenError, QueueState, Reply, RunEventStream, SHARES_MAX, Stopped, WorkerState,
+    HoldMemory, OpenEngine, OpenError, QueueState, Reply, RunEventStream, SHARES_MAX, Stopped, WorkerState,
 };
 use crate::batch::{self, carry_out::EngineHere};
 use crate::capability::at_rest::{AtRest, AtRestError, StoreKeys};
@@ -211,7 +211,7 @@ impl Registries {
                 if let Some((cursor, notify)) = watches {
                     watch(&worker, notify, cursor);
                 }
-                Ok(Arc::new(Embedded { client: worker.client(), worker, store, metrics }))
+                Ok(Arc::new(Embedded { client: worker.client(), worker, store, metrics, holds: HoldMemory::default() }))
             }
             Err(StartError::Storage(why)) => Err(open_error(&data, why)),
             Err(why @ (StartError::NoRuntime(_) | StartError::Marks(_) | StartError::Thread(_))) => {
@@ -315,11 +315,12 @@ struct Embedded {
     store: Option<Arc<StoreLocation>>,
     /// Of a worker; a visit measures nothing.
     metrics: Option<Arc<Metrics>>,
+    holds: HoldMemory,
 }
 
 /// The backend of a worker that was started in another way.
 pub(crate) fn backend_of(worker: Arc<Worker>) -> Arc<dyn Backend> {
-    Arc::new(Embedded { client: worker.client(), worker, store: None, metrics: None })
+    Arc::new(Embedded { client: worker.client(), worker, store: None, metrics: None, holds: HoldMemory::default() })
 }
 
 impl Engine for Embedded {
@@ -534,6 +535,9 @@ impl Backend for Embedded {
             let version = env!("CARGO_PKG_VERSION");
             Ok(metrics.text(&Standing { version, health: &health, worker: &worker, store: &store, runs: &runs }))
         })
+    }
+    fn holds(&self) -> Option<&HoldMemory> {
+        Some(&self.holds)
     }
     fn worker_state(&self) -> Reply<'_, WorkerState> {
         Box::pin(async move {

@@ -60,6 +60,7 @@ pub(crate) fn run_info(workflow_id: &str, status: WorkflowStatus) -> RunInfo {
         start_request_id: None,
         forked_from: None,
         held: false,
+        hold: None,
     }
 }
 

@@ -40,6 +40,7 @@ chapters! {
     operating "../guide/operating.md" "A worker that runs for years: store, limits, telemetry, schedules, notifications"
     filters "../guide/filters.md" "List filters: fields, types, operators, dates"
     api "../guide/api.md" "The pages, and the API from any language"
+    other_pages "../guide/other_pages.md" "What the pages can do, beside those of Temporal, Restate, Inngest and LangGraph"
     cluster "../guide/cluster.md" "When one machine is not enough: the same program on a Temporal cluster"
     guarantees "../guide/guarantees.md" "What is promised, and which test shows it"
     from_temporal "../guide/from_temporal.md" "For those who come from Temporal"

@@ -64,6 +64,7 @@ pub mod schedule;
 pub(crate) mod stage;
 #[doc(hidden)]
 pub mod standalone;
+mod standing;
 mod startable;
 mod store_reports;
 mod store_work;

@@ -8,7 +8,8 @@ use std::fmt;
 
 use super::datetime;
 use super::field::{BuiltinField, Field, Value};
-use crate::vocabulary::{RunInfo, Timestamp, WorkflowStatus};
+use super::standing::StandingWord;
+use crate::vocabulary::{RunInfo, Timestamp};
 
 /// One test or a combination of them.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +69,7 @@ pub(crate) enum Literal {
     Float(f64),
     Bool(bool),
     /// Only beside `ExecutionStatus`.
-    Status(WorkflowStatus),
+    Status(StandingWord),
 }
 
 impl Literal {
@@ -193,6 +194,26 @@ impl FilterCondition {
             | FilterCondition::StartsWith { .. }
             | FilterCondition::IsNull { .. }
             | FilterCondition::Not(_) => false,
+        }
+    }
+
+    /// Whether one of its tests of a status names words of which this is true.
+    pub(super) fn names_standing(&self, test: &dyn Fn(&[StandingWord]) -> bool) -> bool {
+        let words = |literals: &[Literal]| {
+            let word = |literal: &Literal| match literal {
+                Literal::Status(word) => Some(*word),
+                _ => None,
+            };
+            test(&literals.iter().filter_map(word).collect::<Vec<_>>())
+        };
+        match self {
+            FilterCondition::Compare { literal, .. } => words(std::slice::from_ref(literal)),
+            FilterCondition::In { literals, .. } => words(literals),
+            FilterCondition::Not(inner) => inner.names_standing(test),
+            FilterCondition::All(all) | FilterCondition::Any(all) => all.iter().any(|one| one.names_standing(test)),
+            FilterCondition::Between { .. } | FilterCondition::StartsWith { .. } | FilterCondition::IsNull { .. } => {
+                false
+            }
         }
     }
 

@@ -9,7 +9,8 @@ use std::fmt;
 
 use super::condition::{Comparison, Literal};
 use super::lexer::in_word;
-use crate::vocabulary::{FieldName, RunId, RunInfo, SearchValue, Timestamp, WorkflowStatus};
+use super::standing::{RunStanding, StandingWord};
+use crate::vocabulary::{FieldName, RunId, RunInfo, SearchValue, Timestamp};
 
 /// A built-in field or a search attribute by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,7 +116,7 @@ impl BuiltinField {
             BuiltinField::RunId => printed(run.run_id.to_string()),
             BuiltinField::WorkflowType => keyword(run.workflow_type.as_str()),
             BuiltinField::TaskQueue => keyword(run.task_queue.as_str()),
-            BuiltinField::ExecutionStatus => Some(Value::Status(run.status)),
+            BuiltinField::ExecutionStatus => Some(Value::Status(RunStanding::of(run))),
             BuiltinField::StartTime | BuiltinField::ExecutionTime => Some(Value::Time(run.started_at)),
             BuiltinField::CloseTime => run.closed_at.map(Value::Time),
             BuiltinField::HistoryLength => count(run.history.events),
@@ -187,7 +188,7 @@ impl Field {
             },
             (FieldKind::RunId, other) => Err(format!("{name} is a run id: expected it in quotes, found {other}")),
             (FieldKind::Status, literal) => status(&literal).map(Literal::Status).ok_or_else(|| {
-                let known: Vec<String> = WorkflowStatus::ALL.iter().map(|s| format!("'{s}'")).collect();
+                let known: Vec<String> = StandingWord::all().map(|word| format!("'{word}'")).collect();
                 format!("{name} is a status: expected one of {}, found {literal}", known.join(", "))
             }),
         }
@@ -208,12 +209,10 @@ impl Field {
     }
 }
 
-fn status(literal: &Literal) -> Option<WorkflowStatus> {
+fn status(literal: &Literal) -> Option<StandingWord> {
     match literal {
-        Literal::Status(status) => Some(*status),
-        Literal::Text { text, .. } => {
-            WorkflowStatus::ALL.into_iter().find(|status| status.to_string().eq_ignore_ascii_case(text))
-        }
+        Literal::Status(word) => Some(*word),
+        Literal::Text { text, .. } => StandingWord::named(text),
         Literal::Int(_) | Literal::Float(_) | Literal::Bool(_) => None,
     }
 }
@@ -241,7 +240,7 @@ pub(super) enum Value<'a> {
     Int(i64),
     Float(f64),
     Time(Timestamp),
-    Status(WorkflowStatus),
+    Status(RunStanding),
     Text(Cow<'a, str>),
     Texts(&'a [String]),
 }
@@ -273,7 +272,8 @@ impl Value<'_> {
             (Value::Float(a), Literal::Float(b)) => Some(total(*a, *b)),
             (Value::Float(a), Literal::Int(b)) => Some(int_with_float(*b, *a).reverse()),
             (Value::Time(a), Literal::Text { time: Some(b), .. }) => Some(a.cmp(b)),
-            (Value::Status(a), Literal::Status(b)) => Some(a.cmp(b)),
+            // No order, but whether it is this one.
+            (Value::Status(a), Literal::Status(b)) => Some(if a.is(*b) { Ordering::Equal } else { Ordering::Less }),
             (Value::Text(a), Literal::Text { text, .. }) => Some(a.as_ref().cmp(text.as_str())),
             _ => None,
         }

@@ -35,6 +35,7 @@ fn run(id: &str, start: i64) -> RunInfo {
         start_request_id: None,
         forked_from: None,
         held: false,
+        hold: None,
     }
 }
 
@@ -242,6 +243,50 @@ fn runs_are_ordered_by_the_fields_asked_for() {
     assert_eq!(Filter::parse("").unwrap().order.len(), 1);
 }
 
+/// E23, issue 17 §1: a status is the one that a list shows, as far as it is known how people hold the run.
+#[test]
+fn a_status_is_the_one_that_a_list_shows() {
+    let of = |status, held, hold| RunInfo { status, held, hold, ..run("a", 1) };
+    let running = |held, hold| of(WorkflowStatus::Running, held, hold);
+    let found = |run: &RunInfo| {
+        let is = |word: &&str| Filter::parse(&format!("ExecutionStatus = '{word}'")).unwrap().matches(run);
+        ["Running", "Paused", "Held", "taken over", "Completed"]
+            .into_iter()
+            .filter(|word| is(&word))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(found(&running(false, None)), ["Running"]);
+    assert_eq!(found(&running(false, Some(Hold::Paused))), ["Paused"]);
+    assert_eq!(found(&running(false, Some(Hold::TakenOver))), ["Running", "taken over"]);
+    assert_eq!(found(&running(true, None)), ["Running", "Held"]);
+    assert_eq!(found(&of(WorkflowStatus::Paused, false, None)), ["Paused"]);
+    assert_eq!(found(&of(WorkflowStatus::Completed, false, Some(Hold::Paused))), ["Completed"]);
+}
+
+/// What no filter can tell apart nobody needs to be asked for.
+#[test]
+fn a_filter_says_whether_it_matters_how_people_hold_a_run() {
+    let matters = |text: &str| Filter::parse(text).unwrap().asks_for_holds();
+    for text in [
+        "ExecutionStatus = 'Paused'",
+        "WorkflowType = 'a' AND NOT (A = 1 OR ExecutionStatus = 'Running')",
+        "ExecutionStatus NOT IN ('Paused', 'Completed')",
+        "ExecutionStatus = 'TakenOver'",
+    ] {
+        assert!(matters(text), "{text}");
+    }
+    for text in [
+        "",
+        "ExecutionStatus IN ('Running', 'Paused')",
+        "ExecutionStatus = 'Completed' OR Held = true",
+        "ExecutionStatus = 'Held'",
+        "Status = 'Paused'",
+    ] {
+        assert!(!matters(text), "{text}");
+    }
+    assert!(Filter::parse("A = 1 OR ExecutionStatus = 'Held'").unwrap().asks_for_held());
+}
+
 /// E23: every error says where and what was expected.
 #[test]
 fn errors_name_the_place_and_what_was_expected() {
@@ -327,7 +372,7 @@ fn field() -> impl Strategy<Value = (Field, Vec<Literal>)> {
         .prop_filter("not a built-in field", |name| BuiltinField::ALL.iter().all(|field| field.name() != name))
         .prop_map(|name| Field::Attribute(FieldName::of(name)));
     let builtin = |field| Just(Field::Builtin(field));
-    let status = prop::sample::select(WorkflowStatus::ALL.to_vec()).prop_map(Literal::Status);
+    let status = prop::sample::select(StandingWord::all().collect::<Vec<_>>()).prop_map(Literal::Status);
     let text = "\\PC{0,8}".prop_map(Literal::text);
     let number = any::<i64>().prop_map(Literal::Int);
     let time = any::<i32>().prop_map(|n| Literal::text(Timestamp(i64::from(n)).to_string()));

@@ -229,6 +229,38 @@ pub struct RunInfo {
     /// is in answers only, and never stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub held: bool,
+    /// How people hold the run, as its own code said to whoever asked it: the engine does not know. In answers only, and never
+    /// stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<Hold>,
+}
+
+/// How people hold a run that the engine would go on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hold {
+    /// It has paused itself: for a person, or because its budget is used up.
+    Paused,
+    /// A person does its work.
+    TakenOver,
+}
+
+impl Hold {
+    /// In the place of a status.
+    pub fn title(self) -> &'static str {
+        match self {
+            Hold::Paused => "Paused",
+            Hold::TakenOver => "Taken over",
+        }
+    }
+
+    /// For programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Hold::Paused => "paused",
+            Hold::TakenOver => "taken_over",
+        }
+    }
 }
 
 impl RunInfo {
@@ -257,6 +289,7 @@ impl RunInfo {
             start_request_id: started.request_id.clone(),
             forked_from: started.forked_from.as_ref().map(|from| from.point.clone()),
             held: false,
+            hold: None,
         }
     }
 

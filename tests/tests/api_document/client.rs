@@ -7,7 +7,7 @@ use std::time::Duration;
 use bosun_tests::harness::http::Http;
 
 /// Generous: the machine is busy, and an update may wait for its answer.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// The largest answer that is read.
 const BODY_MAX: u64 = 16 << 20;
 

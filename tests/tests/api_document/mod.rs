@@ -19,7 +19,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};
 
-use client::{Drawn, HttpAnswer, send};
+use client::{Drawn, HttpAnswer, PATIENCE, send};
 use generate::{Drawing, alone, any_json, fitting, sometimes, unfitting};
 
 /// One operation of the document.
@@ -101,6 +101,8 @@ struct Rig {
     http: Http,
     known: Known,
     dice: TestRunner,
+    /// Ids of this rig begin with it.
+    lane: usize,
     runs: usize,
 }
 
@@ -109,7 +111,8 @@ impl Rig {
     /// requests find some.
     fn refill(&mut self) {
         self.runs += 1;
-        let ids: Vec<String> = ["open", "ended", "asks"].iter().map(|what| format!("{what}-{}", self.runs)).collect();
+        let nth = format!("{}-{}", self.lane, self.runs);
+        let ids: Vec<String> = ["open", "ended", "asks"].iter().map(|what| format!("{what}-{nth}")).collect();
         let steps = |steps: Value| json!({ "workflow_type": "kitchen-sink", "input": { "steps": steps } });
         let spec = crate::pages::gated("a publication", "publish it");
         let mut starts = [
@@ -125,7 +128,7 @@ impl Rig {
             self.put("id", id.clone());
         }
         self.put("asked", format!("{run}/ap-1"));
-        let (activity, batch) = (format!("act-{}", self.runs), format!("batch-{}", self.runs));
+        let (activity, batch) = (format!("act-{nth}"), format!("batch-{nth}"));
         let waits = json!({ "activity_type": "echo", "activity_id": activity, "task_queue": "nobody-serves-it" });
         let waits = self.start("standalone-activities", &waits);
         self.put("token", format!("{}:1:1", waits["run_id"].as_str().unwrap()));
@@ -133,7 +136,7 @@ impl Rig {
         let nobody = json!({ "query": "WorkflowId = 'nobody'", "action": { "do": "pause" }, "batch_id": batch });
         self.start("batches", &nobody);
         self.put("batch", batch);
-        let schedule = format!("nightly-{}", self.runs);
+        let schedule = format!("nightly-{nth}");
         let nightly = json!({ "schedule_id": schedule, "schedule": { "spec": { "cron": ["0 2 * * *"] },
             "action": { "workflow_type": "kitchen-sink", "workflow_id": schedule, "input": { "steps": [] } } } });
         self.start("schedules", &nightly);
@@ -375,6 +378,47 @@ impl Rig {
 
 const USUAL_SEED: u64 = 17;
 
+/// Operations are tried side by side by so many: a request waits for the machine more than it works, where other tests run.
+const LANES: usize = 4;
+
+/// What came of some operations.
+#[derive(Default)]
+struct LaneReport {
+    done: usize,
+    unfit: Vec<String>,
+    taken: Vec<String>,
+}
+
+impl Rig {
+    fn try_all(
+        &mut self,
+        operation: &DocumentedOperation,
+        operations: &[DocumentedOperation],
+        cases: usize,
+    ) -> LaneReport {
+        let mut report = LaneReport::default();
+        for n in 0..cases {
+            // What reads leaves everything as it was.
+            if n == 0 || (n % 5 == 0 && operation.method != "GET") {
+                self.refill();
+            }
+            let (drawn, said) = self.fits(operation);
+            match said.status {
+                200..300 => report.done += 1,
+                _ if may_be_refused(&said) => {}
+                _ => report.unfit.push(format!("{}: {drawn:?}: {said:?}", operation.name())),
+            }
+            report.taken.extend(self.misfits(operation));
+        }
+        let is_served =
+            |method: &&str| operations.iter().any(|other| other.path == operation.path && other.method == *method);
+        let others: Vec<&str> =
+            ["GET", "POST", "PUT", "PATCH", "DELETE"].into_iter().filter(|one| !is_served(one)).collect();
+        self.strangers(operation, &others);
+        report
+    }
+}
+
 #[test]
 fn every_operation_answers_as_its_document_says() {
     // The same requests each time, so that what is red is sure; BOSUN_SEED draws others.
@@ -396,34 +440,29 @@ fn every_operation_answers_as_its_document_says() {
     known.by_name.insert("name", names.map(str::to_owned).into());
     known.by_name.insert("namespace", vec!["default".to_owned()]);
     known.by_name.insert("activity_id", vec!["1".to_owned()]);
-    let mut rig = Rig { http, known, dice: dice(seed), runs: 0 };
-    let (mut done, mut unfit, mut taken) = (0, Vec::new(), Vec::new());
-    for operation in &operations {
-        for n in 0..cases {
-            if n % 5 == 0 {
-                rig.refill();
-            }
-            let (drawn, said) = rig.fits(operation);
-            match said.status {
-                200..300 => done += 1,
-                _ if may_be_refused(&said) => {}
-                _ => unfit.push(format!("{}: {drawn:?}: {said:?}", operation.name())),
-            }
-            taken.extend(rig.misfits(operation));
-        }
-        let is_served =
-            |method: &&str| operations.iter().any(|other| other.path == operation.path && other.method == *method);
-        let others: Vec<&str> =
-            ["GET", "POST", "PUT", "PATCH", "DELETE"].into_iter().filter(|one| !is_served(one)).collect();
-        rig.strangers(operation, &others);
-    }
+    let lane = |lane: usize| {
+        let http = Http::new(http.endpoint.clone(), PATIENCE);
+        let (known, dice) = (known.clone(), dice(seed.wrapping_add(lane as u64)));
+        let mut rig = Rig { http, known, dice, lane, runs: 0 };
+        let mine = operations.iter().skip(lane).step_by(LANES);
+        mine.map(|operation| rig.try_all(operation, &operations, cases)).collect::<Vec<_>>()
+    };
+    let lane = &lane;
+    let reports: Vec<LaneReport> = std::thread::scope(|scope| {
+        let lanes: Vec<_> = (0..LANES).map(|nth| scope.spawn(move || lane(nth))).collect();
+        let joined = lanes.into_iter().map(|lane| lane.join().unwrap_or_else(|why| std::panic::resume_unwind(why)));
+        joined.flatten().collect()
+    });
+    let done: usize = reports.iter().map(|report| report.done).sum();
+    let (unfit, taken): (Vec<_>, Vec<_>) = reports.into_iter().map(|report| (report.unfit, report.taken)).unzip();
+    let (unfit, taken) = (unfit.concat(), taken.concat());
     assert!(unfit.is_empty(), "{} requests that fit were refused for their shape:\n{}", unfit.len(), unfit.join("\n"));
     assert!(taken.is_empty(), "{} requests that do not fit were taken:\n{}", taken.len(), taken.join("\n"));
     let all = operations.len();
     say(&format!("{all} operations, {cases} requests each that fit and that do not: {done} were carried out"));
     // It is well after all that.
-    assert_eq!(rig.http.request("GET", "/healthz", None).unwrap().status, 200);
-    let verified: Value = rig.http.request("POST", "/api/v1/store/verify", None).unwrap().json().unwrap();
+    assert_eq!(http.request("GET", "/healthz", None).unwrap().status, 200);
+    let verified: Value = http.request("POST", "/api/v1/store/verify", None).unwrap().json().unwrap();
     assert_eq!(verified["ok"], true, "{verified}");
     worker.kill().unwrap();
 }

@@ -221,4 +221,5 @@ fn a_schedule_is_paused_resumed_and_triggered_from_its_page() {
     page.until("it goes on", "document.querySelector('main .badge').innerText === 'active'");
     page.click_to_leave(&button("trigger"));
     page.until("a run of it is shown", "document.querySelector('main td a[href*=\"/runs/sync-\"]')");
+    page.until_says("Triggered the schedule sync for ");
 }

@@ -427,6 +427,10 @@ impl Backend for CallerBackend {
     fn metrics(&self) -> Reply<'_, String> {
         ask!(self, self.whole(TokenRole::Viewer)?, to => to.metrics())
     }
+    /// Who is told of a run sees it.
+    fn holds(&self) -> Option<&HoldMemory> {
+        self.backend.holds()
+    }
     /// The names of queues are told to whoever sees a run that waits there.
     fn worker_state(&self) -> Reply<'_, WorkerState> {
         Box::pin(async move {

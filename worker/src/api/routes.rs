@@ -151,7 +151,7 @@ pub const ROUTES: &[ApiRoute] = &[
     route(Method::POST, "/api/v1/schedules/{id}/update", NAMESPACE, "another schedule in its place, unless it was changed since the version that was looked at", || post(p::update_schedule)),
     route(Method::POST, "/api/v1/schedules/{id}/pause", NAMESPACE, "start nothing by itself", || post(p::pause_schedule)),
     route(Method::POST, "/api/v1/schedules/{id}/unpause", NAMESPACE, "let a paused schedule go on", || post(p::unpause_schedule)),
-    route(Method::POST, "/api/v1/schedules/{id}/trigger", NAMESPACE, "start once now, also while it is paused", || post(p::trigger_schedule)),
+    route(Method::POST, "/api/v1/schedules/{id}/trigger", NAMESPACE, "start once now, also while it is paused; `became` says whether it has `started`, `waits` for the run before it, or is `left_out` by the overlap policy", || post(p::trigger_schedule)),
     route(Method::POST, "/api/v1/schedules/{id}/backfill", NAMESPACE, "start the times of a range in the past, also while it is paused", || post(p::backfill_schedule)),
     route(Method::POST, "/api/v1/batches", NONE, "do one thing to every run that fits a filter, durably", || post(p::start_batch)),
     route(Method::GET, "/api/v1/batches", NONE, "the newest batches, with what each has counted", || get(p::batches)),

@@ -4,7 +4,7 @@
 //! the runs below; a price that is not known is said to be
 //! unknown and never counted as 0. What gives a run more is its own signal, kept also while no worker runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bosun_engine::*;
@@ -13,7 +13,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use super::args::RunOf;
-use super::below::below;
+use super::below::{ChildRun, below};
 use super::budget_text;
 use super::context::Context;
 use super::error::CliError;
@@ -25,6 +25,7 @@ use super::supervise::ask;
 use super::time_format::parse_duration;
 use crate::agent::AGENT;
 use crate::capability::model::{MODEL, ModelOutput};
+use crate::supervisor::PLAN_RUN;
 use crate::supervisor::run::SUPERVISOR;
 use crate::top_up::{MoreBudget, NoTopUp, ToppedUp};
 
@@ -56,6 +57,8 @@ pub enum CostGroup {
     Model,
     /// The runs that asked them: the run itself, and those below it.
     Run,
+    /// The agents that asked them, each with all of its runs; what a supervisor asked for itself is its own.
+    Agent,
 }
 
 #[derive(Debug, Args)]
@@ -120,6 +123,8 @@ struct RunBill {
     models: BTreeMap<String, ModelTotal>,
     /// In the order in which the runs were looked at: a run before those below it.
     runs: Vec<(WorkflowId, ModelTotal)>,
+    /// By the name of who asked: an agent's, or the type of a run that asked for itself.
+    agents: BTreeMap<String, ModelTotal>,
     /// What the account of a supervisor says that it spent, with all below it: what `budget show` shows.
     account: Option<ModelTotal>,
     /// Calls of which nobody knows what they cost, whoever made them.
@@ -130,9 +135,17 @@ struct RunBill {
 
 impl RunBill {
     fn add(&mut self, model: &str, sum: ModelTotal) {
-        let of = self.models.entry(model.to_owned()).or_default();
-        (of.calls, of.tokens) = (of.calls + sum.calls, of.tokens + sum.tokens);
-        of.cost_micros += sum.cost_micros;
+        self.models.entry(model.to_owned()).or_default().add(&sum);
+    }
+
+    /// What a run of an agent has asked belongs to the agent; of another run each call says for whom it was.
+    async fn of_run(&mut self, cx: &Context, run: &ChildRun, more: ModelTotal) {
+        if run.workflow_type.as_str() == AGENT {
+            let state = ask(cx, &run.target, "state", &Value::Null).await.unwrap_or_default();
+            let name = state["name"].as_str().unwrap_or(AGENT);
+            self.agents.entry(name.to_owned()).or_default().add(&more);
+        }
+        self.runs.push((run.target.workflow_id.clone(), more));
     }
 
     /// An agent counts what those below it spent.
@@ -147,18 +160,20 @@ impl RunBill {
     }
 
     /// A run that asks models itself has their answers in its history.
-    async fn steps(&mut self, cx: &Context, target: &Target) -> Result<(), CliError> {
-        let mut events = cx.backend.events(target.clone(), EventId(1), false);
-        let mut asked = BTreeSet::new();
+    async fn steps(&mut self, cx: &Context, run: &ChildRun) -> Result<(), CliError> {
+        let mut events = cx.backend.events(run.target.clone(), EventId(1), false);
+        let mut asked = BTreeMap::new();
         while let Some(event) = events.next().await {
             match event?.kind {
                 EventKind::ActivityTaskScheduled(task) if task.activity_type.as_str() == MODEL => {
-                    asked.insert(task.seq);
+                    let who = asker(run, task.options.summary.as_deref().unwrap_or_default());
+                    asked.insert(task.seq, who);
                 }
-                EventKind::ActivityTaskCompleted { seq, result, .. } if asked.contains(&seq) => {
+                EventKind::ActivityTaskCompleted { seq, result, .. } => {
+                    let Some(who) = asked.remove(&seq) else { continue };
                     let read =
                         |why| CliError::new(Code::Failed, format!("the answer of model call {}", seq.0)).cause(why);
-                    self.step(&result.decode().map_err(read)?);
+                    self.step(&result.decode().map_err(read)?, who);
                 }
                 _ => {}
             }
@@ -166,13 +181,22 @@ impl RunBill {
         Ok(())
     }
 
-    fn step(&mut self, output: &ModelOutput) {
+    fn step(&mut self, output: &ModelOutput, who: String) {
         let (calls, tokens, micros) = output.paid();
         if micros.is_none() {
             self.unpriced += calls;
         }
-        self.add(&output.response.model, ModelTotal { calls, tokens, cost_micros: micros.unwrap_or(0) });
+        let sum = ModelTotal { calls, tokens, cost_micros: micros.unwrap_or(0) };
+        self.agents.entry(who).or_default().add(&sum);
+        self.add(&output.response.model, sum);
     }
+}
+
+/// For whom a run has asked a model: a supervisor labels a call with its agent (`execute/t1/1 (clerk)`), if it has one.
+fn asker(run: &ChildRun, label: &str) -> String {
+    let agent = label.strip_suffix(')').and_then(|label| label.rsplit_once(" ("));
+    let of = agent.filter(|_| [SUPERVISOR, PLAN_RUN].contains(&run.workflow_type.as_str()));
+    of.map_or_else(|| run.workflow_type.to_string(), |(_, agent)| agent.to_owned())
 }
 
 pub(super) async fn cost(cx: &mut Context, args: CostArgs) -> Result<Exit, CliError> {
@@ -183,10 +207,10 @@ pub(super) async fn cost(cx: &mut Context, args: CostArgs) -> Result<Exit, CliEr
         let (before, _) = bill.totals();
         match run.workflow_type.as_str() {
             AGENT => bill.agent(cx, &run.target).await?,
-            _ => bill.steps(cx, &run.target).await?,
+            _ => bill.steps(cx, run).await?,
         }
         let more = bill.totals().0.less(&before);
-        bill.runs.push((run.target.workflow_id.clone(), more));
+        bill.of_run(cx, run, more).await;
     }
     if runs.runs.first().is_some_and(|run| run.workflow_type.as_str() == SUPERVISOR) {
         let spent = ask(cx, &target, "budget", &Value::Null).await?["spent"].take();
@@ -222,6 +246,10 @@ impl ModelTotal {
     fn json(&self) -> Value {
         json!({ "calls": self.calls, "tokens": self.tokens, "cost_micros": self.cost_micros })
     }
+    fn add(&mut self, more: &ModelTotal) {
+        (self.calls, self.tokens) = (self.calls + more.calls, self.tokens + more.tokens);
+        self.cost_micros += more.cost_micros;
+    }
     fn less(&self, part: &ModelTotal) -> ModelTotal {
         ModelTotal {
             calls: self.calls - part.calls,
@@ -247,11 +275,13 @@ fn show_cost(cx: &mut Context, target: &Target, bill: &RunBill, by: CostGroup) {
         told
     };
     let by_run: Vec<Value> = bill.runs.iter().map(of_run).collect();
+    let by_agent: serde_json::Map<String, Value> =
+        bill.agents.iter().map(|(name, sum)| (name.clone(), sum.json())).collect();
     let ModelTotal { calls, tokens, cost_micros } = &all;
     cx.screen.object(
         "workflow.cost",
         json!({ "workflow_id": target.workflow_id, "calls": calls, "tokens": tokens, "cost_micros": cost_micros,
-            "unpriced_calls": unpriced, "by_model": by_model, "by_run": by_run, "others": others.json(), "incomplete": cut }),
+            "unpriced_calls": unpriced, "by_model": by_model, "by_run": by_run, "by_agent": by_agent, "others": others.json(), "incomplete": cut }),
     );
     if *calls == 0 {
         let what = if bill.account.is_some() { "nothing" } else { "no model" };
@@ -263,6 +293,10 @@ fn show_cost(cx: &mut Context, target: &Target, bill: &RunBill, by: CostGroup) {
         CostGroup::Run => {
             let asked = bill.runs.iter().filter(|(_, sum)| sum.calls > 0);
             asked.for_each(|(id, sum)| cx.screen.line(sum.line(id.as_str())));
+        }
+        CostGroup::Agent => {
+            let asked = bill.agents.iter().filter(|(_, sum)| sum.calls > 0);
+            asked.for_each(|(name, sum)| cx.screen.line(sum.line(name)));
         }
     }
     if others.calls + others.tokens + others.cost_micros > 0 {

@@ -2,6 +2,7 @@
 //!
 //! Invariant: it is the run's own update `complete_task_manually` under a handy name: the run says whether it takes it.
 
+use bosun_engine::Target;
 use clap::Args;
 use serde_json::json;
 
@@ -14,6 +15,7 @@ use super::input::json_or_text;
 use super::list::shell_word;
 use super::resolve::run_of;
 use super::supervise::update;
+use super::waiting::{Hold, own_hold};
 use crate::supervisor::model::TaskId;
 
 #[derive(Debug, Clone, Args)]
@@ -36,15 +38,25 @@ pub(super) async fn complete(cx: &mut Context, args: CompleteArgs) -> Result<Exi
     let target = run_of(cx, &args.run).await?;
     let id = shell_word(target.workflow_id.as_str());
     let input = json!({ "task_id": task, "result": result });
-    let answer = update(cx, target.clone(), "complete_task_manually", &input).await.map_err(|why| {
-        let text = why.to_string();
-        match text.contains("taken over") || text.contains("takeover") {
-            true => why.help(format!("`bosun takeover {id}` takes it over")),
-            false => why.help(format!("`bosun plan show {id}` shows its tasks")),
+    let answer = match update(cx, target.clone(), "complete_task_manually", &input).await {
+        Ok(answer) => answer,
+        // What helps goes by how the run stands, and not by the words of its refusal.
+        Err(why) => {
+            return Err(match is_taken_over(cx, &target).await {
+                Some(false) => why.help(format!("`bosun takeover {id}` takes it over")),
+                Some(true) | None => why.help(format!("`bosun plan show {id}` shows its tasks")),
+            });
         }
-    })?;
+    };
     cx.screen.object("plan.complete", json!({ "workflow_id": target.workflow_id, "task": answer }));
     cx.screen.line(format!("task {task} of {} is completed by hand", target.workflow_id));
     cx.screen.next(&format!("bosun release {id}"));
     Ok(Exit::Ok)
+}
+
+/// Whether a person does the work of the run, if it can say so.
+async fn is_taken_over(cx: &Context, target: &Target) -> Option<bool> {
+    let info = cx.backend.describe(target.clone()).await.ok()?.info;
+    let hold = own_hold(&*cx.backend, &info).await?;
+    info.status.is_open().then_some(hold == Some(Hold::TakenOver))
 }

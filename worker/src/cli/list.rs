@@ -20,10 +20,12 @@ use crate::api::people::{Cursor, filter_of, page_of, unknown_field, without_noti
 use crate::backend::Backend;
 use crate::inbox::target_of;
 use crate::run_json;
+use crate::standing;
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// A list filter, for example "ExecutionStatus = 'Running' AND WorkflowType = 'order'".
+    /// A list filter, for example "ExecutionStatus = 'Paused' AND WorkflowType = 'supervisor'". A status is the one that the
+    /// list shows; runs that are Held or TakenOver are Running ones too.
     #[arg(short, long, default_value = "")]
     pub query: String,
     /// The most rows to show, up to 1000.
@@ -100,8 +102,8 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
 
 async fn look(cx: &Context, args: &ListArgs) -> Result<Listed, CliError> {
     let limit = usize::try_from(args.limit).unwrap_or(1_000);
-    let (runs, next) = page(cx, args, limit).await?;
-    let (waits, stuck) = (waits(cx, &runs).await, stuck(cx, &runs).await);
+    let (mut runs, next) = page(cx, args, limit).await?;
+    let (waits, stuck) = (waits(cx, &mut runs).await, stuck(cx, &runs).await);
     Ok(Listed { runs, next, waits, stuck })
 }
 
@@ -113,7 +115,7 @@ fn show(cx: &mut Context, args: &ListArgs, listed: &Listed) -> Result<Exit, CliE
         if !waits.is_empty() {
             object["waiting"] = waits.iter().map(|one| one.json(&cx.screen.reach)).collect();
         }
-        if let Some(hold) = hold_of(run, waits) {
+        if let Some(hold) = run.hold {
             object["control"] = hold.name().into();
         }
         if !stuck.is_empty() {
@@ -130,7 +132,7 @@ fn show(cx: &mut Context, args: &ListArgs, listed: &Listed) -> Result<Exit, CliE
         cx.screen.note("no workflow executions");
         return Ok(Exit::Ok);
     }
-    let rows = runs.iter().zip(waits).map(|(run, waits)| row(&cx.screen, run, hold_of(run, waits))).collect();
+    let rows = runs.iter().map(|run| row(&cx.screen, run)).collect();
     cx.screen.table(COLUMNS, rows)?;
     for (run, one) in told_once(runs, waits) {
         cx.screen.line(format!("{} {}", run.workflow_id, one_line(&one.text(&cx.screen.reach))));
@@ -187,7 +189,7 @@ async fn page(cx: &Context, args: &ListArgs, limit: usize) -> Result<(Vec<RunInf
         (filter, after) if filter.is_default_order() => Ok(page_of(&*cx.backend, filter, limit, after).await?),
         (_, Some(_)) => Err(CliError::usage("a cursor continues only the default order, newest runs first")
             .help("leave out ORDER BY, or --cursor")),
-        (filter, None) => Ok((cx.backend.list(ListRequest { query: filter.to_string(), limit }).await?, None)),
+        (filter, None) => Ok((standing::list(&*cx.backend, &filter, limit).await?, None)),
     }
 }
 
@@ -197,13 +199,15 @@ fn shown(query: &str, all: bool) -> Result<Filter, CliError> {
     Ok(if all { filter } else { without_notifications(filter)? })
 }
 
-/// What the newest of the open runs wait for: each has to be asked.
-async fn waits(cx: &Context, runs: &[RunInfo]) -> Vec<Vec<WaitingRow>> {
+/// What the newest of the open runs wait for: each has to be asked. Of the others as much as their status shows.
+async fn waits(cx: &Context, runs: &mut [RunInfo]) -> Vec<Vec<WaitingRow>> {
     let (mut all, mut asked) = (Vec::new(), 0);
     for run in runs {
         let ask = run.status.is_open() && asked < ASKED_MAX;
         asked += usize::from(ask);
-        all.push(if ask { waiting(&*cx.backend, run).await } else { Vec::new() });
+        let waits = if ask { waiting(&*cx.backend, run).await } else { Vec::new() };
+        run.hold = if ask { hold_of(run, &waits) } else { standing::hold(&*cx.backend, run).await };
+        all.push(waits);
     }
     all
 }
@@ -230,7 +234,7 @@ fn told_once<'w>(runs: &'w [RunInfo], waits: &'w [Vec<WaitingRow>]) -> Vec<(&'w 
 
 pub(super) async fn count(cx: &mut Context, args: CountArgs) -> Result<Exit, CliError> {
     known_attributes(&*cx.backend, &args.query).await?;
-    let count = cx.backend.count(shown(&args.query, args.all)?.to_string()).await?;
+    let count = standing::count(&*cx.backend, &shown(&args.query, args.all)?).await?;
     cx.screen.object("workflow.count", json!({ "count": count }));
     cx.screen.line(count.to_string());
     Ok(Exit::Ok)
@@ -244,11 +248,11 @@ pub(super) async fn known_attributes(backend: &dyn Backend, query: &str) -> Resu
     }
 }
 
-fn row(screen: &Screen, run: &RunInfo, hold: Option<Hold>) -> Vec<Cell> {
+fn row(screen: &Screen, run: &RunInfo) -> Vec<Cell> {
     vec![
         Cell::of(run.workflow_id.as_str(), TextStyle::Bold),
         run.workflow_type.as_str().into(),
-        Cell::of(status_shown(run.status, run.held, hold), status_paint(run.status, run.held, hold)),
+        Cell::of(status_shown(run.status, run.held, run.hold), status_paint(run.status, run.held, run.hold)),
         screen.at(run.started_at).into(),
         run.closed_at.map_or_else(|| "-".to_owned(), |at| screen.at(at)).into(),
         Cell::of(run.run_id.to_string(), TextStyle::Dim),

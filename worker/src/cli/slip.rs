@@ -42,6 +42,55 @@ const VERBS: &[(&[&str], &str)] = &[
     (&["import"], "`show`, `diff`, `fork` and `replay` take the file of a history where they take a run"),
     (&["upgrade"], "`bosun replay check --query FILTER` says which runs fit the code"),
     (&["new"], "`bosun init` makes a project, `bosun start` and `bosun run` a run"),
+    (&["runs", "workflows"], "`bosun list` shows the runs"),
+    (&["workers"], "`bosun worker describe` shows the worker of the directory"),
+    (&["top-up", "topup"], "`bosun budget top-up ID` gives a run more to spend"),
+];
+
+/// The same of verbs of one noun: what nobody built here, with what there is instead (operating.md says why).
+const NOUN_VERBS: &[(&str, &[&str], &str)] = &[
+    ("worker", &["list", "ls"], "a directory has one worker: `bosun worker describe` shows it"),
+    ("worker", &["start", "serve"], "`bosun worker run` starts it"),
+    ("budget", &["set", "update"], "nothing lowers a budget: `bosun budget top-up ID` raises it"),
+    (
+        "store",
+        &["retention"],
+        "`bosun worker run --retention 30d` says how long closed runs are kept; `bosun store info` shows it",
+    ),
+    (
+        "store",
+        &["migrate", "upgrade"],
+        "a store of an older version is read as it is; `bosun store info` shows its format",
+    ),
+    ("schedule", &["toggle"], "`bosun schedule pause ID` and `bosun schedule unpause ID`"),
+    (
+        "schedule",
+        &["list-matching-times", "times"],
+        "`bosun schedule next` shows the times of a spec, `bosun schedule describe ID` those of a schedule",
+    ),
+    (
+        "schedule",
+        &["run", "start"],
+        "`bosun schedule trigger ID` starts one now, `bosun schedule create` makes a schedule",
+    ),
+    ("schedule", &["resume"], "`bosun schedule unpause ID`"),
+    ("config", &["delete", "remove", "rm"], "`bosun config unset KEY`"),
+    (
+        "agent",
+        &["test"],
+        "an agent exists only in a run: run a spec of one agent; `bosun llm ping MODEL` only checks that its model answers",
+    ),
+    (
+        "agent",
+        &["enable", "disable", "recruit"],
+        "the spec of a run says who works in it: `bosun takeover ID` holds all agents, `bosun plan revise ID` gives their tasks to others",
+    ),
+    ("replay", &["run"], "`bosun replay check ID` does this, for one history or for many"),
+    (
+        "cassette",
+        &["list", "verify", "redact", "prune"],
+        "a cassette is a JSON file, without keys in it: use `ls`, `jq` and `rm`",
+    ),
 ];
 
 /// Options of other tools, and those of another verb: the verb, the option, and what there is.
@@ -88,6 +137,11 @@ fn help(why: &clap::Error, path: &[String]) -> Option<String> {
         ErrorKind::InvalidSubcommand if path.iter().all(|noun| noun == "workflow") => {
             let typed = text(ContextKind::InvalidSubcommand)?;
             VERBS.iter().find(|(words, _)| words.contains(&typed.as_str())).map(|(_, help)| (*help).to_owned())
+        }
+        ErrorKind::InvalidSubcommand => {
+            let typed = text(ContextKind::InvalidSubcommand)?;
+            let of = |(noun, words, _): &&(&str, &[&str], &str)| *noun == verb && words.contains(&typed.as_str());
+            NOUN_VERBS.iter().find(of).map(|(_, _, help)| (*help).to_owned())
         }
         ErrorKind::UnknownArgument => {
             let typed = text(ContextKind::InvalidArg)?;

@@ -171,9 +171,9 @@ async fn describe_agent(cx: &mut Context, name: &str) -> Result<Exit, CliError> 
     cx.screen.field("attempts", counts);
     cx.screen.field("success", rate);
     cx.screen.field("sent back", tally.sent_back.to_string());
-    cx.screen.field("spent", format!("{} tokens, {} millionths of a dollar", tally.tokens, tally.cost_micros));
+    cx.screen.field("spent", format!("{} tokens, {}", tally.tokens, super::budget::dollars(tally.cost_micros)));
     if let Some(median) = tally.median() {
-        cx.screen.field("half within", format!("{} ms", median.as_millis()));
+        cx.screen.field("half within", super::time_format::short(median));
     }
     if let Some(why) = &tally.last_error {
         cx.screen.field("last error", why);

@@ -4,6 +4,8 @@
 //! through one pure function. A worker that leaves is looked for again, and the last snapshot stays until then, with its age.
 
 mod draw;
+mod keyboard;
+mod spent;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -15,13 +17,13 @@ use std::time::{Duration, Instant};
 
 use bosun_engine::{ListRequest, Namespace, Parent, RunInfo, Timestamp};
 use clap::Args;
-use ratatui::crossterm::event::{Event as TerminalEvent, KeyCode, KeyEventKind, KeyModifiers, read};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
 use self::draw::draw;
-use self::view::{TopKey, TopView, update};
+use self::keyboard::keyboard;
+use self::spent::SpentMemory;
+use self::view::{TopView, update};
 use super::Program;
 use super::args::Global;
 use super::error::{CliError, one_line};
@@ -105,6 +107,8 @@ struct TopRow {
     status: String,
     age: String,
     events: u64,
+    /// Micro-dollars, of a supervisor or an agent.
+    spent: Option<u64>,
     /// Whom and what it waits for, or what keeps it from going on.
     why: String,
     /// The command that helps.
@@ -137,8 +141,15 @@ pub(super) async fn top(
     args: &TopArgs,
 ) -> Result<Exit, CliError> {
     let namespace = Namespace::new(&global.namespace)?;
-    let mut source =
-        RunSource { global, program, namespace, reach: screen.reach.clone(), attached: None, agents: None };
+    let mut source = RunSource {
+        global,
+        program,
+        namespace,
+        reach: screen.reach.clone(),
+        attached: None,
+        agents: None,
+        spent: SpentMemory::default(),
+    };
     let first = source.snapshot().await?;
     if args.once || !std::io::stdout().is_terminal() || screen.format != super::output::Format::Text {
         print(screen, &first)?;
@@ -195,34 +206,6 @@ async fn watch(
     }
 }
 
-/// What is pressed; a change of the window's size is nothing that is pressed, and is drawn all the same. The thread waits for
-/// the keyboard until the process ends.
-fn keyboard() -> Result<mpsc::UnboundedReceiver<std::io::Result<Option<TopKey>>>, CliError> {
-    let (pressed, keys) = mpsc::unbounded_channel();
-    let wait = move || while pressed.send(read().map(|event| key(&event))).is_ok() {};
-    std::thread::Builder::new().name("bosun-keys".into()).spawn(wait).map_err(broken)?;
-    Ok(keys)
-}
-
-fn key(event: &TerminalEvent) -> Option<TopKey> {
-    let TerminalEvent::Key(key) = event else { return None };
-    if key.kind == KeyEventKind::Release {
-        return None;
-    }
-    match key.code {
-        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(TopKey::Quit),
-        KeyCode::Char('q') | KeyCode::Esc => Some(TopKey::Quit),
-        KeyCode::Char('j') | KeyCode::Down => Some(TopKey::Down(1)),
-        KeyCode::Char('k') | KeyCode::Up => Some(TopKey::Up(1)),
-        KeyCode::PageDown => Some(TopKey::Down(10)),
-        KeyCode::PageUp => Some(TopKey::Up(10)),
-        KeyCode::Home => Some(TopKey::Up(usize::MAX)),
-        KeyCode::Enter => Some(TopKey::Choose),
-        KeyCode::Char('a') => Some(TopKey::Agents),
-        _ => None,
-    }
-}
-
 /// Where snapshots come from: the worker, or the directory while nobody holds it.
 struct RunSource<'a> {
     global: &'a Global,
@@ -234,6 +217,7 @@ struct RunSource<'a> {
     attached: Option<(HttpClient, Arc<dyn Backend>)>,
     /// What was told of agents, and when: each supervisor has to be asked for it.
     agents: Option<(Instant, Vec<AgentRow>)>,
+    spent: SpentMemory,
 }
 
 impl RunSource<'_> {
@@ -271,7 +255,7 @@ impl RunSource<'_> {
             Some(worker) => Some(WorkerNow::of(&worker.worker_facts().await?)),
             None => None,
         };
-        let snapshot = taken(backend, worker, now(), &self.reach).await?;
+        let snapshot = taken(backend, worker, now(), &self.reach, &mut self.spent).await?;
         let told = agents.1.clone();
         self.agents = Some(agents);
         Ok(ScreenData { agents: told, ..snapshot })
@@ -291,6 +275,7 @@ async fn taken(
     worker: Option<WorkerNow>,
     now: Timestamp,
     reach: &Reach,
+    memory: &mut SpentMemory,
 ) -> Result<ScreenData, CallError> {
     // What the worker tells people is no run of theirs.
     let query = format!("ExecutionStatus IN ('Running', 'Paused') AND WorkflowType != '{NOTIFICATION}'");
@@ -312,8 +297,10 @@ async fn taken(
             }
             (None, None) => (Urgency::GoesOn, String::new(), String::new()),
         };
-        rows.push(row(run, now, hold_of(run, &asked), (urgency, why, help)));
+        let spent = if nth < ASKED_MAX { memory.of(backend, run).await } else { None };
+        rows.push(TopRow { spent, ..row(run, now, hold_of(run, &asked), (urgency, why, help)) });
     }
+    memory.keep(&runs);
     told_above(&runs, &mut rows);
     // The order of the list within one urgency: the newest first.
     rows.sort_by_key(|row| row.urgency);
@@ -344,6 +331,7 @@ fn row(run: &RunInfo, now: Timestamp, hold: Option<Hold>, (urgency, why, help): 
         status: status_shown(run.status, run.held, hold),
         age: short(now.since(run.started_at)),
         events: run.history.events,
+        spent: None,
         why: one_line(&why),
         help,
         urgency,
@@ -353,7 +341,7 @@ fn row(run: &RunInfo, now: Timestamp, hold: Option<Hold>, (urgency, why, help): 
 fn print(screen: &mut Screen, snapshot: &ScreenData) -> Result<(), CliError> {
     let row = |row: &TopRow| {
         json!({ "workflow_id": row.workflow_id, "workflow_type": row.workflow_type, "status": row.status,
-            "events": row.events, "why": row.why, "help": row.help })
+            "events": row.events, "cost_micros": row.spent, "why": row.why, "help": row.help })
     };
     let agent = |agent: &AgentRow| {
         json!({ "name": agent.name, "busy": agent.busy, "done": agent.done, "failed": agent.failed,
@@ -383,8 +371,12 @@ fn print(screen: &mut Screen, snapshot: &ScreenData) -> Result<(), CliError> {
             row.workflow_type.as_str().into(),
             status,
             row.age.as_str().into(),
+            row.spent.map_or_else(String::new, draw::money).into(),
             row.why.as_str().into(),
         ]
     };
-    screen.table(&["workflow_id", "workflow_type", "status", "age", "why"], snapshot.rows.iter().map(cells).collect())
+    screen.table(
+        &["workflow_id", "workflow_type", "status", "age", "spent", "why"],
+        snapshot.rows.iter().map(cells).collect(),
+    )
 }

@@ -34,36 +34,13 @@ pub(crate) struct WaitingRow {
     pub hold: Option<Hold>,
 }
 
-/// How people hold a run that the engine would go on with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hold {
-    Paused,
-    TakenOver,
-}
+pub(crate) use bosun_engine::Hold;
 
-impl Hold {
-    fn of(kind: &str) -> Option<Hold> {
-        match kind {
-            "pause" => Some(Hold::Paused),
-            "takeover" => Some(Hold::TakenOver),
-            _ => None,
-        }
-    }
-
-    /// In the place of a status.
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Hold::Paused => "Paused",
-            Hold::TakenOver => "Taken over",
-        }
-    }
-
-    /// For programs.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Hold::Paused => "paused",
-            Hold::TakenOver => "taken_over",
-        }
+fn hold_named(kind: &str) -> Option<Hold> {
+    match kind {
+        "pause" => Some(Hold::Paused),
+        "takeover" => Some(Hold::TakenOver),
+        _ => None,
     }
 }
 
@@ -90,7 +67,7 @@ impl WaitingRow {
     /// An entry of the query `waiting`, or of `progress`.
     pub(super) fn of(value: &Value) -> WaitingRow {
         let text = |key: &str| value[key].as_str().map(str::to_owned).unwrap_or_default();
-        let hold = value["kind"].as_str().and_then(Hold::of);
+        let hold = value["kind"].as_str().and_then(hold_named);
         WaitingRow { id: text("id"), whom: text("whom"), what: text("what"), answer: text("answer"), hold }
     }
 
@@ -119,9 +96,27 @@ pub(crate) async fn waiting(backend: &dyn Backend, info: &RunInfo) -> Vec<Waitin
     }
 }
 
-async fn answer(backend: &dyn Backend, target: &Target, query: &str) -> Value {
+/// How people hold an open run, by one question and without all that it waits for; nothing where it cannot say.
+pub(crate) async fn own_hold(backend: &dyn Backend, info: &RunInfo) -> Option<Option<Hold>> {
+    let target = target_of(info);
+    let rows = match info.workflow_type.as_str() {
+        SUPERVISOR | PLAN_RUN => match said(backend, &target, "waiting").await? {
+            Value::Array(told) => told.iter().map(WaitingRow::of).collect(),
+            _ => Vec::new(),
+        },
+        AGENT => of_pause(info, &said(backend, &target, "state").await?).into_iter().collect(),
+        _ => return Some(None),
+    };
+    Some(hold_of(info, &rows))
+}
+
+async fn said(backend: &dyn Backend, target: &Target, query: &str) -> Option<Value> {
     let answer = backend.query(target.clone(), QueryName::of(query), Payload::null()).await;
-    answer.map(|payload| payload.to_json()).unwrap_or_default()
+    answer.ok().map(|payload| payload.to_json())
+}
+
+async fn answer(backend: &dyn Backend, target: &Target, query: &str) -> Value {
+    said(backend, target, query).await.unwrap_or_default()
 }
 
 async fn of_supervisor(backend: &dyn Backend, target: &Target) -> Vec<WaitingRow> {
@@ -139,30 +134,39 @@ async fn of_agent(backend: &dyn Backend, info: &RunInfo) -> Vec<WaitingRow> {
     let state = answer(backend, &target, "state").await;
     let asked = state["approvals"].as_array().into_iter().flatten();
     let mut all: Vec<WaitingRow> = asked.map(|one| WaitingRow::of_tool_call(&info.run_id, one)).collect();
-    // A pause that a supervisor has handed down is lifted where it was made.
-    let above = info.parent.as_ref().filter(|_| state["paused"].is_string() && !state["halted"]["budget"].is_object());
-    let id = above.map_or(&info.workflow_id, |parent| &parent.workflow_id).as_str();
-    let resume = format!("bosun resume {}", shell_word(id));
-    let row = |what: String, answer: String| {
-        let hold = Some(Hold::Paused).filter(|_| answer == resume);
-        WaitingRow { id: id.to_owned(), whom: "a person".into(), what, answer, hold }
-    };
     let halted = &state["halted"];
     if let Some(what) = spent::share(halted) {
         let above = info.parent.as_ref().map_or(info.workflow_id.as_str(), |parent| parent.workflow_id.as_str());
         let answer = format!("bosun budget show {}", shell_word(above));
         all.push(WaitingRow { id: above.to_owned(), whom: ABOVE.into(), what, answer, hold: None });
     } else if halted["budget"].is_object() {
+        let id = info.workflow_id.as_str();
         let (what, answer) = spent::of_agent(id, &answer(backend, &target, "budget").await)
             .unwrap_or_else(|| ("more budget".to_owned(), format!("bosun budget show {}", shell_word(id))));
-        all.push(row(what, answer));
-    } else if let Some(why) = halted["needs_human"]["why"].as_str() {
-        all.push(row(format!("it has halted: {}", one_line(why)), resume.clone()));
-    } else if let Some(why) = state["paused"].as_str() {
-        let why = if why.is_empty() { String::new() } else { format!(": {}", one_line(why)) };
-        all.push(row(format!("to be resumed: it is paused{why}"), resume.clone()));
+        all.push(WaitingRow { id: id.to_owned(), whom: "a person".into(), what, answer, hold: None });
+    } else {
+        all.extend(of_pause(info, &state));
     }
     all
+}
+
+/// Why an agent goes on only when somebody lets it, if not for its budget.
+fn of_pause(info: &RunInfo, state: &Value) -> Option<WaitingRow> {
+    let halted = &state["halted"];
+    if halted["share"].is_object() || halted["budget"].is_object() {
+        return None;
+    }
+    let what = match (halted["needs_human"]["why"].as_str(), state["paused"].as_str()) {
+        (Some(why), _) => format!("it has halted: {}", one_line(why)),
+        (None, Some("")) => "to be resumed: it is paused".to_owned(),
+        (None, Some(why)) => format!("to be resumed: it is paused: {}", one_line(why)),
+        (None, None) => return None,
+    };
+    // A pause that a supervisor has handed down is lifted where it was made.
+    let above = info.parent.as_ref().filter(|_| state["paused"].is_string());
+    let id = above.map_or(&info.workflow_id, |parent| &parent.workflow_id).as_str();
+    let answer = format!("bosun resume {}", shell_word(id));
+    Some(WaitingRow { id: id.to_owned(), whom: "a person".into(), what, answer, hold: Some(Hold::Paused) })
 }
 
 #[cfg(test)]

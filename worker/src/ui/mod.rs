@@ -6,9 +6,7 @@
 //!
 //! Invariant: looking changes nothing: only a POST with the seal of its session acts. Whatever comes from a run is text,
 //! and is escaped by the one thing that writes HTML here (maud), and without what would mislead the eye (`neutral`). Pages
-//! decide nothing about runs.
-//!
-#![doc = include_str!("features.md")]
+//! decide nothing about runs. What they can do beside the pages of others stands in the guide (`other_pages`).
 
 mod agents;
 mod assets;

@@ -21,6 +21,7 @@ use crate::api::people::{Cursor, filter_of, page_of_runs, unknown_field, without
 use crate::backend::Backend;
 use crate::inbox::target_of;
 use crate::notify::NOTIFICATION;
+use crate::standing::count as standing_count;
 use crate::supervisor::run::SUPERVISOR;
 
 const PAGE: usize = 50;
@@ -86,8 +87,13 @@ pub(super) async fn page(visitor: Visitor, Query(asked): Query<RunsQuery>) -> Re
         }
     };
     // Whoever reads an older page does not want it to move.
-    let live = (cursor.is_none() && found.is_ok()).then(|| query.clone());
+    let live = (cursor.is_none() && found.is_ok()).then(|| heard(query));
     Ok(Page { title: "Runs", place: Place::Runs, live, body }.response(&visitor))
+}
+
+/// The filter of the events after which a list may have changed. Only a run itself knows that it has paused.
+fn heard(query: String) -> String {
+    if filter_of(&query).is_ok_and(|filter| filter.asks_for_holds()) { String::new() } else { query }
 }
 
 async fn filter(visitor: &Visitor, query: &str) -> Markup {
@@ -96,7 +102,7 @@ async fn filter(visitor: &Visitor, query: &str) -> Markup {
     for (name, filter) in FILTERS.into_iter().chain([("Notifications", told.as_str())]) {
         let shown = filter_of(filter).and_then(without_notifications);
         let count = match shown {
-            Ok(shown) => visitor.backend.count(shown.to_string()).await.ok(),
+            Ok(shown) => standing_count(&visitor.backend, &shown).await.ok(),
             Err(_) => None,
         };
         // Where nobody is told anything, there is nothing to look for.

@@ -9,16 +9,16 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::elements::{ago, badge, cut, path_segment, query_value, run_link, status};
+use super::elements::{ago, badge, cut, path_segment, query_value, run_link, status, with};
 use super::forms::{Query, Visitor};
 use super::layout::{Page, PageError, Place};
 use super::schedule_form::edit_link;
 use crate::api::TokenRole;
 use crate::api::people::{Cursor, schedules};
 use crate::cli::shell_word;
-use crate::schedule::SCHEDULE;
-use crate::schedule::shown::{ScheduleMood, when};
+use crate::schedule::shown::{ScheduleMood, StartBecame, when};
 use crate::schedule::text::parse_moment;
+use crate::schedule::{ID_PREFIX, SCHEDULE};
 
 /// Runs of each that are shown.
 const RECENT: usize = 3;
@@ -28,6 +28,33 @@ const TEXT_MAX: usize = 200;
 #[derive(Deserialize)]
 pub(super) struct SchedulesQuery {
     cursor: Option<String>,
+    /// The start that somebody has just asked for: its schedule, and the moment that it stands for.
+    triggered: Option<String>,
+    at: Option<String>,
+}
+
+/// Where an update of a schedule leads to: a start is told with what became of it.
+pub(super) fn back_from(verb: Option<&str>, workflow_id: &WorkflowId, answer: &Value) -> String {
+    let id = workflow_id.as_str();
+    if verb != Some("trigger") {
+        return "/schedules".to_owned();
+    }
+    let nominal = answer["nominal"].as_str().unwrap_or_default();
+    with("/schedules", &[("triggered", id.strip_prefix(ID_PREFIX).unwrap_or(id)), ("at", nominal)])
+}
+
+/// What has become of the start that somebody asked for, as the schedule says now.
+fn became(asked: &SchedulesQuery, told: &[(RunInfo, Value)]) -> Option<Markup> {
+    let (name, nominal) = (asked.triggered.as_deref()?, asked.at.as_deref()?);
+    let (_, described) = told.iter().find(|(info, _)| schedules::name_of(info) == name)?;
+    let became = StartBecame::of(described, nominal)?;
+    let class = if became == StartBecame::LeftOut { "warning" } else { "done" };
+    Some(html! { p class=(class) role="status" { (sentence(&became.text(name, nominal))) } })
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
 }
 
 pub(super) async fn page(visitor: Visitor, Query(asked): Query<SchedulesQuery>) -> Result<Response, PageError> {
@@ -36,6 +63,7 @@ pub(super) async fn page(visitor: Visitor, Query(asked): Query<SchedulesQuery>) 
     let rows: Vec<Markup> = told.iter().map(|(info, described)| row(&visitor, info, described)).collect();
     let body = html! {
         h1 { "Schedules " span.muted { (rows.len()) @if next.is_some() { " of more" } } }
+        @if let Some(became) = became(&asked, &told) { (became) }
         @if visitor.may(TokenRole::Operator) { p { a.button href="/schedule" { "New schedule" } } }
         @if rows.is_empty() {
             p.empty { "There are none." }

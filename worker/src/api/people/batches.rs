@@ -22,6 +22,7 @@ use crate::batch::order::DEFAULT_RPS;
 use crate::batch::run::{BATCH, DESCRIBE, STOP};
 use crate::batch::{self, BatchAction, BatchOrder};
 use crate::inbox::target_of;
+use crate::standing;
 
 /// Batches that are shown, and ids of what fits.
 const SHOWN: usize = 50;
@@ -64,11 +65,11 @@ pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) 
     let order = BatchOrder { query, action, reason, rps, by: String::new(), role: TokenRole::Owner, carried: None };
     order.check_says_which()?;
     let filter = order.filter(&namespace, None)?;
-    let found = me.backend.count(filter.to_string()).await?;
-    let filter = order.to_touch(filter)?.to_string();
-    let count = me.backend.count(filter.clone()).await?;
+    let found = standing::count(&me.backend, &filter).await?;
+    let filter = order.to_touch(filter)?;
+    let count = standing::count(&me.backend, &filter).await?;
     if dry_run {
-        let first = me.backend.list(ListRequest { query: filter, limit: IDS_SHOWN }).await?;
+        let first = standing::list(&me.backend, &filter, IDS_SHOWN).await?;
         let first: Vec<WorkflowId> = first.into_iter().map(|info| info.workflow_id).collect();
         return ok(json!({ "dry_run": true, "found": found, "count": count, "first": first }));
     }

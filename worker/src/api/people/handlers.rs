@@ -10,7 +10,6 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bosun_engine::*;
-use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -28,13 +27,11 @@ use crate::backend::{Attribution, Backend, CallError};
 use crate::cli::stuck::Lookout;
 use crate::cli::waiting::{hold_of, waiting};
 use crate::notify::notified;
+use crate::standing;
 use crate::supervisor::core::control;
+use crate::supervisor::fields::similar;
 use crate::supervisor::run::SUPERVISOR;
 use crate::supervisor::spec::Span;
-
-/// The newest runs of a page that are asked whether people hold them, as in `bosun list`, and so many at a time.
-const ASKED_MAX: usize = 50;
-const ASKED_AT_ONCE: usize = 8;
 
 pub(super) type Answer = Result<Response, Problem>;
 
@@ -76,8 +73,10 @@ pub async fn start(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) -> Ans
     };
     let (started, update) = started.map_err(|why| match why {
         // What is named is not there.
-        why @ CallError::Rejected(Rejection::UnknownWorkflowType { .. }) => {
-            Problem { status: StatusCode::NOT_FOUND, ..why.into() }
+        CallError::Rejected(why @ Rejection::UnknownWorkflowType { .. }) => {
+            let near = near_type(&why).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            let problem = Problem::from(why);
+            Problem { status: StatusCode::NOT_FOUND, message: format!("{}{near}", problem.message), ..problem }
         }
         CallError::Rejected(why) => start_body::refused(why, &asked.input),
         why => why.into(),
@@ -92,6 +91,13 @@ pub async fn start(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) -> Ans
         answer["update"] = update;
     }
     Ok((status, Json(answer)).into_response())
+}
+
+/// The type that whoever named an unknown one may have meant.
+fn near_type(why: &Rejection) -> Option<String> {
+    let Rejection::UnknownWorkflowType { workflow_type, known } = why else { return None };
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    similar(workflow_type.as_str(), &known).map(str::to_owned)
 }
 
 #[derive(Deserialize)]
@@ -116,16 +122,8 @@ pub async fn list(me: AuthorizedCaller, uri: Uri) -> Answer {
         return Err(unknown.into());
     }
     let (found, next) = page(&me.backend, &query, all, limit, after).await?;
-    let shown = |(nth, info)| shown(&me.backend, info, nth < ASKED_MAX);
-    let runs: Vec<Value> =
-        stream::iter(found.into_iter().enumerate()).map(shown).buffered(ASKED_AT_ONCE).collect().await;
+    let runs: Vec<Value> = standing::with_holds(&me.backend, found).await.iter().map(view::run).collect();
     ok(json!({ "workflows": runs, "next_cursor": next.map(|next| next.to_string()) }))
-}
-
-/// A run of a list, and how people hold it: supervisors and agents have to be asked for that.
-async fn shown(backend: &dyn Backend, info: RunInfo, ask: bool) -> Value {
-    let waits = if ask { waiting(backend, &info).await } else { Vec::new() };
-    view::run_held(&info, hold_of(&info, &waits))
 }
 
 #[derive(Deserialize)]
@@ -141,8 +139,8 @@ pub async fn count(me: AuthorizedCaller, uri: Uri) -> Answer {
     if let Some(unknown) = unknown_field(&me.backend, &query).await? {
         return Err(unknown.into());
     }
-    let query = if all { query } else { without_notifications(parse(&query)?)?.to_string() };
-    ok(json!({ "count": me.backend.count(query).await? }))
+    let filter = if all { parse(&query)? } else { without_notifications(parse(&query)?)? };
+    ok(json!({ "count": standing::count(&me.backend, &filter).await? }))
 }
 
 pub async fn describe(me: AuthorizedCaller, at: RequestTarget) -> Answer {

@@ -232,7 +232,7 @@ fn path_schema(name: &str) -> Value {
 /// Comparisons of what every run has, joined.
 fn filter_shape() -> String {
     let text = "(WorkflowId|WorkflowType|TaskQueue) !?= '[A-Za-z0-9_.-]{0,60}'";
-    let status = "ExecutionStatus !?= '(Running|Paused|Completed|Failed|Canceled|Terminated|ContinuedAsNew|TimedOut)'";
+    let status = "ExecutionStatus !?= '(Running|Paused|Held|TakenOver|Completed|Failed|Canceled|Terminated|ContinuedAsNew|TimedOut)'";
     let moment = "(StartTime|CloseTime) (<|<=|>|>=) '20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T00:00:00Z'";
     let one = format!("({text}|{status}|{moment})");
     format!("({one}( (AND|OR) {one}){{0,4}})")
@@ -245,7 +245,8 @@ fn query(operation: &str, name: &str) -> Value {
         }
         "namespace" => ("Where the workflow id is looked for", id_schema()),
         "query" => {
-            let about = "A list filter, for example `ExecutionStatus = 'Running'`; here of what every run has. \
+            let about = "A list filter, for example `ExecutionStatus = 'Running'`; here of what every run has. A run that has paused \
+                         itself (`control`) is a Paused one; those that are Held or TakenOver are Running ones. \
                          The server also takes search attributes, brackets, IN, BETWEEN and STARTS_WITH; no ORDER BY";
             (about, json!({ "type": "string", "pattern": format!("^( *|{})$", filter_shape()) }))
         }

@@ -10,6 +10,7 @@ use super::super::problem::Problem;
 use crate::backend::{Backend, CallError};
 use crate::notify::rules::run::{OF_CHANNEL, OF_KIND, OF_RUN};
 use crate::notify::{ID_PREFIX, NOTIFICATION};
+use crate::standing;
 
 /// A page has at most this many runs.
 pub(crate) const RUNS_MAX: usize = 500;
@@ -57,10 +58,10 @@ pub(crate) async fn page_of(
         Some(after) => filter.and(after.rest()?),
         None => filter,
     };
-    let mut found = backend.list(ListRequest { query: filter.to_string(), limit: limit + 1 }).await?;
+    let mut found = standing::list(backend, &filter, limit + 1).await?;
     let more = found.len() > limit;
     found.truncate(limit);
-    let next = found.last().filter(|_| more).map(|last| Cursor { at: last.started_at, run: last.run_id });
+    let next = found.last().filter(|_| more).map(Cursor::of);
     Ok((found, next))
 }
 
@@ -91,8 +92,13 @@ impl Cursor {
         read().ok_or_else(|| Problem::bad_request("cursor: take the `next_cursor` of the page before as it stands"))
     }
 
+    /// The place of a run.
+    pub(crate) fn of(run: &RunInfo) -> Cursor {
+        Cursor { at: run.started_at, run: run.run_id }
+    }
+
     /// What stands behind it: runs of one moment are told apart by their ids, the greatest first.
-    fn rest(&self) -> Result<Filter, Rejection> {
+    pub(crate) fn rest(&self) -> Result<Filter, Rejection> {
         let Cursor { at, run } = self;
         parse(&format!("StartTime < '{at}' OR (StartTime = '{at}' AND RunId < '{run}')"))
     }

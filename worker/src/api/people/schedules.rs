@@ -25,7 +25,7 @@ use super::{once, view};
 use crate::backend::{Backend, CallError};
 use crate::inbox::target_of;
 use crate::schedule::run::ScheduleInput;
-use crate::schedule::shown::ScheduleMood;
+use crate::schedule::shown::{ScheduleMood, StartBecame};
 use crate::schedule::spec::{InvalidSchedule, ScheduleAction, SchedulePolicies, ScheduleSpec, check_id};
 use crate::schedule::text;
 use crate::schedule::{ID_PREFIX, Overlap, SCHEDULE, Schedule};
@@ -196,25 +196,43 @@ pub async fn create_schedule(me: AuthorizedCaller, State(api): State<Api>, heade
     Ok((status, Json(answer)).into_response())
 }
 
+/// What an update of a schedule's run has answered, beside the id.
+enum ScheduleTold {
+    Done(Value),
+    Later(Value),
+}
+
 /// An update of the schedule's run: what it answers, beside the id.
-async fn change(me: AuthorizedCaller, at: RequestTarget, headers: &HeaderMap, (verb, input): (&str, Value)) -> Answer {
+async fn change(me: AuthorizedCaller, at: RequestTarget, headers: &HeaderMap, asked: (&str, Value)) -> Answer {
     let info = named(&me, at).await?;
+    match changed(&me, &info, headers, asked).await? {
+        ScheduleTold::Done(told) => ok(told),
+        ScheduleTold::Later(told) => Ok((StatusCode::ACCEPTED, Json(told)).into_response()),
+    }
+}
+
+async fn changed(
+    me: &AuthorizedCaller,
+    info: &RunInfo,
+    headers: &HeaderMap,
+    (verb, input): (&str, Value),
+) -> Result<ScheduleTold, Problem> {
     let update_id = update_id(key(headers)?)?;
     let input = Payload::encode(&input).map_err(|why| Problem::bad_request(format!("the body: {why}")))?;
     let name = UpdateName::of(verb);
     let request = UpdateRequest { update_id, name, input, identity: None, wait: UpdateWait::Completed };
-    let mut told = json!({ "schedule_id": name_of(&info) });
-    match once::update(&me.backend, target_of(&info), request, key(headers)?.is_some()).await? {
+    let mut told = json!({ "schedule_id": name_of(info) });
+    match once::update(&me.backend, target_of(info), request, key(headers)?.is_some()).await? {
         UpdateOutcome::Completed(Ok(answer)) => {
             for (name, value) in answer.to_json().as_object().into_iter().flatten() {
                 told[name] = value.clone();
             }
-            ok(told)
+            Ok(ScheduleTold::Done(told))
         }
         UpdateOutcome::Completed(Err(why)) => {
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "update_failed", why.to_string()))
         }
-        UpdateOutcome::Accepted => Ok((StatusCode::ACCEPTED, Json(told)).into_response()),
+        UpdateOutcome::Accepted => Ok(ScheduleTold::Later(told)),
     }
 }
 
@@ -251,12 +269,22 @@ pub async fn unpause_schedule(me: AuthorizedCaller, at: RequestTarget, headers: 
     noted(me, at, headers, body, "unpause").await
 }
 
-/// One start now; `{"overlap": …}` where it is to be another than the schedule's.
+/// One start now; `{"overlap": …}` where it is to be another than the schedule's. `became` says what has become of it.
 pub async fn trigger_schedule(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
     let mut members = Members::read(&body)?;
     let overlap: Option<Overlap> = members.typed("overlap");
     members.done()?;
-    change(me, at, &headers, ("trigger", json!({ "overlap": overlap }))).await
+    let info = named(&me, at).await?;
+    let mut told = match changed(&me, &info, &headers, ("trigger", json!({ "overlap": overlap }))).await? {
+        ScheduleTold::Done(told) => told,
+        ScheduleTold::Later(told) => return Ok((StatusCode::ACCEPTED, Json(told)).into_response()),
+    };
+    let described = ask(&me.backend, &target_of(&info), "describe").await;
+    let became = StartBecame::of(&described, told["nominal"].as_str().unwrap_or_default());
+    if let Some(became) = became.filter(|_| !described.is_null()) {
+        told["became"] = became.name().into();
+    }
+    ok(told)
 }
 
 /// The times from `start_time` to `end_time`, both included.

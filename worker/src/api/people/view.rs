@@ -7,7 +7,7 @@ use bosun_engine::*;
 use serde_json::{Map, Value, json};
 
 use crate::cli::stuck::Obstacle;
-use crate::cli::waiting::{Hold, WaitingRow};
+use crate::cli::waiting::WaitingRow;
 use crate::run_json;
 
 /// Without the members that are null.
@@ -34,6 +34,7 @@ pub(super) fn run(info: &RunInfo) -> Value {
         "task_queue": info.task_queue,
         "status": info.status,
         "is_held": info.held.then_some(true),
+        "control": info.hold.map(Hold::name),
         "start_time": moment(info.started_at),
         "close_time": info.closed_at.map(moment),
         "history_length": info.history.events,
@@ -53,15 +54,6 @@ pub(super) fn run(info: &RunInfo) -> Value {
         "details": info.details,
         "build_id": info.build.to_string(),
     }))
-}
-
-/// A run with how people hold it: the engine calls one that has paused itself Running.
-pub(super) fn run_held(info: &RunInfo, hold: Option<Hold>) -> Value {
-    let mut view = run(info);
-    if let Some(hold) = hold {
-        view["control"] = hold.name().into();
-    }
-    view
 }
 
 /// A failure with its chain of causes.

@@ -15,6 +15,7 @@ use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::list::shell_word;
 use crate::cli::start::fresh_id;
+use crate::standing;
 
 /// Ids that are shown of what fits.
 const SHOWN: usize = 5;
@@ -38,10 +39,10 @@ pub(in crate::cli) async fn many(
     };
     order.check_says_which()?;
     let filter = order.filter(&cx.namespace, None)?;
-    let found = cx.backend.count(filter.to_string()).await?;
-    let filter = order.to_touch(filter)?.to_string();
-    let count = cx.backend.count(filter.clone()).await?;
-    let first = cx.backend.list(ListRequest { query: filter, limit: SHOWN }).await?;
+    let found = standing::count(&*cx.backend, &filter).await?;
+    let filter = order.to_touch(filter)?;
+    let count = standing::count(&*cx.backend, &filter).await?;
+    let first = standing::list(&*cx.backend, &filter, SHOWN).await?;
     let ids: Vec<&str> = first.iter().map(|info| info.workflow_id.as_str()).collect();
     let what = order.action.in_words();
     if bulk.dry_run || count == 0 {

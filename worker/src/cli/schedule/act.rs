@@ -26,6 +26,7 @@ use crate::cli::supervise::ask;
 use crate::priority::{PriorityArgs, PrioritySaid};
 use crate::schedule::messages::Change;
 use crate::schedule::run::ScheduleInput;
+use crate::schedule::shown::StartBecame;
 use crate::schedule::spec::{ScheduleAction, SchedulePolicies, ScheduleSpec, ScheduleState};
 use crate::schedule::{Backfill, ID_PREFIX, Overlap, SCHEDULE, Schedule};
 
@@ -308,35 +309,17 @@ pub(super) async fn note(cx: &mut Context, verb: &str, args: NoteArgs) -> Result
     Ok(say(cx, verb, id, answer, &format!("{done} the schedule {}", plain(id))))
 }
 
-/// What has become of a start that was asked for: `started`, `waits`, or `left_out` by the overlap policy.
-fn became(shown: &Value, nominal: &str) -> &'static str {
-    let has = |list: &str| shown[list].as_array().into_iter().flatten().any(|one| one["nominal"] == nominal);
-    match (has("running") || has("recent"), has("waiting")) {
-        (true, _) => "started",
-        (false, true) => "waits",
-        (false, false) => "left_out",
-    }
-}
-
 pub(super) async fn trigger(cx: &mut Context, args: TriggerArgs) -> Result<Exit, CliError> {
     let id = &args.schedule.id;
     let (target, _) = existing(cx, id).await?;
     let answer = send(cx, target.clone(), "trigger", &json!({ "overlap": args.overlap.map(Overlap::from) })).await?;
     let nominal = answer["nominal"].as_str().unwrap_or_default().to_owned();
     let shown = ask(cx, &target, "describe", &Value::Null).await?;
-    let became = became(&shown, &nominal);
+    let became = StartBecame::of(&shown, &nominal).unwrap_or(StartBecame::Started);
     let mut answer = answer;
-    answer["became"] = became.into();
-    let name = plain(id);
-    let done = match became {
-        "waits" => format!("the schedule {name} starts {nominal} when the run before it has ended"),
-        "left_out" => {
-            format!("the schedule {name} has left out {nominal}: a run of it is open, and its overlap policy says so")
-        }
-        _ => format!("triggered the schedule {name} for {nominal}"),
-    };
-    let exit = say(cx, "trigger", id, answer, &done);
-    if became == "left_out" {
+    answer["became"] = became.name().into();
+    let exit = say(cx, "trigger", id, answer, &became.text(plain(id), &nominal));
+    if became == StartBecame::LeftOut {
         cx.screen.note("`--overlap buffer-one` waits for that run, `--overlap allow-all` starts beside it");
     }
     Ok(exit)

@@ -86,13 +86,13 @@ pub(super) fn head(snapshot: &ScreenData) -> String {
 }
 
 /// Micro-dollars as dollars.
-fn money(micros: u64) -> String {
+pub(super) fn money(micros: u64) -> String {
     format!("${}.{:04}", micros / 1_000_000, micros % 1_000_000 / 100)
 }
 
 fn draw_runs(frame: &mut Frame<'_>, area: Rect, snapshot: &ScreenData, view: &TopView, ascii: bool) {
     let dim = Style::new().add_modifier(Modifier::DIM);
-    let head = Row::new(["", "WORKFLOW ID", "TYPE", "STATUS", "AGE", "EVENTS", "WHY"]).style(dim);
+    let head = Row::new(["", "WORKFLOW ID", "TYPE", "STATUS", "AGE", "EVENTS", "SPENT", "WHY"]).style(dim);
     let rows = snapshot.rows.iter().map(|row| {
         let (mark, color) = match row.urgency {
             Urgency::Stuck => ("!", Some(Color::Red)),
@@ -106,6 +106,7 @@ fn draw_runs(frame: &mut Frame<'_>, area: Rect, snapshot: &ScreenData, view: &To
             row.status.clone(),
             row.age.clone(),
             row.events.to_string(),
+            row.spent.map_or_else(String::new, money),
             row.why.clone(),
         ];
         Row::new(cells).style(color.map_or_else(Style::new, |color| Style::new().fg(color)))
@@ -117,6 +118,7 @@ fn draw_runs(frame: &mut Frame<'_>, area: Rect, snapshot: &ScreenData, view: &To
         Constraint::Length(10),
         Constraint::Length(8),
         Constraint::Length(7),
+        Constraint::Length(9),
         Constraint::Fill(3),
     ];
     let table =

@@ -13,6 +13,7 @@ fn row(id: &str, urgency: Urgency, why: &str) -> TopRow {
         status: "Running".into(),
         age: "3s".into(),
         events: 7,
+        spent: Some(1_250_000),
         why: why.into(),
         help: if why.is_empty() { String::new() } else { format!("bosun approval approve {id}") },
         urgency,
@@ -52,6 +53,7 @@ fn the_picture_has_the_runs_in_their_order_and_what_helps_the_marked_one() {
         "{shown}"
     );
     assert!(lines[10].contains("bosun approval approve stuck") && lines[11].contains("q quit"), "{shown}");
+    assert!(lines[1].contains("SPENT") && lines[2].contains("$1.2500"), "{shown}");
     assert!(!shown.contains('\u{1b}'), "an id cannot steer the terminal");
     assert!(!shown.contains("AGENT"), "{shown}");
     let agents = picture(&snapshot(), &update(TopView::default(), TopKey::Agents), None, 0);
@@ -90,7 +92,9 @@ async fn a_run_above_says_why_and_commands_name_the_place() {
     let words = ["bosun", "--data", "there", "--namespace", "team", "version"];
     let cli = <crate::cli::args::Cli as clap::Parser>::try_parse_from(words).unwrap();
     let reach = Reach::of(&cli.global, |_| None);
-    let shown = taken(&fake, Some(WorkerNow::default()), Timestamp(1_000_000_000), &reach).await.unwrap();
+    let shown = taken(&fake, Some(WorkerNow::default()), Timestamp(1_000_000_000), &reach, &mut SpentMemory::default())
+        .await
+        .unwrap();
     let [kid, above] = shown.rows.as_slice() else { panic!("{shown:?}") };
     assert_eq!(kid.help, "bosun --data there --namespace team resume kid");
     assert_eq!((above.why.as_str(), above.help.as_str()), ("child kid: pause: it is paused", kid.help.as_str()));

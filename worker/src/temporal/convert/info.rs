@@ -65,6 +65,7 @@ pub(in crate::temporal) fn info_of(namespace: &Namespace, row: proto::WorkflowEx
         start_request_id: None,
         forked_from: None,
         held: false,
+        hold: None,
     })
 }
 

@@ -22,6 +22,7 @@ use crate::supervisor::spec::Span;
 use crate::ui::elements::{command_of, failure, open_value, path_segment, query_value, run_link};
 use crate::ui::forms::{Fields, Form, Visitor};
 use crate::ui::layout::{Page, PageError, Place, go_to, problem_page};
+use crate::ui::schedules::back_from;
 
 /// The forms of a run, for who may use them; for everybody the commands that do the same.
 pub(crate) fn actions(visitor: &Visitor, info: &RunInfo, hold: Option<Hold>) -> Markup {
@@ -371,8 +372,8 @@ async fn answered(visitor: &Visitor, target: Target, verb: &str, fields: &Fields
             Err(why) => return Err(why.into()),
         }
     };
-    if answer.is_ok() && fields.text("back") == Some("schedules") {
-        return Ok(go_to("/schedules"));
+    if let (Ok(answer), Some("schedules")) = (&answer, fields.text("back")) {
+        return Ok(go_to(&back_from(fields.text("name"), &target.workflow_id, &answer.to_json())));
     }
     let here = run_link(target.namespace.as_str(), target.workflow_id.as_str(), target.run_id);
     let body = html! {

@@ -8,6 +8,7 @@ pub(crate) mod fork_here;
 mod handoffs;
 pub(crate) mod history;
 mod moment;
+mod people_waits;
 pub(crate) mod spans;
 mod supervisor;
 pub(crate) mod timeline;
@@ -91,7 +92,7 @@ pub(super) async fn page(
             },
             "replay" => (replay(&visitor, info).await?),
             "fork" => (fork::form(&visitor, info, &Fields::default(), None)),
-            _ => (overview(&visitor, &description).await?),
+            _ => (overview(&visitor, &description, &waiting).await?),
         }
     };
     // A moment that somebody looks at stays as it was.
@@ -163,7 +164,7 @@ async fn below(backend: &dyn Backend, description: &Description) -> Vec<Obstacle
     below.into_iter().filter(|one| one.run != description.info.workflow_id).collect()
 }
 
-async fn overview(visitor: &Visitor, description: &Description) -> Result<Markup, Problem> {
+async fn overview(visitor: &Visitor, description: &Description, waiting: &[RunWait]) -> Result<Markup, Problem> {
     let info = &description.info;
     let backend = &visitor.backend;
     let view = match info.workflow_type.as_str() {
@@ -172,7 +173,10 @@ async fn overview(visitor: &Visitor, description: &Description) -> Result<Markup
     };
     let told = notified::of_run(backend, info.run_id).await;
     let events = events(backend, info).await?;
-    let spans = spans(&events);
+    let mut spans = spans(&events);
+    if info.workflow_type.as_str() == AGENT {
+        people_waits::with_what_is_asked(&mut spans, waiting, &events);
+    }
     let forks = ForkHere::of(visitor, info).await;
     let query = format!("ParentRunId = '{}'", info.run_id);
     let children = backend.list(ListRequest { query, limit: CHILDREN_MAX }).await?;

@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 use bosun_engine::*;
 use serde_json::{Value, json};
 
+use super::people_waits::{ENGINE_PAUSE_KEY, facts_in, paused, short};
+use crate::agent::AGENT;
+use crate::supervisor::PLAN_RUN;
 use crate::supervisor::run::SUPERVISOR;
 
 /// How a span stands.
@@ -103,12 +106,18 @@ pub(crate) fn spans(events: &[Event]) -> Vec<Span> {
 }
 
 #[derive(Default)]
-struct Folding {
-    spans: Vec<Span>,
+pub(super) struct Folding {
+    pub(super) spans: Vec<Span>,
     by_seq: BTreeMap<Seq, usize>,
     by_update: BTreeMap<UpdateId, usize>,
     /// It is a supervisor's: some of its timers are deadlines of people.
-    supervises: bool,
+    pub(super) supervises: bool,
+    /// It is an agent's.
+    pub(super) is_agent: bool,
+    /// What people are waited for, by what tells it apart: an entry stays as long as the wait.
+    pub(super) waits: BTreeMap<String, usize>,
+    /// The last activity that has ended well, after which an agent may have asked.
+    pub(super) done: Option<(EventId, Timestamp)>,
 }
 
 /// The timers of a supervisor that end a wait for people: how they begin, and what is waited for.
@@ -120,7 +129,7 @@ const DEADLINES: [(&str, &str); 4] = [
 ];
 
 impl Folding {
-    fn begin(&mut self, event: &Event, kind: SpanKind, name: String) -> &mut Span {
+    pub(super) fn begin(&mut self, event: &Event, kind: SpanKind, name: String) -> &mut Span {
         self.spans.push(Span {
             kind,
             name,
@@ -157,7 +166,7 @@ impl Folding {
     /// The name of a timer, and whether it is a deadline.
     fn timer(&self, summary: Option<&str>) -> (String, bool) {
         let name = summary.unwrap_or("timer");
-        let of = |(begin, words): &(&str, &str)| name.strip_prefix(begin).map(|rest| format!("{words}{rest}"));
+        let of = |(begin, words): &(&str, &str)| name.strip_prefix(begin).map(|rest| format!("{words}{}", short(rest)));
         match DEADLINES.iter().find_map(of).filter(|_| self.supervises) {
             Some(name) => (name, true),
             None => (name.to_owned(), false),
@@ -167,12 +176,20 @@ impl Folding {
     /// A timer is over. A deadline that fires is a time-out, and one that is given up was met.
     fn timer_over(&mut self, event: &Event, seq: Seq, fired: bool) {
         let deadline = self.by_seq.get(&seq).is_some_and(|at| self.spans[*at].kind == SpanKind::Wait);
+        // A wait that is over already was ended by somebody.
+        if deadline && self.by_seq.get(&seq).is_some_and(|at| self.spans[*at].state != SpanState::Open) {
+            return;
+        }
         let state = match (deadline, fired) {
             (true, true) => SpanState::TimedOut,
             (true, false) | (false, true) => SpanState::Done,
             (false, false) => SpanState::Canceled,
         };
         self.of(event, seq, state);
+        if fired && deadline {
+            let at = self.by_seq.get(&seq).copied();
+            self.waits.retain(|_, wait| Some(*wait) != at);
+        }
     }
 
     fn ends(&mut self, event: &Event, seq: Seq, outcome: Result<&Payload, &Failure>) {
@@ -204,6 +221,7 @@ impl Folding {
             }
             K::ActivityTaskCompleted { seq, result, .. } | K::ChildWorkflowExecutionCompleted { seq, result } => {
                 self.ends(event, *seq, Ok(result));
+                self.done = Some((event.id, event.at));
             }
             K::ActivityTaskTimedOut { seq, failure, .. } => {
                 self.ends(event, *seq, Err(failure));
@@ -231,7 +249,12 @@ impl Folding {
             }
             K::TimerStarted { seq, summary, .. } => {
                 let (name, deadline) = self.timer(summary.as_deref());
-                self.numbered(event, *seq, if deadline { SpanKind::Wait } else { SpanKind::Timer }, name);
+                if deadline {
+                    let at = self.wait(event, summary.as_deref().unwrap_or_default(), name);
+                    self.by_seq.insert(*seq, at);
+                } else {
+                    self.numbered(event, *seq, SpanKind::Timer, name);
+                }
             }
             K::StartChildWorkflowExecutionInitiated(child) => {
                 let span = self.numbered(event, child.seq, SpanKind::Child, child.workflow_type.to_string());
@@ -255,8 +278,9 @@ impl Folding {
                 self.numbered(event, *seq, SpanKind::Message, "cancellation of another run".to_owned());
             }
             K::WorkflowExecutionSignaled(signal) => {
-                self.begin(event, SpanKind::Message, format!("signal {}", signal.name)).input =
-                    Some(signal.input.to_json());
+                let input = signal.input.to_json();
+                self.said(event, signal.name.as_str(), &input);
+                self.begin(event, SpanKind::Message, format!("signal {}", signal.name)).input = Some(input);
             }
             K::WorkflowExecutionUpdateAccepted { update_id, name, input, .. } => {
                 self.by_update.insert(update_id.clone(), self.spans.len());
@@ -276,7 +300,14 @@ impl Folding {
             }
             K::MarkerRecorded(marker) => {
                 let value = serde_json::to_value(marker).unwrap_or_default();
-                self.begin(event, SpanKind::Marker, marker_name(&value)).output = Some(unwrapped(&value));
+                let recorded = match marker {
+                    Marker::SideEffect { value, .. } if self.supervises => value.to_json(),
+                    _ => Value::Null,
+                };
+                let facts = facts_in(&recorded).map(|facts| format!("noted: {facts}"));
+                let name = facts.unwrap_or_else(|| marker_name(&value));
+                self.begin(event, SpanKind::Marker, name).output = Some(unwrapped(&value));
+                self.noted(event, &recorded);
             }
             other => self.of_run(event, other),
         }
@@ -285,7 +316,18 @@ impl Folding {
     /// What is about the run itself.
     fn of_run(&mut self, event: &Event, kind: &EventKind) {
         if let EventKind::WorkflowExecutionStarted(started) = kind {
-            self.supervises = started.workflow_type.as_str() == SUPERVISOR;
+            let of = started.workflow_type.as_str();
+            (self.supervises, self.is_agent) = ([SUPERVISOR, PLAN_RUN].contains(&of), of == AGENT);
+        }
+        match kind {
+            EventKind::WorkflowExecutionPaused { reason, .. } => {
+                _ = self.wait(event, ENGINE_PAUSE_KEY, paused(&reason.as_str().into()));
+            }
+            EventKind::WorkflowExecutionUnpaused { .. } => self.wait_over(event, ENGINE_PAUSE_KEY, SpanState::Done),
+            _ => {}
+        }
+        if kind.closes().is_some() {
+            self.waits_over(event);
         }
         let state = match kind.closes() {
             None => SpanState::Moment,
@@ -351,12 +393,98 @@ mod tests {
         assert_eq!(
             told(SUPERVISOR),
             [
-                "waits for an approval: r/ap-1: timed out bad",
-                "waits for an answer: r/in-1: done ok",
+                "waits for an approval: ap-1: timed out bad",
+                "waits for an answer: in-1: done ok",
                 "next try of task a: done ok"
             ]
         );
         assert_eq!(told("order")[0], "approval r/ap-1: done ok", "a timer of somebody's own");
+    }
+
+    /// Issue 17 §1: who is waited for without a deadline is waited for all the same, and for as long as it took.
+    #[test]
+    fn a_wait_without_a_deadline_is_one_too() {
+        let started = |of: &str| {
+            let request = StartWorkflow::new(WorkflowType::of(of), WorkflowId::of("w"));
+            EventKind::WorkflowExecutionStarted(Box::new(request.first_event(RunId([1; 16]), Timestamp(0))))
+        };
+        let noted = |notes: Value| {
+            let value = Payload::encode(&notes).unwrap();
+            EventKind::MarkerRecorded(Marker::SideEffect { seq: Seq(1), value })
+        };
+        let note = |kind: &str, data: Value| noted(json!([{ "kind": kind, "data": data }]));
+        let signal = |name: &str, input: Value| {
+            let input = Payload::encode(&input).unwrap();
+            let (identity, request_id) = (None, None);
+            EventKind::WorkflowExecutionSignaled(WorkflowExecutionSignaled {
+                name: SignalName::of(name),
+                input,
+                identity,
+                request_id,
+            })
+        };
+        let told = |kinds: Vec<EventKind>| {
+            let events: Vec<Event> = (1..).zip(kinds).map(|(id, kind)| event(id, kind)).collect();
+            let waits = spans(&events).into_iter().filter(|span| span.kind == SpanKind::Wait);
+            let second = |at: Timestamp| at.0 / 1_000_000;
+            waits
+                .map(|span| {
+                    format!("{}: {} {}-{:?}", span.name, span.state.word(), second(span.from), span.to.map(second))
+                })
+                .collect::<Vec<_>>()
+        };
+        let raised = json!({ "id": "r/in-1", "task": "t", "payload": "which?" });
+        let paused = json!({ "event": "WORKFLOW_PAUSING", "reason": "lunch" });
+        assert_eq!(
+            told(vec![
+                started(SUPERVISOR),
+                note("InterruptRaised", raised),
+                note("Paused", paused.clone()),
+                note("Paused", json!({ "event": "WORKFLOW_PAUSED", "checkpoint": "pre_subtask_1" })),
+                note("Resumed", json!({})),
+                note("InterruptAnswered", json!({ "id": "r/in-1", "answer": 7 })),
+                note("HumanTookOver", json!({ "by": "ann" })),
+            ]),
+            [
+                "waits for an answer: which?: done 2-Some(6)",
+                "waits to be resumed: lunch: done 3-Some(5)",
+                "a person has taken over: open 7-None"
+            ]
+        );
+        // One that has a deadline is still one.
+        let timer = |summary: &str| EventKind::TimerStarted {
+            seq: Seq(4),
+            fire_at: Timestamp(9),
+            summary: Some(summary.to_owned()),
+        };
+        assert_eq!(
+            told(vec![
+                started(SUPERVISOR),
+                note("ApprovalRequested", json!({ "id": "r/ap-1", "action": "publish" })),
+                timer("approval r/ap-1"),
+                note("ApprovalVoided", json!({ "id": "r/ap-1", "reason": "another plan" })),
+                EventKind::TimerCanceled { seq: Seq(4) },
+            ]),
+            ["waits for an approval: publish: canceled 2-Some(4)"]
+        );
+        assert_eq!(
+            told(vec![
+                started("order"),
+                note("Paused", paused),
+                EventKind::WorkflowExecutionPaused { reason: "by hand".into(), identity: None },
+                EventKind::WorkflowExecutionUnpaused { reason: String::new(), identity: None },
+            ]),
+            ["waits to be resumed: by hand: done 3-Some(4)"]
+        );
+        assert_eq!(
+            told(vec![
+                started(AGENT),
+                EventKind::TimerFired { seq: Seq(9) },
+                signal("pause_v1", json!({ "reason": "" })),
+                signal("resume_v1", json!({})),
+            ]),
+            ["waits to be resumed: done 3-Some(4)"]
+        );
     }
 
     fn event(id: u64, kind: EventKind) -> Event {
