@@ -121,7 +121,7 @@ impl SpellingForm {
 
     /// Whether this is the secret but for a part of its last byte, which may follow.
     pub(super) fn may_go_on_behind(&self, text: &[u8]) -> bool {
-        self.open_end && self.at_start_of(text) == SpellingMatch::Whole(text.len())
+        self.open_end && self.at_start_of(text) == SpellingMatch::Full(text.len())
     }
 
     fn after_gaps(&self, text: &[u8], mut at: usize) -> usize {

@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 
 use super::agent_loop::AgentLoop;
 use super::boundary::{HumanAnswer, HumanKind, HumanNeeded};
-use super::message::{ToolCall, json_text};
-use super::policies;
+use super::message::ToolCall;
 use super::rules::{AgentRules, ErrorStyle};
 use super::session::{Batch, Doing, Running, ToolOutcome, TurnEnd};
 use super::toolbox::ToolTarget;
@@ -21,7 +20,9 @@ use crate::agent::turn::{
 use crate::supervisor::core::key::{AgentsKey, SessionAsk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
+use crate::supervisor::reading::json_text;
 use crate::supervisor::spec::Limits;
+use crate::supervisor::standing as policies;
 
 impl TurnHost for AgentLoop {
     type Seat = u32;
@@ -94,7 +95,7 @@ impl TurnHost for AgentLoop {
         let session = self.sessions.get(&seq)?;
         let key = session.key(SessionAsk::Approve { step: session.steps_total, call: index });
         let needed = HumanNeeded {
-            key: key.to_string(),
+            key: key.clone(),
             kind: HumanKind::ToolApproval { policy: policy.name.clone() },
             agent: session.agent.clone(),
             message: message.to_owned(),

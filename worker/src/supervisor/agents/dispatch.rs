@@ -18,7 +18,6 @@ use crate::agent::turn::TurnHost;
 use crate::supervisor::core::key::SessionAsk;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, CallFailureKind, Outbox, Purpose};
-use crate::supervisor::reading::json_text;
 use crate::supervisor::spec::Span;
 use crate::supervisor::spec::tool_names::Builtin;
 
