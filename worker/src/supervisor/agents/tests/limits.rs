@@ -124,7 +124,10 @@ fn calls_that_do_not_fit_and_calls_without_end_are_not_made() {
     let schema = json!({ "type": "object", "properties": { "at": { "type": "integer" } } });
     let look = ToolDef { parameters: schema, ..ToolDef::new("look") };
     let mut rig = Rig::start(AgentRules::supyagent(), vec![agent("assistant").tool(look)], "go");
-    rig.answer("assistant", calls([("look", json!({ "at": "x" })), ("look", json!([1])), ("look", json!({ "at": 1 }))]));
+    rig.answer(
+        "assistant",
+        calls([("look", json!({ "at": "x" })), ("look", json!([1])), ("look", json!({ "at": 1 }))]),
+    );
     assert_eq!(rig.awaited(), ["look"]);
     rig.answer("look", json!("a tree"));
     let told = rig.tool_messages();
