@@ -21,7 +21,7 @@ pub(super) fn judged_by(rules: u32) {
 
 fn other_rules() -> String {
     format!(
-        "this run was begun by other rules of agents than the number {RULES}, which this program has. It is held as it is, and nothing \
-         of it is decided by other rules. Let the program that began it end it, or begin it anew with `bosun fork`"
+        "this run was begun by other rules of agents than those of this program, number {RULES}, and is held as it is. Let the \
+         program that began it end it, or begin it anew with `bosun fork`"
     )
 }

@@ -199,7 +199,12 @@ fn money_that_nobody_named_halts_an_agent_whose_money_is_limited() {
     let unpriced = |limits: Value| {
         let mut stage = endless(limits);
         let mut inner = std::mem::replace(&mut stage.model, script(vec![says("", &[])]));
-        stage.model = Box::new(move |call| inner(call).map(|answer| ModelAnswer { cost_micros: None, ..answer }));
+        stage.model = Box::new(move |call| {
+            // Neither money nor tokens, by which it would be reckoned.
+            let mut answer = ModelAnswer { cost_micros: None, ..inner(call)? };
+            answer.response.usage = Usage::default();
+            Ok(answer)
+        });
         stage.play();
         stage
     };

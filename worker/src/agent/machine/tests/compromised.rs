@@ -407,8 +407,12 @@ impl Play {
         watched.stage.origin += 1;
         let origin = watched.stage.origin;
         match ask {
-            AgentRequest::Model { call: ModelCall { key, .. }, .. } => {
+            AgentRequest::Model { call: ModelCall { key, model, .. }, .. } => {
                 let (answer, mut spent) = self.says();
+                // A call that names no money costs what its tokens cost by the policy.
+                let by_price = if model == "small" { spent.tokens.div_ceil(1_000_000) } else { spent.tokens };
+                let cost = answer.cost_micros.or(answer.response.usage.input.map(|_| by_price));
+                spent.cost_micros = cost.unwrap_or(0);
                 let held = watched.held.get(&key).copied().unwrap_or_default();
                 let result = match fault {
                     None => {
@@ -416,7 +420,7 @@ impl Play {
                             spent.tokens = held.tokens;
                             watched.unknown.estimated_calls += 1;
                         }
-                        watched.unknown.unpriced_calls += u64::from(answer.cost_micros.is_none());
+                        watched.unknown.unpriced_calls += u64::from(cost.is_none());
                         Ok(answer)
                     }
                     Some(fault) => {
