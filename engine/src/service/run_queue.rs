@@ -2,7 +2,7 @@
 //!
 //! A machine that has too much to do, that swaps, whose disk is slow, or that stops the whole process for a while holds
 //! up code that would come back. So time on a core counts, and time that the code sleeps of its own; not the time for
-//! which a thread waits for a core, for a page, for a disk, or is stopped.
+//! which a thread waits for a core, a page or a disk (but for one that gives nothing at all), or is stopped.
 //!
 //! Invariant: it is read by whoever watches the thread, never by the thread itself, so that a turn pays nothing for it. A
 //! kernel that does not count says nothing, and time then counts as it passes.

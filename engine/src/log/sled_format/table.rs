@@ -105,7 +105,8 @@ impl PageTable {
     /// The table in a snapshot file, if it is whole.
     pub(crate) fn parse(bytes: &[u8]) -> Option<PageTable> {
         let (content, end) = bytes.split_at_checked(bytes.len().checked_sub(12)?)?;
-        if crc32fast::hash(content).to_le_bytes() != end[8..] {
+        // sled looks at the length only where it compresses, and the CRC does not cover it.
+        if crc32fast::hash(content).to_le_bytes() != end[8..] || (content.len() as u64).to_le_bytes() != end[..8] {
             return None;
         }
         let mut input = content;
@@ -170,7 +171,7 @@ mod tests {
         let table = PageTable { stable: 1 << 20, active: Some(1 << 19), pages };
         let bytes = table.print().unwrap();
         assert_eq!(PageTable::parse(&bytes), Some(table));
-        for bit in 0..(bytes.len() - 12) * 8 {
+        for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(PageTable::parse(&damaged), None);
