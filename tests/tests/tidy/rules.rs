@@ -95,7 +95,7 @@ const ROOMS: [&[&str]; 29] = [
 ];
 
 /// What a family is made of: the run names it in one file, and reaches it by what all strategies answer.
-const FAMILIES: [&str; 3] = ["Graph", "GroupChat", "AgentLoop"];
+const FAMILIES: [(&str, &str); 3] = [("graph", "Graph"), ("chat", "GroupChat"), ("agents", "AgentLoop")];
 const FAMILY_FILE: &str = "worker/src/supervisor/run/strategy.rs";
 
 /// Where one word has one meaning: a type's name stands for one type.
@@ -259,7 +259,11 @@ pub(super) fn families(file: &File, problems: &mut Vec<Problem>) {
         return;
     }
     for line in file.lines().filter(|line| !line.is_test) {
-        for family in FAMILIES.iter().filter(|family| words(line.code).any(|word| word == **family)) {
+        let named = |(room, family): &&(&str, &str)| {
+            let rooms = ["crate::supervisor", "super", "super::super"].map(|up| format!("{up}::{room}"));
+            rooms.iter().any(|room| names_path(line.code, room, family))
+        };
+        for (_, family) in FAMILIES.iter().filter(named) {
             let what = format!("{family} may be named in {FAMILY_FILE} only: ask it by Strategy or PlanControl");
             problems.push(problem(&file.path, line.number, what));
         }

@@ -343,12 +343,12 @@ fn shown_plan(plan: &TaskPlan) -> Value {
 
 /// The same, as far as it is read again.
 #[derive(Default, Deserialize)]
-struct ShownPlan {
+struct SeenPlan {
     tasks: Vec<Value>,
 }
 
 #[derive(Deserialize)]
-struct ShownTask {
+struct SeenTask {
     id: TaskId,
 }
 
@@ -365,10 +365,10 @@ fn own_parameters(task: &Task) -> Value {
 /// Whether people have approved all that is to be done now, each task as it is, and nothing that they approved has been
 /// planned away. That a task was done, failed, or was skipped by a rule, makes no other plan.
 fn has_been_seen(approved: &Value, shown: &Value, plan: &TaskPlan) -> bool {
-    let tasks = |of: &Value| parts_of::<ShownPlan>(of).tasks;
+    let tasks = |of: &Value| parts_of::<SeenPlan>(of).tasks;
     let approved = tasks(approved);
     let planned_away = |task: &Value| {
-        let shown = parts_of::<Option<ShownTask>>(task);
+        let shown = parts_of::<Option<SeenTask>>(task);
         let found = shown.and_then(|shown| plan.tasks.values().find(|task| task.id == shown.id));
         found.is_some_and(|task| task.cancelled == Some(CancelReason::Superseded))
     };

@@ -18,8 +18,6 @@ use crate::supervisor::outbox::Purpose;
 use crate::supervisor::spec::{self, Selection, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
 
-/// The rules of a graph.
-// long: one line a rule.
 /// What the spec grants. One that has somebody decide (`decides`) whose preset has none, and says nothing of what they may
 /// do, lets them choose and finish.
 fn granted(spec: &SupervisorSpec, decides: bool) -> Granted {
@@ -28,6 +26,8 @@ fn granted(spec: &SupervisorSpec, decides: bool) -> Granted {
     spec.authority.iter().copied().chain(choose).collect()
 }
 
+/// The rules of a graph.
+// long: one line a rule.
 pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
     let unmet = |policy| match policy {
         spec::OnDependency::Wait => DependencyPolicy::Wait,
