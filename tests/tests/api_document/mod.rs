@@ -394,7 +394,7 @@ impl Rig {
         &mut self,
         operation: &DocumentedOperation,
         operations: &[DocumentedOperation],
-        cases: usize,
+        cases: u32,
     ) -> LaneReport {
         let mut report = LaneReport::default();
         for n in 0..cases {
