@@ -14,7 +14,8 @@ use crate::supervisor::spec::Limits;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counters {
-    turn: u32,
+    /// In this turn, by who called: a hand-off gives nobody the calls of another (SUP-33).
+    turn: BTreeMap<String, u32>,
     pub(crate) total: u32,
     failures: BTreeMap<String, u32>,
     /// How often a call with these arguments was made in this turn, by hash.
@@ -35,13 +36,21 @@ impl Counters {
         *self = Counters { total: self.total, ..Counters::default() };
     }
 
-    /// Counts one call, or says why it may not be made.
-    pub(crate) fn admit(&mut self, call: &ToolCall, limits: &Limits, rules: &AgentRules) -> Result<(), CallRefusal> {
+    /// Counts one call of this agent, or says why it may not be made. `made`: what it has called in the whole run.
+    pub(crate) fn admit(
+        &mut self,
+        agent: &str,
+        made: u32,
+        call: &ToolCall,
+        limits: &Limits,
+        rules: &AgentRules,
+    ) -> Result<(), CallRefusal> {
         let limit = |text: String| Err(CallRefusal { kind: "limit", text, ends: true });
-        if let Some(max) = limits.per_turn.filter(|max| self.turn >= *max) {
+        let turn = self.turn.get(agent).copied().unwrap_or_default();
+        if let Some(max) = limits.per_turn.filter(|max| turn >= *max) {
             return limit(format!("Maximum tool calls per turn ({max}) reached."));
         }
-        if let Some(max) = limits.total.filter(|max| self.total >= *max) {
+        if let Some(max) = limits.total.filter(|max| made >= *max) {
             return limit(format!("Maximum total tool calls ({max}) reached."));
         }
         let key = signature(call);
@@ -65,7 +74,7 @@ impl Counters {
             return Err(CallRefusal { kind: "circuit_breaker", text, ends: false });
         }
         self.repeated.insert(key, times);
-        self.turn = self.turn.saturating_add(1);
+        self.turn.insert(agent.to_owned(), turn.saturating_add(1));
         self.total = self.total.saturating_add(1);
         Ok(())
     }

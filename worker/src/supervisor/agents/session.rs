@@ -160,6 +160,8 @@ pub(crate) enum TurnEnd {
     Budget,
     /// This text is the answer.
     Forward(String),
+    /// This text is why there is no answer.
+    ForwardFailure(String),
     /// A person said no.
     Denied(String),
 }
