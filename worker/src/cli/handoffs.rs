@@ -3,10 +3,12 @@
 //! Invariant: it is what the run tells of its messages (`progress`, `beside_rows.messages`); the words of a tool are nobody's.
 //! It asks nothing and draws nothing.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-/// The tool by which an agent of a swarm hands over.
-const TRANSFER: &str = "transfer_to_";
+/// What the tool says by which a supervisor hands over and gets control back (LGS-02).
+const TRANSFERRED: &str = "Successfully transferred to ";
+/// It says so of the user, and hands over to nobody.
+const FORWARD: &str = "forward_message";
 
 /// Who says a message; what a tool gives, nobody says.
 pub(crate) fn speaker(message: &Value) -> String {
@@ -15,13 +17,28 @@ pub(crate) fn speaker(message: &Value) -> String {
     if message["role"] == "tool" { format!("result of {said}") } else { said.to_owned() }
 }
 
-/// To whom a message hands over, be it the speaker's word or the result of the tool.
-pub(crate) fn handed_to(message: &Value) -> Option<String> {
+/// To whom the message at this place hands over, be it the speaker's word or what the tool has said of it. What a tool is
+/// called says nothing: it may have been refused, or be a function like any other.
+pub(crate) fn handed_at(messages: &[Value], at: usize) -> Option<String> {
+    let message = messages.get(at)?;
     if let Some(to) = message["handoff"].as_str() {
         return Some(to.to_owned());
     }
-    let by_tool = message["name"].as_str().filter(|_| message["role"] == "tool")?;
-    Some(by_tool.strip_prefix(TRANSFER)?.to_owned())
+    if let Some(to) = switched_to(message) {
+        // SWM-02: of several in one response the last one counts.
+        let same = messages.iter().skip(at + 1).take_while(|later| later["role"] == "tool");
+        return (!same.into_iter().any(|later| switched_to(later).is_some())).then_some(to);
+    }
+    let said = message["content"].as_str().filter(|_| message["role"] == "tool" && message["name"] != FORWARD)?;
+    said.strip_prefix(TRANSFERRED).map(str::to_owned)
+}
+
+/// Who is active from now on by the answer of a tool: `{"assistant": name}` (SWM-01).
+fn switched_to(message: &Value) -> Option<String> {
+    let said = message["content"].as_str().filter(|_| message["role"] == "tool")?;
+    let said: Map<String, Value> = serde_json::from_str(said).ok()?;
+    let name = said.get("assistant")?.as_str()?;
+    (said.len() == 1).then(|| name.to_owned())
 }
 
 /// Who may hand over with this message: of a chat the one that says so, of a swarm whoever speaks.
@@ -33,14 +50,13 @@ fn hands_over(message: &Value) -> Option<String> {
 /// Who has had it in hand, one after the other; nobody, where nobody has handed over.
 pub(crate) fn handovers(messages: &[Value]) -> Vec<String> {
     let mut chain: Vec<String> = Vec::new();
-    if messages.iter().any(|message| handed_to(message).is_some()) {
-        for name in messages.iter().flat_map(|message| [hands_over(message), handed_to(message)]).flatten() {
-            if chain.last() != Some(&name) {
-                chain.push(name);
-            }
+    let names = messages.iter().enumerate().flat_map(|(at, message)| [hands_over(message), handed_at(messages, at)]);
+    for name in names.flatten() {
+        if chain.last() != Some(&name) {
+            chain.push(name);
         }
     }
-    chain
+    if chain.len() > 1 { chain } else { Vec::new() }
 }
 
 /// The same of what a run answers to `progress`.
@@ -97,6 +113,23 @@ pub(crate) mod tests {
         assert_eq!(handovers(&chat), ["triage", "refunds"]);
         assert_eq!(handovers(&chat[..1]), Vec::<String>::new());
         assert_eq!(handovers(&swarm), ["triage", "cancel"]);
+    }
+
+    /// SWM-02, SWM-03: a tool of that name that nobody has, one that gives something else and a hand-off that another one
+    /// follows hand nothing over; a supervisor's does whatever the tool is called.
+    #[test]
+    fn only_what_was_handed_over_is_told() {
+        let says = |name: &str| json!({ "role": "assistant", "name": name, "content": "" });
+        let tool = |name: &str, content: &str| json!({ "role": "tool", "name": name, "content": content });
+        let none = [says("a"), tool("transfer_to_zoe", "Error: Tool transfer_to_zoe not found."), says("a")];
+        assert_eq!(handovers(&none), Vec::<String>::new());
+        let plain =
+            [says("a"), tool("transfer_to_user", "sent"), tool("forward_message", "Successfully transferred to user")];
+        assert_eq!(handovers(&plain), Vec::<String>::new());
+        let two = [says("a"), tool("x", "{\"assistant\": \"b\"}"), tool("y", "{\"assistant\": \"c\"}"), says("c")];
+        assert_eq!(handovers(&two), ["a", "c"]);
+        let prefixed = [says("lead"), tool("ask_poet", "Successfully transferred to poet"), says("poet"), says("lead")];
+        assert_eq!(handovers(&prefixed), ["lead", "poet", "lead"]);
     }
 
     #[test]

@@ -26,6 +26,10 @@ pub(crate) struct WatchRules {
     /// Calls of one turn, and of all turns.
     pub(crate) per_turn: Option<u32>,
     pub(crate) total: Option<u32>,
+    /// What is added to the calls that are counted here, of the turn and of all turns, before they are held against a limit: in
+    /// a session that changes hands a limit is of whoever calls (SUP-33), and it holds in all sessions (SUP-31).
+    pub(crate) of_turn: i64,
+    pub(crate) of_all: i64,
 }
 
 /// What has been called. A turn (one input until its answer) begins with nothing but the total.
@@ -92,6 +96,11 @@ impl CallWatch {
         *self = CallWatch { total: self.total, ..CallWatch::default() };
     }
 
+    /// Calls of this turn.
+    pub(crate) fn in_turn(&self) -> u32 {
+        self.turn
+    }
+
     /// Calls of all turns.
     pub(crate) fn total(&self) -> u32 {
         self.total
@@ -109,10 +118,10 @@ impl CallWatch {
         if !may_repeat {
             self.heard(mark, rules.rounds)?;
         }
-        if let Some(max) = rules.per_turn.filter(|max| self.turn >= *max) {
+        if let Some(max) = rules.per_turn.filter(|max| i64::from(self.turn) + rules.of_turn >= i64::from(*max)) {
             return Err(CallRefusal::PerTurn(max));
         }
-        if let Some(max) = rules.total.filter(|max| self.total >= *max) {
+        if let Some(max) = rules.total.filter(|max| i64::from(self.total) + rules.of_all >= i64::from(*max)) {
             return Err(CallRefusal::Total(max));
         }
         let failed = self.failures.get(tool).copied().unwrap_or_default();

@@ -54,9 +54,15 @@ pub struct AgentLoop {
     pub(super) charged_task: u32,
     pub(super) charged_thread: u32,
     pub(super) steps: u32,
-    /// Whose last turn a limit on calls has ended, of those who have the work of the run, and which limit.
+    /// How many tools each agent has called in the whole run, whoever gave it work (SUP-31).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) called: BTreeMap<String, u32>,
+    /// Whose last turn a limit on calls has ended, and which limit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) cut_turns: BTreeMap<u32, String>,
+    /// Whose turn the bound of the loop has ended with what there was.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) bounded: BTreeMap<u32, String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) limit_told: bool, // once: whoever hears of it is stopped by the same limit
     /// The budget has ended it, or left it one last word.
@@ -126,7 +132,9 @@ impl AgentLoop {
             charged_thread: input.charged_thread,
             steps: 0,
             limit_told: false,
+            called: BTreeMap::new(),
             cut_turns: BTreeMap::new(),
+            bounded: BTreeMap::new(),
             cut: None,
             selected: Vec::new(),
             outcome: None,

@@ -148,9 +148,20 @@ impl AgentLoop {
     pub(super) fn begin_calls(&mut self, seq: u32, calls: Vec<ToolCall>, out: &mut Outbox) {
         let agent = self.sessions.get(&seq).and_then(|session| self.def(&session.agent));
         let limits = agent.map_or_else(Limits::default, |def| def.limits);
-        let rules = self.rules.watch(limits);
         let Some(session) = self.sessions.get_mut(&seq) else { return };
+        let agent = session.agent.clone();
+        let made = self.called.entry(agent.clone()).or_default();
+        let in_turn = session.made.entry(agent).or_default();
+        let before = session.watch.in_turn();
+        let rules = WatchRules {
+            of_turn: i64::from(*in_turn) - i64::from(before),
+            of_all: i64::from(*made) - i64::from(session.watch.total()),
+            ..self.rules.watch(limits)
+        };
         let (batch, _) = ToolCalls::judged(calls, &mut session.watch, &rules, |_| false);
+        let admitted = session.watch.in_turn().saturating_sub(before);
+        *made = made.saturating_add(admitted);
+        *in_turn = in_turn.saturating_add(admitted);
         session.doing = Doing::Acting(batch);
         self.run_calls(seq, out);
     }
@@ -249,6 +260,6 @@ impl AgentRules {
 
     fn watch(&self, limits: Limits) -> WatchRules {
         let (repetitions, failures) = (self.repetitions, self.breaker_failures);
-        WatchRules { rounds: 0, repetitions, failures, per_turn: limits.per_turn, total: limits.total }
+        WatchRules { rounds: 0, repetitions, failures, per_turn: limits.per_turn, total: limits.total, of_turn: 0, of_all: 0 }
     }
 }

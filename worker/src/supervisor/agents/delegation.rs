@@ -51,7 +51,9 @@ impl DelegationRequest {
         }
         match args.get("context") {
             None | Some(Value::Null) => {}
-            Some(Value::String(context)) => order.context = Some(context.clone()),
+            Some(Value::String(context)) => {
+                order.context = Some(context.clone()).filter(|context| !context.trim().is_empty());
+            }
             Some(_) => return wrong("context", "a text"),
         }
         match args.get("background") {
@@ -282,7 +284,7 @@ impl AgentLoop {
             return Some(refusal);
         }
         let (task, context) = (text(&["task", "question"]), text(&["context"]));
-        let told = if context.is_empty() { task.clone() } else { format!("{task}\n\nContext:\n{context}") };
+        let told = if context.trim().is_empty() { task.clone() } else { format!("{task}\n\nContext:\n{context}") };
         self.start_child(seq, index, &name, &task, told, Variables::new(), self.rules.delegation.timeout, out);
         None
     }

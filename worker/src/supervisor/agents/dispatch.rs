@@ -173,7 +173,7 @@ impl AgentLoop {
     fn go_on(&mut self, seq: u32, mut ends: Vec<TurnEnd>, out: &mut Outbox) {
         ends.sort_by_key(|end| match end {
             TurnEnd::Denied(_) => 0,
-            TurnEnd::Forward(_) => 1,
+            TurnEnd::Forward(_) | TurnEnd::ForwardFailure(_) => 1,
             TurnEnd::Limit(_) => 2,
             TurnEnd::Budget => 3,
         });
@@ -185,11 +185,22 @@ impl AgentLoop {
                 session.messages.push(message);
                 self.ended(seq, Ok(text), out);
             }
+            Some(TurnEnd::ForwardFailure(text)) => {
+                let why = SessionFailure::Forwarded { by: session.agent.clone(), text };
+                self.ended(seq, Err(why), out);
+            }
             Some(TurnEnd::Limit(why)) => {
-                let text = session.text_so_far();
-                // Whoever has the work of the run was not through with it.
-                if matches!(session.home, Home::Root { .. }) {
-                    self.cut_turns.insert(seq, format!("{} was stopped: {why}", session.agent));
+                let mut text = session.text_so_far();
+                let stopped = format!("{} was stopped: {why}", session.agent);
+                // It was not through with its work: whoever gave it work is told so, and the report tells it.
+                self.cut_turns.insert(seq, stopped.clone());
+                if !matches!(session.home, Home::Root { .. }) {
+                    if !session.has_something(&text) {
+                        return self.ended(seq, Err(SessionFailure::Limit(stopped)), out);
+                    }
+                    text = format!("{text}\n[{stopped}]").trim_start().to_owned();
+                    let told = Message::assistant(&session.agent, text.clone());
+                    session.messages.push(told);
                 }
                 self.ended(seq, Ok(text), out);
             }

@@ -31,7 +31,8 @@ impl AgentLoop {
         let mut asked = messages.pop()?;
         if self.rules.handoff.messages {
             if !alone {
-                asked.tool_calls.retain(|other| other.id == call.id);
+                // By its place: ids of a model may stand there twice.
+                asked.tool_calls = vec![call.clone()];
             }
             messages.push(asked);
             messages.push(Message::tool(&call, transferred(to)));
@@ -56,7 +57,10 @@ impl AgentLoop {
         let rules = &self.rules.handoff;
         let mut outputs = match &result {
             Ok(_) => output_messages(rules.history, agent.added()),
-            Err(why) => vec![Message::assistant(&agent.agent, format!("Error: {why}"))],
+            Err(why) => {
+                let said = Message::assistant(&agent.agent, format!("Error: {why}"));
+                vec![Message { tag: Some(Tag::Failed), ..said }]
+            }
         };
         if rules.messages && rules.back_messages {
             outputs.extend(back_messages(rules, supervisor, agent));
@@ -73,7 +77,8 @@ impl AgentLoop {
         }
     }
 
-    /// `forward_message`: the last message of an agent becomes the answer, word for word.
+    /// `forward_message`: the last words of an agent become the answer, as they are (LGS-07). That it failed is passed on as
+    /// what it is, and of one that has said nothing there is nothing to pass on.
     pub(super) fn forward(&self, seq: u32, args: &Map<String, Value>) -> ToolOutcome {
         let from = args.get("from_agent").map(text_of).unwrap_or_default();
         let messages = self.sessions.get(&seq).map(|session| session.messages.as_slice()).unwrap_or_default();
@@ -83,9 +88,17 @@ impl AgentLoop {
                 && message.tag != Some(Tag::HandoffBack)
                 && name.to_lowercase() == from.to_lowercase()
         };
-        if let Some(message) = messages.iter().rev().find(by) {
+        let own = || messages.iter().rev().filter(by);
+        if let Some(message) = own().find(|message| !message.text().trim().is_empty()) {
             let text = message.text().to_owned();
-            return ToolOutcome { end: Some(TurnEnd::Forward(text)), ..ToolOutcome::ok(transferred("user")) };
+            let end = match message.tag {
+                Some(Tag::Failed) => TurnEnd::ForwardFailure(text),
+                _ => TurnEnd::Forward(text),
+            };
+            return ToolOutcome { end: Some(end), ..ToolOutcome::ok(transferred("user")) };
+        }
+        if own().next().is_some() {
+            return ToolOutcome::failed(format!("The source agent {from} has said nothing that could be forwarded."));
         }
         let mut names: Vec<&str> = Vec::new();
         for message in messages.iter().filter(|message| message.role == MessageRole::Assistant) {

@@ -12,6 +12,8 @@ use crate::agent::turn::TurnCall;
 
 use crate::supervisor::reading::json_text;
 
+use crate::supervisor::spec::Span;
+
 /// Named values that models do not see.
 pub type Variables = BTreeMap<String, Value>;
 
@@ -48,6 +50,8 @@ pub struct Message {
 pub enum Tag {
     HandoffBack,
     Correction,
+    /// What an agent that failed left in place of its words.
+    Failed,
 }
 
 impl Message {
@@ -155,6 +159,18 @@ struct RawAnswer {
     /// A question to a person (LGI-01): the payload.
     #[serde(default)]
     interrupt: Option<Value>,
+    /// Variables in the word of a worker of a plan.
+    #[serde(default)]
+    variables: Option<Variables>,
+    // What a worker may say of its result in a plan: nobody weighs it here, and the result is no less for it.
+    #[serde(default, rename = "confidence")]
+    _confidence: Option<Value>,
+    #[serde(default, rename = "cost")]
+    _cost: Option<Value>,
+    #[serde(default, rename = "action", alias = "proposed_action")]
+    _action: Option<Value>,
+    #[serde(default, rename = "out_of_scope")]
+    _out_of_scope: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -217,6 +233,14 @@ impl AgentAnswer {
             let why = raw.reason.or(raw.result).map_or_else(|| "it did not succeed".to_owned(), |why| text_of(&why));
             return Err(AnswerError::Failed(why));
         }
+        let interrupt = raw.interrupt.filter(|payload| !payload.is_null());
+        // A question that names a time is never one that waits for ever (LGI-07).
+        let time = interrupt.as_ref().and_then(|payload| payload.get("timeout")).filter(|time| !time.is_null());
+        if let Some(Err(why)) = time.map(Span::deserialize) {
+            return Err(AnswerError::Field { at: "interrupt.timeout".to_owned(), why: why.to_string() });
+        }
+        let mut variables = raw.variables.unwrap_or_default();
+        variables.extend(raw.context_variables.unwrap_or_default());
         let mut tool_calls = Vec::new();
         for (i, call) in raw.tool_calls.unwrap_or_default().into_iter().enumerate() {
             tool_calls.push(call.decode(i, prefix)?);
@@ -228,10 +252,10 @@ impl AgentAnswer {
         Ok(AgentAnswer {
             content: raw.content.or_else(|| raw.result.as_ref().map(text_of)),
             tool_calls,
-            context_variables: raw.context_variables.unwrap_or_default(),
+            context_variables: variables,
             tokens: raw.tokens.unwrap_or_default(),
             model: raw.model,
-            interrupt: raw.interrupt.filter(|payload| !payload.is_null()),
+            interrupt,
         })
     }
 }

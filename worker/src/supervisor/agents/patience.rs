@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is bounded is work (CUG-41): while the run is paused, and while somebody below waits for a person, the
 //! time of a delegation stands still, and goes on with what was left of it. One that would only go on in the background
-//! loses nothing by that, and goes there. It ends nothing, and holds no time: the core does.
+//! loses nothing by that, and goes there, unless all places there are taken: it would be ended. It ends nothing, and holds no time: the core does.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,8 @@ impl AgentLoop {
     /// Stops the time of those for whom it stands still, and lets that of the others go on.
     pub(super) fn keep_time(&mut self, out: &mut Outbox) {
         let asking = match self.rules.delegation.on_timeout {
-            OnDelegationTimeout::Background => BTreeSet::new(),
+            OnDelegationTimeout::Background if self.has_room() => BTreeSet::new(),
+            OnDelegationTimeout::Background => self.above_people(out),
             OnDelegationTimeout::Kill | OnDelegationTimeout::Wait | OnDelegationTimeout::Fail => self.above_people(out),
         };
         for (seq, session) in self.sessions.iter().filter(|(_, session)| session.deadline.is_some()) {

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::agent_loop::{AgentLoop, Workload};
 use super::delegation::{backgrounded, beginning};
 use super::message::{Message, Variables, text_of};
-use super::refusal::{ProcessRefusal, SessionFailure};
+use super::refusal::{ArgumentRefusal, ProcessRefusal, SessionFailure};
 use super::session::{Home, ToolOutcome};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
@@ -87,7 +87,7 @@ impl AgentLoop {
     pub(super) fn promote(&mut self, child: u32, seconds: &str, out: &mut Outbox) -> ToolOutcome {
         if let Err(full) = self.make_room() {
             self.kill(child, out);
-            return self.failure(full);
+            return self.failure(format!("{full} Process killed after {seconds}s timeout."));
         }
         let process = self.processes_started.saturating_add(1);
         let Some(session) = self.sessions.get_mut(&child) else { return ToolOutcome::default() };
@@ -133,6 +133,11 @@ impl AgentLoop {
             }
             None => format!("agent_{session}"),
         }
+    }
+
+    /// Whether one process more may run in the background.
+    pub(super) fn has_room(&self) -> bool {
+        self.processes_running() < self.rules.delegation.background_max as usize
     }
 
     /// Room for one process more: finished ones go first.
@@ -268,6 +273,13 @@ impl AgentLoop {
 
     /// One of the four process tools.
     pub(super) fn process_tool(&mut self, tool: &str, args: &Map<String, Value>, out: &mut Outbox) -> ToolOutcome {
+        let said = |field: &str| args.get(field).filter(|value| !value.is_null());
+        if said("include_completed").is_some_and(|value| !value.is_boolean()) {
+            return self.failure(ArgumentRefusal::Needed { field: "include_completed", wanted: "true or false" });
+        }
+        if said("tail").is_some_and(|value| !value.is_u64()) {
+            return self.failure(ArgumentRefusal::Needed { field: "tail", wanted: "a number of lines" });
+        }
         if tool == "list_processes" {
             let all = args.get("include_completed").and_then(Value::as_bool).unwrap_or(false);
             if all {

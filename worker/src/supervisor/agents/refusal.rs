@@ -36,6 +36,9 @@ pub(super) enum SessionFailure {
     /// Nobody answered its question.
     #[error("{0}")]
     Unanswered(String),
+    /// It passed on, as its answer, that somebody else had failed.
+    #[error("{text} ({by} has forwarded it)")]
+    Forwarded { by: String, text: String },
     /// The work that it is a part of was ended, in the words of whatever ended it.
     #[error("{0}")]
     Stopped(String),

@@ -7,6 +7,8 @@
 //! Invariant: a session thinks or acts, never both; where each call of a response stands is `agent::turn`'s. It decides nothing:
 //! the loop does.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::message::{Message, MessageRole, ToolCall, Variables};
@@ -37,6 +39,9 @@ pub(crate) struct Session {
     pub(crate) steps: u32,
     pub(crate) steps_total: u32,
     pub(crate) watch: CallWatch,
+    /// The tools called in this turn, by who called: a hand-off gives nobody the calls of another (SUP-33).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) made: BTreeMap<String, u32>,
     pub(crate) todos: Vec<Todo>,
     /// Whom a manager may ask here.
     pub(crate) coworkers: Vec<String>,
@@ -141,6 +146,8 @@ pub(crate) enum TurnEnd {
     Budget,
     /// This text is the answer.
     Forward(String),
+    /// This text is why there is no answer.
+    ForwardFailure(String),
     /// A person said no.
     Denied(String),
 }
@@ -193,6 +200,7 @@ impl Session {
             steps: 0,
             steps_total: 0,
             watch: CallWatch::default(),
+            made: BTreeMap::new(),
             todos: Vec::new(),
             coworkers: Vec::new(),
             memory: None,

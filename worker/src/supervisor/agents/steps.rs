@@ -45,24 +45,29 @@ impl StepsDef {
                 issues.push(format!("Step {i}: depends_on '{name}' not defined by any step"));
             }
         }
+        let mut before = BTreeSet::new();
         for (i, step) in self.steps.iter().enumerate() {
-            for name in placeholders(&step.task).iter().filter(|name| !outputs.contains(name.as_str())) {
-                issues.push(format!("Step {i}: task references '{{{{{name}}}}}' but no step outputs '{name}'"));
+            for name in placeholders(&step.task).iter().filter(|name| !before.contains(name.as_str())) {
+                issues.push(match outputs.contains(name.as_str()) {
+                    true => {
+                        format!("Step {i}: task references '{{{{{name}}}}}' but no step before it outputs '{name}'")
+                    }
+                    false => format!("Step {i}: task references '{{{{{name}}}}}' but no step outputs '{name}'"),
+                });
             }
+            before.extend(step.output.as_deref());
         }
         issues
     }
 }
 
-/// The names in `{{name}}`, in order.
+/// The names in `{{name}}` or `{{ name }}`, in order.
 fn placeholders(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     for (at, _) in text.match_indices("{{") {
         let rest = &text[at + 2..];
-        if let Some((name, _)) = rest.split_once("}}")
-            && !name.is_empty()
-            && name.chars().all(|c| c.is_alphanumeric() || c == '_')
-        {
+        let name = rest.split_once("}}").map(|(name, _)| name.trim()).unwrap_or_default();
+        if !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.')) {
             names.push(name.to_owned());
         }
     }
@@ -113,7 +118,7 @@ impl AgentLoop {
             self.steps_ended(Some(format!("Step {i} ({}): dependency '{missing}' not satisfied", step.agent)));
             return;
         }
-        let task = filled_in(&step.task, |name| run.outputs.get(name).cloned());
+        let task = filled_in(&step.task, |name| run.outputs.get(name.trim()).cloned());
         let messages = vec![Message::user(task)];
         let number = u32::try_from(i).unwrap_or(u32::MAX).saturating_add(1);
         let seq = self.open(&step.agent, SessionPlace::root(i, [number, 1]), messages, Variables::new(), out);
@@ -128,7 +133,7 @@ impl AgentLoop {
             Ok(text) => json!({"ok": true, "data": text}),
             Err(why) => json!({"ok": false, "error": why.to_string()}),
         };
-        let task = filled_in(&step.task, |name| run.outputs.get(name).cloned());
+        let task = filled_in(&step.task, |name| run.outputs.get(name.trim()).cloned());
         run.results.push(json!({"step": i, "agent": step.agent, "task": task, "result": said}));
         match result {
             Ok(text) => {

@@ -9,6 +9,7 @@ use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::{HumanAnswer, HumanKind, HumanNeeded, NotWaiting};
 use super::crew_report::CrewLine;
 use super::refusal::AnswerRefusal;
+use super::rules::DelegationKind;
 use crate::supervisor::core::account::Balance;
 use crate::supervisor::core::asker::{AnswerShape, Asker, CallTime};
 use crate::supervisor::core::key::{AgentsKey, Key};
@@ -80,6 +81,14 @@ impl<G> Strategy<G> for AgentLoop {
         }
     }
 
+    fn variables_for(&self, key: &Key) -> Map<String, Value> {
+        let Key::Agents(key) = key else { return Map::new() };
+        let hands_over = self.agents.iter().any(|agent| !agent.handoffs.is_empty());
+        let shares = hands_over || self.rules.delegation.kind == DelegationKind::Variables;
+        let session = self.asker(key).and_then(|seq| self.sessions.get(&seq)).filter(|_| shares);
+        session.map(|session| session.variables.clone().into_iter().collect()).unwrap_or_default()
+    }
+
     fn work_ended(&self, note: &Note) -> Option<WorkEnd> {
         let text = |key: &str| note.data.get(key).and_then(Value::as_str);
         // What a person did not let begin has not ended.
@@ -119,8 +128,15 @@ impl<G> Strategy<G> for AgentLoop {
             findings.code = self.is_rejected().then(|| TASK_REJECTED.to_owned());
             findings.errors.extend(AgentLoop::is_cut(self).then(|| budget.text()));
             findings.errors.extend(self.failed_below.values().cloned());
-            findings.errors.extend(self.cut_turns.values().cloned());
-            let nothing = outcome.ok && !self.cut_turns.is_empty() && !self.has_something();
+            findings.errors.extend(self.cut_turns.values().chain(self.bounded.values()).cloned());
+            if outcome.policy_blocked {
+                // CUG-39: what was said is the policy's, and nothing was done.
+                let said = super::message::text_of(&outcome.result);
+                findings.errors.push(format!("a policy blocked the request: {said}"));
+                findings.code = Some("policy_blocked".to_owned());
+            }
+            let stopped = !(self.cut_turns.is_empty() && self.bounded.is_empty());
+            let nothing = outcome.ok && stopped && !self.has_something();
             findings.code = findings.code.or_else(|| nothing.then(|| "nothing_done".to_owned()));
             findings.details = json!(outcome);
             findings.not_done = NotDone::among(&findings.tasks);

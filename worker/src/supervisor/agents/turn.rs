@@ -67,11 +67,13 @@ impl AgentLoop {
     /// Begins with the last thing the user said: policies first.
     pub(super) fn begin_turn(&mut self, seq: u32, out: &mut Outbox) {
         self.cut_turns.remove(&seq);
+        self.bounded.remove(&seq);
         let Some(session) = self.sessions.get_mut(&seq) else { return };
         session.given = session.messages.len();
         session.steps = 0;
         (session.last_word, session.gave) = (false, false);
         session.watch.new_turn();
+        session.made.clear();
         let request = session.messages.iter().rev().find(|message| message.role == MessageRole::User);
         let request = request.map(|message| message.text().to_owned()).unwrap_or_default();
         if matches!(session.home, Home::Root { .. }) {
@@ -124,6 +126,8 @@ impl AgentLoop {
             match self.rules.limit.then {
                 OnLimit::Return => {
                     let text = session.text_so_far();
+                    let told = format!("{} was stopped: {}", session.agent, self.rules.limit.text());
+                    self.bounded.insert(seq, told);
                     self.ended(seq, Ok(text), out);
                     return;
                 }
@@ -244,23 +248,31 @@ impl AgentLoop {
         match answer.interrupt.clone() {
             // Nobody would be asked with what the person says.
             Some(_) if out.budget().exhausted().is_some() => self.begin_step(seq, out),
-            Some(payload) => self.asks_a_person(seq, &agent, payload, answer.context_variables),
+            Some(payload) => self.asks_a_person(seq, &agent, payload, answer),
             None => self.said(seq, &agent, answer, out),
         }
     }
 
-    /// LGI-01: the agent stops and asks; it goes on with the answer as what the user says.
-    fn asks_a_person(&mut self, seq: u32, agent: &str, payload: Value, variables: Variables) {
+    /// LGI-01: the agent stops and asks; it goes on with the answer as what the user says. What it says beside the question
+    /// is said, and the person sees it.
+    fn asks_a_person(&mut self, seq: u32, agent: &str, payload: Value, answer: AgentAnswer) {
         let Some(session) = self.sessions.get_mut(&seq) else { return };
-        session.variables.extend(variables);
+        session.variables.extend(answer.context_variables);
+        let beside = answer.content.filter(|text| !text.trim().is_empty());
         let question = ["question", "message"].iter().find_map(|key| payload.get(*key)?.as_str().map(str::to_owned));
         let question = question.unwrap_or_else(|| text_of(&payload));
         let key = session.key(SessionAsk::Question { step: session.steps_total });
-        session.messages.push(Message::assistant(agent, question.clone()));
+        let said = beside.iter().chain([&question]).map(String::as_str).collect::<Vec<_>>().join("\n\n");
+        session.messages.push(Message::assistant(agent, said));
         session.doing = Doing::Thinking { key: key.clone() };
         let kind = HumanKind::Question { payload };
-        let needed =
-            HumanNeeded { key: key.clone(), kind, agent: agent.to_owned(), message: question, about: String::new() };
+        let needed = HumanNeeded {
+            key: key.clone(),
+            kind,
+            agent: agent.to_owned(),
+            message: question,
+            about: beside.unwrap_or_default(),
+        };
         self.humans.insert(key, needed);
     }
 

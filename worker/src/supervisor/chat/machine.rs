@@ -57,6 +57,12 @@ pub struct GroupChat {
     /// The budget has ended it, or left it one last word.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) cut: bool,
+    /// Magentic-One: the rounds were over before the request was satisfied.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) unsatisfied: bool,
+    /// The turns that were lost in this run, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) lost: Vec<String>,
     pub(super) end: Option<ChatEnd>,
 }
 
@@ -161,6 +167,8 @@ impl GroupChat {
             of_people: BTreeMap::new(),
             taken_back: None,
             cut: false,
+            unsatisfied: false,
+            lost: Vec::new(),
             end: None,
         })
     }
@@ -172,6 +180,7 @@ impl GroupChat {
         }
         (self.run_from, self.opened, self.turns, self.skipped) = (self.messages.len(), 0, 0, 0);
         (self.ledger.rounds, self.end, self.cut, self.taken_back) = (0, None, false, None);
+        (self.unsatisfied, self.lost) = (false, Vec::new());
         match task.is_empty() {
             true => self.go_on(None, out),
             false => self.open_with(task, out),
@@ -226,7 +235,7 @@ impl GroupChat {
     /// The call for what an agent says in its turn.
     pub(super) fn turn_of(&self, name: &str, tries: u32, key: ChatKey) -> Call {
         let context = json!({ "team": self.rules.team, "speaker": name, "messages": self.heard_by(name) });
-        let prompt = text::conversation(self.seen());
+        let prompt = text::conversation(self.introduction().iter().chain(self.seen()));
         Call::new(key, Purpose::ExecuteWorker, context).agent(name).attempt(tries).prompt(prompt).round(self.turn())
     }
 
@@ -264,6 +273,7 @@ impl GroupChat {
             }
             OnSpeakerError::Skip => {
                 (self.turns, self.skipped) = (self.turns + 1, self.skipped + 1);
+                self.lost.push(format!("the turn of {name} was lost: {}", failure.message));
                 self.last = Some(name.to_owned());
                 self.go_on(None, out);
             }
@@ -281,7 +291,7 @@ impl GroupChat {
     pub(super) fn store(&mut self, mut message: ChatMessage, out: &mut Outbox) {
         message.index = u32::try_from(self.messages.len()).unwrap_or(u32::MAX);
         out.note(NoteKind::MessageAdded, json!({ "index": message.index, "from": message.from }));
-        if let Some(to) = &message.handoff {
+        if let Some(to) = message.handoff.as_ref().filter(|_| self.hands_over(&message)) {
             out.note(NoteKind::HandedOff, json!({ "from": message.from, "to": to, "index": message.index }));
         }
         self.messages.push(message);
@@ -377,19 +387,11 @@ impl GroupChat {
     }
     /// The conversation as one agent sees it, with the introduction if the rules have one.
     pub(super) fn heard_by(&self, name: &str) -> Vec<Value> {
-        let intro = self.rules.send_introductions.then(|| {
-            let content = text::introduction(&self.agents);
-            ChatMessage::new(self.rules.manager.clone(), content).for_reader(name)
-        });
-        intro.into_iter().chain(self.seen().iter().map(|message| message.for_reader(name))).collect()
+        self.introduction().iter().chain(self.seen()).map(|message| message.for_reader(name)).collect()
     }
-}
-
-/// The choice of chance: one of the candidates by a seed that the chat gave along. For whoever answers such a call.
-pub fn draw<'a>(seed: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    let hash = blake3::hash(seed.as_bytes());
-    let mut number = [0; 8];
-    number.copy_from_slice(&hash.as_bytes()[..8]);
-    let count = u64::try_from(candidates.len()).ok().filter(|count| *count > 0)?;
-    candidates.get(usize::try_from(u64::from_be_bytes(number) % count).ok()?).copied()
+    /// Who takes part, said before everything else if the rules want it (AGC-01).
+    fn introduction(&self) -> Option<ChatMessage> {
+        let told = || ChatMessage::new(self.rules.manager.clone(), text::introduction(&self.agents));
+        self.rules.send_introductions.then(told)
+    }
 }

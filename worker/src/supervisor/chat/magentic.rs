@@ -141,6 +141,7 @@ impl GroupChat {
             return self.ask_orchestrator(OrchestratorStep::Progress { tries }, tries, out);
         }
         if self.ledger.rounds >= self.rules.max_round {
+            self.unsatisfied = true;
             return self.answer_finally("Max rounds reached.".to_owned(), out);
         }
         self.ledger.rounds += 1;

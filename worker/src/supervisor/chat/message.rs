@@ -153,6 +153,10 @@ impl SpeakerAnswer {
             Value::Null => return Ok(SpeakerAnswer::default()),
             Value::String(text) => SpeakerReply { content: Some(text.clone()), ..SpeakerReply::default() },
             Value::Object(fields) => {
+                // LGI-01: a question that nobody would be asked is not passed over.
+                if fields.get("interrupt").is_some_and(|asked| !asked.is_null()) {
+                    return Err(refuse(ASKS.to_owned()));
+                }
                 const KNOWN: [&str; 5] = ["content", "result", "function_call", "tool_calls", "handoff"];
                 if !KNOWN.iter().any(|field| fields.contains_key(*field)) {
                     let known = KNOWN.join(", ");
@@ -165,6 +169,10 @@ impl SpeakerAnswer {
         Ok(reply.said(speaker, handing))
     }
 }
+
+/// What whoever asks a person from within a chat is told.
+const ASKS: &str = "interrupt: nobody who takes part in a chat stops to ask a person: ask in `content`, and a person answers \
+                    with `say`; or let the asker be a run of agents (`via: supervisor`), which asks people itself";
 
 /// The words of a speaker that says of itself that it did not succeed.
 pub(super) fn failed_by_itself(answer: &Value) -> Option<String> {

@@ -25,10 +25,11 @@ mod strategy;
 mod text;
 mod view;
 
-pub use machine::{GroupChat, ResumedChat, draw};
+pub use machine::{GroupChat, ResumedChat};
 pub use message::{ChatMessage, ChatToolCall, FunctionCall};
 pub use names::mentioned;
 pub use rules::{AllowRepeat, ChatAgent, ChatError, ChatRules, SPEAKER_TRIES};
+pub use selecting::draw;
 pub use view::{ChatOutcome, ChatView, ChatWait, SpeakerChoiceRequest, Stop};
 
 #[cfg(test)]

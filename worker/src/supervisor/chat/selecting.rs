@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::machine::{ChatPhase, GroupChat, draw};
+use super::machine::{ChatPhase, GroupChat};
 use super::names::mentioned;
 use super::rules::{ChatError, listed};
 use super::text::{self, SelectionHint};
@@ -362,4 +362,13 @@ impl GroupChat {
 /// A name, answered as a text or as `{"name": ...}`.
 fn name_of(answer: &Value) -> Option<&str> {
     answer.as_str().or_else(|| answer.get("name")?.as_str())
+}
+
+/// The choice of chance: one of the candidates by a seed that the chat gave along. For whoever answers such a call.
+pub fn draw<'a>(seed: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let hash = blake3::hash(seed.as_bytes());
+    let mut number = [0; 8];
+    number.copy_from_slice(&hash.as_bytes()[..8]);
+    let count = u64::try_from(candidates.len()).ok().filter(|count| *count > 0)?;
+    candidates.get(usize::try_from(u64::from_be_bytes(number) % count).ok()?).copied()
 }

@@ -93,7 +93,9 @@ impl<G> Strategy<G> for GroupChat {
         match self.outcome() {
             None => Phase::Executing,
             Some(outcome) if outcome.ok => Phase::Completed,
-            Some(outcome) if self.cut && self.has_spoken() && outcome.error.is_none() => Phase::Partial,
+            Some(outcome) if (self.cut || self.unsatisfied) && self.has_spoken() && outcome.error.is_none() => {
+                Phase::Partial
+            }
             Some(_) => Phase::Failed,
         }
     }
@@ -108,7 +110,8 @@ impl<G> Strategy<G> for GroupChat {
         Findings {
             final_result: last.map(|message| json!(message.content)),
             error: outcome.error.clone(),
-            errors: self.cut.then(|| outcome.reason.clone()).into_iter().collect(),
+            errors: self.lacks().collect(),
+            code: (outcome.ok && !self.has_spoken()).then(|| "nothing_done".to_owned()),
             details: json!(outcome),
             ..Findings::default()
         }
@@ -121,7 +124,7 @@ impl<G> Strategy<G> for GroupChat {
         let mut view = GroupChat::view(self, held);
         view.waiting =
             view.waiting.filter(|waits| !matches!(waits, ChatWait::Human(asked) if is_answered(&asked.id.into())));
-        json!({ "chat": view, "messages": self.messages() })
+        json!({ "chat": view, "messages": self.messages_shown() })
     }
     fn rows(&self) -> Vec<Value> {
         let row = |(n, message): (usize, &super::ChatMessage)| json!({ "task_id": n + 1, "title": message.from, "status": "completed", "brief": message.content });

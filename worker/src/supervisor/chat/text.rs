@@ -4,8 +4,9 @@
 
 use serde_json::Value;
 
-use super::message::ChatMessage;
+use super::message::{ChatMessage, ChatToolCall};
 use super::rules::{ChatAgent, listed};
+use crate::supervisor::graph::text_of;
 
 /// Why a model is asked again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,25 +47,26 @@ pub(super) fn roles<'a>(agents: impl IntoIterator<Item = &'a ChatAgent>) -> Stri
 }
 
 /// What was said, one paragraph a message.
-pub(super) fn conversation(messages: &[ChatMessage]) -> String {
+pub(super) fn conversation<'a>(messages: impl IntoIterator<Item = &'a ChatMessage>) -> String {
     let said = |message: &ChatMessage| {
         let one = message.function_call.iter().map(|call| called(&call.name, &call.arguments));
         let all = message.tool_calls.iter().map(|call| called(&call.name, &call.arguments));
-        let calls: Vec<String> = one.chain(all).collect();
+        let calls: Vec<String> = message.context.iter().map(done).chain(one).chain(all).collect();
         let gap = if message.content.trim().is_empty() || calls.is_empty() { "" } else { "\n" };
         format!("{}: {}{gap}{}", message.from, message.content.trim_end(), calls.join("\n"))
     };
-    messages.iter().map(said).collect::<Vec<_>>().join("\n\n")
+    messages.into_iter().map(said).collect::<Vec<_>>().join("\n\n")
+}
+
+/// A call that was made before its speaker handed over, with what it gave (AGC-21).
+fn done(call: &ChatToolCall) -> String {
+    let gave = call.result.as_ref().map(|result| format!(": {}", text_of(result))).unwrap_or_default();
+    format!("[has called {}({}){gave}]", call.name, text_of(&call.arguments))
 }
 
 /// A function that somebody is to run: whoever speaks next is asked for what it gives.
 fn called(name: &str, arguments: &Value) -> String {
-    let arguments = match arguments {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    format!("[calls {name}({arguments})]")
+    format!("[calls {name}({})]", text_of(arguments))
 }
 
 pub(super) fn introduction(agents: &[ChatAgent]) -> String {

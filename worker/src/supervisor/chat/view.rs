@@ -4,6 +4,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::machine::{ChatPhase, GroupChat, OfPeople};
 use super::message::ChatMessage;
@@ -102,7 +103,7 @@ impl GroupChat {
             round: self.rounds(),
             max_round: self.rules.max_round,
             messages: self.messages.len(),
-            last_speaker: self.last.clone(),
+            last_speaker: self.last_speaker(),
             paused,
             waiting: self.waiting(),
             stalls: self.ledger.stalls,
@@ -128,7 +129,8 @@ impl GroupChat {
         &self.agents
     }
     /// Whether anything was said in this run beyond what it was opened with: by a participant, by a person, or as the final
-    /// answer. What an orchestrator tells the team is nothing yet, and neither is the bare word that somebody hands over.
+    /// answer of an orchestrator that needed nobody (AGC-18). What it tells the team is nothing yet, and neither is the bare
+    /// word that somebody hands over, nor what it answers where all that it asked for was lost.
     pub fn has_spoken(&self) -> bool {
         let since = self.messages.iter().skip(self.run_from + self.opened);
         since.filter(|message| !message.content.trim().is_empty()).any(|message| {
@@ -139,10 +141,23 @@ impl GroupChat {
             }
         })
     }
-    /// The last message of an orchestrator that has answered.
+    /// The last message of an orchestrator that has answered, and has asked nobody for anything.
     fn is_final_answer(&self, message: &ChatMessage) -> bool {
         let answered = self.end.as_ref().is_some_and(|end| end.stop == Stop::Answered);
-        answered && self.messages.last().is_some_and(|last| last.index == message.index)
+        answered && self.turns == 0 && self.messages.last().is_some_and(|last| last.index == message.index)
+    }
+    /// Whether a message hands over: where nobody is handed anything it is a word like any other (AGC-03).
+    pub(super) fn hands_over(&self, message: &ChatMessage) -> bool {
+        let ends = message.handoff == self.rules.termination_handoff;
+        message.handoff.is_some() && (self.rules.team == ChatTeam::Swarm || ends)
+    }
+    /// The messages as people see them.
+    pub(super) fn messages_shown(&self) -> Vec<Value> {
+        let shown = |message: &ChatMessage| {
+            let handoff = message.handoff.clone().filter(|_| self.hands_over(message));
+            json!(ChatMessage { handoff, ..message.clone() })
+        };
+        self.messages.iter().map(shown).collect()
     }
     /// What people have said in this run.
     pub(super) fn of_people_in_run(&self) -> impl Iterator<Item = OfPeople> {
@@ -159,7 +174,18 @@ impl GroupChat {
     pub fn outcome(&self) -> Option<ChatOutcome> {
         let ChatEnd { stop, reason, error } = self.end.clone()?;
         let messages = self.messages.get(self.run_from..).unwrap_or_default().to_vec();
-        let last_speaker = self.last.clone();
-        Some(ChatOutcome { ok: stop.ok() && !self.cut, stop, reason, messages, last_speaker, error })
+        let ok = stop.ok() && !self.cut && !self.unsatisfied;
+        Some(ChatOutcome { ok, stop, reason, messages, last_speaker: self.last_speaker(), error })
+    }
+    /// Who spoke last: whoever lost the turn has not.
+    fn last_speaker(&self) -> Option<String> {
+        let said = |name: &String| self.messages.iter().any(|message| message.from == *name);
+        let participant = || self.messages.iter().rfind(|message| self.agent(&message.from).is_some());
+        self.last.clone().filter(said).or_else(|| participant().map(|message| message.from.clone()))
+    }
+    /// Why it is no full success although it went on: an orchestrator that was not satisfied, and turns that were lost.
+    pub(super) fn lacks(&self) -> impl Iterator<Item = String> + '_ {
+        let end = self.end.as_ref().filter(|_| self.cut || self.unsatisfied);
+        end.map(|end| end.reason.clone()).into_iter().chain(self.lost.iter().cloned())
     }
 }

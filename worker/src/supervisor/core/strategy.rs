@@ -188,6 +188,11 @@ pub trait Strategy<G: ?Sized>: Asker {
         None
     }
 
+    /// The variables that go along with this call to a run below (CUG-37).
+    fn variables_for(&self, _key: &Key) -> Map<String, Value> {
+        Map::new()
+    }
+
     /// The end of some work that a note tells, and how it went; of tasks the plan's gates hear.
     fn work_ended(&self, _note: &Note) -> Option<WorkEnd> {
         None

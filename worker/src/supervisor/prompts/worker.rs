@@ -76,10 +76,13 @@ impl WorkerTurn {
     /// The task as a run of its own is asked it: with what came before it and what was wrong with it, and nothing about how one
     /// call is to answer. The goal alone, where there is no more.
     pub fn as_objective(&self) -> String {
+        // CUG-37: what the supervisor of a plan passes on.
+        let variables = self.rest.get("variables").and_then(Value::as_object);
         let earlier = self.previous_results.iter().filter(|(id, _)| !self.dependency_results.contains_key(*id));
         Prompt::new(&self.goal)
             .section("results of the tasks it depends on", &results(self.dependency_results.iter()))
             .section("results of earlier tasks", &results(earlier))
+            .section("variables", &entries(variables.into_iter().flatten()))
             .section("feedback on your last attempt", self.feedback.as_deref().unwrap_or_default())
             .section("feedback of the supervisor", self.supervisor_feedback.as_deref().unwrap_or_default())
             .section("your notes", self.notes.as_deref().unwrap_or_default())

@@ -174,7 +174,8 @@ impl SupervisorRun {
             .then(|| work::too_slow(&self.resolved.spec, &call, self.context.depth, self.asker()));
         part.timed = too_slow.is_some();
         let told = self.told_to_agents();
-        let input = children::nested(spec, &call, self.context.depth, part, own_id(cx), (&told, cx.now()))?;
+        let variables = self.strategy.variables_for(&call.key);
+        let input = children::nested(spec, &call, self.context.depth, part, own_id(cx), variables, (&told, cx.now()))?;
         let begins = Begins { lease: part.share.map(Lease::of_run), priority: self.priority_of(&call), too_slow };
         self.start_child(call.key, SUPERVISOR, begins, &input, cx);
         Ok(())

@@ -8,12 +8,13 @@ use std::time::Duration;
 use bosun_engine::workflow::Cx;
 use bosun_engine::{Failure, Payload, Seq, Timestamp};
 use serde::Deserialize;
-use serde_json::{Value, json, to_value};
+use serde_json::{Map, Value, json, to_value};
 
 use super::child_end::{self, ChildEnd};
 use super::inherited::keep_what_was_said;
 use super::input::MoreContext;
 use super::lease::lower;
+use super::output::NOTHING_DONE;
 use super::refusal::CarryRefusal;
 use super::rules_below::ToldBelow;
 use super::{RunContext, SupervisorInput, SupervisorOutput, SupervisorRun, TaskReport};
@@ -114,10 +115,15 @@ pub(super) fn nested(
     depth: u32,
     part: ChildBudget,
     above: Option<String>,
+    variables: Map<String, Value>,
     (told, now): (&ToldBelow, Timestamp),
 ) -> Result<Value, CarryRefusal> {
     let mut spec: SupervisorSpec = serde_json::from_value(spec.clone())?;
     spec.objective = objective(&spec.objective, call);
+    if !variables.is_empty() && spec.takes_variables() {
+        // CUG-37: they win over those of its own spec, as they stand now.
+        spec.resume.get_or_insert_default().context_variables.extend(variables);
+    }
     bound(&mut spec, part);
     if !told.is_nothing() {
         told.change(&mut spec, now)?;
@@ -158,6 +164,8 @@ fn objective(own: &str, call: &Call) -> String {
     };
     match asked.goal() {
         _ if heard && !call.prompt.is_empty() => call.prompt.clone(),
+        // What an agent is given with its task by whoever calls it, and what its entry says of it (SUP-26, CUG-37, CRW-04).
+        Some(goal) if messages == 1 => told_to_agent(call).unwrap_or_else(|| goal.to_owned()),
         // What every other worker is told with its task (FSS-05, FSP-02).
         Some(goal) if call.purpose == Purpose::ExecuteWorker => {
             let turn = WorkerTurn::deserialize(&call.context).ok().filter(|turn| turn.goal == goal);
@@ -166,6 +174,16 @@ fn objective(own: &str, call: &Call) -> String {
         Some(goal) => goal.to_owned(),
         None => text_of(&own),
     }
+}
+
+/// The one message of a conversation that begins, behind the instructions of its agent.
+fn told_to_agent(call: &Call) -> Option<String> {
+    let text = |at: &str| call.context.pointer(at).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+    let said = text("/messages/0/content")?;
+    Some(match text("/instructions") {
+        Some(instructions) => format!("{instructions}\n\n{said}"),
+        None => said.to_owned(),
+    })
 }
 
 /// The time that a nested supervisor has by its own spec.
@@ -227,6 +245,7 @@ impl SupervisorRun {
         if let (ChildEnd::Supervisor(report), Key::Graph(of)) = (&end, &key) {
             self.escalated_below(of, report, out);
         }
+        let shares = matches!(key, Key::Agents(_));
         let answer = match (child.agent, end, failure) {
             (None, ChildEnd::Supervisor(report), _) if child.too_slow.is_some() && is_too_slow(&report) => {
                 Err(CallFailure { kind: CallFailureKind::Timeout, message: child.too_slow.unwrap_or_default() })
@@ -239,7 +258,7 @@ impl SupervisorRun {
             (None, ChildEnd::Supervisor(report), failure) if matches!(key, Key::Graph(GraphKey::Routed)) => {
                 self.request_ended(*report, failure.as_ref(), out)
             }
-            (None, ChildEnd::Supervisor(report), None) => given(*report),
+            (None, ChildEnd::Supervisor(report), None) => given(*report, shares),
             (None, ChildEnd::Supervisor(report), Some(failure)) => Err(failed(&failure, Some(*report))),
             (None, _, Some(failure)) => Err(failed(&failure, None)),
             (None, _, None) => Err(CallFailure::error("the report of the run below cannot be read")),
@@ -323,6 +342,9 @@ fn failed(failure: &Failure, report: Option<SupervisorOutput>) -> CallFailure {
         let message = report.and_then(|report| report.error).unwrap_or(message);
         return CallFailure { kind: CallFailureKind::Rejected, message };
     }
+    // A run that has no error of its own says in its reason why it has failed.
+    let because = report.filter(|report| report.error.is_none()).and_then(|report| report.reason);
+    let message = because.map_or(message, |reason| reason.message);
     CallFailure { kind: CallFailureKind::Error, message }
 }
 
@@ -339,9 +361,15 @@ fn was_refused(report: &SupervisorOutput) -> bool {
 /// Of a child's report its result is what counts, where the child says that it did what it had to: a report of success
 /// that is none does not become one a level higher, and what a person said no to is said to have been that. What its agent
 /// wants of the team counts whatever became of its work (SHN-14, SHN-26).
-fn given(mut report: SupervisorOutput) -> Answer {
+///
+/// `shares`: whoever asked keeps variables, and gets those that came of it (CUG-37).
+fn given(mut report: SupervisorOutput, shares: bool) -> Answer {
     let ForTeam { recruit, send } = std::mem::take(&mut report.for_team);
+    let variables = report.details.get_mut("context_variables").map(Value::take).filter(|_| shares);
     let mut answer = result_of(report)?;
+    if let (Some(fields), Some(variables)) = (answer.as_object_mut(), variables.filter(is_filled)) {
+        fields.insert("context_variables".to_owned(), variables);
+    }
     let Some(fields) = answer.as_object_mut().filter(|_| !recruit.is_empty() || !send.is_empty()) else {
         return Ok(answer);
     };
@@ -349,10 +377,21 @@ fn given(mut report: SupervisorOutput) -> Answer {
     Ok(answer)
 }
 
+fn is_filled(variables: &Value) -> bool {
+    variables.as_object().is_some_and(|variables| !variables.is_empty())
+}
+
 fn result_of(report: SupervisorOutput) -> Answer {
     let said = |text: &&String| !text.is_empty();
     if !report.success {
-        let why = report.error.as_ref().filter(said).or(Some(&report.summary).filter(said));
+        let because = || {
+            report
+                .reason
+                .as_ref()
+                .filter(|reason| reason.code != NOTHING_DONE || !report.errors.is_empty())
+                .map(|reason| &reason.message)
+        };
+        let why = report.error.as_ref().filter(said).or(Some(&report.summary).filter(said)).or_else(because);
         let why = why.map_or("no result", String::as_str);
         let words = |task: &TaskReport| Some(format!(" (the reviewer of {}: {})", task.task_id, task.error.as_ref()?));
         return match was_refused(&report) {
@@ -360,7 +399,8 @@ fn result_of(report: SupervisorOutput) -> Answer {
             false => {
                 let words: String = escalated(&report).filter_map(words).collect();
                 let cause = cause(&report).filter(|_| words.is_empty()).unwrap_or_default();
-                Ok(json!({ "success": false, "reason": format!("{why}{words}{cause}") }))
+                let left = if words.is_empty() { left_by(&report) } else { String::new() };
+                Ok(json!({ "success": false, "reason": format!("{why}{words}{cause}{left}") }))
             }
         };
     }
@@ -368,6 +408,16 @@ fn result_of(report: SupervisorOutput) -> Answer {
         Some(result) if !result.is_null() => json!({ "result": result }),
         _ => json!({ "success": false, "reason": report.error.unwrap_or_else(|| "no result".to_owned()) }),
     })
+}
+
+/// What there is of its work, for whoever gave it: a part, or what was said in place of it.
+fn left_by(report: &SupervisorOutput) -> String {
+    const CHARS_MAX: usize = 8_000;
+    let is_empty = |result: &&Value| [Value::Null, json!({}), json!([])].contains(*result);
+    let result = report.final_result.as_ref().filter(|result| !is_empty(result)).map(text_of).unwrap_or_default();
+    let shown: String = result.trim().chars().take(CHARS_MAX).collect();
+    let more = if shown.len() < result.trim().len() { " ..." } else { "" };
+    if shown.is_empty() { String::new() } else { format!("; what there is of it: {shown}{more}") }
 }
 
 /// Why the first task that is not done is not, where the run has no error of its own that says so.

@@ -24,6 +24,9 @@ use crate::supervisor::team::ForTeam;
 /// The failure type of a run that failed; its details are the [`SupervisorOutput`].
 pub const SUPERVISOR_FAILED: &str = "SupervisorFailed";
 
+/// The code of a run in which nobody said or did anything.
+pub(super) const NOTHING_DONE: &str = "nothing_done";
+
 /// What a run gives.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SupervisorOutput {
@@ -90,7 +93,7 @@ impl EndReason {
             () if output.error.is_some() => "failed",
             () if !tasks.is_empty() => "tasks_not_done",
             () if !output.errors.is_empty() => "stopped",
-            () => "nothing_done",
+            () => NOTHING_DONE,
         };
         let said = output.error.clone().or_else(|| {
             let named: Vec<String> = tasks.iter().take(Self::NAMED).map(NotDone::text).collect();

@@ -305,11 +305,18 @@ fn handoff(spec: &SupervisorSpec) -> CheckResult {
     Err(FieldError::at("handoff.tools", why))
 }
 
+/// Why no run does a job of another run.
+const ROLE_RUN: &str = "a run of its own does work, and gives a result: it is no answer to what this job is asked. Let a \
+                        model, a program, a service or an activity do the job";
+
 /// Whoever is named does exist.
 fn roles(spec: &SupervisorSpec) -> CheckResult {
     for (at, role) in spec.roles() {
         if let Some(name) = role.agent.as_deref().filter(|name| spec.agent(name).is_none()) {
             return Err(FieldError::at(format!("{at}.agent"), format!("`{name}` is not an agent")));
+        }
+        if matches!(role.via, Some(Via::Supervisor(_))) {
+            return Err(FieldError::at(format!("{at}.via.supervisor"), ROLE_RUN));
         }
         one_agent(&Agent { via: role.via.clone(), model: role.model.clone(), ..Agent::new("role") }, &at)?;
     }

@@ -64,6 +64,11 @@ impl SupervisorSpec {
             && self.seed_plan.is_none()
     }
 
+    /// Whether it is a conversation of agents that share variables.
+    pub(in crate::supervisor) fn takes_variables(&self) -> bool {
+        self.only_talks() && !self.is_crew() && self.steps.is_empty()
+    }
+
     /// Whether no run of it has a plan, whatever is asked for.
     pub(super) fn is_without_plan(&self) -> bool {
         self.family() != Family::Graph && (!self.chooses_planning() || self.only_talks())

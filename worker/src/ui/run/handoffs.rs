@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::supervisor::text;
-use crate::cli::handoffs::{handed_to, handovers, speaker};
+use crate::cli::handoffs::{handed_at, handovers, speaker};
 use crate::ui::elements::{cut, words};
 
 pub(super) fn chain(messages: &[Value]) -> Markup {
@@ -18,10 +18,10 @@ pub(super) fn said(messages: &[Value]) -> Markup {
     html! { ol.messages {
         @for (at, message) in messages.iter().enumerate() {
             @let from = speaker(message);
-            @let to = handed_to(message);
+            @let to = handed_at(messages, at);
             @let by_tool = to.is_some() && message["role"] == "tool";
             // Whoever speaks now was handed it; that a tool did so is no word of anybody.
-            @let handed = at > 0 && !by_tool && handed_to(&messages[at - 1]).is_some();
+            @let handed = at > 0 && !by_tool && handed_at(messages, at - 1).is_some();
             li class=[handed.then_some("handed")] {
                 @if !by_tool {
                     div.from { (from) }

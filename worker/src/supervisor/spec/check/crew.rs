@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::CheckResult;
 use crate::supervisor::fields::{FieldError, Fields};
 use crate::supervisor::plan::{Plan, TaskItem};
-use crate::supervisor::spec::agent::MemoryScope;
+use crate::supervisor::spec::agent::{MemoryScope, Via};
 use crate::supervisor::spec::crew_task::{CREW_PARAMETERS, CrewTask};
 use crate::supervisor::spec::whole::SupervisorSpec;
 use crate::supervisor::task::TaskStatus;
@@ -64,6 +64,11 @@ fn manager(spec: &SupervisorSpec) -> CheckResult {
     }
     if spec.manager_llm.is_some() {
         return Err(unread("manager_llm", "`manager_agent` manages, with the `model` of its own"));
+    }
+    if matches!(manager.via, Some(Via::Supervisor(_))) {
+        let why =
+            "a run of its own does work, and gives none away: let a model, a program, a service or an activity manage";
+        return Err(FieldError::at("manager_agent.via.supervisor", why));
     }
     let idle = [
         (
