@@ -306,8 +306,7 @@ fn handoff(spec: &SupervisorSpec) -> CheckResult {
 }
 
 /// Why no run does a job of another run.
-const ROLE_RUN: &str = "a run of its own does work, and gives a result: it is no answer to what this job is asked. Let a \
-                        model, a program, a service or an activity do the job";
+const ROLE_RUN: &str = "no run of its own answers for a job: let a model, a program, a service or an activity do it";
 
 /// Whoever is named does exist.
 fn roles(spec: &SupervisorSpec) -> CheckResult {

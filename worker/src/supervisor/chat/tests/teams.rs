@@ -299,7 +299,7 @@ fn the_final_answer_is_given_after_twenty_rounds() {
     });
     let ledgers = world.calls.iter().filter(|call| call.context["step"] == "progress_ledger").count();
     assert_eq!((ledgers, world.speakers().len()), (20, 20));
-    assert_eq!((outcome.ok, outcome.stop, outcome.reason.as_str()), (true, Stop::Answered, "Max rounds reached."));
+    assert_eq!((outcome.ok, outcome.stop, outcome.reason.as_str()), (false, Stop::Answered, "Max rounds reached."));
     assert_eq!(world.said().last().unwrap().1, "as far as we came");
 }
 
