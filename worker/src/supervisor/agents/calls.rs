@@ -260,6 +260,14 @@ impl AgentRules {
 
     fn watch(&self, limits: Limits) -> WatchRules {
         let (repetitions, failures) = (self.repetitions, self.breaker_failures);
-        WatchRules { rounds: 0, repetitions, failures, per_turn: limits.per_turn, total: limits.total, of_turn: 0, of_all: 0 }
+        WatchRules {
+            rounds: 0,
+            repetitions,
+            failures,
+            per_turn: limits.per_turn,
+            total: limits.total,
+            of_turn: 0,
+            of_all: 0,
+        }
     }
 }

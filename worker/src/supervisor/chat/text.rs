@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::message::{ChatMessage, ChatToolCall};
 use super::rules::{ChatAgent, listed};
-use crate::supervisor::graph::text_of;
+use crate::supervisor::reading::text_of;
 
 /// Why a model is asked again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

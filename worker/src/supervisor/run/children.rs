@@ -167,7 +167,7 @@ fn objective(own: &str, call: &Call) -> String {
     match asked.goal() {
         _ if heard && !call.prompt.is_empty() => call.prompt.clone(),
         // What an agent is given with its task by whoever calls it, and what its entry says of it (SUP-26, CUG-37, CRW-04).
-        Some(goal) if messages == 1 => told_to_agent(call).unwrap_or_else(|| goal.to_owned()),
+        Some(goal) if asked.said_before() == 1 => told_to_agent(call).unwrap_or_else(|| goal.to_owned()),
         // What every other worker is told with its task (FSS-05, FSP-02).
         Some(goal) if call.purpose == Purpose::ExecuteWorker => {
             let turn = WorkerTurn::deserialize(&call.context).ok().filter(|turn| turn.goal == goal);
