@@ -116,6 +116,10 @@ pub trait Backend: Send + Sync {
     fn worker_state(&self) -> Reply<'_, WorkerState> {
         Box::pin(async { Ok(WorkerState::default()) })
     }
+    /// Whether it looks itself at how people hold runs when it lists and counts them: a worker that is asked does.
+    fn looks_at_holds(&self) -> bool {
+        false
+    }
     /// Where it is remembered what runs have said of how people hold them, if it is.
     fn holds(&self) -> Option<&HoldMemory> {
         None

@@ -292,7 +292,7 @@ pub(crate) async fn asking_runs(
     query: &str,
     after: Option<Cursor>,
 ) -> Result<AskingRuns, CallError> {
-    let query = format!("{} AND ExecutionStatus = 'Running'", of_asking(query));
+    let query = format!("{} AND ExecutionStatus IN ('Running', 'Paused')", of_asking(query));
     let (runs, next) = page_of(backend, filter_of(&query)?, RUNS_MAX, after).await?;
     let runs = runs.iter().map(|info| (target_of(info), info.workflow_type.clone())).collect();
     Ok(AskingRuns { runs, next })

@@ -338,6 +338,9 @@ impl Inner {
 }
 
 impl Backend for HttpClient {
+    fn looks_at_holds(&self) -> bool {
+        true
+    }
     fn start(&self, start: StartWorkflow) -> Reply<'_, Started> {
         Box::pin(async move { Ok(self.0.start(StartRequestBody { start, signal: None, update: None }).await?.started) })
     }

@@ -4,6 +4,8 @@
 //! and Sec-Fetch-Site (other web pages), token, content type (forms cannot send JSON), body. No CORS header is ever
 //! sent. The API takes tokens alone, and never a cookie; pages take the cookie of a session alone, and forms alone, so that
 //! nothing that a browser sends by itself reaches the API. Connection limits (headers, time, number) are the server's (`serve`).
+//!
+//! Long: what every request passes stands in one place, in its order.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

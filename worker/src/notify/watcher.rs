@@ -276,7 +276,8 @@ impl Watcher {
                 self.look_at(&info).await?;
             }
         }
-        let asking = format!("ExecutionStatus = 'Running' AND WorkflowType IN ('{}')", inbox::ASKING.join("', '"));
+        let asking =
+            format!("ExecutionStatus IN ('Running', 'Paused') AND WorkflowType IN ('{}')", inbox::ASKING.join("', '"));
         loop {
             let (runs, next) = self.page(&asking, after).await?;
             for info in &runs {

@@ -8,7 +8,7 @@ use std::io;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::capability::model::without_fence;
 
@@ -76,4 +76,20 @@ impl serde_json::ser::Formatter for Spaced {
     fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
         writer.write_all(b": ")
     }
+}
+
+/// What is said of work that gave no result and no reason (FSP-04).
+pub const NO_RESULT: &str = "Task did not produce a result";
+
+/// Why an answer with `success: false` says that it did not succeed.
+pub fn why_failed(map: &Map<String, Value>) -> Option<&str> {
+    let text = |key: &str| map.get(key).and_then(Value::as_str);
+    text("reason").or_else(|| text("error")).or_else(|| text("error_message"))
+}
+
+/// Why whoever answered did not succeed, if they say so (SHN-36).
+pub fn refused(said: &Value) -> Option<String> {
+    let map = said.as_object().filter(|map| map.get("success") == Some(&Value::Bool(false)))?;
+    let why = why_failed(map).filter(|why| !why.trim().is_empty());
+    Some(why.unwrap_or(NO_RESULT).to_owned())
 }

@@ -207,6 +207,7 @@ enum RawHandoff {
 impl AgentAnswer {
     /// Decodes an answer: a text, or the object of a chat completion. `prefix` begins ids of calls that have none,
     /// `handoff` names the tool for an agent that is handed over to.
+    // long: one case after the other, in their order.
     pub(crate) fn decode(
         value: Value,
         prefix: &str,

@@ -106,6 +106,7 @@ impl AgentLoop {
     }
 
     /// Asks the model of a session, unless a limit is reached.
+    // long: one case after the other, in their order.
     pub(super) fn begin_step(&mut self, seq: u32, out: &mut Outbox) {
         if self.is_root(seq)
             && let Some(session) = self.sessions.get_mut(&seq)

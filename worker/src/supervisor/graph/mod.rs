@@ -81,7 +81,7 @@ use super::model::{AttemptOutcome, CancelReason, Priority, Task, TaskId, TaskPla
 pub use super::model::{Dependency, HUMAN, PlannedEdge, PlannedTask, PlannerOutput};
 use super::outbox::{Answer, Ask, Call, Outbox, Purpose};
 use super::prompts::of as prompt_of;
-use super::reading::{read, text_of};
+use super::reading::{read, refused, text_of};
 use super::spec::{Authority, ReviewScope, Selection};
 use super::task::{Actor, TaskStatus};
 

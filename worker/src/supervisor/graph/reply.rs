@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::supervisor::core::account::Spent;
 use crate::supervisor::model::{DoubtedResult, SaidBeside, dollars, share};
-use crate::supervisor::reading::{Unreadable, read};
+use crate::supervisor::reading::{NO_RESULT, Unreadable, read, why_failed};
 use crate::supervisor::spec::Span;
 
 /// What a worker said, taken apart.
@@ -92,8 +92,7 @@ impl Reply {
             return Ok(Reply { result: value, success: true, ..Reply::default() });
         }
         if failed {
-            let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
-            let reason = text("reason").or_else(|| text("error")).or_else(|| text("error_message"));
+            let reason = why_failed(map).map(str::to_owned);
             // A failure may have any form; what it cost counts where it says so.
             let tokens = map.get("tokens").and_then(Value::as_u64).unwrap_or_default();
             let cost = dollars_in(map);
@@ -160,19 +159,13 @@ impl Reply {
     /// Why there is no result.
     pub(super) fn why(&self) -> String {
         let said = self.reason.as_ref().filter(|why| !why.trim().is_empty());
-        said.cloned().unwrap_or_else(|| "Task did not produce a result".to_owned())
+        said.cloned().unwrap_or_else(|| NO_RESULT.to_owned())
     }
 
     /// Whether it asks for something before there is a result.
     pub(super) fn is_question(&self) -> bool {
         self.interrupt.is_some() || self.overflow.is_some() || self.consult.is_some()
     }
-}
-
-/// Why whoever answered says that it did not succeed, if they say so (SHN-36).
-pub fn refused(said: &Value) -> Option<String> {
-    let failed = said.get("success") == Some(&Value::Bool(false));
-    failed.then(|| Reply::of(said.clone()).map_or_else(|why| why.to_string(), |reply| reply.why()))
 }
 
 fn dollars_in(map: &Map<String, Value>) -> Option<u64> {

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a signal that does not conform changes nothing and is noted with the reason; one of a kind that this run
 //! has no use for is refused the same way, never lost silently. A signal by another name is left to the engine.
+//!
+//! Long: one table of signals, and what each of them does.
 
 use bosun_engine::{Failure, Payload};
 use serde::Deserialize;

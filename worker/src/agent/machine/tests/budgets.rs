@@ -120,6 +120,8 @@ fn a_call_of_unknown_price_is_the_last_before_the_run_gives_leave() {
         let mut stage = sharing(100_000, limits);
         let mut inner = std::mem::replace(&mut stage.model, script(vec![says("", &[])]));
         stage.model = Box::new(move |call| inner(call).map(|answer| ModelAnswer { cost_micros: None, ..answer }));
+        let spec = AgentSpec { price: None, ..stage.agent.spec().clone() };
+        let mut stage = Stage::new(spec, stage.model, echo());
         stage.play();
         stage
     };

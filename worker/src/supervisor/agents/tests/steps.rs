@@ -46,7 +46,7 @@ fn steps_run_one_after_the_other_and_outputs_are_filled_in() {
     let mut rig = run(steps).unwrap();
     assert_eq!(rig.awaited(), ["planner"]);
     rig.answer("planner", says("A {{code}}"));
-    assert_eq!(sent(rig.pending("coder"))[0].text(), "do A {{code}}, {{ plan }}");
+    assert_eq!(sent(rig.pending("coder"))[0].text(), "do A {{code}}, A {{code}}");
     rig.answer("coder", says("fn main"));
     assert_eq!(sent(rig.pending("assistant"))[0].text(), "review fn main");
     rig.answer("assistant", says("good"));

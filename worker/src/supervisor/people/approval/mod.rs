@@ -24,6 +24,7 @@ use crate::supervisor::core::key::PeopleKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+use crate::supervisor::reading::refused;
 use crate::supervisor::spec::{Approval, OnApprovalTimeout, Risk, told_nobody};
 
 pub use later::readable;
@@ -203,7 +204,7 @@ impl Approvals {
         let Some(entry) = self.entries.get_mut(&n) else { return };
         let error = match answer {
             Ok(said) if *said == told_nobody() => Some(NOBODY_TO_TELL.to_owned()),
-            Ok(said) => crate::supervisor::graph::refused(said),
+            Ok(said) => refused(said),
             Err(why) => Some(why.message.clone()),
         };
         entry.request.notified = error.is_none();

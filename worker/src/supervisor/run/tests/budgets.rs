@@ -140,10 +140,13 @@ impl Spending {
         match self.preset {
             "autogen-groupchat-magentic" => {
                 let says = |answer: Value| json!({ "answer": answer, "reason": "so" });
-                let ledger = json!({ "is_request_satisfied": says(false.into()), "is_in_loop": says(false.into()),
-                    "is_progress_being_made": says(true.into()), "next_speaker": says("w1".into()),
-                    "instruction_or_question": says("go on".into()) });
-                rules.push(rule("decide", always.clone(), ledger));
+                let ledger = |over: bool| {
+                    json!({ "is_request_satisfied": says(over.into()), "is_in_loop": says(false.into()),
+                        "is_progress_being_made": says(true.into()), "next_speaker": says("w1".into()),
+                        "instruction_or_question": says("go on".into()) })
+                };
+                rules.push(rule("decide", json!({ "round": 3 }), ledger(true)));
+                rules.push(rule("decide", always.clone(), ledger(false)));
                 rules.push(rule("plan", always.clone(), json!({ "content": "a plan" })));
                 rules.push(rule("execute_worker", always, json!({ "content": "a word" })));
             }

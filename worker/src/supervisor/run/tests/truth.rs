@@ -429,7 +429,10 @@ fn a_child_that_was_no_success_is_none_above() {
     let played = SceneText::new(&spec("shannon-dag", &agents, "{ id: t1, goal: look }", &more)).play();
     let report = played.report();
     assert_eq!((&report["success"], &report["tasks"][0]["status"]), (&json!(false), &json!("failed")), "{report:#}");
-    assert_eq!(report["tasks"][0]["error"], "1 of 2 tasks are done; failed: i (no power)");
+    assert_eq!(
+        report["tasks"][0]["error"],
+        "1 of 2 tasks are done; failed: i (no power); what there is of it: half of it"
+    );
 }
 
 /// A conversation in which nobody said anything has no result, and is no success.

@@ -2,6 +2,8 @@
 //!
 //! Invariant: only what differs from the preset is refused, and only where no run of this spec could tell the difference.
 //! It knows no machine; what each kind of run reads at all is in `effect`.
+//!
+//! Long: one list of keys, with why each is idle.
 
 use std::collections::BTreeSet;
 
