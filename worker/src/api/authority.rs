@@ -302,6 +302,9 @@ macro_rules! ask {
 }
 
 impl Backend for CallerBackend {
+    fn looks_at_holds(&self) -> bool {
+        self.backend.looks_at_holds()
+    }
     fn start(&self, request: StartWorkflow) -> Reply<'_, Started> {
         Box::pin(async move { self.backend.start(CallerBackend::start(self, request)?).await })
     }

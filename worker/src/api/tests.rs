@@ -743,7 +743,7 @@ async fn an_attached_client_sees_what_an_embedded_one_sees() {
     assert_eq!(client.describe(run.clone()).await, fake.describe(run.clone()).await);
     let list = || ListRequest { query: "A = 'b & c'".into(), limit: 7 };
     assert_eq!(client.list(list()).await, fake.list(list()).await);
-    assert_eq!(client.count("A = 'x'".into()).await, fake.count("A = 'x'".into()).await);
+    assert_eq!(client.count("WorkflowType = 'x'".into()).await, fake.count("WorkflowType = 'x'".into()).await);
     let wait = ResultRequest { follow_runs: true, timeout: None };
     assert_eq!(client.result(run.clone(), wait).await, fake.result(run.clone(), wait).await);
     assert_eq!(client.history(run.clone(), EventId(2), 9).await, fake.history(run.clone(), EventId(2), 9).await);
