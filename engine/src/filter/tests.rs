@@ -250,10 +250,7 @@ fn a_status_is_the_one_that_a_list_shows() {
     let running = |held, hold| of(WorkflowStatus::Running, held, hold);
     let found = |run: &RunInfo| {
         let is = |word: &&str| Filter::parse(&format!("ExecutionStatus = '{word}'")).unwrap().matches(run);
-        ["Running", "Paused", "Held", "taken over", "Completed"]
-            .into_iter()
-            .filter(|word| is(&word))
-            .collect::<Vec<_>>()
+        ["Running", "Paused", "Held", "taken over", "Completed"].into_iter().filter(|word| is(word)).collect::<Vec<_>>()
     };
     assert_eq!(found(&running(false, None)), ["Running"]);
     assert_eq!(found(&running(false, Some(Hold::Paused))), ["Paused"]);

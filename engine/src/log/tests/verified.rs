@@ -63,7 +63,7 @@ fn used(dir: &Path) -> BTreeMap<PathBuf, Vec<Range<u64>>> {
         let files = bytes(&dir.join(folder));
         assert!(!files.is_empty() || folder == "groups" && format.wal.is_some(), "nothing in {folder}");
         for name in files.into_keys() {
-            used.insert(Path::new(folder).join(name), vec![0..32]);
+            used.insert(Path::new(folder).join(name), std::iter::once(0..32).collect());
         }
         let mut named = |key: &[u8], entry: &[u8]| {
             if let Some(place) = place_in(entry) {

@@ -131,7 +131,7 @@ pub(crate) type CallsOf<H> =
 /// Brings every call on as far as it can go. Whether all have their answers; only whoever hears so uses them.
 pub(crate) fn carry_on<H: TurnHost>(host: &mut H, seat: H::Seat, out: &mut H::Out) -> Result<bool, H::Short> {
     // What is answered at once comes back here: whoever is at it already goes on.
-    if !host.calls(seat).is_some_and(|calls| !std::mem::replace(&mut calls.looked_at, true)) {
+    if host.calls(seat).is_none_or(|calls| std::mem::replace(&mut calls.looked_at, true)) {
         return Ok(false);
     }
     let mut at = 0;

@@ -32,7 +32,7 @@ fn lists_of_work(spec: &SupervisorSpec) -> CheckResult {
         ),
         (
             "steps",
-            steps && chooses && !(talks && !planned),
+            steps && chooses && (!talks || planned),
             "a request may become a plan here, and a plan has tasks: say them in `seed_plan`; or leave `planning.mode` at \
              `todos` or `none`, without `planning.force`",
         ),
