@@ -161,7 +161,7 @@ impl Played {
             (2, _, Some(at)) => self.answer((), at, "seen".to_owned(), &mut ()),
             // What nobody waits for changes nothing.
             (3, ..) => self.answer_again(n),
-            (4, ..) => self.spent = n % 4 == 0,
+            (4, ..) => self.spent = n.is_multiple_of(4),
             _ => {}
         }
         let Ok(_) = carry_on(self, (), &mut ());

@@ -186,7 +186,8 @@ mod tests {
     fn questions_have_the_order_of_ids_of_tasks() {
         let mut ids: Vec<TaskId> = ["b", "10", "chat/human/2", "9", "agents/1.1/ask/1", "a"].map(TaskId::of).into();
         let mut asked: Vec<QuestionKey> = ids.iter().map(QuestionKey::from).collect();
-        (ids.sort(), asked.sort());
+        ids.sort();
+        asked.sort();
         assert_eq!(asked, ids.iter().map(QuestionKey::from).collect::<Vec<_>>());
     }
 }

@@ -120,7 +120,7 @@ fn several_pending_interrupts_need_the_id() {
     interrupts.resume(ResumeInterrupt::to("r1/in-1", json!("x")), &mut at(4)).unwrap();
     let last = interrupts.resume(ResumeInterrupt::value(json!("z")), &mut at(5)).unwrap();
     assert!(last.task_may_continue, "the last one needs no id");
-    assert_eq!(json!(interrupts.continuation(&TaskId::of("b"))), json!({ "answers": ["z", "x"], "state": {} }));
+    assert_eq!(json!(interrupts.continuation(TaskId::of("b"))), json!({ "answers": ["z", "x"], "state": {} }));
     assert_eq!(
         interrupts.resume(ResumeInterrupt::value(json!(1)), &mut at(6)).unwrap_err(),
         ResumeRefusal::NonePending
@@ -142,7 +142,7 @@ fn answers_to_a_task_are_matched_by_order() {
         [(first.index, first.task_may_continue), (second.index, second.task_may_continue)],
         [(1, false), (2, true)]
     );
-    assert_eq!(json!(interrupts.continuation(&TaskId::of("b")))["answers"], json!(["one", "two"]));
+    assert_eq!(json!(interrupts.continuation(TaskId::of("b")))["answers"], json!(["one", "two"]));
     assert_eq!(payloads(&interrupts), ["a1"]);
     assert_eq!(interrupts.resume(to_b("three"), &mut at(3)).unwrap_err(), ResumeRefusal::NonePending);
 }
@@ -227,9 +227,9 @@ fn an_answer_may_carry_an_update_of_the_state() {
     let mut out = at(2);
     interrupts.resume(resume("r1/in-3", json!({ "y": 2 })), &mut out).unwrap();
     assert_eq!(only_note(&out, NoteKind::InterruptAnswered)["update"], json!({ "y": 2 }));
-    let told = json!(interrupts.continuation(&TaskId::of("b")));
+    let told = json!(interrupts.continuation(TaskId::of("b")));
     assert_eq!(told, json!({ "answers": ["go", "go"], "state": { "x": 1, "y": 2 } }));
-    assert_eq!(json!(interrupts.continuation(&TaskId::of("a")))["state"], json!({}));
+    assert_eq!(json!(interrupts.continuation(TaskId::of("a")))["state"], json!({}));
 }
 
 /// An answer that does not conform names its field.
@@ -248,8 +248,8 @@ fn a_task_that_ends_asks_nothing_any_more() {
     let timed = Question { timeout: Some(Span::from_mins(1)), ..Question::new(TaskId::of("b"), json!("b3")) };
     interrupts.raise(timed, &mut at(0)).unwrap();
     let mut out = at(1);
-    interrupts.task_ended(&TaskId::of("b"), &mut out);
+    interrupts.task_ended(TaskId::of("b"), &mut out);
     assert_eq!(asks(&out), ["cancel timer interrupt/in-4/deadline"]);
     assert_eq!(payloads(&interrupts), ["a1"]);
-    assert_eq!(json!(interrupts.continuation(&TaskId::of("b")))["state"], Value::Null);
+    assert_eq!(json!(interrupts.continuation(TaskId::of("b")))["state"], Value::Null);
 }
