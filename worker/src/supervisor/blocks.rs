@@ -114,7 +114,7 @@ impl PlanState {
         let shown = |task: &Task| ExecutableTask {
             id: task.id.to_string(),
             goal: task.goal.clone(),
-            feedback: task.open_feedback().map(str::to_owned),
+            feedback: task.open_feedback(),
         };
         self.plan.in_order().into_iter().filter(to_do).map(shown).collect()
     }

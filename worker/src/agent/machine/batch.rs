@@ -16,8 +16,8 @@ use crate::agent::shown::ShownResult;
 use crate::agent::spec::{Grant, ToolGrant};
 use crate::agent::transcript::{TranscriptItem, cut, tokens};
 use crate::agent::turn::{
-    CallEvent, CallRefusal, FanOut, FittingArguments, ToolCalls, TurnCall, TurnHost, TurnPlan, WatchRules, call_hash,
-    carry_on,
+    CALLS_MAX, CallEvent, CallRefusal, FanOut, FittingArguments, ToolCalls, TurnCall, TurnHost, TurnPlan, WatchRules,
+    call_hash, carry_on,
 };
 use crate::capability::model::{Message, ToolCall};
 
@@ -147,7 +147,8 @@ impl TurnHost for AgentMachine {
 impl AgentMachine {
     /// The calls of an answer. Whether that is a loop, and has been told of often enough.
     pub(super) fn batch_of(&mut self, calls: Vec<ToolCall>) -> (ToolBatch, bool) {
-        let rules = WatchRules { rounds: self.spec.limits.loop_repeats, ..WatchRules::default() };
+        let rules =
+            WatchRules { rounds: self.spec.limits.loop_repeats, most: Some(CALLS_MAX), ..WatchRules::default() };
         let spec = &self.spec;
         let may_repeat = |call: &ToolCall| spec.tool(&call.name).is_some_and(|tool| tool.repeatable);
         ToolCalls::judged(calls, &mut self.watch, &rules, may_repeat)

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::{CallRefusal, CallWatch, FanOut, WatchRules};
 
-/// More calls of one answer are refused.
-pub(super) const CALLS_MAX: usize = 64;
+/// Of a lone agent more calls of one answer are refused.
+pub(crate) const CALLS_MAX: usize = 64;
 
 /// A call as a model asked for it.
 pub(crate) trait TurnCall {
@@ -98,9 +98,9 @@ impl<C: TurnCall, Q: PartialEq, W: PartialEq, A> ToolCalls<C, Q, W, A> {
     ) -> (Self, bool) {
         let mut over = false;
         let mut judge = |(n, call): (usize, C)| {
-            let admitted = match n {
-                0..CALLS_MAX => watch.admit(&call, rules, may_repeat(&call)),
-                _ => Err(CallRefusal::TooMany),
+            let admitted = match rules.most.filter(|most| n >= *most) {
+                Some(most) => Err(CallRefusal::TooMany(most)),
+                None => watch.admit(&call, rules, may_repeat(&call)),
             };
             let Err(why) = admitted else { return (call, CallState::Queued) };
             over |= matches!(why, CallRefusal::Round { over: true, .. });

@@ -16,10 +16,11 @@
 //!
 //! | | a lone agent | a session |
 //! |---|---|---|
-//! | [`FanOut::in_order`] | no: people see all that an answer needs at once, and free calls go on | yes: what follows on a call must not overtake it, and a denial ends the turn before it begins |
-//! | [`WatchRules::rounds`] | in a row, so that a tool may be asked again when something has changed | none: a repeated call counts in the whole turn (`repetitions`), as the systems that are played do |
+//! | `FanOut::in_order` | no: people see all that an answer needs at once, and free calls go on | yes: what follows on a call must not overtake it, and a denial ends the turn before it begins |
+//! | `WatchRules::rounds` | in a row, so that a tool may be asked again when something has changed | none: a repeated call counts in the whole turn (`repetitions`), as the systems that are played do |
+//! | `WatchRules::most` calls of one answer | 64 | no bound but its limits |
 //! | a limit that is reached | people are asked for more (`ledger`) | the turn ends with what was said (`WatchRules::per_turn`, `total`) |
-//! | [`TurnHost::pay`] | when a call is made: people can add to the budget | before people are asked: nobody looks at what nobody pays for |
+//! | `TurnHost::pay` | when a call is made: people can add to the budget | before people are asked: nobody looks at what nobody pays for |
 //! | how an answer is told | by its place in the history | in the words of the system that is played |
 
 mod calls;
@@ -30,7 +31,7 @@ mod watch;
 use serde_json::{Map, Value};
 
 pub use self::calls::call_hash;
-pub(crate) use self::calls::{CallEvent, CallState, ToolCalls, TurnCall};
+pub(crate) use self::calls::{CALLS_MAX, CallEvent, CallState, ToolCalls, TurnCall};
 pub use self::watch::CallRefusal;
 pub(crate) use self::watch::{CallWatch, WatchRules};
 use super::schema;

@@ -1,13 +1,13 @@
 //! What has been called so far, and what of it is refused: limits, rounds, repetitions and tools that only fail.
 //!
-//! Invariant: it depends on the calls in the order in which they were asked for and on how those before ended, and on nothing
+//! Invariant: within one session it depends on the calls in the order in which they were asked for and on how those before ended, and on nothing
 //! else. It refuses; what is done about a loop that goes on is the host's.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::calls::{CALLS_MAX, TurnCall, call_hash};
+use super::calls::{TurnCall, call_hash};
 
 /// The longest round that is looked for.
 const PERIOD_MAX: usize = 4;
@@ -23,6 +23,8 @@ pub(crate) struct WatchRules {
     pub(crate) repetitions: Option<u32>,
     /// Failures of one tool in a row after which it is refused.
     pub(crate) failures: Option<u32>,
+    /// Calls of one answer.
+    pub(crate) most: Option<usize>,
     /// Calls of one turn, and of all turns.
     pub(crate) per_turn: Option<u32>,
     pub(crate) total: Option<u32>,
@@ -61,8 +63,8 @@ pub enum CallRefusal {
         /// It has been said often enough.
         over: bool,
     },
-    #[error("an answer may call at most {CALLS_MAX} tools")]
-    TooMany,
+    #[error("an answer may call at most {0} tools")]
+    TooMany(usize),
     #[error("Maximum tool calls per turn ({0}) reached")]
     PerTurn(u32),
     #[error("Maximum total tool calls ({0}) reached")]

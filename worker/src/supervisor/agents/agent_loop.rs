@@ -5,7 +5,7 @@
 //!
 //! Invariant: who asked for something is read from its key; each key that was asked for is waited for once; an answer to any other key changes nothing and is noted as
 //! dropped. While paused nothing starts; what comes in meanwhile the run keeps. It routes: the turn of a session is in
-//! `turn`, its tool calls are in `dispatch`.
+//! `turn`, its tool calls are in `calls` and `dispatch`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -259,6 +259,9 @@ impl AgentLoop {
         (self.steps, self.limit_told) = (0, false);
         self.selected.clear();
         self.failed_below.clear();
+        // What was cut short before is no part of what is asked now.
+        self.cut_turns.clear();
+        self.bounded.clear();
         if let Some(session) = self.sessions.get_mut(&root) {
             session.messages.push(Message::user(text));
             session.doing = Doing::Waiting;

@@ -15,7 +15,7 @@ use super::rules::{AgentRules, ErrorStyle};
 use super::session::{Batch, Doing, Running, ToolOutcome, TurnEnd};
 use super::toolbox::ToolTarget;
 use crate::agent::turn::{
-    CallEvent, CallRefusal, FanOut, FittingArguments, ToolCalls, TurnHost, TurnPlan, WatchRules, carry_on,
+    CallEvent, CallRefusal, CallState, FanOut, FittingArguments, ToolCalls, TurnHost, TurnPlan, WatchRules, carry_on,
 };
 use crate::supervisor::core::key::{AgentsKey, SessionAsk};
 use crate::supervisor::journal::NoteKind;
@@ -134,7 +134,7 @@ impl TurnHost for AgentLoop {
             CallRefusal::Repeated { .. } => self.not_made("repetition_detected", &format!("{why}.")),
             CallRefusal::Failing { .. } => self.not_made("circuit_breaker", &format!("{why}.")),
             CallRefusal::Round { .. } => self.not_made("loop_detected", &format!("{why}.")),
-            CallRefusal::TooMany => self.not_made("too_many_calls", &format!("{why}.")),
+            CallRefusal::TooMany(_) => self.not_made("too_many_calls", &format!("{why}.")),
         }
     }
 
@@ -205,7 +205,29 @@ impl AgentLoop {
         let why = if answer.feedback.is_empty() { String::new() } else { format!(": {}", answer.feedback) };
         let text = format!("The call of '{}' was denied{why}. The task is cancelled.", call.name);
         let end = Some(TurnEnd::Denied(text.clone()));
+        self.begin_no_more(seq, index, out);
         self.complete(seq, index, ToolOutcome { refused: true, end, ..ToolOutcome::failed(text) }, out);
+    }
+
+    /// The turn ends with a person's no to a call: what has not begun is not begun, and nobody is asked about it.
+    fn begin_no_more(&mut self, seq: u32, denied: usize, out: &mut Outbox) {
+        let Some(batch) = self.calls(seq) else { return };
+        let waits = |(at, (_, state)): (usize, &(ToolCall, _))| match state {
+            _ if at == denied => None,
+            CallState::Queued | CallState::Approved => Some((at, None)),
+            CallState::Asking(question) => Some((at, Some(AgentsKey::clone(question)))),
+            CallState::Refused(_) | CallState::Running(_) | CallState::Done(_) => None,
+        };
+        for (at, question) in batch.iter().enumerate().filter_map(waits).collect::<Vec<_>>() {
+            if let Some(question) = question {
+                self.take_back(&question, out);
+            }
+            let told =
+                self.not_made("denied", "It was not made: a person denied another call, and the task is cancelled.");
+            if let Some(batch) = self.calls(seq) {
+                batch.hear(at, CallEvent::Answered(told));
+            }
+        }
     }
 
     /// Charges one tool call, or says that there is nothing left.
@@ -264,6 +286,7 @@ impl AgentRules {
             rounds: 0,
             repetitions,
             failures,
+            most: None,
             per_turn: limits.per_turn,
             total: limits.total,
             of_turn: 0,

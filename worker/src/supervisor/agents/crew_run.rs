@@ -107,6 +107,11 @@ impl AgentLoop {
         };
         let messages = vec![Message::user(prompt)];
         let number = u32::try_from(at).unwrap_or(u32::MAX).saturating_add(1);
+        // What was cut short in an attempt that was not accepted is no part of this one.
+        let sessions = &self.sessions;
+        let of_item = |seq: &u32| sessions.get(seq).is_some_and(|session| session.path.0.first() == Some(&number));
+        self.cut_turns.retain(|seq, _| !of_item(seq));
+        self.bounded.retain(|seq, _| !of_item(seq));
         let seq = self.open(&manager, SessionPlace::root(at, [number, attempt]), messages, Variables::new(), out);
         if let Some(session) = self.sessions.get_mut(&seq) {
             session.coworkers = coworkers;

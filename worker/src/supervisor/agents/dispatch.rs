@@ -190,22 +190,32 @@ impl AgentLoop {
                 self.ended(seq, Err(why), out);
             }
             Some(TurnEnd::Limit(why)) => {
-                let mut text = session.text_so_far();
-                let stopped = format!("{} was stopped: {why}", session.agent);
-                // It was not through with its work: whoever gave it work is told so, and the report tells it.
-                self.cut_turns.insert(seq, stopped.clone());
-                if !matches!(session.home, Home::Root { .. }) {
-                    if !session.has_something(&text) {
-                        return self.ended(seq, Err(SessionFailure::Limit(stopped)), out);
-                    }
-                    text = format!("{text}\n[{stopped}]").trim_start().to_owned();
-                    let told = Message::assistant(&session.agent, text.clone());
-                    session.messages.push(told);
-                }
-                self.ended(seq, Ok(text), out);
+                let told = format!("{} was stopped: {why}", session.agent);
+                self.cut_turns.insert(seq, told.clone());
+                self.stopped(seq, told, out);
             }
             Some(TurnEnd::Budget) | None => self.begin_step(seq, out),
         }
+    }
+
+    /// A bound has ended the turn of a session that was not through with its work: whoever gave it work is told so, and the
+    /// report tells it.
+    pub(super) fn stopped(&mut self, seq: u32, told: String, out: &mut Outbox) {
+        let Some(session) = self.sessions.get_mut(&seq) else { return };
+        let mut text = session.text_so_far();
+        if !matches!(session.home, Home::Root { .. }) {
+            if !session.has_something(&text) {
+                // A failure is told by whoever hears it.
+                if matches!(session.home, Home::Process { .. }) {
+                    self.cut_turns.remove(&seq);
+                }
+                return self.ended(seq, Err(SessionFailure::Limit(told)), out);
+            }
+            text = format!("{text}\n[{told}]").trim_start().to_owned();
+            let said = Message::assistant(&session.agent, text.clone());
+            session.messages.push(said);
+        }
+        self.ended(seq, Ok(text), out);
     }
 }
 

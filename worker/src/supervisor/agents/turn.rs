@@ -126,11 +126,12 @@ impl AgentLoop {
         if over {
             match self.rules.limit.then {
                 OnLimit::Return => {
-                    let text = session.text_so_far();
                     let told = format!("{} was stopped: {}", session.agent, self.rules.limit.text());
-                    self.bounded.insert(seq, told);
-                    self.ended(seq, Ok(text), out);
-                    return;
+                    match session.home {
+                        Home::Root { .. } => self.bounded.insert(seq, told.clone()),
+                        Home::Call { .. } | Home::Process { .. } => self.cut_turns.insert(seq, told.clone()),
+                    };
+                    return self.stopped(seq, told, out);
                 }
                 OnLimit::StepLimit | OnLimit::RecursionLimit => {
                     let text = self.rules.limit.text();

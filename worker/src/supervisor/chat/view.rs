@@ -179,9 +179,8 @@ impl GroupChat {
     }
     /// Who spoke last: whoever lost the turn has not.
     fn last_speaker(&self) -> Option<String> {
-        let said = |name: &String| self.messages.iter().any(|message| message.from == *name);
-        let participant = || self.messages.iter().rfind(|message| self.agent(&message.from).is_some());
-        self.last.clone().filter(said).or_else(|| participant().map(|message| message.from.clone()))
+        let last = self.messages.iter().rfind(|message| self.agent(&message.from).is_some());
+        last.map(|message| message.from.clone())
     }
     /// Why it is no full success although it went on: an orchestrator that was not satisfied, and turns that were lost.
     pub(super) fn lacks(&self) -> impl Iterator<Item = String> + '_ {

@@ -26,7 +26,7 @@ use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
 use crate::supervisor::core::call_context::{AskedWork, parts_of};
 use crate::supervisor::core::calls::{Arrival, UnderWay};
-use crate::supervisor::core::key::{GraphKey, Key};
+use crate::supervisor::core::key::{AgentsKey, GraphKey, Key, SessionAsk};
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::strategy::TASK_REJECTED;
 use crate::supervisor::graph::{Handed, PLAN_REVIEW_TIMED_OUT};
@@ -247,7 +247,8 @@ impl SupervisorRun {
         if let (ChildEnd::Supervisor(report), Key::Graph(of)) = (&end, &key) {
             self.escalated_below(of, report, out);
         }
-        let shares = matches!(key, Key::Agents(_));
+        // Only the answer of an agent has a place for variables: a function shows all that it gives to the model.
+        let shares = matches!(&key, Key::Agents(AgentsKey::Session { ask: SessionAsk::Step { .. }, .. }));
         let answer = match (child.agent, end, failure) {
             (None, ChildEnd::Supervisor(report), _) if child.too_slow.is_some() && is_too_slow(&report) => {
                 Err(CallFailure { kind: CallFailureKind::Timeout, message: child.too_slow.unwrap_or_default() })
