@@ -55,11 +55,13 @@ pub(crate) fn title(task: &Task) -> &str {
     task.goal.lines().next().unwrap_or_default().trim()
 }
 
-/// What the attempt that begins should do better: what was wrong with the one before.
-fn feedback(task: &Task) -> &str {
-    let Some(before) = task.attempts.iter().rev().find(|attempt| attempt.n < task.tries) else { return "" };
+/// What the attempt that begins should do better: what was wrong with the one before, or what a person wants to be known.
+fn feedback(task: &Task) -> String {
+    let Some(before) = task.attempts.iter().rev().find(|attempt| attempt.n < task.tries) else {
+        return task.open_feedback().unwrap_or_default();
+    };
     let said = task.feedback.iter().rev().find(|feedback| feedback.attempt == before.n);
-    said.map(|feedback| feedback.text.as_str()).or(before.error.as_deref()).unwrap_or_default()
+    said.map(|feedback| feedback.text.clone()).or(before.error.clone()).unwrap_or_default()
 }
 
 /// The attempt of a task that runs, in the directory of its plan.
@@ -82,7 +84,7 @@ pub(crate) fn dispatched(
     let attempt = task.attempt_count + 1;
     let values = Values {
         attempt,
-        feedback: feedback(task),
+        feedback: &feedback(task),
         objective: &plan.objective,
         task_objective: &task.goal,
         results: on.iter().filter_map(result).collect(),

@@ -324,7 +324,7 @@ impl Graph {
         let revised = self.plan.tasks.values().any(|task| task.revises.as_ref() == Some(id));
         if let Some(task) = self.plan.tasks.get_mut(id) {
             task.cancelled = Some(CancelReason::Superseded);
-            let rejected = task.feedback.last().is_some_and(|last| !last.passed);
+            let rejected = task.last_verdict().is_some_and(|last| !last.passed);
             let left_out = match () {
                 () if task.is_untried() => Some("a new plan left it out before it ran"),
                 () if rejected => Some("a new plan left it out after it was rejected"),

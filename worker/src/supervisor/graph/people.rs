@@ -218,7 +218,7 @@ impl Graph {
             }
             if let Some(task) = self.plan.tasks.get_mut(id) {
                 task.result = answer.filter(|answer| !answer.is_null());
-                task.by_human = true;
+                (task.by_human, task.error) = (true, None);
             }
             self.finish_attempt(id, attempt, out);
             self.take(id, attempt, gates, out);

@@ -19,8 +19,9 @@ impl Graph {
         }
         // An action that was approved and failed has failed, and so has its task (SHH-18).
         if waiting == TaskStatus::AwaitingInput
-            && let Some(message) = task.metadata.action_error.clone()
+            && let Some(failed) = task.metadata.action_error.clone()
         {
+            let message = format!("{failed}; it was not let be tried again: {reason}");
             task.error = Some(TaskError { kind: "worker-error".into(), message });
             self.under_review(id, out);
             if self.set(id, TaskStatus::Failed, by, "approval_rejected", out) {
@@ -60,7 +61,10 @@ impl Graph {
                 self.under_review(id, out);
             }
             if let Some(task) = self.plan.tasks.get_mut(id) {
-                task.error = Some(TaskError { kind: APPROVAL_REJECTED.into(), message: why.clone() });
+                let failed = task.metadata.action_error.as_ref();
+                let message = failed
+                    .map_or_else(|| why.clone(), |failed| format!("{why}; what was approved had failed: {failed}"));
+                task.error = Some(TaskError { kind: APPROVAL_REJECTED.into(), message });
             }
             if self.set(id, TaskStatus::Failed, by, "approval_rejected", out) {
                 self.tell_ended(id, gates, out);

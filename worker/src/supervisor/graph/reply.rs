@@ -1,14 +1,17 @@
 //! What a worker says, taken apart.
 //!
-//! Invariant: a worker may answer anything (FSS-42): only an object with `success: false` is a failure, and only an
-//! object with `result`, or with what asks for something, is read as a reply with meta data, strictly.
+//! Invariant: a worker may answer anything (FSS-42): only an object with `success: false`, or with an error in place of a
+//! result, is a failure; and only an object that asks for something, or that has a `result` and nothing but fields of a reply,
+//! is read as a reply with meta data, strictly.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::refusal::NotTaken;
 use crate::supervisor::core::account::Spent;
 use crate::supervisor::model::{DoubtedResult, SaidBeside, dollars, share};
+use crate::supervisor::outbox::Answer;
 use crate::supervisor::reading::{NO_RESULT, Unreadable, read, why_failed};
 use crate::supervisor::spec::Span;
 
@@ -60,15 +63,13 @@ pub struct Reply {
 const MONEY: [&str; 3] = ["cost_micros", "cost", "cost_usd"];
 /// Fields of an object that is a reply and no plain result.
 const META: [&str; 3] = ["interrupt", "overflow", "consult"];
-/// All other fields that a reply may have.
-const KNOWN: [&str; 15] = [
+/// All other fields that a reply may have, but for what it cost.
+const KNOWN: [&str; 13] = [
     "result",
     "success",
     "reason",
     "error",
     "confidence",
-    "cost",
-    "cost_usd",
     "tokens",
     "model",
     "action",
@@ -98,15 +99,12 @@ impl Reply {
             let cost = dollars_in(map);
             return Ok(Reply { reason, tokens, cost, success: false, ..Reply::default() });
         }
-        let asks = META.iter().any(|key| map.contains_key(*key));
-        // What is asked is never lost to a slip of the pen: an object that asks for something is read strictly.
-        if !failed && !asks && map.keys().any(|key| !KNOWN.contains(&key.as_str())) {
-            return Ok(Reply { result: value, success: true, ..Reply::default() });
-        }
         let is_silent = !map.contains_key("success") && map.get("result").is_none_or(Value::is_null);
         let mut map = map.clone();
+        let micros = map.remove("cost_micros").as_ref().and_then(Value::as_u64);
         map.entry("result").or_insert(Value::Null);
         let mut reply: Reply = read("worker's reply", &Value::Object(map))?;
+        reply.cost = micros.or(reply.cost);
         // Who gives an error in place of a result has failed.
         reply.success &=
             !(is_silent && !reply.is_question() && reply.reason.as_ref().is_some_and(|why| !why.trim().is_empty()));
@@ -120,10 +118,13 @@ impl Reply {
         Ok(reply)
     }
 
-    /// Whether what a worker gave says more than its result.
+    /// Whether what a worker gave says more than its result. An object with fields that no reply has is a result, unless it asks
+    /// for something: what is asked is never lost to a slip of the pen.
     pub fn is_reply(map: &Map<String, Value>) -> bool {
         let failed = map.get("success") == Some(&Value::Bool(false));
-        failed || map.contains_key("result") || META.iter().any(|key| map.contains_key(*key))
+        let asks = || META.iter().any(|key| map.contains_key(*key));
+        let known = || map.keys().all(|key| KNOWN.contains(&key.as_str()) || MONEY.contains(&key.as_str()));
+        failed || asks() || (map.contains_key("result") && known())
     }
 
     /// What it says beside its result.
@@ -166,6 +167,11 @@ impl Reply {
     pub(super) fn is_question(&self) -> bool {
         self.interrupt.is_some() || self.overflow.is_some() || self.consult.is_some()
     }
+}
+
+/// What a worker answered, taken apart.
+pub(super) fn reply_of(answer: Answer) -> Result<Reply, NotTaken> {
+    Ok(Reply::of(answer?)?)
 }
 
 fn dollars_in(map: &Map<String, Value>) -> Option<u64> {

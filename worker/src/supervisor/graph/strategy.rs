@@ -39,7 +39,8 @@ impl<G: Gates> Strategy<G> for Graph {
     }
     fn ended_meanwhile(&self, key: &Key, answer: &Answer) -> Option<(TaskId, Option<Value>)> {
         let Key::Graph(GraphKey::Execute { task, .. }) = key else { return None };
-        let given = Reply::of(answer.as_ref().ok()?.clone()).ok().filter(|reply| reply.success)?;
+        let given =
+            Reply::of(answer.as_ref().ok()?.clone()).ok().filter(|reply| reply.success && !reply.is_question())?;
         Some((task.clone(), Some(given.result)))
     }
 

@@ -312,7 +312,7 @@ impl Graph {
     /// PDT-35.
     fn view_qa_report(&mut self, id: &TaskId) -> Value {
         let Some(task) = self.plan.tasks.get_mut(id) else { return format!("No task with id {id}.").into() };
-        let Some(last) = task.feedback.last() else { return format!("No QA feedback found for task {id}.").into() };
+        let Some(last) = task.last_verdict() else { return format!("No QA feedback found for task {id}.").into() };
         let report = json!(last).to_string();
         task.metadata.report_viewed = true;
         report.into()

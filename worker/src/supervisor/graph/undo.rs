@@ -1,12 +1,17 @@
 //! What a cancelled run undoes of what its tasks did (SHN-62).
 //!
-//! Invariant: a compensation is asked for once, one after the other, of whoever did the work, and the report says of each task
-//! whether it was undone. Work counts that gave a result, also one that nobody has accepted or looked at yet. What goes wrong
-//! stops nothing and is an error of the run.
+//! Invariant: a compensation is asked for once, one after the other, of the agent that did the work (of the agent of the task,
+//! if a person did it by hand), and the report says of each task whether it was undone. Work counts that gave a result, also
+//! one that nobody has accepted or looked at yet. What goes wrong stops nothing and is an error of the run.
 
 use serde_json::json;
 
 use super::*;
+use crate::supervisor::model::TaskError;
+
+/// Of work that had ended in a run that stood still, and was cancelled then.
+const UNSEEN: &str =
+    "it had been done while the run stood still, and nobody looked at the result: the run was cancelled";
 
 impl Graph {
     /// The one completed last is undone first.
@@ -20,9 +25,10 @@ impl Graph {
         let Some(task) = self.task(&id) else { return };
         let context = json!({ "id": id, "compensation": task.compensation, "result": task.result });
         let mut call = Call::new(GraphKey::Compensate { task: id.clone() }, Purpose::Compensate, context).task(id, 1);
-        // Whoever did it undoes it.
-        let by = task.attempts.iter().rev().filter_map(|attempt| attempt.agent.clone()).find(|agent| agent != HUMAN);
-        call.agent = task.agent.clone().or(by).or_else(|| self.who(task).name());
+        // Whoever did it undoes it; the task may have gone to another one since.
+        let done = task.attempts.iter().rev().filter(|attempt| attempt.outcome == AttemptOutcome::Completed);
+        let by = done.filter_map(|attempt| attempt.agent.clone()).find(|agent| agent != HUMAN);
+        call.agent = by.or_else(|| task.agent.clone()).or_else(|| self.who(task).name());
         self.call(call, out);
     }
 
@@ -32,35 +38,32 @@ impl Graph {
         task.status == TaskStatus::Completed || task.result.is_some() || acted
     }
 
-    /// A worker had answered before the run was cancelled. Where nobody judges results, its task is done.
+    /// A worker had answered before the run was cancelled, and nobody has looked at it: whether it would have counted is not
+    /// known, and that there is something to undo is.
     pub(super) fn was_done(&mut self, id: &TaskId, attempt: u32, answer: Answer, out: &mut Outbox) {
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         if task.status != TaskStatus::Running || task.tries != attempt {
             return;
         }
-        let reply =
-            answer.map_err(|failure| failure.message).and_then(|said| Reply::of(said).map_err(|why| why.to_string()));
+        let reply = reply_of(answer);
         let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) else { return };
         record.ended_at = Some(out.now());
         match reply {
             Ok(reply) if reply.success && !reply.is_question() => {
                 record.outcome = AttemptOutcome::Completed;
                 record.confidence_bp = reply.confidence;
+                record.model.clone_from(&reply.model);
                 task.result = Some(reply.result.clone()).filter(|result| !result.is_null());
-                task.error = None;
-                let is_done = self.rules.review == ReviewScope::None && reply.proposes().is_none();
+                task.error = Some(TaskError { kind: NOT_REVIEWED.into(), message: UNSEEN.to_owned() });
                 self.cost_of_attempt(id, attempt, &reply);
                 out.note(NoteKind::AttemptCompleted, json!({ "task": id, "attempt": attempt, "tokens": reply.tokens }));
-                if is_done {
-                    self.set(id, TaskStatus::Completed, Actor::Worker, "result", out);
-                }
             }
             Ok(reply) if reply.success => record.outcome = AttemptOutcome::Dropped,
             Ok(reply) => {
                 self.cost_of_attempt(id, attempt, &reply);
                 self.record_failure(id, attempt, &reply.why(), out);
             }
-            Err(why) => self.record_failure(id, attempt, &why, out),
+            Err(why) => self.record_failure(id, attempt, &why.to_string(), out),
         }
     }
 

@@ -40,7 +40,7 @@ pub struct WhyNotRunning {
 
 impl Graph {
     pub fn board_line(&self, task: &Task) -> TaskBoardLine {
-        let last = task.feedback.last();
+        let last = task.last_verdict();
         TaskBoardLine {
             task_id: task.id.clone(),
             status: match task.status {

@@ -91,6 +91,8 @@ impl Graph {
         // Nothing is no result.
         task.result = Some(reply.result.clone()).filter(|result| reply.interrupt.is_none() && !result.is_null());
         task.error = None;
+        // A result that proposes nothing is not about what failed.
+        task.metadata.action_error.take_if(|_| reply.proposes().is_none());
         let Some(task) = self.copy(id) else { return };
         let is_judged = self.is_judged(&task);
         if gates.may_take(&task, &reply, is_judged, out) == Take::NeedsApproval || reply.interrupt.is_some() {
@@ -154,7 +156,7 @@ impl Graph {
         gates: &mut dyn Gates,
         out: &mut Outbox,
     ) {
-        let reply = answer.map_err(NotTaken::from).and_then(|value| Ok(Reply::of(value)?));
+        let reply = reply_of(answer);
         if let Ok(reply) = &reply {
             self.cost_of_attempt(id, attempt, reply);
         }

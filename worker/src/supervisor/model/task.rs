@@ -184,6 +184,13 @@ pub struct Feedback {
     pub passed: bool,
 }
 
+impl Feedback {
+    /// What a person who approved something wants its worker to know.
+    fn is_word(&self) -> bool {
+        self.passed && self.from == FeedbackFrom::Human
+    }
+}
+
 /// What the supervisor told the worker in its last decision (PDT-46, PDT-47): only the newest counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SupervisorFeedback {
@@ -330,11 +337,29 @@ impl Task {
     pub fn dependencies(&self) -> Vec<TaskId> {
         self.edges.iter().map(|edge| edge.on.clone()).collect()
     }
-    /// The text that a reviewer sent the task back with, if the last word was a rejection; or what a person who approved it
-    /// wants its worker to know.
-    pub fn open_feedback(&self) -> Option<&str> {
-        let last = self.feedback.iter().rev().find(|feedback| feedback.from != FeedbackFrom::Supervisor)?;
-        (!last.passed || last.from == FeedbackFrom::Human).then_some(last.text.as_str())
+    /// What the worker is to do better: the text that the task was sent back with, if the last verdict was a rejection, and
+    /// what a person who approved it since wants its worker to know (SHH-12).
+    pub fn open_feedback(&self) -> Option<String> {
+        let mut told: Vec<&str> = Vec::new();
+        for said in self.feedback.iter().rev().filter(|said| said.from != FeedbackFrom::Supervisor) {
+            let is_word = said.is_word();
+            if is_word || !said.passed {
+                told.push(&said.text);
+            }
+            if !is_word {
+                break;
+            }
+        }
+        told.reverse();
+        (!told.is_empty()).then(|| told.join("\n"))
+    }
+    /// The last thing that was said of a result: what a person wants to be known is no verdict.
+    pub fn last_verdict(&self) -> Option<&Feedback> {
+        self.feedback.iter().rfind(|said| !said.is_word())
+    }
+    /// With what it was sent back: work that was sent back is another work, which people are asked about anew.
+    pub fn sent_back_with(&self) -> Vec<&str> {
+        self.feedback.iter().filter(|said| !said.passed).map(|said| said.text.as_str()).collect()
     }
     /// Whether nobody has begun it.
     pub fn is_untried(&self) -> bool {

@@ -13,8 +13,7 @@
 //! approval before answers it after.
 //!
 //! Invariant: nothing is under way at the border that could be lost: no activity, child, message or update. A state is gone
-//! on from by the rules that made it or by none: where the numbers differ, the next run is held with a card that says so. A
-//! history that went past the limit before there was this rule stays one history.
+//! on from by the rules that made it or by none: where the numbers differ, the next run is held with a card that says so.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +38,7 @@ const CLOSING: &str = "the history is long: the run goes on in a new one when wh
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Border {
-    /// There is none: the run was begun by a program that had none, or its state is too large to be an input.
+    /// There is none: its state is too large to be an input.
     #[default]
     Never,
     Ahead,

@@ -161,8 +161,7 @@ impl RunGates {
             "attempt": task.tries + 1, "role": task.role, "agent": task.agent, "capability": task.capability,
             "parameters": task.params, "dependencies": task.dependencies(),
         });
-        // Work that was sent back is another work.
-        let said: Vec<&str> = task.feedback.iter().filter(|said| !said.passed).map(|said| said.text.as_str()).collect();
+        let said = task.sent_back_with();
         if !said.is_empty() {
             context["feedback"] = json!(said);
         }
@@ -377,11 +376,16 @@ fn has_been_seen(approved: &Value, shown: &Value, plan: &TaskPlan) -> bool {
 
 /// What a person is asked about the result of a task.
 fn about_result(task: &Task, proposes: Option<&str>, reasons: Vec<String>) -> Proposal {
+    let mut context = json!({ "result": task.result, "attempt": task.tries });
+    let said = task.sent_back_with();
+    if !said.is_empty() {
+        context["feedback"] = json!(said);
+    }
     Proposal {
         task_id: Some(task.id.clone()),
         description: task.goal.clone(),
         risk: if proposes.is_some() { task.risk.max(Risk::High) } else { task.risk },
-        context: json!({ "result": task.result, "attempt": task.tries }),
+        context,
         reasons,
         on_reject: if task.required { OnReject::EndRun } else { OnReject::Skip },
         ..Proposal::new(ApprovalScope::Action, proposes.unwrap_or_default())

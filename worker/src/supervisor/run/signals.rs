@@ -209,13 +209,17 @@ impl SupervisorRun {
         let text = self.parts.control.cancelled_text().unwrap_or_else(|| "workflow cancelled".to_owned());
         let checkpoint = self.checkpoint();
         self.parts.control.checkpoint(&checkpoint, out);
-        // What had ended by then was only not looked at: it is done, and may have to be undone (SHN-62).
+        self.look_at_held(out);
+        self.strategy.cancel(text, &mut self.parts, out);
+    }
+
+    /// What had ended before the run is cancelled was only not looked at: it was done, and may have to be undone (SHN-62).
+    fn look_at_held(&mut self, out: &mut Outbox) {
         for arrival in self.calls.take_held() {
             if let Arrival::Answer { key, answer } = arrival {
                 self.strategy.ended_before_cancel(&key, answer, out);
             }
         }
-        self.strategy.cancel(text, &mut self.parts, out);
     }
 
     /// What a decision about an approval means for the plan.
@@ -223,6 +227,9 @@ impl SupervisorRun {
         self.parts.decided(&closed, out);
         if self.work_decided(&closed, out) {
             return;
+        }
+        if let Consequence::Cancel { .. } = closed.consequence {
+            self.look_at_held(out);
         }
         let (parts, task) = (&mut self.parts, closed.task_id.clone());
         let Ok(plan) = self.strategy.plan_control() else { return };
@@ -327,6 +334,9 @@ impl SupervisorRun {
     /// The review of the plan has ended without an approval.
     pub(super) fn review_ended(&mut self, out: &mut Outbox) {
         let ending = self.parts.review.as_ref().and_then(|review| review.ending());
+        if let Some(Ending::Cancelled(_)) = &ending {
+            self.look_at_held(out);
+        }
         let parts = &mut self.parts;
         let Ok(plan) = self.strategy.plan_control() else { return };
         match ending {
