@@ -67,7 +67,8 @@ impl BlobFiles {
         // One writer at a time: the journal commits from one thread, and the temporary name is fixed by the hash.
         let mut synced = self.synced.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let known = &mut synced[usize::from(hash.0[0])];
-        if fs::metadata(&path).is_ok_and(|found| found.len() == bytes.len() as u64) {
+        // What is there may be damaged: only the same bytes are it.
+        if fs::read(&path).is_ok_and(|found| found == bytes) {
             if !*known {
                 File::open(&path).and_then(|f| f.sync_all()).map_err(|why| StorageError::io("fsync", &path, &why))?;
                 self.sync_entry(dir)?;

@@ -133,7 +133,10 @@ impl StoreReader {
         let mut found: BTreeMap<Vec<u8>, ShelfEntry> = BTreeMap::new();
         let above = high.clone().map_or(Unbounded, Excluded);
         let here = changed.shelves.range::<Vec<u8>, _>((Included(low.clone()), above));
-        found.extend(here.filter_map(|(key, value)| Some((key.clone(), ShelfEntry::Changed(value.clone()?)))));
+        let mut here = here.filter_map(|(key, value)| Some((key, value.as_ref()?)));
+        let next = || if upwards { here.next() } else { here.next_back() };
+        let first = std::iter::from_fn(next).take(limit);
+        found.extend(first.map(|(key, value)| (key.clone(), ShelfEntry::Changed(value.clone()))));
         let mut taken = 0;
         let mut visit = |key: &[u8], entry: &[u8]| {
             if key < low.as_slice() || high.as_ref().is_some_and(|high| key >= high.as_slice()) {

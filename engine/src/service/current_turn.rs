@@ -212,7 +212,7 @@ impl CurrentTurn {
     fn is_too_long(&self, state: &mut CurrentTurnState, allowed: Duration) -> bool {
         let Some(doing) = &mut state.doing else { return false };
         let thread = self.run_queue.get().and_then(Option::as_ref);
-        allowed.is_zero() || doing.charged.look(doing.since, thread, allowed * 2 / LOOKS) > allowed
+        allowed.is_zero() || doing.charged.look(doing.since, thread, allowed / (LOOKS / 2)) > allowed
     }
     /// Takes everything from a thread that has died.
     pub(crate) fn take_from_dead(&self) -> Taken {

@@ -19,9 +19,6 @@ pub(super) const REDACTED: &str = "[redacted]";
 /// Shorter spellings of a short secret would be found everywhere.
 const SPELLING_LEN_MIN: usize = 4;
 
-/// Letters of what may stand between two digits of base64.
-const LINE_ENDS: &[u8] = b"\r\n \\nr";
-
 /// The part of a key at the end of a cut text that is told from chance.
 const PREFIX_LEN_MIN: usize = 6;
 
@@ -127,12 +124,7 @@ impl Scrubber {
     pub(super) fn so_far(&self, text: &str) -> (String, usize) {
         let (bytes, mut from, mut at) = (text.as_bytes(), 0, 0);
         while let Some((begin, end)) = self.next(bytes, at) {
-            let may_go_on = || {
-                let mut forms = self.forms.iter();
-                bytes[end..].iter().all(|byte| LINE_ENDS.contains(byte))
-                    && forms.any(|form| form.may_go_on_behind(&bytes[begin..end]))
-            };
-            if may_go_on() {
+            if self.forms.iter().any(|form| form.may_go_on(&bytes[begin..])) {
                 return (self.text(&text[..begin]), begin);
             }
             (from, at) = (end, end);

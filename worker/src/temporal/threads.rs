@@ -246,7 +246,7 @@ impl Seat {
         let state = &mut *state;
         let thread = state.run_queue.as_ref();
         let overdue =
-            |doing: &mut TaskInProgress| doing.charged.look(doing.since, thread, allowed * 2 / LOOKS) > allowed;
+            |doing: &mut TaskInProgress| doing.charged.look(doing.since, thread, allowed / (LOOKS / 2)) > allowed;
         let TaskInProgress { run_id, done, .. } = state.doing.take_if(overdue)?;
         state.abandoned.store(true, Ordering::Release);
         state.generation += 1;

@@ -68,7 +68,7 @@ fn a_backup_never_overwrites_a_store() {
 
 /// A backup reads every group once.
 #[test]
-fn a_backup_reads_everything_once() {
+fn a_backup_reads_each_group_once() {
     let home = tempfile::tempdir().unwrap();
     let medium = Arc::new(Counting { live: MemoryLog::new([7; 16]), groups: AtomicU64::new(0) });
     let journal = Journal::open(medium.clone(), small()).unwrap();

@@ -1,4 +1,5 @@
-//! G6, E38: a verification tells of every flipped bit, but in room that nothing uses, which is listed here by name.
+//! G6, E38: a verification tells of flipped bits wherever they are (each byte of small files, places of all parts of large
+//! ones), but in room that nothing uses, which is listed here by name.
 //!
 //! `cargo full` for the whole sweep; `BOSUN_DAMAGE` for another number of bytes of each file.
 

@@ -78,9 +78,18 @@ impl SpellingForm {
 
     /// Whether a spelling stands at the beginning of the text. Where an escape could also be plain text, both are tried.
     pub(super) fn at_start_of(&self, text: &[u8]) -> SpellingMatch {
+        match self.walk(text) {
+            (0, true) => SpellingMatch::Begun,
+            (0, false) => SpellingMatch::Nothing,
+            (length, _) => SpellingMatch::Full(length),
+        }
+    }
+
+    /// The length of the longest spelling that begins the text, and whether what follows may make a longer one.
+    fn walk(&self, text: &[u8]) -> (usize, bool) {
         // Most places are told by their first letters, and cost nothing more.
         if !self.may_stand_at_start_of(text) {
-            return SpellingMatch::Nothing;
+            return (0, false);
         }
         let (mut found, mut begun) = (0, false);
         let mut places = vec![(0, 0)];
@@ -100,11 +109,7 @@ impl SpellingForm {
                 }
             }
         }
-        match found {
-            0 if begun => SpellingMatch::Begun,
-            0 => SpellingMatch::Nothing,
-            length => SpellingMatch::Full(length),
-        }
+        (found, begun)
     }
 
     /// Whether the first unit stands there, and what follows it may be the second.
@@ -119,9 +124,10 @@ impl SpellingForm {
         ways.filter(|way| way.is_begun_by(text)).any(goes_on)
     }
 
-    /// Whether this is the secret but for a part of its last byte, which may follow.
-    pub(super) fn may_go_on_behind(&self, text: &[u8]) -> bool {
-        self.open_end && self.at_start_of(text) == SpellingMatch::Full(text.len())
+    /// Whether the text begins with the secret but for a part of its last byte, which may follow where the text ends.
+    pub(super) fn may_go_on(&self, text: &[u8]) -> bool {
+        let (found, begun) = self.walk(text);
+        self.open_end && found > 0 && begun
     }
 
     fn after_gaps(&self, text: &[u8], mut at: usize) -> usize {
