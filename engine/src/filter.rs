@@ -98,6 +98,13 @@ impl Filter {
         self.names_standing(&RunStanding::are_told_apart_by)
     }
 
+    /// Whether it names a status that only this engine knows: `'Held'` or `'TakenOver'`.
+    pub fn names_own_status(&self) -> bool {
+        self.names_standing(&|words| {
+            words.iter().any(|word| matches!(word, StandingWord::Held | StandingWord::TakenOver))
+        })
+    }
+
     fn names_standing(&self, test: &dyn Fn(&[StandingWord]) -> bool) -> bool {
         self.condition.as_ref().is_some_and(|condition| condition.names_standing(test))
     }
@@ -159,6 +166,12 @@ impl Filter {
     /// Whether the order is the one runs are scanned in: newest start first.
     pub fn is_default_order(&self) -> bool {
         self.order == default_order()
+    }
+
+    /// The same filter in the order in which runs are scanned.
+    #[must_use]
+    pub fn in_default_order(self) -> Filter {
+        Filter { order: default_order(), ..self }
     }
 
     /// The order of two runs in a list. Total: runs that the order leaves equal are told apart by run id, the newest

@@ -80,7 +80,7 @@ fn the_status_is_what_people_have_made_of_it() {
         assert_eq!(control(data, "boats").as_str().unwrap_or_default(), name);
         assert_eq!(
             found_by_status(data),
-            if shown == "Taken over" { vec!["Running", shown] } else { vec![shown] },
+            if shown == "Running" { vec![shown] } else { vec!["Running", shown] },
             "{verb}"
         );
     }

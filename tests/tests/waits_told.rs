@@ -89,8 +89,8 @@ fn a_spent_budget_names_the_command_that_gives_more() {
     };
     assert_eq!(
         (counted("Paused"), counted("Running")),
-        ("1".to_owned(), "0".to_owned()),
-        "what the list shows it finds"
+        ("1".to_owned(), "1".to_owned()),
+        "what the list shows it finds, and it is open"
     );
     let inbox: Value = serde_json::from_slice(&run(&data, &["approval", "list", "-o", "json"]).stdout).unwrap();
     assert!(inbox.to_string().contains("budget top-up poor --calls 1"), "{inbox}");

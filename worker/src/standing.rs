@@ -1,5 +1,6 @@
 //! Runs by how they stand, as every door shows it: a supervisor or an agent that has paused itself, or whose work a person has
-//! taken over, is a running one for the engine (SHN-74), and a filter by status is to find what the lists show.
+//! taken over, is a running one for the engine (SHN-74) and for a filter; a filter for paused ones, or for those that are taken
+//! over, finds it too, as the lists show it.
 //!
 //! Invariant: only the runs whose own word can change the answer of a filter are asked for it, and none where no word can; a run
 //! that cannot answer now stands as the engine says. An answer is remembered with the length of the history that gave it: a run
@@ -23,8 +24,8 @@ use crate::supervisor::run::SUPERVISOR;
 const PAGE: usize = 1_000;
 /// Runs that are asked at a time.
 const ASKED_AT_ONCE: usize = 16;
-/// Answers that are remembered: some hundred bytes each.
-const REMEMBERED: usize = 10_000;
+/// Answers that are remembered: some fifty bytes each.
+const REMEMBERED: usize = 100_000;
 
 /// How people hold an open run, as it says itself.
 pub(crate) async fn hold(backend: &dyn Backend, info: &RunInfo) -> Option<Hold> {
@@ -55,8 +56,13 @@ pub(crate) async fn with_holds(backend: &dyn Backend, runs: Vec<RunInfo>) -> Vec
 /// The first runs that fit a filter, in its order.
 pub(crate) async fn list(backend: &dyn Backend, filter: &Filter, limit: usize) -> Result<Vec<RunInfo>, CallError> {
     let held = held(backend, filter).await?;
+    if held.is_empty() && !filter.is_default_order() {
+        return backend.list(ListRequest { query: filter.to_string(), limit }).await;
+    }
     let ids: BTreeSet<RunId> = held.iter().map(|info| info.run_id).collect();
-    let mut found = others(backend, filter, limit, &ids).await?;
+    // Only the order of all lists says where the next page begins: in another one all are read before the first is known.
+    let wanted = if filter.is_default_order() { limit } else { usize::MAX };
+    let mut found = others(backend, &filter.clone().in_default_order(), wanted, &ids).await?;
     if !held.is_empty() {
         found.extend(held.into_iter().filter(|info| filter.matches(info)));
         found.sort_by(|a, b| filter.compare(a, b));
@@ -104,13 +110,12 @@ async fn others(
     limit: usize,
     without: &BTreeSet<RunId>,
 ) -> Result<Vec<RunInfo>, CallError> {
-    let at_once = (limit + without.len()).min(PAGE);
+    let at_once = limit.saturating_add(without.len()).min(PAGE);
     let (mut all, mut after) = (Vec::new(), None);
     loop {
         let (runs, next) = page(backend, filter, at_once, after).await?;
         all.extend(runs.into_iter().filter(|info| !without.contains(&info.run_id)));
-        // Only the order of all lists says where the next page begins.
-        if all.len() >= limit || next.is_none() || !filter.is_default_order() {
+        if all.len() >= limit || next.is_none() {
             all.truncate(limit);
             return Ok(all);
         }
@@ -166,8 +171,8 @@ mod tests {
     async fn a_filter_by_status_finds_what_lists_show() {
         let some = store(["order", SUPERVISOR, "order", SUPERVISOR, SUPERVISOR]);
         assert_eq!(ids(&some, "ExecutionStatus = 'Paused'", 2).await, ["run-1", "run-3"], "the newest first");
-        assert_eq!(ids(&some, "ExecutionStatus != 'Running'", 9).await, ["run-1", "run-3", "run-4"]);
-        assert_eq!(ids(&some, "ExecutionStatus = 'Running' ORDER BY WorkflowId DESC", 9).await, ["run-2", "run-0"]);
+        assert_eq!(ids(&some, "ExecutionStatus != 'Paused'", 9).await, ["run-0", "run-2"]);
+        assert_eq!(ids(&some, "ExecutionStatus != 'Paused' ORDER BY WorkflowId DESC", 1).await, ["run-2"]);
         assert_eq!(ids(&some, "ExecutionStatus = 'Paused' AND WorkflowId > 'run-3'", 9).await, ["run-4"]);
         let all = ids(&some, "ExecutionStatus IN ('Running', 'Paused')", 9).await;
         assert_eq!(all.len(), 5);
@@ -180,7 +185,10 @@ mod tests {
     #[tokio::test]
     async fn many_paused_runs_hide_no_other() {
         let many = store(std::iter::repeat_n(SUPERVISOR, 1_200).chain(["order", "order"]));
-        assert_eq!(ids(&many, "ExecutionStatus = 'Running'", 2).await, ["run-1200", "run-1201"]);
+        assert_eq!(ids(&many, "ExecutionStatus != 'Paused'", 2).await, ["run-1200", "run-1201"]);
+        let ordered = "ExecutionStatus != 'Paused' ORDER BY WorkflowId DESC";
+        assert_eq!(ids(&many, ordered, 9).await, ["run-1201", "run-1200"], "in any order");
+        assert_eq!(ids(&many, "ExecutionStatus = 'Running'", 2).await, ["run-0", "run-1"], "they run all the same");
         assert_eq!(ids(&many, "ExecutionStatus = 'Paused'", 1_100).await.len(), 1_100);
     }
 }

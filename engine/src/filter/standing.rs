@@ -67,9 +67,6 @@ impl RunStanding {
             StandingWord::Held => held && status.is_open(),
             StandingWord::TakenOver => hold == Some(Hold::TakenOver),
             StandingWord::Is(WorkflowStatus::Paused) => status == WorkflowStatus::Paused || hold == Some(Hold::Paused),
-            StandingWord::Is(WorkflowStatus::Running) => {
-                status == WorkflowStatus::Running && hold != Some(Hold::Paused)
-            }
             StandingWord::Is(other) => status == other,
         }
     }

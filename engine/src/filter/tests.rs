@@ -253,7 +253,7 @@ fn a_status_is_the_one_that_a_list_shows() {
         ["Running", "Paused", "Held", "taken over", "Completed"].into_iter().filter(|word| is(word)).collect::<Vec<_>>()
     };
     assert_eq!(found(&running(false, None)), ["Running"]);
-    assert_eq!(found(&running(false, Some(Hold::Paused))), ["Paused"]);
+    assert_eq!(found(&running(false, Some(Hold::Paused))), ["Running", "Paused"]);
     assert_eq!(found(&running(false, Some(Hold::TakenOver))), ["Running", "taken over"]);
     assert_eq!(found(&running(true, None)), ["Running", "Held"]);
     assert_eq!(found(&of(WorkflowStatus::Paused, false, None)), ["Paused"]);
@@ -266,7 +266,7 @@ fn a_filter_says_whether_it_matters_how_people_hold_a_run() {
     let matters = |text: &str| Filter::parse(text).unwrap().asks_for_holds();
     for text in [
         "ExecutionStatus = 'Paused'",
-        "WorkflowType = 'a' AND NOT (A = 1 OR ExecutionStatus = 'Running')",
+        "WorkflowType = 'a' AND NOT (A = 1 OR ExecutionStatus = 'Paused')",
         "ExecutionStatus NOT IN ('Paused', 'Completed')",
         "ExecutionStatus = 'TakenOver'",
     ] {
@@ -274,6 +274,7 @@ fn a_filter_says_whether_it_matters_how_people_hold_a_run() {
     }
     for text in [
         "",
+        "ExecutionStatus = 'Running'",
         "ExecutionStatus IN ('Running', 'Paused')",
         "ExecutionStatus = 'Completed' OR Held = true",
         "ExecutionStatus = 'Held'",

@@ -22,12 +22,14 @@ use serde::{Deserialize, Serialize};
 use super::authority::CallerBackend;
 use super::caller::Caller;
 use super::json_depth::{HISTORY_DEPTH_MAX, JSON_DEPTH_MAX, json_depth};
+use super::people::pages::parse;
 use super::problem::Problem;
 use super::routes::{EXACT, is_exact};
 use super::stream::{json_lines, run_event_lines, turn_lines};
 use crate::backend::{Attribution, Backend, WorkerState};
 use crate::cli::Reach;
 use crate::notify::links::Links;
+use crate::standing;
 
 /// A page has at most this many rows (G34).
 pub const PAGE_MAX: usize = 1_000;
@@ -230,7 +232,7 @@ pub async fn list(me: AuthorizedCaller, uri: Uri) -> HandlerResult<Vec<RunInfo>>
     let ProtocolListQuery { query, limit, after: _ } = query_of(&uri)?;
     // And one, by which a caller knows whether there are more.
     let limit = limit.unwrap_or(100).min(PAGE_MAX + 1);
-    Ok(Json(me.backend.list(ListRequest { query, limit }).await?))
+    Ok(Json(standing::list(&me.backend, &parse(&query)?, limit).await?))
 }
 
 pub async fn worker_state(me: AuthorizedCaller) -> HandlerResult<WorkerState> {

@@ -17,6 +17,7 @@ use super::resolve::run_of;
 use super::supervise::update;
 use super::waiting::{Hold, own_hold};
 use crate::supervisor::model::TaskId;
+use crate::supervisor::run::SUPERVISOR;
 
 #[derive(Debug, Clone, Args)]
 pub struct CompleteArgs {
@@ -57,6 +58,9 @@ pub(super) async fn complete(cx: &mut Context, args: CompleteArgs) -> Result<Exi
 /// Whether a person does the work of the run, if it can say so.
 async fn is_taken_over(cx: &Context, target: &Target) -> Option<bool> {
     let info = cx.backend.describe(target.clone()).await.ok()?.info;
+    if info.workflow_type.as_str() != SUPERVISOR {
+        return None;
+    }
     let hold = own_hold(&*cx.backend, &info).await?;
     info.status.is_open().then_some(hold == Some(Hold::TakenOver))
 }

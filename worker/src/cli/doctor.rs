@@ -42,7 +42,7 @@ const SPACE_GONE: u64 = 64 << 20;
 const HANDLES_LOW: u64 = 1_024;
 /// A run that started so far ahead of the clock was started by another clock.
 const AHEAD: Duration = Duration::from_secs(60);
-/// A store that takes no more is read whole: half a second of a slow disk.
+/// A store that takes no more is read whole: a second or a few.
 const VERIFIED_MAX: u64 = 256 << 20;
 /// Of the runs with the longest histories, so many are asked whether they are near a limit.
 const LONGEST: usize = 20;
@@ -308,12 +308,18 @@ async fn store(global: &Global, program: &Program) -> Vec<Diagnosis> {
 async fn verified(backend: &dyn Backend) -> Diagnosis {
     const WHAT: &str = "stored data";
     const FIX: &str = "`bosun store verify` tells every place; `bosun explain BOSUN0028`";
-    let bytes = backend.store_info().await.ok().and_then(|info| info["bytes_on_disk"].as_u64());
+    let bytes = match backend.store_info().await {
+        Ok(info) => info["bytes_on_disk"].as_u64(),
+        Err(why) => {
+            let text = format!("it could not be read: {}", CliError::from(why).message);
+            return Diagnosis::warning(WHAT, text, FIX);
+        }
+    };
     if bytes.is_none_or(|bytes| bytes > VERIFIED_MAX) {
         return Diagnosis::good(WHAT, "it was not read: `bosun store verify` reads and checks all of it");
     }
     match backend.verify().await {
-        Err(why) => Diagnosis::good(WHAT, format!("it was not read: {}", CliError::from(why).message)),
+        Err(why) => Diagnosis::warning(WHAT, format!("it could not be read: {}", CliError::from(why).message), FIX),
         Ok(report) => {
             let found: Vec<String> = report["findings"].as_array().into_iter().flatten().map(finding_text).collect();
             match found.len() {

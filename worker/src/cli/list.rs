@@ -201,13 +201,20 @@ fn shown(query: &str, all: bool) -> Result<Filter, CliError> {
 
 /// What the newest of the open runs wait for: each has to be asked. Of the others as much as their status shows.
 async fn waits(cx: &Context, runs: &mut [RunInfo]) -> Vec<Vec<WaitingRow>> {
-    let (mut all, mut asked) = (Vec::new(), 0);
-    for run in runs {
+    let (mut all, mut asked, mut others) = (Vec::new(), 0, Vec::new());
+    for (nth, run) in runs.iter_mut().enumerate() {
         let ask = run.status.is_open() && asked < ASKED_MAX;
         asked += usize::from(ask);
         let waits = if ask { waiting(&*cx.backend, run).await } else { Vec::new() };
-        run.hold = if ask { hold_of(run, &waits) } else { standing::hold(&*cx.backend, run).await };
+        match ask {
+            true => run.hold = hold_of(run, &waits),
+            false => others.push(nth),
+        }
         all.push(waits);
+    }
+    let rest = others.iter().map(|nth| runs[*nth].clone()).collect();
+    for (nth, told) in others.into_iter().zip(standing::with_holds(&*cx.backend, rest).await) {
+        runs[nth] = told;
     }
     all
 }

@@ -73,7 +73,6 @@ const NOUN_VERBS: &[(&str, &[&str], &str)] = &[
         &["run", "start"],
         "`bosun schedule trigger ID` starts one now, `bosun schedule create` makes a schedule",
     ),
-    ("schedule", &["resume"], "`bosun schedule unpause ID`"),
     ("config", &["delete", "remove", "rm"], "`bosun config unset KEY`"),
     (
         "agent",

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use self::draw::draw;
 use self::keyboard::keyboard;
-use self::spent::SpentMemory;
+use self::spent::{KnownSpend, SpentMemory};
 use self::view::{TopView, update};
 use super::Program;
 use super::args::Global;
@@ -108,7 +108,7 @@ struct TopRow {
     age: String,
     events: u64,
     /// Micro-dollars, of a supervisor or an agent.
-    spent: Option<u64>,
+    spent: Option<KnownSpend>,
     /// Whom and what it waits for, or what keeps it from going on.
     why: String,
     /// The command that helps.
@@ -341,7 +341,8 @@ fn row(run: &RunInfo, now: Timestamp, hold: Option<Hold>, (urgency, why, help): 
 fn print(screen: &mut Screen, snapshot: &ScreenData) -> Result<(), CliError> {
     let row = |row: &TopRow| {
         json!({ "workflow_id": row.workflow_id, "workflow_type": row.workflow_type, "status": row.status,
-            "events": row.events, "cost_micros": row.spent, "why": row.why, "help": row.help })
+            "events": row.events, "cost_micros": row.spent.map(|spent| spent.micros),
+            "unpriced_calls": row.spent.map(|spent| spent.unpriced_calls), "why": row.why, "help": row.help })
     };
     let agent = |agent: &AgentRow| {
         json!({ "name": agent.name, "busy": agent.busy, "done": agent.done, "failed": agent.failed,
@@ -371,7 +372,7 @@ fn print(screen: &mut Screen, snapshot: &ScreenData) -> Result<(), CliError> {
             row.workflow_type.as_str().into(),
             status,
             row.age.as_str().into(),
-            row.spent.map_or_else(String::new, draw::money).into(),
+            row.spent.map_or_else(String::new, KnownSpend::text).into(),
             row.why.as_str().into(),
         ]
     };

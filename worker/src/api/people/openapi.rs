@@ -245,8 +245,9 @@ fn query(operation: &str, name: &str) -> Value {
         }
         "namespace" => ("Where the workflow id is looked for", id_schema()),
         "query" => {
-            let about = "A list filter, for example `ExecutionStatus = 'Running'`; here of what every run has. A run that has paused \
-                         itself (`control`) is a Paused one; those that are Held or TakenOver are Running ones. \
+            let about = "A list filter, for example `ExecutionStatus = 'Running'`; here of what every run has. Lists and \
+                         counts find a run that has paused itself (`control`) as Paused and one that a person has taken over as \
+                         TakenOver; these, and those that are Held, are Running too. \
                          The server also takes search attributes, brackets, IN, BETWEEN and STARTS_WITH; no ORDER BY";
             (about, json!({ "type": "string", "pattern": format!("^( *|{})$", filter_shape()) }))
         }

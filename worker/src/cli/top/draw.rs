@@ -11,7 +11,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Row, Table, TableState};
 
 use super::view::TopView;
-use super::{ScreenData, Urgency};
+use super::{KnownSpend, ScreenData, Urgency};
 use crate::cli::error::one_line;
 use crate::cli::time_format::short;
 
@@ -106,7 +106,7 @@ fn draw_runs(frame: &mut Frame<'_>, area: Rect, snapshot: &ScreenData, view: &To
             row.status.clone(),
             row.age.clone(),
             row.events.to_string(),
-            row.spent.map_or_else(String::new, money),
+            row.spent.map_or_else(String::new, KnownSpend::text),
             row.why.clone(),
         ];
         Row::new(cells).style(color.map_or_else(Style::new, |color| Style::new().fg(color)))

@@ -13,7 +13,7 @@ fn row(id: &str, urgency: Urgency, why: &str) -> TopRow {
         status: "Running".into(),
         age: "3s".into(),
         events: 7,
-        spent: Some(1_250_000),
+        spent: Some(super::spent::KnownSpend { micros: 1_250_000, unpriced_calls: 0 }),
         why: why.into(),
         help: if why.is_empty() { String::new() } else { format!("bosun approval approve {id}") },
         urgency,

@@ -312,6 +312,10 @@ fn unreadable(why: String) -> CallError {
 fn for_the_cluster(query: &str, own: &Namespace) -> Result<(Vec<Namespace>, String), CallError> {
     let filter = Filter::parse(query)
         .map_err(|why| Rejection::Invalid { what: format!("list filter {query:?}"), why: why.to_string() })?;
+    if filter.names_own_status() {
+        let why = "a cluster knows no status 'Held' and no 'TakenOver'; ask for 'Running' or 'Paused'".to_owned();
+        return Err(Rejection::Invalid { what: format!("list filter {query:?}"), why }.into());
+    }
     let (names, filter) = filter.split_namespaces();
     let names = if names.is_empty() { vec![own.to_string()] } else { names };
     let namespaces = names.into_iter().map(Namespace::new).collect::<Result<_, _>>();
