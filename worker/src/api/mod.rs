@@ -7,6 +7,7 @@
 //!
 //! [`Backend`]: crate::backend::Backend
 
+mod accept;
 mod address;
 pub mod authority;
 pub mod caller;

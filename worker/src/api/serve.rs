@@ -26,6 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
+use super::accept::Door;
 use super::crowd::{ConnectionActivity, Crowd, InFlight, NoPlace, Place};
 use super::guard::{Guard, guard};
 use super::handlers::{Api, no_such_method, no_such_route};
@@ -170,12 +171,13 @@ impl Server {
         let guarding = Guard::new(Arc::new(tokens), self.address, hosts, &self.limits);
         let crowd = Crowd::new(self.limits.connections);
         let routers = routers_of(api, pages, guarding, &crowd);
+        let mut door = Door::new(self.listener);
         let (refusals, leaving) = (Arc::new(Semaphore::new(REFUSALS)), Arc::new(Semaphore::new(LEAVING)));
         let connections = TaskTracker::new();
         loop {
             let stream = tokio::select! {
                 () = told(&mut stop) => break,
-                stream = accepted(&self.listener) => stream,
+                stream = door.next() => stream,
             };
             let (routers, limits, stopping) = (routers.clone(), self.limits.clone(), stop.clone());
             let serve =
@@ -204,20 +206,6 @@ impl Server {
         }
         connections.close();
         connections.wait().await;
-    }
-}
-
-/// The next connection.
-async fn accepted(listener: &TcpListener) -> TcpStream {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => return stream,
-            Err(why) => {
-                // Out of file descriptors, most likely: wait for some to come back instead of spinning.
-                tracing::warn!(error = %why, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
     }
 }
 
