@@ -319,7 +319,8 @@ fn the_owner_lets_a_held_run_try_once_more() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let (mut process, _) = WorkerProcess::start(&worker(), &data, PATIENCE).unwrap();
-    done(&data, &["start", "poison", "-w", "bad", "-i", "\"abort\""]);
+    // The caller may hear of it or lose the worker first.
+    bosun(&data, &["start", "poison", "-w", "bad", "-i", "\"abort\""]);
     assert!(process.wait(PATIENCE).unwrap().is_some());
     assert!(held(&data, "bad").is_some_and(|why| why.contains("left to a worker")), "a visit leaves it alone");
     process = WorkerProcess::spawn(&worker(), &data).unwrap();
@@ -327,7 +328,6 @@ fn the_owner_lets_a_held_run_try_once_more() {
     for _ in 0..2 {
         process = WorkerProcess::start(&worker(), &data, PATIENCE).unwrap().0;
         assert!(held(&data, "bad").is_some_and(|why| why.contains("quarantined")));
-        // The caller may hear of it or lose the worker first.
         bosun(&data, &["unpause", "bad"]);
         assert!(process.wait(PATIENCE).unwrap().is_some(), "released, it ends the worker again");
     }

@@ -48,6 +48,7 @@ pub enum ActivityVerb {
     /// Pause an activity: it starts no further attempt.
     Pause(OfRun),
     /// Resume a paused activity.
+    #[command(visible_alias = "resume")]
     Unpause(OfRun),
 }
 

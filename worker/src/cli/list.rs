@@ -85,7 +85,14 @@ pub(super) async fn list(cx: &mut Context, args: ListArgs) -> Result<Exit, CliEr
     let mut before = None;
     while !cx.screen.closed() {
         cx.screen.now = now();
-        let listed = look(cx, &args).await?;
+        let listed = match look(cx, &args).await {
+            Ok(listed) => listed,
+            Err(why) if cx.lost_the_worker(&why) => {
+                cx.outlive_the_worker().await?;
+                continue;
+            }
+            Err(why) => return Err(why),
+        };
         if before.as_ref() != Some(&listed) {
             cx.screen.begin_anew(before.is_none());
             show(cx, &args, &listed)?;

@@ -43,6 +43,11 @@ const VERBS: &[(&[&str], &str)] = &[
     (&["upgrade"], "`bosun replay check --query FILTER` says which runs fit the code"),
     (&["new"], "`bosun init` makes a project, `bosun start` and `bosun run` a run"),
     (&["runs", "workflows"], "`bosun list` shows the runs"),
+    (&["inbox", "tasks", "todo"], "`bosun approval list` shows what waits for a person, with the command that answers"),
+    (
+        &["restart", "rerun", "retry"],
+        "`bosun reset ID --to first-turn` begins a run anew under its id, `bosun run FILE.yaml --again` a spec",
+    ),
     (&["workers"], "`bosun worker describe` shows the worker of the directory"),
     (&["top-up", "topup"], "`bosun budget top-up ID` gives a run more to spend"),
 ];

@@ -270,7 +270,7 @@ pub(super) async fn signal_with_start(cx: &mut Context, args: SignalWithStartArg
 /// Starts it, or finds what the same request id has started; with something else in it that id is refused.
 async fn start_once(cx: &Context, request: StartWorkflow) -> Result<Started, CliError> {
     let sent = request.clone();
-    let started = cx.backend.start(request).await?;
+    let started = cx.backend.start(request).await.map_err(|why| without_input(why.into(), &sent))?;
     let other = crate::api::people::other_than_first(&*cx.backend, &sent, &started).await;
     match &sent.request_id {
         Some(key) if !other.is_empty() => {
@@ -282,6 +282,14 @@ async fn start_once(cx: &Context, request: StartWorkflow) -> Result<Started, Cli
         }
         _ => Ok(started),
     }
+}
+
+/// What cannot be read is no value at all, where none was given.
+fn without_input(why: CliError, sent: &StartWorkflow) -> CliError {
+    if sent.input == Payload::null() && why.message.contains("cannot read a json payload of 4 bytes") {
+        return why.help("it was given no input: `-i JSON` or `-i @FILE` gives it one");
+    }
+    why
 }
 
 pub(super) fn print_started(cx: &mut Context, schema: &str, started: &Started) {
@@ -320,10 +328,21 @@ pub(super) fn plan_file(what: &str) -> Option<&Path> {
 /// A plan that cannot be read is refused before a data directory is made for it.
 pub(super) fn refuse_bad_plan(plans: Option<PlanLoader>, args: &RunArgs) -> Result<(), CliError> {
     let (what, pairs) = args.execute.start.type_and_pairs()?;
-    let Some(path) = plan_file(what) else { return Ok(()) };
+    let Some(path) = plan_file(what) else { return refuse_directory(what) };
     // What an earlier run left is asked for later; without it the file must hold as well.
     let request = super::plan::request(path, &args.overrides, pairs)?;
     super::plan::load(plans, &request).map(|_| ())
+}
+
+/// What `bosun init` made is run by its file.
+fn refuse_directory(what: &str) -> Result<(), CliError> {
+    if !what.contains('/') || !Path::new(what).is_dir() {
+        return Ok(());
+    }
+    let file = Path::new(what).join("supervisor.yaml");
+    let file = if file.exists() { shell_word(&file.to_string_lossy()) } else { "FILE.yaml".to_owned() };
+    Err(CliError::usage(format!("{what} is a directory"))
+        .help(format!("a spec is run by its file: `bosun run {file}`")))
 }
 
 pub(super) async fn run(cx: &mut Context, args: RunArgs) -> Result<Exit, CliError> {

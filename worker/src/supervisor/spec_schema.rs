@@ -12,8 +12,9 @@ use super::spec::SupervisorSpec;
 const ID: &str = "https://bosun.invalid/supervisor-spec.schema.json";
 
 /// What may also be written where the type stands.
-const SHORT_FORMS: [(&str, &str); 4] = [
+const SHORT_FORMS: [(&str, &str); 5] = [
     ("Model", "The name of the model alone."),
+    ("ViaModel", "The name of the model alone."),
     ("Tool", "The name of the tool alone."),
     ("Role", "The name of the agent that does it."),
     ("ScriptFailure", "The message alone."),

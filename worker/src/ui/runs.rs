@@ -10,15 +10,17 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::batch;
-use super::elements::{ago, dollars, lasted, run_link, standing, with};
+use super::elements::{ago, cut, dollars, lasted, run_link, standing, with};
 use super::forms::{Query, Visitor};
 use super::layout::{Page, PageError, Place};
 use super::waits::{RunWait, held_by_people, waits};
 use crate::agent::AGENT;
 use crate::api::TokenRole;
+use crate::api::guard::now;
 use crate::api::people::ask;
 use crate::api::people::{Cursor, filter_of, page_of_runs, unknown_field, without_notifications};
 use crate::backend::Backend;
+use crate::cli::stuck::{Lookout, Obstacle};
 use crate::inbox::target_of;
 use crate::notify::NOTIFICATION;
 use crate::standing::count as standing_count;
@@ -27,6 +29,8 @@ use crate::supervisor::run::SUPERVISOR;
 const PAGE: usize = 50;
 /// Open runs that are asked at a time what they wait for.
 const ASKED_AT_ONCE: usize = 8;
+/// Characters of an obstacle in a row.
+const WHY_MAX: usize = 160;
 
 #[derive(Deserialize)]
 pub(super) struct RunsQuery {
@@ -47,6 +51,8 @@ const FILTERS: [(&str, &str); 5] = [
 struct RunRow {
     info: RunInfo,
     waits: Vec<RunWait>,
+    /// What keeps it, or a run below it, from going on.
+    stuck: Option<Obstacle>,
     spent: Option<u64>,
 }
 
@@ -131,20 +137,34 @@ async fn rows(visitor: &Visitor, runs: &[RunInfo]) -> Vec<RunRow> {
     let row = |info: RunInfo| async move {
         if !info.status.is_open() {
             let spent = spent_in_all(&visitor.backend, &info).await;
-            return RunRow { info, waits: Vec::new(), spent };
+            return RunRow { info, waits: Vec::new(), stuck: None, spent };
         }
         let target = target_of(&info);
-        let waits = match visitor.backend.describe(target.clone()).await {
-            Ok(description) => waits(&visitor.backend, &description).await,
-            Err(_) => Vec::new(),
+        let (waits, stuck) = match visitor.backend.describe(target.clone()).await {
+            Ok(description) => {
+                let waits = waits(&visitor.backend, &description).await;
+                let stuck = if waits.iter().any(RunWait::asks_a_person) {
+                    None
+                } else {
+                    Lookout::new(&visitor.backend, now()).below_described(&description).await.into_iter().next()
+                };
+                (waits, stuck)
+            }
+            Err(_) => (Vec::new(), None),
         };
         let spent = match info.workflow_type.as_str() {
             SUPERVISOR | AGENT => ask(&visitor.backend, &target, "budget").await["spent"]["cost_micros"].as_u64(),
             _ => None,
         };
-        RunRow { info, waits, spent }
+        RunRow { info, waits, stuck, spent }
     };
     stream::iter(runs.to_vec()).map(row).buffered(ASKED_AT_ONCE).collect().await
+}
+
+/// What keeps a run from going on, and which run below it.
+fn in_its_way(info: &RunInfo, stuck: &Obstacle) -> Markup {
+    let what = if stuck.run == info.workflow_id { stuck.what.clone() } else { stuck.title() };
+    html! { span.bad-text { (what) } ": " (cut(&stuck.text(now()), WHY_MAX)) }
 }
 
 /// What a closed supervisor or agent has spent, where its result says so. One that gave none is not asked: each answer of a
@@ -175,7 +195,7 @@ fn table(rows: &[RunRow], acts: bool) -> Markup {
 }
 
 fn table_row(row: &RunRow, namespaces: bool, acts: bool) -> Markup {
-    let RunRow { info, waits, spent } = row;
+    let RunRow { info, waits, stuck, spent } = row;
     let first = waits.iter().find(|wait| wait.asks_a_person()).or(waits.first());
     html! {
         tr id={ "run-" (info.run_id) } {
@@ -192,7 +212,7 @@ fn table_row(row: &RunRow, namespaces: bool, acts: bool) -> Markup {
             td { (ago(info.started_at)) }
             td { (lasted(info)) }
             td { @if let Some(spent) = spent { (dollars(*spent)) } }
-            td.waits { @if let Some(first) = first { (first.brief()) @if waits.len() > 1 { span.muted { " and " (waits.len() - 1) " more" } } } }
+            td.waits { @if let Some(stuck) = stuck { (in_its_way(info, stuck)) } @else if let Some(first) = first { (first.brief()) @if waits.len() > 1 { span.muted { " and " (waits.len() - 1) " more" } } } }
         }
     }
 }

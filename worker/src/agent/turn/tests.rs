@@ -194,7 +194,7 @@ proptest! {
         events in prop::collection::vec((0..5_u8, 0..8_usize), 0..60),
     ) {
         let (fan_out, count) = (FanOut { most, in_order }, calls.len());
-        let rules = WatchRules { rounds: 3, repetitions, total, ..WatchRules::default() };
+        let rules = WatchRules { rounds: 3, repetitions, total, most: Some(CALLS_MAX), ..WatchRules::default() };
         let names: Vec<Asked> = calls.clone();
         let mut played = Played {
             calls: Some(judged(calls, &rules)), fan_out, made: BTreeMap::new(), order: Vec::new(), answers: BTreeMap::new(), spent: false,
@@ -212,7 +212,7 @@ proptest! {
         prop_assert!(total.is_none_or(|total| played.made.len() <= total as usize), "{:?}", played.made);
         for at in played.made.keys() {
             prop_assert!(names[*at].name != "nobody" && names[*at].arguments["at"].is_number(), "{:?}", names[*at]);
-            prop_assert!(*at < 64);
+            prop_assert!(*at < CALLS_MAX);
         }
         if in_order && most == 1 {
             prop_assert!(played.order.is_sorted(), "{:?}", played.order);

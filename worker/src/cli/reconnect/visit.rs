@@ -74,9 +74,20 @@ impl Context {
                 }
                 // Another visit, or a worker that does not answer yet.
                 Err(why) if why.code == Code::StoreLocked => {}
+                // Only this address was asked for.
+                Err(why) if why.code == Code::Unreachable && route.global.address.is_some() => {}
                 Err(why) => return Err(why),
             }
         }
+    }
+
+    /// The worker has left that a verb asked which looks at no run in particular: it visits the directory until the next one
+    /// is there.
+    pub(in crate::cli) async fn outlive_the_worker(&mut self) -> Result<(), CliError> {
+        let hint = self.screen.reach.complete("`bosun worker run`");
+        self.screen.note(&format!("the worker has left ({hint} starts the next one)"));
+        self.reconnect.told_to_start = true;
+        self.away(BETWEEN).await
     }
 
     async fn let_go(&mut self) -> Result<(), CliError> {

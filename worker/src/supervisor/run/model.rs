@@ -56,24 +56,22 @@ fn asked(spec: &SupervisorSpec, call: &Call, via: &ViaModel) -> Result<ModelSett
     let named = |text: Option<&Value>| text.and_then(Value::as_str).map(str::to_owned);
     let system = agent.map(|agent| &agent.system_prompt).filter(|text| !text.is_empty());
     let whole = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
-    // Names of supyagent begin with the provider: `anthropic/claude`.
-    let provided =
-        own.and_then(|model| model.name.split_once('/')).filter(|_| via.provider.is_none() && via.name.is_none());
-    let provided = provided.filter(|(provider, _)| PROVIDERS.contains(provider) && setting("provider").is_none());
+    let provider = via.provider.clone().or_else(|| named(setting("provider")));
+    let name = via
+        .name
+        .clone()
+        .or_else(|| own.map(|model| model.name.clone()))
+        // The manager of a crew is no agent of the spec (CRW-01).
+        .or_else(|| CallContext::of(call).model)
+        .ok_or_else(|| CarryRefusal::NoModel(call.agent.clone().unwrap_or_else(|| call.key.to_string())))?;
+    // A name may begin with the provider, as in supyagent's files: `anthropic/claude`. Beside a provider it is that one's own.
+    let (provider, model) = match (provider, name.split_once('/')) {
+        (None, Some((first, rest))) if PROVIDERS.contains(&first) => (first.to_owned(), rest.to_owned()),
+        (provider, _) => (provider.unwrap_or_else(|| PROVIDER.to_owned()), name),
+    };
     Ok(ModelSettings {
-        provider: via
-            .provider
-            .clone()
-            .or_else(|| named(setting("provider")).or(provided.map(|(provider, _)| provider.to_owned())))
-            .unwrap_or_else(|| PROVIDER.to_owned()),
-        model: via
-            .name
-            .clone()
-            .or_else(|| provided.map(|(_, name)| name.to_owned()))
-            .or_else(|| own.map(|model| model.name.clone()))
-            // The manager of a crew is no agent of the spec (CRW-01).
-            .or_else(|| CallContext::of(call).model)
-            .ok_or_else(|| CarryRefusal::NoModel(call.agent.clone().unwrap_or_else(|| call.key.to_string())))?,
+        provider,
+        model,
         temperature: via.temperature.or_else(|| setting("temperature").and_then(Value::as_f64)),
         max_tokens: via.max_tokens.or_else(|| setting("max_tokens").and_then(whole)),
         system: system.or(role.map(|role| &role.system_prompt)).cloned().unwrap_or_default(),

@@ -278,14 +278,17 @@ impl Via {
     }
 }
 
-/// Which model, and what it may use. What is absent here stands in the agent's or the role's `model`.
+/// Which model, and what it may use; in a file also its name alone. What is absent here stands in the agent's or the role's
+/// `model`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ViaModel {
-    /// A provider of the worker: `openai` (any address that speaks its protocol), `anthropic`, `schema`. Null is `openai`.
+    /// A provider of the worker: `openai` (any address that speaks its protocol), `anthropic`, `schema`. Null is the one that
+    /// the name begins with (`anthropic/claude-sonnet-4-5`), else `openai`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// The provider's name for the model.
+    /// The provider's name for the model. Without `provider` it may begin with `openai/` or `anthropic/`; beside one it is taken
+    /// as it stands, whatever it begins with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// How freely the model chooses its words; null is the provider's default.

@@ -34,6 +34,7 @@ pub(super) fn write_out(spec: &mut Spec) -> Result<Vec<String>, FieldError> {
     {
         trust.remove("rules");
     }
+    via(spec.get_mut("via"));
     script(spec.get_mut("script"));
     Ok(warnings)
 }
@@ -75,10 +76,16 @@ fn named(value: Option<&mut Value>, key: &str) {
     }
 }
 
+/// `via: { model: NAME }`.
+fn via(value: Option<&mut Value>) {
+    named(value.and_then(|via| via.get_mut("model")), "name");
+}
+
 fn role(value: Option<&mut Value>) {
     let Some(value) = value else { return };
     named(Some(value), "agent");
     if let Value::Object(role) = value {
+        via(role.get_mut("via"));
         named(role.get_mut("model"), "name");
         script(role.get_mut("script"));
     }
@@ -86,6 +93,7 @@ fn role(value: Option<&mut Value>) {
 
 fn agent(value: &mut Value, path: &str, warnings: &mut Vec<String>) {
     let Value::Object(agent) = value else { return };
+    via(agent.get_mut("via"));
     named(agent.get_mut("model"), "name");
     script(agent.get_mut("script"));
     if let Some(Value::Array(tools)) = agent.get_mut("tools") {

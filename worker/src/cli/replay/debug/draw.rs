@@ -55,7 +55,7 @@ const EVENTS_MIN: u16 = 36;
 /// Lines of code around the place.
 const AROUND: usize = 3;
 const HINTS: &str =
-    "j/k event  J/K task  c/C continue  b break  g go  / search  Enter payload  d diff  f fork  ? help  q quit";
+    "? help  q quit  j/k event  J/K task  c/C continue  b break  g go  / search  Enter payload  d diff  f fork";
 const HELP: &str = "\
 j k        one event forwards, backwards (also the arrows)
 J K        one workflow task (also PageDown, PageUp)
