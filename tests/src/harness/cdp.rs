@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 /// How long anything in a browser may take.
-pub const BROWSER_MAX: Duration = Duration::from_secs(15);
+pub const BROWSER_MAX: Duration = Duration::from_secs(60);
 /// The largest message read: a screenshot has a few megabytes.
 const MESSAGE_MAX: u64 = 128 << 20;
 

@@ -347,12 +347,14 @@ async fn a_worker_killed_with_9_leaves_no_process_after_reaping() {
 /// Starts what a killed worker leaves: a group whose leader is gone, with a member that carries the marker.
 fn abandoned_group(dir: &Path, marker: &str) -> (ProcessNote, i32) {
     use std::os::unix::process::CommandExt;
-    let script = "sh -c 'echo $$ > survivor; exec sleep 600' & while [ ! -s survivor ]; do sleep 0.02; done";
+    let script = "sh -c 'echo $$ > survivor; exec sleep 600' & while [ ! -s survivor ]; do sleep 0.02; done; read _";
     let mut command = std::process::Command::new("sh");
     command.args(["-c", script]).current_dir(dir).env(ENV_MARKER, marker).process_group(0);
-    let mut leader = command.spawn().unwrap();
+    let mut leader = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
     let pid = leader.id().cast_signed();
     let start_time = stat_of(pid).unwrap().start_time;
+    // It ends when it may be looked at no more.
+    drop(leader.stdin.take());
     leader.wait().unwrap();
     let survivor = std::fs::read_to_string(dir.join("survivor")).unwrap().trim().parse().unwrap();
     let note = ProcessNote {
