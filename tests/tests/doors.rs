@@ -229,6 +229,48 @@ fn looking_makes_nothing() {
     assert!(!dir.path().join("nowhere").exists());
 }
 
+/// Verbs that only look leave every byte as it was, after a worker that was killed too: nothing is recovered for them.
+#[test]
+fn looking_writes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let spec = "kind: supervisor\npreset: shannon-dag\nobjective: tidy\nagents: [{ name: a }]\nscript:\n  \
+                - { on: plan, say: { tasks: [{ id: t, goal: delete it, requires_approval: true }] } }\n";
+    let spec = file(dir.path(), "spec.yaml", spec);
+    let mut worker = running(&data);
+    let asked = run(&data, &["run", spec.to_str().unwrap(), "-w", "asks", "--no-wait"]);
+    assert!(said(&asked).contains("approve"), "{}", said(&asked));
+    worker.kill().unwrap();
+    let bytes = || -> Vec<(PathBuf, Vec<u8>)> {
+        let mut files = files_below(&data);
+        files.sort();
+        files.into_iter().map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect()
+    };
+    let before = bytes();
+    assert!(before.len() > 3);
+    for verb in [
+        "list",
+        "describe asks",
+        "show asks",
+        "result asks --no-wait",
+        "approval list",
+        "plan show asks",
+        "budget show asks",
+        "agent list asks",
+        "cost asks",
+        "query asks progress",
+        "store verify",
+    ] {
+        run(&data, &verb.split(' ').collect::<Vec<_>>());
+        assert!(bytes() == before, "{verb}");
+    }
+}
+
+fn files_below(at: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(at).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
 /// G36, G37: the owner's guards stand in `bosun.toml`, in the environment and in `--set`, and hold in the stock binary.
 #[test]
 fn the_owner_says_what_may_run() {

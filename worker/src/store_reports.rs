@@ -153,6 +153,7 @@ pub(crate) fn open_error(data: &Path, why: StorageError) -> OpenError {
         StorageError::Taken { .. } => OpenError::Taken(why.to_string()),
         StorageError::ReadOnly { .. }
         | StorageError::NetworkFilesystem { .. }
+        | StorageError::SwapUnfinished { .. }
         | StorageError::EpochUnwritable { .. } => OpenError::Refused(why.to_string()),
         StorageError::RolledBack { .. }
         | StorageError::EpochOfOther { .. }

@@ -84,6 +84,16 @@ pub enum StorageError {
         /// What is missing or foreign.
         detail: String,
     },
+    /// A new copy is taking the place of the store, and was cut short: nothing is damaged, and half of it lies beside it.
+    #[error(
+        "a new copy was taking the place of the store {} when it was cut short; a worker that starts there completes it: \
+         `bosun worker run`",
+        dir.display()
+    )]
+    SwapUnfinished {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// Something would be overwritten. Nothing was written.
     #[error("{} is taken: {detail}", dir.display())]
     Taken {

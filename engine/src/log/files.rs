@@ -133,8 +133,7 @@ impl DataDir {
     pub(crate) fn hold_settled(&self) -> Result<Option<File>, StorageError> {
         let lock = self.hold_to_look()?;
         if swap::is_under_way(self) {
-            let detail = "a new copy is taking its place; a worker that starts there completes it".into();
-            return Err(StorageError::NotADatabase { dir: self.root.clone(), detail });
+            return Err(StorageError::SwapUnfinished { dir: self.root.clone() });
         }
         Ok(lock)
     }

@@ -286,6 +286,10 @@ mod tests {
                 fs::rename(from, to).unwrap();
             }
             assert!(is_under_way(&dir));
+            // Nothing is damaged: who looks is told who completes it.
+            let why = dir.hold_settled().unwrap_err();
+            assert!(matches!(&why, StorageError::SwapUnfinished { .. }), "{why}");
+            assert!(why.to_string().contains("a worker that starts there completes it"), "{why}");
             finish(&dir).unwrap();
             assert!(!is_under_way(&dir) && !incoming(&dir).exists());
             assert!(texts(&dir.root).iter().all(|(_, text)| text == "new") && texts(&dir.root).len() == new.len());

@@ -334,16 +334,22 @@ impl fmt::Display for DivergenceCause {
     }
 }
 
+/// What a run says of itself looks like no line of its own (G38).
+fn one_line(text: &str) -> String {
+    text.replace(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'), " ")
+}
+
 impl fmt::Display for DiffLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DiffLine::Same { left, right, what } => write!(f, "  {left:>5} {right:>5}   {what}"),
-            DiffLine::OnlyLeft { left, what } => write!(f, "- {left:>5}         {what}"),
-            DiffLine::OnlyRight { right, what } => write!(f, "+       {right:>5}   {what}"),
+            DiffLine::Same { left, right, what } => write!(f, "  {left:>5} {right:>5}   {}", one_line(what)),
+            DiffLine::OnlyLeft { left, what } => write!(f, "- {left:>5}         {}", one_line(what)),
+            DiffLine::OnlyRight { right, what } => write!(f, "+       {right:>5}   {}", one_line(what)),
             DiffLine::Changed { left, right, what, fields } => {
-                write!(f, "~ {left:>5} {right:>5}   {what}")?;
+                write!(f, "~ {left:>5} {right:>5}   {}", one_line(what))?;
                 for change in fields {
-                    write!(f, "\n                  {}: {} -> {}", change.field, change.left, change.right)?;
+                    let (left, right) = (one_line(&change.left), one_line(&change.right));
+                    write!(f, "\n                  {}: {left} -> {right}", change.field)?;
                 }
                 Ok(())
             }

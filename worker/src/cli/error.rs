@@ -89,7 +89,7 @@ pub fn one_line(text: &str) -> String {
 /// Control characters, other line breaks, and those that change the direction of what is shown or are not shown at all.
 pub(crate) fn misleads(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
 impl From<Rejection> for CliError {

@@ -570,6 +570,11 @@ impl Verb {
                 Access::Work { slots: args.slots.counts(), queues: Vec::new(), guards }
             }
             Verb::Workflow(verb) if verb.is_dry_run() => Access::Look,
+            Verb::Workflow(WorkflowVerb::Result(args)) if args.no_wait => Access::Look,
+            Verb::Approval(approval::ApprovalVerb::List { .. } | approval::ApprovalVerb::Show { .. })
+            | Verb::Plan(supervise::PlanVerb::Show(_))
+            | Verb::Budget(budget::BudgetVerb::Show { .. }) => Access::Look,
+            Verb::Agent(verb) if verb.only_looks() => Access::Look,
             Verb::Batch(verb) if verb.only_looks() => Access::Look,
             Verb::Activity(activity::ActivityVerb::List(_) | activity::ActivityVerb::Describe(_)) => Access::Look,
             Verb::Workflow(WorkflowVerb::Fork(args)) => Access::Visit { create: args.makes_a_store() },

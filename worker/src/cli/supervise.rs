@@ -51,6 +51,13 @@ pub enum AgentVerb {
     },
 }
 
+impl AgentVerb {
+    /// Whether it changes nothing, and may look at a store that nobody may write to.
+    pub(super) fn only_looks(&self) -> bool {
+        matches!(self, AgentVerb::List(_) | AgentVerb::Describe { .. })
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub enum PlanVerb {
     /// Show the plan of a run: every task with its status and why it waits.

@@ -62,9 +62,6 @@ pub struct RunBelow {
     /// Of what it may spend no more than what was left of the run's budget.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lent: Vec<Resource>,
-    /// What it spent is told at its end, also after it was cancelled.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub has_bill: bool,
     /// What is said of it if it takes all its time, where whoever does its work has one of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub too_slow: Option<String>,
@@ -162,10 +159,9 @@ impl Calls {
         Some(match self.ended(seq)? {
             UnderWay::Call { .. } => Cancelled::Activity(seq),
             UnderWay::Later { .. } | UnderWay::Timer { .. } => Cancelled::Timer(seq),
-            UnderWay::Child { child, .. } => {
-                if child.has_bill {
-                    self.bills.insert(seq);
-                }
+            UnderWay::Child { .. } => {
+                // What it spent is told at its end.
+                self.bills.insert(seq);
                 Cancelled::Child(seq)
             }
         })
@@ -307,8 +303,8 @@ mod tests {
         UnderWay::Timer { key, label: String::new() }
     }
 
-    fn child(has_bill: bool) -> RunBelow {
-        RunBelow { workflow_id: "w".to_owned(), agent: None, lent: Vec::new(), has_bill, too_slow: None }
+    fn child() -> RunBelow {
+        RunBelow { workflow_id: "w".to_owned(), agent: None, lent: Vec::new(), too_slow: None }
     }
 
     /// Of every kind: what is ended when nobody waits any more, and whether a bill is to come. Once, and never twice.
@@ -320,8 +316,7 @@ mod tests {
             (UnderWay::Call { call: of_call.clone(), deliveries: 0 }, Cancelled::Activity(Seq(7)), false),
             (UnderWay::Later { call: of_call, input, deliveries: 0 }, Cancelled::Timer(Seq(7)), false),
             (timer(a.clone()), Cancelled::Timer(Seq(7)), false),
-            (UnderWay::Child { key: a.clone(), child: child(true) }, Cancelled::Child(Seq(7)), true),
-            (UnderWay::Child { key: a.clone(), child: child(false) }, Cancelled::Child(Seq(7)), false),
+            (UnderWay::Child { key: a.clone(), child: child() }, Cancelled::Child(Seq(7)), true),
         ] {
             let mut calls = Calls::default();
             calls.sent(Seq(7), what);

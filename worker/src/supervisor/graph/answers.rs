@@ -14,11 +14,15 @@ use super::refusal::NotTaken;
 use super::spellings::words;
 use crate::supervisor::model::{PlannedTask, TaskId, share};
 use crate::supervisor::outbox::Answer;
-use crate::supervisor::reading::read;
+use crate::supervisor::reading::{read, refused};
 
 /// Reads what a call was answered; a call that failed has no answer.
 pub(super) fn answered<T: DeserializeOwned>(what: &str, answer: Answer) -> Result<T, NotTaken> {
-    Ok(read(what, &answer?)?)
+    let said = answer?;
+    match refused(&said) {
+        Some(why) => Err(NotTaken::Refused(why)),
+        None => Ok(read(what, &said)?),
+    }
 }
 
 /// One call of a tool by a decider.

@@ -217,6 +217,13 @@ impl Graph {
         }
     }
 
+    /// The final task is done and gave nothing: no claim to be done holds (PDT-08).
+    fn final_without_result(&self) -> Option<String> {
+        let is_so = |task: &&Task| task.is_final && task.status == TaskStatus::Completed && task.result.is_none();
+        let task = self.plan.tasks.values().find(is_so)?;
+        Some(format!(" Final task {} is completed and has no result.", task.id))
+    }
+
     /// A cycle is over: did a task run?
     fn end_cycle(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         self.in_cycle = false;
@@ -233,6 +240,7 @@ impl Graph {
             let n = self.idle_cycles;
             let report = self.deadlock_report.clone().unwrap_or_default();
             let undecided = self.undecided.take().map(|why| format!(" The last decision was not understood: {why}"));
+            let undecided = undecided.or_else(|| self.final_without_result());
             self.errors.push(format!(
                 "No progress after {n} consecutive cycles (no tasks executed). Stopping to avoid infinite loop. {report}{}",
                 undecided.unwrap_or_default()
@@ -374,6 +382,20 @@ impl Graph {
         }
     }
 
+    /// What a task waits for. One that is done and does not meet a condition is not what keeps others waiting: the condition is.
+    fn why_waiting(&self, on: &[TaskId]) -> String {
+        let is_done = |id: &&TaskId| self.task(id).is_some_and(|on| on.status == TaskStatus::Completed);
+        let list = |ids: Vec<&TaskId>| ids.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(", ");
+        let (done, open): (Vec<&TaskId>, Vec<&TaskId>) = on.iter().partition(is_done);
+        match (done.is_empty(), open.is_empty()) {
+            (true, _) => format!("waiting on deps [{}]", list(open)),
+            (false, true) => format!("the condition on [{}] does not hold", list(done)),
+            (false, false) => {
+                format!("waiting on deps [{}]; the condition on [{}] does not hold", list(open), list(done))
+            }
+        }
+    }
+
     /// Why a task that somebody wants to run does not.
     pub(super) fn why_not(&self, id: &TaskId) -> Option<String> {
         let Some(task) = self.task(id) else { return Some(format!("there is no task {id}")) };
@@ -384,7 +406,7 @@ impl Graph {
         match self.dependencies(task) {
             _ if task.status.is_terminal() => Some(format!("it is {}", task.status)),
             DependencyState::Missing(ids) => Some(format!("missing deps [{}]", list(&ids))),
-            DependencyState::Waiting(ids) => Some(format!("waiting on deps [{}]", list(&ids))),
+            DependencyState::Waiting(ids) => Some(self.why_waiting(&ids)),
             DependencyState::Unmet { on, .. } => Some(format!("waiting on deps [{on}]")),
             DependencyState::Satisfied if task.status.is_runnable() => None,
             DependencyState::Satisfied => Some(format!("not runnable (status {})", task.status)),

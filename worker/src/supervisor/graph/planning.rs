@@ -9,6 +9,7 @@ use super::anew::add_to;
 use super::*;
 use crate::supervisor::model::PlanOrigin;
 use crate::supervisor::model::PlanStrategy;
+use crate::supervisor::reading::refused;
 use crate::supervisor::team::roles::role_of;
 
 impl Graph {
@@ -188,7 +189,11 @@ impl Graph {
     }
 
     fn plan_in(&self, answer: Answer) -> Result<PlannerOutput, NotTaken> {
-        let mut output = read_plan_answer(&answer?, self.rules.strategy, self.rules.upfront)?;
+        let said = answer?;
+        if let Some(why) = refused(&said) {
+            return Err(NotTaken::Refused(why));
+        }
+        let mut output = read_plan_answer(&said, self.rules.strategy, self.rules.upfront)?;
         assign_roles(&mut output, self.rules.given_role.as_deref());
         Ok(self.checked_of_model(output)?)
     }

@@ -14,6 +14,8 @@ use crate::supervisor::task::TaskStatus;
 pub enum NotTaken {
     #[error(transparent)]
     Failed(#[from] CallFailure),
+    #[error("it did not succeed: {0}")]
+    Refused(String),
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
     #[error(transparent)]

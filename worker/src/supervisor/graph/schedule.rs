@@ -29,6 +29,8 @@ fn not_done(task: &Task) -> &'static str {
         TaskStatus::Cancelled => "was cancelled",
         TaskStatus::Escalated => "was escalated",
         TaskStatus::Skipped if denied => "was denied",
+        // Nobody has tried it.
+        TaskStatus::Skipped if task.attempts.is_empty() => "was skipped",
         _ => "failed",
     }
 }
@@ -41,7 +43,7 @@ impl Graph {
         let satisfied = match (edge.requires, on.status) {
             (_, Completed) => true,
             // FSS-40: a task waits for its dependencies of the same iteration to be done; they are reviewed together.
-            (_, AwaitingReview) => self.rules.review == ReviewScope::Iteration && on.result.is_some(),
+            (_, AwaitingReview) => self.rules.review == ReviewScope::Iteration,
             (Requires::CompletedOrSkipped, Skipped) => on.skipped != Some(SkipReason::DependencyFailed),
             (Requires::Terminal, status) => status.is_terminal(),
             _ => false,
@@ -233,7 +235,12 @@ impl Graph {
             },
         };
         let kind = if condition { "condition_not_met" } else { "dependency_failed" };
-        let upstream = if cancelled { "was cancelled" } else { "has failed" };
+        let upstream = match self.task(on).map_or("failed", not_done) {
+            _ if condition => "does not meet the condition",
+            _ if cancelled => "was cancelled",
+            "failed" => "has failed",
+            other => other,
+        };
         Some(match policy {
             DependencyPolicy::Wait | DependencyPolicy::Run => return None,
             DependencyPolicy::Skip => (TaskStatus::Skipped, kind, skipped_text),

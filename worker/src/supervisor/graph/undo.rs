@@ -35,7 +35,7 @@ impl Graph {
     /// Whether there is anything to undo: what a task gave counts, whatever became of the task after that.
     pub(super) fn has_effects(task: &Task) -> bool {
         let acted = task.metadata.action_result.is_some();
-        task.status == TaskStatus::Completed || task.result.is_some() || acted
+        task.status == TaskStatus::Completed || task.result.is_some() || task.metadata.gave_nothing || acted
     }
 
     /// A worker had answered before the run was cancelled, and nobody has looked at it: whether it would have counted is not
@@ -53,6 +53,7 @@ impl Graph {
                 record.outcome = AttemptOutcome::Completed;
                 record.confidence_bp = reply.confidence;
                 record.model.clone_from(&reply.model);
+                task.metadata.gave_nothing |= reply.result.is_null();
                 task.result = Some(reply.result.clone()).filter(|result| !result.is_null());
                 task.error = Some(TaskError { kind: NOT_REVIEWED.into(), message: UNSEEN.to_owned() });
                 self.cost_of_attempt(id, attempt, &reply);

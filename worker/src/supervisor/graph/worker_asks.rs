@@ -88,7 +88,8 @@ impl Graph {
         if !reply.variables.is_empty() {
             task.metadata.variables.clone_from(&reply.variables);
         }
-        // Nothing is no result.
+        // Nothing is no result, and work all the same.
+        task.metadata.gave_nothing |= reply.interrupt.is_none() && reply.result.is_null();
         task.result = Some(reply.result.clone()).filter(|result| reply.interrupt.is_none() && !result.is_null());
         task.error = None;
         // A result that proposes nothing is not about what failed.

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The names that a run writes itself.
-const OF_THE_RUN: [&str; 14] = [
+const OF_THE_RUN: [&str; 15] = [
     "action_error",
+    "gave_nothing",
     "action_result",
     "approved_action",
     "consultations",
@@ -85,6 +86,9 @@ pub struct TaskMetadata {
     /// Why it was not, when it was tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action_error: Option<String>,
+    /// Whoever did it gave no result, and may have had effects.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gave_nothing: bool,
     /// The policy that asks for an approval of the task; on the copy that gates see (CUG-39).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_approval: Option<ToolApprovalWanted>,
@@ -213,6 +217,7 @@ mod tests {
             passed_try: Some(1),
             action_result: Some(json!(1)),
             action_error: Some("why".into()),
+            gave_nothing: true,
             tool_approval: Some(ToolApprovalWanted { policy_name: "p".into(), message: "m".into(), code: "c".into() }),
             overflows: vec![Overflow { attempt: 1, notes: "n".into() }],
             scratch_notes: Some("n".into()),

@@ -286,19 +286,17 @@ impl SupervisorRun {
         let workflow_id = format!("{}-{}", self.run, word_of(&key));
         // A child closes with its parent (SHN-50), in its own way.
         let parent_close_policy = ParentClosePolicy::RequestCancel;
-        let mut options = ChildWorkflowOptions { parent_close_policy, priority, ..ChildWorkflowOptions::default() };
-        if lease.is_some() {
-            // What it spent is known only when it has ended.
-            options.cancellation = CancellationType::WaitCancellationCompleted;
-        }
+        // What it spent is known only when it has ended.
+        let cancellation = CancellationType::WaitCancellationCompleted;
+        let options =
+            ChildWorkflowOptions { parent_close_policy, priority, cancellation, ..ChildWorkflowOptions::default() };
         let seq = cx.start_child(workflow_type, WorkflowId::of(&workflow_id), input, options);
-        let has_bill = lease.is_some();
         let agent = lease.as_ref().and_then(|lease| lease.purpose);
         let (lent, share) = lease.map(|lease| (lease.lent, lease.share)).unwrap_or_default();
         if let Some(share) = share {
             self.account.loans.lend(seq, &workflow_id, share);
         }
-        self.calls.sent(seq, UnderWay::Child { key, child: RunBelow { workflow_id, agent, lent, has_bill, too_slow } });
+        self.calls.sent(seq, UnderWay::Child { key, child: RunBelow { workflow_id, agent, lent, too_slow } });
     }
 
     /// What the end of an activity means for whoever asked.

@@ -81,17 +81,17 @@ impl ChildEnd {
             ChildEnd::Agent(output) => Spent {
                 tokens: output.spent.tokens,
                 cost_micros: output.spent.cost_micros,
-                calls: output.spent.steps.max(1),
+                calls: output.spent.steps,
                 unpriced_calls: output.unknown.unpriced_calls,
             },
             ChildEnd::Supervisor(report) => {
                 let SupervisorOutput { tokens, cost_micros, calls, unpriced_calls, .. } = **report;
-                Spent { tokens, cost_micros, calls: calls.max(1), unpriced_calls }
+                Spent { tokens, cost_micros, calls, unpriced_calls }
             }
             ChildEnd::Bill(bill) => {
                 let BillItems { tokens, cost_micros, calls, steps, unpriced_calls } = bill.spent.unwrap_or(bill.own);
                 let unpriced_calls = unpriced_calls.max(bill.unknown.unpriced_calls);
-                Spent { tokens, cost_micros, calls: calls.max(steps).max(1), unpriced_calls }
+                Spent { tokens, cost_micros, calls: calls.max(steps), unpriced_calls }
             }
             ChildEnd::Unreadable(_) => Spent { calls: 1, unpriced_calls: 1, ..Spent::default() },
             ChildEnd::Nothing => {

@@ -232,6 +232,9 @@ impl SupervisorRun {
         let share = self.account.loans.returned(seq);
         let end = ChildEnd::of(&result);
         let cost = end.spent(child_end::is_lost(&result).then(|| share.unwrap_or_default()));
+        if cost.calls == 0 {
+            self.account.called_nobody();
+        }
         let Some(UnderWay::Child { key, child }) = self.calls.ended(seq) else {
             if self.calls.bill_came(seq) {
                 self.account.charge_late(cost);

@@ -215,8 +215,8 @@ impl SupervisorRun {
         // What a person holds stays open for them; what was asked for at the end is waited for.
         let held = self.parts.control.is_held();
         let children = self.parts.control.children().next().is_some() && !self.parts.control.is_cancelled();
-        // Who shares a budget tells all that it spent.
-        let unpaid = self.context.shared && !self.calls.has_all_bills();
+        // A run tells all that it spent, and those below it that it has ended.
+        let unpaid = !self.calls.has_all_bills();
         let open = !self.strategy.phase().is_terminal();
         !(open || held || children || unpaid || !self.calls.is_idle())
     }

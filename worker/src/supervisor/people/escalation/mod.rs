@@ -104,8 +104,7 @@ impl Escalations {
     }
 
     fn is_sensitive_before(&self, declared: &str) -> bool {
-        let sensitive = || self.hitl.is_sensitive_plan(declared) || self.hitl.is_sensitive_action(declared);
-        self.hitl.gates.contains(&Gate::Before) && sensitive()
+        self.hitl.gates.contains(&Gate::Before) && self.hitl.is_sensitive_action(declared)
     }
 
     fn reasons_before(&self, declared: &str, cost: Option<Money>) -> Vec<Reason> {
@@ -120,7 +119,7 @@ impl Escalations {
 
     /// The function among those of some work that a person is asked about first: the sensitive one, if one is.
     pub fn most_sensitive<'f>(&self, functions: &'f [String]) -> &'f str {
-        let sensitive = |name: &&String| self.hitl.is_sensitive_plan(name) || self.hitl.is_sensitive_action(name);
+        let sensitive = |name: &&String| self.hitl.is_sensitive_action(name);
         functions.iter().find(sensitive).or(functions.first()).map(String::as_str).unwrap_or_default()
     }
 
