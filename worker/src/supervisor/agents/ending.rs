@@ -14,7 +14,7 @@ use crate::agent::turn::CallState;
 use crate::supervisor::core::key::{AgentsKey, Key, SessionAsk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::InstanceStatus;
-use crate::supervisor::outbox::{Doer, Fact, Outbox, WorkEnd};
+use crate::supervisor::outbox::{Doer, Fact, Outbox};
 
 /// How many sessions that have ended are still shown.
 const ENDED_SHOWN_MAX: usize = 256;
@@ -124,8 +124,7 @@ impl AgentLoop {
             told["denied"] = true.into();
         } else {
             // What a person did not let begin has not ended.
-            let success = status == InstanceStatus::Completed;
-            out.tell(Fact::WorkEnded(WorkEnd { by: Doer::Instance(instance_id), success }));
+            out.work_ended(Doer::Instance(instance_id), status == InstanceStatus::Completed);
         }
         out.note(NoteKind::AgentClosed, told);
         if deadline.is_some() {

@@ -23,7 +23,7 @@ use super::view::{ChatEnd, Stop};
 use crate::supervisor::core::key::{ChatAsk, ChatKey};
 use crate::supervisor::core::retry::Tries;
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, Doer, Fact, Outbox, Purpose, WorkEnd};
+use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, Doer, Outbox, Purpose};
 use crate::supervisor::spec::{ChatTeam, OnSpeakerError, RoundCount};
 
 /// A chat and what it waits for.
@@ -260,19 +260,15 @@ impl GroupChat {
             return self.close(Stop::NoReply, &format!("{name} did not reply."), None, out);
         };
         let ends = self.terminates(&message);
-        self.turn_ended(message.from.clone(), true, out);
+        out.work_ended(Doer::Agent(message.from.clone()), true);
         self.store(message, out);
         self.go_on(ends, out);
-    }
-
-    fn turn_ended(&self, name: String, success: bool, out: &mut Outbox) {
-        out.tell(Fact::WorkEnded(WorkEnd { by: Doer::Agent(name), success }));
     }
 
     fn speaker_failed(&mut self, name: &str, tries: u32, failure: &CallFailure, out: &mut Outbox) {
         let data = json!({ "agent": name, "attempt": tries, "error": failure.message });
         out.note(NoteKind::AttemptFailed, data);
-        self.turn_ended(name.to_owned(), false, out);
+        out.work_ended(Doer::Agent(name.to_owned()), false);
         match self.rules.on_speaker_error {
             OnSpeakerError::Retry if Tries::of(SPEAKER_TRIES).are_left_after(tries, failure) => {
                 self.ask_speaker(name, tries + 1, out);

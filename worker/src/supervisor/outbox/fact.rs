@@ -3,6 +3,7 @@
 //! Invariant: a fact is left in the turn in which it has happened, beside the note that tells people of it; whoever keeps a
 //! state hears facts, and reads no note. What is not of the run's other parts is no fact.
 
+use super::Outbox;
 use crate::supervisor::model::{AgentInstance, InstanceStatus};
 
 /// See the module.
@@ -31,4 +32,19 @@ pub enum Doer {
     Agent(String),
     /// The agent of this number in the registry.
     Instance(String),
+}
+
+impl Outbox {
+    pub fn tell(&mut self, fact: Fact) {
+        self.facts.push(fact);
+    }
+    pub fn work_ended(&mut self, by: Doer, success: bool) {
+        self.tell(Fact::WorkEnded(WorkEnd { by, success }));
+    }
+    pub fn facts(&self) -> &[Fact] {
+        &self.facts
+    }
+    pub fn take_facts(&mut self) -> Vec<Fact> {
+        std::mem::take(&mut self.facts)
+    }
 }

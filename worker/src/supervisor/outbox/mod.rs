@@ -388,16 +388,6 @@ impl Outbox {
     pub fn asks(&self) -> &[Ask] {
         &self.asks
     }
-    /// Tells the run what other parts of it keep.
-    pub fn tell(&mut self, fact: Fact) {
-        self.facts.push(fact);
-    }
-    pub fn facts(&self) -> &[Fact] {
-        &self.facts
-    }
-    pub fn take_facts(&mut self) -> Vec<Fact> {
-        std::mem::take(&mut self.facts)
-    }
     /// What was left, in order.
     pub fn take(&mut self) -> (Vec<Ask>, Vec<Note>) {
         (std::mem::take(&mut self.asks), std::mem::take(&mut self.notes))
