@@ -97,6 +97,22 @@ const ROOMS: [&[&str]; 29] = [
 /// What a family is made of: the run names it in one file, and reaches it by what all strategies answer.
 const FAMILIES: [(&str, &str); 3] = [("graph", "Graph"), ("chat", "GroupChat"), ("agents", "AgentLoop")];
 const FAMILY_FILE: &str = "worker/src/supervisor/run/strategy.rs";
+/// The other files of the run that name the room of a family, and what for. No more are wanted.
+const FAMILY_WORDS: [(&str, &str); 13] = [
+    ("answer_shapes", "the schemas of answers"),
+    ("children", "what a request that was handed on comes back as"),
+    ("model", "the messages of agents, for models"),
+    ("model_words", "what models are told, and how a worker answers"),
+    ("parts", "the gates of a plan"),
+    ("people", "how a worker asks"),
+    ("progress", "the moments of a plan that are told"),
+    ("queries", "why a task does not run"),
+    ("refusal", "why no strategy could be made"),
+    ("rules", "the rules of a plan, from a spec"),
+    ("spending", "the cost that a worker's answer tells"),
+    ("tool_names", "the tools that agents are offered"),
+    ("work", "the draw of a speaker"),
+];
 
 /// Where one word has one meaning: a type's name stands for one type.
 const ONE_MEANING: &str = "worker/src/supervisor";
@@ -253,12 +269,21 @@ fn spelled_out(places: &str) -> Vec<String> {
     }
 }
 
-/// The run reaches into no family: it names one where it chooses the strategy, and nowhere else.
+/// The run reaches into no family: it names one where it chooses the strategy, and nowhere else. What else it has of the
+/// room of a family stands in a list.
 pub(super) fn families(file: &File, problems: &mut Vec<Problem>) {
     if !file.path.starts_with("worker/src/supervisor/run") || file.is_test || file.path == Path::new(FAMILY_FILE) {
         return;
     }
+    let listed = FAMILY_WORDS.iter().any(|(name, _)| file.path.file_stem().is_some_and(|stem| stem == *name));
     for line in file.lines().filter(|line| !line.is_test) {
+        let of_room = |(room, _): &&(&str, &str)| {
+            ["crate::supervisor", "super", "super::super"].iter().any(|up| names_path(line.code, up, room))
+        };
+        for (room, _) in FAMILIES.iter().filter(of_room).filter(|_| !listed) {
+            let what = format!("{room} may be named in the files of FAMILY_WORDS only: ask a strategy by Strategy");
+            problems.push(problem(&file.path, line.number, what));
+        }
         let named = |(room, family): &&(&str, &str)| {
             let rooms = ["crate::supervisor", "super", "super::super"].map(|up| format!("{up}::{room}"));
             rooms.iter().any(|room| names_path(line.code, room, family))

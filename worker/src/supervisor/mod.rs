@@ -8,8 +8,9 @@
 //! ```
 //!
 //! Rooms stand on each other, from `model` (the data) and `core` up to `run`, and no arrow leads back: the tidy test has the
-//! list (`ROOMS`), and the core compiles with nothing but what is below it (`worker/tests/core`). A family is named where the
-//! run chooses its strategy; all that the run wants of one it asks by `core/strategy` and `core/plan_control`.
+//! list (`ROOMS`), and the core compiles with nothing but what is below it (`worker/tests/core`). What a run wants of the
+//! strategy it follows it asks by `core/strategy` and `core/plan_control`. A family is named in `run` where the strategy is
+//! made, and where its answers are read and shown in its words: the tidy test has the list (`FAMILY_WORDS`).
 //!
 //! `spec` says what a run is told; `run` is the workflow; `core` holds what no family may have a copy of; `graph` carries
 //! plans of tasks, `chat` conversations, `agents` agents that call tools; `people`, `team`, `memory` and `routing` are what
@@ -47,14 +48,15 @@
 //! | loan: what runs below get of the budget | `core/loans` |
 //! | call: under way, delivered again, put off, held while the run stands still | `core/calls` |
 //! | what is waited for, and every deadline: of the run, a decision, a delegation, missing inputs, an answer of a person | `core/awaited` |
-//! | retry: of a task, a review, a synthesis, a speaker, a selection, a guardrail, a call whose worker was lost | `core/retry` |
+//! | retry: of a task, a review, a synthesis, a speaker, a selection, a guardrail, a progress ledger, a controller's decision, a person's choice, a call whose worker was lost | `core/retry` |
 //! | verdict by the rules a task was written with | `critic`, which `graph/review` asks |
 //! | pause, takeover, cancel | `core/control` |
 //! | time of one call | `run/work` |
 //! | authority: what whoever decides may do | `core/authority` |
 //! | what people, the team and decided approvals do to a plan | `core/plan_control`, which a plan answers |
 //! | who has asked people, and what silence means | `core/question` |
-//! | people before work that is no task of a plan: a turn, a delegation, a hand-off, a tool | `core/gate`, which `run/asks` asks before every call |
+//! | people before work that is no task of a plan: a turn, a delegation, a hand-off, a tool | `core/gate`, which `run/asks` asks before every call of a conversation |
+//! | people before a task of a plan starts | `graph/people`, by `run/parts` |
 //! | what needs an approval: by its action, risk, cost, confidence | `people/escalation` |
 //! | how much may be done without asking, and how that grows | `people/trust`, kept by `people/autonomy` |
 //! | approval of a plan, a task, a result, a recruit; of a tool of a task's agent, before the task starts | `people/approval` |

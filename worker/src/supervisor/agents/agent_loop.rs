@@ -1,11 +1,11 @@
 //! The loop itself: what comes in, by key, and what it is for.
 //!
-//! Four kinds of methods: `start`, `crew` and `steps` make one; `answered`, `fired` and `human` take what happened; `say`,
-//! `cancel`, `pause` and `resume` are what people want; `view`s and `outcome` tell. Everything it wants is in the outbox.
+//! Four kinds of methods: `start`, `crew` and `steps` make one; `answered`, `fired` and `human` take what happened; `say` and
+//! `cancel` are what people want; `view`s and `outcome` tell. Everything it wants is in the outbox.
 //!
-//! Invariant: who asked for something is read from its key; each key that was asked for is waited for once; an answer to any other key changes nothing and is noted as
-//! dropped. While paused nothing starts; what comes in meanwhile the run keeps. It routes: the turn of a session is in
-//! `turn`, its tool calls are in `calls` and `dispatch`.
+//! Invariant: who asked for something is read from its key; each key that was asked for is waited for once; an answer to any
+//! other key changes nothing and is noted as dropped. While the run stands still (`Outbox::is_held`) nothing starts, and what
+//! comes in the run keeps. It routes: the turn of a session is in `turn`, its tool calls are in `calls` and `dispatch`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -11,13 +11,12 @@ use serde_json::{Map, Value, json};
 use super::agent_loop::AgentLoop;
 use super::message::{Message, MessageRole, Variables, text_of};
 use super::refusal::{ArgumentRefusal, SessionFailure};
-use super::rules::DelegationKind;
 use super::session::{Home, Running, SessionPurpose, ToolOutcome};
 use super::toolbox::ToolTarget;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::reading::json_text;
 use crate::supervisor::spec::tool_names::sanitized;
-use crate::supervisor::spec::{ContextSummary, OnDelegationTimeout, Span};
+use crate::supervisor::spec::{ContextSummary, DelegationProtocol, OnDelegationTimeout, Span};
 
 /// What a delegation is to do.
 #[derive(Debug, Default)]
@@ -172,13 +171,13 @@ impl AgentLoop {
         let session = self.sessions.get(&seq)?;
         let variables = passed_on(&session.variables, order.variables.as_deref());
         let text = match self.rules.delegation.kind {
-            DelegationKind::Process => {
+            DelegationProtocol::Processes => {
                 let context = self.context_text(seq, &order)?;
                 format!("{context}\n\n---\n\nYour task:\n{}", order.task)
             }
-            DelegationKind::Variables | DelegationKind::Coworkers => with_variables(&order.task, &variables),
+            DelegationProtocol::Variables | DelegationProtocol::Coworkers => with_variables(&order.task, &variables),
         };
-        if order.background && self.rules.delegation.kind == DelegationKind::Process {
+        if order.background && self.rules.delegation.kind == DelegationProtocol::Processes {
             return Some(self.start_in_background(seq, index, name, &order.task, text, variables, out));
         }
         let timeout = order.timeout.unwrap_or(self.rules.delegation.timeout);
@@ -312,15 +311,15 @@ impl AgentLoop {
             (Ok(text), kind) => ToolOutcome {
                 worked: session.has_something(&text),
                 variables: match kind {
-                    DelegationKind::Variables => session.variables.clone(),
-                    DelegationKind::Process | DelegationKind::Coworkers => Variables::default(),
+                    DelegationProtocol::Variables => session.variables.clone(),
+                    DelegationProtocol::Processes | DelegationProtocol::Coworkers => Variables::default(),
                 },
                 ..self.success(&Value::String(text))
             },
-            (Err(why), DelegationKind::Coworkers) => {
+            (Err(why), DelegationProtocol::Coworkers) => {
                 ToolOutcome::failed(format!("Error executing task with agent '{}'. Error: {why}", session.agent))
             }
-            (Err(why), DelegationKind::Process | DelegationKind::Variables) => self.failure(format!(
+            (Err(why), DelegationProtocol::Processes | DelegationProtocol::Variables) => self.failure(format!(
                 "Delegation to '{}' failed: {why}. The agent may not exist or may have encountered an error.",
                 session.agent
             )),

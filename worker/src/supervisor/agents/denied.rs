@@ -9,11 +9,11 @@ use serde_json::json;
 use super::agent_loop::{AgentLoop, Workload};
 use super::message::Message;
 use super::refusal::SessionFailure;
-use super::rules::DelegationKind;
 use super::session::{Doing, Session, ToolOutcome};
 use crate::supervisor::core::key::{AgentsKey, SessionAsk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Call, Outbox};
+use crate::supervisor::spec::DelegationProtocol;
 
 impl AgentLoop {
     /// The step of a session was not let through. Where a hand-off has changed who is active, it is taken back.
@@ -44,7 +44,7 @@ impl AgentLoop {
     pub(super) fn not_begun(&self, caller: u32, index: usize, child: u32, why: &str) -> ToolOutcome {
         let handed = self.sessions.get(&caller).is_some_and(|caller| caller.hands_over(index));
         let answer = match self.rules.delegation.kind {
-            DelegationKind::Process | DelegationKind::Variables if !handed => {
+            DelegationProtocol::Processes | DelegationProtocol::Variables if !handed => {
                 let name = self.sessions.get(&child).map(|session| session.agent.as_str()).unwrap_or_default();
                 self.failure(format!("The delegation to '{name}' was {why}"))
             }

@@ -13,7 +13,8 @@ use super::session::{Doing, Home, Running, Session};
 use crate::agent::turn::CallState;
 use crate::supervisor::core::key::{AgentsKey, Key, SessionAsk};
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::Outbox;
+use crate::supervisor::model::InstanceStatus;
+use crate::supervisor::outbox::{Doer, Fact, Outbox};
 
 /// How many sessions that have ended are still shown.
 const ENDED_SHOWN_MAX: usize = 256;
@@ -117,8 +118,13 @@ impl AgentLoop {
         let (status, key) = (session.status(), session.key(SessionAsk::Deadline));
         let mut told =
             json!({"instance_id": session.id, "name": session.agent, "status": status, "steps": session.steps_total});
+        let instance_id = session.id.clone();
+        out.tell(Fact::AgentClosed { instance_id: instance_id.clone(), status });
         if session.denied {
             told["denied"] = true.into();
+        } else {
+            // What a person did not let begin has not ended.
+            out.work_ended(Doer::Instance(instance_id), status == InstanceStatus::Completed);
         }
         out.note(NoteKind::AgentClosed, told);
         if deadline.is_some() {

@@ -9,11 +9,13 @@ use super::agent_loop::AgentLoop;
 use super::boundary::{AgentInput, AgentsRefused};
 use super::crew_from_spec::{crew, crew_start};
 use super::memory::Thread;
-use super::rules::{AgentDef, AgentRules, DelegationKind, LoopCount, LoopLimit, ToolDef};
+use super::rules::{AgentDef, AgentRules, LoopCount, LoopLimit, ToolDef};
 use super::steps::StepsDef;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::tool_names::Builtin;
-use crate::supervisor::spec::{self, HandoffControl, MemoryScope, OnDelegationTimeout, SupervisorSpec};
+use crate::supervisor::spec::{
+    self, DelegationProtocol, HandoffControl, MemoryScope, OnDelegationTimeout, SupervisorSpec,
+};
 use crate::supervisor::standing::{PolicyRule, StandingPolicy};
 
 impl AgentLoop {
@@ -32,7 +34,7 @@ impl AgentLoop {
         if !spec.steps.is_empty() {
             return AgentLoop::steps(rules, agents, steps(spec), &input, out);
         }
-        if rules.delegation.kind == DelegationKind::Coworkers {
+        if rules.delegation.kind == DelegationProtocol::Coworkers {
             let (crew, start) = (crew(spec)?, crew_start(spec)?);
             return AgentLoop::crew(rules, agents, crew, start, &input, out);
         }
@@ -79,7 +81,7 @@ pub fn rules(spec: &SupervisorSpec) -> AgentRules {
         (Some(spec::HandoffControl::Switch), _) => AgentRules::swarm(),
         (None, spec::DelegationProtocol::Coworkers) => AgentRules::crewai(),
         (None, spec::DelegationProtocol::Variables) => AgentRules::cuga(),
-        (None, spec::DelegationProtocol::Processes) => AgentRules::supyagent(),
+        (None, spec::DelegationProtocol::Processes) => AgentRules::default(),
     };
     let mut rules = AgentRules { limit: limit(spec, &base), ..base };
     delegation(&spec.delegation, &mut rules);
@@ -106,7 +108,7 @@ fn delegation(section: &spec::Delegation, rules: &mut AgentRules) {
     (of.timeout, of.hard_timeout) = (section.timeout, section.wait_max);
     of.on_timeout = match section.on_timeout {
         // Where nobody can look at a process, one that takes too long is a failure.
-        OnDelegationTimeout::Background if of.kind != DelegationKind::Process => OnDelegationTimeout::Fail,
+        OnDelegationTimeout::Background if of.kind != DelegationProtocol::Processes => OnDelegationTimeout::Fail,
         on_timeout => on_timeout,
     };
     of.scope = section.scope;
@@ -171,7 +173,7 @@ pub fn agents(spec: &SupervisorSpec, rules: &AgentRules) -> Vec<AgentDef> {
             let everybody = nobody_says && (is_root || rules.handoff.mode == HandoffControl::Switch);
             def.handoffs = if everybody { others() } else { known(spec, listed) };
             custom_handoffs(spec, &mut def);
-        } else if rules.delegation.kind == DelegationKind::Variables && nobody_says && is_root {
+        } else if rules.delegation.kind == DelegationProtocol::Variables && nobody_says && is_root {
             def.delegates = others();
         } else {
             def.delegates = listed;
@@ -219,7 +221,7 @@ fn tool_of(spec: &SupervisorSpec, tool: &spec::Tool) -> ToolDef {
 /// Only where variables are passed does a child remember: elsewhere each delegation is a new instance.
 fn memory_scope(agent: &spec::Agent, rules: &AgentRules) -> MemoryScope {
     match rules.delegation.kind {
-        DelegationKind::Variables => agent.memory_scope,
+        DelegationProtocol::Variables => agent.memory_scope,
         _ => MemoryScope::Call,
     }
 }

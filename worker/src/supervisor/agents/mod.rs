@@ -60,8 +60,7 @@ pub use message::{AgentAnswer, AnswerError, FunctionResult, Message, MessageRole
 pub use processes::ProcessStatus;
 pub use refusal::{AnswerRefusal, ProcessRefusal};
 pub use rules::{
-    AgentDef, AgentRules, DelegationKind, DelegationRules, ErrorStyle, HandoffRules, LoopCount, LoopLimit, OnLimit,
-    ToolBudget, ToolDef,
+    AgentDef, AgentRules, DelegationRules, ErrorStyle, HandoffRules, LoopCount, LoopLimit, OnLimit, ToolBudget, ToolDef,
 };
 pub use step_context::{StepContext, ToolOffer};
 pub use steps::StepsDef;

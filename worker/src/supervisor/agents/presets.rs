@@ -1,74 +1,62 @@
-//! The rules of each system by name, with its published defaults.
+//! The rules of each system that no section of a spec says: how its loop counts and ends, what its agents are given.
 //!
-//! Invariant: a preset is a value of [`AgentRules`]; whatever it sets can be set without it.
+//! Invariant: a system is a value of [`AgentRules`]; its numbers are those of the preset (`spec/preset`), which `from_spec`
+//! puts in. What is here has no key of its own.
 
 use std::collections::BTreeSet;
 
-use super::rules::{
-    AgentRules, DelegationKind, DelegationRules, ErrorStyle, HandoffRules, LoopCount, LoopLimit, OnLimit, ToolBudget,
-};
-use crate::supervisor::spec::tool_names::Builtin;
-use crate::supervisor::spec::{HandoffControl, MemoryScope, OnDelegationTimeout};
+use super::rules::{AgentRules, DelegationRules, ErrorStyle, HandoffRules, LoopCount, LoopLimit, OnLimit};
+use crate::supervisor::spec::{DelegationProtocol, HandoffControl, MemoryScope};
 
 impl AgentRules {
-    /// Delegation: depth 5, 5 at once, 10 in the background, 300 s and then to the background.
-    pub fn supyagent() -> Self {
-        AgentRules::default()
-    }
-
-    /// A supervisor that hands over and gets control back; 25 steps.
-    pub fn langgraph() -> Self {
+    /// A supervisor that hands over and gets control back: a call at a time, steps of all agents.
+    pub(super) fn langgraph() -> Self {
         AgentRules {
-            limit: LoopLimit { max: 25, count: LoopCount::Steps, then: OnLimit::RecursionLimit },
+            limit: LoopLimit { count: LoopCount::Steps, then: OnLimit::RecursionLimit, ..LoopLimit::default() },
             parallel_tool_calls: false,
-            builtins: BTreeSet::new(),
             ..AgentRules::without_guards()
         }
     }
 
-    /// The active agent changes with a hand-off; 25 messages.
-    pub fn swarm() -> Self {
+    /// The active agent changes with a hand-off; messages are counted.
+    pub(super) fn swarm() -> Self {
         AgentRules {
             handoff: HandoffRules { mode: HandoffControl::Switch, ..HandoffRules::default() },
-            limit: LoopLimit { max: 25, count: LoopCount::Messages, then: OnLimit::Return },
-            builtins: BTreeSet::new(),
+            limit: LoopLimit { count: LoopCount::Messages, then: OnLimit::Return, ..LoopLimit::default() },
             ..AgentRules::without_guards()
         }
     }
 
-    /// A manager that gives work to coworkers; its best answer after 25 turns.
-    pub fn crewai() -> Self {
+    /// A manager that gives work to coworkers, whose best answer counts when its turns are over.
+    pub(super) fn crewai() -> Self {
         AgentRules {
-            delegation: DelegationRules {
-                kind: DelegationKind::Coworkers,
-                on_timeout: OnDelegationTimeout::Fail,
-                ..DelegationRules::default()
-            },
-            limit: LoopLimit { max: 25, count: LoopCount::Turns, then: OnLimit::Synthesize },
-            builtins: BTreeSet::new(),
+            delegation: DelegationRules { kind: DelegationProtocol::Coworkers, ..DelegationRules::default() },
+            limit: LoopLimit { then: OnLimit::Synthesize, ..LoopLimit::default() },
             ..AgentRules::without_guards()
         }
     }
 
-    /// The conversational supervisor: todos, variables, 50 steps, 256 tool calls.
-    pub fn cuga() -> Self {
+    /// The conversational supervisor: variables go along, and who was asked remembers.
+    pub(super) fn cuga() -> Self {
         AgentRules {
             delegation: DelegationRules {
-                kind: DelegationKind::Variables,
-                on_timeout: OnDelegationTimeout::Fail,
+                kind: DelegationProtocol::Variables,
                 memory_scope: MemoryScope::Conversation,
                 ..DelegationRules::default()
             },
-            limit: LoopLimit { max: 50, count: LoopCount::Turns, then: OnLimit::StepLimit },
-            budget: ToolBudget { per_task: Some(256), per_thread: None },
-            builtins: BTreeSet::from([Builtin::CreateUpdateTodos]),
-            corrective_retry: true,
+            limit: LoopLimit { then: OnLimit::StepLimit, ..LoopLimit::default() },
             ..AgentRules::without_guards()
         }
     }
 
-    /// No breaker and no repetition guard, errors as text.
+    /// No breaker and no repetition guard, no tools of the house, errors as text.
     fn without_guards() -> Self {
-        AgentRules { breaker_failures: None, repetitions: None, errors: ErrorStyle::Text, ..AgentRules::default() }
+        AgentRules {
+            breaker_failures: None,
+            repetitions: None,
+            builtins: BTreeSet::new(),
+            errors: ErrorStyle::Text,
+            ..AgentRules::default()
+        }
     }
 }

@@ -5,18 +5,18 @@
 
 use std::collections::BTreeSet;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::supervisor::spec::tool_names::Builtin;
 use crate::supervisor::spec::{
-    ContextSummary, DelegationScope, HandoffControl, Limits, MemoryScope, OnDelegationTimeout, OutputMode, Span,
+    ContextSummary, DelegationProtocol, DelegationScope, HandoffControl, Limits, MemoryScope, OnDelegationTimeout,
+    OutputMode, Span,
 };
 use crate::supervisor::standing::StandingPolicy;
 
 /// One agent: who it is, what it may call, and its own bounds. Nothing of it is taken from the agent that calls it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentDef {
     pub name: String,
@@ -42,25 +42,10 @@ impl AgentDef {
     pub fn new(name: &str) -> Self {
         AgentDef { name: name.to_owned(), ..AgentDef::default() }
     }
-    #[must_use]
-    pub fn delegates(mut self, names: &[&str]) -> Self {
-        self.delegates = names.iter().map(|name| (*name).to_owned()).collect();
-        self
-    }
-    #[must_use]
-    pub fn handoffs(mut self, names: &[&str]) -> Self {
-        self.handoffs = names.iter().map(|name| (*name).to_owned()).collect();
-        self
-    }
-    #[must_use]
-    pub fn tool(mut self, tool: ToolDef) -> Self {
-        self.tools.push(tool);
-        self
-    }
 }
 
 /// A tool of an agent that is carried out by a call.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolDef {
     pub name: String,
@@ -82,7 +67,7 @@ impl ToolDef {
 }
 
 /// Everything that makes a system what it is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentRules {
     pub delegation: DelegationRules,
@@ -105,10 +90,11 @@ pub struct AgentRules {
     pub errors: ErrorStyle,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DelegationRules {
-    pub kind: DelegationKind,
+    /// Which tools an agent gives work with.
+    pub kind: DelegationProtocol,
     pub max_depth: u32,
     /// How deep the whole run is already (a child run of a delegation).
     pub base_depth: u32,
@@ -123,20 +109,7 @@ pub struct DelegationRules {
     pub memory_scope: MemoryScope,
 }
 
-/// Which tools an agent gives work with.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DelegationKind {
-    /// `delegate_to_<name>(task, context, mode, background, timeout)`, `spawn_agent` and the process tools.
-    #[default]
-    Process,
-    /// `delegate_to_<name>(task, variables)`: the variables go along and come back.
-    Variables,
-    /// `Delegate work to coworker` and `Ask question to coworker`.
-    Coworkers,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HandoffRules {
     pub mode: HandoffControl,
@@ -150,7 +123,7 @@ pub struct HandoffRules {
 }
 
 /// The bound of the loop: there always is one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoopLimit {
     pub max: u32,
@@ -158,7 +131,7 @@ pub struct LoopLimit {
     pub then: OnLimit,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoopCount {
     /// Calls of the model for one input of one agent.
@@ -170,7 +143,7 @@ pub enum LoopCount {
     Steps,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnLimit {
     /// Ends with what there is.
@@ -203,7 +176,7 @@ impl LoopLimit {
 }
 
 /// Tool calls of the whole loop; the last word then has one call without tools.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolBudget {
     pub per_task: Option<u32>,
@@ -211,7 +184,7 @@ pub struct ToolBudget {
 }
 
 /// How a refusal or failure is told to the model.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorStyle {
     /// `{"ok": false, "error": "..."}`, and `{"ok": true, "data": ...}` for what went well.
@@ -224,7 +197,7 @@ pub enum ErrorStyle {
 impl Default for DelegationRules {
     fn default() -> Self {
         DelegationRules {
-            kind: DelegationKind::Process,
+            kind: DelegationProtocol::Processes,
             max_depth: 5,
             base_depth: 0,
             parallel: 5,

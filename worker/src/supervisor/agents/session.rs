@@ -15,6 +15,7 @@ use super::message::{Message, MessageRole, ToolCall, Variables};
 use super::todos::Todo;
 use crate::agent::turn::{CallWatch, ToolCalls};
 use crate::supervisor::core::key::{AgentsKey, SessionAsk, SessionPath};
+use crate::supervisor::model::InstanceStatus;
 use crate::supervisor::spec::Span;
 
 /// One instance.
@@ -265,11 +266,13 @@ impl Session {
         let lines = self.added().iter().filter(|message| !message.text().is_empty()).map(Message::text);
         lines.collect::<Vec<_>>().join("\n")
     }
-    pub(crate) fn status(&self) -> &'static str {
+    pub(crate) fn status(&self) -> InstanceStatus {
         match self.doing {
-            Doing::Ended { ok: true } => "completed",
-            Doing::Ended { ok: false } => "failed",
-            Doing::Waiting | Doing::Thinking { .. } | Doing::Acting(_) | Doing::Formatting { .. } => "active",
+            Doing::Ended { ok: true } => InstanceStatus::Completed,
+            Doing::Ended { ok: false } => InstanceStatus::Failed,
+            Doing::Waiting | Doing::Thinking { .. } | Doing::Acting(_) | Doing::Formatting { .. } => {
+                InstanceStatus::Active
+            }
         }
     }
 }

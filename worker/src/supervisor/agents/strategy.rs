@@ -9,17 +9,16 @@ use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::{HumanAnswer, HumanKind, HumanNeeded, NotWaiting};
 use super::crew_report::CrewLine;
 use super::refusal::AnswerRefusal;
-use super::rules::DelegationKind;
 use crate::supervisor::core::account::Balance;
 use crate::supervisor::core::asker::{AnswerShape, Asker, CallTime};
 use crate::supervisor::core::key::{AgentsKey, Key};
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::strategy::{
-    Doer, Findings, NotDone, OpenQuestion, Strategy, StrategyRefusal, TASK_REJECTED, TaskReport, WorkEnd,
+    Findings, NotDone, OpenQuestion, Strategy, StrategyRefusal, TASK_REJECTED, TaskReport,
 };
-use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+use crate::supervisor::spec::DelegationProtocol;
 use crate::supervisor::success;
 
 /// Lines of a process' output that are shown if nobody says how many.
@@ -84,17 +83,9 @@ impl<G> Strategy<G> for AgentLoop {
     fn variables_for(&self, key: &Key) -> Map<String, Value> {
         let Key::Agents(key) = key else { return Map::new() };
         let hands_over = self.agents.iter().any(|agent| !agent.handoffs.is_empty());
-        let shares = hands_over || self.rules.delegation.kind == DelegationKind::Variables;
+        let shares = hands_over || self.rules.delegation.kind == DelegationProtocol::Variables;
         let session = self.asker(key).and_then(|seq| self.sessions.get(&seq)).filter(|_| shares);
         session.map(|session| session.variables.clone().into_iter().collect()).unwrap_or_default()
-    }
-
-    fn work_ended(&self, note: &Note) -> Option<WorkEnd> {
-        let text = |key: &str| note.data.get(key).and_then(Value::as_str);
-        // What a person did not let begin has not ended.
-        let ended = note.kind == NoteKind::AgentClosed && note.data.get("denied").is_none();
-        let by = text("instance_id").filter(|_| ended)?;
-        Some(WorkEnd { by: Doer::Instance(by.to_owned()), success: text("status") == Some("completed") })
     }
 
     fn exhausted(&mut self, out: &mut Outbox) {

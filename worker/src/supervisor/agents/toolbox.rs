@@ -9,14 +9,14 @@ use serde_json::{Map, Value, json};
 
 use super::agent_loop::AgentLoop;
 use super::boundary::AgentsRefused;
-use super::rules::{AgentDef, AgentRules, DelegationKind, ToolDef};
+use super::rules::{AgentDef, AgentRules, ToolDef};
 use super::session::Session;
 use super::step_context::ToolOffer;
 use super::todos;
-use crate::supervisor::spec::HandoffControl;
 use crate::supervisor::spec::tool_names::{
     ASK_QUESTION, Builtin, DELEGATE_WORK, FORWARD_MESSAGE, PROCESS_TOOLS, SPAWN_AGENT, handoff_name, sanitized,
 };
+use crate::supervisor::spec::{DelegationProtocol, HandoffControl};
 use crate::supervisor::standing as policies;
 
 /// What a tool call asks for.
@@ -72,7 +72,7 @@ pub(super) fn check(rules: &AgentRules, agents: &[AgentDef]) -> Result<(), Agent
 /// CUG-36: what a model calls by a name is one thing.
 fn one_of_each_name(rules: &AgentRules, agent: &AgentDef) -> Result<(), AgentsRefused> {
     let own = agent.tools.iter().map(|tool| (tool.name.clone(), "its own".to_owned()));
-    let delegates = agent.delegates.iter().filter(|_| rules.delegation.kind != DelegationKind::Coworkers);
+    let delegates = agent.delegates.iter().filter(|_| rules.delegation.kind != DelegationProtocol::Coworkers);
     let delegates =
         delegates.map(|name| (format!("delegate_to_{}", sanitized(name)), format!("that of its delegate '{name}'")));
     // Hand-offs of the spec's own take the place of those.
@@ -80,7 +80,7 @@ fn one_of_each_name(rules: &AgentRules, agent: &AgentDef) -> Result<(), AgentsRe
     let handoffs = agent.handoffs.iter().filter(|_| !custom);
     let handoffs = handoffs
         .map(|name| (format!("{}{}", rules.handoff.prefix, handoff_name(name)), format!("the hand-off to '{name}'")));
-    let processes = rules.delegation.kind == DelegationKind::Process && !agent.delegates.is_empty();
+    let processes = rules.delegation.kind == DelegationProtocol::Processes && !agent.delegates.is_empty();
     let system = PROCESS_TOOLS.iter().chain(&[SPAWN_AGENT]).filter(|_| processes).copied();
     let forward = rules.handoff.forward && !agent.handoffs.is_empty();
     let system = system.chain(Some(FORWARD_MESSAGE).filter(|_| forward));
@@ -117,14 +117,14 @@ impl AgentLoop {
         if let Some(to) = agent.handoffs.iter().find(|to| self.handoff_tool(to) == name) {
             return Some(ToolTarget::Handoff(to.clone()));
         }
-        let process_tools = self.rules.delegation.kind == DelegationKind::Process;
+        let process_tools = self.rules.delegation.kind == DelegationProtocol::Processes;
         match self.rules.delegation.kind {
-            DelegationKind::Process | DelegationKind::Variables => {
+            DelegationProtocol::Processes | DelegationProtocol::Variables => {
                 if let Some(to) = name.strip_prefix("delegate_to_") {
                     return Some(ToolTarget::Delegate(to.to_owned()));
                 }
             }
-            DelegationKind::Coworkers => {
+            DelegationProtocol::Coworkers => {
                 if [DELEGATE_WORK, ASK_QUESTION].contains(&name) && !session.coworkers.is_empty() {
                     return Some(ToolTarget::Coworker);
                 }
@@ -168,9 +168,9 @@ impl AgentLoop {
             tools.push(self.described(FORWARD_MESSAGE, "Forwards the latest message of an agent verbatim", parameters));
         }
         match self.rules.delegation.kind {
-            DelegationKind::Process => self.process_delegation(agent, &mut tools),
-            DelegationKind::Variables => self.variable_delegation(agent, &mut tools),
-            DelegationKind::Coworkers => self.coworker_tools(session, &mut tools),
+            DelegationProtocol::Processes => self.process_delegation(agent, &mut tools),
+            DelegationProtocol::Variables => self.variable_delegation(agent, &mut tools),
+            DelegationProtocol::Coworkers => self.coworker_tools(session, &mut tools),
         }
         for builtin in &self.rules.builtins {
             tools.push(self.described(builtin.name(), builtin.description(), builtin.parameters()));

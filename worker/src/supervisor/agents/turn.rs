@@ -18,7 +18,8 @@ use super::steps::filled_in;
 use super::todos;
 use crate::supervisor::core::key::{AgentsKey, SessionAsk};
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Call, CallFailureKind, Outbox, Purpose};
+use crate::supervisor::model::{AgentInstance, InstanceStatus};
+use crate::supervisor::outbox::{Answer, Call, CallFailureKind, Fact, Outbox, Purpose};
 use crate::supervisor::reading::json_text;
 use crate::supervisor::standing as policies;
 
@@ -41,11 +42,18 @@ impl AgentLoop {
         let depth = above.map_or(self.rules.delegation.base_depth, |above| above.depth.saturating_add(1));
         let parent_id = above.map(|parent| parent.id.clone());
         let model = self.def(agent).and_then(|def| def.model.clone());
-        out.note(
-            NoteKind::AgentRegistered,
-            json!({"name": agent, "instance_id": id, "created_at": out.now(), "parent_id": parent_id, "status": "active",
-                   "depth": depth.saturating_sub(self.rules.delegation.base_depth), "model": model}),
-        );
+        let instance = AgentInstance {
+            name: agent.to_owned(),
+            instance_id: id.clone(),
+            created_at: out.now(),
+            parent_id,
+            status: InstanceStatus::Active,
+            depth: depth.saturating_sub(self.rules.delegation.base_depth),
+        };
+        let mut told = json!(instance);
+        told["model"] = json!(model);
+        out.note(NoteKind::AgentRegistered, told);
+        out.tell(Fact::AgentRegistered(instance));
         let index = path.0.last().and_then(|index| usize::try_from(*index).ok());
         let tool = above.zip(index).and_then(|(caller, index)| caller.tool_called(index));
         let mut session = Session::new(id, agent, SessionPlace { parent, path, home }, depth, messages, variables);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::{HumanNeeded, NotWaiting};
 use super::crew::TaskOutput;
-use super::message::{Message, Variables};
+use super::message::Message;
 use super::todos::Todo;
 use crate::supervisor::core::key::AgentsKey;
 
@@ -96,7 +96,7 @@ impl AgentLoop {
             agent: session.agent.clone(),
             parent_id: session.parent.and_then(|seq| self.sessions.get(&seq)).map(|parent| parent.id.clone()),
             depth: session.depth,
-            status: session.status().to_owned(),
+            status: session.status().as_str().to_owned(),
             task: session.task.clone(),
             model: self.def(&session.agent).and_then(|def| def.model.clone()),
             steps: session.steps_total,
@@ -110,10 +110,6 @@ impl AgentLoop {
     /// The conversation, the input's messages included.
     pub fn messages(&self) -> &[Message] {
         self.root().map(|root| root.messages.as_slice()).unwrap_or_default()
-    }
-
-    pub fn context_variables(&self) -> Variables {
-        self.root().map(|root| root.variables.clone()).unwrap_or_default()
     }
 
     /// What only a person can say, in the order of keys.

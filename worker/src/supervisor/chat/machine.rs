@@ -23,7 +23,7 @@ use super::view::{ChatEnd, Stop};
 use crate::supervisor::core::key::{ChatAsk, ChatKey};
 use crate::supervisor::core::retry::Tries;
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, Outbox, Purpose};
+use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, Doer, Outbox, Purpose};
 use crate::supervisor::spec::{ChatTeam, OnSpeakerError, RoundCount};
 
 /// A chat and what it waits for.
@@ -260,6 +260,7 @@ impl GroupChat {
             return self.close(Stop::NoReply, &format!("{name} did not reply."), None, out);
         };
         let ends = self.terminates(&message);
+        out.work_ended(Doer::Agent(message.from.clone()), true);
         self.store(message, out);
         self.go_on(ends, out);
     }
@@ -267,6 +268,7 @@ impl GroupChat {
     fn speaker_failed(&mut self, name: &str, tries: u32, failure: &CallFailure, out: &mut Outbox) {
         let data = json!({ "agent": name, "attempt": tries, "error": failure.message });
         out.note(NoteKind::AttemptFailed, data);
+        out.work_ended(Doer::Agent(name.to_owned()), false);
         match self.rules.on_speaker_error {
             OnSpeakerError::Retry if Tries::of(SPEAKER_TRIES).are_left_after(tries, failure) => {
                 self.ask_speaker(name, tries + 1, out);

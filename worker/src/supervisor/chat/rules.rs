@@ -13,7 +13,7 @@ use crate::supervisor::spec::{ChatTeam, Fallback, OnSpeakerError, RoundCount, Sp
 pub const SPEAKER_TRIES: u32 = 3;
 
 /// Who may speak twice in a row.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum AllowRepeat {
     Everybody(bool),
@@ -21,7 +21,7 @@ pub enum AllowRepeat {
 }
 
 /// One participant.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChatAgent {
     pub name: String,
@@ -31,7 +31,7 @@ pub struct ChatAgent {
 }
 
 /// The rules of a chat.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChatRules {
     pub team: ChatTeam,

@@ -12,8 +12,7 @@ use crate::supervisor::core::asker::{AnswerForm, Asker, HandOffOffer, ToolOffer}
 use crate::supervisor::core::key::{ChatKey, Key};
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::question::OnExpiry;
-use crate::supervisor::core::strategy::{Doer, Findings, OpenQuestion, Silence, Strategy, StrategyRefusal, WorkEnd};
-use crate::supervisor::journal::{Note, NoteKind};
+use crate::supervisor::core::strategy::{Findings, OpenQuestion, Silence, Strategy, StrategyRefusal};
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::spec::ChatTeam;
 use crate::supervisor::success;
@@ -62,19 +61,6 @@ impl<G> Strategy<G> for GroupChat {
     fn instructed(&mut self, key: &Key, words: &str, out: &mut Outbox) -> Option<Call> {
         match key {
             Key::Chat(key) => GroupChat::instructed(self, *key, words, out),
-            _ => None,
-        }
-    }
-
-    fn work_ended(&self, note: &Note) -> Option<WorkEnd> {
-        let text = |key: &str| note.data.get(key).and_then(Value::as_str);
-        let end = |name: &str, success| WorkEnd { by: Doer::Agent(name.to_owned()), success };
-        match note.kind {
-            NoteKind::AttemptFailed => text("agent").map(|agent| end(agent, false)),
-            NoteKind::MessageAdded => {
-                let message = note.data.get("index").and_then(Value::as_u64)?;
-                text("from").filter(|_| self.is_spoken(message)).map(|from| end(from, true))
-            }
             _ => None,
         }
     }
@@ -157,14 +143,5 @@ impl<G> Strategy<G> for GroupChat {
     }
     fn interrupt(&mut self, out: &mut Outbox) -> Result<(), StrategyRefusal> {
         GroupChat::interrupt(self, out).map_err(StrategyRefusal::of)
-    }
-}
-
-impl GroupChat {
-    /// Whether the message of this number was said by a participant in its turn: not before the run, and by no person.
-    fn is_spoken(&self, message: u64) -> bool {
-        let index = u32::try_from(message).unwrap_or(u32::MAX);
-        let began = usize::try_from(message).is_ok_and(|message| message >= self.run_from + self.opened);
-        began && !self.of_people.contains_key(&index)
     }
 }

@@ -42,8 +42,7 @@ pub enum UnderWay {
     },
     Timer {
         key: Key,
-        /// What it is for, in words; empty in states of versions before 2026-11-26.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
+        /// What it is for, in words.
         label: String,
     },
     Child {

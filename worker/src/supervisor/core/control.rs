@@ -10,8 +10,8 @@
 //!
 //! Invariant: nothing starts unless the run is running; what is in flight finishes. A signal takes effect at the next
 //! checkpoint, whose name is noted. Cancelled is final. Every registered child is told what the run is told, in one turn,
-//! and one that is registered later is told at once; a child that has closed is told nothing. It ends no run itself: the
-//! checkpoint says that it must end.
+//! and one that is registered later is told at once; a child that has closed is told nothing. It ends no run itself: whoever
+//! carries it asks how it stands (`is_held`, `cancelled_text`), and a checkpoint only notes where it has stopped.
 //!
 //! Long: one machine, with its diagram, its transitions and what it shows.
 
@@ -37,7 +37,7 @@ pub const RELEASE: &str = "human_release_v1";
 pub const HANDED_TO_HUMAN: &str = "handed_to_human";
 
 /// What the signals of control carry.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ControlRequest {
     pub reason: String,
@@ -94,18 +94,6 @@ struct Pause {
     cause: ControlCause,
     /// It has reached a checkpoint since.
     stopped: bool,
-}
-
-/// What a checkpoint says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CheckpointDecision {
-    Go,
-    /// Start nothing until a resume.
-    Hold,
-    /// A person has the run: start nothing until a release.
-    Handed,
-    /// End as cancelled with this text.
-    End(String),
 }
 
 /// The control of a run.
@@ -231,24 +219,22 @@ impl Control {
         })
     }
 
-    /// The run has come to a point where it can stop: `pre_decomposition`, `pre_subtask_<i>` ...
-    pub fn checkpoint(&mut self, name: &str, out: &mut Outbox) -> CheckpointDecision {
+    /// The run has come to a point where it can stop: `pre_decomposition`, `pre_subtask_<i>` ... What has stopped or ended it
+    /// is noted with the name of the first one.
+    pub fn checkpoint(&mut self, name: &str, out: &mut Outbox) {
         match &mut self.state {
-            ControlState::Running => CheckpointDecision::Go,
-            ControlState::HumanControl { .. } => CheckpointDecision::Handed,
+            ControlState::Running | ControlState::HumanControl { .. } => {}
             ControlState::Paused(Pause { cause, stopped }) => {
                 if !std::mem::replace(stopped, true) {
                     let data = json!({ "event": "WORKFLOW_PAUSED", "checkpoint": name, "reason": cause.reason });
                     out.note(NoteKind::Paused, data);
                 }
-                CheckpointDecision::Hold
             }
             ControlState::Cancelled { cause, ended, .. } => {
                 if !std::mem::replace(ended, true) {
                     let data = json!({ "event": "WORKFLOW_CANCELLED", "checkpoint": name, "reason": cause.reason });
                     out.note(NoteKind::CancelRequested, data);
                 }
-                CheckpointDecision::End(self.cancelled_text().unwrap_or_default())
             }
         }
     }
@@ -283,10 +269,6 @@ impl Control {
 
     pub fn children(&self) -> impl Iterator<Item = &Key> {
         self.children.iter()
-    }
-    /// A run completes only when every child has closed: one that is paused keeps it open (SHN-69).
-    pub fn may_complete(&self) -> bool {
-        self.is_running() && self.children.is_empty()
     }
 
     pub fn is_running(&self) -> bool {

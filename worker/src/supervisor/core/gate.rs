@@ -8,8 +8,11 @@
 //!                             └──► nobody wants it any more: the request is void
 //! ```
 //!
-//! It stands in the way of every call of a run, and knows by the key alone what begins: no family can go around it, and none
-//! has a copy of it. What a plan asks for is looked at before its tasks start (`graph`), and passes here.
+//! Every `Ask::Call` of a conversation, a crew or a list of steps passes here, and what begins is known by the key alone. In
+//! a run of a plan it is off (`run/gate`): people are asked before a task starts (`graph/people`), which covers the calls of
+//! that task, `Execute`, `Act` and `Compensate`; `Consult`, the question of a worker to a colleague, is let through with the
+//! task that asks it, whatever it is about. A run below that is no call (`Ask::StartChild`: a recruit, a request handed on)
+//! does not pass either: people are asked about the recruit (`people::approval`), and the run below asks about its own work.
 //!
 //! Invariant: work begins once, so that people are asked once for it: not for the next step of an agent that was let
 //! through, not after a pause, and not when a call is sent again. Whether people are asked is `people::escalation`'s to say.

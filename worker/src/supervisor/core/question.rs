@@ -1,7 +1,8 @@
 //! Who has asked people: a task of a plan, or a strategy itself under a key of its own; and what silence means to them.
 //!
 //! Invariant: a question is known by a typed key; its text is what histories, answers of people and the state hold, and it
-//! is read as the key that it was. A text that names no ask of a strategy is the id of a task. Nothing is decided by a text.
+//! is read as the key that it was. A text that names no ask of a chat or of agents is the id of a task. A task of a plan may
+//! be called as such an ask is (`chat/speak/3`): in a run of a plan nothing else asks under it, and `task` gives it back.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -61,6 +62,7 @@ fn asked_by_strategy(text: &str) -> Option<Key> {
     }
 }
 
+/// The key that the text of the task is read as: a state that is loaded has the same one.
 impl From<TaskId> for QuestionKey {
     fn from(task: TaskId) -> Self {
         asked_by_strategy(task.as_str()).map_or(QuestionKey::Task(task), QuestionKey::Strategy)

@@ -3,8 +3,9 @@
 //! Plans, chats and agents that call tools are strategies. What they want they leave in the outbox, and what became of it
 //! they hear by its key; the account, the calls under way, people and time are the core's and the run's.
 //!
-//! Invariant: the run treats all strategies alike, through this alone. `G` is what holds a strategy back before a step, and
-//! is the run's. What only some of them have is nothing by default.
+//! Invariant: once it is made, the run asks a strategy for nothing but what stands here, and what only some of them have is
+//! nothing by default. `G` is what holds a strategy back before a step, and is the run's. What differs by the kind of a key
+//! (how an answer is read, what a run below is told) the run sees in the key itself.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -15,7 +16,6 @@ use super::key::Key;
 use super::phase::Phase;
 use super::plan_control::{NoPlan, PlanControl};
 use super::question::OnExpiry;
-use crate::supervisor::journal::Note;
 use crate::supervisor::model::{TaskId, TaskPlan};
 use crate::supervisor::outbox::{Answer, Call, Outbox};
 use crate::supervisor::task::TaskStatus;
@@ -93,22 +93,6 @@ pub struct Findings {
     pub error: Option<String>,
     pub code: Option<String>,
     pub details: Value,
-}
-
-/// Who did some work.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Doer {
-    /// Whoever bears this name in the spec, if anybody does.
-    Agent(String),
-    /// The agent of this number in the registry.
-    Instance(String),
-}
-
-/// Some work that has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkEnd {
-    pub by: Doer,
-    pub success: bool,
 }
 
 /// A question to people that is open in a strategy itself.
@@ -193,10 +177,6 @@ pub trait Strategy<G: ?Sized>: Asker {
         Map::new()
     }
 
-    /// The end of some work that a note tells, and how it went; of tasks the plan's gates hear.
-    fn work_ended(&self, _note: &Note) -> Option<WorkEnd> {
-        None
-    }
     /// Whether people are asked about its tasks before they start, by what is said while it runs.
     fn asks_before_tasks(&self) -> bool {
         false
@@ -296,7 +276,7 @@ pub trait Strategy<G: ?Sized>: Asker {
     fn has_mail(&self) -> bool {
         true
     }
-    /// Whether its agents note themselves for the registry; tasks are registered by the team.
+    /// Whether its agents register themselves (`outbox::Fact`); tasks are registered by the team.
     fn registers_agents(&self) -> bool {
         false
     }

@@ -63,7 +63,7 @@ impl Graph {
         left: &[TaskId],
     ) -> Result<(), PlanRefusal> {
         let ended = |edge: &&Edge| {
-            let runs = edge.on_failure.unwrap_or(self.rules.on_cancelled) == DependencyPolicy::Run;
+            let runs = self.rules.after_cancel(edge) == DependencyPolicy::Run;
             origin == PlanOrigin::Human
                 && self.rules.honour
                 && left.contains(&edge.on)

@@ -36,16 +36,6 @@ pub struct GraphOutcome {
 }
 
 impl Graph {
-    /// How many tasks may fail: `floor(n * share) + 1` ends the run (SHN-31, SHN-33).
-    pub fn max_failures(&self) -> Option<u32> {
-        self.max_failures_of(self.planned_tasks())
-    }
-
-    fn max_failures_of(&self, total: u32) -> Option<u32> {
-        let share = u64::from(self.rules.threshold_bp?);
-        Some((u64::from(total) * share / 10_000) as u32 + 1)
-    }
-
     /// Tasks that have failed, or were skipped for an error; what a new plan has begun anew is none of them (FSS-12).
     fn failed_tasks(&self) -> u32 {
         let failed = |task: &&Task| match task.status {
@@ -66,7 +56,7 @@ impl Graph {
     pub(super) fn check_threshold(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         let (recruits, recruits_failed) = if self.rules.count_recruits { gates.recruits() } else { (0, 0) };
         let (total, failed) = (self.planned_tasks() + recruits, self.failed_tasks() + recruits_failed);
-        let Some(most) = self.max_failures_of(total) else { return };
+        let Some(most) = self.rules.max_failures(total) else { return };
         if failed >= most && !self.phase.is_terminal() && self.phase != Phase::Compensating {
             let details = json!({ "failed": failed, "total": total, "max_failures": most });
             self.abort("too_many_failures", "Too many failures".to_owned(), details, gates, out);

@@ -1,4 +1,5 @@
-//! What stands between a task and its start or its end: the parts of the run that the graph asks (people, team, budget).
+//! What stands between a task and its start or its end: the parts of the run that the graph asks (people, team,
+//! progress, memory). The budget is none of them: it is asked before every call (`run/asks`), and stands in the outbox.
 //!
 //! Invariant: the graph asks at the same points whatever the preset; a gate answers from recorded state, and may leave
 //! asks of its own (an approval's timer and notice). [`Open`] is the gate of a run without any.

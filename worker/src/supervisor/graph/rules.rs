@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::workers::WorkerCard;
 use crate::supervisor::core::authority::Granted;
-use crate::supervisor::model::{DependencyPolicy, Requires};
+use crate::supervisor::model::{DependencyPolicy, Edge, Requires};
 use crate::supervisor::spec::{
     Degrade, OnEmpty, OnIdle, OnUnmet, Reflection, RejectStatus, ReviewScope, Selection, UpfrontStrategy,
 };
@@ -266,6 +266,15 @@ impl Default for GraphRules {
 }
 
 impl GraphRules {
+    /// How many of so many tasks may not fail: `floor(n * share) + 1` of them end the run (SHN-31, SHN-33).
+    pub fn max_failures(&self, total: u32) -> Option<u32> {
+        let share = u64::from(self.threshold_bp?);
+        Some(u32::try_from(u64::from(total) * share / 10_000).unwrap_or(u32::MAX).saturating_add(1))
+    }
+    /// What becomes of a task whose dependency was cancelled: what its edge says, or else the run.
+    pub(super) fn after_cancel(&self, edge: &Edge) -> DependencyPolicy {
+        edge.on_failure.unwrap_or(self.on_cancelled)
+    }
     /// A board: what depends on a task that has failed is skipped when the board is drained (FSS-31).
     pub fn skips_at_rest(&self) -> bool {
         self.review == ReviewScope::Task && self.errored_is_terminal

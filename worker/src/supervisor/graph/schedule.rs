@@ -53,7 +53,7 @@ impl Graph {
             return if holds { Ok(true) } else { Err((self.condition_policy(edge), false, true)) };
         }
         match on.status {
-            Cancelled => Err((edge.on_failure.unwrap_or(self.rules.on_cancelled), true, false)),
+            Cancelled => Err((self.rules.after_cancel(edge), true, false)),
             Failed | Skipped | Escalated => Err((edge.on_failure.unwrap_or(self.rules.on_failure), false, false)),
             _ => Ok(false),
         }

@@ -6,6 +6,7 @@ mod approval_id;
 mod choices;
 mod condition;
 mod id;
+mod instance;
 mod metadata;
 mod plan;
 mod plan_strategy;
@@ -17,6 +18,7 @@ pub use approval_id::ApprovalId;
 pub use choices::{Authority, OnExhausted};
 pub use condition::{Condition, at};
 pub use id::{InvalidTaskId, TaskId};
+pub use instance::{AgentInstance, InstanceStatus};
 pub use metadata::{
     AskedOfAnother, DoubtedResult, Overflow, PlanMetadata, ReservedName, SaidBeside, TaskMetadata, ToolApprovalWanted,
 };

@@ -121,9 +121,6 @@ impl TaskPlan {
         tasks.sort_by_key(|task| task.position);
         tasks
     }
-    pub fn dependents(&self, id: &TaskId) -> Vec<TaskId> {
-        self.tasks.values().filter(|task| task.depends_on(id)).map(|task| task.id.clone()).collect()
-    }
 }
 
 /// Looks at everything that can be reached from `changed`: what was fine before can only be broken through these.

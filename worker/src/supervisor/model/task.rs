@@ -331,9 +331,6 @@ impl Task {
         self.status = from.change(&self.id, to, by)?;
         Ok(from)
     }
-    pub fn depends_on(&self, id: &TaskId) -> bool {
-        self.edges.iter().any(|edge| edge.on == *id)
-    }
     pub fn dependencies(&self) -> Vec<TaskId> {
         self.edges.iter().map(|edge| edge.on.clone()).collect()
     }

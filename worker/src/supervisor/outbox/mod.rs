@@ -9,6 +9,7 @@
 //! each ask and each cancellation here changes them at once. It decides nothing.
 
 mod answer;
+mod fact;
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::answer::{Answer, CallFailure, CallFailureKind};
+pub use self::fact::{Doer, Fact, WorkEnd};
 use super::core::account::Balance;
 use super::core::awaited::{AnswerSource, AwaitedKeys};
 use super::core::key::Key;
@@ -205,7 +207,6 @@ impl Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildKind {
-    Supervisor,
     Dag,
     SimpleTask,
 }
@@ -272,6 +273,7 @@ pub struct Outbox {
     run: String,
     asks: Vec<Ask>,
     notes: Vec<Note>,
+    facts: Vec<Fact>,
     budget: Balance,
     held: bool,
     awaited: AwaitedKeys,
@@ -281,7 +283,8 @@ impl Outbox {
     /// `run` names the run in ids that are made here.
     pub fn new(run: impl Into<String>, now: Timestamp) -> Self {
         let (budget, awaited) = (Balance::default(), AwaitedKeys::default());
-        Outbox { now, run: run.into(), asks: Vec::new(), notes: Vec::new(), budget, held: false, awaited }
+        let (asks, notes, facts) = (Vec::new(), Vec::new(), Vec::new());
+        Outbox { now, run: run.into(), asks, notes, facts, budget, held: false, awaited }
     }
     /// The account as it stands: families ask it before they ask for anything.
     #[must_use]

@@ -14,7 +14,7 @@ use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::{self, HitlMode};
 
 /// The update `set_hitl_mode`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModeRequest {
     pub mode: HitlMode,
@@ -48,9 +48,6 @@ impl Autonomy {
     /// What holds below too: the mode that a person has set, and after an incident the mode that there is.
     pub fn told(&self) -> (Option<HitlMode>, Option<HitlMode>) {
         (self.set, self.trust.last_incident.filter(|_| self.rules.enabled).map(|_| self.mode()))
-    }
-    pub fn trust(&self) -> &TrustRecord {
-        &self.trust
     }
 
     pub fn set_mode(&mut self, request: &Value, out: &mut Outbox) -> Result<(), InvalidAnswer> {

@@ -90,9 +90,6 @@ impl ResumeInterrupt {
     pub fn value(resume: Value) -> Self {
         ResumeInterrupt { resume, ..ResumeInterrupt::default() }
     }
-    pub fn to(interrupt_id: &str, resume: Value) -> Self {
-        ResumeInterrupt { interrupt_id: Some(interrupt_id.to_owned()), resume, ..ResumeInterrupt::default() }
-    }
 }
 
 /// Why an answer is refused. Nothing has changed.

@@ -63,7 +63,7 @@ pub enum NoUpgrade {
 }
 
 /// How bad an incident was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// One level down.
@@ -73,7 +73,7 @@ pub enum Severity {
 }
 
 /// The update `report_incident`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Incident {
     pub severity: Severity,

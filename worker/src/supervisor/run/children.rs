@@ -81,7 +81,6 @@ pub(super) fn spec_of(
     let preset = match kind {
         ChildKind::SimpleTask => Preset::ShannonSimple,
         ChildKind::Dag => Preset::ShannonDag,
-        ChildKind::Supervisor => parent.preset.unwrap_or(Preset::ShannonSupervisor),
     };
     let ChildTask { query, role, agent, agent_id, plan, is_planned } = task;
     let mut spec = SupervisorSpec { preset: Some(preset), objective: query, ..preset.values() };

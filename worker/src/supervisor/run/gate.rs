@@ -14,10 +14,8 @@ use crate::supervisor::core::account::SPENT;
 use crate::supervisor::core::calls::Arrival;
 use crate::supervisor::core::gate::{CallGate, Declared, NewWork, WorkKind};
 use crate::supervisor::core::key::Key;
-use crate::supervisor::core::strategy::Doer;
-use crate::supervisor::journal::Note;
 use crate::supervisor::model::TaskId;
-use crate::supervisor::outbox::{Ask, Call, CallFailure, Outbox, Weight};
+use crate::supervisor::outbox::{Ask, Call, CallFailure, Doer, Fact, Outbox, Weight};
 use crate::supervisor::people::approval::{
     ApprovalDecision, ApprovalId, ApprovalScope, ApprovalSource, Closed, Consequence, OnReject, Proposal,
 };
@@ -250,16 +248,16 @@ impl SupervisorRun {
         if self.parts.gate.is_off() || !self.parts.escalations.rules().enabled {
             return;
         }
-        let ended: Vec<bool> = out.notes().iter().filter_map(|note| self.end_of_work(note)).collect();
+        let ended: Vec<bool> = out.facts().iter().filter_map(|fact| self.end_of_work(fact)).collect();
         for success in ended {
             self.parts.escalations.task_ended(success);
             self.parts.autonomy.task_ended(success, out);
         }
     }
 
-    /// Whether a note tells the end of some work, and how it went.
-    fn end_of_work(&self, note: &Note) -> Option<bool> {
-        let end = self.strategy.work_ended(note)?;
+    /// Whether some work has ended, and how it went.
+    fn end_of_work(&self, fact: &Fact) -> Option<bool> {
+        let Fact::WorkEnded(end) = fact else { return None };
         let is_work = match &end.by {
             Doer::Agent(name) => self.resolved.spec.agent(name).is_some(),
             Doer::Instance(id) => {

@@ -389,9 +389,10 @@ impl SupervisorRun {
         self.tell_and_keep_time(cx);
     }
 
-    /// What was left in an outbox; what the run waits for is the run's again.
+    /// What was left in an outbox; what the run waits for is the run's again, and what agents tell of themselves registered.
     fn take(&mut self, mut out: Outbox) -> (Vec<Ask>, Vec<Note>) {
         self.awaited = out.take_awaited();
+        out.take_facts().into_iter().for_each(|fact| self.parts.team.registry.hear(fact));
         out.take()
     }
 }

@@ -34,10 +34,6 @@ impl SupervisorRun {
             "the run notes other facts than its history holds; first difference: {}",
             first_difference(&recorded, &notes)
         );
-        if self.strategy.registers_agents() {
-            let registry = &mut self.parts.team.registry;
-            *registry = registry.clone().rebuild(&notes);
-        }
         self.noted += notes.len() as u64;
         self.notes.extend(notes);
         let excess = self.notes.len().saturating_sub(NOTES_KEPT);

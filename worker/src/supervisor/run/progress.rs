@@ -21,8 +21,6 @@ use crate::supervisor::spec::ProgressMessages;
 
 /// The tag by which messages are filtered out of a model's context.
 pub(super) const TAG: &str = "supervisor_progress";
-/// What is told of a sub-task.
-const MOMENTS: [&str; 5] = ["started", "completed", "failed", "skipped", "cancelled"];
 /// Messages kept for the query; all of them are in the log.
 const KEPT_MAX: usize = 1_000;
 
@@ -34,12 +32,21 @@ pub struct ProgressMessage {
     pub role: String,
 }
 
+/// A message, and the sub-task whose it is: in `update` mode the next one of it takes its place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct MessageOf {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    task: Option<TaskId>,
+    #[serde(flatten)]
+    message: ProgressMessage,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct StatusMessages {
     mode: ProgressMessages,
     /// Whose plan it is.
     name: String,
-    messages: Vec<ProgressMessage>,
+    messages: Vec<MessageOf>,
     told: BTreeSet<String>,
     /// The same keys, the oldest first.
     order: VecDeque<String>,
@@ -56,8 +63,8 @@ impl StatusMessages {
         }
     }
 
-    pub(super) fn messages(&self) -> &[ProgressMessage] {
-        &self.messages
+    pub(super) fn messages(&self) -> Vec<&ProgressMessage> {
+        self.messages.iter().map(|of| &of.message).collect()
     }
 
     /// The key of a moment, the task that it is of, and the words for it.
@@ -106,16 +113,10 @@ impl StatusMessages {
         }
         out.note(NoteKind::ProgressEmitted, json!({ "key": key, "text": text, "tag": TAG }));
         let message = ProgressMessage { key, text, tag: TAG.into(), role: "assistant".into() };
-        let same = slot.filter(|_| self.mode == ProgressMessages::Update).and_then(|task| {
-            let of = |moment| prefix_of(&task.id, moment);
-            let prefixes = MOMENTS.map(of);
-            // Whatever the version of the plan was.
-            let of_it = |message: &ProgressMessage| {
-                let key = message.key.split_once('/').map_or("", |(_, key)| key);
-                prefixes.iter().any(|prefix| key.starts_with(prefix))
-            };
-            self.messages.iter().position(of_it)
-        });
+        let task = slot.map(|task| task.id.clone());
+        let updates = task.is_some() && self.mode == ProgressMessages::Update;
+        let same = updates.then(|| self.messages.iter().position(|other| other.task == task)).flatten();
+        let message = MessageOf { task, message };
         match same {
             Some(place) => self.messages[place] = message,
             None => self.messages.push(message),
@@ -128,11 +129,7 @@ impl StatusMessages {
 
 /// CUG-15: plan, sub-task, moment, attempt.
 fn of_task(version: u64, task: &Task, moment: &str) -> String {
-    format!("{version}/{}{}", prefix_of(&task.id, moment), task.tries)
-}
-
-fn prefix_of(id: &TaskId, moment: &str) -> String {
-    format!("{id}/{moment}/")
+    format!("{version}/{}/{moment}/{}", task.id, task.tries)
 }
 
 fn shown(task: &Task) -> ProgressTask {
@@ -193,6 +190,22 @@ mod tests {
         moments.iter().for_each(|moment| progress.moment(moment, &plan, &mut out));
         let keys: Vec<&str> = progress.messages().iter().map(|message| message.key.as_str()).collect();
         assert_eq!(keys, ["1//decomposed/1", "1/1/completed/1"]);
+    }
+
+    /// An id of a task may hold what a key is made of: the message of another task is not taken for its own.
+    #[test]
+    fn a_task_replaces_no_message_of_a_task_that_is_called_alike() {
+        let mut progress = StatusMessages::new(ProgressMessages::Update, "s");
+        let plan = TaskPlan::new("o");
+        let mut out = Outbox::new("run", bosun_engine::Timestamp(0));
+        let (alike, own) = (Task::new(TaskId::of("a/started/b"), "look"), Task::new(TaskId::of("a"), "look"));
+        let moments = [PlanEvent::Started(&alike), PlanEvent::Started(&own), PlanEvent::Completed(&own)];
+        moments.iter().for_each(|moment| progress.moment(moment, &plan, &mut out));
+        let keys: Vec<&str> = progress.messages().iter().map(|message| message.key.as_str()).collect();
+        assert_eq!(
+            keys,
+            [format!("{0}/a/started/b/started/0", plan.version), format!("{0}/a/completed/0", plan.version)]
+        );
     }
 
     /// What is forgotten first is what was told first, whatever it is called.

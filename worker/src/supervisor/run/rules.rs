@@ -7,24 +7,15 @@ use std::collections::BTreeMap;
 use super::refusal::StartRefusal;
 use crate::supervisor::TaskItem;
 use crate::supervisor::agents::policies_of;
-use crate::supervisor::core::authority::Granted;
 use crate::supervisor::graph::{
     CapabilityCard, Dependency, GraphRules, OnTriesExhausted, PlanSource, PlannedEdge, PlannedTask, ResolvedPolicies,
     ResultSource, WorkerCard, WorkerRequirements,
 };
-use crate::supervisor::model::{Authority, Condition, DependencyPolicy, Task, TaskId, TaskPlan};
+use crate::supervisor::model::{Condition, DependencyPolicy, Task, TaskId, TaskPlan};
 use crate::supervisor::native::{Attributes, native};
 use crate::supervisor::outbox::Purpose;
 use crate::supervisor::spec::{self, Selection, SupervisorSpec};
 use crate::supervisor::task::TaskStatus;
-
-/// What the spec grants. One that has somebody decide (`decides`) whose preset has none, and says nothing of what they may
-/// do, lets them choose and finish.
-fn granted(spec: &SupervisorSpec, decides: bool) -> Granted {
-    let unsaid = spec.preset.is_some_and(|preset| preset.values().authority == spec.authority);
-    let choose = [Authority::Select, Authority::Finish].into_iter().filter(|_| unsaid && decides);
-    spec.authority.iter().copied().chain(choose).collect()
-}
 
 /// The rules of a graph.
 // long: one line a rule.
@@ -46,7 +37,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         upfront: spec.planning.mode == spec::PlanningMode::Upfront,
         degrade: spec.budget.degrade.clone(),
         selection,
-        authority: granted(spec, matches!(selection, Selection::Supervisor | Selection::Controller)),
+        authority: spec.authority.iter().copied().collect(),
         max_concurrency: spec.dispatch.max_concurrency,
         sequential: spec.dispatch.parallelism == spec::Parallelism::Sequential,
         honour: spec.dependencies.honour,

@@ -20,16 +20,18 @@ use crate::supervisor::plan::Plan;
 #[derive(Debug, Clone)]
 pub struct SpecBuilder {
     spec: SupervisorSpec,
+    /// Whether it was said what whoever decides may do.
+    authority_said: bool,
 }
 
 impl SupervisorSpec {
     /// Begins with the values of a preset.
     pub fn preset(preset: Preset) -> SpecBuilder {
-        SpecBuilder { spec: preset.values() }
+        SpecBuilder { spec: preset.values(), authority_said: false }
     }
     /// Begins with the defaults of every section.
     pub fn builder() -> SpecBuilder {
-        SpecBuilder { spec: SupervisorSpec::default() }
+        SpecBuilder { spec: SupervisorSpec::default(), authority_said: false }
     }
 }
 
@@ -96,6 +98,7 @@ impl SpecBuilder {
     #[must_use]
     pub fn authority(mut self, actions: impl IntoIterator<Item = Authority>) -> Self {
         self.spec.authority = actions.into_iter().collect();
+        self.authority_said = true;
         self
     }
     /// The plan a run begins with. Its last task is final if none is marked.
@@ -151,7 +154,10 @@ impl SpecBuilder {
         self
     }
     /// The spec, if it can be run but for an objective, which a run may bring itself.
-    pub fn build(self) -> Result<SupervisorSpec, InvalidSpec> {
+    pub fn build(mut self) -> Result<SupervisorSpec, InvalidSpec> {
+        if !self.authority_said {
+            self.spec.let_whoever_decides_choose();
+        }
         check::check(&self.spec, true).map_err(|why| InvalidSpec::of("", why))?;
         Ok(self.spec)
     }

@@ -59,18 +59,22 @@ pub fn read_spec(path: &str, text: &str) -> Result<SpecFile, InvalidSpec> {
 
 /// A spec as data, from a program: the preset is below what it says, as in a file (PDT-28).
 pub fn read_spec_value(value: Value) -> Result<SpecFile, InvalidSpec> {
-    let read = Reader { files: NO_FILES, directory: None, depth: 0 }.spec(said(value), &Value::Null);
+    let (said, whole) = said(value);
+    let read = Reader { files: NO_FILES, directory: None, depth: 0, whole }.spec(said, &Value::Null);
     let (spec, warnings) = read.map_err(|why| InvalidSpec::of("", why))?;
     Ok(SpecFile { path: String::new(), spec, warnings })
 }
 
-/// Of a spec that a program has written out whole, what differs from its preset: that is what it says.
-fn said(value: Value) -> Value {
+/// Of a spec that a program has written out whole, what differs from its preset: that is what it says. Whether it was whole
+/// goes along.
+fn said(value: Value) -> (Value, bool) {
     let preset = value.get("preset").and_then(|preset| typed::<Preset>(preset).ok());
     let usual = serde_json::to_value(preset.map(Preset::values).unwrap_or_default());
-    let (Value::Object(mut said), Ok(Value::Object(usual))) = (value.clone(), usual) else { return value };
+    let (Value::Object(mut said), Ok(Value::Object(usual))) = (value.clone(), usual) else {
+        return (value, false);
+    };
     if !usual.keys().all(|key| said.contains_key(key)) {
-        return value;
+        return (value, false);
     }
     for (key, usual) in usual.iter().filter(|(key, _)| *key != "preset") {
         if said.get(key) == Some(usual) {
@@ -79,7 +83,7 @@ fn said(value: Value) -> Value {
             section.retain(|key, value| usual.get(key) != Some(&*value));
         }
     }
-    Value::Object(said)
+    (Value::Object(said), true)
 }
 
 /// A spec with its files. `overrides` (a mapping like the spec itself) wins over the file, as arguments do (CUG-16).
@@ -101,7 +105,7 @@ pub fn read_spec_in(
         return Err(refuse(FieldError::at("", why)));
     }
     let value = yaml::parse(text).map_err(|why| refuse(FieldError::at("", why.to_string())))?;
-    let read = Reader { files, directory, depth: 0 }.spec(value, overrides);
+    let read = Reader { files, directory, depth: 0, whole: false }.spec(value, overrides);
     // What was set from outside does not stand in the file.
     let place = |at: &str| if is_set(overrides, at) { None } else { yaml::place_of(text, at) };
     let (spec, warnings) = read.map_err(|why| InvalidSpec { place: place(&why.path), ..refuse(why) })?;
@@ -124,6 +128,8 @@ struct Reader<'a> {
     files: Files<'a>,
     directory: Option<&'a str>,
     depth: usize,
+    /// Every value of it was written by a program, so that what is equal to the preset's was meant too.
+    whole: bool,
 }
 
 impl Reader<'_> {
@@ -151,7 +157,10 @@ impl Reader<'_> {
         check::effect::switch_on(&mut file);
         let mut whole = serde_json::to_value(base).map_err(|why| FieldError::at("", why.to_string()))?;
         merge(&mut whole, &Value::Object(file.clone()));
-        let spec: SupervisorSpec = typed(&whole)?;
+        let mut spec: SupervisorSpec = typed(&whole)?;
+        if !self.whole && file.get("authority").is_none_or(Value::is_null) {
+            spec.let_whoever_decides_choose();
+        }
         warnings.extend(check::check(&spec, true)?);
         check::effect::sections(&spec, &file)?;
         Ok((spec, warnings))
@@ -250,7 +259,7 @@ impl Reader<'_> {
                 (None, Some(spec @ Value::Object(_))) => spec.clone(),
                 _ => return Err(FieldError::at(at, "needs the `file` or the `spec` of the supervisor")),
             };
-            let reader = Reader { files: self.files, directory: self.directory, depth: self.depth + 1 };
+            let reader = Reader { files: self.files, directory: self.directory, depth: self.depth + 1, whole: false };
             let (whole, _) = reader
                 .spec(value, &Value::Null)
                 .map_err(|why| FieldError::at(format!("{at}.spec.{}", why.path).trim_end_matches('.'), why.problem))?;

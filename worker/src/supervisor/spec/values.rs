@@ -6,7 +6,7 @@ use super::preset::{Family, Preset, PresetDefaults};
 use super::sections::{
     ByRequest, Checkpoints, DelegationProtocol, HandoffControl, OnEmpty, OnSubtaskError, PlanningMode, Selection,
 };
-use super::whole::SupervisorSpec;
+use super::whole::{Authority, SupervisorSpec};
 use crate::supervisor::native::System;
 
 impl SupervisorSpec {
@@ -103,6 +103,18 @@ impl SupervisorSpec {
     /// Whether the request decides how it is planned.
     pub(super) fn chooses_planning(&self) -> bool {
         self.by_request().is_some()
+    }
+    /// Where nothing is said of what whoever decides may do, and the preset has nobody who decides, they choose and finish.
+    pub(super) fn let_whoever_decides_choose(&mut self) {
+        let decides = !matches!(self.dispatch.selection, Selection::All | Selection::One);
+        if self.preset.is_none() || self.family() != Family::Graph || self.chooses_planning() || !decides {
+            return;
+        }
+        for action in Authority::CHOOSING {
+            if !self.authority.contains(&action) {
+                self.authority.push(action);
+            }
+        }
     }
     /// Whether what needs no team is carried out by a child (SHN-02).
     pub fn hands_on(&self) -> bool {

@@ -302,6 +302,9 @@ impl Default for SeedPlanSource {
 }
 
 impl Authority {
+    /// What makes somebody who decides at all: without it no task is begun and no run ended by a decision.
+    pub const CHOOSING: [Authority; 2] = [Authority::Select, Authority::Finish];
+
     /// What a supervisor that selects tasks may do, by its decisions and their tools (PDT-29).
     pub const SELECTING: [Authority; 8] = [
         Authority::Select,

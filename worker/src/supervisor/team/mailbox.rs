@@ -166,17 +166,6 @@ impl Mailboxes {
         Ok(seq)
     }
 
-    /// Appends the message once for every agent but its sender, in the order given.
-    pub fn broadcast(
-        &mut self,
-        draft: &MailDraft,
-        agents: &[String],
-        out: &mut Outbox,
-    ) -> Result<Vec<u64>, InvalidMessage> {
-        let others = agents.iter().filter(|agent| **agent != draft.from);
-        others.map(|to| self.append(MailDraft { to: to.clone(), ..draft.clone() }, out)).collect()
-    }
-
     /// Sends a message to the mailbox of another run. One that its mailbox would not take is counted and noted.
     pub fn send_elsewhere(
         &mut self,

@@ -2,54 +2,22 @@
 //!
 //! Invariant: a child is one deeper than its parent, and depth counts over processes: the depth this process was
 //! started at plus the depth in it. There is one limit and one rule for both, asked **before** a child is started.
-//! Every change is noted, and the notes alone rebuild the registry ([`Registry::rebuild`]). It holds no live agent.
+//! Every change is noted. Agents that register themselves tell of it ([`Registry::hear`]). It holds no live agent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::supervisor::journal::{Note, NoteKind};
-use crate::supervisor::outbox::{Answer, Outbox};
+use crate::supervisor::journal::NoteKind;
+pub use crate::supervisor::model::{AgentInstance, InstanceStatus};
+use crate::supervisor::outbox::{Answer, Fact, Outbox};
 
 /// How deep delegation goes if nobody says otherwise: an agent at this depth is a leaf.
 pub const MAX_DEPTH: u32 = 5;
 /// The variable that tells a child process its depth.
 pub const DEPTH_VARIABLE: &str = "SUPYAGENT_DELEGATION_DEPTH";
-
-/// How an instance is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum InstanceStatus {
-    Active,
-    Completed,
-    Failed,
-}
-
-impl InstanceStatus {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            InstanceStatus::Active => "active",
-            InstanceStatus::Completed => "completed",
-            InstanceStatus::Failed => "failed",
-        }
-    }
-}
-
-/// One agent that was started.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AgentInstance {
-    pub name: String,
-    /// Eight hexadecimal digits, derived from the run and the instance's number.
-    pub instance_id: String,
-    pub created_at: Timestamp,
-    pub parent_id: Option<String>,
-    pub status: InstanceStatus,
-    /// In this process: the root has 0.
-    pub depth: u32,
-}
 
 /// `registry_stats`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -194,30 +162,13 @@ impl Registry {
         self.remove(stale, "stale", out)
     }
 
-    /// The registry that these notes leave behind; notes of others are passed over.
-    pub fn rebuild<'a>(mut self, notes: impl IntoIterator<Item = &'a Note>) -> Self {
-        for note in notes {
-            let id = note.data["instance_id"].as_str().unwrap_or_default();
-            match note.kind {
-                NoteKind::AgentRegistered => {
-                    if let Ok(instance) = serde_json::from_value(note.data.clone()) {
-                        self.insert(instance);
-                    }
-                }
-                NoteKind::AgentClosed => {
-                    if let Ok(status) = serde_json::from_value(note.data["status"].clone()) {
-                        self.set(id, status);
-                    }
-                }
-                NoteKind::AgentRemoved => {
-                    if let Some(number) = self.numbers.remove(id) {
-                        self.instances.remove(&number);
-                    }
-                }
-                _ => {}
-            }
+    /// An agent that registers itself has begun, or has ended.
+    pub fn hear(&mut self, fact: Fact) {
+        match fact {
+            Fact::AgentRegistered(instance) => self.insert(instance),
+            Fact::AgentClosed { instance_id, status } => self.set(&instance_id, status),
+            Fact::WorkEnded(_) => {}
         }
-        self
     }
 
     fn insert(&mut self, instance: AgentInstance) {

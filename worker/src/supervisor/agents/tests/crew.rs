@@ -15,7 +15,7 @@ fn workers() -> Vec<AgentDef> {
 }
 
 fn begin(crew: Crew, start: CrewStart) -> Result<Rig, AgentsRefused> {
-    Rig::build(|out| AgentLoop::crew(AgentRules::crewai(), workers(), crew, start, &AgentInput::default(), out))
+    Rig::build(|out| AgentLoop::crew(of_crewai(), workers(), crew, start, &AgentInput::default(), out))
 }
 
 #[track_caller]
@@ -100,7 +100,7 @@ fn the_manager_has_two_tools_and_asks_the_assigned_agent() {
     rig.answer("writer", says("text")).answer(MANAGER, says("a is done"));
     rig.answer(MANAGER, asks("Ask question to coworker", "Senior Researcher"));
     assert_eq!(rig.awaited(), ["Senior Researcher"], "a task without agent may ask everybody");
-    let mut rules = AgentRules::crewai();
+    let mut rules = of_crewai();
     rules.delegation.scope = DelegationScope::All;
     let all = crew(vec![assigned]);
     let input = AgentInput::default();

@@ -18,13 +18,13 @@ fn todos(list: Value) -> Value {
 /// todos, and nothing of a structured plan is asked for.
 #[test]
 fn a_single_agent_task_runs_on_the_conversational_loop_with_todos() {
-    let mut rig = Rig::start(AgentRules::cuga(), vec![agent("helper")], "write a mail");
+    let mut rig = Rig::start(of_cuga(), vec![agent("helper")], "write a mail");
     assert_eq!(tools_of(rig.pending("helper")), ["create_update_todos"]);
     rig.answer("helper", todos(json!([{"text": "write", "status": "pending"}])));
     rig.answer("helper", says("written"));
     assert!(rig.outcome().ok);
     assert!(rig.asked.iter().all(|call| call.purpose == crate::supervisor::outbox::Purpose::ExecuteWorker));
-    let mut rig = Rig::start(AgentRules::cuga(), supervisor(), "hello");
+    let mut rig = Rig::start(of_cuga(), supervisor(), "hello");
     rig.answer("supervisor", says("hi"));
     assert_eq!(rig.outcome().result, "hi");
     assert_eq!(rig.asked.len(), 1);
@@ -34,7 +34,7 @@ fn a_single_agent_task_runs_on_the_conversational_loop_with_todos() {
 /// nothing; it is told to the model with its next call.
 #[test]
 fn todos_are_texts_that_are_pending_or_completed() {
-    let mut rig = Rig::start(AgentRules::cuga(), supervisor(), "go");
+    let mut rig = Rig::start(of_cuga(), supervisor(), "go");
     rig.answer("supervisor", todos(json!([{"text": "a", "status": "pending"}, {"text": "b", "status": "completed"}])));
     assert_eq!(rig.tool_messages(), ["Todos updated:\n- [ ] a\n- [x] b"]);
     assert_eq!(rig.pending("supervisor").context["instructions"], "Todos:\n- [ ] a\n- [x] b");
@@ -60,7 +60,7 @@ fn todos_are_texts_that_are_pending_or_completed() {
 #[test]
 fn the_step_limit_has_its_text() {
     let endless = |max: Option<u32>| {
-        let mut rules = AgentRules::cuga();
+        let mut rules = of_cuga();
         rules.limit.max = max.unwrap_or(rules.limit.max);
         let mut rig = Rig::start(rules, supervisor(), "go");
         rig.play(|_| Ok(todos(json!([]))));
@@ -84,7 +84,7 @@ fn search(i: usize) -> Value {
 /// last answer, and the turn ends. 256 by default.
 #[test]
 fn when_the_tool_budget_is_spent_one_last_answer_without_tools_ends_the_turn() {
-    let mut rules = AgentRules::cuga();
+    let mut rules = of_cuga();
     assert_eq!(rules.budget.per_task, Some(256));
     rules.budget.per_task = Some(3);
     let mut rig = Rig::start(rules, supervisor(), "go");
@@ -111,7 +111,7 @@ fn when_the_tool_budget_is_spent_one_last_answer_without_tools_ends_the_turn() {
 fn every_tool_is_charged_but_plain_functions_are_not() {
     let mut agents = supervisor();
     agents[0] = agents[0].clone().tool(ToolDef { plain: true, ..ToolDef::new("double") });
-    let mut rig = Rig::start(AgentRules::cuga(), agents, "go");
+    let mut rig = Rig::start(of_cuga(), agents, "go");
     let charged = |rig: &Rig| rig.it.view(false).charged_task;
     rig.answer("supervisor", calls([("double", json!({"x": 2}))])).answer("double", json!(4));
     rig.answer("supervisor", todos(json!([])));
@@ -127,7 +127,7 @@ fn every_tool_is_charged_but_plain_functions_are_not() {
 /// CUG-35: the ceiling of the conversation holds over tasks and counts what earlier runs used.
 #[test]
 fn the_ceiling_of_a_conversation_holds_over_tasks() {
-    let mut rules = AgentRules::cuga();
+    let mut rules = of_cuga();
     rules.budget = ToolBudget { per_task: Some(1000), per_thread: Some(50) };
     let input = AgentInput { task: Some("go".to_owned()), charged_thread: 48, ..AgentInput::default() };
     let mut rig = Rig::build(|out| AgentLoop::start(rules, supervisor(), input, out)).unwrap();
@@ -146,13 +146,13 @@ fn the_ceiling_of_a_conversation_holds_over_tasks() {
 /// become one are refused.
 #[test]
 fn a_delegate_tool_is_named_by_word_characters_only() {
-    let mut rig = Rig::start(AgentRules::cuga(), supervisor(), "go");
+    let mut rig = Rig::start(of_cuga(), supervisor(), "go");
     assert_eq!(tools_of(rig.pending("supervisor"))[1..3], ["delegate_to_crm_agent", "delegate_to_mail"]);
     rig.answer("supervisor", delegate("crm_agent", "look"));
     assert_eq!(rig.awaited(), ["crm-agent"]);
     assert_eq!(sanitized("a.b c/d-é_1"), "a_b_c_d_é_1");
     let agents = vec![agent("s").delegates(&["crm-agent", "crm agent"]), agent("crm-agent"), agent("crm agent")];
-    let error = refused(AgentRules::cuga(), agents).to_string();
+    let error = refused(of_cuga(), agents).to_string();
     assert_eq!(error, "agents 'crm-agent' and 'crm agent' have the same tool name 'delegate_to_crm_agent'");
 }
 
@@ -164,7 +164,7 @@ fn variables_go_along_with_a_delegation_and_come_back() {
         context_variables: [("account".to_owned(), json!({"id": 7})), ("note".to_owned(), json!("vip"))].into(),
         ..AgentInput::default()
     };
-    let mut rig = Rig::build(|out| AgentLoop::start(AgentRules::cuga(), supervisor(), input, out)).unwrap();
+    let mut rig = Rig::build(|out| AgentLoop::start(of_cuga(), supervisor(), input, out)).unwrap();
     let told = |rig: &Rig| sent(rig.pending("mail"))[0].text().to_owned();
     let send = |variables: Value| calls([("delegate_to_mail", json!({"task": "send", "variables": variables}))]);
     let cases = [
@@ -197,7 +197,7 @@ fn a_child_remembers_its_conversation_or_nothing() {
     let remembered = |scope: Option<MemoryScope>| {
         let mut agents = supervisor();
         agents[2].memory_scope = scope;
-        let mut rig = Rig::start(AgentRules::cuga(), agents, "go");
+        let mut rig = Rig::start(of_cuga(), agents, "go");
         rig.answer("supervisor", delegate("mail", "one")).answer("mail", says("first"));
         rig.answer("supervisor", delegate("mail", "two"));
         sent(rig.pending("mail")).iter().map(|message| message.text().to_owned()).collect::<Vec<String>>()
@@ -231,7 +231,7 @@ fn a_child_remembers_its_conversation_or_nothing() {
 #[test]
 fn concurrent_calls_of_one_child_are_serialized() {
     let two = || calls([("delegate_to_mail", json!({"task": "one"})), ("delegate_to_mail", json!({"task": "two"}))]);
-    let mut rig = Rig::start(AgentRules::cuga(), supervisor(), "go");
+    let mut rig = Rig::start(of_cuga(), supervisor(), "go");
     rig.answer("supervisor", two());
     assert_eq!(rig.awaited(), ["mail"]);
     rig.answer("mail", says("first"));
@@ -241,14 +241,14 @@ fn concurrent_calls_of_one_child_are_serialized() {
     assert_eq!(rig.tool_messages(), ["first", "second"]);
     let mut agents = supervisor();
     agents[2].memory_scope = Some(MemoryScope::Call);
-    let mut rig = Rig::start(AgentRules::cuga(), agents, "go");
+    let mut rig = Rig::start(of_cuga(), agents, "go");
     rig.answer("supervisor", two());
     assert_eq!(rig.awaited(), ["mail", "mail"]);
 }
 
 #[test]
 fn a_child_that_times_out_while_it_waits_for_its_memory_does_not_begin_later() {
-    let mut rig = Rig::start(AgentRules::cuga(), supervisor(), "go");
+    let mut rig = Rig::start(of_cuga(), supervisor(), "go");
     rig.answer(
         "supervisor",
         calls([
@@ -267,7 +267,7 @@ fn policy(name: &str, rule: Value) -> StandingPolicy {
 }
 
 fn with_policies(policies: Vec<StandingPolicy>) -> AgentRules {
-    AgentRules { policies, ..AgentRules::cuga() }
+    AgentRules { policies, ..of_cuga() }
 }
 
 /// CUG-39: an intent guard blocks before anything is asked; ids carry the type.
@@ -378,7 +378,7 @@ fn an_output_formatter_gives_the_final_answer_its_form() {
         it: rig.it.clone(),
         awaited: rig.awaited.clone(),
         calls: rig.calls.clone(),
-        ..Rig::start(AgentRules::cuga(), supervisor(), "")
+        ..Rig::start(of_cuga(), supervisor(), "")
     };
     rig.answer("synthesize", json!("It is 42."));
     assert_eq!(rig.outcome().result, "It is 42.");
@@ -389,7 +389,7 @@ fn an_output_formatter_gives_the_final_answer_its_form() {
 /// CUG-41: a delegation has 300 s.
 #[test]
 fn a_delegation_has_three_hundred_seconds() {
-    let mut rig = Rig::start(AgentRules::cuga(), supervisor(), "go");
+    let mut rig = Rig::start(of_cuga(), supervisor(), "go");
     rig.answer("supervisor", delegate("mail", "send"));
     rig.after(Duration::from_secs(299));
     assert_eq!(rig.awaited(), ["mail"], "a healthy agent is not cut off after 30 s");
@@ -401,7 +401,7 @@ fn a_delegation_has_three_hundred_seconds() {
 /// something, or comes later, is not.
 #[test]
 fn a_first_answer_with_unfilled_placeholders_is_asked_for_once_more() {
-    let mut rig = Rig::start(AgentRules::cuga(), supervisor(), "what is the total?");
+    let mut rig = Rig::start(of_cuga(), supervisor(), "what is the total?");
     rig.answer("supervisor", says("The total is **{total}**, the owner: {owner}"));
     let told = sent(rig.pending("supervisor"));
     assert_eq!(told.last().and_then(|message| message.tag), Some(Tag::Correction));
@@ -418,11 +418,11 @@ fn a_first_answer_with_unfilled_placeholders_is_asked_for_once_more() {
         "{total}",
         "The set is {1, 2}",
     ] {
-        let mut rig = Rig::start(AgentRules::cuga(), supervisor(), "go");
+        let mut rig = Rig::start(of_cuga(), supervisor(), "go");
         rig.answer("supervisor", says(fine));
         assert_eq!(rig.outcome().result, fine);
     }
-    let mut rig = Rig::start(AgentRules::cuga(), supervisor(), "go");
+    let mut rig = Rig::start(of_cuga(), supervisor(), "go");
     rig.answer("supervisor", search(0)).answer("search", json!("x"));
     rig.answer("supervisor", says("The total is {total}"));
     assert!(rig.it.outcome().is_some(), "the second answer is no first turn");

@@ -10,7 +10,7 @@ fn texts(call: &Call) -> String {
 /// SUP-02: assistant (0) asks planner (1), which asks coder (2); assistant may also ask coder itself.
 #[test]
 fn an_assistant_asks_a_planner_which_asks_a_coder_and_results_flow_back_up() {
-    let mut rig = Rig::start(AgentRules::supyagent(), planner_and_coder(), "Build a REST API");
+    let mut rig = Rig::start(of_supyagent(), planner_and_coder(), "Build a REST API");
     assert_eq!(tools_of(rig.pending("assistant"))[..2], ["delegate_to_planner", "delegate_to_coder"]);
     rig.answer("assistant", delegate("planner", "plan it"));
     rig.answer("planner", delegate("coder", "step 1"));
@@ -40,7 +40,7 @@ fn each_agent_uses_its_own_model_and_limits() {
     let mut planner = agent("planner");
     planner.model = Some("small".to_owned());
     let coder = agent("coder").tool(ToolDef::new("grep"));
-    let mut rig = Rig::start(AgentRules::supyagent(), vec![assistant, planner, coder], "go");
+    let mut rig = Rig::start(of_supyagent(), vec![assistant, planner, coder], "go");
     assert_eq!(rig.pending("assistant").context["model"], "big");
     rig.answer("assistant", delegate("coder", "search"));
     assert_eq!(rig.pending("coder").context["model"], Value::Null);
@@ -64,7 +64,7 @@ fn each_agent_uses_its_own_model_and_limits() {
 #[test]
 fn delegation_tools_follow_from_the_list_of_delegates() {
     let agents = vec![agent("assistant").delegates(&["coder", "ghost"]), agent("coder")];
-    let mut rig = Rig::start(AgentRules::supyagent(), agents, "go");
+    let mut rig = Rig::start(of_supyagent(), agents, "go");
     let call = rig.pending("assistant").clone();
     let names = tools_of(&call);
     assert_eq!(names[..2], ["delegate_to_coder", "spawn_agent"], "the ghost has no config, so no tool");
@@ -92,7 +92,7 @@ fn chain(length: usize) -> Vec<AgentDef> {
 /// SUP-06: depth 4 may delegate, its child at depth 5 may not and is told so, exactly. The chain goes on from there.
 #[test]
 fn an_agent_at_depth_five_cannot_delegate_further() {
-    let mut rig = Rig::start(AgentRules::supyagent(), chain(7), "go");
+    let mut rig = Rig::start(of_supyagent(), chain(7), "go");
     for i in 0..5 {
         rig.answer(&format!("a{i}"), delegate(&format!("a{}", i + 1), "deeper"));
     }
@@ -114,7 +114,7 @@ fn an_agent_at_depth_five_cannot_delegate_further() {
 /// SUP-09: the depth across processes counts too, and is looked at before a child is started.
 #[test]
 fn depth_counts_what_the_run_has_behind_it() {
-    let mut rules = AgentRules::supyagent();
+    let mut rules = of_supyagent();
     rules.delegation.base_depth = 4;
     let mut rig = Rig::start(rules.clone(), chain(3), "go");
     rig.answer("a0", delegate("a1", "deeper"));
@@ -136,7 +136,7 @@ fn depth_counts_what_the_run_has_behind_it() {
 #[test]
 fn agents_that_ask_each_other_are_bounded_by_the_depth() {
     let agents = vec![agent("a").delegates(&["b"]), agent("b").delegates(&["a"])];
-    let mut rig = Rig::start(AgentRules::supyagent(), agents, "go");
+    let mut rig = Rig::start(of_supyagent(), agents, "go");
     rig.play(|call| {
         let other = if who(call) == "a" { "b" } else { "a" };
         let refused = tool_texts(&sent(call)).iter().any(|text| text.contains("Maximum delegation depth"));
@@ -166,13 +166,13 @@ fn every_failure_of_a_delegation_is_told_to_the_parent() {
         ("frobnicate", json!({}), "Unknown delegation tool: frobnicate"),
     ];
     for (tool, args, error) in cases {
-        let mut rig = Rig::start(AgentRules::supyagent(), agents.clone(), "go");
+        let mut rig = Rig::start(of_supyagent(), agents.clone(), "go");
         rig.answer("assistant", calls([(tool, args)]));
         assert_eq!(rig.tool_messages(), [format!(r#"{{"ok": false, "error": "{error}"}}"#)], "{tool}");
         assert_eq!(rig.awaited(), ["assistant"], "the parent goes on");
         assert_eq!(rig.it.sessions_view().len(), 1, "nothing was started");
     }
-    let mut rig = Rig::start(AgentRules::supyagent(), agents, "go");
+    let mut rig = Rig::start(of_supyagent(), agents, "go");
     rig.answer("assistant", delegate("coder", "code")).fail("coder", "it broke");
     let told = &rig.tool_messages()[0];
     assert!(told.starts_with(r#"{"ok": false, "error": "Delegation to 'coder' failed: it broke. "#), "{told}");
@@ -184,7 +184,7 @@ fn every_failure_of_a_delegation_is_told_to_the_parent() {
 /// SUP-20: the delegates list, then the config, then the depth.
 #[test]
 fn a_delegation_is_checked_in_one_order() {
-    let mut rules = AgentRules::supyagent();
+    let mut rules = of_supyagent();
     rules.delegation.base_depth = 5;
     let agents = vec![agent("assistant").delegates(&["coder", "ghost"]), agent("coder")];
     let mut rig = Rig::start(rules, agents, "go");
@@ -201,7 +201,7 @@ fn a_delegation_is_checked_in_one_order() {
 /// call is just made.
 #[test]
 fn six_delegations_run_five_at_once_and_are_answered_in_call_order() {
-    let mut rig = Rig::start(AgentRules::supyagent(), planner_and_coder(), "go");
+    let mut rig = Rig::start(of_supyagent(), planner_and_coder(), "go");
     let six: Vec<Value> = (0..6)
         .map(|i| json!({"id": format!("c{i}"), "name": "delegate_to_coder", "args": {"task": format!("t{i}")}}))
         .collect();
@@ -243,7 +243,7 @@ fn a_child_is_told_who_calls_and_what_it_needs_and_nothing_else() {
         ..AgentInput::default()
     };
     let start = |input: AgentInput| {
-        let rules = AgentRules::supyagent();
+        let rules = of_supyagent();
         Rig::build(|out| AgentLoop::start(rules, planner_and_coder(), input, out)).unwrap()
     };
     // Two messages, the user's and the one that delegates: four in all besides the system's.
@@ -278,7 +278,7 @@ fn a_child_is_told_who_calls_and_what_it_needs_and_nothing_else() {
 /// SUP-30: a delegation that takes too long, and a model that refuses its key, are failures the parent is told of.
 #[test]
 fn a_timeout_and_a_refused_key_are_reported_to_the_parent() {
-    let mut rules = AgentRules::supyagent();
+    let mut rules = of_supyagent();
     rules.delegation.on_timeout = OnDelegationTimeout::Fail;
     let mut rig = Rig::start(rules, planner_and_coder(), "go");
     rig.answer("assistant", delegate("coder", "code"));
@@ -302,7 +302,7 @@ fn an_answer_that_does_not_conform_fails_with_the_name_of_the_field() {
         (json!({"tool_calls": [{"name": "a", "colour": 1}]}), "colour"),
         (json!(7), "does not conform"),
     ] {
-        let mut rig = Rig::start(AgentRules::supyagent(), planner_and_coder(), "go");
+        let mut rig = Rig::start(of_supyagent(), planner_and_coder(), "go");
         rig.answer("assistant", answer);
         let error = rig.outcome().error.clone().unwrap();
         assert!(error.contains(field), "{error}");
@@ -311,7 +311,7 @@ fn an_answer_that_does_not_conform_fails_with_the_name_of_the_field() {
 
 #[test]
 fn a_cancelled_loop_takes_everything_back_and_hears_nothing_more() {
-    let mut rig = Rig::start(AgentRules::supyagent(), planner_and_coder(), "go");
+    let mut rig = Rig::start(of_supyagent(), planner_and_coder(), "go");
     rig.answer(
         "assistant",
         calls([

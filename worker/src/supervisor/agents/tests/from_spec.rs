@@ -1,7 +1,7 @@
 //! Loops made from specs: the presets are the systems, and the sections change them.
 
 use super::*;
-use crate::supervisor::spec::{self, Preset, SupervisorSpec};
+use crate::supervisor::spec::{self, SupervisorSpec};
 use crate::supervisor::team::registry::Registry;
 
 fn of(preset: Preset, names: &[&str]) -> SupervisorSpec {
@@ -17,14 +17,17 @@ fn run(spec: &SupervisorSpec) -> Rig {
 /// CUG-35, LGS-08, SWM-05: the presets' numbers, unless the spec says others.
 #[test]
 fn presets_become_the_rules_of_their_systems() {
-    let rules = |preset: Preset| rules_of(&preset.values());
-    assert_eq!(rules(Preset::SupyagentDelegation), AgentRules::supyagent());
-    assert_eq!(rules(Preset::LanggraphSupervisor), AgentRules::langgraph());
-    let swarm = rules(Preset::SwarmHandoff);
-    assert_eq!(swarm.limit, AgentRules::swarm().limit);
-    assert_eq!(swarm.handoff.mode, HandoffControl::Switch);
-    assert_eq!(rules(Preset::CrewaiHierarchical), AgentRules::crewai());
-    assert_eq!(rules(Preset::CugaConversational), AgentRules::cuga());
+    let limit = |max, count, then| LoopLimit { max, count, then };
+    assert_eq!(of_supyagent(), AgentRules::default());
+    assert_eq!(of_langgraph().limit, limit(25, LoopCount::Steps, OnLimit::RecursionLimit));
+    let swarm = of_swarm();
+    assert_eq!(
+        (swarm.limit, swarm.handoff.mode),
+        (limit(25, LoopCount::Messages, OnLimit::Return), HandoffControl::Switch)
+    );
+    assert_eq!(of_crewai().limit, limit(25, LoopCount::Turns, OnLimit::Synthesize));
+    let cuga = of_cuga();
+    assert_eq!((cuga.limit, cuga.budget.per_task), (limit(50, LoopCount::Turns, OnLimit::StepLimit), Some(256)));
     let mut spec = Preset::SupyagentDelegation.values();
     spec.delegation.max_depth = 2;
     spec.delegation.on_timeout = spec::OnDelegationTimeout::Kill;
@@ -117,16 +120,17 @@ fn a_crew_spec_carries_out_its_seed_plan() {
     assert!(error.to_string().contains("`manager_llm` or `manager_agent` is required"));
 }
 
-/// SUP-18, SUP-32: the notes of a loop are those of the registry: an agent is registered before its first call, the root too,
+/// SUP-18, SUP-32: what a loop tells is what the registry holds: an agent is registered before its first call, the root too,
 /// and a child whose delegation failed is failed there, not active.
 #[test]
-fn the_registry_follows_from_the_notes() {
-    let mut rig = Rig::start(AgentRules::supyagent(), planner_and_coder(), "go");
+fn the_registry_follows_from_what_is_told() {
+    let mut rig = Rig::start(of_supyagent(), planner_and_coder(), "go");
     let kinds: Vec<NoteKind> = rig.notes.iter().map(|note| note.kind).collect();
     assert_eq!(kinds, [NoteKind::AgentRegistered, NoteKind::DecisionRequested]);
     rig.answer("assistant", delegate("coder", "x")).fail("coder", "broken");
     rig.answer("assistant", delegate("planner", "y")).answer("planner", says("ok"));
-    let registry = Registry::new("run-1", 0, 5).rebuild(&rig.notes);
+    let mut registry = Registry::new("run-1", 0, 5);
+    rig.facts.iter().for_each(|fact| registry.hear(fact.clone()));
     let all = registry.list_all();
     let seen: Vec<(String, u32, Value)> =
         all.iter().map(|instance| (instance.name.clone(), instance.depth, json!(instance.status))).collect();
@@ -145,7 +149,7 @@ fn the_registry_follows_from_the_notes() {
 
 #[test]
 fn an_answer_may_be_a_workers_report() {
-    let mut rig = Rig::start(AgentRules::supyagent(), planner_and_coder(), "go");
+    let mut rig = Rig::start(of_supyagent(), planner_and_coder(), "go");
     rig.answer("assistant", delegate("coder", "x")).answer("coder", json!({"result": {"lines": 3}}));
     assert_eq!(rig.tool_messages(), [r#"{"ok": true, "data": "{\"lines\": 3}"}"#]);
     rig.answer("assistant", delegate("coder", "x2")).answer("coder", json!({"success": false, "reason": "no disk"}));

@@ -19,7 +19,7 @@ fn lines(messages: &[Message]) -> Vec<(MessageRole, &str, &str)> {
 /// hand-off and of its way back have their names and texts, with the name in lower case and blanks as `_`.
 #[test]
 fn a_supervisor_hands_over_gets_control_back_and_ends_by_answering() {
-    let mut rig = Rig::start(AgentRules::langgraph(), team(), "who is it?");
+    let mut rig = Rig::start(of_langgraph(), team(), "who is it?");
     assert_eq!(tools_of(rig.pending("supervisor")), ["transfer_to_research_expert", "transfer_to_math"]);
     rig.answer("supervisor", transfer("research_expert"));
     let told = sent(rig.pending("Research Expert"));
@@ -48,9 +48,9 @@ fn a_supervisor_hands_over_gets_control_back_and_ends_by_answering() {
 /// LGS-02: the prefix is configurable.
 #[test]
 fn the_prefix_of_a_hand_off_is_configurable() {
-    let mut rules = AgentRules::langgraph();
+    let mut rules = of_langgraph();
     rules.handoff.prefix = "delegate_to_".to_owned();
-    rules.delegation.kind = DelegationKind::Coworkers;
+    rules.delegation.kind = DelegationProtocol::Coworkers;
     let mut rig = Rig::start(rules, team(), "go");
     assert_eq!(tools_of(rig.pending("supervisor")), ["delegate_to_research_expert", "delegate_to_math"]);
     rig.answer("supervisor", calls([("delegate_to_math", json!({}))])).answer("math", says("42"));
@@ -64,7 +64,7 @@ fn what_is_kept_of_an_agent_depends_on_the_output_mode() {
     let play = |mode: OutputMode| {
         let mut agents = team();
         agents[2] = agent("math").tool(ToolDef::new("add"));
-        let mut rules = AgentRules::langgraph();
+        let mut rules = of_langgraph();
         rules.handoff.history = mode;
         let mut rig = Rig::start(rules, agents, "go");
         rig.answer("supervisor", transfer("math"));
@@ -74,7 +74,7 @@ fn what_is_kept_of_an_agent_depends_on_the_output_mode() {
     };
     assert_eq!(play(OutputMode::LastMessage), ["it is 3"]);
     assert_eq!(play(OutputMode::FullHistory), ["", "3", "it is 3"]);
-    assert_eq!(AgentRules::langgraph().handoff.history, OutputMode::LastMessage);
+    assert_eq!(of_langgraph().handoff.history, OutputMode::LastMessage);
     let call = ToolCall { id: "c".to_owned(), name: "add".to_owned(), args: json!({}) };
     let asked = Message { tool_calls: vec![call.clone()], ..Message::assistant("math", "") };
     let ends_with_tool = [Message::assistant("math", "first"), asked, Message::tool(&call, "3")];
@@ -109,12 +109,12 @@ fn agents_need_names_and_hand_off_tools_for_all() {
 #[test]
 fn parallel_hand_offs_fan_out_and_all_return_before_the_supervisor_goes_on() {
     let both = calls([("transfer_to_research_expert", json!({})), ("transfer_to_math", json!({}))]);
-    let mut rig = Rig::start(AgentRules::langgraph(), team(), "go");
+    let mut rig = Rig::start(of_langgraph(), team(), "go");
     assert_eq!(rig.pending("supervisor").context["parallel_tool_calls"], false);
     rig.answer("supervisor", both.clone());
     assert_eq!(rig.awaited(), ["Research Expert"], "one at a time");
 
-    let rules = AgentRules { parallel_tool_calls: true, ..AgentRules::langgraph() };
+    let rules = AgentRules { parallel_tool_calls: true, ..of_langgraph() };
     let mut rig = Rig::start(rules, team(), "go");
     rig.answer("supervisor", both);
     assert_eq!(rig.awaited(), ["Research Expert", "math"]);
@@ -146,7 +146,7 @@ fn parallel_hand_offs_fan_out_and_all_return_before_the_supervisor_goes_on() {
 /// LGS-06: without hand-off messages neither pair is in the history, for nobody.
 #[test]
 fn the_pairs_of_messages_can_be_hidden() {
-    let mut rules = AgentRules::langgraph();
+    let mut rules = of_langgraph();
     rules.handoff.messages = false;
     let mut rig = Rig::start(rules, team(), "go");
     rig.answer("supervisor", transfer("math"));
@@ -162,7 +162,7 @@ fn the_pairs_of_messages_can_be_hidden() {
 /// of those that did.
 #[test]
 fn an_agents_message_is_forwarded_word_for_word() {
-    let mut rules = AgentRules::langgraph();
+    let mut rules = of_langgraph();
     rules.handoff.forward = true;
     let mut rig = Rig::start(rules, team(), "go");
     assert!(tools_of(rig.pending("supervisor")).contains(&"forward_message".to_owned()));
@@ -181,14 +181,14 @@ fn an_agents_message_is_forwarded_word_for_word() {
 #[test]
 fn supervisors_nest_and_a_step_limit_ends_their_loops() {
     let agents = || vec![agent("top").handoffs(&["lead"]), agent("lead").handoffs(&["math"]), agent("math")];
-    let mut rig = Rig::start(AgentRules::langgraph(), agents(), "go");
+    let mut rig = Rig::start(of_langgraph(), agents(), "go");
     rig.answer("top", transfer("lead")).answer("lead", transfer("math")).answer("math", says("42"));
     rig.answer("lead", says("it is 42"));
     assert!(rig.it.messages().iter().any(|message| message.text() == "Transferring back to top"));
     rig.answer("top", says("42"));
     assert!(rig.outcome().ok);
 
-    let mut rig = Rig::start(AgentRules::langgraph(), agents(), "go");
+    let mut rig = Rig::start(of_langgraph(), agents(), "go");
     rig.play(|call| Ok(if who(call) == "top" { transfer("lead") } else { says("you go on") }));
     let outcome = rig.outcome();
     assert!(!outcome.ok);
@@ -199,7 +199,7 @@ fn supervisors_nest_and_a_step_limit_ends_their_loops() {
 
 #[test]
 fn an_agent_that_fails_gives_control_back_with_its_error() {
-    let mut rig = Rig::start(AgentRules::langgraph(), team(), "go");
+    let mut rig = Rig::start(of_langgraph(), team(), "go");
     rig.answer("supervisor", transfer("math")).fail("math", "overloaded");
     let texts: Vec<&str> = rig.it.messages().iter().map(Message::text).collect();
     assert!(texts.contains(&"Error: overloaded"));

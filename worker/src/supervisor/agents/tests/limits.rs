@@ -18,7 +18,7 @@ fn last(rig: &Rig) -> String {
 /// anew; the turn's end resets it.
 #[test]
 fn a_tool_that_failed_three_times_in_a_row_is_refused_until_the_turn_ends() {
-    let mut rig = Rig::start(AgentRules::supyagent(), with_grep(), "go");
+    let mut rig = Rig::start(of_supyagent(), with_grep(), "go");
     let fail = |rig: &mut Rig, i: usize| {
         rig.answer("assistant", grep(i)).fail("grep", "no such file");
         assert_eq!(last(rig), r#"{"ok": false, "error": "no such file"}"#);
@@ -46,7 +46,7 @@ fn a_tool_that_failed_three_times_in_a_row_is_refused_until_the_turn_ends() {
 /// another call, and a new turn begins with nothing counted.
 #[test]
 fn the_same_call_four_times_is_a_repetition() {
-    let mut rig = Rig::start(AgentRules::supyagent(), with_grep(), "go");
+    let mut rig = Rig::start(of_supyagent(), with_grep(), "go");
     let both = |a: Value, b: Value| json!({"tool_calls": [{"name": "grep", "args": {"a": a, "b": b}}]});
     let swapped = json!({"tool_calls": [{"name": "grep", "args": "{\"b\": 2, \"a\": 1}"}]});
     for answer in [both(json!(1), json!(2)), swapped, both(json!(1), json!(2))] {
@@ -70,7 +70,7 @@ fn the_same_call_four_times_is_a_repetition() {
 fn the_call_beyond_the_limit_of_a_turn_ends_it_with_the_text_so_far() {
     let mut agents = with_grep();
     agents[0].limits.per_turn = Some(2);
-    let mut rig = Rig::start(AgentRules::supyagent(), agents, "go");
+    let mut rig = Rig::start(of_supyagent(), agents, "go");
     let thinking = json!({"content": "I look first.", "tool_calls": [{"name": "grep", "args": {"pattern": 0}}]});
     rig.answer("assistant", thinking).answer("grep", json!("x"));
     rig.answer("assistant", calls([("grep", json!({"pattern": 1})), ("ls", json!({}))]));
@@ -92,7 +92,7 @@ fn the_call_beyond_the_limit_of_a_turn_ends_it_with_the_text_so_far() {
 fn the_limit_on_all_calls_holds_over_turns() {
     let mut agents = with_grep();
     agents[0].limits.total = Some(3);
-    let mut rig = Rig::start(AgentRules::supyagent(), agents, "go");
+    let mut rig = Rig::start(of_supyagent(), agents, "go");
     for i in 0..2 {
         rig.answer("assistant", grep(i)).answer("grep", json!("x"));
     }
@@ -109,7 +109,7 @@ fn the_limit_on_all_calls_holds_over_turns() {
 
 #[test]
 fn there_is_always_a_bound() {
-    let mut rules = AgentRules::supyagent();
+    let mut rules = of_supyagent();
     (rules.repetitions, rules.limit.max) = (None, 7);
     let mut rig = Rig::start(rules, with_grep(), "go");
     rig.play(|call| Ok(if who(call) == "grep" { json!("x") } else { grep(1) }));
@@ -123,7 +123,7 @@ fn there_is_always_a_bound() {
 fn calls_that_do_not_fit_are_not_made_and_many_that_do_are() {
     let schema = json!({ "type": "object", "properties": { "at": { "type": "integer" } } });
     let look = ToolDef { parameters: schema, ..ToolDef::new("look") };
-    let mut rig = Rig::start(AgentRules::supyagent(), vec![agent("assistant").tool(look)], "go");
+    let mut rig = Rig::start(of_supyagent(), vec![agent("assistant").tool(look)], "go");
     rig.answer(
         "assistant",
         calls([("look", json!({ "at": "x" })), ("look", json!([1])), ("look", json!({ "at": 1 }))]),
@@ -151,7 +151,7 @@ fn calls_that_do_not_fit_are_not_made_and_many_that_do_are() {
 fn nobody_is_asked_about_a_call_that_cannot_be_made() {
     let tools = vec!["look".to_owned(), "lost".to_owned()];
     let gate = StandingPolicy::new("gate", PolicyRule::ToolApproval { tools, message: "?".into() });
-    let rules = AgentRules { policies: vec![gate], ..AgentRules::supyagent() };
+    let rules = AgentRules { policies: vec![gate], ..of_supyagent() };
     let look = ToolDef { parameters: json!({ "required": ["at"] }), ..ToolDef::new("look") };
     let mut rig = Rig::start(rules, vec![agent("assistant").tool(look)], "go");
     rig.answer("assistant", calls([("lost", json!({})), ("look", json!({})), ("look", json!({ "at": 1 }))]));

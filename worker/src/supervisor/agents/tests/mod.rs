@@ -23,8 +23,10 @@ use super::*;
 use crate::supervisor::core::awaited::AwaitedKeys;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::journal::{Note, NoteKind};
-use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, Outbox};
-use crate::supervisor::spec::{DelegationScope, HandoffControl, MemoryScope, OnDelegationTimeout, OutputMode};
+use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, Fact, Outbox};
+use crate::supervisor::spec::{
+    DelegationProtocol, DelegationScope, HandoffControl, MemoryScope, OnDelegationTimeout, OutputMode, Preset,
+};
 
 const T0: Timestamp = Timestamp(1_800_000_000_000_000);
 
@@ -37,6 +39,7 @@ struct Rig {
     calls: Vec<Call>,
     timers: BTreeMap<Key, Timestamp>,
     notes: Vec<Note>,
+    facts: Vec<Fact>,
     /// The calls of models and functions, every one that was ever asked for.
     asked: Vec<Call>,
 }
@@ -46,7 +49,8 @@ impl Rig {
         let mut out = Outbox::new("run-1", T0);
         let it = make(&mut out)?;
         let (calls, timers, notes, asked) = (Vec::new(), BTreeMap::new(), Vec::new(), Vec::new());
-        let mut rig = Rig { it, awaited: AwaitedKeys::default(), held: false, now: T0, calls, timers, notes, asked };
+        let (awaited, facts) = (AwaitedKeys::default(), Vec::new());
+        let mut rig = Rig { it, awaited, held: false, now: T0, calls, timers, notes, facts, asked };
         rig.take(out);
         Ok(rig)
     }
@@ -59,8 +63,10 @@ impl Rig {
 
     fn take(&mut self, mut out: Outbox) {
         self.awaited = out.take_awaited();
+        let facts = out.take_facts();
         let (asks, notes) = out.take();
         self.notes.extend(notes);
+        self.facts.extend(facts);
         for ask in asks {
             match ask {
                 Ask::Call(call) => {
@@ -222,8 +228,50 @@ fn delegate(to: &str, task: &str) -> Value {
     calls([(&*format!("delegate_to_{to}"), json!({"task": task}))])
 }
 
+/// The rules of a preset, as a run of it has them.
+fn of_preset(preset: Preset) -> AgentRules {
+    rules_of(&preset.values())
+}
+fn of_supyagent() -> AgentRules {
+    of_preset(Preset::SupyagentDelegation)
+}
+fn of_langgraph() -> AgentRules {
+    of_preset(Preset::LanggraphSupervisor)
+}
+fn of_swarm() -> AgentRules {
+    of_preset(Preset::SwarmHandoff)
+}
+fn of_crewai() -> AgentRules {
+    of_preset(Preset::CrewaiHierarchical)
+}
+fn of_cuga() -> AgentRules {
+    of_preset(Preset::CugaConversational)
+}
+
 fn agent(name: &str) -> AgentDef {
     AgentDef::new(name)
+}
+
+/// What an agent may do, written after its name.
+trait AgentMay {
+    fn delegates(self, names: &[&str]) -> Self;
+    fn handoffs(self, names: &[&str]) -> Self;
+    fn tool(self, tool: ToolDef) -> Self;
+}
+
+impl AgentMay for AgentDef {
+    fn delegates(mut self, names: &[&str]) -> Self {
+        self.delegates = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+    fn handoffs(mut self, names: &[&str]) -> Self {
+        self.handoffs = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+    fn tool(mut self, tool: ToolDef) -> Self {
+        self.tools.push(tool);
+        self
+    }
 }
 
 /// assistant may ask planner and coder, planner may ask coder.

@@ -52,7 +52,7 @@ fn digest(rig: &Rig) -> String {
 fn the_order_in_which_answers_come_makes_no_difference() {
     let played = |seed: u64| {
         let mut order = Seeded(seed);
-        let mut rig = Rig::start(AgentRules::supyagent(), planner_and_coder(), "go");
+        let mut rig = Rig::start(of_supyagent(), planner_and_coder(), "go");
         while !rig.calls.is_empty() {
             let at = order.below(rig.calls.len());
             let call = rig.calls[at].clone();
@@ -71,7 +71,7 @@ fn the_order_in_which_answers_come_makes_no_difference() {
 fn parallel_hand_offs_end_the_same_in_every_order() {
     let played = |seed: u64| {
         let mut order = Seeded(seed);
-        let rules = AgentRules { parallel_tool_calls: true, ..AgentRules::langgraph() };
+        let rules = AgentRules { parallel_tool_calls: true, ..of_langgraph() };
         let names = ["a", "b", "c", "d"];
         let agents = std::iter::once(agent("boss").handoffs(&names)).chain(names.map(agent)).collect();
         let mut rig = Rig::start(rules, agents, "go");
@@ -166,13 +166,7 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 fn any_rules() -> impl Strategy<Value = AgentRules> {
-    let system = prop::sample::select(vec![
-        AgentRules::supyagent(),
-        AgentRules::langgraph(),
-        AgentRules::swarm(),
-        AgentRules::crewai(),
-        AgentRules::cuga(),
-    ]);
+    let system = prop::sample::select(vec![of_supyagent(), of_langgraph(), of_swarm(), of_crewai(), of_cuga()]);
     let timeout = prop::sample::select(vec![
         OnDelegationTimeout::Background,
         OnDelegationTimeout::Kill,

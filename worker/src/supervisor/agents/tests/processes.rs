@@ -18,7 +18,7 @@ fn last(rig: &Rig) -> Value {
 /// SUP-22: a background delegation returns at once, and is looked at with four tools; an unknown id is said to be.
 #[test]
 fn a_background_delegation_returns_at_once_and_can_be_looked_at_later() {
-    let mut rig = Rig::start(AgentRules::supyagent(), planner_and_coder(), "go");
+    let mut rig = Rig::start(of_supyagent(), planner_and_coder(), "go");
     rig.answer("assistant", background("run the suite"));
     assert_eq!(rig.awaited(), ["coder", "assistant"], "the parent goes on while the child works");
     let expected = json!({"ok": true, "data": {"status": "backgrounded", "process_id": "agent_1", "pid": null,
@@ -51,7 +51,7 @@ fn a_background_delegation_returns_at_once_and_can_be_looked_at_later() {
 
 #[test]
 fn a_background_process_outlives_the_answer_of_its_parent() {
-    let mut rig = Rig::start(AgentRules::supyagent(), planner_and_coder(), "go");
+    let mut rig = Rig::start(of_supyagent(), planner_and_coder(), "go");
     rig.answer("assistant", background("run the suite")).answer("assistant", says("started"));
     assert!(rig.outcome().ok);
     assert_eq!(rig.it.processes_running(), 1);
@@ -64,7 +64,7 @@ fn a_background_process_outlives_the_answer_of_its_parent() {
 }
 
 fn timed_out(action: OnDelegationTimeout, timeout: Value, waits: u64) -> Rig {
-    let mut rules = AgentRules::supyagent();
+    let mut rules = of_supyagent();
     rules.delegation.on_timeout = action;
     let mut rig = Rig::start(rules, planner_and_coder(), "go");
     let mut args = json!({"task": "long"});
@@ -99,13 +99,13 @@ fn a_delegation_that_takes_too_long_is_treated_as_the_rules_say() {
     assert_eq!(last(&rig), json!({"ok": false, "error": "Process killed after 300s hard timeout"}));
     let rig = timed_out(OnDelegationTimeout::Wait, json!(400), 400);
     assert_eq!(last(&rig), json!({"ok": false, "error": "Process killed after reaching max execution time"}));
-    assert_eq!(AgentRules::supyagent().delegation.on_timeout, OnDelegationTimeout::Background);
-    assert_eq!(AgentRules::supyagent().delegation.timeout.as_secs(), 300);
+    assert_eq!(of_supyagent().delegation.on_timeout, OnDelegationTimeout::Background);
+    assert_eq!(of_supyagent().delegation.timeout.as_secs(), 300);
 }
 
 #[test]
 fn a_child_that_answers_in_time_is_not_timed_out_later() {
-    let mut rig = Rig::start(AgentRules::supyagent(), planner_and_coder(), "go");
+    let mut rig = Rig::start(of_supyagent(), planner_and_coder(), "go");
     rig.answer("assistant", delegate("coder", "quick")).answer("coder", says("done"));
     assert!(rig.timers.is_empty(), "the deadline was taken back");
 }
@@ -113,7 +113,7 @@ fn a_child_that_answers_in_time_is_not_timed_out_later() {
 /// SUP-24: ten at once and no more; finished ones make room, and so does a kill.
 #[test]
 fn at_most_ten_processes_run_in_the_background() {
-    let mut rules = AgentRules::supyagent();
+    let mut rules = of_supyagent();
     rules.repetitions = None;
     let mut rig = Rig::start(rules, planner_and_coder(), "go");
     for i in 0..10 {
@@ -138,7 +138,7 @@ fn at_most_ten_processes_run_in_the_background() {
 
 #[test]
 fn no_promotion_makes_more_processes_than_there_may_be() {
-    let mut rules = AgentRules::supyagent();
+    let mut rules = of_supyagent();
     rules.delegation.background_max = 1;
     let mut rig = Rig::start(rules, planner_and_coder(), "go");
     rig.answer("assistant", background("a")).answer("assistant", delegate("coder", "b"));
@@ -151,7 +151,7 @@ fn no_promotion_makes_more_processes_than_there_may_be() {
 /// SUP-25: killed stays killed, whatever comes later; one that has ended cannot be killed.
 #[test]
 fn a_killed_process_stays_killed() {
-    let mut rig = Rig::start(AgentRules::supyagent(), planner_and_coder(), "go");
+    let mut rig = Rig::start(of_supyagent(), planner_and_coder(), "go");
     rig.answer("assistant", background("a"));
     let key = rig.pending("coder").key.clone();
     rig.answer("assistant", process("kill_process", "agent_1"));
@@ -171,7 +171,7 @@ fn a_killed_process_stays_killed() {
 
 #[test]
 fn killing_a_process_ends_everything_below_it() {
-    let mut rig = Rig::start(AgentRules::supyagent(), planner_and_coder(), "go");
+    let mut rig = Rig::start(of_supyagent(), planner_and_coder(), "go");
     rig.answer("assistant", calls([("delegate_to_planner", json!({"task": "a", "background": true}))]));
     rig.answer("planner", delegate("coder", "b"));
     rig.with(|it, out| assert!(it.kill_process("agent_1", out).is_ok()));
@@ -186,7 +186,7 @@ fn killing_a_process_ends_everything_below_it() {
 fn a_sibling_that_waits_does_not_begin_when_both_are_ended() {
     let mut agents = planner_and_coder();
     agents[2].memory_scope = Some(MemoryScope::Conversation);
-    let mut rig = Rig::start(AgentRules::supyagent(), agents, "go");
+    let mut rig = Rig::start(of_supyagent(), agents, "go");
     rig.answer("assistant", calls([("delegate_to_planner", json!({"task": "a", "background": true}))]));
     let two = [("delegate_to_coder", json!({"task": "b"})), ("delegate_to_coder", json!({"task": "c"}))];
     rig.answer("planner", calls(two));
@@ -206,7 +206,7 @@ fn a_sibling_that_waits_does_not_begin_when_both_are_ended() {
 fn a_process_killed_in_a_pause_lets_nothing_begin_before_the_resume() {
     let mut agents = planner_and_coder();
     agents[2].memory_scope = Some(MemoryScope::Conversation);
-    let mut rig = Rig::start(AgentRules::supyagent(), agents, "go");
+    let mut rig = Rig::start(of_supyagent(), agents, "go");
     rig.answer("assistant", background("a")).answer("assistant", background("b"));
     assert_eq!(rig.awaited(), ["coder", "assistant"], "the second process waits for the first");
     rig.hold(true);
@@ -224,7 +224,7 @@ fn a_process_killed_in_a_pause_lets_nothing_begin_before_the_resume() {
 #[test]
 fn sleep_is_a_timer_within_bounds() {
     let sleep = |seconds: Value| {
-        let mut rig = Rig::start(AgentRules::supyagent(), planner_and_coder(), "go");
+        let mut rig = Rig::start(of_supyagent(), planner_and_coder(), "go");
         rig.answer("assistant", calls([("sleep", json!({"seconds": seconds}))]));
         rig
     };

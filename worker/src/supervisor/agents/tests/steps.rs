@@ -7,7 +7,7 @@ fn workflow(steps: Value) -> StepsDef {
 }
 
 fn run(steps: Value) -> Result<Rig, AgentsRefused> {
-    let rules = AgentRules::supyagent();
+    let rules = of_supyagent();
     Rig::build(|out| AgentLoop::steps(rules, planner_and_coder(), workflow(steps), &AgentInput::default(), out))
 }
 

@@ -22,7 +22,7 @@ fn call(tool: &str) -> Value {
 fn a_function_that_returns_an_agent_switches_the_active_agent() {
     let returned = [json!({"agent": "sales"}), json!({"assistant": "sales"})];
     for result in returned {
-        let mut rig = Rig::start(AgentRules::swarm(), triage(), "I want to buy");
+        let mut rig = Rig::start(of_swarm(), triage(), "I want to buy");
         rig.answer("triage", call("to_sales")).answer("to_sales", result);
         assert_eq!(rig.tool_messages(), [r#"{"assistant": "sales"}"#]);
         let next = rig.pending("sales").clone();
@@ -34,7 +34,7 @@ fn a_function_that_returns_an_agent_switches_the_active_agent() {
     let mut agents = triage();
     agents[0] = agent("triage").handoffs(&["sales", "support"]);
     for answer in [json!({"handoff": "sales"}), json!({"handoff": {"to": "sales"}}), call("transfer_to_sales")] {
-        let mut rig = Rig::start(AgentRules::swarm(), agents.clone(), "I want to buy");
+        let mut rig = Rig::start(of_swarm(), agents.clone(), "I want to buy");
         rig.answer("triage", answer);
         assert_eq!(rig.tool_messages(), [r#"{"assistant": "sales"}"#]);
         assert_eq!(rig.awaited(), ["sales"]);
@@ -45,7 +45,7 @@ fn a_function_that_returns_an_agent_switches_the_active_agent() {
 #[test]
 fn of_several_hand_offs_the_last_is_used() {
     for first in ["to_sales", "to_support"] {
-        let mut rig = Rig::start(AgentRules::swarm(), triage(), "go");
+        let mut rig = Rig::start(of_swarm(), triage(), "go");
         rig.answer("triage", calls([("to_sales", json!({})), ("look_up", json!({})), ("to_support", json!({}))]));
         let agent_of = |tool: &str| json!({"agent": tool.trim_start_matches("to_")});
         let second = if first == "to_sales" { "to_support" } else { "to_sales" };
@@ -58,7 +58,7 @@ fn of_several_hand_offs_the_last_is_used() {
 /// SWM-03: an unknown function is told and the loop continues.
 #[test]
 fn an_unknown_function_is_told_and_the_loop_continues() {
-    let mut rig = Rig::start(AgentRules::swarm(), triage(), "go");
+    let mut rig = Rig::start(of_swarm(), triage(), "go");
     rig.answer("triage", call("refund"));
     assert_eq!(rig.tool_messages(), ["Error: Tool refund not found."]);
     assert_eq!(rig.awaited(), ["triage"]);
@@ -77,7 +77,7 @@ fn functions_may_return_variables_that_models_do_not_see() {
         ..AgentInput::default()
     };
     let given = input.clone();
-    let mut rig = Rig::build(|out| AgentLoop::start(AgentRules::swarm(), triage(), input, out)).unwrap();
+    let mut rig = Rig::build(|out| AgentLoop::start(of_swarm(), triage(), input, out)).unwrap();
     assert!(!rig.pending("triage").context.to_string().contains("ada"));
     assert!(!rig.pending("triage").prompt.contains("ada"));
     rig.answer("triage", calls([("look_up", json!({})), ("to_sales", json!({}))]));
@@ -93,7 +93,7 @@ fn functions_may_return_variables_that_models_do_not_see() {
     assert_eq!(json!(variables), json!({"seen": "s3cret", "tier": 3, "user": "ada"}), "the later call wins");
     assert_eq!(given.context_variables.len(), 2);
     // An object of another shape is a value like any other; an agent nobody knows is an error.
-    let mut rig = Rig::start(AgentRules::swarm(), triage(), "go");
+    let mut rig = Rig::start(of_swarm(), triage(), "go");
     rig.answer("triage", call("look_up")).answer("look_up", json!({"agent": "sales", "phone": 1}));
     rig.answer("triage", call("look_up")).answer("look_up", json!({"agent": "nobody"}));
     assert_eq!(rig.tool_messages(), [r#"{"agent": "sales", "phone": 1}"#, "Error: Agent 'nobody' not found"]);
@@ -110,7 +110,7 @@ fn the_value_of_a_variable_is_not_filled_in_again() {
         context_variables: [("name".to_owned(), json!("{{tier}}")), ("tier".to_owned(), json!(1))].into(),
         ..AgentInput::default()
     };
-    let rig = Rig::build(|out| AgentLoop::start(AgentRules::swarm(), agents, input, out)).unwrap();
+    let rig = Rig::build(|out| AgentLoop::start(of_swarm(), agents, input, out)).unwrap();
     let filled = "Help {{tier}}, {{{tier}}}, {{nobody}} of tier 1.";
     assert_eq!(rig.pending("triage").context["instructions"], filled);
 }
@@ -119,11 +119,11 @@ fn the_value_of_a_variable_is_not_filled_in_again() {
 /// of tools count too. 25 unless told otherwise.
 #[test]
 fn the_loop_ends_without_calls_unexecuted_or_after_enough_messages() {
-    let mut rig = Rig::start(AgentRules::swarm(), triage(), "go");
+    let mut rig = Rig::start(of_swarm(), triage(), "go");
     rig.answer("triage", says("hello"));
     assert_eq!(rig.outcome().messages.len(), 1);
 
-    let rules = AgentRules { execute_tools: false, ..AgentRules::swarm() };
+    let rules = AgentRules { execute_tools: false, ..of_swarm() };
     let mut rig = Rig::start(rules, triage(), "go");
     rig.answer("triage", call("look_up"));
     let outcome = rig.outcome();
@@ -132,7 +132,7 @@ fn the_loop_ends_without_calls_unexecuted_or_after_enough_messages() {
     assert_eq!(outcome.messages.len(), 1);
 
     let endless = |max: Option<u32>| {
-        let mut rules = AgentRules::swarm();
+        let mut rules = of_swarm();
         rules.limit.max = max.unwrap_or(rules.limit.max);
         let mut rig = Rig::start(rules, triage(), "go");
         rig.play(|asked| Ok(if who(asked) == "look_up" { json!("x") } else { call("look_up") }));
@@ -148,7 +148,7 @@ fn the_loop_ends_without_calls_unexecuted_or_after_enough_messages() {
 /// SWM-06: messages, agent and variables of an outcome continue in the next run; the input is not changed.
 #[test]
 fn an_outcome_can_be_continued_in_the_next_run() {
-    let mut rig = Rig::start(AgentRules::swarm(), triage(), "I want to buy");
+    let mut rig = Rig::start(of_swarm(), triage(), "I want to buy");
     rig.answer("triage", call("to_sales"));
     rig.answer("to_sales", json!({"agent": "sales", "context_variables": {"user": "ada"}}));
     rig.answer("sales", says("what?"));
@@ -165,7 +165,7 @@ fn an_outcome_can_be_continued_in_the_next_run() {
         ..AgentInput::default()
     };
     let kept = next.clone();
-    let mut rig = Rig::build(|out| AgentLoop::start(AgentRules::swarm(), triage(), next.clone(), out)).unwrap();
+    let mut rig = Rig::build(|out| AgentLoop::start(of_swarm(), triage(), next.clone(), out)).unwrap();
     assert_eq!(rig.awaited(), ["sales"]);
     let told = sent(rig.pending("sales"));
     assert_eq!(told[..4], messages[..]);

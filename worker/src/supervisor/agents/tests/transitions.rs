@@ -131,7 +131,7 @@ fn of_a_delegation() {
     ];
     let mut text = String::new();
     for on_timeout in [OnDelegationTimeout::Kill, OnDelegationTimeout::Wait, OnDelegationTimeout::Fail] {
-        let mut rules = AgentRules::supyagent();
+        let mut rules = of_supyagent();
         rules.delegation.on_timeout = on_timeout;
         let rig = Rig::start(rules, vec![agent(BOSS).delegates(&[CLERK]), agent(CLERK)], "buy one");
         let out = Outbox::new("run-1", T0).with_awaited(rig.awaited);

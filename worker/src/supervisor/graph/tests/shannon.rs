@@ -53,12 +53,25 @@ fn too_many_failures_abort() {
     }
 }
 
+/// SHN-31, SHN-33: floor(n * ratio) + 1, and the three ratios the seed names.
+#[test]
+fn the_failure_threshold_is_exact() {
+    let of = |bp: Option<u32>| GraphRules { threshold_bp: bp, ..rules() };
+    let half = of(Some(5_000));
+    assert_eq!([0, 1, 2, 5, 6, 7, 8, 9].map(|n| half.max_failures(n)), [1, 1, 2, 3, 4, 4, 5, 5].map(Some));
+    // Data analysis 20 %, critical business 0 %.
+    assert_eq!([4, 5, 10].map(|n| of(Some(2_000)).max_failures(n)), [1, 2, 3].map(Some));
+    assert_eq!([1, 6, 1_000].map(|n| of(Some(0)).max_failures(n)), [1, 1, 1].map(Some));
+    assert_eq!(of(None).max_failures(6), None);
+    assert_eq!(of(Some(10_000)).max_failures(u32::MAX), Some(u32::MAX));
+}
+
 /// SHN-33: research 50 %, data analysis 20 %, critical 0 %: `floor(n*share)+1`, in integers.
 #[test]
 fn the_threshold_is_configurable() {
     for (share, n, most) in [(2_000, 10, 3), (2_000, 5, 2), (2_000, 4, 1), (0, 9, 1), (10_000, 3, 4), (3_333, 3, 1)] {
         let rules = GraphRules { threshold_bp: Some(share), ..rules() };
-        assert_eq!(with_failures(rules.clone(), n, 0).graph.max_failures(), Some(most), "{share} bp of {n}");
+        assert_eq!(rules.max_failures(n), Some(most), "{share} bp of {n}");
         if most <= n {
             assert_eq!(with_failures(rules.clone(), n, most).outcome().phase, Phase::Failed);
         }

@@ -58,9 +58,6 @@ impl Escalations {
     pub fn rules(&self) -> &Hitl {
         &self.hitl
     }
-    pub fn consecutive_failures(&self) -> u32 {
-        self.consecutive_failures
-    }
 
     /// The update `set_policy`: what it names, however deep, replaces what the spec says from now on; the rest stays. The
     /// mode has an update of its own.

@@ -4,9 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::takeover::{PlanStepView, TakeoverContext};
 use super::{MINUTE, Outbox, asks, at, notes, only_note};
-use crate::supervisor::core::control::{
-    CANCEL, CheckpointDecision, Control, ControlRequest, PAUSE, RELEASE, RESUME, TAKEOVER,
-};
+use crate::supervisor::core::control::{CANCEL, Control, ControlRequest, PAUSE, RELEASE, RESUME, TAKEOVER};
 use crate::supervisor::core::key::{Key, key};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
@@ -25,6 +23,15 @@ fn with_children(children: &[&str]) -> Control {
     }
     control
 }
+
+/// What stops the run at this point, if anything does: the text of a cancelled run, or why it is held.
+fn stopped(control: &mut Control, checkpoint: &str, out: &mut Outbox) -> Option<String> {
+    control.checkpoint(checkpoint, out);
+    control.cancelled_text().or_else(|| control.why_held().map(str::to_owned))
+}
+
+const PAUSED: Option<&str> = Some("the run is paused");
+const HANDED: Option<&str> = Some("a person has the run");
 
 fn events(out: &Outbox) -> Vec<&str> {
     out.notes().iter().filter_map(|note| note.data["event"].as_str()).collect()
@@ -46,13 +53,13 @@ fn told(out: &Outbox) -> Vec<String> {
 fn a_pause_holds_at_the_next_checkpoint_and_reaches_all_children() {
     let mut control = with_children(&["recruit/1/child", "recruit/2/child", "recruit/3/child"]);
     let mut out = at(7_000);
-    assert_eq!(control.checkpoint("pre_subtask_0", &mut out), CheckpointDecision::Go);
+    assert_eq!(stopped(&mut control, "pre_subtask_0", &mut out).as_deref(), None);
     assert!(control.pause(by_ann("lunch"), &mut out));
     assert_eq!(
         told(&out),
         ["recruit/1/child", "recruit/2/child", "recruit/3/child"].map(|child| format!("signal {child} pause_v1"))
     );
-    assert_eq!(control.checkpoint("pre_subtask_1", &mut out), CheckpointDecision::Hold);
+    assert_eq!(stopped(&mut control, "pre_subtask_1", &mut out).as_deref(), PAUSED);
 
     let before = control.clone();
     let mut out = at(8_000);
@@ -111,10 +118,7 @@ fn a_resume_clears_the_pause() {
     for key in ["paused_at", "pause_reason", "paused_by"] {
         assert_eq!(control.view()[key], Value::Null, "{key}");
     }
-    assert_eq!(
-        (control.view()["is_paused"].clone(), control.checkpoint("x", &mut out)),
-        (json!(false), CheckpointDecision::Go)
-    );
+    assert_eq!((control.view()["is_paused"].clone(), stopped(&mut control, "x", &mut out)), (json!(false), None));
 }
 
 /// SHN-62: cancelling works in every state, reaches the children, and ends the run at the next checkpoint with its text.
@@ -132,7 +136,7 @@ fn a_cancel_ends_the_run_at_the_next_checkpoint() {
         let mut out = at(2);
         assert!(control.cancel(by_ann("enough"), &mut out));
         assert_eq!(told(&out), ["signal recruit/1/child cancel_v1"]);
-        assert_eq!(control.checkpoint("pre_synthesis", &mut out), CheckpointDecision::End(text.into()));
+        assert_eq!(stopped(&mut control, "pre_synthesis", &mut out).as_deref(), Some(text));
         assert_eq!(events(&out), ["WORKFLOW_CANCELLING", "WORKFLOW_CANCELLED"]);
         let before = control.clone();
         for name in [PAUSE, RESUME, CANCEL, TAKEOVER, RELEASE] {
@@ -172,14 +176,14 @@ fn the_control_state_has_the_fields_of_the_query() {
 fn a_checkpoint_sees_every_signal_received_before_it() {
     for name in ["pre_decomposition", "pre_subtask_0", "pre_subtask_7", "pre_synthesis", "pre_completion"] {
         let mut control = Control::default();
-        assert_eq!(control.checkpoint(name, &mut at(0)), CheckpointDecision::Go);
+        assert_eq!(stopped(&mut control, name, &mut at(0)).as_deref(), None);
         control.pause(by_ann("x"), &mut at(1));
         let mut out = at(1);
-        assert_eq!(control.checkpoint(name, &mut out), CheckpointDecision::Hold);
+        assert_eq!(stopped(&mut control, name, &mut out).as_deref(), PAUSED);
         assert_eq!(only_note(&out, NoteKind::Paused)["checkpoint"], name);
         control.cancel(by_ann("y"), &mut at(2));
         let mut out = at(2);
-        assert!(matches!(control.checkpoint(name, &mut out), CheckpointDecision::End(_)));
+        assert!(stopped(&mut control, name, &mut out).is_some_and(|text| text.ends_with(": y")));
         assert_eq!(only_note(&out, NoteKind::CancelRequested)["checkpoint"], name);
     }
 }
@@ -232,10 +236,8 @@ fn a_takeover_pauses_the_children_and_hands_the_run_over() {
     assert_eq!(control.signal(TAKEOVER, &json!({ "reason": "I know better" }), &mut out), Ok(true));
     assert_eq!(told(&out), ["signal recruit/1/child pause_v1", "signal recruit/2/child pause_v1"]);
     assert_eq!(only_note(&out, NoteKind::HumanTookOver)["reason"], "I know better");
-    assert_eq!(
-        (control.checkpoint("pre_subtask_2", &mut out), control.status()),
-        (CheckpointDecision::Handed, "handed_to_human")
-    );
+    assert_eq!(stopped(&mut control, "pre_subtask_2", &mut out).as_deref(), HANDED);
+    assert_eq!(control.status(), "handed_to_human");
     let handed = TakeoverContext::of(&plan()).handed();
     assert_eq!(handed["status"], "handed_to_human");
     assert_eq!(handed["message"], "Task handed to human for processing");
@@ -268,7 +270,7 @@ fn a_pause_of_a_run_that_a_person_has_is_kept() {
     assert!(control.pause(by_ann("wait"), &mut out) && !control.pause(by_ann("again"), &mut out));
     assert_eq!((told(&out), notes(&out)), (Vec::<String>::new(), vec![NoteKind::Paused]));
     assert_eq!((control.is_paused(), control.is_human(), control.status()), (true, true, "handed_to_human"));
-    assert_eq!(control.checkpoint("x", &mut out), CheckpointDecision::Handed);
+    assert_eq!(stopped(&mut control, "x", &mut out).as_deref(), HANDED);
     let mut early = control.clone();
     assert!(early.resume(by_ann("go"), &mut out) && !early.resume(by_ann("go"), &mut out));
     assert!(told(&out).is_empty() && early.is_human());
@@ -276,7 +278,7 @@ fn a_pause_of_a_run_that_a_person_has_is_kept() {
     assert_eq!((told(&out).len(), early.is_running()), (1, true));
     let mut out = at(3);
     assert!(control.release(by_ann("yours"), &mut out) && told(&out).is_empty());
-    assert_eq!(control.checkpoint("x", &mut out), CheckpointDecision::Hold);
+    assert_eq!(stopped(&mut control, "x", &mut out).as_deref(), PAUSED);
     control.takeover(by_ann("again"), &mut at(4));
     control.cancel(by_ann("enough"), &mut at(5));
     assert_eq!(control.cancelled_text().as_deref(), Some("workflow cancelled while paused: enough"));
@@ -326,7 +328,7 @@ fn a_takeover_does_not_end_the_run() {
         (told(&out), notes(&out)),
         (vec!["signal recruit/1/child resume_v1".into()], vec![NoteKind::HumanReleased])
     );
-    assert_eq!(control.checkpoint("pre_subtask_3", &mut out), CheckpointDecision::Go);
+    assert_eq!(stopped(&mut control, "pre_subtask_3", &mut out).as_deref(), None);
     control.takeover(by_ann("again"), &mut at(3));
     control.cancel(by_ann("enough"), &mut at(4));
     assert!(control.is_cancelled());
@@ -350,22 +352,18 @@ fn a_takeover_may_end_by_a_deadline() {
     assert_eq!(control.cancelled_text().as_deref(), Some("workflow cancelled: human control timed out"));
 }
 
-/// SHN-69: any number of pauses and resumes; a child that is still there keeps the parent open.
+/// SHN-69: any number of pauses and resumes, each of which stops the run once.
 #[test]
-fn pauses_and_resumes_alternate_and_a_child_keeps_the_parent_open() {
+fn pauses_and_resumes_alternate() {
     let mut control = with_children(&["recruit/1/child"]);
     let mut out = at(0);
     for _ in 0..5 {
-        assert!(control.pause(by_ann("x"), &mut out) && !control.may_complete());
-        assert_eq!(control.checkpoint("pre_completion", &mut out), CheckpointDecision::Hold);
-        assert!(control.resume(by_ann("x"), &mut out) && !control.may_complete());
-        assert_eq!(control.checkpoint("pre_completion", &mut out), CheckpointDecision::Go);
+        assert!(control.pause(by_ann("x"), &mut out));
+        assert_eq!(stopped(&mut control, "pre_completion", &mut out).as_deref(), PAUSED);
+        assert!(control.resume(by_ann("x"), &mut out));
+        assert_eq!(stopped(&mut control, "pre_completion", &mut out).as_deref(), None);
     }
     assert_eq!(events(&out).iter().filter(|event| **event == "WORKFLOW_PAUSED").count(), 5);
-    control.unregister(&key("recruit/1/child"));
-    assert!(control.may_complete());
-    control.pause(by_ann("x"), &mut out);
-    assert!(!control.may_complete());
 }
 
 /// A signal that does not conform names its field and changes nothing; one without a payload is one without a reason.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::interrupts::{Expired, Goto, Interrupts, OnExpiry, Question, ResumeInterrupt, ResumeRefusal};
-use super::{MINUTE, Outbox, asks, at, notes, only_note};
+use super::{MINUTE, Outbox, asks, at, notes, only_note, resume_to};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::Ask;
@@ -75,7 +75,7 @@ fn a_resume_needs_the_same_run() {
     ask(&mut interrupts, "a", json!(1));
     let before = interrupts.clone();
     for id in ["r2/in-1", "r1/in-2", "r1/in-01", "in-1", ""] {
-        let refused = interrupts.resume(ResumeInterrupt::to(id, json!(1)), &mut at(1)).unwrap_err();
+        let refused = interrupts.resume(resume_to(id, json!(1)), &mut at(1)).unwrap_err();
         assert_eq!(refused, ResumeRefusal::Unknown { id: id.into() });
         assert_eq!(interrupts, before);
     }
@@ -111,13 +111,13 @@ fn several_pending_interrupts_need_the_id() {
     assert_eq!(interrupts, before);
 
     let mut out = at(2);
-    let resumed = interrupts.resume(ResumeInterrupt::to("r1/in-3", json!("x")), &mut out).unwrap();
+    let resumed = interrupts.resume(resume_to("r1/in-3", json!("x")), &mut out).unwrap();
     assert_eq!((resumed.task, resumed.index, resumed.task_may_continue), (TaskId::of("b").into(), 2, false));
     assert_eq!(payloads(&interrupts), ["a1", "b1"]);
     assert_eq!(notes(&out), [NoteKind::InterruptAnswered], "nothing is raised again");
-    let again = interrupts.resume(ResumeInterrupt::to("r1/in-3", json!("y")), &mut at(3)).unwrap_err();
+    let again = interrupts.resume(resume_to("r1/in-3", json!("y")), &mut at(3)).unwrap_err();
     assert_eq!(again, ResumeRefusal::Answered { id: "r1/in-3".into() });
-    interrupts.resume(ResumeInterrupt::to("r1/in-1", json!("x")), &mut at(4)).unwrap();
+    interrupts.resume(resume_to("r1/in-1", json!("x")), &mut at(4)).unwrap();
     let last = interrupts.resume(ResumeInterrupt::value(json!("z")), &mut at(5)).unwrap();
     assert!(last.task_may_continue, "the last one needs no id");
     assert_eq!(json!(interrupts.continuation(TaskId::of("b"))), json!({ "answers": ["z", "x"], "state": {} }));
@@ -156,7 +156,7 @@ fn ids_are_unique() {
         let id = ask(&mut interrupts, if n % 3 == 0 { "a" } else { "b" }, json!("same payload"));
         assert!(ids.insert(id.clone()), "{id}");
         if n % 2 == 0 {
-            interrupts.resume(ResumeInterrupt::to(&id, json!(n)), &mut at(1)).unwrap();
+            interrupts.resume(resume_to(&id, json!(n)), &mut at(1)).unwrap();
         }
     }
 }
@@ -177,7 +177,7 @@ fn a_deadline_is_optional() {
         let resumed = interrupts.fired(1, &mut out).unwrap();
         assert_eq!(resumed.outcome, outcome);
         assert_eq!(interrupts.fired(1, &mut out), None);
-        let late = interrupts.resume(ResumeInterrupt::to(&id, json!(1)), &mut out).unwrap_err();
+        let late = interrupts.resume(resume_to(&id, json!(1)), &mut out).unwrap_err();
         assert_eq!(late, ResumeRefusal::Late { id });
     }
     assert_eq!(Expired.to_string(), "Interrupt timed out");
@@ -188,7 +188,7 @@ fn a_deadline_is_optional() {
     let mut out = at(0);
     interrupts.raise(with(OnExpiry::Fail), &mut out).unwrap();
     let mut out = at(1);
-    interrupts.resume(ResumeInterrupt::to("r1/in-2", json!(1)), &mut out).unwrap();
+    interrupts.resume(resume_to("r1/in-2", json!(1)), &mut out).unwrap();
     assert!(matches!(out.asks(), [Ask::CancelTimer { key }] if *key == "interrupt/in-2/deadline"));
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Ask, Outbox};
 use crate::supervisor::people::approval::{Approvals, Closed, Ignored};
+use crate::supervisor::people::interrupts::ResumeInterrupt;
 
 mod approval;
 mod control;
@@ -25,6 +26,11 @@ impl Approvals {
         let response = self.read(value, out)?;
         self.respond(response, out)
     }
+}
+
+/// An answer to the question of this id.
+fn resume_to(id: &str, resume: Value) -> ResumeInterrupt {
+    ResumeInterrupt { interrupt_id: Some(id.to_owned()), ..ResumeInterrupt::value(resume) }
 }
 
 /// An outbox at so many milliseconds of workflow time.

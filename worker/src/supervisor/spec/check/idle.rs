@@ -102,7 +102,7 @@ pub(super) const ONE_WORK: &str = "whoever takes over for good goes on with the 
 /// Why a key may not make a run of another kind.
 pub(super) const KIND_OF_RUN: &str = "the preset says what kind of run this is, and so who comes next";
 /// What a controller may do (CUG-07).
-const CONTROLLING: [Authority; 2] = [Authority::Select, Authority::Finish];
+const CONTROLLING: [Authority; 2] = Authority::CHOOSING;
 
 /// `base` and `given` are the preset's values and the spec's, as JSON.
 pub(super) fn check(spec: &SupervisorSpec, base: &SupervisorSpec, values: (&Value, &Value)) -> CheckResult {
@@ -386,7 +386,11 @@ fn decides(spec: &SupervisorSpec) -> bool {
 fn authority(spec: &SupervisorSpec, base: &SupervisorSpec) -> CheckResult {
     let words = |of: &SupervisorSpec| of.authority.iter().copied().collect::<BTreeSet<Authority>>();
     let (given, usual) = (words(spec), words(base));
-    if given == usual || (spec.family() != Family::Graph && !spec.chooses_planning()) {
+    // What is added where nothing is said is of no effect while nobody plays the controller, and not wrong.
+    let added = || usual.iter().copied().chain(Authority::CHOOSING).collect::<BTreeSet<Authority>>();
+    let unplayed = spec.dispatch.selection == Selection::Controller && !spec.has_decider();
+    if given == usual || (unplayed && given == added()) || (spec.family() != Family::Graph && !spec.chooses_planning())
+    {
         return Ok(());
     }
     let refused = |why: String| Err(FieldError::at("authority", format!("has no effect here: {why}")));

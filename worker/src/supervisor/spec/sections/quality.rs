@@ -231,14 +231,6 @@ impl Default for Failure {
     }
 }
 
-impl Failure {
-    /// The number of failed tasks out of `planned` that ends the run: floor(n * ratio) + 1 (SHN-31, SHN-33).
-    pub fn max_failures(&self, planned: u64) -> Option<u64> {
-        let part = |bp: u32| u64::try_from(u128::from(planned) * u128::from(bp) / 10_000).unwrap_or(u64::MAX);
-        self.threshold_bp.map(|bp| part(bp).saturating_add(1))
-    }
-}
-
 /// What a worker's failure does to its task and the run (FSS-16, FSS-17, FSS-18).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

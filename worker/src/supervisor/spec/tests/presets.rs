@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::supervisor::spec::{
-    Authority, Failure, Family, Hitl, HitlMode, Mailbox, PlanningMode, Preset, Requires, ReviewScope, Risk, Span,
+    Authority, Family, Hitl, HitlMode, Mailbox, PlanningMode, Preset, Requires, ReviewScope, Risk, Span,
     SupervisorSpec, Team, TrustRules, read_spec,
 };
 
@@ -378,18 +378,9 @@ fn patterns_are_presets() {
     }
 }
 
-/// SHN-31, SHN-33: floor(n * ratio) + 1, and the three ratios the seed names.
+/// SHN-33: the threshold of a file is what it says, in basis points.
 #[test]
-fn the_failure_threshold_is_exact() {
-    let of = |bp: Option<u32>| Failure { threshold_bp: bp, ..Failure::default() };
-    let half = of(Some(5_000));
-    let found = [0, 1, 2, 5, 6, 7, 8, 9].map(|n| half.max_failures(n));
-    assert_eq!(found, [1, 1, 2, 3, 4, 4, 5, 5].map(Some));
-    // Data analysis 20 %, critical business 0 %.
-    assert_eq!([4, 5, 10].map(|n| of(Some(2_000)).max_failures(n)), [1, 2, 3].map(Some));
-    assert_eq!([1, 6, 1_000].map(|n| of(Some(0)).max_failures(n)), [1, 1, 1].map(Some));
-    assert_eq!(of(None).max_failures(6), None);
-    assert_eq!(of(Some(10_000)).max_failures(u64::MAX), Some(u64::MAX));
+fn the_failure_threshold_is_read_as_it_is() {
     for (text, bp) in [("5000", 5_000), ("2000", 2_000), ("0", 0), ("10000", 10_000)] {
         let spec = read_spec("s", &format!("failure: {{ threshold_bp: {text} }}")).unwrap().spec;
         assert_eq!(spec.failure.threshold_bp, Some(bp));

@@ -230,7 +230,9 @@ fn conversation(cell: Cell, spec: Value, world: Vec<Value>) -> Leaf {
         Beside::Done => vec![with(s, json!({ "after": "1s", "say": "done" }))],
     });
     let waits = cell.beside == Beside::Waits;
-    let bob = json!({ "when": { "question": "s" }, "after": "30m", "do": "answer", "answer": "yes", "by": "bob" });
+    // Where a policy's question has a time, every question of the run has it.
+    let timed = (cell.kind, cell.answer) == (Kind::Policy, Answer::Late);
+    let bob = json!({ "when": { "question": "s" }, "after": if timed { "8m" } else { "30m" }, "do": "answer", "answer": "yes", "by": "bob" });
     let people = if waits { vec![bob] } else { Vec::new() };
     let calls = vec![json!({ "execute_worker": "s", "times": if waits { 2 } else { 1 } })];
     let asks = Asks {
@@ -284,11 +286,14 @@ fn policy(cell: Cell) -> Leaf {
         t(json!({ "round": 1, "say": { "tool_calls": [{ "name": "pay", "args": { "cents": 5 } }] } })),
         t(json!({ "say": "It is paid." })),
     ];
-    let rule =
+    let mut rule =
         json!({ "policies": [{ "type": "tool_approval", "name": "Bank", "tools": ["pay"], "message": "Sure?" }] });
+    if cell.answer == Answer::Late {
+        rule["hitl"] = json!({ "questions": { "timeout": "10m" } });
+    }
     let mut leaf = conversation(cell, rule, world);
     leaf.people.extend(acts(cell, words));
-    let done = !matches!(cell.answer, Answer::Reject | Answer::Edit);
+    let done = !matches!(cell.answer, Answer::Reject | Answer::Edit | Answer::Late);
     leaf.calls.push(json!({ "on": "execute_worker", "with": { "tool": "pay" }, "times": u8::from(done) }));
     leaf.outcome = (!done).then(|| json!({ "exists": true }));
     leaf.asks.what = Some("pay");
