@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::check;
 use super::error::InvalidSpec;
+use super::every_fault::typed_whole;
 use super::foreign;
 use super::preset::Preset;
 use super::resolve::ResolvedSpec;
@@ -151,7 +152,7 @@ impl Reader<'_> {
         check::effect::switch_on(&mut file);
         let mut whole = serde_json::to_value(base).map_err(|why| FieldError::at("", why.to_string()))?;
         merge(&mut whole, &Value::Object(file.clone()));
-        let spec: SupervisorSpec = typed(&whole)?;
+        let spec: SupervisorSpec = typed_whole(&whole)?;
         warnings.extend(check::check(&spec, true)?);
         check::effect::sections(&spec, &file)?;
         Ok((spec, warnings))
