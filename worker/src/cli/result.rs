@@ -60,8 +60,9 @@ pub(super) async fn result(cx: &mut Context, args: ResultArgs) -> Result<Exit, C
 async fn shown(cx: &Context, target: &Target, follow_runs: bool) -> Shown {
     match cx.backend.describe(target.clone()).await {
         Ok(found) if [SUPERVISOR, PLAN_RUN].contains(&found.info.workflow_type.as_str()) => {
-            let next = EventId(found.info.history.events.max(1));
-            Shown { next, ..Shown::new(Watch::ProgressQuery, target.clone(), follow_runs) }
+            let mut shown = Shown::new(Watch::ProgressQuery, target.clone(), follow_runs);
+            shown.next = EventId(found.info.history.events.max(1));
+            shown
         }
         Ok(_) | Err(_) => Shown::new(Watch::Events, target.clone(), follow_runs),
     }

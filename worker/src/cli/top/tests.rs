@@ -87,7 +87,7 @@ fn a_narrow_terminal_keeps_whom_and_why() {
         let shown = picture_of(size, &snapshot, &TopView::default(), None, 0);
         let lines: Vec<&str> = shown.lines().collect();
         let head: Vec<&str> = lines[1].split_whitespace().collect();
-        assert!(lines[1].contains("WORKFLOW ID") && head.contains(&"WHY"), "{shown}");
+        assert!(lines[1].contains("WORKFLOW") && head.contains(&"WHY"), "{shown}");
         assert!(there.iter().all(|name| head.contains(name)), "{size:?}: {shown}");
         assert!(!gone.iter().any(|name| head.contains(name)), "{size:?}: {shown}");
         assert!(lines[2].starts_with("! stuck") && lines[2].contains("model gpt-4o"), "{size:?}: {shown}");
