@@ -37,5 +37,6 @@ pub use replayer::*;
 pub use strict_json::{JsonLimits, JsonRefused};
 pub use temporal::*;
 pub use timeline::{
-    BadBreakpoint, Breakpoint, CodeFit, CodeView, Direction, JsonPath, Moment, PathChange, PathStep, Timeline, changes,
+    BadBreakpoint, Breakpoint, CodeFit, CodeView, Direction, JsonPath, Moment, PathChange, PathStep, Timeline,
+    answers_at_end, changes,
 };

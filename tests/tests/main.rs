@@ -65,6 +65,7 @@ mod timers;
 mod tokens;
 mod tools;
 mod tutorials;
+mod unreachable;
 mod verbs;
 mod waiting;
 mod waits_told;

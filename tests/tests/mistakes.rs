@@ -24,6 +24,10 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     (&["run", "nowhere.yaml"], 2, &["nowhere.yaml cannot be read"]),
     (&["run", "preset.yaml"], 2, &["shannon-supervisr", "did you mean `shannon-supervisor`?", "preset.yaml:2:1"]),
     (&["run", "key.yaml"], 2, &["unknown key `objektive`", "did you mean `objective`?", "key.yaml:3:1"]),
+    (&["run", "faults.yaml"], 2, &["objective: expected a text", "and objektive: unknown key", "and agents[1].nam: unknown key", "and agents[1].name: required"]),
+    (&["run", "on.yaml"], 2, &["quote `on`: YAML 1.1 reads it as true"]),
+    (&["run", "./taken"], 2, &["./taken is a directory", "run FILE.yaml`"]),
+    (&["start", "order-saga"], 2, &["it was given no input", "-i @FILE"]),
     (&["run", "broken.yaml"], 2, &["broken.yaml", "line 1, column 4"]),
     (&["run", "anchor.yaml"], 2, &["anchors (`&name`) and aliases (`*name`) are not taken here", "line 2, column"]),
     (&["run", "two.yaml"], 2, &["more than one document", "`---`"]),
@@ -134,6 +138,10 @@ const MISTAKES: &[(&[&str], i32, &[&str])] = &[
     (&["reset", "waits"], 2, &["--to first-turn` begins again"]),
     (&["agent", "list"], 2, &["agents belong to runs", "agent describe NAME`"]),
     (&["approval", "approve", "waits"], 30, &["waits is a run, and no approval", "it asks nobody anything"]),
+    (&["terminate", "--all"], 2, &["many runs are named by a filter: `--query", "--dry-run"]),
+    (&["help", "approvl"], 2, &["a similar subcommand exists: `bosun", "approval`"]),
+    (&["activity", "complete", "1"], 2, &["activity list ID` shows the token"]),
+    (&["notify", "test"], 2, &["no channel is configured", "[notify.channels.NAME]"]),
     (&["config", "set", "profiles.dev.worker.slots", "2"], 2, &["config set worker.slots VALUE --in-profile dev`"]),
 ];
 
@@ -154,6 +162,9 @@ fn the_message_of_a_mistake_names_its_fix() {
     write("spec.yaml", SPEC);
     write("preset.yaml", &SPEC.replace("preset: shannon-supervisor", "preset: shannon-supervisr"));
     write("key.yaml", &SPEC.replace("objective:", "objektive:"));
+    let faults = SPEC.replace("objective: a publication", "objective: 3\nobjektive: x");
+    write("faults.yaml", &faults.replace("[{ name: worker }]", "[{ name: worker }, { nam: other }]"));
+    write("on.yaml", &SPEC.replace("{ on: synthesize, say: done }", "{ \"true\": synthesize, say: done }"));
     write("broken.yaml", "a: [1\n");
     write("anchor.yaml", "objective: x\ntasks: &a []\n");
     write("two.yaml", "objective: x\n---\nobjective: y\n");

@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use bosun_tests::harness::crash::READY_MAX;
 use bosun_tests::harness::process::{Program, WorkerProcess};
@@ -54,6 +55,89 @@ fn a_list_is_listed_again_when_it_has_changed() {
     while next() != ("first".to_owned(), "Completed".to_owned()) {}
     watching.kill().unwrap();
     watching.wait().unwrap();
+}
+
+/// Whoever watches goes on watching when another worker takes the place of one that was killed.
+#[test]
+fn a_list_is_watched_over_the_end_of_its_worker() {
+    let mut pages = Pages::serve();
+    let data = pages.dir.path().join("data");
+    pages.program("first", json!([{ "wait_signal": { "name": "go" } }]));
+    let mut watching =
+        command(&data, &["list", "--watch=100ms", "-o", "jsonl"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut until = |status: &str| loop {
+        let row: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        if row["workflow_id"] == "first" && row["status"] == status {
+            return;
+        }
+    };
+    until("Running");
+    pages.kill();
+    pages.start_again();
+    pages.bosun(&["signal", "first", "go"]);
+    until("Completed");
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+}
+
+/// What is in the way of a run is told where its result is asked for and not there yet, and beside the task that it is in the
+/// way of.
+#[test]
+fn a_result_that_cannot_come_says_what_is_in_the_way() {
+    let pages = Pages::serve();
+    let data = pages.dir.path().join("data");
+    let fails = json!([{ "activity": { "type": "process", "input": { "argv": ["false"] }, "retry": { "initial_interval": "1h" } } }]);
+    pages.program("stuck", fails);
+    let begin = Instant::now();
+    loop {
+        let open = run(&data, &["result", "stuck", "--no-wait"]);
+        assert_eq!(open.status.code(), Some(1), "{}", said(&open));
+        if said(&open).contains("activity retry-now stuck 1") {
+            assert!(said(&open).contains("of stuck: attempt 2 in "), "{}", said(&open));
+            break;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "{}", said(&open));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let told = pages.http.request("GET", "/api/v1/workflows/stuck/result", None).unwrap();
+    assert_eq!(told.status, 202);
+    let told: Value = told.json().unwrap();
+    assert!(told["obstacles"][0]["help"].as_str().is_some_and(|help| help.ends_with("retry-now stuck 1")), "{told}");
+    let about: Value = pages.http.request("GET", "/api/v1", None).unwrap().json().unwrap();
+    assert_eq!(about["openapi"], "/api/v1/openapi.json");
+}
+
+/// The result of a supervisor is waited for with its tasks in view, as by `run`, and not with its operations.
+#[test]
+fn the_result_of_a_supervisor_is_drawn_by_its_tasks() {
+    let pages = Pages::serve();
+    let data = pages.dir.path().join("data");
+    pages.supervisor("asks", &gated("a publication", "publish it"));
+    let asked = pages.asked("asks");
+    pages.post("/api/v1/workflows/asks/answers", &json!({ "id": asked["id"], "approved": true }));
+    pages.ended("asks");
+    let shown = said(&run(&data, &["result", "asks"]));
+    assert!(shown.contains("tell: a publication") && !shown.contains("scripted"), "{shown}");
+}
+
+/// Without channels there are none to list, which is no fault.
+#[test]
+fn a_list_of_no_channels_is_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let listed = run(&dir.path().join("data"), &["notify", "list"]);
+    assert!(listed.status.success() && said(&listed).contains("no channel is configured"), "{}", said(&listed));
+}
+
+/// A command that is said to help names the run that was asked.
+#[test]
+fn an_update_of_a_run_that_is_paused_names_the_run() {
+    let pages = Pages::serve();
+    let data = pages.dir.path().join("data");
+    pages.program("held", json!([{ "wait_signal": { "name": "go" } }]));
+    pages.bosun(&["pause", "held"]);
+    let refused = run(&data, &["update", "held", "any"]);
+    assert!(!refused.status.success() && said(&refused).contains("resume held`"), "{}", said(&refused));
 }
 
 #[test]

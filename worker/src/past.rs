@@ -4,12 +4,14 @@
 //! memory - ends that process, and the worker says so on the page. Two are asked at a time; none lives longer than
 //! [`PATIENCE`], or than the page that asked. It opens no data directory.
 
+use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
 
 use bosun_engine::Turn;
 use bosun_replay::History;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::sync::Semaphore;
@@ -27,13 +29,22 @@ static REPLAYS: Semaphore = Semaphore::const_new(2);
 
 /// The run of these turns as it was after an event; after the last one, if none is named.
 pub(crate) async fn past(turns: Vec<Turn>, at: Option<u64>, plan_before: bool) -> Result<PastView, Problem> {
+    let at = at.iter().flat_map(|at| ["--at".to_owned(), at.to_string()]);
+    asked(turns, at.chain(plan_before.then(|| "--plan-before".to_owned())).collect()).await
+}
+
+/// What a supervisor of these turns answers to its queries after the last of them.
+pub(crate) async fn answers(turns: Vec<Turn>) -> Result<BTreeMap<String, Value>, Problem> {
+    Ok(asked(turns, vec!["--answers".to_owned()]).await?.answers)
+}
+
+async fn asked(turns: Vec<Turn>, words: Vec<String>) -> Result<PastView, Problem> {
     let broken = |why: String| Problem::bad_request(format!("this run cannot be replayed: {why}"));
     let history = History::new(turns).map_err(|why| broken(why.to_string()))?.to_json();
     let _place = REPLAYS.acquire().await.map_err(|why| broken(why.to_string()))?;
     let mut command = Command::new(program().map_err(|why| broken(why.to_string()))?);
     command.args(["-o", "json", "replay", "past"]);
-    command.args(at.iter().flat_map(|at| ["--at".to_owned(), at.to_string()]));
-    command.args(plan_before.then_some("--plan-before"));
+    command.args(words);
     command.kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().map_err(|why| broken(format!("no process can be started: {why}")))?;

@@ -267,6 +267,27 @@ impl<'a> Timeline<'a> {
     }
 }
 
+/// What the code answers to these queries after the last event, each by its name. Nothing where the history is redacted or the
+/// code does not fit it; a query that the code does not know is left out.
+pub fn answers_at_end(registry: &WorkflowRegistry, history: &History, queries: &[&str]) -> BTreeMap<String, Value> {
+    let mut answers = BTreeMap::new();
+    if history.redaction() != Redaction::None {
+        return answers;
+    }
+    let mut replayer = Replayer::new(registry);
+    if history.turns().iter().any(|turn| replayer.turn(turn, &mut |_| {}).is_err()) {
+        return answers;
+    }
+    let Some(driver) = replayer.driver() else { return answers };
+    for name in queries {
+        let Ok(query) = QueryName::new(*name) else { continue };
+        if let Ok(answer) = driver.query(&query, &Payload::null()) {
+            answers.insert((*name).to_owned(), answer.to_json());
+        }
+    }
+    answers
+}
+
 fn fold(history: &History) -> Vec<(usize, Run)> {
     let first = &history.turns()[0];
     let mut run = Run::new(first.run, first.at, first.build, history.started());

@@ -82,6 +82,47 @@ fn an_agent_that_has_halted_says_why_on_its_page_and_in_its_row() {
     }
 }
 
+/// The deadline of an approval says what becomes of it, and the file of an open supervisor holds all that its page shows.
+#[test]
+fn an_open_supervisor_is_drawn_in_its_file_too() {
+    let door = Door::open();
+    let page = door.get(&format!("/runs/{RUN}"), &[door.cookie_line()]).body;
+    assert!(page.contains(", rejected by itself <time") && !page.contains(", fires"), "{page}");
+    let history = door.get(&format!("/runs/{RUN}?tab=history"), &[door.cookie_line()]).body;
+    assert!(history.contains("started with") && history.contains(">recorded "), "{history}");
+    let of_api = door.get(&format!("/api/v1/workflows/{RUN}/export?as=html"), &[door.bearer()]).body;
+    let of_verb = door.pages.bosun(&["export", RUN, "--as", "html"]);
+    for file in [&of_api, &of_verb] {
+        for told in [
+            "What it does",
+            "tell: a publication",
+            "still open when exported at",
+            "<h2>Waits for</h2>",
+            "approval approve",
+        ] {
+            assert!(file.contains(told), "{told}: {file}");
+        }
+        assert!(!file.contains("<script"), "{file}");
+    }
+}
+
+/// The row of a run says what is in the way of the runs below it, and of attempts that nobody has a slot for.
+#[test]
+fn a_row_says_what_is_in_the_way_below() {
+    let door = Door::open();
+    let fails = json!([{ "activity": { "type": "process", "input": { "argv": ["false"] }, "retry": { "initial_interval": "1h" } } }]);
+    door.pages.program("above", json!([{ "child": { "id": "below", "input": { "steps": fails } } }]));
+    let begin = Instant::now();
+    loop {
+        let row = door.get("/?query=WorkflowId%20%3D%20%27above%27", &[door.cookie_line()]).body;
+        if row.contains("of below: ") && row.contains("attempt 2 in ") {
+            return;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "{row}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 /// What only the command line told: the API says whom and what a run waits for, and what keeps it and those below it.
 #[test]
 fn the_description_of_a_run_says_what_it_waits_for() {

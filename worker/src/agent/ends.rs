@@ -9,7 +9,7 @@ use crate::capability::mcp::{MCP_LOST, MCP_TIMEOUT};
 use crate::capability::model::{Cost, MODEL_FATAL, MODEL_NEEDS_HUMAN, MODEL_RETRY, ModelError, ModelOutput, code};
 
 /// Errors of our own, of calls that were not made.
-const NEVER_SENT: [&str; 11] = [
+const NEVER_SENT: [&str; 12] = [
     code::SCHEMA,
     code::PACED,
     code::TURN,
@@ -21,6 +21,7 @@ const NEVER_SENT: [&str; 11] = [
     code::CONFIGURATION,
     code::SCRIPT,
     code::REFUSED_ADDRESS,
+    code::UNREACHABLE,
 ];
 
 /// What a model has answered.
@@ -47,7 +48,10 @@ pub(super) fn model_fault(failure: Failure) -> Fault {
                 Fault { charged: may_be_charged(details.as_ref()), ..fault(class) }
             }
             MODEL_NEEDS_HUMAN => Fault { charged: may_be_charged(details.as_ref()), ..fault(FaultClass::NeedsHuman) },
-            // Retries are used up; each of them may have been an answer that was cut on its way.
+            // Retries are used up. Those before the last are counted by themselves.
+            MODEL_RETRY if details.is_some() => {
+                Fault { charged: may_be_charged(details.as_ref()), ..fault(FaultClass::NeedsHuman) }
+            }
             _ => Fault { charged: true, ..fault(FaultClass::NeedsHuman) },
         },
         FailureKind::Canceled { .. } => fault(FaultClass::Canceled),
@@ -169,6 +173,7 @@ mod tests {
             (Some(200), code::MALFORMED, true),
             (Some(429), "rate_limit_exceeded", false),
             (Some(529), "overloaded_error", false),
+            (None, code::UNREACHABLE, false),
             (None, code::PACED, false),
             (None, code::TURN, false),
         ] {
@@ -195,7 +200,10 @@ mod tests {
             (MODEL_FATAL, None, code::SCHEMA, FaultClass::Fatal, false),
             (MODEL_FATAL, None, code::TOO_LARGE, FaultClass::Fatal, true),
             (MODEL_RETRY, None, code::CUT, FaultClass::NeedsHuman, true),
-            (MODEL_RETRY, Some(429), "rate_limit_exceeded", FaultClass::NeedsHuman, true),
+            (MODEL_RETRY, None, code::TRANSPORT, FaultClass::NeedsHuman, true),
+            (MODEL_RETRY, Some(500), "server_error", FaultClass::NeedsHuman, true),
+            (MODEL_RETRY, None, code::UNREACHABLE, FaultClass::NeedsHuman, false),
+            (MODEL_RETRY, Some(429), "rate_limit_exceeded", FaultClass::NeedsHuman, false),
         ] {
             let fault = failed(failure_type, status, code);
             assert_eq!((fault.class, fault.charged), (class, charged), "{failure_type} {code}");

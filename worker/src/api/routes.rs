@@ -107,6 +107,7 @@ pub const ROUTES: &[ApiRoute] = &[
     route(Method::GET, "/healthz", NONE, "200 while the log works, else 503", || get(w::healthz)),
     route(Method::GET, "/readyz", NONE, "200 while new work is taken, else 503", || get(w::readyz)),
     route(Method::GET, "/metrics", NONE, "what the worker measures of itself, as OpenMetrics text", || get(w::metrics)),
+    route(Method::GET, "/api/v1", NONE, "where the document of this API is", || get(p::about)),
     route(Method::GET, "/api/v1/openapi.json", NONE, "this document", || get(p::openapi)),
     both(Method::POST, "/api/v1/workflows", NONE, "start a workflow execution", || post(p::start), NONE, || post(h::start)),
     both(Method::GET, "/api/v1/workflows", &["query", "limit", "cursor", "all"], "list workflow executions, the newest first", || get(p::list), &["query", "limit"], || get(h::list)),

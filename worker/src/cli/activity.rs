@@ -167,7 +167,10 @@ fn details(args: &TokenArgs) -> Result<Option<Payload>, CliError> {
 }
 
 async fn complete(cx: &mut Context, verb: &str, token: &str, completion: ActivityCompletion) -> Result<Exit, CliError> {
-    let token: TaskToken = token.parse()?;
+    let token: TaskToken = token.parse().map_err(|why: Rejection| {
+        CliError::from(why)
+            .help("`bosun activity list ID` shows the token of each attempt that is completed from outside")
+    })?;
     cx.backend.complete_activity(token, completion).await?;
     cx.screen.object(&format!("activity.{verb}"), json!({ "task_token": token.to_string() }));
     cx.screen.line(format!("{verb}: recorded for activity {} of run {}", token.seq, token.run_id));

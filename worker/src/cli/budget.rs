@@ -21,6 +21,7 @@ use super::exit::Exit;
 use super::explain::Code;
 use super::list::shell_word;
 use super::resolve::run_of;
+use super::spent_below::whole;
 use super::supervise::ask;
 use super::time_format::parse_duration;
 use crate::agent::AGENT;
@@ -213,7 +214,8 @@ pub(super) async fn cost(cx: &mut Context, args: CostArgs) -> Result<Exit, CliEr
         bill.of_run(cx, run, more).await;
     }
     if runs.runs.first().is_some_and(|run| run.workflow_type.as_str() == SUPERVISOR) {
-        let spent = ask(cx, &target, "budget", &Value::Null).await?["spent"].take();
+        let budget = ask(cx, &target, "budget", &Value::Null).await?;
+        let spent = whole(&*cx.backend, &target, budget).await["spent"].take();
         let of = |key: &str| spent[key].as_u64().unwrap_or_default();
         bill.unpriced = bill.unpriced.max(of("unpriced_calls"));
         bill.account = Some(ModelTotal { calls: of("calls"), tokens: of("tokens"), cost_micros: of("cost_micros") });
@@ -223,8 +225,7 @@ pub(super) async fn cost(cx: &mut Context, args: CostArgs) -> Result<Exit, CliEr
 }
 
 impl RunBill {
-    /// What models were paid, and what all that was called costs: an account knows also of what is no model, and hears of
-    /// what is under way below when it has ended.
+    /// What models were paid, and what all that was called costs: an account knows also of what is no model.
     fn totals(&self) -> (ModelTotal, ModelTotal) {
         let sum = |of: fn(&ModelTotal) -> u64| self.models.values().map(of).sum::<u64>();
         let models = ModelTotal {
@@ -314,6 +315,7 @@ pub(super) async fn budget(cx: &mut Context, verb: BudgetVerb) -> Result<Exit, C
         BudgetVerb::Show { run } => {
             let target = run_of(cx, &run).await?;
             let budget = ask(cx, &target, "budget", &Value::Null).await?;
+            let budget = whole(&*cx.backend, &target, budget).await;
             cx.screen.object("budget.show", json!({ "workflow_id": target.workflow_id, "budget": budget }));
             budget_text::show(&mut cx.screen, &budget)?;
             Ok(Exit::Ok)

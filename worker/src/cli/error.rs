@@ -4,10 +4,12 @@
 
 use bosun_engine::{
     FIRST_TURN_BACKS_OFF, InvalidId, NOTHING_STARTED, QueryError, RUN_IS_PAUSED, Rejection, START_IS_DELAYED,
+    WorkflowId,
 };
 use serde_json::json;
 
 use super::explain::Code;
+use super::list::shell_word;
 use super::reach::program;
 use crate::backend::{CallError, OpenError, PAYLOAD_STORE_CODE};
 
@@ -38,6 +40,14 @@ impl CliError {
     }
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
+        self
+    }
+
+    /// The same with the run that it is about in the commands that help.
+    pub(super) fn about(mut self, id: &WorkflowId) -> Self {
+        if let Some(help) = &mut self.help {
+            *help = help.replace("`bosun resume ID`", &format!("`bosun resume {}`", shell_word(id.as_str())));
+        }
         self
     }
 

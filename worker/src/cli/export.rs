@@ -4,9 +4,10 @@
 //! request; then it says so itself: nothing that a file lacks comes back. Temporal's form is for viewing only. Reading carries
 //! no run on.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use bosun_replay::to_temporal;
+use bosun_replay::{answers_at_end, to_temporal};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
@@ -17,6 +18,7 @@ use super::output::Format;
 use super::replay::Bench;
 use super::replay::record::{Redact, write};
 use super::replay::source::HistoryOf;
+use super::time_format::now;
 use crate::ui::export;
 
 #[derive(Debug, Args)]
@@ -57,7 +59,12 @@ pub(super) async fn export(bench: &mut Bench<'_>, args: ExportArgs) -> Result<Ex
     let text = match args.form {
         ExportFormat::Json => history.to_json(),
         ExportFormat::Temporal => format!("{:#}\n", to_temporal(&history)),
-        ExportFormat::Html => export::html_file(&history),
+        ExportFormat::Html => {
+            let drawn = export::is_drawn(&history);
+            let answers =
+                if drawn { answers_at_end(&bench.workflows, &history, &export::ANSWERED) } else { BTreeMap::new() };
+            export::html_file(&history, &answers, now())
+        }
         ExportFormat::Mermaid => export::mermaid(&history),
         ExportFormat::Perfetto => format!("{}\n", export::perfetto(&history)),
     };

@@ -163,7 +163,7 @@ pub(super) async fn answer_of(
             None => Some(asked.await),
         };
         if let Some(outcome) = asked {
-            return Ok(Some(outcome?));
+            return outcome.map(Some).map_err(|why| CliError::from(why).about(&target.workflow_id));
         }
         match until {
             Some(until) if cx.visits() && Instant::now() < until => {

@@ -62,6 +62,7 @@ mod show;
 mod shown;
 mod slip;
 pub(crate) mod spent;
+pub(crate) mod spent_below;
 mod start;
 mod store;
 pub(crate) mod stuck;

@@ -45,12 +45,17 @@ pub(super) async fn notify(
     verb: NotifyVerb,
 ) -> Result<Exit, CliError> {
     let notify = loaded.config.notify();
-    if notify.channels.is_empty() {
-        return Err(CliError::new(Code::Usage, "no channel is configured")
-            .help("write `[notify.channels.NAME]` with a `webhook`, `slack` or `command` into bosun.toml"));
-    }
+    const HOW: &str = "write `[notify.channels.NAME]` with a `webhook`, `slack` or `command` into bosun.toml";
     match verb {
-        NotifyVerb::List => list(screen, &notify.channels),
+        NotifyVerb::List => {
+            if notify.channels.is_empty() {
+                screen.note(&format!("no channel is configured: {HOW}"));
+            }
+            list(screen, &notify.channels)
+        }
+        NotifyVerb::Test(_) if notify.channels.is_empty() => {
+            Err(CliError::new(Code::Usage, "no channel is configured").help(HOW))
+        }
         NotifyVerb::Test(TestChannelArgs { channel }) => {
             if let Some(name) = channel.as_ref().filter(|name| !notify.channels.contains_key(*name)) {
                 return Err(CliError::new(Code::NotFound, format!("there is no channel {name}"))

@@ -21,11 +21,13 @@ use super::reconnect::visit::VISIT_MAX;
 use super::resolve::run_of;
 use super::shown::Shown;
 use super::spent::TOP_UP;
-use super::time_format::parse_duration;
+use super::stuck::Lookout;
+use super::time_format::{now, parse_duration};
 use super::waiting::{ABOVE, Hold, WaitingRow, waiting};
 use crate::backend::{Backend, CallError};
 use crate::run_json;
-use crate::supervisor::run::SupervisorOutput;
+use crate::supervisor::PLAN_RUN;
+use crate::supervisor::run::{SUPERVISOR, SupervisorOutput};
 
 #[derive(Debug, Args)]
 pub struct ResultArgs {
@@ -46,16 +48,28 @@ pub(super) async fn result(cx: &mut Context, args: ResultArgs) -> Result<Exit, C
     let target = run_of(cx, &args.run).await?;
     cx.awaited = Some(target.workflow_id.clone());
     let result = if args.no_wait {
-        now(cx, target, !args.no_follow_runs).await?
+        as_it_is(cx, target, !args.no_follow_runs).await?
     } else {
-        let shown = Shown::new(Watch::Events, target.clone(), !args.no_follow_runs);
+        let shown = shown(cx, &target, !args.no_follow_runs).await;
         wait_for_this(cx, target, args.timeout, shown, ParkPolicy::Stay).await?
     };
     print_result(cx, &result)
 }
 
+/// A supervisor is drawn by its tasks, as `run` draws it: it says itself how they stand, whatever happened before.
+async fn shown(cx: &Context, target: &Target, follow_runs: bool) -> Shown {
+    match cx.backend.describe(target.clone()).await {
+        Ok(found) if [SUPERVISOR, PLAN_RUN].contains(&found.info.workflow_type.as_str()) => {
+            let mut shown = Shown::new(Watch::ProgressQuery, target.clone(), follow_runs);
+            shown.next = EventId(found.info.history.events.max(1));
+            shown
+        }
+        Ok(_) | Err(_) => Shown::new(Watch::Events, target.clone(), follow_runs),
+    }
+}
+
 /// How it has ended; where it has not, what it waits for.
-async fn now(cx: &mut Context, target: Target, follow_runs: bool) -> Result<RunResult, CliError> {
+async fn as_it_is(cx: &mut Context, target: Target, follow_runs: bool) -> Result<RunResult, CliError> {
     let request = ResultRequest { follow_runs, timeout: Some(Duration::ZERO) };
     if let Some(found) = cx.backend.result(target.clone(), request).await? {
         return Ok(found);
@@ -276,10 +290,15 @@ async fn still_open(cx: &Context, target: &Target) -> CliError {
             .help(held_text(&found));
     }
     let error = CliError::new(Code::StillOpen, format!("{} has not closed yet", target.workflow_id));
-    if cx.carried_on {
-        error.help(format!("ask again with `bosun result {}`", target.workflow_id))
-    } else {
-        error.cause("no worker runs on this data directory").help("start one with `bosun worker run`")
+    if !cx.carried_on {
+        return error.cause("no worker runs on this data directory").help("start one with `bosun worker run`");
+    }
+    let reach = &cx.screen.reach;
+    match Lookout::new(&*cx.backend, now()).below(target.clone()).await.first() {
+        Some(one) => {
+            error.cause(format!("{}: {}", one.title(), one.said(now(), reach))).help(format!("`{}`", one.help))
+        }
+        None => error.help(format!("ask again with `bosun result {}`", shell_word(target.workflow_id.as_str()))),
     }
 }
 

@@ -10,8 +10,10 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
 
+use super::DESTRUCTIVE;
 use super::args::Cli;
 use super::reach::Reach;
+use crate::supervisor::fields::similar;
 
 const ENDS: &str = "`bosun pause ID` holds a run, `bosun cancel ID` lets its code end it, `bosun terminate ID` ends it at \
      once; `bosun worker stop` ends the worker";
@@ -115,6 +117,11 @@ const OPTIONS: &[(&[&str], &[&str], &str)] = &[
         &["--raw", "--json"],
         "`bosun show ID -o json` prints the events as they are, and `bosun export ID` writes a file",
     ),
+    (
+        &["terminate", "cancel", "signal"],
+        &["--all"],
+        "many runs are named by a filter: `--query \"ExecutionStatus = 'Running'\"`; with --dry-run it shows which they are",
+    ),
     (&["list"], &["--status"], "write `bosun list --query \"ExecutionStatus = 'Running'\"`"),
     (&["list", "show"], &["-n"], "--limit N says how many are shown"),
 ];
@@ -140,7 +147,10 @@ fn help(why: &clap::Error, path: &[String]) -> Option<String> {
     match why.kind() {
         ErrorKind::InvalidSubcommand if path.iter().all(|noun| noun == "workflow") => {
             let typed = text(ContextKind::InvalidSubcommand)?;
-            VERBS.iter().find(|(words, _)| words.contains(&typed.as_str())).map(|(_, help)| (*help).to_owned())
+            let of =
+                VERBS.iter().find(|(words, _)| words.contains(&typed.as_str())).map(|(_, help)| (*help).to_owned());
+            // `help` itself looks for nothing similar.
+            of.or_else(|| like(&typed).filter(|_| why.get(ContextKind::SuggestedSubcommand).is_none()))
         }
         ErrorKind::InvalidSubcommand => {
             let typed = text(ContextKind::InvalidSubcommand)?;
@@ -175,6 +185,14 @@ fn help(why: &clap::Error, path: &[String]) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The verb or noun that was probably meant, unless it ends something.
+fn like(typed: &str) -> Option<String> {
+    let command = Cli::command();
+    let known: Vec<&str> =
+        command.get_subcommands().map(Command::get_name).filter(|verb| !DESTRUCTIVE.contains(verb)).collect();
+    similar(typed, &known).map(|verb| format!("a similar subcommand exists: `bosun {verb}`"))
 }
 
 /// The nouns and verbs of a line.

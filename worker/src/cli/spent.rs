@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::budget::dollars;
 use super::list::shell_word;
+use super::spent_below::whole;
 use crate::backend::Backend;
 use crate::supervisor::spec::Money;
 
@@ -25,8 +26,10 @@ pub(crate) async fn as_it_stands(backend: &dyn Backend, namespace: &Namespace, e
         let Some(id) = entry["run"].as_str().or(entry["id"].as_str()).map(str::to_owned) else { continue };
         let Ok(workflow_id) = WorkflowId::new(&id) else { continue };
         let target = Target { namespace: namespace.clone(), ..Target::workflow(workflow_id) };
-        let Ok(budget) = backend.query(target, QueryName::of("budget"), Payload::null()).await else { continue };
-        let budget = budget.to_json();
+        let Ok(budget) = backend.query(target.clone(), QueryName::of("budget"), Payload::null()).await else {
+            continue;
+        };
+        let budget = whole(backend, &target, budget.to_json()).await;
         let now = if told_command { of_agent(&id, &budget) } else { of_supervisor(&id, &budget) };
         if let Some((what, answer)) = now {
             (entry["whom"], entry["what"], entry["answer"]) = ("a person".into(), what.into(), answer.into());
@@ -45,7 +48,11 @@ fn of_supervisor(id: &str, budget: &Value) -> Option<(String, String)> {
     let limited = [("tokens", "tokens"), ("cost_micros", "cost"), ("calls", "calls")];
     let scarce = limited.into_iter().find(|(key, _)| budget["allowed"][key].is_u64()).map(|(_, word)| word);
     let used_up = budget["used_up"].as_str().or(wants_leave.then_some("unpriced")).or(scarce)?;
-    let of = |key: &str| (budget["allowed"][key].as_u64(), budget["spent"][key].as_u64().unwrap_or_default());
+    let of = |key: &str| CountedSum {
+        allowed: budget["allowed"][key].as_u64(),
+        spent: budget["spent"][key].as_u64().unwrap_or_default(),
+        held: budget["lent"][key].as_u64().unwrap_or_default(),
+    };
     let (what, flag) = match used_up {
         "calls" => counted(of("calls"), "calls"),
         "tokens" => counted(of("tokens"), "tokens"),
@@ -69,7 +76,11 @@ fn was_raised(budget: &Value) -> bool {
 
 /// What an agent that has halted for its own budget waits for, and the command.
 pub(crate) fn of_agent(id: &str, budget: &Value) -> Option<(String, String)> {
-    let of = |cap: &str| (budget["caps"][cap].as_u64(), budget["spent"][cap].as_u64().unwrap_or_default());
+    let of = |cap: &str| CountedSum {
+        allowed: budget["caps"][cap].as_u64(),
+        spent: budget["spent"][cap].as_u64().unwrap_or_default(),
+        held: 0,
+    };
     let (what, flag) = match budget["halted"]["budget"]["resource"].as_str()? {
         "steps" => counted(of("steps"), "calls"),
         "tool_calls" => counted(of("tool_calls"), "calls"),
@@ -97,10 +108,28 @@ pub(crate) fn share(halted: &Value) -> Option<String> {
 
 type Told = Option<(String, String)>;
 
-fn counted((allowed, spent): (Option<u64>, u64), of: &str) -> Told {
-    let allowed = allowed?;
-    let what = format!("more budget: {spent} of {allowed} {of} are spent, and what comes next needs more");
-    Some((what, format!("--{of} {}", allowed.max(1))))
+/// What may be spent of one thing, what is, and what runs below have in hand.
+struct CountedSum {
+    allowed: Option<u64>,
+    spent: u64,
+    held: u64,
+}
+
+impl CountedSum {
+    fn told(&self, allowed: u64, amount: fn(u64) -> String, of: &str) -> String {
+        let held = if self.held == 0 {
+            String::new()
+        } else {
+            format!(", {} more are held for runs below", amount(self.held))
+        };
+        let (spent, allowed) = (amount(self.spent), amount(allowed));
+        format!("more budget: {spent} of {allowed}{of} are spent{held}, and what comes next needs more")
+    }
+}
+
+fn counted(sum: CountedSum, of: &str) -> Told {
+    let allowed = sum.allowed?;
+    Some((sum.told(allowed, |amount| amount.to_string(), &format!(" {of}")), format!("--{of} {}", allowed.max(1))))
 }
 
 fn unpriced() -> Told {
@@ -108,11 +137,10 @@ fn unpriced() -> Told {
     Some((what, "--allow-unpriced".to_owned()))
 }
 
-fn cost((allowed, spent): (Option<u64>, u64)) -> Told {
-    let allowed = allowed?;
-    let what =
-        format!("more budget: {} of {} are spent, and what comes next needs more", dollars(spent), dollars(allowed));
-    Some((what, format!("--cost {}", dollars(allowed.max(1)).trim_start_matches('$'))))
+fn cost(sum: CountedSum) -> Told {
+    let allowed = sum.allowed?;
+    let flag = format!("--cost {}", dollars(allowed.max(1)).trim_start_matches('$'));
+    Some((sum.told(allowed, dollars, ""), flag))
 }
 
 /// Whether its own budget is what pauses a supervisor, by what it answers to `waiting`.

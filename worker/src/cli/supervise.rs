@@ -19,6 +19,8 @@ use super::message::answer_of;
 use super::output::{Cell, TextStyle};
 use super::resolve::run_of;
 use super::review::{self, ReviewArgs, Revision, RevisionArgs};
+use super::stuck::{Lookout, Obstacle};
+use super::time_format::now;
 use crate::agent::AGENT;
 use crate::api::people::agents;
 use crate::backend::CallError;
@@ -241,10 +243,16 @@ async fn show_plan(cx: &mut Context, run: &RunOf) -> Result<Exit, CliError> {
         _ => progress_lines(&ask(cx, &target, "progress", &Value::Null).await?),
     };
     let mut shown = Vec::new();
+    let stuck = Lookout::new(&*cx.backend, now()).carried_on(cx.carried_on).below(target.clone()).await;
     for line in &lines {
         let id = super::result::value_text(&line["task_id"]);
         let why = ask(cx, &target, "why_not_running", &json!({ "task_id": id })).await.unwrap_or_default();
-        shown.push(json!({ "task": line, "why_not_running": why["reasons"] }));
+        // Activities and runs of a task have its id in their names.
+        let of_task = |one: &&Obstacle| {
+            [one.what.as_str(), one.run.as_str()].iter().any(|name| name.contains(&format!("/{id}/")))
+        };
+        let stuck: Vec<Value> = stuck.iter().filter(of_task).map(|one| one.json(&cx.screen)).collect();
+        shown.push(json!({ "task": line, "why_not_running": why["reasons"], "stuck": stuck }));
     }
     let review = ask(cx, &target, "plan_review", &Value::Null).await.unwrap_or_default();
     let plan = ask(cx, &target, "get_plan", &Value::Null).await.unwrap_or_default();
@@ -266,6 +274,17 @@ async fn show_plan(cx: &mut Context, run: &RunOf) -> Result<Exit, CliError> {
         let objective = text("objective").lines().next().unwrap_or_default().to_owned();
         let why = if reasons.is_empty() { String::new() } else { format!("  [{}]", reasons.join("; ")) };
         cx.screen.line(format!("{:<18} {:<18} {objective}{why}", text("task_id"), text("status")));
+        for stuck in one["stuck"].as_array().into_iter().flatten() {
+            let text = |key: &str| super::result::value_text(&stuck[key]);
+            cx.screen.line(format!(
+                "{:<18} {} of {}: {} (`{}`)",
+                "",
+                text("what"),
+                text("workflow_id"),
+                text("why"),
+                text("help")
+            ));
+        }
     }
     if reviewing {
         let id = super::list::shell_word(target.workflow_id.as_str());

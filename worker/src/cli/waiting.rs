@@ -65,7 +65,7 @@ pub(crate) fn hold_of(info: &RunInfo, waits: &[WaitingRow]) -> Option<Hold> {
 
 impl WaitingRow {
     /// An entry of the query `waiting`, or of `progress`.
-    pub(super) fn of(value: &Value) -> WaitingRow {
+    pub(crate) fn of(value: &Value) -> WaitingRow {
         let text = |key: &str| value[key].as_str().map(str::to_owned).unwrap_or_default();
         let hold = value["kind"].as_str().and_then(hold_named);
         WaitingRow { id: text("id"), whom: text("whom"), what: text("what"), answer: text("answer"), hold }

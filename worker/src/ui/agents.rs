@@ -86,7 +86,7 @@ fn roster(tallies: &BTreeMap<String, AgentTally>) -> Markup {
                 td { strong { (name) } }
                 td data-th="Now" { @if tally.busy > 0 { (badge("run", &format!("{} at work", tally.busy))) } @else { span.muted { "idle" } } }
                 td.num data-th="Runs" { (tally.runs) } td.num data-th="Attempts" { (tally.attempts) }
-                td.num data-th="Done" { (tally.done) @if tally.attempts > 0 { span.muted { " " (tally.done * 100 / tally.attempts) " %" } } }
+                td.num data-th="Done" { (tally.done) @if let Some(share) = tally.done_of_ended() { span.muted { " " (share) " %" } } }
                 td.num data-th="Failed" { (tally.failed) @if let Some(why) = &tally.last_error { div.failure { (cut(why, 120)) } } }
                 td.num data-th="Sent back" { (tally.sent_back) }
                 td.num data-th="Median time" { @if let Some(median) = tally.median() { (span(median)) } }

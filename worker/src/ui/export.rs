@@ -1,7 +1,9 @@
 //! A run as one file that needs nothing but a browser, and as drawings for other tools: Mermaid and Perfetto.
 //!
-//! Invariant: made from the history alone, by the functions of the pages; a file holds no script and asks for nothing, and
-//! what comes from the run is text in it. What the history does not hold, such as the state of open queries, is not in it.
+//! Invariant: made from the history, and from what its code answers when it is replayed to its end, by the functions of the
+//! pages; a file holds no script and asks for nothing, and what comes from the run is text in it.
+
+use std::collections::BTreeMap;
 
 use axum::response::Response;
 use bosun_engine::{CloseOutcome, Event, EventKind, RunInfo, Timestamp};
@@ -18,14 +20,22 @@ use super::neutral::text_of;
 use super::run::fork_here::ForkHere;
 use super::run::history::span_row;
 use super::run::spans::{Span, SpanKind, SpanState, spans};
+use super::run::supervisor::SupervisorView;
 use super::run::timeline::timeline;
+use crate::api::guard::now;
 use crate::api::handlers::RequestTarget;
 use crate::api::people::history_file;
 use crate::api::problem::Problem;
 use crate::backend::Backend;
+use crate::cli::waiting::WaitingRow;
+use crate::supervisor::PLAN_RUN;
+use crate::supervisor::run::SUPERVISOR;
 
 /// The forms that a run can be kept in.
 pub(crate) const FORMS: [&str; 4] = ["json", "html", "mermaid", "perfetto"];
+
+/// What a supervisor is asked at its end, to be drawn: as on its page.
+pub(crate) const ANSWERED: [&str; 6] = ["progress", "get_plan", "budget", "report", "notes", "waiting"];
 
 /// A run as a file to keep: `?as=html`, `mermaid`, `perfetto` or `json`.
 pub(super) async fn download(
@@ -36,18 +46,31 @@ pub(super) async fn download(
     let turns = visitor.backend.turns(at?.target).await?;
     let history =
         History::new(turns).map_err(|why| Problem::bad_request(format!("this run cannot be exported: {why}")))?;
-    Ok(history_file(&history, asked.form.as_deref().unwrap_or("html"))?)
+    Ok(history_file(&history, asked.form.as_deref().unwrap_or("html")).await?)
 }
 
 /// The file, its media type, and the ending of its name.
-pub(crate) fn file_of(history: &History, form: &str) -> Result<(String, &'static str, &'static str), Problem> {
+pub(crate) async fn file_of(history: &History, form: &str) -> Result<(String, &'static str, &'static str), Problem> {
     match form {
-        "html" => Ok((html_file(history), "text/html; charset=utf-8", "html")),
+        "html" => Ok((html_file(history, &answers_of(history).await, now()), "text/html; charset=utf-8", "html")),
         "mermaid" => Ok((mermaid(history), "text/plain; charset=utf-8", "mmd")),
         "perfetto" => Ok((perfetto(history).to_string(), "application/json", "perfetto.json")),
         "json" => Ok((history.to_json(), "application/json", "json")),
         other => Err(Problem::bad_request(format!("as: {other:?} is not one of {}", FORMS.join(", ")))),
     }
+}
+
+/// What a supervisor says of itself at the end of its history; of code that cannot say it, nothing.
+async fn answers_of(history: &History) -> BTreeMap<String, Value> {
+    if !is_drawn(history) {
+        return BTreeMap::new();
+    }
+    crate::past::answers(history.turns().to_vec()).await.unwrap_or_default()
+}
+
+/// Whether it is drawn as more than a history.
+pub(crate) fn is_drawn(history: &History) -> bool {
+    [SUPERVISOR, PLAN_RUN].contains(&history.started().workflow_type.as_str())
 }
 
 #[derive(Deserialize)]
@@ -56,14 +79,16 @@ pub(super) struct DownloadQuery {
     form: Option<String>,
 }
 
-/// The whole run as one HTML file.
-pub(crate) fn html_file(history: &History) -> String {
+/// The whole run as one HTML file, made at this time. `answers`: to [`ANSWERED`], of a supervisor.
+pub(crate) fn html_file(history: &History, answers: &BTreeMap<String, Value>, made_at: Timestamp) -> String {
     let events: Vec<Event> = history.events().collect();
     let spans = spans(&events);
     let started = history.started();
     let info = RunInfo::started(history.run_id(), history.turns()[0].at, history.turns()[0].build, started);
     let info = RunInfo { status: history.status(), closed_at: closed_at(&events), ..info };
     let last = events.last().map_or(info.started_at, |event| event.at);
+    // What is open has lasted until now.
+    let until = if info.closed_at.is_some() { last } else { made_at.max(last) };
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -81,17 +106,32 @@ pub(crate) fn html_file(history: &History) -> String {
                     dt { "Run id" } dd { code { (info.run_id) } }
                     dt { "Started" } dd { (exact(info.started_at)) }
                     @if let Some(at) = info.closed_at { dt { "Closed" } dd { (exact(at)) } }
+                    @else { dt { "Closed" } dd { "still open when exported at " (exact(until)) } }
                     dt { "History" } dd { (events.len()) " events" }
                 }
+                @if info.closed_at.is_none() { (waits(answers)) }
+                @if let Some(view) = SupervisorView::of_answers(answers) { (view.markup()) }
                 h2 { "Input" } (value(&started.input.to_json()))
                 (ending(&events))
-                h2 { "Timeline" } (timeline(&spans, last, &ForkHere::nowhere()))
+                h2 { "Timeline" } (timeline(&spans, until, &ForkHere::nowhere()))
                 h2 { "History" }
                 div.scroll { (rows(&info, &spans)) }
             } }
         }
     };
     text_of(page)
+}
+
+/// What an open supervisor waited for, with the commands that answer.
+fn waits(answers: &BTreeMap<String, Value>) -> Markup {
+    let entries = answers.get("waiting").and_then(Value::as_array);
+    let rows: Vec<WaitingRow> = entries.into_iter().flatten().map(WaitingRow::of).collect();
+    html! { @if !rows.is_empty() {
+        section.waits-for {
+            h2 { "Waits for" }
+            ul { @for one in &rows { li { div.asks { strong { (one.whom) } ": " (one.what) } code { (one.answer) } } } }
+        }
+    } }
 }
 
 fn closed_at(events: &[Event]) -> Option<Timestamp> {

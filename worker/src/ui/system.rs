@@ -53,8 +53,8 @@ pub(super) async fn page(
             dt { "Process" } dd { (std::process::id()) }
             dt { "Build" } dd { code { (build) } @if older > 0 { " " a href=(with("/", &[("query", &skew)])) { (older) " open runs began with another build" } } }
             dt { "Runs" } dd { (open) " open, " (all) " in all" }
-            dt { "Slots" } (busy(state.busy, state.slots))
-            dt { "For programs, models, MCP and HTTP" } (busy(state.external_busy, state.external_slots))
+            dt { "Slots" } (busy(state.busy, state.slots, !state.waiting.is_empty()))
+            dt { "For programs, models, MCP and HTTP" } (busy(state.external_busy, state.external_slots, !state.waiting.is_empty()))
             dt { "Task queues" } dd { @match &state.task_queues { None => "all", Some(served) => (served.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")) } }
             dt { "Memory for runs" } dd { (bytes(state.memory as u64)) }
             dt { "Process trees" } dd { (crate::capability::process::guard::strategy()) }
@@ -75,9 +75,15 @@ pub(super) async fn page(
     Ok(Page { title: "Worker", place: Place::System, live: None, body }.response(&visitor))
 }
 
-/// How many of these slots are taken.
-fn busy(taken: usize, slots: usize) -> Markup {
-    html! { dd { (taken) " of " (slots) " busy " meter min="0" max=(slots.max(1)) value=(taken) { } } }
+/// How many of these slots are taken. Full is no trouble as long as nothing waits.
+fn busy(taken: usize, slots: usize, waits: bool) -> Markup {
+    let (max, full) = (slots.max(1), waits && taken >= slots);
+    html! { dd {
+        (taken) " of " (slots) " busy "
+        // A value at or above `low` is not the best where the best is below it: amber.
+        @if full { meter min="0" max=(max) low="0.5" optimum="0" value=(taken) { } " " (badge("wait", "full, and more waits")) }
+        @else { meter min="0" max=(max) value=(taken) { } }
+    } }
 }
 
 /// What the doctor finds, where somebody asks for it.

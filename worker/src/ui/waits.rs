@@ -9,9 +9,16 @@ use maud::{Markup, html};
 use super::elements::{ago, command_of, failure};
 use super::forms::Visitor;
 use super::run::actions::of_activity;
+use crate::api::people::ask;
 use crate::backend::Backend;
 use crate::cli::stuck::paused;
 use crate::cli::waiting::{ABOVE, Hold, WaitingRow, hold_of, waiting};
+use crate::inbox::target_of;
+use crate::supervisor::PLAN_RUN;
+use crate::supervisor::run::SUPERVISOR;
+
+/// How the timer of a deadline of an approval is named, before its id.
+const APPROVAL_TIMER: &str = "approval ";
 
 /// One thing that a run waits for.
 #[derive(Debug, Clone)]
@@ -51,6 +58,8 @@ pub(super) enum RunWait {
     Timer {
         what: String,
         at: Timestamp,
+        /// What becomes of it then, where that is more than that time is over.
+        then: Option<&'static str>,
     },
     Child {
         id: WorkflowId,
@@ -76,7 +85,9 @@ pub(super) async fn waits(backend: &dyn Backend, description: &Description) -> V
     let mut all: Vec<RunWait> = waiting(backend, info).await.into_iter().map(person).collect();
     all.extend(description.held.iter().map(|why| RunWait::Held { why: why.clone() }));
     all.extend(paused(backend, description).await.map(|why| RunWait::Paused { why }));
-    all.extend(of_engine(description));
+    let mut of_engine = of_engine(description);
+    with_what_a_deadline_does(backend, info, &mut of_engine).await;
+    all.extend(of_engine);
     if all.is_empty() {
         all.extend(description.awaiting.iter().map(|one| RunWait::Code {
             what: one.what.to_string(),
@@ -92,6 +103,25 @@ pub(super) fn held_by_people(waits: &[RunWait]) -> Option<Hold> {
         RunWait::Person { hold, .. } => *hold,
         _ => None,
     })
+}
+
+/// An approval that nobody gives is decided at its deadline, as its rules say.
+async fn with_what_a_deadline_does(backend: &dyn Backend, info: &RunInfo, waits: &mut [RunWait]) {
+    let is_approval = |one: &RunWait| matches!(one, RunWait::Timer { what, .. } if what.starts_with(APPROVAL_TIMER));
+    if ![SUPERVISOR, PLAN_RUN].contains(&info.workflow_type.as_str()) || !waits.iter().any(is_approval) {
+        return;
+    }
+    let asked = ask(backend, &target_of(info), "pending_approvals").await;
+    for one in waits {
+        let RunWait::Timer { what, then, .. } = one else { continue };
+        let Some(id) = what.strip_prefix(APPROVAL_TIMER) else { continue };
+        let request = asked.as_array().into_iter().flatten().find(|request| request["id"] == id);
+        *then = match request.and_then(|request| request["on_timeout"].as_str()) {
+            Some("approve") => Some("approved by itself"),
+            Some("reject" | "deny") => Some("rejected by itself"),
+            _ => None,
+        };
+    }
 }
 
 fn of_engine(description: &Description) -> Vec<RunWait> {
@@ -121,8 +151,9 @@ fn of_engine(description: &Description) -> Vec<RunWait> {
     let timers = description.pending_timers.iter().map(|one| RunWait::Timer {
         what: one.summary.clone().unwrap_or_else(|| "a timer".to_owned()),
         at: one.fire_at,
+        then: None,
     });
-    let start = description.starts_at.map(|at| RunWait::Timer { what: "its start".to_owned(), at });
+    let start = description.starts_at.map(|at| RunWait::Timer { what: "its start".to_owned(), at, then: None });
     start.into_iter().chain(activities).chain(children).chain(timers).collect()
 }
 
@@ -148,7 +179,7 @@ impl RunWait {
                 @if let Some(at) = at { " " (ago(*at)) }
             },
             RunWait::Activity { what, attempt, .. } => { (what) @if attempt.0 > 1 { ", attempt " (attempt) } },
-            RunWait::Timer { what, at } => { (what) " " (ago(*at)) },
+            RunWait::Timer { what, at, then } => { (what) @if let Some(then) = then { ", " (then) } " " (ago(*at)) },
             RunWait::Child { id, .. } => { "child " (id) },
             RunWait::Code { what, .. } => { (what) },
         } }
@@ -175,7 +206,7 @@ impl RunWait {
                 }
                 (of_activity(visitor, info, id, *state == PendingActivityState::Paused, token.as_deref()))
             },
-            RunWait::Timer { what, at } => { (what) ", fires " (ago(*at)) },
+            RunWait::Timer { what, at, then } => { (what) ", " (then.unwrap_or("its time is over")) " " (ago(*at)) },
             RunWait::Child { id, workflow_type } => {
                 "child " a href=(super::elements::run_link(info.namespace.as_str(), id.as_str(), None)) { (id) } " " span.muted { (workflow_type) }
             },

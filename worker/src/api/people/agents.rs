@@ -51,6 +51,12 @@ impl AgentTally {
             "median_ms": self.median().map(|took| took.as_millis() as u64), "last_error": self.last_error })
     }
 
+    /// How many of a hundred attempts that ended well or badly were done; nothing of one who has ended none, as a person who only
+    /// asked.
+    pub(crate) fn done_of_ended(&self) -> Option<u64> {
+        (self.done * 100).checked_div(self.done + self.failed)
+    }
+
     /// Half of its attempts took no longer.
     pub(crate) fn median(&self) -> Option<Duration> {
         let mut took = self.took.clone();
@@ -122,6 +128,12 @@ pub(crate) async fn seen(backend: &dyn Backend) -> Result<AgentsSeen, CallError>
     Ok(seen)
 }
 
+/// Who made an attempt, as the page of the run names them: the agent, or the role that the task is for where no agent is named.
+fn worker<'v>(task: &'v Value, attempt: &'v Value) -> Option<&'v str> {
+    let named = [&attempt["agent"], &task["agent"], &task["role"]];
+    named.into_iter().filter_map(Value::as_str).find(|name| !name.is_empty())
+}
+
 /// What a plan says of those who worked on it. A task that nobody was named for is the supervisor's own.
 fn count(plan: &Value, tallies: &mut BTreeMap<String, AgentTally>) {
     let mut seen = BTreeSet::new();
@@ -130,7 +142,7 @@ fn count(plan: &Value, tallies: &mut BTreeMap<String, AgentTally>) {
             .as_array()
             .into_iter()
             .flatten()
-            .filter_map(|attempt| Some((attempt, attempt["agent"].as_str().filter(|name| !name.is_empty())?)))
+            .filter_map(|attempt| Some((attempt, worker(task, attempt)?)))
             .collect();
         for (attempt, name) in &attempts {
             of_attempt(attempt, tallies.entry((*name).to_owned()).or_default());
@@ -240,6 +252,10 @@ mod tests {
         };
         assert_eq!((of("ann"), of("bob"), of("cyd")), ([2, 3, 2, 0, 0], [1, 2, 1, 0, 1], [1, 2, 1, 1, 0]));
         assert!(!tallies.contains_key("user"), "nobody of the team");
+        assert_eq!(
+            (tallies["cyd"].done_of_ended(), AgentTally { attempts: 1, ..AgentTally::default() }.done_of_ended()),
+            (Some(50), None)
+        );
     }
 
     #[test]
@@ -254,10 +270,13 @@ mod tests {
                 "feedback": [said(1, false), said(2, true)] },
             "b": { "attempts": [attempt(1, "ann", Some("errored"), 9), attempt(2, "ann", Some("completed"), 1)], "error": "no route",
                 "feedback": [said(2, true)] },
-            "c": { "attempts": [attempt(1, "", Some("completed"), 1)] } } });
+            "c": { "attempts": [attempt(1, "", Some("completed"), 1)] },
+            "d": { "role": "analyst", "attempts": [attempt(1, "", Some("completed"), 1)] } } });
         let mut tallies = BTreeMap::new();
         count(&plan, &mut tallies);
-        assert_eq!(tallies.keys().collect::<Vec<_>>(), ["ann", "bob"], "nobody has no row");
+        // Where a task names no agent it is known by its role.
+        assert_eq!(tallies.keys().collect::<Vec<_>>(), ["analyst", "ann", "bob"], "nobody has no row");
+        assert_eq!(tallies["analyst"].done, 1);
         // The one whose attempt it was, once, and never for what was accepted.
         assert_eq!((tallies["ann"].sent_back, tallies["bob"].sent_back), (1, 0));
         let ann = &tallies["ann"];

@@ -143,18 +143,22 @@ pub async fn count(me: AuthorizedCaller, uri: Uri) -> Answer {
     ok(json!({ "count": standing::count(&me.backend, &filter).await? }))
 }
 
-pub async fn describe(me: AuthorizedCaller, at: RequestTarget) -> Answer {
-    let seen = me.backend.describe(at.target).await?;
-    let mut view = view::description(&seen);
-    // Of people, and of the runs below it: the engine knows only what the code of this one awaits.
+/// Of people, and of the runs below it: the engine knows only what the code of this one awaits.
+async fn what_it_waits_for(me: &AuthorizedCaller, seen: &Description, view: &mut Value) {
     let command = |text: &str| me.reach.complete_in(&seen.info.namespace, text);
     let waits = waiting(&me.backend, &seen.info).await;
     if let Some(hold) = hold_of(&seen.info, &waits) {
         view["control"] = hold.name().into();
     }
     view["waiting"] = waits.iter().map(|one| view::waiting(one, command(&one.answer))).collect();
-    let stuck = Lookout::new(&me.backend, now()).below_described(&seen).await;
+    let stuck = Lookout::new(&me.backend, now()).below_described(seen).await;
     view["obstacles"] = stuck.iter().map(|one| view::obstacle(one, command(&one.help))).collect();
+}
+
+pub async fn describe(me: AuthorizedCaller, at: RequestTarget) -> Answer {
+    let seen = me.backend.describe(at.target).await?;
+    let mut view = view::description(&seen);
+    what_it_waits_for(&me, &seen, &mut view).await;
     let told = notified::of_run(&me.backend, seen.info.run_id).await;
     if !told.is_empty() {
         view["notified"] = told.iter().map(|one| notified::with_moments(one, view::moment)).collect();
@@ -191,8 +195,13 @@ pub async fn result(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> Answer
     let ResultQuery { wait } = query_of(&uri)?;
     let wait = wait_of(wait)?.unwrap_or_default();
     let request = ResultRequest { follow_runs: at.target.run_id.is_none(), timeout: Some(wait) };
-    let Some(found) = me.backend.result(at.target, request).await? else {
-        let answer = json!({ "status": WorkflowStatus::Running });
+    let follows = request.follow_runs;
+    let Some(found) = me.backend.result(at.target.clone(), request).await? else {
+        // The newest run of a chain is the one that waits.
+        let target = if follows { Target { run_id: None, ..at.target } } else { at.target };
+        let seen = me.backend.describe(target).await?;
+        let mut answer = json!({ "status": WorkflowStatus::Running });
+        what_it_waits_for(&me, &seen, &mut answer).await;
         return Ok((StatusCode::ACCEPTED, Json(answer)).into_response());
     };
     let mut answer = view::outcome(&found.outcome);

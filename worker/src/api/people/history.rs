@@ -82,12 +82,12 @@ pub async fn export(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> Answer
         return Err(Problem::bad_request(format!("as: {form:?} is not one of {}", FORMS.join(", "))));
     }
     let turns = me.backend.turns(at.target).await?;
-    file(&History::new(turns).map_err(|why| Problem::bad_request(why.to_string()))?, form)
+    file(&History::new(turns).map_err(|why| Problem::bad_request(why.to_string()))?, form).await
 }
 
 /// A file to keep: a browser saves it and shows none of it.
-pub(crate) fn file(history: &History, form: &str) -> Result<Response, Problem> {
-    let (text, kind, ending) = file_of(history, form)?;
+pub(crate) async fn file(history: &History, form: &str) -> Result<Response, Problem> {
+    let (text, kind, ending) = file_of(history, form).await?;
     let mut response = text.into_response();
     let set = response.headers_mut();
     set.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

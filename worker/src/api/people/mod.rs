@@ -49,7 +49,7 @@ pub(crate) use history::file as history_file;
 pub use history::{export, history, state};
 pub(crate) use known::unknown_field;
 pub(crate) use once::other_than_first;
-pub use openapi::openapi;
+pub use openapi::{about, openapi};
 pub(crate) use pages::{Cursor, page as page_of_runs, page_of, parse as filter_of, without_notifications};
 pub(crate) use queries::ask;
 pub use queues::{queue, queues};

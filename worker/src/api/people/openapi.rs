@@ -72,6 +72,7 @@ type Told = (&'static str, &'static str, &'static str, Body, &'static [u16]);
 /// Every route of the API for people.
 #[rustfmt::skip]
 const PEOPLE: &[Told] = &[
+    ("GET", "/api/v1", "about", Body::Nothing, &[200]),
     ("GET", "/api/v1/openapi.json", "openapi", Body::Nothing, &[200]),
     ("POST", "/api/v1/workflows", "startWorkflow", Body::Start, &[201, 200]),
     ("GET", "/api/v1/workflows", "listWorkflows", Body::Nothing, &[200]),
@@ -129,6 +130,13 @@ const PEOPLE: &[Told] = &[
     ("POST", "/api/v1/store/backup", "backupStore", Body::Backup, &[200]),
     ("POST", "/api/v1/sign-in-code", "createSignInCode", Body::Nothing, &[200]),
 ];
+
+/// Where the rest is told, for somebody who begins here.
+pub async fn about() -> Response {
+    Json(json!({ "version": crate::cli::VERSION, "openapi": "/api/v1/openapi.json", "workflows": "/api/v1/workflows",
+        "approvals": "/api/v1/approvals" }))
+    .into_response()
+}
 
 pub async fn openapi() -> Response {
     Json(document()).into_response()

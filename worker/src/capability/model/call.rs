@@ -129,6 +129,8 @@ pub mod code {
     /// The stream ended before the answer was whole.
     pub const CUT: &str = "stream_cut";
     pub const TRANSPORT: &str = "transport";
+    /// There was no connection, and so nothing was sent.
+    pub const UNREACHABLE: &str = "unreachable";
     pub const TIMEOUT: &str = "timeout";
     pub const TOO_LARGE: &str = "answer_too_large";
     pub const REDIRECT: &str = "redirect";

@@ -218,7 +218,11 @@ fn transport(why: reqwest::Error) -> ModelError {
         Ok(text) => text,
         Err(refused) => return refused_address(refused),
     };
-    let code = if why.is_timeout() { code::TIMEOUT } else { code::TRANSPORT };
+    let code = match () {
+        () if why.is_connect() => code::UNREACHABLE,
+        () if why.is_timeout() => code::TIMEOUT,
+        () => code::TRANSPORT,
+    };
     let mut error = ModelError::retry(code, format!("the request{address} failed: {text}"));
     if why.is_builder() {
         error.class = ErrorClass::Fatal;

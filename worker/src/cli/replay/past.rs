@@ -4,10 +4,11 @@
 //! Invariant: code that overflows its stack, aborts or never comes back ends this process and no worker. It reads standard
 //! input alone, opens no data directory, and writes one JSON object; it is for programs of this version, and shown to nobody.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use bosun_engine::{EventId, Failure, Timestamp};
-use bosun_replay::{CodeFit, History, HistoryLimits, Moment, PathChange, PathStep, Timeline};
+use bosun_replay::{CodeFit, History, HistoryLimits, Moment, PathChange, PathStep, Timeline, answers_at_end};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,6 +20,7 @@ use crate::cli::event_text::details;
 use crate::cli::exit::Exit;
 use crate::cli::explain::Code;
 use crate::cli::output::Format;
+use crate::ui::export::ANSWERED;
 
 #[derive(Debug, Args)]
 pub struct PastArgs {
@@ -28,6 +30,9 @@ pub struct PastArgs {
     /// Also show the plan that was under review before the current one.
     #[arg(long)]
     plan_before: bool,
+    /// Also give what it answers to the queries of a supervisor after its last event.
+    #[arg(long)]
+    answers: bool,
 }
 
 /// What can be said of the past of a run.
@@ -37,6 +42,8 @@ pub(crate) struct PastView {
     pub fit: PastFit,
     pub moment: PastMoment,
     pub plan_before: Option<Value>,
+    /// By the name of the query.
+    pub answers: BTreeMap<String, Value>,
 }
 
 /// How far the code could be followed.
@@ -92,6 +99,7 @@ pub(super) fn past(bench: &mut Bench<'_>, args: &PastArgs) -> Result<Exit, CliEr
     std::io::stdin().lock().read_to_end(&mut text).map_err(|why| unreadable(why.to_string()))?;
     let history = History::from_json(&text, &HistoryLimits::default()).map_err(|why| unreadable(why.to_string()))?;
     drop(text);
+    let answers = if args.answers { answers_at_end(&bench.workflows, &history, &ANSWERED) } else { BTreeMap::new() };
     let timeline = Timeline::new(&bench.workflows, history);
     let at = EventId(args.at.unwrap_or(timeline.last().0).clamp(1, timeline.last().0.max(1)));
     let moment = timeline.at(at).ok_or_else(|| unreadable(format!("there is no event {at}")))?;
@@ -103,6 +111,7 @@ pub(super) fn past(bench: &mut Bench<'_>, args: &PastArgs) -> Result<Exit, CliEr
             CodeFit::NotRun { why } => PastFit::NotRun { why: why.clone() },
         },
         plan_before: args.plan_before.then(|| plan_before(&timeline)).flatten(),
+        answers,
         moment: of(moment),
     };
     let text = serde_json::to_string(&view).map_err(|why| CliError::new(Code::Failed, why.to_string()))?;

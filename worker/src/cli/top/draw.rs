@@ -11,7 +11,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Row, Table, TableState};
 
 use super::view::TopView;
-use super::{KnownSpend, ScreenData, Urgency};
+use super::{KnownSpend, ScreenData, TopRow, Urgency};
 use crate::cli::error::one_line;
 use crate::cli::time_format::short;
 
@@ -19,6 +19,20 @@ const HINTS: &str = "j/k move  Enter describe  a agents  q quit";
 /// Older than this, what is shown may be wrong by now.
 const STALE: Duration = Duration::from_secs(5);
 const AGENTS_SHOWN: u16 = 8;
+/// Lines of why the marked run waits, and of what helps: each at most so many.
+const TEXT_LINES_MAX: usize = 4;
+
+/// The columns in their order, and the narrowest terminal that has each: whom and why are always shown.
+const COLUMNS: [(&str, Constraint, u16); 8] = [
+    ("", Constraint::Length(1), 0),
+    ("WORKFLOW ID", Constraint::Fill(2), 0),
+    ("TYPE", Constraint::Max(16), 110),
+    ("STATUS", Constraint::Length(10), 0),
+    ("AGE", Constraint::Length(8), 50),
+    ("EVENTS", Constraint::Length(7), 90),
+    ("SPENT", Constraint::Length(9), 70),
+    ("WHY", Constraint::Fill(3), 0),
+];
 
 pub(super) fn draw(
     frame: &mut Frame<'_>,
@@ -30,11 +44,12 @@ pub(super) fn draw(
 ) {
     let agents =
         if view.agents { AGENTS_SHOWN.min(u16::try_from(snapshot.agents.len()).unwrap_or(u16::MAX)) + 1 } else { 0 };
+    let chosen = snapshot.rows.get(view.at).map(|row| told(row, frame.area().width)).unwrap_or_default();
     let [top, runs, below, help, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Min(3),
         Constraint::Length(agents),
-        Constraint::Length(1),
+        Constraint::Length(u16::try_from(chosen.len()).unwrap_or(1)),
         Constraint::Length(1),
     ])
     .areas(frame.area());
@@ -44,17 +59,54 @@ pub(super) fn draw(
     if view.agents {
         draw_agents(frame, below, snapshot);
     }
-    let chosen = snapshot.rows.get(view.at).map(|row| row.help.clone()).filter(|help| !help.is_empty());
-    frame.render_widget(
-        Paragraph::new(Line::from(chosen.map(|help| format!("helps: {}", one_line(&help))).unwrap_or_default())),
-        help,
-    );
+    frame.render_widget(Paragraph::new(chosen.into_iter().map(Line::from).collect::<Vec<_>>()), help);
     let (text, style) = match problem {
         Some(why) => (format!("{why} - as of {} ago", short(age)), Style::new().fg(Color::Red)),
         None if age > STALE => (format!("as of {} ago  {HINTS}", short(age)), Style::new().add_modifier(Modifier::DIM)),
         None => (HINTS.to_owned(), Style::new().add_modifier(Modifier::DIM)),
     };
     frame.render_widget(Paragraph::new(Line::from(text)).style(style), foot);
+}
+
+/// Why the marked run waits and what helps, whole words in as many lines as they take.
+fn told(row: &TopRow, width: u16) -> Vec<String> {
+    let lines = |name: &str, text: &str| match text.is_empty() {
+        true => Vec::new(),
+        false => wrapped(&format!("{name}: {}", one_line(text)), usize::from(width).max(1)),
+    };
+    [lines("why", &row.why), lines("helps", &row.help)].concat()
+}
+
+/// A text in lines of at most so many characters; what is too much is left out with a mark.
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let mut rest: Vec<char> = word.chars().collect();
+        let used = lines.last().map_or(0, |line| line.chars().count());
+        if used > 0 && used + 1 + rest.len() > width {
+            lines.push(String::new());
+        }
+        while !rest.is_empty() {
+            let Some(line) = lines.last_mut() else { break };
+            if !line.is_empty() && line.chars().count() < width {
+                line.push(' ');
+            }
+            let free = width.saturating_sub(line.chars().count()).max(1);
+            let next = rest.split_off(free.min(rest.len()));
+            line.extend(rest);
+            rest = next;
+            if !rest.is_empty() {
+                lines.push(String::new());
+            }
+        }
+    }
+    if lines.len() > TEXT_LINES_MAX {
+        lines.truncate(TEXT_LINES_MAX);
+        if let Some(last) = lines.last_mut() {
+            *last = last.chars().take(width.saturating_sub(3)).collect::<String>() + "...";
+        }
+    }
+    lines
 }
 
 /// Counts, slots and queues in a line.
@@ -92,7 +144,8 @@ pub(super) fn money(micros: u64) -> String {
 
 fn draw_runs(frame: &mut Frame<'_>, area: Rect, snapshot: &ScreenData, view: &TopView, ascii: bool) {
     let dim = Style::new().add_modifier(Modifier::DIM);
-    let head = Row::new(["", "WORKFLOW ID", "TYPE", "STATUS", "AGE", "EVENTS", "SPENT", "WHY"]).style(dim);
+    let has = |at: usize| area.width >= COLUMNS[at].2;
+    let head = Row::new(COLUMNS.iter().enumerate().filter(|(at, _)| has(*at)).map(|(_, (name, ..))| *name)).style(dim);
     let rows = snapshot.rows.iter().map(|row| {
         let (mark, color) = match row.urgency {
             Urgency::Stuck => ("!", Some(Color::Red)),
@@ -109,18 +162,10 @@ fn draw_runs(frame: &mut Frame<'_>, area: Rect, snapshot: &ScreenData, view: &To
             row.spent.map_or_else(String::new, KnownSpend::text),
             row.why.clone(),
         ];
+        let cells = cells.into_iter().enumerate().filter(|(at, _)| has(*at)).map(|(_, cell)| cell);
         Row::new(cells).style(color.map_or_else(Style::new, |color| Style::new().fg(color)))
     });
-    let widths = [
-        Constraint::Length(1),
-        Constraint::Fill(2),
-        Constraint::Max(16),
-        Constraint::Length(10),
-        Constraint::Length(8),
-        Constraint::Length(7),
-        Constraint::Length(9),
-        Constraint::Fill(3),
-    ];
+    let widths = COLUMNS.iter().enumerate().filter(|(at, _)| has(*at)).map(|(_, (_, width, _))| *width);
     let table =
         Table::new(rows, widths).header(head).row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     let mut state = TableState::new().with_selected((!snapshot.rows.is_empty()).then_some(view.at));

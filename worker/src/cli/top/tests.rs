@@ -32,7 +32,17 @@ fn snapshot() -> ScreenData {
 }
 
 fn picture(snapshot: &ScreenData, view: &TopView, problem: Option<&str>, age: u64) -> String {
-    let mut terminal = Terminal::new(TestBackend::new(100, 12)).unwrap();
+    picture_of((100, 12), snapshot, view, problem, age)
+}
+
+fn picture_of(
+    (width, height): (u16, u16),
+    snapshot: &ScreenData,
+    view: &TopView,
+    problem: Option<&str>,
+    age: u64,
+) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(frame, snapshot, view, true, problem, Duration::from_secs(age))).unwrap();
     let buffer = terminal.backend().buffer().clone();
     let width = usize::from(buffer.area.width);
@@ -58,6 +68,44 @@ fn the_picture_has_the_runs_in_their_order_and_what_helps_the_marked_one() {
     assert!(!shown.contains("AGENT"), "{shown}");
     let agents = picture(&snapshot(), &update(TopView::default(), TopKey::Agents), None, 0);
     assert!(agents.contains("writer") && agents.contains("$3.4500"), "{agents}");
+}
+
+/// Whom and why are read at any width: what is less wanted makes room, and why and what helps take more lines.
+#[test]
+fn a_narrow_terminal_keeps_whom_and_why() {
+    let mut snapshot = snapshot();
+    snapshot.rows[0].why =
+        "model gpt-4o at http://127.0.0.1:9: connection refused, attempt 7 in 12s, since nobody listens there".into();
+    snapshot.rows[0].help = "bosun --data /home/somebody/somewhere/data budget top-up stuck --tokens 30000".into();
+    for (size, there, gone) in [
+        ((120, 24), &["TYPE", "EVENTS", "SPENT", "AGE"][..], &[][..]),
+        ((100, 24), &["EVENTS", "SPENT", "AGE"], &["TYPE"]),
+        ((80, 24), &["SPENT", "AGE"], &["TYPE", "EVENTS"]),
+        ((60, 24), &["AGE"], &["TYPE", "EVENTS", "SPENT"]),
+        ((40, 24), &[], &["TYPE", "EVENTS", "SPENT", "AGE"]),
+    ] {
+        let shown = picture_of(size, &snapshot, &TopView::default(), None, 0);
+        let lines: Vec<&str> = shown.lines().collect();
+        let head: Vec<&str> = lines[1].split_whitespace().collect();
+        assert!(lines[1].contains("WORKFLOW") && head.contains(&"WHY"), "{shown}");
+        assert!(there.iter().all(|name| head.contains(name)), "{size:?}: {shown}");
+        assert!(!gone.iter().any(|name| head.contains(name)), "{size:?}: {shown}");
+        assert!(lines[2].starts_with("! stuck") && lines[2].contains("model gpt-4o"), "{size:?}: {shown}");
+        let words = lines[5..].join(" ");
+        let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("why: model gpt-4o at http://127.0.0.1:9: connection refused"), "{size:?}: {shown}");
+        assert!(words.contains("since nobody listens there helps: bosun --data"), "{size:?}: {shown}");
+        assert!(words.contains("top-up stuck --tokens 30000"), "{size:?}: {shown}");
+    }
+}
+
+#[test]
+fn a_text_is_wrapped_at_words_and_cut_where_it_is_too_long() {
+    use super::draw::wrapped;
+    assert_eq!(wrapped("one two three", 8), ["one two", "three"]);
+    assert_eq!(wrapped("abcdefghij k", 4), ["abcd", "efgh", "ij k"]);
+    let long = wrapped(&"word ".repeat(40), 10);
+    assert_eq!((long.len(), long[3].as_str()), (4, "word wo..."));
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod choice;
 #[doc(hidden)]
 pub(crate) mod crew_task;
 mod error;
+mod every_fault;
 mod foreign;
 mod number;
 mod preset;

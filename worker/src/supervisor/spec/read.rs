@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::check;
 use super::error::InvalidSpec;
+use super::every_fault::typed_whole;
 use super::foreign;
 use super::preset::Preset;
 use super::resolve::ResolvedSpec;
@@ -157,7 +158,7 @@ impl Reader<'_> {
         check::effect::switch_on(&mut file);
         let mut whole = serde_json::to_value(base).map_err(|why| FieldError::at("", why.to_string()))?;
         merge(&mut whole, &Value::Object(file.clone()));
-        let mut spec: SupervisorSpec = typed(&whole)?;
+        let mut spec: SupervisorSpec = typed_whole(&whole)?;
         if !self.whole && file.get("authority").is_none_or(Value::is_null) {
             spec.let_whoever_decides_choose();
         }

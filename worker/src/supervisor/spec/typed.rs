@@ -65,7 +65,10 @@ impl serde::de::Error for WrongType {
         WrongType::new(format!("expected {}, found {found}", words(&wanted.to_string())))
     }
     fn unknown_field(key: &str, known: &'static [&'static str]) -> Self {
-        let hint = hint(key, known);
+        // `on` without quotes, as older YAML has read it.
+        let of_yaml = key == "true" && known.contains(&"on");
+        let quoted = || " (quote `on`: YAML 1.1 reads it as true)".to_owned();
+        let hint = if of_yaml { quoted() } else { hint(key, known) };
         let problem = format!("unknown key `{key}`{hint}; known keys: {}", known.join(", "));
         WrongType { path: None, key: Some(key.to_owned()), problem }
     }

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::fork_here::ForkHere;
-use super::spans::{Span, SpanState};
+use super::spans::{Span, SpanKind, SpanState};
 use crate::api::people::plain;
 use crate::cli::event_text::{attributes, details};
 use crate::ui::elements::{badge, cut, exact, failure, run_link, span as lasted, value, with};
@@ -107,10 +107,20 @@ pub(crate) fn span_row(here: &str, info: &RunInfo, span: &Span, forks: &ForkHere
             td.wide {
                 @for why in &span.failures { (failure(why)) }
                 @if let Some(input) = span.input.as_ref().filter(|input| !input.is_null()) { (folded("input", input)) }
-                @if let Some(output) = span.output.as_ref().filter(|output| !output.is_null()) { (folded("output", output)) }
+                @if let Some(output) = span.output.as_ref().filter(|output| !output.is_null()) { (folded(told_as(span), output)) }
                 @if let Some(event) = forks.of_either(span.first, span.last) { (forks.link(event)) }
             }
         }
+    }
+}
+
+/// What a value is that a span gives: what somebody answered, what the code kept, or what the run was told of itself.
+fn told_as(span: &Span) -> &'static str {
+    match span.kind {
+        SpanKind::Marker => "recorded",
+        SpanKind::Run if span.first.0 == 1 => "started with",
+        SpanKind::Run => "details",
+        _ => "output",
     }
 }
 

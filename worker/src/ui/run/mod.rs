@@ -10,7 +10,7 @@ pub(crate) mod history;
 mod moment;
 mod people_waits;
 pub(crate) mod spans;
-mod supervisor;
+pub(super) mod supervisor;
 pub(crate) mod timeline;
 
 use axum::response::Response;

@@ -271,7 +271,8 @@ impl Folding {
                 self.of(event, *seq, state.unwrap_or(SpanState::Open));
             }
             K::SignalExternalWorkflowExecutionInitiated(sent) => {
-                let span = self.numbered(event, sent.seq, SpanKind::Message, format!("signal {} sent", sent.name));
+                let span =
+                    self.numbered(event, sent.seq, SpanKind::Message, format!("sent: {}", said_as(sent.name.as_str())));
                 span.input = Some(sent.input.to_json());
             }
             K::RequestCancelExternalWorkflowExecutionInitiated { seq, .. } => {
@@ -280,7 +281,7 @@ impl Folding {
             K::WorkflowExecutionSignaled(signal) => {
                 let input = signal.input.to_json();
                 self.said(event, signal.name.as_str(), &input);
-                self.begin(event, SpanKind::Message, format!("signal {}", signal.name)).input = Some(input);
+                self.begin(event, SpanKind::Message, said_as(signal.name.as_str())).input = Some(input);
             }
             K::WorkflowExecutionUpdateAccepted { update_id, name, input, .. } => {
                 self.by_update.insert(update_id.clone(), self.spans.len());
@@ -344,6 +345,31 @@ impl Folding {
 
 fn named(name: &str, summary: Option<&str>) -> String {
     summary.map_or_else(|| name.to_owned(), |summary| format!("{name} ({summary})"))
+}
+
+/// A signal in the words of people; one of somebody's own by its name.
+fn said_as(name: &str) -> String {
+    let words = match name {
+        "pause_v1" => "pause",
+        "resume_v1" => "resume",
+        "cancel_v1" => "cancel",
+        "waits_below_v1" => "what a run below waits for",
+        "approval_response_v1" => "answer to an approval",
+        "interrupt_resume_v1" => "answer to a question",
+        "human_input_v1" => "words of a person",
+        "human_takeover_v1" => "a person takes over",
+        "human_release_v1" => "a person gives back",
+        "budget_top_up_v1" => "more budget",
+        "budget_request_v1" => "a run below asks for more of the budget",
+        "budget_share_v1" => "share of the budget of the run above",
+        "mailbox_v1" => "message to an agent",
+        "recruit_v1" => "recruit an agent",
+        "retire_v1" => "retire an agent",
+        "cancel_task_v1" => "cancel a task",
+        "plan_answer_v1" => "answer to a plan",
+        other => return format!("signal {other}"),
+    };
+    words.to_owned()
 }
 
 fn marker_name(value: &Value) -> String {

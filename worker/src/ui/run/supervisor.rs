@@ -14,6 +14,7 @@ use super::handoffs::{chain, said};
 use crate::api::people::agents::is_sent_back;
 use crate::api::people::ask;
 use crate::backend::Backend;
+use crate::cli::spent_below::budget_of;
 use crate::inbox::target_of;
 use crate::ui::elements::{badge, cut, dollars, span as lasted, value};
 
@@ -35,8 +36,22 @@ impl SupervisorView {
             return None;
         }
         let of = |query| ask(backend, &target, query);
-        let (plan, budget, report, notes) = tokio::join!(of("get_plan"), of("budget"), of("report"), of("notes"));
+        let (plan, budget, report, notes) =
+            tokio::join!(of("get_plan"), budget_of(backend, &target), of("report"), of("notes"));
         Some(SupervisorView { progress, plan, budget, report, notes })
+    }
+
+    /// The same by answers that were given before, by their queries.
+    pub(crate) fn of_answers(answers: &BTreeMap<String, Value>) -> Option<SupervisorView> {
+        let of = |query: &str| answers.get(query).cloned().unwrap_or_default();
+        let progress = of("progress");
+        progress.is_object().then(|| SupervisorView {
+            progress,
+            plan: of("get_plan"),
+            budget: of("budget"),
+            report: of("report"),
+            notes: of("notes"),
+        })
     }
 
     pub(crate) fn markup(&self) -> Markup {
