@@ -154,7 +154,9 @@ fn a_batch_is_looked_at_asked_for_seen_and_stopped() {
         assert!(said(&output).contains(says), "{words:?}: {}", said(&output));
     }
     let none = said(&ok(&data, &["cancel", "--query", "WorkflowId = 'nobody'", "--yes"]));
-    assert!(none.contains("would cancel 0 runs"), "{none}");
+    assert!(none.contains("nothing matches: no batch is started"), "{none}");
+    let dry = said(&ok(&data, &["cancel", "--query", "WorkflowId = 'nobody'", "--dry-run"]));
+    assert!(dry.contains("would cancel 0 runs"), "{dry}");
 
     // One has ended by itself: it is skipped, with the reason; the others are paused, by their own engine.
     ok(&data, &["pause", "--query", query, "--rps", "0", "--batch-id", "hold", "--yes"]);

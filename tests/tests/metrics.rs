@@ -80,6 +80,32 @@ fn promtool(words: &[&str], file: &Path) {
     assert!(checked.status.success(), "{words:?}: {}", String::from_utf8_lossy(&checked.stderr));
 }
 
+/// The older format, for whoever asks for it, passes the linter; nobody else gets it.
+#[test]
+fn prometheus_text_is_what_promtool_accepts() {
+    if !prometheus_or_explain() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (_worker, owner) = worked(&dir.path().join("data"));
+    let scrape = |accept: &str| {
+        let answer = owner.request_with("GET", "/metrics", None, &[accept]).unwrap();
+        String::from_utf8(answer.body).unwrap()
+    };
+    let text = scrape("Accept: text/plain");
+    assert!(!text.contains("# EOF") && !text.contains("# UNIT") && text.contains("# TYPE bosun_build_info gauge"), "{text}");
+    let (open, both) =
+        (scrape("Accept: */*"), scrape("Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.3"));
+    assert!(open.ends_with("# EOF\n") && both.ends_with("# EOF\n"), "{open}");
+    assert_eq!(names(&text), names(&open), "the same samples");
+    let file = dir.path().join("metrics.txt");
+    std::fs::write(&file, &text).unwrap();
+    let checked = Command::new("promtool").args(["check", "metrics"]).stdin(std::fs::File::open(&file).unwrap()).output();
+    let checked = checked.unwrap();
+    let told = [checked.stdout, checked.stderr].concat();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&told));
+}
+
 /// A real Prometheus reads a worker by the configuration that ships, with its rules, and with a token that only looks.
 #[test]
 fn a_real_prometheus_scrapes_a_worker_and_evaluates_the_rules() {

@@ -18,6 +18,7 @@ use crate::api::problem::Problem;
 use crate::api::token::random_hex;
 use crate::backend::{ActivityAsked, Attribution, Backend, CallError};
 use crate::cli::waiting::Hold;
+use crate::schedule::IsSchedule;
 use crate::supervisor::spec::Span;
 use crate::ui::elements::{command_of, failure, open_value, path_segment, query_value, run_link};
 use crate::ui::forms::{Fields, Form, Visitor};
@@ -35,12 +36,13 @@ pub(crate) fn actions(visitor: &Visitor, info: &RunInfo, hold: Option<Hold>) -> 
         (_, None) if info.held => &["pause", "resume"],
         (_, None) => &["pause"],
     };
+    // A schedule has a page that deletes it.
+    let ends: &[&str] = if IsSchedule::of(info).is_ok() { &["cancel", "terminate"] } else { &[] };
     html! {
         div.actions {
             @if open && may {
                 @for verb in holds { (button(visitor, info, verb, false)) }
-                (button(visitor, info, "cancel", true))
-                (button(visitor, info, "terminate", true))
+                @for verb in ends { (button(visitor, info, verb, true)) }
                 @for message in ["signal", "update"] { (message_form(visitor, info, message)) }
             }
             @if may { (message_form(visitor, info, "query")) }
@@ -55,7 +57,7 @@ pub(crate) fn actions(visitor: &Visitor, info: &RunInfo, hold: Option<Hold>) -> 
                 summary { "Commands" }
                 div.menu-body {
                     @for verb in ["describe", "show --follow", "replay debug", "replay explain", "export"] { (visitor.command(&command_of(verb, info, ""))) }
-                    @if open { @for verb in holds.iter().chain(&["cancel", "terminate"]) { (visitor.command(&command_of(verb, info, ""))) } }
+                    @if open { @for verb in holds.iter().chain(ends) { (visitor.command(&command_of(verb, info, ""))) } }
                 }
             }
         }
@@ -336,8 +338,13 @@ pub(in crate::ui) async fn act_on(
         "pause" => Ok(pause_run(backend, target, because).await?),
         "resume" => Ok(resume_run(backend, target, because).await?),
         "release" => Ok(release_run(backend, target, because).await?),
-        "cancel" => Ok(backend.cancel(target, because).await?),
-        "terminate" => Ok(backend.terminate(target, because).await?),
+        "cancel" | "terminate" => {
+            IsSchedule::looked_at(backend, &target).await?;
+            match verb {
+                "cancel" => Ok(backend.cancel(target, because).await?),
+                _ => Ok(backend.terminate(target, because).await?),
+            }
+        }
         other => Err(Problem::bad_request(format!("nothing is called {other:?} here"))),
     }
 }
