@@ -212,6 +212,9 @@ fn a_batch_that_was_terminated_is_not_shown_as_running() {
     assert_eq!(told(&data, &["batch", "describe", "b"])["state"], "running");
     ok(&data, &["terminate", "batch:b", "--yes"]);
     assert_eq!(told(&data, &["batch", "describe", "b"])["state"], "terminated");
+    let listed = told(&data, &["batch", "list"]);
+    let at = listed["batches"][0]["started_at"].as_str().unwrap_or_default();
+    assert!(at.ends_with('Z'), "{listed:#}");
     let listed = said(&ok(&data, &["batch", "list"]));
     assert!(listed.contains("terminated") && !listed.contains("running"), "{listed}");
 }

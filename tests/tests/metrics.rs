@@ -106,6 +106,32 @@ fn prometheus_text_is_what_promtool_accepts() {
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&told));
 }
 
+/// `BOSUN_LOG=debug`: requests, failed attempts and the end of runs, each with its run, and not the store's own lines.
+#[test]
+fn debug_shows_what_bosun_does_and_not_what_its_store_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::bosun_worker().unwrap().env("BOSUN_LOG", "debug");
+    let (mut worker, owner) = WorkerProcess::start(&program, &dir.path().join("data"), READY_MAX).unwrap();
+    let steps = json!([{ "activity": { "type": "process", "input": { "argv": ["false"] }, "retry": { "maximum_attempts": 1 } } }]);
+    let start = json!({ "workflow_type": "kitchen-sink", "workflow_id": "bad:1", "input": { "steps": steps } });
+    let _: Value = owner.call("POST", "/api/v1/workflows", Some(&start)).acknowledged().unwrap();
+    let _: Value = owner.call("GET", "/api/v1/workflows/bad%3A1/result?wait=20s", None::<&()>).acknowledged().unwrap();
+    worker.terminate().unwrap();
+    worker.wait(REQUEST_MAX).unwrap();
+    let said = worker.stderr();
+    let lines: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let of_message = |message: &str| {
+        let found = lines.iter().filter(|line| line["fields"]["message"] == message);
+        found.map(ToString::to_string).find(|line| line.contains("bad:1")).unwrap_or_default()
+    };
+    for (message, with) in
+        [("answered", "{id}/result"), ("the attempt failed", "\"attempt\":1"), ("the run closes", "\"status\":\"failed\"")]
+    {
+        assert!(of_message(message).contains(with), "{message}: {said}");
+    }
+    assert!(!lines.iter().any(|line| line["target"].as_str().is_some_and(|target| target.starts_with("sled"))), "{said}");
+}
+
 /// A real Prometheus reads a worker by the configuration that ships, with its rules, and with a token that only looks.
 #[test]
 fn a_real_prometheus_scrapes_a_worker_and_evaluates_the_rules() {

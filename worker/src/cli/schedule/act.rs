@@ -9,7 +9,7 @@ use bosun_engine::*;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::when::{HowArgs, OverlapChoice, WhenArgs, moment, refused};
+use super::when::{HowArgs, OverlapChoice, WhenArgs, all_refused, moment};
 use super::{NoteArgs, ScheduleId, TriggerArgs};
 use crate::backend::CallError;
 use crate::cli::args::InputArg;
@@ -221,7 +221,7 @@ pub(super) fn new_schedule(plans: Option<PlanLoader>, args: &CreateScheduleArgs)
         return Err(CliError::usage("--remaining 0: a schedule with no starts left would never start anything")
             .help("leave it out for any number of starts, or create the schedule with --paused"));
     }
-    schedule.check(plain(&args.id)).map_err(|why| refused(&why))?;
+    all_refused(&schedule.problems(plain(&args.id)))?;
     Ok(schedule)
 }
 
@@ -305,7 +305,7 @@ pub(super) async fn update(cx: &mut Context, args: UpdateScheduleArgs) -> Result
         return Err(CliError::usage("this changes nothing: no option is given")
             .help("`bosun schedule update --help` shows what can be"));
     }
-    schedule.check(plain(&args.id)).map_err(|why| refused(&why))?;
+    all_refused(&schedule.problems(plain(&args.id)))?;
     let change = json!(Change { schedule, version: shown["version"].as_u64() });
     let answer = send(cx, target, "update", &change).await?;
     Ok(say(cx, "update", &args.id, answer, &format!("changed the schedule {}", plain(&args.id))))
