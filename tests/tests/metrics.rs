@@ -93,14 +93,20 @@ fn prometheus_text_is_what_promtool_accepts() {
         String::from_utf8(answer.body).unwrap()
     };
     let text = scrape("Accept: text/plain");
-    assert!(!text.contains("# EOF") && !text.contains("# UNIT") && text.contains("# TYPE bosun_build_info gauge"), "{text}");
-    let (open, both) =
-        (scrape("Accept: */*"), scrape("Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.3"));
+    assert!(
+        !text.contains("# EOF") && !text.contains("# UNIT") && text.contains("# TYPE bosun_build_info gauge"),
+        "{text}"
+    );
+    let (open, both) = (
+        scrape("Accept: */*"),
+        scrape("Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.3"),
+    );
     assert!(open.ends_with("# EOF\n") && both.ends_with("# EOF\n"), "{open}");
     assert_eq!(names(&text), names(&open), "the same samples");
     let file = dir.path().join("metrics.txt");
     std::fs::write(&file, &text).unwrap();
-    let checked = Command::new("promtool").args(["check", "metrics"]).stdin(std::fs::File::open(&file).unwrap()).output();
+    let checked =
+        Command::new("promtool").args(["check", "metrics"]).stdin(std::fs::File::open(&file).unwrap()).output();
     let checked = checked.unwrap();
     let told = [checked.stdout, checked.stderr].concat();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&told));
@@ -124,12 +130,17 @@ fn debug_shows_what_bosun_does_and_not_what_its_store_does() {
         let found = lines.iter().filter(|line| line["fields"]["message"] == message);
         found.map(ToString::to_string).find(|line| line.contains("bad:1")).unwrap_or_default()
     };
-    for (message, with) in
-        [("answered", "{id}/result"), ("the attempt failed", "\"attempt\":1"), ("the run closes", "\"status\":\"failed\"")]
-    {
+    for (message, with) in [
+        ("answered", "{id}/result"),
+        ("the attempt failed", "\"attempt\":1"),
+        ("the run closes", "\"status\":\"failed\""),
+    ] {
         assert!(of_message(message).contains(with), "{message}: {said}");
     }
-    assert!(!lines.iter().any(|line| line["target"].as_str().is_some_and(|target| target.starts_with("sled"))), "{said}");
+    assert!(
+        !lines.iter().any(|line| line["target"].as_str().is_some_and(|target| target.starts_with("sled"))),
+        "{said}"
+    );
 }
 
 /// A real Prometheus reads a worker by the configuration that ships, with its rules, and with a token that only looks.

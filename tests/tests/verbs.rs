@@ -177,7 +177,8 @@ fn a_version_of_a_plan_that_is_none_is_called_so() {
     let id = listed["waiting"][0]["request"]["id"].as_str().unwrap_or_else(|| panic!("{listed:#}"));
     for (words, done) in [(&["extend", id, "--by", "1h"][..], "extended"), (&["escalate", id], "escalated")] {
         let told = said(&run(&data, &[&["approval"], words].concat()));
-        let expected = format!("{id} is a plan that waits for a review, and no approval: only an approval can be {done}");
+        let expected =
+            format!("{id} is a plan that waits for a review, and no approval: only an approval can be {done}");
         assert!(told.contains(&expected) && told.contains("`bosun plan approve"), "{told}");
     }
     assert!(run(&data, &["plan", "approve", "planned", "--version", "1"]).status.success());

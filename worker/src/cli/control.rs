@@ -14,6 +14,7 @@ use super::exit::Exit;
 use super::explain::Code;
 use super::list::shell_word;
 use super::resolve::{is_whole, run_of};
+use crate::own_work::may_be_ended;
 use crate::schedule::IsSchedule;
 
 #[derive(Debug, Args)]
@@ -50,7 +51,7 @@ pub(super) async fn control(cx: &mut Context, verb: ControlVerb, args: ControlAr
     let target = run_of(cx, &args.run).await?;
     let (word, done) = verb.words();
     if matches!(verb, ControlVerb::Cancel | ControlVerb::Terminate) {
-        IsSchedule::looked_at(&*cx.backend, &target).await.map_err(|why| is_schedule(&why))?;
+        may_be_ended(&*cx.backend, &target).await.map_err(|why| is_schedule(&why))?;
     }
     let because = cx.because(args.reason.as_deref());
     let to = target.clone();

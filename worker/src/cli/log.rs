@@ -88,7 +88,8 @@ mod tests {
 
     #[test]
     fn a_level_for_everything_is_bosuns_and_not_the_stores() {
-        for filter in ["debug", "trace", "debug,sled=trace", "bosun_worker=debug", "info,bosun_worker=trace,sled=debug"] {
+        for filter in ["debug", "trace", "debug,sled=trace", "bosun_worker=debug", "info,bosun_worker=trace,sled=debug"]
+        {
             assert_eq!(logged(filter), (true, false), "{filter}");
         }
         assert_eq!(logged("error,sled=debug"), (false, false));

@@ -77,18 +77,6 @@ impl IsSchedule {
             _ => Ok(()),
         }
     }
-
-    /// As [`IsSchedule::of`], of a run that is looked at only if its id may be one.
-    pub(crate) async fn looked_at(
-        backend: &dyn crate::backend::Backend,
-        target: &bosun_engine::Target,
-    ) -> Result<(), IsSchedule> {
-        if !target.workflow_id.as_str().starts_with(ID_PREFIX) {
-            return Ok(());
-        }
-        // What cannot be looked at is refused by whoever ends it.
-        backend.describe(target.clone()).await.map_or(Ok(()), |found| IsSchedule::of(&found.info))
-    }
 }
 
 /// Whether a run that no schedule starts may have a search attribute of this name.

@@ -168,8 +168,17 @@ fn all_that_is_wrong_is_named_at_once() {
     assert_eq!(
         all,
         [
-            "spec.end_time", "spec.cron[3]", "spec.time_zone", "spec.cron[0]", "spec.cron[2]", "spec.calendars[0].month",
-            "spec.intervals[0]", "spec.skip[0].hour", "action.task_queue", "action.workflow_type", "policies.catch_up_window",
+            "spec.end_time",
+            "spec.cron[3]",
+            "spec.time_zone",
+            "spec.cron[0]",
+            "spec.cron[2]",
+            "spec.calendars[0].month",
+            "spec.intervals[0]",
+            "spec.skip[0].hour",
+            "action.task_queue",
+            "action.workflow_type",
+            "policies.catch_up_window",
         ]
     );
     assert_eq!(schedule.check("s").unwrap_err().path, all[0], "the first of them");

@@ -18,6 +18,7 @@ use crate::api::problem::Problem;
 use crate::api::token::random_hex;
 use crate::backend::{ActivityAsked, Attribution, Backend, CallError};
 use crate::cli::waiting::Hold;
+use crate::own_work::may_be_ended;
 use crate::schedule::IsSchedule;
 use crate::supervisor::spec::Span;
 use crate::ui::elements::{command_of, failure, open_value, path_segment, query_value, run_link};
@@ -339,7 +340,7 @@ pub(in crate::ui) async fn act_on(
         "resume" => Ok(resume_run(backend, target, because).await?),
         "release" => Ok(release_run(backend, target, because).await?),
         "cancel" | "terminate" => {
-            IsSchedule::looked_at(backend, &target).await?;
+            may_be_ended(backend, &target).await?;
             match verb {
                 "cancel" => Ok(backend.cancel(target, because).await?),
                 _ => Ok(backend.terminate(target, because).await?),
