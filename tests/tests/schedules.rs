@@ -279,7 +279,9 @@ fn a_schedule_is_not_ended_as_a_run_is() {
     for verb in ["cancel", "terminate"] {
         let refused = run(&data, &[verb, "schedule:nightly", "--yes"]);
         assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
-        for word in ["is a schedule", "`bosun schedule delete nightly`", "`bosun schedule pause nightly`"] {
+        for word in
+            ["is a schedule", "schedule delete nightly` deletes it", "schedule pause nightly` has it start nothing"]
+        {
             assert!(said(&refused).contains(word), "{verb} {word}: {}", said(&refused));
         }
         let path = format!("/api/v1/workflows/schedule%3Anightly/{verb}");

@@ -120,7 +120,7 @@ fn a_wait_with_wide_characters_stays_where_it_is() {
 fn bash_completes_ids_with_colons_types_and_values() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    const ORDER: &str = r#"{"order_id":"77","amount_cents":1,"currency":"EUR"}"#;
+    const ORDER: &str = r#"{"order_id": "o-1", "items": [{"sku": "tea", "quantity": 1}], "cents": 5}"#;
     for verb in [
         &["start", "order-saga", "-w", "order:77", "-i", ORDER][..],
         &["schedule", "create", "order-nightly", "order-saga", "--every", "24h", "-i", ORDER],

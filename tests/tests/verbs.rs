@@ -179,7 +179,7 @@ fn a_version_of_a_plan_that_is_none_is_called_so() {
         let told = said(&run(&data, &[&["approval"], words].concat()));
         let expected =
             format!("{id} is a plan that waits for a review, and no approval: only an approval can be {done}");
-        assert!(told.contains(&expected) && told.contains("`bosun plan approve"), "{told}");
+        assert!(told.contains(&expected) && told.contains("plan approve planned --version 1` answers it"), "{told}");
     }
     assert!(run(&data, &["plan", "approve", "planned", "--version", "1"]).status.success());
 }

@@ -72,7 +72,7 @@ impl Decided {
     }
 
     fn newest_run(&self, id: &str) -> Value {
-        told(&self.data(), &["describe", id])["run_id"].clone()
+        told(&self.data(), &["describe", id])["workflow"]["run_id"].clone()
     }
 
     fn path_of(&self, link: &str) -> String {

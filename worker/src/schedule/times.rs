@@ -69,11 +69,9 @@ impl Times {
     pub(super) fn read(spec: &ScheduleSpec, id: &str) -> Result<Times, Vec<InvalidSchedule>> {
         let (mut zoned, mut intervals, mut skip) = (Vec::new(), Vec::new(), Vec::new());
         let mut wrong = Vec::new();
-        let default = zone(spec.time_zone.as_deref().unwrap_or("UTC"), "spec.time_zone");
-        let default = default.unwrap_or_else(|why| {
-            wrong.push(why);
-            TimeZone::UTC
-        });
+        let named = spec.time_zone.as_deref().map_or(Ok(TimeZone::UTC), |name| zone(name, "spec.time_zone"));
+        let default = named.as_ref().map_or(TimeZone::UTC, Clone::clone);
+        wrong.extend(named.err());
         for (n, line) in spec.cron.iter().enumerate() {
             match cron_times(line, &format!("spec.cron[{n}]"), &default) {
                 Ok(CronRead::Zoned(mask, zone)) => zoned.push((mask, zone)),

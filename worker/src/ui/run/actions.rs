@@ -13,17 +13,16 @@ use serde_json::Value;
 
 use crate::api::TokenRole;
 use crate::api::handlers::RequestTarget;
-use crate::api::people::{pause_run, release_run, resume_run};
 use crate::api::problem::Problem;
 use crate::api::token::random_hex;
 use crate::backend::{ActivityAsked, Attribution, Backend, CallError};
 use crate::cli::waiting::Hold;
-use crate::own_work::may_be_ended;
 use crate::schedule::IsSchedule;
 use crate::supervisor::spec::Span;
 use crate::ui::elements::{command_of, failure, open_value, path_segment, query_value, run_link};
 use crate::ui::forms::{Fields, Form, Visitor};
 use crate::ui::layout::{Page, PageError, Place, go_to, problem_page};
+use crate::ui::run::whole::act_on;
 use crate::ui::schedules::back_from;
 
 /// The forms of a run, for who may use them; for everybody the commands that do the same.
@@ -325,28 +324,6 @@ async fn carry_out(backend: &dyn Backend, target: &Target, verb: &str, fields: &
         }
         "end_activity" => end_activity(backend, fields).await,
         verb => act_on(backend, target.clone(), verb, because).await,
-    }
-}
-
-/// What is done to a run as a whole.
-pub(in crate::ui) async fn act_on(
-    backend: &dyn Backend,
-    target: Target,
-    verb: &str,
-    because: Attribution,
-) -> Result<(), Problem> {
-    match verb {
-        "pause" => Ok(pause_run(backend, target, because).await?),
-        "resume" => Ok(resume_run(backend, target, because).await?),
-        "release" => Ok(release_run(backend, target, because).await?),
-        "cancel" | "terminate" => {
-            may_be_ended(backend, &target).await?;
-            match verb {
-                "cancel" => Ok(backend.cancel(target, because).await?),
-                _ => Ok(backend.terminate(target, because).await?),
-            }
-        }
-        other => Err(Problem::bad_request(format!("nothing is called {other:?} here"))),
     }
 }
 
