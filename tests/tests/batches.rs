@@ -154,7 +154,9 @@ fn a_batch_is_looked_at_asked_for_seen_and_stopped() {
         assert!(said(&output).contains(says), "{words:?}: {}", said(&output));
     }
     let none = said(&ok(&data, &["cancel", "--query", "WorkflowId = 'nobody'", "--yes"]));
-    assert!(none.contains("would cancel 0 runs"), "{none}");
+    assert!(none.contains("nothing matches: no batch is started"), "{none}");
+    let dry = said(&ok(&data, &["cancel", "--query", "WorkflowId = 'nobody'", "--dry-run"]));
+    assert!(dry.contains("would cancel 0 runs"), "{dry}");
 
     // One has ended by itself: it is skipped, with the reason; the others are paused, by their own engine.
     ok(&data, &["pause", "--query", query, "--rps", "0", "--batch-id", "hold", "--yes"]);
@@ -210,6 +212,9 @@ fn a_batch_that_was_terminated_is_not_shown_as_running() {
     assert_eq!(told(&data, &["batch", "describe", "b"])["state"], "running");
     ok(&data, &["terminate", "batch:b", "--yes"]);
     assert_eq!(told(&data, &["batch", "describe", "b"])["state"], "terminated");
+    let listed = told(&data, &["batch", "list"]);
+    let at = listed["batches"][0]["started_at"].as_str().unwrap_or_default();
+    assert!(at.ends_with('Z'), "{listed:#}");
     let listed = said(&ok(&data, &["batch", "list"]));
     assert!(listed.contains("terminated") && !listed.contains("running"), "{listed}");
 }

@@ -267,7 +267,10 @@ fn a_shell_completes_verbs_and_workflow_ids() {
     let started = run(&data, &["start", "order-saga", "-w", "order-77", "-i", ORDER]);
     assert!(started.status.success(), "{}", said(&started));
     for words in [
-        &["schedule", "create", "order-nightly", "order-saga", "--every", "24h", "-i", ORDER][..],
+        // Two runs of one id.
+        &["terminate", "order-77", "--yes"][..],
+        &["start", "order-saga", "-w", "order-77", "-i", ORDER],
+        &["schedule", "create", "order-nightly", "order-saga", "--every", "24h", "-i", ORDER],
         &["pause", "--query", "WorkflowId = 'order-77'", "--batch-id", "order-batch", "--yes"],
     ] {
         let made = run(&data, words);
@@ -276,7 +279,7 @@ fn a_shell_completes_verbs_and_workflow_ids() {
     let script = home.path().join("complete.sh");
     let text = format!(
         "source <({bosun} completion bash)\n\
-         try() {{ COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMP_TYPE=9; _clap_complete_bosun bosun \"${{!#}}\" x; echo \"${{COMPREPLY[@]}}\"; }}\n\
+         try() {{ COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMP_LINE=\"$*\"; COMP_TYPE=9; _clap_complete_bosun bosun \"${{!#}}\" x; echo \"${{COMPREPLY[@]}}\"; }}\n\
          try bosun wor\n\
          try bosun --data {data} describe ord\n\
          try bosun --data={data} describe ord\n\

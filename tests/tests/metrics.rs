@@ -80,6 +80,69 @@ fn promtool(words: &[&str], file: &Path) {
     assert!(checked.status.success(), "{words:?}: {}", String::from_utf8_lossy(&checked.stderr));
 }
 
+/// The older format, for whoever asks for it, passes the linter; nobody else gets it.
+#[test]
+fn prometheus_text_is_what_promtool_accepts() {
+    if !prometheus_or_explain() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (_worker, owner) = worked(&dir.path().join("data"));
+    let scrape = |accept: &str| {
+        let answer = owner.request_with("GET", "/metrics", None, &[accept]).unwrap();
+        String::from_utf8(answer.body).unwrap()
+    };
+    let text = scrape("Accept: text/plain");
+    assert!(
+        !text.contains("# EOF") && !text.contains("# UNIT") && text.contains("# TYPE bosun_build_info gauge"),
+        "{text}"
+    );
+    let (open, both) = (
+        scrape("Accept: */*"),
+        scrape("Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.3"),
+    );
+    assert!(open.ends_with("# EOF\n") && both.ends_with("# EOF\n"), "{open}");
+    assert_eq!(names(&text), names(&open), "the same samples");
+    let file = dir.path().join("metrics.txt");
+    std::fs::write(&file, &text).unwrap();
+    let checked =
+        Command::new("promtool").args(["check", "metrics"]).stdin(std::fs::File::open(&file).unwrap()).output();
+    let checked = checked.unwrap();
+    let told = [checked.stdout, checked.stderr].concat();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&told));
+}
+
+/// `BOSUN_LOG=debug`: requests, failed attempts and the end of runs, each with its run, and not the store's own lines.
+#[test]
+fn debug_shows_what_bosun_does_and_not_what_its_store_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::bosun_worker().unwrap().env("BOSUN_LOG", "debug");
+    let (mut worker, owner) = WorkerProcess::start(&program, &dir.path().join("data"), READY_MAX).unwrap();
+    let steps = json!([{ "activity": { "type": "process", "input": { "argv": ["false"] }, "retry": { "maximum_attempts": 1 } } }]);
+    let start = json!({ "workflow_type": "kitchen-sink", "workflow_id": "bad:1", "input": { "steps": steps } });
+    let _: Value = owner.call("POST", "/api/v1/workflows", Some(&start)).acknowledged().unwrap();
+    let _: Value = owner.call("GET", "/api/v1/workflows/bad%3A1/result?wait=20s", None::<&()>).acknowledged().unwrap();
+    worker.terminate().unwrap();
+    worker.wait(REQUEST_MAX).unwrap();
+    let said = worker.stderr();
+    let lines: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let of_message = |message: &str| {
+        let found = lines.iter().filter(|line| line["fields"]["message"] == message);
+        found.map(ToString::to_string).find(|line| line.contains("bad:1")).unwrap_or_default()
+    };
+    for (message, with) in [
+        ("answered", "{id}/result"),
+        ("the attempt failed", "\"attempt\":1"),
+        ("the run closes", "\"status\":\"failed\""),
+    ] {
+        assert!(of_message(message).contains(with), "{message}: {said}");
+    }
+    assert!(
+        !lines.iter().any(|line| line["target"].as_str().is_some_and(|target| target.starts_with("sled"))),
+        "{said}"
+    );
+}
+
 /// A real Prometheus reads a worker by the configuration that ships, with its rules, and with a token that only looks.
 #[test]
 fn a_real_prometheus_scrapes_a_worker_and_evaluates_the_rules() {

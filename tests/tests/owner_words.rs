@@ -191,6 +191,8 @@ async fn models_of_the_environment_are_listed_asked_and_priced() {
     let pong: Value = serde_json::from_slice(&pong.stdout).unwrap();
     // Ten tokens and five, as the mock counts.
     assert_eq!((&pong["said"], &pong["cost"]["micros"]), (&"pong".into(), &20.into()), "{pong}");
+    let misplaced = run(home, &variables, &["llm", "ping", "schema"]);
+    assert!(said(&misplaced).contains("`bosun llm ping schema --provider schema`"), "{}", said(&misplaced));
     let refused = run(home, &variables, &["llm", "ping", "other"]);
     assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
     assert!(

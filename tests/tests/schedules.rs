@@ -256,3 +256,40 @@ fn a_trigger_says_what_became_of_it() {
     let third = told(&data, &["schedule", "trigger", "s", "--overlap", "buffer-one"]);
     assert_eq!(third["became"], "waits", "{third}");
 }
+
+/// To end the run of a schedule would delete it: that is what the schedule's own verbs are for, and only they say so.
+#[test]
+fn a_schedule_is_not_ended_as_a_run_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let words = ["schedule", "create", "nightly", "kitchen-sink", "--input", r#"{"steps":[]}"#, "--every", "24h"];
+    let none = run(&data, &[&words[..], &["--remaining", "0"]].concat());
+    assert!(none.status.code() == Some(2) && said(&none).contains("--remaining 0"), "{}", said(&none));
+    let wrong =
+        run(&data, &[&words[..], &["--cron", "0 24 * * *", "--time-zone", "Mars", "--catch-up", "1s"]].concat());
+    assert_eq!(wrong.status.code(), Some(2));
+    for flag in ["--cron", "--time-zone", "--catch-up"] {
+        assert!(said(&wrong).contains(&format!("({flag})")), "{flag}: {}", said(&wrong));
+    }
+    ok(&data, &words);
+    ok(&data, &["schedule", "update", "nightly", "--note", "until the move"]);
+    let shown = told(&data, &["schedule", "describe", "nightly"]);
+    assert_eq!(shown["schedule"]["state"]["note"], "until the move", "{shown:#}");
+    let (worker, http) = WorkerProcess::start(&Program::bosun_worker().unwrap(), &data, READY_MAX).unwrap();
+    for verb in ["cancel", "terminate"] {
+        let refused = run(&data, &[verb, "schedule:nightly", "--yes"]);
+        assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+        for word in
+            ["is a schedule", "schedule delete nightly` deletes it", "schedule pause nightly` has it start nothing"]
+        {
+            assert!(said(&refused).contains(word), "{verb} {word}: {}", said(&refused));
+        }
+        let path = format!("/api/v1/workflows/schedule%3Anightly/{verb}");
+        let answer = http.request("POST", &path, None).unwrap();
+        assert_eq!(answer.status, 409, "{answer:?}");
+        assert!(String::from_utf8_lossy(&answer.body).contains("is_schedule"), "{answer:?}");
+    }
+    assert_eq!(told(&data, &["schedule", "describe", "nightly"])["schedule"]["state"]["paused"], false);
+    ok(&data, &["schedule", "delete", "nightly", "--yes"]);
+    drop(worker);
+}

@@ -1,6 +1,7 @@
 //! What a terminal keeps of the live tree: the lines of a run, and none of the drawings before.
 //!
-//! A real terminal emulator (tmux) with its history, the shipped binary, real runs. Nothing is said of the order of bytes.
+//! A real terminal emulator (tmux) with its history, the shipped binary, real runs; and what a shell in it completes. Nothing is
+//! said of the order of bytes.
 
 use std::path::Path;
 use std::process::Command;
@@ -112,4 +113,45 @@ fn a_wait_with_wide_characters_stays_where_it_is() {
     std::thread::sleep(Duration::from_secs(6));
     assert_eq!(terminal.text().matches(told).count(), 1, "{}", terminal.text());
     assert_eq!(terminal.kept(), 0, "{}", terminal.text());
+}
+
+/// bash takes `:` and `=` for ends of words; ids with them are completed whole, quoted or not, and so is what is no id.
+#[test]
+fn bash_completes_ids_with_colons_types_and_values() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    const ORDER: &str = r#"{"order_id": "o-1", "items": [{"sku": "tea", "quantity": 1}], "cents": 5}"#;
+    for verb in [
+        &["start", "order-saga", "-w", "order:77", "-i", ORDER][..],
+        &["schedule", "create", "order-nightly", "order-saga", "--every", "24h", "-i", ORDER],
+    ] {
+        crate::resets::ok(&data, verb);
+    }
+    let start = dir.path().join("start.sh");
+    let bosun = bosun().unwrap();
+    let text =
+        format!("export BOSUN_STORE={}\nsource <({} completion bash)\nPS1='> '\n", data.display(), bosun.display());
+    std::fs::write(&start, text).unwrap();
+    let Some(terminal) = Terminal::open_or_explain(&format!("bash --noprofile --rcfile {} -i", start.display())) else {
+        return;
+    };
+    terminal.until("a prompt", |terminal| terminal.text().contains('>'));
+    for (begun, completed) in [
+        ("describe schedule:order-n", "describe schedule:order-nightly "),
+        ("describe order:", "describe order:77 "),
+        ("describe \"order:", "describe \"order:77\" "),
+        ("diff order:77 order:7", "diff order:77 order:77 "),
+        ("start order-s", "start order-saga "),
+        ("start --type=order-s", "start --type=order-saga "),
+        ("schedule create x --overlap buffer-o", "schedule create x --overlap buffer-one "),
+        ("schedule describe order", "schedule describe order-nightly "),
+    ] {
+        terminal.tmux(&["send-keys", "-l", &format!("bosun {begun}")]);
+        terminal.tmux(&["send-keys", "Tab"]);
+        // What follows a completed word is a new one.
+        terminal.tmux(&["send-keys", "-l", "x."]);
+        let whole = format!("> bosun {completed}x.");
+        terminal.until(&whole, |terminal| terminal.text().contains(&whole));
+        terminal.tmux(&["send-keys", "C-u"]);
+    }
 }

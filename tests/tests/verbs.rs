@@ -255,6 +255,16 @@ fn a_version_of_a_plan_that_is_none_is_called_so() {
     let told = said(&refused);
     assert_eq!(refused.status.code(), Some(2), "{told}");
     assert!(told.contains("there is no version 7 of the plan of planned: the newest is 1"), "{told}");
+    // Its review is no approval that could wait longer.
+    let listed = run(&data, &["approval", "list", "-o", "json"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let id = listed["waiting"][0]["request"]["id"].as_str().unwrap_or_else(|| panic!("{listed:#}"));
+    for (words, done) in [(&["extend", id, "--by", "1h"][..], "extended"), (&["escalate", id], "escalated")] {
+        let told = said(&run(&data, &[&["approval"], words].concat()));
+        let expected =
+            format!("{id} is a plan that waits for a review, and no approval: only an approval can be {done}");
+        assert!(told.contains(&expected) && told.contains("plan approve planned --version 1` answers it"), "{told}");
+    }
     assert!(run(&data, &["plan", "approve", "planned", "--version", "1"]).status.success());
 }
 

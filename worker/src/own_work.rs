@@ -1,9 +1,13 @@
-//! What only runs of Bosun's own may have done: activities that act for whoever asked, by the word of their input.
+//! What only runs of Bosun's own may have done: activities that act for whoever asked, by the word of their input. And what is not
+//! done to them as to other runs: a schedule is ended by its own verbs.
 //!
 //! Invariant: the input of such an activity is believed only in a run of the one type whose door writes it. Any other workflow
 //! can name any activity, with any input: what it says of who asks is nobody's word.
 
-use bosun_engine::{ActivityContext, ActivityError, Failure};
+use bosun_engine::{ActivityContext, ActivityError, Failure, Target};
+
+use crate::backend::Backend;
+use crate::schedule::{ID_PREFIX, IsSchedule};
 
 /// The type of the failure; no retry mends it.
 pub(crate) const NOT_FOR_OTHERS: &str = "NotForOthers";
@@ -19,4 +23,13 @@ pub(crate) fn only_in(ctx: &ActivityContext, workflow_type: &str) -> Result<(), 
         task.activity_type, task.workflow_type
     );
     Err(Failure::application(NOT_FOR_OTHERS, why).non_retryable().into())
+}
+
+/// Refuses to end the run of a schedule. Only what may be one by its id is looked at.
+pub(crate) async fn may_be_ended(backend: &dyn Backend, target: &Target) -> Result<(), IsSchedule> {
+    if !target.workflow_id.as_str().starts_with(ID_PREFIX) {
+        return Ok(());
+    }
+    // What cannot be looked at is refused by whoever ends it.
+    backend.describe(target.clone()).await.map_or(Ok(()), |found| IsSchedule::of(&found.info))
 }

@@ -55,13 +55,24 @@ impl Decided {
         let start = json!({ "workflow_type": "supervisor", "workflow_id": id, "input": { "spec": spec } });
         let answer = self.http.request("POST", "/api/v1/workflows", Some(start.to_string().as_bytes())).unwrap();
         assert!(answer.status < 300, "{answer:?}");
+        self.told(id, &[])
+    }
+
+    /// The two links of what a run asks, as soon as somebody is told of others than these runs of it.
+    fn told(&self, id: &str, before: &[Value]) -> (String, String) {
         let body = until(PATIENCE, || {
-            let all = self.receiver.all();
-            let one = all.into_iter().find(|one| one.body["workflow_id"] == id && one.body["kind"] == "approval");
+            let mut all = self.receiver.all().into_iter();
+            let one = all.find(|one| {
+                one.body["workflow_id"] == id && one.body["kind"] == "approval" && !before.contains(&one.body["run_id"])
+            });
             one.map(|one| one.body).ok_or_else(|| format!("nobody is told of {id}"))
         });
         let link = |name: &str| self.path_of(body["links"][name].as_str().unwrap_or_else(|| panic!("{body:#}")));
         (link("approve"), link("reject"))
+    }
+
+    fn newest_run(&self, id: &str) -> Value {
+        told(&self.data(), &["describe", id])["workflow"]["run_id"].clone()
     }
 
     fn path_of(&self, link: &str) -> String {
@@ -362,4 +373,27 @@ fn a_link_that_is_late_decides_nothing() {
         refused(&decided.post(link, &[]), 410, "link_expired");
     }
     assert_eq!(decided.events("story").len(), before);
+}
+
+/// The run that a reset makes asks anew: somebody is told, with links that decide it, whether the question is asked again or was
+/// taken over with the history. What was sent before decides nothing any more.
+#[test]
+fn after_a_reset_people_are_told_again() {
+    let decided = Decided::serve("1h");
+    let mut links = vec![decided.asked("story")];
+    let mut runs = vec![decided.newest_run("story")];
+    for to in ["first-turn", "last-turn"] {
+        crate::resets::ok(&decided.data(), &["reset", "story", "--to", to, "--yes"]);
+        links.push(decided.told("story", &runs));
+        runs.push(decided.newest_run("story"));
+    }
+    for (old, _) in &links[..2] {
+        refused(&decided.post(old, &[]), 409, "nothing_waits");
+    }
+    let done = decided.post(&links[2].0, &[]);
+    assert_eq!(done.status, 200, "{}", done.text);
+    assert_eq!(decided.ended("story"), "Completed");
+    let told: Vec<Value> = decided.receiver.all().into_iter().map(|one| one.body).collect();
+    let of_run = |run: &Value| told.iter().filter(|one| one["kind"] == "approval" && one["run_id"] == *run).count();
+    assert_eq!(runs.iter().map(of_run).collect::<Vec<_>>(), [1, 1, 1], "each once: {told:#?}");
 }

@@ -10,6 +10,7 @@ use bosun_engine::{QueryError, Rejection};
 use serde::{Deserialize, Serialize};
 
 use crate::backend::CallError;
+use crate::schedule::IsSchedule;
 
 /// The body of every refusal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,6 +42,13 @@ impl Problem {
     }
     pub fn bad_request(message: impl Into<String>) -> Self {
         Problem::new(StatusCode::BAD_REQUEST, "bad_request", message)
+    }
+}
+
+impl From<IsSchedule> for Problem {
+    fn from(why: IsSchedule) -> Self {
+        let instead = "`bosun schedule delete`, DELETE /api/v1/schedules/{id} or its page delete it; pausing it has it start nothing";
+        Problem::new(StatusCode::CONFLICT, "is_schedule", format!("{why}; {instead}"))
     }
 }
 

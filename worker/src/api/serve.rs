@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use axum::body::HttpBody as _;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
-use axum::http::{Method, StatusCode};
+use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
+use bosun_engine::{RunId, WorkflowId};
 use bosun_replay::JsonLimits;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -287,6 +288,29 @@ fn waits(method: &Method, route: &str, query: Option<&str>) -> bool {
     is_update || for_people || ["/result", "/store/verify", "/store/backup"].iter().any(|end| route.ends_with(end))
 }
 
+/// The run that an address names: its route says where.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct NamedRun {
+    workflow_id: Option<WorkflowId>,
+    run_id: Option<RunId>,
+}
+
+impl NamedRun {
+    fn of(route: &str, uri: &Uri) -> NamedRun {
+        let mut places = route.split('/').zip(uri.path().split('/'));
+        let id = places.find(|(place, _)| *place == "workflows").and_then(|_| places.next());
+        let id = id.filter(|(place, _)| *place == "{id}").and_then(|(_, id)| decode(id));
+        let query = uri.query().unwrap_or_default().split('&');
+        let run = query.filter_map(|pair| pair.strip_prefix("run_id=")).find_map(|id| id.parse().ok());
+        NamedRun { run_id: run.filter(|_| id.is_some()), workflow_id: id.and_then(|id| WorkflowId::new(id).ok()) }
+    }
+}
+
+fn decode(part: &str) -> Option<String> {
+    let part = format!("part={}", part.replace('+', "%2B").replace('&', "%26"));
+    form_urlencoded::parse(part.as_bytes()).next().map(|(_, text)| text.into_owned())
+}
+
 async fn count(
     State(streams): State<Arc<Semaphore>>,
     Extension(busy): Extension<Arc<ConnectionActivity>>,
@@ -301,8 +325,15 @@ async fn count(
     if is_reserve && waits(request.method(), route, request.uri().query()) {
         return only_short();
     }
-    let span = tracing::debug_span!("request", method = %request.method(), route);
-    let response = next.run(request).instrument(span).await;
+    let NamedRun { workflow_id, run_id } = NamedRun::of(route, request.uri());
+    let (workflow_id, run_id) = (workflow_id.map(tracing::field::display), run_id.map(tracing::field::display));
+    let span = tracing::debug_span!("request", method = %request.method(), route, workflow_id, run_id);
+    let answered = async {
+        let response = next.run(request).await;
+        tracing::debug!(status = response.status().as_u16(), "answered");
+        response
+    };
+    let response = answered.instrument(span).await;
     if response.body().size_hint().exact().is_some() {
         return response;
     }
@@ -364,5 +395,20 @@ mod tests {
         assert_eq!(ServerLimits::of_connections(Some(300)).unwrap().connections, 300);
         let refused = ServerLimits::of_connections(Some(1_000_000)).unwrap_err().to_string();
         assert!(refused.contains("--connections 1000000") && refused.contains("open files"), "{refused}");
+    }
+
+    #[test]
+    fn an_address_names_its_run_where_its_route_says_so() {
+        let of = |route: &str, uri: &str| {
+            let named = NamedRun::of(route, &uri.parse().unwrap());
+            (named.workflow_id.map(|id| id.to_string()), named.run_id.is_some())
+        };
+        let run = RunId([7; 16]);
+        let uri = format!("/api/v1/workflows/a%3Ab+c/history?limit=5&run_id={run}");
+        assert_eq!(of("/api/v1/workflows/{id}/history", &uri), (Some("a:b+c".to_owned()), true));
+        assert_eq!(of("/api/v1/workflows/{id}", "/api/v1/workflows/a"), (Some("a".to_owned()), false));
+        assert_eq!(of("/api/v1/workflows", &format!("/api/v1/workflows?run_id={run}")), (None, false));
+        // A token lets whoever reads it complete its attempt.
+        assert_eq!(of("/api/v1/activities/{token}", "/api/v1/activities/secret"), (None, false));
     }
 }

@@ -4,13 +4,14 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use super::handlers::{Api, AuthorizedCaller};
 use super::problem::Problem;
 use crate::backend::{Backend, EngineHealth};
+use crate::telemetry::prometheus_text::prometheus_text;
 
 /// How it is, and how many threads it has lost to code that does not come back.
 async fn health_response(api: &Api, health: EngineHealth, ready: bool) -> Response {
@@ -49,8 +50,21 @@ async fn health_told(api: &Api, is_good: impl Fn(&EngineHealth) -> bool) -> Resp
 }
 
 /// What Prometheus reads. It shows the queues of all namespaces: whoever is bound to one is refused.
-pub(super) async fn metrics(me: AuthorizedCaller) -> Result<Response, Problem> {
+pub(super) async fn metrics(me: AuthorizedCaller, headers: HeaderMap) -> Result<Response, Problem> {
     let text = me.backend.metrics().await?;
+    if wants_plain_text(&headers) {
+        let kind = "text/plain; version=0.0.4; charset=utf-8";
+        return Ok(([(header::CONTENT_TYPE, kind)], prometheus_text(&text)).into_response());
+    }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+/// Whether the older format is asked for by name, and OpenMetrics is not.
+fn wants_plain_text(headers: &HeaderMap) -> bool {
+    let accepts = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
+    let kinds: Vec<&str> =
+        accepts.flat_map(|value| value.split(',')).filter_map(|kind| kind.split(';').next()).collect();
+    let accepts = |name: &str| kinds.iter().any(|kind| kind.trim().eq_ignore_ascii_case(name));
+    accepts("text/plain") && !accepts("application/openmetrics-text")
 }

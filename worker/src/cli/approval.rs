@@ -401,13 +401,23 @@ async fn decide(cx: &mut Context, decision: DecisionArgs, approved: bool) -> Res
 
 /// What does not decide a request: more time for it, or another word to people.
 async fn later(cx: &mut Context, verb: &str, args: &LaterArgs, mut input: Value) -> Result<Exit, CliError> {
-    let found = pending(cx, Some(HumanRequestKind::Approval), &args.id, args.run.as_deref()).await?;
-    if found.kind != HumanRequestKind::Approval {
+    let found = pending(cx, None, &args.id, args.run.as_deref()).await?;
+    let other = match found.kind {
+        HumanRequestKind::Approval => None,
+        HumanRequestKind::ToolCall => Some("the tool call of an agent".to_owned()),
+        HumanRequestKind::Question => Some("a question".to_owned()),
+        HumanRequestKind::Elsewhere if found.request["kind"] == "plan" => {
+            Some("a plan that waits for a review".to_owned())
+        }
+        HumanRequestKind::Elsewhere => Some(found.line()),
+    };
+    if let Some(other) = other {
+        let (answer, done) = (found.answer(), if verb == "extend" { "extended" } else { "escalated" });
         return Err(CliError::usage(format!(
-            "{} is the tool call of an agent: it has no deadline of its own",
+            "{} is {other}, and no approval: only an approval can be {done}",
             args.id
         ))
-        .help("a reminder comes by `notify.remind` of the configuration"));
+        .help(format!("`{answer}` answers it; people are told of it again by `notify.remind` of the configuration")));
     }
     (input["approval_id"], input["requested_by"]) = (json!(args.id), json!(cx.identity));
     input["reason"] = json!(args.reason);

@@ -4,6 +4,7 @@
 //! it hides. Workflow ids are completed from the store as it is at that moment; a completion decides nothing, starts no
 //! engine, and gives up after a second.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use bosun_engine::{ListRequest, RunInfo};
 use clap::{Args, Command, CommandFactory, ValueEnum};
-use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::{Bash, CompleteEnv, Elvish, EnvCompleter, Fish, Powershell, Zsh};
 
 use super::Program;
@@ -62,10 +63,46 @@ pub(super) fn print(screen: &mut Screen, shell: Shell) -> Result<Exit, CliError>
     let own = std::env::current_exe().map_or_else(|_| name.to_owned(), |path| path.display().to_string());
     let written = shell.completer().write_registration(VARIABLE, name, name, &own, &mut script);
     written.map_err(|why| CliError::new(Code::Failed, "the script cannot be written").cause(why))?;
-    let script = String::from_utf8_lossy(&script);
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    if shell == Shell::Bash {
+        script = whole_words(&script);
+    }
     screen.object("completion", serde_json::json!({ "script": script }));
     screen.document(Format::Text, &script);
     Ok(Exit::Ok)
+}
+
+/// bash takes `:` and `=` for ends of words, which stand in ids and in options: the words are put together again before the
+/// program is asked, and what bash has typed already is left out of the answers.
+fn whole_words(script: &str) -> String {
+    const ASKED: &str = r#"    local words=("${COMP_WORDS[@]}")
+    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+        words[COMP_CWORD]="$2"
+    fi
+"#;
+    const WHOLE: &str = r#"    local words=() rest="${COMP_LINE}" before="" piece at
+    for ((at = 0; at <= COMP_CWORD; at++)); do
+        piece="${COMP_WORDS[at]}"
+        if [[ $at -eq 0 || "$rest" == [[:blank:]]* ]]; then
+            words+=("")
+            rest="${rest#"${rest%%[![:blank:]]*}"}"
+        fi
+        rest="${rest#"$piece"}"
+        before="${words[${#words[@]} - 1]}"
+        if [[ $at -eq COMP_CWORD && "$piece" == [:=]* ]]; then
+            before+="$piece"
+        elif [[ $at -eq COMP_CWORD ]]; then
+            piece="$2"
+        fi
+        words[${#words[@]} - 1]+="$piece"
+    done
+    _CLAP_COMPLETE_INDEX=$((${#words[@]} - 1))
+"#;
+    const ANSWERED: &str = "    if [[ $? != 0 ]]; then\n        unset COMPREPLY\n";
+    const LEFT_OUT: &str = "    if [[ $? != 0 ]]; then\n        unset COMPREPLY\n        return\n    fi\n    \
+         if [[ -n \"$before\" ]]; then\n        COMPREPLY=(\"${COMPREPLY[@]#\"$before\"}\")\n    fi\n    \
+         if [[ -z \"${COMPREPLY-}\" ]]; then\n        unset COMPREPLY\n";
+    script.replace(ASKED, WHOLE).replace(ANSWERED, LEFT_OUT)
 }
 
 /// Answers the shell, if it is the shell that asks; then there is nothing else to do.
@@ -93,24 +130,40 @@ enum Ids {
     Batches,
     /// Of what waits for people: its runs have to be asked.
     Requests,
+    /// The names of workflow types.
+    Types,
     /// It is an id that there is not yet.
     Fresh,
 }
 
+/// What is offered in a place of a line.
+#[derive(Debug, Clone, Copy)]
+struct Offer {
+    ids: Ids,
+    /// The first of several words alone is one.
+    once: bool,
+}
+
 impl Ids {
     /// Behind a noun and a verb. What a schedule starts has a workflow id of its own.
-    fn at(path: &[String], arg: &str) -> Option<Ids> {
+    fn at(path: &[String], arg: &str) -> Option<Offer> {
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
-        Some(match (path.as_slice(), arg) {
+        let ids = match (path.as_slice(), arg) {
             (["schedule", "create"], "id") => Ids::Fresh,
             (["schedule", ..], "id") => Ids::Schedules,
-            (["schedule", ..], _) => Ids::Fresh,
+            (["schedule", ..], "workflow_id") => Ids::Fresh,
+            (["schedule", "create" | "update"], "words") => Ids::Types,
             (["batch", ..], "id") => Ids::Batches,
             (["approval", "list"], "id") | (["approval", ..], "run") => Ids::Runs,
             (["approval", ..], "id") => Ids::Requests,
             (_, "id" | "workflow_id") => Ids::Runs,
+            ([.., "diff"], "left" | "right") => Ids::Runs,
+            ([.., "start" | "execute" | "run"], "words" | "workflow_type") => Ids::Types,
+            ([.., "fuzz"], "workflow_type") => Ids::Types,
+            ([.., "signal" | "query"] | ["workflow", "update"] | ["update"], "words") => Ids::Runs,
             _ => return None,
-        })
+        };
+        Some(Offer { ids, once: arg == "words" })
     }
 
     /// The list filter of the runs that have them, and what of their workflow ids is not said.
@@ -121,7 +174,7 @@ impl Ids {
                 (format!("WorkflowType = '{SCHEDULE}' AND {open}"), crate::schedule::ID_PREFIX)
             }
             Ids::Batches => (format!("WorkflowType = '{BATCH}'"), crate::batch::ID_PREFIX),
-            Ids::Runs | Ids::Requests | Ids::Fresh => (String::new(), ""),
+            Ids::Runs | Ids::Requests | Ids::Types | Ids::Fresh => (String::new(), ""),
         }
     }
 }
@@ -133,7 +186,7 @@ fn with_ids(command: Command, program: &Program) -> Command {
         command.mut_args(|arg| {
             let program = program.clone();
             match Ids::at(path, arg.get_id().as_str()) {
-                Some(ids) => arg.add(ArgValueCompleter::new(move |begun: &OsStr| offered(&program, ids, begun))),
+                Some(offer) => arg.add(ArgValueCompleter::new(move |begun: &OsStr| offered(&program, offer, begun))),
                 None => arg,
             }
         })
@@ -150,7 +203,8 @@ fn in_all(command: Command, path: &[String], change: &dyn Fn(Command, &[String])
 }
 
 /// Ids that begin so, the newest first, each with what it is.
-fn offered(program: &Program, ids: Ids, begun: &OsStr) -> Vec<CompletionCandidate> {
+fn offered(program: &Program, offer: Offer, begun: &OsStr) -> Vec<CompletionCandidate> {
+    let ids = offer.ids;
     if ids == Ids::Fresh {
         return Vec::new();
     }
@@ -167,15 +221,33 @@ fn offered(program: &Program, ids: Ids, begun: &OsStr) -> Vec<CompletionCandidat
         }
         let runs = readable.histories().list(ListRequest { query, limit: OFFERED }).await.ok()?;
         let here = runs.into_iter().filter(|run| run.namespace.as_str() == global.namespace);
+        if ids == Ids::Types {
+            // A worker may know others than this program.
+            return Some(here.map(|run| (run.workflow_type.to_string(), "a workflow type".to_owned())).collect());
+        }
         Some(
             here.filter_map(|run| Some((run.workflow_id.as_str().strip_prefix(prefix)?.to_owned(), about(&run))))
                 .collect(),
         )
     };
-    let found =
+    let mut found =
         runtime.block_on(async { tokio::time::timeout(PATIENCE, asked).await }).ok().flatten().unwrap_or_default();
-    let fitting = found.into_iter().filter(|(id, _)| id.starts_with(&begun));
-    fitting.map(|(id, help)| CompletionCandidate::new(id).help(Some(help.into()))).collect()
+    if ids == Ids::Types {
+        found.extend(program.opener.workflow_types().into_iter().map(|name| (name, "a workflow type".to_owned())));
+        found.retain(|(name, _)| !name.starts_with("bosun."));
+    }
+    // The line has one already.
+    if offer.once && line.iter().rev().skip(1).any(|word| found.iter().any(|(id, _)| word.to_str() == Some(id))) {
+        return Vec::new();
+    }
+    let files = match (ids, offer.once) {
+        (Ids::Types, true) => PathCompleter::any().complete(OsStr::new(&begun)),
+        _ => Vec::new(),
+    };
+    let mut known = BTreeSet::new();
+    // Of the runs of one id the newest says what it is.
+    let fitting = found.into_iter().filter(|(id, _)| id.starts_with(&begun) && known.insert(id.clone()));
+    fitting.map(|(id, help)| CompletionCandidate::new(id).help(Some(help.into()))).chain(files).collect()
 }
 
 fn about(run: &RunInfo) -> String {

@@ -1,6 +1,7 @@
 //! `cancel`, `terminate`, `pause`, `resume` and `delete`: what a person does to a run.
 //!
-//! Invariant: who did it and why is recorded in the history. What cannot be undone is asked for first.
+//! Invariant: who did it and why is recorded in the history. What cannot be undone is asked for first. A schedule is deleted by
+//! the verb that says so.
 
 use bosun_engine::DEFAULT_NAMESPACE;
 use clap::Args;
@@ -10,8 +11,11 @@ use super::args::RunOf;
 use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
+use super::explain::Code;
 use super::list::shell_word;
 use super::resolve::{is_whole, run_of};
+use crate::own_work::may_be_ended;
+use crate::schedule::IsSchedule;
 
 #[derive(Debug, Args)]
 pub struct ControlArgs {
@@ -46,6 +50,9 @@ impl ControlVerb {
 pub(super) async fn control(cx: &mut Context, verb: ControlVerb, args: ControlArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
     let (word, done) = verb.words();
+    if matches!(verb, ControlVerb::Cancel | ControlVerb::Terminate) {
+        may_be_ended(&*cx.backend, &target).await.map_err(|why| is_schedule(&why))?;
+    }
     let because = cx.because(args.reason.as_deref());
     let to = target.clone();
     // A shortcut may mean another run than was thought: it is asked for by its whole name.
@@ -76,4 +83,11 @@ pub(super) async fn control(cx: &mut Context, verb: ControlVerb, args: ControlAr
         cx.screen.next(&format!("bosun describe {}", shell_word(target.workflow_id.as_str())));
     }
     Ok(Exit::Ok)
+}
+
+fn is_schedule(why: &IsSchedule) -> CliError {
+    let id = shell_word(&why.id);
+    CliError::new(Code::Invalid, why.to_string()).help(format!(
+        "`bosun schedule delete {id}` deletes it, `bosun schedule pause {id}` has it start nothing until it is unpaused"
+    ))
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: it only looks: no file is changed, no run goes on, no worker is started. What it cannot look at is a finding
 //! too, so that a short list is never taken for good health. Model servers are asked for a connection only, without a key, and
-//! only those that the configuration names.
+//! only those that the configuration names, or, where it names none, those that listen on this machine where such servers do.
 //!
 //! Long: one finding after the other.
 
@@ -35,6 +35,10 @@ use crate::notify::rules::channel::Notify;
 
 /// A connection to a model server is waited for so long.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
+/// A server of this machine answers at once, or not at all.
+const CONNECT_LOCAL: Duration = Duration::from_millis(300);
+/// Model servers of the OpenAI kind, and where they listen if nothing else is said.
+const LOCAL_SERVERS: [(&str, &str); 2] = [("Ollama", "127.0.0.1:11434"), ("llama-server", "127.0.0.1:8080")];
 /// Below this, a disk is nearly full; the worker itself keeps a reserve that is smaller.
 const SPACE_LOW: u64 = 1 << 30;
 const SPACE_GONE: u64 = 64 << 20;
@@ -105,7 +109,7 @@ pub(super) async fn doctor(
     findings.extend(payloads(global));
     findings.push(Diagnosis::good("configuration", loaded.told()));
     findings.extend(whose_environment(&global.data));
-    findings.extend(models(&ModelConfig::from_environment(&environment::var)).await);
+    findings.extend(models(&ModelConfig::from_environment(&environment::var), &LOCAL_SERVERS).await);
     findings.extend(channels(&loaded.config.notify()).await);
 
     let bad = findings.iter().filter(|finding| finding.severity == Gravity::Bad).count();
@@ -152,7 +156,7 @@ pub(crate) async fn of_worker(backend: &dyn Backend, build: &str) -> Vec<Diagnos
     let found = runs(backend, build, now()).await;
     let mut all = found.unwrap_or_else(|why| vec![Diagnosis::bad("runs", why.message, why.help.unwrap_or_default())]);
     all.push(handles(getrlimit(Resource::Nofile).maximum));
-    all.extend(models(&ModelConfig::from_environment(&environment::var)).await);
+    all.extend(models(&ModelConfig::from_environment(&environment::var), &LOCAL_SERVERS).await);
     all
 }
 
@@ -436,12 +440,33 @@ fn payloads(global: &Global) -> Option<Diagnosis> {
     })
 }
 
-async fn models(config: &ModelConfig) -> Vec<Diagnosis> {
+/// What listens where model servers of this machine do, and the lines that use it. No model is asked anything.
+async fn local_servers(places: &[(&str, &str)]) -> Vec<Diagnosis> {
+    let mut found = Vec::new();
+    for (name, address) in places {
+        let connect = tokio::net::TcpStream::connect(*address);
+        if !matches!(tokio::time::timeout(CONNECT_LOCAL, connect).await, Ok(Ok(_))) {
+            continue;
+        }
+        let text = format!("something listens at {address}, where {name} does, and no provider is configured here");
+        let fix = format!(
+            "if it is {name}, `export OPENAI_BASE_URL=http://{address}/v1` lets runs use it where they work; \
+             `bosun llm models openai` then lists its models, and `export BOSUN_MODEL=NAME` picks the one that is asked"
+        );
+        found.push(Diagnosis { fix: Some(fix), ..Diagnosis::good("models", text) });
+    }
+    found
+}
+
+async fn models(config: &ModelConfig, local: &[(&str, &str)]) -> Vec<Diagnosis> {
     let mut found = Vec::new();
     if let Some(why) = &config.problem {
         found.push(Diagnosis::bad("models", why.as_str(), "correct the variable or the file that it names"));
     }
     if config.providers.is_empty() {
+        if config.allow_requests {
+            found.extend(local_servers(local).await);
+        }
         found.push(Diagnosis::good("models", "no provider is configured here; scripted models need none"));
     } else if !config.allow_requests {
         found.push(Diagnosis::good("models", "BOSUN_ALLOW_MODEL_REQUESTS forbids to ask them"));
@@ -540,5 +565,22 @@ mod tests {
         drop(server);
         assert!(connected(&format!("http://{address}/v1")).await.is_err());
         assert!(connected("not a url").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_model_server_of_this_machine_is_told_with_the_line_that_uses_it() {
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = server.local_addr().unwrap().to_string();
+        let none = ModelConfig::from_environment(&|_| None);
+        let told = models(&none, &[("Ollama", &address)]).await;
+        let fix = told[0].fix.clone().unwrap_or_default();
+        assert_eq!((told[0].word(), told.len()), ("ok", 2), "{told:?}");
+        assert!(fix.contains(&format!("export OPENAI_BASE_URL=http://{address}/v1")), "{fix}");
+        // Whoever has named a provider is told of that one.
+        let named = |name: &str| (name == "OPENAI_BASE_URL").then(|| format!("http://{address}/v1"));
+        let told = models(&ModelConfig::from_environment(&named), &[("Ollama", &address)]).await;
+        assert!(told.iter().all(|one| one.fix.is_none()), "{told:?}");
+        drop(server);
+        assert_eq!(models(&none, &[("Ollama", &address)]).await.len(), 1, "nobody is there");
     }
 }

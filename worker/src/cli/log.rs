@@ -34,18 +34,21 @@ pub(super) fn leave() {
     crate::telemetry::otel::flush();
 }
 
-/// `rmcp` logs whole messages of servers, with whatever secrets they hold: it is silent unless it is named.
+/// What libraries log only if the filter names them: `rmcp` logs whole messages of servers, with whatever secrets they hold, and is silent
+/// unless it is named; the store's own lines would hide all others.
 fn filter_of(text: &str) -> Result<EnvFilter, String> {
     let filter = EnvFilter::try_new(text).map_err(|why| format!("--log {text:?}: {why}"))?;
     let names = |part: &str| {
         let target = part.split(['=', '[']).next().unwrap_or_default().trim();
         target == "rmcp" || target.starts_with("rmcp::")
     };
-    if text.split(',').any(names) {
-        return Ok(filter);
-    }
-    let silent: Directive = "rmcp=off".parse().expect("it is a directive");
-    Ok(filter.add_directive(silent))
+    let directive = |text: &str| -> Directive { text.parse().expect("it is a directive") };
+    let filter = if text.split(',').any(names) { filter } else { filter.add_directive(directive("rmcp=off")) };
+    // A level for everything is meant for Bosun: `sled` logs thousands of lines a second of it.
+    let is_low = |part: &str| matches!(part.trim().to_ascii_lowercase().as_str(), "debug" | "trace");
+    let names_sled = |part: &str| part.trim_start().starts_with("sled");
+    let quiet = text.split(',').any(is_low) && !text.split(',').any(names_sled);
+    Ok(if quiet { filter.add_directive(directive("sled=info")) } else { filter })
 }
 
 #[cfg(test)]
@@ -75,9 +78,21 @@ mod tests {
         tracing::subscriber::with_default(builder.with_writer(move || writer.clone()).finish(), || {
             tracing::info!(target: "bosun_worker::cli", "ours");
             tracing::info!(target: "rmcp::service", "theirs");
+            tracing::debug!(target: "bosun_worker::cli", "detail");
+            tracing::debug!(target: "sled::tree", "pages");
         });
         let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.contains("pages"), filter.contains("sled="), "{filter}");
         (text.contains("ours"), text.contains("theirs"))
+    }
+
+    #[test]
+    fn a_level_for_everything_is_bosuns_and_not_the_stores() {
+        for filter in ["debug", "trace", "debug,sled=trace", "bosun_worker=debug", "info,bosun_worker=trace,sled=debug"]
+        {
+            assert_eq!(logged(filter), (true, false), "{filter}");
+        }
+        assert_eq!(logged("error,sled=debug"), (false, false));
     }
 
     #[test]

@@ -37,6 +37,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const AGAIN: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_millis(500) };
 /// What cannot be read is tried so often: it may be damaged for good, and must not keep people from hearing of the rest.
 const READS_MAX: u32 = 20;
+/// So far back it is looked whether a chain was reset: who has gone on so often is told of once more at most.
+const CHAIN_MAX: usize = 1_000;
 /// Runs that are read at a time.
 const PAGE: usize = 500;
 
@@ -171,7 +173,7 @@ impl Watcher {
         }
         let requests = patiently(|| inbox::requests(backend, &target, workflow_type)).await?;
         for one in requests.unwrap_or_default().iter().filter(|one| is_told(one)) {
-            let occasion = Occasion::asked(info, now(), asked_of(one), &text_of(one));
+            let occasion = Occasion::asked(info, self.asks_as(info), now(), asked_of(one), &text_of(one));
             self.tell(&occasion).await?;
         }
         if workflow_type.as_str() != AGENT {
@@ -190,6 +192,19 @@ impl Watcher {
             }
         }
         Ok(())
+    }
+
+    /// The run by which what one asks is known: the first of its chain, or the last that a reset made, for it asks anew.
+    fn asks_as(&self, info: &RunInfo) -> RunId {
+        let mut at = info.clone();
+        for _ in 0..CHAIN_MAX {
+            if at.forked_from.as_ref().is_some_and(|from| from.reset) {
+                return at.run_id;
+            }
+            let Some(before) = at.continued_from.and_then(|before| self.client.run_info(before)) else { break };
+            at = before;
+        }
+        info.first_run
     }
 
     /// One notification for each channel that tells such a thing.

@@ -59,6 +59,26 @@ pub use spec::{InvalidSchedule, Schedule};
 /// What the workflow id of a schedule begins with.
 pub const ID_PREFIX: &str = "schedule:";
 
+/// Why the run of a schedule is not ended as other runs are: that deletes the schedule, and only its own verbs say so.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{id} is a schedule: to end its run deletes it, and it starts nothing any more")]
+pub(crate) struct IsSchedule {
+    /// Without the prefix.
+    pub(crate) id: String,
+}
+
+impl IsSchedule {
+    /// Of a run that answers to the schedule's verbs. One that is held does not: it is ended as other runs are.
+    pub(crate) fn of(info: &bosun_engine::RunInfo) -> Result<(), IsSchedule> {
+        match info.workflow_id.as_str().strip_prefix(ID_PREFIX) {
+            Some(id) if info.workflow_type.as_str() == SCHEDULE && info.status.is_open() && !info.held => {
+                Err(IsSchedule { id: id.to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Whether a run that no schedule starts may have a search attribute of this name.
 ///
 /// # Errors

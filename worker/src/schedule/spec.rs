@@ -177,37 +177,52 @@ impl InvalidSchedule {
 
 impl Schedule {
     /// Whether a schedule of this id can be carried out.
+    ///
+    /// # Errors
+    /// The first of its problems.
     pub fn check(&self, id: &str) -> Result<(), InvalidSchedule> {
-        check_id(id)?;
-        self.spec.check(id)?;
-        self.action.check()?;
-        self.policies.check()
+        first(self.problems(id))
+    }
+
+    /// All that is wrong with a schedule of this id, each part by itself, so that none hides another.
+    pub fn problems(&self, id: &str) -> Vec<InvalidSchedule> {
+        let Schedule { spec, action, policies, state: _ } = self;
+        let mut all: Vec<InvalidSchedule> = check_id(id).err().into_iter().collect();
+        all.extend(spec.problems(id));
+        all.extend(action.problems());
+        all.extend(policies.check().err());
+        all
     }
 }
 
+fn first(problems: Vec<InvalidSchedule>) -> Result<(), InvalidSchedule> {
+    problems.into_iter().next().map_or(Ok(()), Err)
+}
+
 impl ScheduleAction {
-    /// Whether it names what can be started.
-    pub fn check(&self) -> Result<(), InvalidSchedule> {
-        let valid = |path: &str, checked: Result<(), InvalidId>| {
-            checked.map_err(|why| InvalidSchedule::at(format!("action.{path}"), why))
+    /// What keeps it from naming what can be started.
+    pub fn problems(&self) -> Vec<InvalidSchedule> {
+        let mut all = Vec::new();
+        let mut valid = |path: &str, checked: Result<(), InvalidId>| {
+            all.extend(checked.err().map(|why| InvalidSchedule::at(format!("action.{path}"), why)));
         };
-        valid("workflow_type", WorkflowType::new(&self.workflow_type).map(drop))?;
+        valid("workflow_type", WorkflowType::new(&self.workflow_type).map(drop));
+        valid("workflow_id", WorkflowId::new(&self.workflow_id).map(drop));
+        if let Some(queue) = &self.task_queue {
+            valid("task_queue", TaskQueue::new(queue).map(drop));
+        }
         if self.workflow_type.starts_with("bosun.") {
             let why = format!(
                 "{} is Bosun's own, and is started by its own verbs alone: a schedule starts workflows and specs of yours",
                 self.workflow_type
             );
-            return Err(InvalidSchedule::at("action.workflow_type", why));
+            all.push(InvalidSchedule::at("action.workflow_type", why));
         }
-        valid("workflow_id", WorkflowId::new(&self.workflow_id).map(drop))?;
-        if self.workflow_id.len() > ID_MAX {
+        if (ID_MAX + 1..=ID_LENGTH_MAX).contains(&self.workflow_id.len()) {
             let why = format!("it has {} bytes; at most {ID_MAX}: the time follows it", self.workflow_id.len());
-            return Err(InvalidSchedule::at("action.workflow_id", why));
+            all.push(InvalidSchedule::at("action.workflow_id", why));
         }
-        match &self.task_queue {
-            Some(queue) => valid("task_queue", TaskQueue::new(queue).map(drop)),
-            None => Ok(()),
-        }
+        all
     }
 }
 
@@ -225,30 +240,46 @@ impl SchedulePolicies {
 
 impl ScheduleSpec {
     /// Whether the spec names times.
+    ///
+    /// # Errors
+    /// The first of its problems.
     pub fn check(&self, id: &str) -> Result<(), InvalidSchedule> {
+        first(self.problems(id))
+    }
+
+    /// What keeps the spec from naming times.
+    pub fn problems(&self, id: &str) -> Vec<InvalidSchedule> {
+        let mut all = Vec::new();
         let count = self.cron.len() + self.calendars.len() + self.intervals.len();
         if count == 0 {
-            return Err(InvalidSchedule::at("spec", "it names no time: give cron, calendars or intervals"));
+            all.push(InvalidSchedule::at("spec", "it names no time: give cron, calendars or intervals"));
         }
         if count + self.skip.len() > TIMES_MAX {
-            return Err(InvalidSchedule::at("spec", format!("more than {TIMES_MAX} times")));
+            // Not looked at one by one.
+            return vec![InvalidSchedule::at("spec", format!("more than {TIMES_MAX} times"))];
         }
         if let (Some(start), Some(end)) = (self.start_time, self.end_time)
             && end < start
         {
-            return Err(InvalidSchedule::at("spec.end_time", "it is before start_time"));
+            all.push(InvalidSchedule::at("spec.end_time", "it is before start_time"));
         }
         if self.jitter.is_some_and(|jitter| jitter > SPAN_MAX) {
-            return Err(InvalidSchedule::at("spec.jitter", "more than ten years"));
+            all.push(InvalidSchedule::at("spec.jitter", "more than ten years"));
         }
-        if let Some((at, why)) = self.cron.iter().enumerate().find_map(|(at, line)| Some((at, cron::misread(line)?))) {
-            return Err(InvalidSchedule::at(format!("spec.cron[{at}]"), why));
+        for (at, line) in self.cron.iter().enumerate() {
+            all.extend(cron::misread(line).map(|why| InvalidSchedule::at(format!("spec.cron[{at}]"), why)));
         }
-        let times = Times::of(self, id)?;
-        if times.next(Timestamp::ZERO).is_none() {
-            return Err(InvalidSchedule::at("spec", "it has no time: no date fits, or `skip` leaves none"));
+        match Times::read(self, id) {
+            Err(wrong) => {
+                let told: Vec<String> = all.iter().map(|one| one.path.clone()).collect();
+                all.extend(wrong.into_iter().filter(|one| !told.contains(&one.path)));
+            }
+            Ok(times) if all.is_empty() && times.next(Timestamp::ZERO).is_none() => {
+                all.push(InvalidSchedule::at("spec", "it has no time: no date fits, or `skip` leaves none"));
+            }
+            Ok(_) => {}
         }
-        Ok(())
+        all
     }
 }
 

@@ -153,6 +153,37 @@ fn what_was_missed_is_counted() {
     assert_eq!((seen.missed, seen.due.len()), (0, 0));
 }
 
+/// One part hides nothing of another: whoever mends what is told is not sent back a second time.
+#[test]
+fn all_that_is_wrong_is_named_at_once() {
+    let whole = json!({
+        "spec": { "cron": ["0 24 * * *", "@daily", "0 0 * *", "0 9 * * mon#1"], "calendars": [{ "month": "dev" }],
+            "intervals": [{ "every": "100ms" }], "skip": [{ "hour": "25" }], "time_zone": "Mars",
+            "start_time": "2026-01-02T00:00:00Z", "end_time": "2026-01-01T00:00:00Z" },
+        "action": { "workflow_type": "bosun.batch", "workflow_id": "t", "task_queue": "" },
+        "policies": { "catch_up_window": "1s" },
+    });
+    let schedule: Schedule = serde_json::from_value(whole).unwrap();
+    let all: Vec<String> = schedule.problems("s").into_iter().map(|one| one.path).collect();
+    assert_eq!(
+        all,
+        [
+            "spec.end_time",
+            "spec.cron[3]",
+            "spec.time_zone",
+            "spec.cron[0]",
+            "spec.cron[2]",
+            "spec.calendars[0].month",
+            "spec.intervals[0]",
+            "spec.skip[0].hour",
+            "action.task_queue",
+            "action.workflow_type",
+            "policies.catch_up_window",
+        ]
+    );
+    assert_eq!(schedule.check("s").unwrap_err().path, all[0], "the first of them");
+}
+
 #[test]
 fn what_is_wrong_is_named_with_its_place() {
     let refused = |spec: Value| {

@@ -60,21 +60,23 @@ pub struct LookAhead {
 }
 
 impl Times {
-    /// Reads a spec. Jitter depends on the id of the schedule.
+    /// Reads a spec. Jitter depends on the id of the schedule. What is wrong is the first of [`Times::read`].
     pub fn of(spec: &ScheduleSpec, id: &str) -> Result<Times, InvalidSchedule> {
-        let default = zone(spec.time_zone.as_deref().unwrap_or("UTC"), "spec.time_zone")?;
-        let (mut zoned, mut intervals) = (Vec::new(), Vec::new());
-        let wrong = |path: String| move |why: String| InvalidSchedule::at(path, why);
+        Times::read(spec, id).map_err(|mut wrong| wrong.swap_remove(0))
+    }
+
+    /// As [`Times::of`], with all that is wrong, each part by itself; at least one where it cannot be read.
+    pub(super) fn read(spec: &ScheduleSpec, id: &str) -> Result<Times, Vec<InvalidSchedule>> {
+        let (mut zoned, mut intervals, mut skip) = (Vec::new(), Vec::new(), Vec::new());
+        let mut wrong = Vec::new();
+        let named = spec.time_zone.as_deref().map_or(Ok(TimeZone::UTC), |name| zone(name, "spec.time_zone"));
+        let default = named.as_ref().map_or(TimeZone::UTC, Clone::clone);
+        wrong.extend(named.err());
         for (n, line) in spec.cron.iter().enumerate() {
-            let path = format!("spec.cron[{n}]");
-            let read = cron::parse(line).map_err(wrong(path.clone()))?;
-            let own = read.time_zone.as_deref().map(|name| zone(name, &path)).transpose()?;
-            match read.times {
-                CronTimes::Calendar(calendar) => {
-                    let mask = calendar.mask().map_err(|why| InvalidSchedule::at(&path, why))?;
-                    zoned.push((mask, own.unwrap_or_else(|| default.clone())));
-                }
-                CronTimes::Interval(interval) => intervals.push(interval.numbers().map_err(wrong(path))?),
+            match cron_times(line, &format!("spec.cron[{n}]"), &default) {
+                Ok(CronRead::Zoned(mask, zone)) => zoned.push((mask, zone)),
+                Ok(CronRead::Interval(numbers)) => intervals.push(numbers),
+                Err(why) => wrong.push(why),
             }
         }
         let mask = |list: &str, n: usize, calendar: &super::calendar::Calendar| {
@@ -82,17 +84,31 @@ impl Times {
             calendar.mask().map_err(|why| InvalidSchedule::at(at(why.field), why.problem))
         };
         for (n, calendar) in spec.calendars.iter().enumerate() {
-            zoned.push((mask("calendars", n, calendar)?, default.clone()));
+            match mask("calendars", n, calendar) {
+                Ok(mask) => zoned.push((mask, default.clone())),
+                Err(why) => wrong.push(why),
+            }
         }
         for (n, interval) in spec.intervals.iter().enumerate() {
-            intervals.push(interval.numbers().map_err(wrong(format!("spec.intervals[{n}]")))?);
+            match interval.numbers() {
+                Ok(numbers) => intervals.push(numbers),
+                Err(why) => wrong.push(InvalidSchedule::at(format!("spec.intervals[{n}]"), why)),
+            }
         }
-        let skip = spec.skip.iter().enumerate().map(|(n, calendar)| mask("skip", n, calendar));
+        for (n, calendar) in spec.skip.iter().enumerate() {
+            match mask("skip", n, calendar) {
+                Ok(mask) => skip.push(mask),
+                Err(why) => wrong.push(why),
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
         Ok(Times {
             id: id.to_owned(),
             zoned,
             intervals,
-            skip: skip.collect::<Result<_, _>>()?,
+            skip,
             zone: default,
             start: spec.start_time.map(|at| at.0),
             end: spec.end_time.map_or(i64::MAX, |at| at.0),
@@ -191,6 +207,25 @@ impl Times {
 }
 
 /// A zone of those that are built in.
+/// What a line of cron says.
+enum CronRead {
+    Zoned(CalendarMask, TimeZone),
+    Interval((i64, i64)),
+}
+
+fn cron_times(line: &str, path: &str, default: &TimeZone) -> Result<CronRead, InvalidSchedule> {
+    let wrong = |why: String| InvalidSchedule::at(path, why);
+    let read = cron::parse(line).map_err(wrong)?;
+    let own = read.time_zone.as_deref().map(|name| zone(name, path)).transpose()?;
+    match read.times {
+        CronTimes::Calendar(calendar) => {
+            let mask = calendar.mask().map_err(|why| InvalidSchedule::at(path, why))?;
+            Ok(CronRead::Zoned(mask, own.unwrap_or_else(|| default.clone())))
+        }
+        CronTimes::Interval(interval) => Ok(CronRead::Interval(interval.numbers().map_err(wrong)?)),
+    }
+}
+
 fn zone(name: &str, path: &str) -> Result<TimeZone, InvalidSchedule> {
     if matches!(name, "UTC" | "Etc/UTC" | "Z") {
         return Ok(TimeZone::UTC);

@@ -16,6 +16,7 @@ pub(super) fn tell(run: &RunInfo, status: &'static str) {
         SUPERVISOR => Some("invoke_workflow"),
         _ => None,
     };
+    tracing::debug!(workflow_type = %run.workflow_type, workflow_id = %run.workflow_id, run_id = %run.run_id, status, "the run closes");
     let after = run.continued_from.or(run.forked_from.as_ref().map(|from| from.run_id));
     drop(tracing::debug_span!(
         parent: None,

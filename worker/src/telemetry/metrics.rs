@@ -241,6 +241,10 @@ impl Interceptor for Metrics {
                 Err(ActivityError::Canceled(_)) => "canceled",
                 Err(ActivityError::WillCompleteLater) => "elsewhere",
             };
+            if let Err(ActivityError::Failure(why)) = &ended {
+                // Its span says of which run; what it says itself may be anybody's data, and stands in the history.
+                tracing::debug!(failure = why.type_name(), "the attempt failed");
+            }
             activities.get_or_create(&OfActivity { activity_type, outcome }).observe(began.elapsed().as_secs_f64());
             ended
         })

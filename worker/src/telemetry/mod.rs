@@ -7,4 +7,5 @@ mod closed;
 pub(crate) mod metrics;
 #[cfg(feature = "otel")]
 pub(crate) mod otel;
+pub(crate) mod prometheus_text;
 mod runs;

@@ -109,7 +109,10 @@ fn target(namespace: &str, id: &str) -> Result<Target, Problem> {
 fn checked(id: &str, schedule: Value) -> Result<Schedule, FormProblem> {
     let schedule: Schedule = serde_path_to_error::deserialize(schedule)
         .map_err(|why| FormProblem::Field(format!("`{}`: {}", why.path(), why.inner())))?;
-    schedule.check(id).map_err(|why| FormProblem::Field(why.to_string()))?;
+    let wrong: Vec<String> = schedule.problems(id).iter().map(ToString::to_string).collect();
+    if !wrong.is_empty() {
+        return Err(FormProblem::Field(wrong.join("; ")));
+    }
     Ok(schedule)
 }
 

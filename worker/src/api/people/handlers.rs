@@ -27,6 +27,7 @@ use crate::backend::{Attribution, Backend, CallError};
 use crate::cli::stuck::Lookout;
 use crate::cli::waiting::{hold_of, waiting};
 use crate::notify::notified;
+use crate::own_work::may_be_ended;
 use crate::standing;
 use crate::supervisor::core::control;
 use crate::supervisor::fields::similar;
@@ -294,12 +295,16 @@ pub(super) fn because(headers: &HeaderMap, body: &Bytes) -> Result<Attribution, 
 }
 
 pub async fn cancel(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
-    once::cancel(&me.backend, at.target, because(&headers, &body)?).await?;
+    let because = because(&headers, &body)?;
+    may_be_ended(&me.backend, &at.target).await?;
+    once::cancel(&me.backend, at.target, because).await?;
     Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response())
 }
 
 pub async fn terminate(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
-    me.backend.terminate(at.target, because(&headers, &body)?).await?;
+    let because = because(&headers, &body)?;
+    may_be_ended(&me.backend, &at.target).await?;
+    me.backend.terminate(at.target, because).await?;
     ok(json!({}))
 }
 

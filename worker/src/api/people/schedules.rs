@@ -130,27 +130,24 @@ fn schedule_in(members: &mut Members, id: Option<&str>, api: &Api) -> Option<Sch
     schedule.flatten()
 }
 
-fn checked<T>(members: &mut Members, of: T, check: impl FnOnce(&T) -> Result<(), InvalidSchedule>) -> Option<T> {
-    match check(&of) {
-        Ok(()) => Some(of),
-        Err(InvalidSchedule { path, problem }) => {
-            members.wrong(&path, problem);
-            None
-        }
-    }
+fn checked<T>(members: &mut Members, of: T, problems: impl FnOnce(&T) -> Vec<InvalidSchedule>) -> Option<T> {
+    let wrong = problems(&of);
+    let is_good = wrong.is_empty();
+    wrong.into_iter().for_each(|InvalidSchedule { path, problem }| members.wrong(&path, problem));
+    is_good.then_some(of)
 }
 
 fn spec_in(schedule: &mut Members, id: &str) -> Option<ScheduleSpec> {
     let given = schedule.value("spec");
     schedule.needs("spec", given.is_some());
     let spec: ScheduleSpec = schedule.read_as("spec", given?)?;
-    checked(schedule, spec, |spec| spec.check(id))
+    checked(schedule, spec, |spec| spec.problems(id))
 }
 
 fn policies_in(schedule: &mut Members) -> Option<SchedulePolicies> {
     let Some(given) = schedule.any("policies") else { return Some(SchedulePolicies::default()) };
     let policies: SchedulePolicies = schedule.read_as("policies", given)?;
-    checked(schedule, policies, SchedulePolicies::check)
+    checked(schedule, policies, |policies| policies.check().err().into_iter().collect())
 }
 
 /// In place of what an action lacks, so that the rest of it can be read: nothing of it is ever started.
@@ -169,7 +166,7 @@ fn action_in(schedule: &mut Members) -> Option<ScheduleAction> {
         }
     }
     let action: ScheduleAction = schedule.read_as("action", given)?;
-    checked(schedule, action, ScheduleAction::check)
+    checked(schedule, action, ScheduleAction::problems)
 }
 
 /// `{"schedule_id": …, "schedule": {…}}`: a new schedule; the same again with the same `Idempotency-Key` is one.

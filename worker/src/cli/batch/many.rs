@@ -51,7 +51,11 @@ pub(in crate::cli) async fn many(
             json!({ "query": order.query, "action": order.action, "found": found, "count": count, "first": ids,
                 "dry_run": bulk.dry_run }),
         );
-        cx.screen.line(format!("would {what} {count} runs"));
+        let nothing = if found == 0 { "nothing matches" } else { "nothing is left to do" };
+        cx.screen.line(match bulk.dry_run {
+            true => format!("would {what} {count} runs"),
+            false => format!("{nothing}: no batch is started"),
+        });
         if let Some(rest) = found.checked_sub(count).filter(|rest| *rest > 0) {
             let why = match order.action {
                 BatchAction::Delete {} => "are open",

@@ -59,7 +59,7 @@ pub(super) async fn list(cx: &mut Context, args: BatchListArgs) -> Result<Exit, 
             Cell::from(run.summary.clone().unwrap_or_default()),
         ]);
         rows.push(
-            json!({ "batch_id": id, "status": run.status, "started_at": run.started_at, "description": described }),
+            json!({ "batch_id": id, "status": run.status, "started_at": cx.screen.time.json(run.started_at), "description": described }),
         );
     }
     cx.screen.objects("batch.list", "batches", rows);

@@ -72,7 +72,13 @@ pub(in super::super) async fn ping_verb(screen: &mut Screen, args: &PingArgs) ->
     let config = config()?;
     let words = "Answer with the one word: pong";
     let pong = ping(&config, &args.provider, &args.model, words, args.timeout).await;
-    let pong = pong.map_err(|why| refused(&args.provider, &why))?;
+    let pong = pong.map_err(|why| match is_own(&config, &args.model) && args.provider != args.model {
+        true => CliError::new(Code::Failed, format!("{} gives no answer", args.provider)).cause(why).help(format!(
+            "{0} is a provider, and the model of this program: `bosun llm ping {0} --provider {0}`",
+            args.model
+        )),
+        false => refused(&args.provider, &why),
+    })?;
     let millis = u64::try_from(pong.took.as_millis()).unwrap_or(u64::MAX);
     screen.object(
         "llm.ping",

@@ -41,7 +41,9 @@ const TOOLS: &[Row] = &[
     ("approval_list", &["approval", "list"], &["id"], Does::Looks),
     ("approval_show", &["approval", "show"], &["id"], Does::Looks),
     ("schedule_list", &["schedule", "list"], &[], Does::Looks),
+    ("schedule_describe", &["schedule", "describe"], &["id"], Does::Looks),
     ("batch_list", &["batch", "list"], &[], Does::Looks),
+    ("batch_describe", &["batch", "describe"], &["id"], Does::Looks),
     ("queue_list", &["queue", "list"], &[], Does::Looks),
     ("queue_describe", &["queue", "describe"], &["name"], Does::Looks),
     ("worker_describe", &["worker", "describe"], &[], Does::Looks),
@@ -50,10 +52,10 @@ const TOOLS: &[Row] = &[
     ("workflow_start", &["workflow", "start"], &["workflow_type", "workflow_id", "input", "task_queue", "summary", "request_id", "priority"], Does::Changes),
     ("workflow_signal", &["workflow", "signal"], &["workflow_id", "name", "input"], Does::Changes),
     ("workflow_update", &["workflow", "update"], &["workflow_id", "name", "input"], Does::Changes),
-    ("workflow_cancel", &["workflow", "cancel"], &["id", "reason"], Does::Changes),
-    ("workflow_terminate", &["workflow", "terminate"], &["id", "reason"], Does::Changes),
-    ("workflow_pause", &["workflow", "pause"], &["id", "reason"], Does::Changes),
-    ("workflow_resume", &["workflow", "resume"], &["id", "reason"], Does::Changes),
+    ("workflow_cancel", &["workflow", "cancel"], &["workflow_id", "reason"], Does::Changes),
+    ("workflow_terminate", &["workflow", "terminate"], &["workflow_id", "reason"], Does::Changes),
+    ("workflow_pause", &["workflow", "pause"], &["workflow_id", "reason"], Does::Changes),
+    ("workflow_resume", &["workflow", "resume"], &["workflow_id", "reason"], Does::Changes),
     ("schedule_trigger", &["schedule", "trigger"], &["id"], Does::Changes),
     ("approval_approve", &["approval", "approve"], &["id", "comment"], Does::Decides),
     ("approval_reject", &["approval", "reject"], &["id", "comment", "feedback"], Does::Decides),
@@ -75,7 +77,10 @@ pub(super) struct Tool {
 
 #[derive(Debug, Clone)]
 struct ToolOption {
+    /// As it is documented.
     name: &'static str,
+    /// Taken for the same.
+    also: Option<&'static str>,
     /// `None`: it stands by its place.
     flag: Option<String>,
     place: usize,
@@ -87,6 +92,20 @@ const INTERNAL: &str = "bosun.";
 
 /// Updates after which people are not asked, or something else is done when they do not answer in time.
 const WHO_IS_ASKED: [&str; 2] = ["set_hitl_mode", "set_policy"];
+
+/// What the ids of the worker's own runs begin with that no tool touches: each has verbs that say what they do to it.
+const OWN_RUNS: [&str; 3] = [crate::schedule::ID_PREFIX, crate::batch::ID_PREFIX, crate::notify::ID_PREFIX];
+
+/// What names a run is called the same in all tools, and is known by the other name of it too.
+fn name_of(verb: &[&str], option: &'static str) -> (&'static str, Option<&'static str>) {
+    match (verb, option) {
+        (["workflow", "start"], _) => (option, None),
+        (["workflow" | "activity" | "agent" | "plan", _] | ["approval", "list"], "id" | "workflow_id") => {
+            ("workflow_id", Some("id"))
+        }
+        _ => (option, None),
+    }
+}
 
 /// Any JSON, which is handed on as JSON.
 fn is_json(option: &str) -> bool {
@@ -120,15 +139,16 @@ fn tool(grammar: &clap::Command, (name, verb, options, does): &Row, decides: boo
         if !help.is_empty() {
             schema["description"] = if is_json(option) { "Any JSON".into() } else { help.into() };
         }
-        properties.insert((*option).to_owned(), schema);
+        let (name, also) = name_of(verb, option);
+        properties.insert(name.to_owned(), schema);
         // What names a run is needed, where one option of two would do for people.
         let needed = arg.is_required_set() || (*option == "id" && *verb != ["approval", "list"]);
         if needed || matches!(*option, "workflow_type" | "name") || (*option == "workflow_id" && verb[1] != "start") {
-            required.push(*option);
+            required.push(name);
         }
         let flag = arg.get_long().map(|long| format!("--{long}"));
         let place = arg.get_index().unwrap_or_default();
-        found.push(ToolOption { name: option, flag, place, is_switch });
+        found.push(ToolOption { name, also, flag, place, is_switch });
     }
     let schema =
         json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false });
@@ -140,6 +160,13 @@ impl Tool {
     /// Refuses what this tool is not for, whatever the role of its token.
     fn may(&self, given: &Map<String, Value>) -> Result<(), String> {
         let text = |option: &str| given.get(option).and_then(Value::as_str).unwrap_or_default();
+        let own = OWN_RUNS.iter().any(|prefix| text("workflow_id").starts_with(prefix));
+        if self.changes && own {
+            return Err(format!(
+                "{}: it is a run of the worker's own: people change it with its own verbs, such as `bosun schedule pause`",
+                text("workflow_id")
+            ));
+        }
         match self.verb {
             ["workflow", "signal" | "update"] => {
                 let name = text("name");
@@ -168,6 +195,13 @@ impl Tool {
     /// # Errors
     /// An argument that is not offered, is missing, or has a value of another kind, by its name.
     pub(super) fn words(&self, mut given: Map<String, Value>) -> Result<Vec<String>, String> {
+        for option in &self.options {
+            if let Some(value) = option.also.and_then(|also| given.remove(also)) {
+                if given.insert(option.name.to_owned(), value).is_some() {
+                    return Err(format!("{}: the run is named twice", option.name));
+                }
+            }
+        }
         let needed = self.schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
         if let Some(missing) = needed.into_iter().find(|name| given.get(*name).is_none_or(Value::is_null)) {
             return Err(format!("{missing}: it is needed"));
@@ -262,8 +296,40 @@ mod tests {
         let told = words("workflow_start", start).unwrap();
         assert_eq!(told, "workflow start --type=--data=/etc --input=\"@/etc/passwd\" --priority=1");
         assert_eq!(words("workflow_describe", json!({ "id": "--yes" })).unwrap(), "workflow describe -- --yes");
-        assert!(words("workflow_describe", json!({})).unwrap_err().contains("id: it is needed"));
+        assert!(words("workflow_describe", json!({})).unwrap_err().contains("workflow_id: it is needed"));
         assert!(words("workflow_list", json!({ "data": "/" })).unwrap_err().contains("no such argument"));
         assert!(words("workflow_list", json!({ "query": ["a"] })).unwrap_err().contains("query"));
+    }
+    /// Whoever has learned one name of a run from one tool uses it in the next.
+    #[test]
+    fn a_run_is_named_the_same_in_all_tools() {
+        for tool in all() {
+            let properties = tool.schema["properties"].as_object().unwrap();
+            let of_run = tool.name.starts_with("workflow_") && !tool.name.ends_with("_list");
+            let named =
+                ["workflow_start", "workflow_count"].contains(&tool.name) || properties.contains_key("workflow_id");
+            assert!(!of_run || named, "{}", tool.name);
+            assert!(!tool.name.starts_with("workflow_") || !properties.contains_key("id"), "{}", tool.name);
+        }
+        for name in ["id", "workflow_id"] {
+            assert_eq!(words("workflow_show", json!({ name: "a" })).unwrap(), "workflow show -- a");
+            let query = words("workflow_query", json!({ name: "a", "name": "q" })).unwrap();
+            assert_eq!(query, "workflow query --workflow-id=a --name=q");
+            assert_eq!(words("workflow_cancel", json!({ name: "a" })).unwrap(), "workflow cancel --workflow-id=a");
+        }
+        assert!(words("workflow_show", json!({ "id": "a", "workflow_id": "b" })).unwrap_err().contains("twice"));
+        assert_eq!(words("schedule_describe", json!({ "id": "n" })).unwrap(), "schedule describe -- n");
+        assert_eq!(words("batch_describe", json!({ "id": "b" })).unwrap(), "batch describe -- b");
+    }
+
+    #[test]
+    fn no_tool_ends_or_changes_a_run_of_the_worker() {
+        for tool in ["workflow_cancel", "workflow_terminate", "workflow_pause", "workflow_signal", "workflow_update"] {
+            for (id, name) in [("schedule:n", "id"), ("batch:b", "workflow_id"), ("notify:x", "workflow_id")] {
+                let told = words(tool, json!({ name: id, "name": "x" })).unwrap_err();
+                assert!(told.contains("worker's own"), "{tool} {id}: {told}");
+            }
+        }
+        assert!(words("workflow_describe", json!({ "workflow_id": "schedule:n" })).is_ok());
     }
 }

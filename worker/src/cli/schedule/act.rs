@@ -9,7 +9,7 @@ use bosun_engine::*;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::when::{HowArgs, OverlapChoice, WhenArgs, moment, refused};
+use super::when::{HowArgs, OverlapChoice, WhenArgs, all_refused, moment};
 use super::{NoteArgs, ScheduleId, TriggerArgs};
 use crate::backend::CallError;
 use crate::cli::args::InputArg;
@@ -97,6 +97,9 @@ pub struct UpdateScheduleArgs {
     /// Another workflow type or file, then key=value pairs as input.
     #[arg(value_name = "WHAT key=value")]
     pub words: Vec<String>,
+    /// Another note to show with the schedule; an empty one takes it away.
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
     #[command(flatten)]
     pub when: WhenArgs,
     #[command(flatten)]
@@ -214,7 +217,11 @@ pub(super) fn new_schedule(plans: Option<PlanLoader>, args: &CreateScheduleArgs)
     let mut schedule = Schedule { spec, action, policies, state };
     args.when.apply(&mut schedule.spec)?;
     args.how.apply(&mut schedule.policies, &mut schedule.state)?;
-    schedule.check(plain(&args.id)).map_err(|why| refused(&why))?;
+    if schedule.state.remaining_actions == Some(0) {
+        return Err(CliError::usage("--remaining 0: a schedule with no starts left would never start anything")
+            .help("leave it out for any number of starts, or create the schedule with --paused"));
+    }
+    all_refused(&schedule.problems(plain(&args.id)))?;
     Ok(schedule)
 }
 
@@ -291,11 +298,14 @@ pub(super) async fn update(cx: &mut Context, args: UpdateScheduleArgs) -> Result
     args.what.apply(&mut schedule.action, &args.words, cx.plans)?;
     args.when.apply(&mut schedule.spec)?;
     args.how.apply(&mut schedule.policies, &mut schedule.state)?;
+    if let Some(note) = &args.note {
+        schedule.state.note.clone_from(note);
+    }
     if schedule == before {
         return Err(CliError::usage("this changes nothing: no option is given")
             .help("`bosun schedule update --help` shows what can be"));
     }
-    schedule.check(plain(&args.id)).map_err(|why| refused(&why))?;
+    all_refused(&schedule.problems(plain(&args.id)))?;
     let change = json!(Change { schedule, version: shown["version"].as_u64() });
     let answer = send(cx, target, "update", &change).await?;
     Ok(say(cx, "update", &args.id, answer, &format!("changed the schedule {}", plain(&args.id))))

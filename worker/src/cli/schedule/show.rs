@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::act::existing;
-use super::when::{WhenArgs, moment, refused};
+use super::when::{WhenArgs, all_refused, moment, refused};
 use crate::api::people::{Cursor, filter_of, page_of};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -79,7 +79,7 @@ pub(super) fn next(screen: &mut Screen, args: &NextArgs) -> Result<Exit, CliErro
     let mut spec = ScheduleSpec::default();
     args.when.apply(&mut spec)?;
     let after = args.after.as_deref().map(|text| moment("--after", text)).transpose()?.unwrap_or(screen.now);
-    spec.check("preview").map_err(|why| refused(&why))?;
+    all_refused(&spec.problems("preview"))?;
     following(screen, "preview", &spec, after, args.count.into())?;
     Ok(Exit::Ok)
 }

@@ -174,8 +174,24 @@ fn calendar(flag: &str, text: &str, mut base: Calendar) -> Result<Calendar, CliE
     Ok(base)
 }
 
-/// The words of the command line for a place in a schedule.
+/// All that is wrong with a schedule, where something is.
+pub(super) fn all_refused(problems: &[InvalidSchedule]) -> Result<(), CliError> {
+    match problems {
+        [] => Ok(()),
+        [one] => Err(refused(one)),
+        all => {
+            let told: Vec<String> = all.iter().map(in_words).collect();
+            Err(CliError::usage(format!("{} things are wrong: {}", all.len(), told.join("; "))))
+        }
+    }
+}
+
 pub(super) fn refused(why: &InvalidSchedule) -> CliError {
+    CliError::usage(in_words(why))
+}
+
+/// The words of the command line for a place in a schedule.
+fn in_words(why: &InvalidSchedule) -> String {
     let flag = match why.path.split(['[', '.']).nth(1) {
         Some("cron") => " (--cron)",
         Some("intervals") => " (--every, --offset)",
@@ -188,5 +204,5 @@ pub(super) fn refused(why: &InvalidSchedule) -> CliError {
         None if why.path == "spec" => " (--cron, --every, --calendar)",
         _ => "",
     };
-    CliError::usage(format!("{}{flag}: {}", why.path, why.problem))
+    format!("{}{flag}: {}", why.path, why.problem)
 }

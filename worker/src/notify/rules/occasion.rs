@@ -162,8 +162,8 @@ impl Occasion {
         (!is_notification(info)).then(|| Occasion::of(info, OccasionKind::Stuck, now, &what).says(title, why))
     }
 
-    /// What a run asks people.
-    pub fn asked(info: &RunInfo, now: Timestamp, asked: AskedOf, text: &str) -> Occasion {
+    /// What a run asks people. `asks_as`: the run that its chain began with, or began anew with when it was reset.
+    pub fn asked(info: &RunInfo, asks_as: RunId, now: Timestamp, asked: AskedOf, text: &str) -> Occasion {
         let title = match asked.word.as_str() {
             "question" => format!("{} asks a question", info.workflow_id),
             "plan" => format!("{} waits for a review of its plan", info.workflow_id),
@@ -176,8 +176,8 @@ impl Occasion {
             n => format!("{} {} escalated {n}", asked.id, asked.shown),
         };
         let occasion = Occasion::of(info, OccasionKind::Approval, now, &what).says(title, text);
-        // A run that goes on in a new one asks nothing anew.
-        let id = id_of(OccasionKind::Approval, &info.first_run.to_string(), &what);
+        // A run that goes on in a new one asks nothing anew; one that was reset does, and links of before open nothing any more.
+        let id = id_of(OccasionKind::Approval, &asks_as.to_string(), &what);
         Occasion { id, asked: Some(asked), ..occasion }
     }
 
@@ -256,9 +256,19 @@ pub fn told_by(info: &RunInfo, event: &Event) -> Vec<Told> {
         EventKind::MarkerRecorded(Marker::SideEffect { value, .. }) if info.workflow_type.as_str() == SUPERVISOR => {
             value.decode::<Vec<Note>>().map_or_else(|_| Vec::new(), |notes| told_by_notes(info, event, &notes))
         }
+        // A reset to a point behind the question asks it with the history that it took over.
+        EventKind::WorkflowExecutionStarted(started)
+            if is_asking(info) && started.forked_from.as_ref().is_some_and(|from| from.point.reset) =>
+        {
+            vec![Told::Ask]
+        }
         kind if info.workflow_type.as_str() == AGENT && may_ask(kind) => vec![Told::Ask],
         _ => Vec::new(),
     }
+}
+
+fn is_asking(info: &RunInfo) -> bool {
+    [SUPERVISOR, AGENT].contains(&info.workflow_type.as_str())
 }
 
 /// Many attempts, the last of which has failed by itself: one that ended with its worker says nothing of the activity. Which

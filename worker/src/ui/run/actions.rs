@@ -13,15 +13,16 @@ use serde_json::Value;
 
 use crate::api::TokenRole;
 use crate::api::handlers::RequestTarget;
-use crate::api::people::{pause_run, release_run, resume_run};
 use crate::api::problem::Problem;
 use crate::api::token::random_hex;
 use crate::backend::{ActivityAsked, Attribution, Backend, CallError};
 use crate::cli::waiting::Hold;
+use crate::schedule::IsSchedule;
 use crate::supervisor::spec::Span;
 use crate::ui::elements::{command_of, failure, open_value, path_segment, query_value, run_link};
 use crate::ui::forms::{Fields, Form, Visitor};
 use crate::ui::layout::{Page, PageError, Place, go_to, problem_page};
+use crate::ui::run::whole::act_on;
 use crate::ui::schedules::back_from;
 
 /// The forms of a run, for who may use them; for everybody the commands that do the same.
@@ -35,12 +36,13 @@ pub(crate) fn actions(visitor: &Visitor, info: &RunInfo, hold: Option<Hold>) -> 
         (_, None) if info.held => &["pause", "resume"],
         (_, None) => &["pause"],
     };
+    // A schedule has a page that deletes it.
+    let ends: &[&str] = if IsSchedule::of(info).is_ok() { &["cancel", "terminate"] } else { &[] };
     html! {
         div.actions {
             @if open && may {
                 @for verb in holds { (button(visitor, info, verb, false)) }
-                (button(visitor, info, "cancel", true))
-                (button(visitor, info, "terminate", true))
+                @for verb in ends { (button(visitor, info, verb, true)) }
                 @for message in ["signal", "update"] { (message_form(visitor, info, message)) }
             }
             @if may { (message_form(visitor, info, "query")) }
@@ -55,7 +57,7 @@ pub(crate) fn actions(visitor: &Visitor, info: &RunInfo, hold: Option<Hold>) -> 
                 summary { "Commands" }
                 div.menu-body {
                     @for verb in ["describe", "show --follow", "replay debug", "replay explain", "export"] { (visitor.command(&command_of(verb, info, ""))) }
-                    @if open { @for verb in holds.iter().chain(&["cancel", "terminate"]) { (visitor.command(&command_of(verb, info, ""))) } }
+                    @if open { @for verb in holds.iter().chain(ends) { (visitor.command(&command_of(verb, info, ""))) } }
                 }
             }
         }
@@ -322,23 +324,6 @@ async fn carry_out(backend: &dyn Backend, target: &Target, verb: &str, fields: &
         }
         "end_activity" => end_activity(backend, fields).await,
         verb => act_on(backend, target.clone(), verb, because).await,
-    }
-}
-
-/// What is done to a run as a whole.
-pub(in crate::ui) async fn act_on(
-    backend: &dyn Backend,
-    target: Target,
-    verb: &str,
-    because: Attribution,
-) -> Result<(), Problem> {
-    match verb {
-        "pause" => Ok(pause_run(backend, target, because).await?),
-        "resume" => Ok(resume_run(backend, target, because).await?),
-        "release" => Ok(release_run(backend, target, because).await?),
-        "cancel" => Ok(backend.cancel(target, because).await?),
-        "terminate" => Ok(backend.terminate(target, because).await?),
-        other => Err(Problem::bad_request(format!("nothing is called {other:?} here"))),
     }
 }
 

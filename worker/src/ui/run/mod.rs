@@ -12,6 +12,7 @@ mod people_waits;
 pub(crate) mod spans;
 pub(super) mod supervisor;
 pub(crate) mod timeline;
+pub(super) mod whole;
 
 use axum::response::Response;
 use bosun_engine::*;
