@@ -116,14 +116,14 @@ fn a_line_of_a_difference_is_one_line() {
     let forged = "x\nFORGED\u{2028}too".to_owned();
     let changed = FieldChange { field: "summary".into(), left: forged.clone(), right: forged.clone() };
     let lines = [
-        DiffLine::Same { left: EventId(1), right: EventId(1), what: forged.clone() },
-        DiffLine::OnlyLeft { left: EventId(1), what: forged.clone() },
-        DiffLine::OnlyRight { right: EventId(1), what: forged.clone() },
+        DiffLine::Same { left: 1, right: 1, what: forged.clone() },
+        DiffLine::OnlyLeft { left: 1, what: forged.clone() },
+        DiffLine::OnlyRight { right: 1, what: forged.clone() },
     ];
     for line in lines {
         assert_eq!(line.to_string().lines().count(), 1, "{line}");
         assert!(line.to_string().contains("x FORGED too"), "{line}");
     }
-    let line = DiffLine::Changed { left: EventId(1), right: EventId(1), what: forged, fields: vec![changed] };
+    let line = DiffLine::Changed { left: 1, right: 1, what: forged, fields: vec![changed] };
     assert_eq!(line.to_string().lines().count(), 2, "{line}");
 }

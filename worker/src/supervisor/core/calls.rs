@@ -368,9 +368,9 @@ mod tests {
         calls.sent(Seq(9), timer(key("retry/t/1")));
         assert!(calls.is_idle() && calls.waits_for_time());
         calls.ended(Seq(9));
-        calls.sent(Seq(2), UnderWay::Child { key: key("execute/t/1"), child: child(false) });
+        calls.sent(Seq(2), UnderWay::Child { key: key("execute/t/1"), child: child() });
         assert!(!calls.is_idle() && calls.only_children());
-        assert_eq!((calls.child(&key("execute/t/1")), calls.child(&key("budget/wall"))), (Some(&child(false)), None));
+        assert_eq!((calls.child(&key("execute/t/1")), calls.child(&key("budget/wall"))), (Some(&child()), None));
         assert_eq!((calls.has_child("w"), calls.has_child("v")), (true, false));
         assert!(calls.only_waits(|id| id == "w"), "people alone can bring on what is below");
         assert!(!calls.only_waits(|_| false), "somebody works below");
