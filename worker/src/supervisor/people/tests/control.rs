@@ -270,7 +270,8 @@ fn a_pause_of_a_run_that_a_person_has_is_kept() {
     assert!(control.pause(by_ann("wait"), &mut out) && !control.pause(by_ann("again"), &mut out));
     assert_eq!((told(&out), notes(&out)), (Vec::<String>::new(), vec![NoteKind::Paused]));
     assert_eq!((control.is_paused(), control.is_human(), control.status()), (true, true, "handed_to_human"));
-    assert_eq!(stopped(&mut control, "x", &mut out).as_deref(), HANDED);
+    let both = Some("a person has the run, and it is paused");
+    assert_eq!(stopped(&mut control, "x", &mut out).as_deref(), both);
     let mut early = control.clone();
     assert!(early.resume(by_ann("go"), &mut out) && !early.resume(by_ann("go"), &mut out));
     assert!(told(&out).is_empty() && early.is_human());
