@@ -196,10 +196,10 @@ impl Tool {
     /// An argument that is not offered, is missing, or has a value of another kind, by its name.
     pub(super) fn words(&self, mut given: Map<String, Value>) -> Result<Vec<String>, String> {
         for option in &self.options {
-            if let Some(value) = option.also.and_then(|also| given.remove(also)) {
-                if given.insert(option.name.to_owned(), value).is_some() {
-                    return Err(format!("{}: the run is named twice", option.name));
-                }
+            if let Some(value) = option.also.and_then(|also| given.remove(also))
+                && given.insert(option.name.to_owned(), value).is_some()
+            {
+                return Err(format!("{}: the run is named twice", option.name));
             }
         }
         let needed = self.schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
