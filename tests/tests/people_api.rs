@@ -94,7 +94,9 @@ fn a_program_starts_a_run_answers_its_question_and_reads_the_result() {
         let told = asked["request"][name].as_str().unwrap_or_else(|| panic!("{name} is no text: {asked}"));
         told.parse::<jiff::Timestamp>().unwrap_or_else(|why| panic!("{name}: {why}: {told}"));
     }
-    assert_eq!(api.get("workflows/story/result"), (202, json!({ "status": "Running" })));
+    let (status, open) = api.get("workflows/story/result");
+    assert_eq!((status, &open["status"]), (202, &json!("Running")), "{open}");
+    assert_eq!(open["waiting"][0]["id"], asked["id"], "whoever polls is told what it waits for: {open}");
     let (_, seen) = api.post("workflows/story/queries/waiting", Value::Null);
     assert_eq!(seen["result"][0]["id"], asked["id"], "{seen}");
 

@@ -229,8 +229,12 @@ fn the_run_names_a_family_where_it_chooses_one() {
             ("worker/src/supervisor/run/mod.rs", "//! R.\nmod strategy;\nuse super::graph::{Graph, Reply};\n"),
             ("worker/src/supervisor/run/strategy.rs", "//! S.\nuse crate::supervisor::graph::Graph;\n"),
         ],
-        &["worker/src/supervisor/run/mod.rs:3: Graph may be named in worker/src/supervisor/run/strategy.rs only: \
-             ask it by Strategy or PlanControl"],
+        &[
+            "worker/src/supervisor/run/mod.rs:3: Graph may be named in worker/src/supervisor/run/strategy.rs only: \
+             ask it by Strategy or PlanControl",
+            "worker/src/supervisor/run/mod.rs:3: graph may be named in the files of FAMILY_WORDS only: ask a strategy by \
+             Strategy",
+        ],
     );
 }
 

@@ -135,7 +135,7 @@ fn an_agent_that_has_halted_says_what_helps() {
     let listed = run(&data, &["list", "--query", "WorkflowType = 'agent'", "-o", "json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     let agent = listed["workflows"][0]["workflow_id"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned();
-    let why = "it has halted: openai: this worker has no model provider `openai`";
+    let why = "it has halted: anthropic: this worker has no model provider `anthropic`";
     let described = said(&run(&data, &["describe", &agent]));
     assert!(described.contains(why), "{described}");
     assert!(described.contains(&format!("bosun --data {} resume above", data.display())), "{described}");
@@ -198,7 +198,7 @@ fn an_update_that_cannot_be_taken_now_says_when_it_can() {
     }
     assert!(run(&data, &["pause", "waits"]).status.success());
     for (id, helps) in
-        [("waits", "resume ID` lets the run go on; send it again then"), ("later", "when the code has begun")]
+        [("waits", "resume waits` lets the run go on; send it again then"), ("later", "when the code has begun")]
     {
         let refused = run(&data, &["update", id, "anything"]);
         let told = said(&refused);

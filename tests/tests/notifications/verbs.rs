@@ -158,8 +158,10 @@ fn the_python_of_the_section_knows_who_has_signed() {
 #[test]
 fn what_is_wrong_with_a_channel_is_said_with_its_place() {
     let dir = tempfile::tempdir().unwrap();
+    // None is no mistake.
+    let none = run(&config(dir.path(), ""), &["notify", "list"]);
+    assert!(none.status.success() && said(&none).contains("no channel is configured"), "{}", said(&none));
     for (text, says) in [
-        ("", "no channel is configured"),
         ("[notify.channels.ops]\nwebhok = \"https://x\"\n", "`notify.channels.ops.webhok`"),
         ("[notify]\npublic = \"x\"\n", "`notify.public`"),
         (

@@ -71,7 +71,7 @@ fn an_agent_that_has_halted_says_why_on_its_page_and_in_its_row() {
         let page = |path: &str| door.get(path, &[door.cookie_line()]).body;
         if let Some(agent) = agent() {
             let (own, row) = (page(&format!("/runs/{agent}")), page("/?query=WorkflowType%20%3D%20%27agent%27"));
-            let why = "it has halted: openai: this worker has no model provider";
+            let why = "it has halted: anthropic: this worker has no model provider";
             // Until the run above has heard of it and is paused, it is the agent that would be resumed.
             if [&own, &row].iter().all(|page| page.contains(why)) && own.contains("resume above") {
                 return;
@@ -115,7 +115,7 @@ fn a_row_says_what_is_in_the_way_below() {
     let begin = Instant::now();
     loop {
         let row = door.get("/?query=WorkflowId%20%3D%20%27above%27", &[door.cookie_line()]).body;
-        if row.contains("of below: ") && row.contains("attempt 2 in ") {
+        if row.contains("of below</span>: ") && row.contains("attempt 2 in ") {
             return;
         }
         assert!(begin.elapsed() < Duration::from_secs(60), "{row}");

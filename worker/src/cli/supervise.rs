@@ -242,18 +242,7 @@ async fn show_plan(cx: &mut Context, run: &RunOf) -> Result<Exit, CliError> {
         // The board of a plan file's run is a text for people; its tasks are in its progress.
         _ => progress_lines(&ask(cx, &target, "progress", &Value::Null).await?),
     };
-    let mut shown = Vec::new();
-    let stuck = Lookout::new(&*cx.backend, now()).carried_on(cx.carried_on).below(target.clone()).await;
-    for line in &lines {
-        let id = super::result::value_text(&line["task_id"]);
-        let why = ask(cx, &target, "why_not_running", &json!({ "task_id": id })).await.unwrap_or_default();
-        // Activities and runs of a task have its id in their names.
-        let of_task = |one: &&Obstacle| {
-            [one.what.as_str(), one.run.as_str()].iter().any(|name| name.contains(&format!("/{id}/")))
-        };
-        let stuck: Vec<Value> = stuck.iter().filter(of_task).map(|one| one.json(&cx.screen)).collect();
-        shown.push(json!({ "task": line, "why_not_running": why["reasons"], "stuck": stuck }));
-    }
+    let shown = tasks_of_plan(cx, &target, &lines).await;
     let review = ask(cx, &target, "plan_review", &Value::Null).await.unwrap_or_default();
     let plan = ask(cx, &target, "get_plan", &Value::Null).await.unwrap_or_default();
     // What is up for review is called by the version that is shown.
@@ -275,15 +264,9 @@ async fn show_plan(cx: &mut Context, run: &RunOf) -> Result<Exit, CliError> {
         let why = if reasons.is_empty() { String::new() } else { format!("  [{}]", reasons.join("; ")) };
         cx.screen.line(format!("{:<18} {:<18} {objective}{why}", text("task_id"), text("status")));
         for stuck in one["stuck"].as_array().into_iter().flatten() {
-            let text = |key: &str| super::result::value_text(&stuck[key]);
-            cx.screen.line(format!(
-                "{:<18} {} of {}: {} (`{}`)",
-                "",
-                text("what"),
-                text("workflow_id"),
-                text("why"),
-                text("help")
-            ));
+            let [what, run, why, help] =
+                ["what", "workflow_id", "why", "help"].map(|key| super::result::value_text(&stuck[key]));
+            cx.screen.line(format!("{:<18} {what} of {run}: {why} (`{help}`)", ""));
         }
     }
     if reviewing {
@@ -291,6 +274,23 @@ async fn show_plan(cx: &mut Context, run: &RunOf) -> Result<Exit, CliError> {
         cx.screen.next(&format!("bosun plan approve {id} --version {version}"));
     }
     Ok(Exit::Ok)
+}
+
+/// Each task with why it does not run, and what keeps it from going on.
+async fn tasks_of_plan(cx: &Context, target: &Target, lines: &[Value]) -> Vec<Value> {
+    let stuck = Lookout::new(&*cx.backend, now()).carried_on(cx.carried_on).below(target.clone()).await;
+    let mut shown = Vec::new();
+    for line in lines {
+        let id = super::result::value_text(&line["task_id"]);
+        let why = ask(cx, target, "why_not_running", &json!({ "task_id": id })).await.unwrap_or_default();
+        // Activities and runs of a task have its id in their names.
+        let of_task = |one: &&Obstacle| {
+            [one.what.as_str(), one.run.as_str()].iter().any(|name| name.contains(&format!("/{id}/")))
+        };
+        let stuck: Vec<Value> = stuck.iter().filter(of_task).map(|one| one.json(&cx.screen)).collect();
+        shown.push(json!({ "task": line, "why_not_running": why["reasons"], "stuck": stuck }));
+    }
+    shown
 }
 
 /// The tasks of a plan file's run, in the words of a board.

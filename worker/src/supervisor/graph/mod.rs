@@ -44,6 +44,7 @@ mod tools;
 mod undo;
 mod upfront;
 mod view;
+mod why_not;
 mod worker_asks;
 mod workers;
 

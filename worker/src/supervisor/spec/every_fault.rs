@@ -67,8 +67,8 @@ impl Pruned {
         loop {
             let Some((above, last)) = parted(path) else { return false };
             let taken = match (find(&mut self.value, above), last) {
-                (Some(Value::Object(map)), Step::Key(key)) => map.remove(key).is_some(),
-                (Some(Value::Array(list)), Step::Index(at)) if at < list.len() => {
+                (Some(Value::Object(map)), PathPart::Key(key)) => map.remove(key).is_some(),
+                (Some(Value::Array(list)), PathPart::Index(at)) if at < list.len() => {
                     list.remove(at);
                     self.gone.push((above.to_owned(), at));
                     true
@@ -95,7 +95,7 @@ impl Pruned {
     }
 }
 
-enum Step<'p> {
+enum PathPart<'p> {
     Key(&'p str),
     Index(usize),
 }
@@ -107,13 +107,13 @@ fn index(text: &str) -> Option<(usize, &str)> {
 }
 
 /// What a place is in, and the last step to it; nothing for the whole.
-fn parted(path: &str) -> Option<(&str, Step<'_>)> {
+fn parted(path: &str) -> Option<(&str, PathPart<'_>)> {
     if let Some((above, at)) = path.strip_suffix(']').and_then(|path| path.rsplit_once('[')) {
-        return Some((above, Step::Index(at.parse().ok()?)));
+        return Some((above, PathPart::Index(at.parse().ok()?)));
     }
     match path.rsplit_once('.') {
-        Some((above, key)) => Some((above, Step::Key(key))),
-        None => (!path.is_empty()).then_some(("", Step::Key(path))),
+        Some((above, key)) => Some((above, PathPart::Key(key))),
+        None => (!path.is_empty()).then_some(("", PathPart::Key(path))),
     }
 }
 
@@ -121,8 +121,8 @@ fn find<'v>(value: &'v mut Value, path: &str) -> Option<&'v mut Value> {
     let Some((above, last)) = parted(path) else { return path.is_empty().then_some(value) };
     let above = find(value, above)?;
     match last {
-        Step::Key(key) => above.get_mut(key),
-        Step::Index(at) => above.get_mut(at),
+        PathPart::Key(key) => above.get_mut(key),
+        PathPart::Index(at) => above.get_mut(at),
     }
 }
 
@@ -155,7 +155,8 @@ mod tests {
     fn check(value: Value, places: &[&str]) {
         let why = typed_whole::<Team>(&value).unwrap_err();
         let text = format!("{}: {}", why.path, why.problem);
-        let told: Vec<&str> = text.split("; and ").map(|one| one.split(": ").next().unwrap()).collect();
+        let mut told: Vec<&str> = text.split("; and ").map(|one| one.split(": ").next().unwrap()).collect();
+        told.sort_unstable();
         assert_eq!(told, places, "{text}");
     }
 

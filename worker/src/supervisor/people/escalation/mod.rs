@@ -101,7 +101,8 @@ impl Escalations {
     }
 
     fn is_sensitive_before(&self, declared: &str) -> bool {
-        self.hitl.gates.contains(&Gate::Before) && self.hitl.is_sensitive_action(declared)
+        let sensitive = || self.hitl.is_sensitive_plan(declared) || self.hitl.is_sensitive_action(declared);
+        self.hitl.gates.contains(&Gate::Before) && sensitive()
     }
 
     fn reasons_before(&self, declared: &str, cost: Option<Money>) -> Vec<Reason> {
@@ -116,7 +117,7 @@ impl Escalations {
 
     /// The function among those of some work that a person is asked about first: the sensitive one, if one is.
     pub fn most_sensitive<'f>(&self, functions: &'f [String]) -> &'f str {
-        let sensitive = |name: &&String| self.hitl.is_sensitive_action(name);
+        let sensitive = |name: &&String| self.hitl.is_sensitive_plan(name) || self.hitl.is_sensitive_action(name);
         functions.iter().find(sensitive).or(functions.first()).map(String::as_str).unwrap_or_default()
     }
 

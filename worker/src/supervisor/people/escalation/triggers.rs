@@ -103,7 +103,7 @@ impl Hitl {
     }
 
     fn sensitive(&self, action: Option<&str>) -> Option<(Trigger, String)> {
-        let action = action.filter(|action| self.is_sensitive_action(action))?;
+        let action = self.triggers.sensitive.iter().find(|sensitive| Some(sensitive.as_str()) == action)?;
         Some((Trigger::Sensitive, format!("Sensitive operation requires approval: {action}")))
     }
     fn cost(&self, cost: Option<Money>) -> Option<(Trigger, String)> {
@@ -166,9 +166,9 @@ impl Hitl {
         self.plan_keywords.iter().any(|keyword| action.contains(&keyword.to_lowercase()))
     }
 
-    /// Whether an action, declared or proposed, is sensitive (SHH-01, SHH-13, SHH-18).
+    /// Whether a proposed action is one of the sensitive ones, exactly.
     pub fn is_sensitive_action(&self, action: &str) -> bool {
-        self.triggers.sensitive.iter().any(|sensitive| sensitive == action) || self.is_sensitive_plan(action)
+        self.sensitive(Some(action)).is_some()
     }
 }
 

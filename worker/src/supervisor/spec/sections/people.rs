@@ -18,8 +18,7 @@ pub struct Hitl {
     pub mode: HitlMode,
     /// What makes the run ask.
     pub triggers: Triggers,
-    /// Actions that contain one of these, in whatever case, need an approval: those that a task declares, and those that a
-    /// result proposes (SHH-13, SHH-18).
+    /// Actions that contain one of these, in lower case, need an approval (SHH-13).
     pub plan_keywords: Vec<String>,
     /// Which plans need an approval because of what they contain.
     pub plan_policy: PlanPolicy,
@@ -105,7 +104,7 @@ impl Default for Triggers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
-    /// The action is one of `sensitive`, word for word, or contains one of `plan_keywords`.
+    /// The action is one of `sensitive`, word for word.
     Sensitive,
     /// The action costs too much.
     ActionCost,
@@ -222,7 +221,7 @@ pub enum HitlException {
     RiskCritical,
     /// Too many tasks in a row have failed.
     ConsecutiveFailures,
-    /// The action is one of `sensitive`, word for word, or contains one of `plan_keywords`.
+    /// The action is one of `sensitive`, word for word.
     Sensitive,
     /// The action costs too much.
     ActionCost,
