@@ -160,13 +160,6 @@ impl Tool {
     /// Refuses what this tool is not for, whatever the role of its token.
     fn may(&self, given: &Map<String, Value>) -> Result<(), String> {
         let text = |option: &str| given.get(option).and_then(Value::as_str).unwrap_or_default();
-        let own = OWN_RUNS.iter().any(|prefix| text("workflow_id").starts_with(prefix));
-        if self.changes && own {
-            return Err(format!(
-                "{}: it is a run of the worker's own: people change it with its own verbs, such as `bosun schedule pause`",
-                text("workflow_id")
-            ));
-        }
         match self.verb {
             ["workflow", "signal" | "update"] => {
                 let name = text("name");
@@ -186,6 +179,13 @@ impl Tool {
                 }
             }
             _ => {}
+        }
+        let own = OWN_RUNS.iter().any(|prefix| text("workflow_id").starts_with(prefix));
+        if self.changes && own {
+            return Err(format!(
+                "{}: it is a run of the worker's own: people change it with its own verbs, such as `bosun schedule pause`",
+                text("workflow_id")
+            ));
         }
         Ok(())
     }
