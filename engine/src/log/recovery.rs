@@ -30,9 +30,6 @@ pub(crate) struct Recovered {
     pub(crate) index_damage: Option<String>,
 }
 
-/// Why an index does not count that is still being written.
-const UNFINISHED: &str = "it was not completed";
-
 pub(crate) fn recover(medium: &dyn Log, options: &JournalOptions) -> Result<Recovered, StorageError> {
     let origin = ChainHash::origin(&medium.instance());
     let tail = checked_tail(medium, origin)?;
@@ -44,8 +41,7 @@ pub(crate) fn recover(medium: &dyn Log, options: &JournalOptions) -> Result<Reco
         Ok(None) => recovery.rebuild()?,
         Err(StorageError::Corrupt { what: "index", detail, .. }) => {
             tracing::warn!(%detail, "the index does not fit the log; rebuilding it");
-            // A worker that was killed while it wrote the index has damaged nothing.
-            index_damage = Some(detail).filter(|detail| detail != UNFINISHED);
+            index_damage = Some(detail);
             recovery.rebuild()?
         }
         Err(why) => return Err(why),
@@ -125,7 +121,9 @@ impl Recovery<'_> {
             return Ok(None);
         };
         if !meta.complete {
-            return Err(self.index_error(UNFINISHED.into()));
+            // A worker that was killed while it wrote the index has damaged nothing.
+            tracing::info!("the index was not completed; rebuilding it");
+            return Ok(None);
         }
         if meta.at > self.tail.last {
             let detail = format!("it ends at group {}, but the index has seen group {}", self.tail.last, meta.at);

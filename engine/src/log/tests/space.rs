@@ -55,6 +55,34 @@ fn a_blob_lives_as_long_as_somebody_refers_to_it() {
     assert_eq!(count(), 0);
 }
 
+/// G1, E38: a blob that was damaged on the disk, its length kept, is not taken for what is committed now: whoever commits the same
+/// bytes writes them anew, and with that mends it for those who had it before.
+#[test]
+fn a_damaged_blob_is_written_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let large =
+        Payload::bytes((0..100_000_u32).map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[2]).collect::<Vec<u8>>());
+    let open = || Journal::open(Arc::new(DiskLog::open(dir.path(), SledOptions::default()).unwrap()), small()).unwrap();
+    let journal = open();
+    journal.commit(&[start_with(1, "a", large.clone())]).unwrap();
+    drop(journal);
+    let files = bytes(&dir.path().join("log/blobs"));
+    assert_eq!(files.len(), 1, "it is a blob");
+    let (name, mut damaged) = files.into_iter().next().unwrap();
+    damaged[50_000] ^= 1;
+    std::fs::write(dir.path().join("log/blobs").join(name), damaged).unwrap();
+    let journal = open();
+    assert!(!journal.verify().is_sound());
+    journal.commit(&[start_with(2, "b", large.clone())]).unwrap();
+    drop(journal);
+    let journal = open();
+    assert!(journal.verify().is_sound(), "{:?}", journal.verify().findings);
+    for n in 1..=2 {
+        let workflow = ["a", "b"][n as usize - 1];
+        assert_eq!(journal.turns(run_id(n), EventId(1)).unwrap()[0], start_with(n, workflow, large.clone()));
+    }
+}
+
 /// G1: a checkpoint that is cut short anywhere loses no reference to a blob, of an open run or a closed one: nothing is
 /// collected that somebody needs. (It wrote the entries of runs before the references, and recovery took turns that an
 /// entry has already for done with.)
