@@ -1,8 +1,8 @@
 //! What a supervisor notes for the log: one named fact each, with its data (supervisors.md §5.7).
 //!
 //! Invariant: notes are consequences of inputs that are in the log already, so a replay notes the same again; they are
-//! recorded with the turn that brought them about, in order. They are for people and audits: no state is read from them; what
-//! one part has to learn of another one goes by `outbox::Fact`.
+//! recorded with the turn that brought them about, in order. They are for people and audits: no decision is read from them
+//! (the view `progress` lists those of what was undone); what one part has to learn of another one goes by `outbox::Fact`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

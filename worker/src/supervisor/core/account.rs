@@ -293,7 +293,15 @@ impl Account {
         }
     }
 
-    /// A run below called nobody: what it was counted as when it was sent was no call.
+    /// A run below counts as one call from its start until it tells how many it has made, also where what it does is a tool's
+    /// work or free, and was not counted when it was sent.
+    pub fn begins_below(&mut self, counted: bool) {
+        if !counted {
+            self.balance.spent.calls = self.balance.spent.calls.saturating_add(1);
+        }
+    }
+
+    /// A run below called nobody: what it has counted as since its start was no call.
     pub fn called_nobody(&mut self) {
         self.balance.spent.calls = self.balance.spent.calls.saturating_sub(1);
     }

@@ -14,7 +14,7 @@
 //! of; a worker that was lost is no fault of who asked, so that its call is delivered again, but not for ever. Pure: the
 //! workflow turns what is asked for into commands, and tells here the number of each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bosun_engine::Seq;
 use serde::{Deserialize, Serialize};
@@ -127,8 +127,8 @@ pub struct Calls {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     held: Vec<Arrival>,
     /// Children that were cancelled, and whose bill is still to come.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    bills: BTreeSet<Seq>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    bills: BTreeMap<Seq, Key>,
 }
 
 impl Calls {
@@ -145,8 +145,8 @@ impl Calls {
         Some(what)
     }
 
-    /// Whether a child that has ended was cancelled before its end: then only the account still waits for it.
-    pub fn bill_came(&mut self, seq: Seq) -> bool {
+    /// What a child was begun for that was cancelled and has ended now: only the account still waits for it.
+    pub fn bill_came(&mut self, seq: Seq) -> Option<Key> {
         self.bills.remove(&seq)
     }
 
@@ -158,9 +158,9 @@ impl Calls {
         Some(match self.ended(seq)? {
             UnderWay::Call { .. } => Cancelled::Activity(seq),
             UnderWay::Later { .. } | UnderWay::Timer { .. } => Cancelled::Timer(seq),
-            UnderWay::Child { .. } => {
+            UnderWay::Child { key, .. } => {
                 // What it spent is told at its end.
-                self.bills.insert(seq);
+                self.bills.insert(seq, key);
                 Cancelled::Child(seq)
             }
         })
@@ -320,7 +320,8 @@ mod tests {
             let mut calls = Calls::default();
             calls.sent(Seq(7), what);
             assert_eq!((calls.cancel(&a), calls.cancel(&a), calls.ended(Seq(7))), (Some(ended), None, None));
-            assert_eq!((calls.has_all_bills(), calls.bill_came(Seq(7)), calls.bill_came(Seq(7))), (!bill, bill, false));
+            let of = bill.then(|| a.clone());
+            assert_eq!((calls.has_all_bills(), calls.bill_came(Seq(7)), calls.bill_came(Seq(7))), (!bill, of, None));
             assert_eq!(calls, Calls::default(), "nothing is left");
         }
     }

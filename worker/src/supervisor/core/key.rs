@@ -35,6 +35,49 @@ impl Key {
             Key::People(_) | Key::Team(_) | Key::Memory(_) | Key::Core(_) => false,
         }
     }
+
+    /// What a run below was begun for, if it is one that was begun under this key.
+    pub fn begun_for(&self) -> BegunFor<'_> {
+        match self {
+            Key::Graph(GraphKey::Execute { task, .. }) => BegunFor::Task(task),
+            Key::Graph(GraphKey::Routed) => BegunFor::Request,
+            Key::Graph(GraphKey::Compensate { .. }) => BegunFor::Undoing,
+            Key::Agents(AgentsKey::Session { ask: SessionAsk::Step { .. }, .. }) => BegunFor::Step,
+            Key::Graph(
+                GraphKey::Act { .. }
+                | GraphKey::Consult { .. }
+                | GraphKey::Decide { .. }
+                | GraphKey::Dependencies { .. }
+                | GraphKey::Evaluate { .. }
+                | GraphKey::Format
+                | GraphKey::Plan { .. }
+                | GraphKey::Retry { .. }
+                | GraphKey::Review { .. }
+                | GraphKey::ReviewAgain { .. }
+                | GraphKey::Synthesize { .. },
+            )
+            | Key::Chat(_)
+            | Key::Agents(_)
+            | Key::People(_)
+            | Key::Team(_)
+            | Key::Memory(_)
+            | Key::Core(_) => BegunFor::Other,
+        }
+    }
+}
+
+/// What a run below was begun for, where its end, or the end of the run above, means more than an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BegunFor<'k> {
+    /// A task of a plan: who is to see what the run below hands upward is known by it.
+    Task(&'k TaskId),
+    /// All that the run above was asked for.
+    Request,
+    /// Work of a cancelled run is undone, so that it is not cancelled with that run (SHN-62).
+    Undoing,
+    /// A step of an agent: variables come back with its answer.
+    Step,
+    Other,
 }
 
 /// What a plan asks for.

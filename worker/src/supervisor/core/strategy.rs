@@ -149,6 +149,8 @@ pub trait Strategy<G: ?Sized>: Asker {
     fn cancel(&mut self, text: String, gates: &mut G, out: &mut Outbox);
     /// Something had ended while the run stood still, and the run is cancelled now: it is told, and nothing follows it.
     fn ended_before_cancel(&mut self, _key: &Key, _answer: Answer, _out: &mut Outbox) {}
+    /// The run that the whole request was handed on to has ended after it was cancelled: how far its tasks came. Nothing follows.
+    fn request_cut(&mut self, _tasks: Vec<TaskReport>) {}
     /// Whose work has ended with an answer that is not heard yet, and what it gave, if it did (SHN-67).
     fn ended_meanwhile(&self, _key: &Key, _answer: &Answer) -> Option<(TaskId, Option<Value>)> {
         None

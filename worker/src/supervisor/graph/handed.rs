@@ -1,7 +1,7 @@
 //! What comes back of a request that was handed on as a whole (SHN-01, SHN-02, SHN-34).
 //!
 //! Invariant: the report of the run that carried it out is this run's: its result, its tasks, and what it says of its
-//! success. A failure there is one here, and a result is never thrown away. It starts nothing but what a plan of its own
+//! success; of one that was cancelled with this run, its tasks. A failure there is one here, and a result is never thrown away. It starts nothing but what a plan of its own
 //! would: the synthesis, where recruits of this run brought something too.
 
 use super::*;
@@ -56,6 +56,13 @@ impl Graph {
             // Recruits are waited for, and heard.
             Some(_) => self.advance(gates, out),
         }
+    }
+
+    /// What was handed on was cancelled with this run: how far it came is in the report all the same.
+    pub(super) fn handed_back_cut(&mut self, tasks: Vec<TaskReport>) {
+        let not_done = NotDone::among(&tasks);
+        let phase = self.phase;
+        self.handed = Some(Handed { phase, success: false, result: None, why: None, tasks, not_done });
     }
 
     /// The result of the request, by its name among those of recruits.

@@ -96,12 +96,16 @@ impl Reply {
             let reason = why_failed(map).map(str::to_owned);
             // A failure may have any form; what it cost counts where it says so.
             let tokens = map.get("tokens").and_then(Value::as_u64).unwrap_or_default();
-            let cost = dollars_in(map);
+            let cost = money_in(map);
             return Ok(Reply { reason, tokens, cost, success: false, ..Reply::default() });
         }
         let is_silent = !map.contains_key("success") && map.get("result").is_none_or(Value::is_null);
         let mut map = map.clone();
-        let micros = map.remove("cost_micros").as_ref().and_then(Value::as_u64);
+        let micros = map.remove("cost_micros").filter(|micros| !micros.is_null());
+        let micros = micros.map(|micros| micros.as_u64().ok_or(micros)).transpose().map_err(|wrong| {
+            let (what, at) = ("worker's reply".to_owned(), "cost_micros".to_owned());
+            Unreadable::MisfitAt { what, at, why: format!("expected a whole number of 0 or more, found {wrong}") }
+        })?;
         map.entry("result").or_insert(Value::Null);
         let mut reply: Reply = read("worker's reply", &Value::Object(map))?;
         reply.cost = micros.or(reply.cost);
@@ -146,7 +150,7 @@ impl Reply {
     pub fn cost_in(map: &Map<String, Value>) -> Spent {
         let number = |key: &str| map.get(key).and_then(Value::as_u64);
         let tokens = number("tokens").unwrap_or_default();
-        let known = number("cost_micros").or_else(|| dollars_in(map));
+        let known = money_in(map);
         let told = tokens > 0 || MONEY.iter().any(|key| map.contains_key(*key));
         let unpriced_calls = u64::from(known.is_none() && told);
         Spent { tokens, cost_micros: known.unwrap_or_default(), calls: 1, unpriced_calls }
@@ -172,6 +176,11 @@ impl Reply {
 /// What a worker answered, taken apart.
 pub(super) fn reply_of(answer: Answer) -> Result<Reply, NotTaken> {
     Ok(Reply::of(answer?)?)
+}
+
+/// The money that an answer says it took, in micros.
+fn money_in(map: &Map<String, Value>) -> Option<u64> {
+    map.get("cost_micros").and_then(Value::as_u64).or_else(|| dollars_in(map))
 }
 
 fn dollars_in(map: &Map<String, Value>) -> Option<u64> {

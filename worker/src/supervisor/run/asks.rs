@@ -135,6 +135,7 @@ impl SupervisorRun {
             self.calls.sent(seq, UnderWay::Call { call, deliveries });
             return Ok(());
         }
+        let counted = call.weight() == Weight::Call;
         match work::carried(&self.resolved.spec, &call, self.context.depth, self.asker()) {
             Carried::Activity { activity_type, input, timeout } => {
                 let options = self.in_place(&call, work::options(&summary(&call), timeout));
@@ -146,7 +147,10 @@ impl SupervisorRun {
                 let seq = cx.start_labelled_timer(cx.now().plus(after), summary(&call));
                 self.calls.sent(seq, UnderWay::Later { call, input, deliveries });
             }
-            Carried::Child { spec } => self.begin_nested(&spec, call, cx)?,
+            Carried::Child { spec } => {
+                self.begin_nested(&spec, call, cx)?;
+                self.account.begins_below(counted);
+            }
             Carried::Model { input, timeout } => {
                 let options = self.in_place(&call, model::options(&summary(&call), timeout, super::model::ATTEMPTS));
                 let seq = cx.schedule_activity(ActivityType::of(MODEL), &*input, options);
@@ -159,6 +163,7 @@ impl SupervisorRun {
                 let lease = Some(Lease { purpose: Some(call.purpose), lent, share });
                 let begins = Begins { lease, priority: self.priority_of(&call), too_slow: None };
                 self.start_child(call.key, AGENT, begins, &input, cx);
+                self.account.begins_below(counted);
             }
             Carried::Impossible(why) => return Err(why),
         }
@@ -283,7 +288,7 @@ impl SupervisorRun {
     fn start_child(&mut self, key: Key, workflow_type: &'static str, begins: Begins, input: &Value, cx: &mut Cx<'_>) {
         let Begins { lease, priority, too_slow } = begins;
         // By the name that the ids of the run have: in whichever run of the chain it begins, it is the child of that key.
-        let workflow_id = format!("{}-{}", self.run, word_of(&key));
+        let workflow_id = format!("{}-{}", self.run, word_of(&key.to_string()));
         // A child closes with its parent (SHN-50), in its own way.
         let parent_close_policy = ParentClosePolicy::RequestCancel;
         // What it spent is known only when it has ended.
@@ -330,9 +335,9 @@ impl SupervisorRun {
     }
 }
 
-/// A key as part of a workflow id: other keys give other words, also where ids of tasks hold `/` or `-`.
-fn word_of(key: &Key) -> String {
-    key.to_string().replace('~', "~0").replace('-', "~1").replace('/', "-")
+/// A key, or a part of one, as part of a workflow id: other keys give other words, also where ids of tasks hold `/` or `-`.
+pub(crate) fn word_of(key: &str) -> String {
+    key.replace('~', "~0").replace('-', "~1").replace('/', "-")
 }
 
 /// What the runs below call this one.
@@ -357,9 +362,8 @@ mod tests {
     #[test]
     fn keys_that_differ_give_ids_that_differ() {
         let keys = ["execute/a/b/1", "execute/a-b/1", "execute/a~1b/1", "execute/a~b/1", "execute/a-b~1/1"];
-        let word = |key: &str| word_of(&key.parse().unwrap());
-        let words: BTreeSet<String> = keys.into_iter().map(word).collect();
+        let words: BTreeSet<String> = keys.into_iter().map(word_of).collect();
         assert_eq!(words.len(), keys.len(), "{words:?}");
-        assert_eq!(word("execute/t1/2"), "execute-t1-2");
+        assert_eq!(word_of("execute/t1/2"), "execute-t1-2");
     }
 }

@@ -86,7 +86,8 @@ impl SupervisorRun {
         self.parts.border = match self.parts.border {
             Border::Never => Border::Never,
             Border::Ahead if is_own || !self.is_long(cx) => Border::Ahead,
-            _ if self.waits_for_people_below() => Border::Open,
+            // That may take days, and so may what a cancelled run below has to undo.
+            _ if self.waits_for_people_below() || !self.calls.has_all_bills() => Border::Open,
             _ => Border::Closing,
         };
     }
@@ -104,7 +105,7 @@ impl SupervisorRun {
         }
     }
 
-    /// Whether a run below is all that is waited for, and itself waits for people: that may take days.
+    /// Whether a run below is all that is waited for, and itself waits for people.
     fn waits_for_people_below(&self) -> bool {
         let below = |child: &str| self.parts.below.stands_still(child);
         !self.calls.is_idle() && self.calls.only_waits(below)

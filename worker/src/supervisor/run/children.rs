@@ -26,7 +26,7 @@ use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
 use crate::supervisor::core::call_context::{AskedWork, parts_of};
 use crate::supervisor::core::calls::{Arrival, UnderWay};
-use crate::supervisor::core::key::{AgentsKey, GraphKey, Key, SessionAsk};
+use crate::supervisor::core::key::{BegunFor, Key};
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::strategy::TASK_REJECTED;
 use crate::supervisor::graph::{Handed, PLAN_REVIEW_TIMED_OUT};
@@ -235,9 +235,11 @@ impl SupervisorRun {
             self.account.called_nobody();
         }
         let Some(UnderWay::Child { key, child }) = self.calls.ended(seq) else {
-            if self.calls.bill_came(seq) {
-                self.account.charge_late(cost);
-                out.set_budget(self.account.balance());
+            let Some(key) = self.calls.bill_came(seq) else { return };
+            self.account.charge_late(cost);
+            out.set_budget(self.account.balance());
+            if let (BegunFor::Request, ChildEnd::Supervisor(report)) = (key.begun_for(), end) {
+                self.strategy.request_cut(report.tasks);
             }
             return;
         };
@@ -246,11 +248,11 @@ impl SupervisorRun {
         self.parts.control.unregister(&key);
         self.parts.below.ended(&child.workflow_id);
         let failure = result.err();
-        if let (ChildEnd::Supervisor(report), Key::Graph(of)) = (&end, &key) {
-            self.escalated_below(of, report, out);
+        if let ChildEnd::Supervisor(report) = &end {
+            self.escalated_below(&key, report, out);
         }
         // Only the answer of an agent has a place for variables: a function shows all that it gives to the model.
-        let shares = matches!(&key, Key::Agents(AgentsKey::Session { ask: SessionAsk::Step { .. }, .. }));
+        let shares = key.begun_for() == BegunFor::Step;
         let answer = match (child.agent, end, failure) {
             (None, ChildEnd::Supervisor(report), _) if child.too_slow.is_some() && is_too_slow(&report) => {
                 Err(CallFailure { kind: CallFailureKind::Timeout, message: child.too_slow.unwrap_or_default() })
@@ -260,7 +262,7 @@ impl SupervisorRun {
             }
             (Some(_), _, Some(failure)) => Err(agent_failed(&failure)),
             (Some(_), _, None) => Err(CallFailure::error("what the agent gave at its end cannot be read")),
-            (None, ChildEnd::Supervisor(report), failure) if matches!(key, Key::Graph(GraphKey::Routed)) => {
+            (None, ChildEnd::Supervisor(report), failure) if key.begun_for() == BegunFor::Request => {
                 self.request_ended(*report, failure.as_ref(), out)
             }
             (None, ChildEnd::Supervisor(report), None) => given(*report, shares),
@@ -272,24 +274,23 @@ impl SupervisorRun {
     }
 
     /// FSS-25: what a reviewer below handed upward is shown to people here too, with the reviewer's words.
-    fn escalated_below(&mut self, of: &GraphKey, report: &SupervisorOutput, out: &mut Outbox) {
+    fn escalated_below(&mut self, key: &Key, report: &SupervisorOutput, out: &mut Outbox) {
         for task in escalated(report) {
             let words = task.error.clone().unwrap_or_default();
-            match of {
-                GraphKey::Execute { task: own, .. } => {
-                    let words = format!("{words} (task {} of the run below)", task.task_id);
-                    self.parts.escalations.handed_up(own.clone(), &words, out);
-                }
-                GraphKey::Routed => {
-                    self.parts.escalations.handed_up(task.task_id.clone(), &words, out);
-                }
-                _ => {}
-            }
+            let (of, words) = match key.begun_for() {
+                BegunFor::Task(own) => (own.clone(), format!("{words} (task {} of the run below)", task.task_id)),
+                BegunFor::Request => (task.task_id.clone(), words),
+                BegunFor::Undoing | BegunFor::Step | BegunFor::Other => continue,
+            };
+            self.parts.escalations.handed_up(of, &words, out);
         }
     }
 
     /// What came of the request that was handed on. What was done there counts for the trust in this run (SHT-06).
     fn request_ended(&mut self, report: SupervisorOutput, failure: Option<&Failure>, out: &mut Outbox) -> Answer {
+        if self.strategy.phase().is_terminal() {
+            self.strategy.request_cut(report.tasks.clone());
+        }
         for task in report.tasks.iter().filter(|task| task.attempts > 0) {
             if matches!(task.status, TaskStatus::Completed | TaskStatus::Failed) {
                 self.parts.autonomy.task_ended(task.status == TaskStatus::Completed, out);

@@ -14,7 +14,7 @@ pub mod again;
 mod answer_shapes;
 mod answers;
 mod arguments;
-mod asks;
+pub(crate) mod asks;
 mod border;
 mod child_end;
 mod children;

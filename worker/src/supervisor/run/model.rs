@@ -33,7 +33,7 @@ use crate::supervisor::spec::tool_names::Builtin;
 use crate::supervisor::spec::{SupervisorSpec, ViaModel};
 
 /// Those that the name of a model may begin with.
-const PROVIDERS: [&str; 2] = ["openai", "anthropic"];
+const PROVIDERS: [&str; 3] = ["openai", "anthropic", "schema"];
 /// The provider of a spec that names none.
 const PROVIDER: &str = "openai";
 /// How often one request is tried before its failure counts.

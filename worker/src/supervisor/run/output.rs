@@ -221,6 +221,12 @@ impl SupervisorRun {
         !(open || held || children || unpaid || !self.calls.is_idle())
     }
 
+    /// Whether how it ended is known, and only what runs below it have spent is not: nothing of it can be cancelled any more.
+    pub(super) fn only_waits_for_bills(&self) -> bool {
+        let children = self.parts.control.children().next().is_some();
+        self.strategy.phase().is_terminal() && !children && self.calls.is_idle() && !self.calls.has_all_bills()
+    }
+
     /// Closes the run when it is over.
     pub(super) fn close_if_over(&self, cx: &mut Cx<'_>) {
         if cx.is_closed() || !self.is_over() {

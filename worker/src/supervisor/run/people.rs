@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::SupervisorRun;
 use super::parts::RunGates;
 use crate::supervisor::core::call_context::{of_its_kind, parts_of};
-use crate::supervisor::core::key::Key;
+use crate::supervisor::core::key::{BegunFor, Key};
 use crate::supervisor::core::question::{OnExpiry, QuestionKey};
 use crate::supervisor::core::retry::Tries;
 use crate::supervisor::core::verdict::{Start, Take};
@@ -295,7 +295,7 @@ impl SupervisorRun {
 
     /// A call that became a run of its own is told what this run is told (SHN-05).
     pub(super) fn register_if_child(&mut self, key: Key, cx: &mut Cx<'_>) {
-        if self.calls.child(&key).is_some() {
+        if key.begun_for() != BegunFor::Undoing && self.calls.child(&key).is_some() {
             let mut out = self.outbox(cx.now());
             self.parts.control.register(key, &mut out);
             self.ask_all(out, cx);

@@ -4,7 +4,7 @@
 
 use super::SupervisorRun;
 use crate::supervisor::core::calls::Arrival;
-use crate::supervisor::core::key::{CoreKey, GraphKey, Key, PeopleKey, TeamKey};
+use crate::supervisor::core::key::{BegunFor, CoreKey, Key, PeopleKey, TeamKey};
 use crate::supervisor::outbox::{Answer, Outbox};
 
 impl SupervisorRun {
@@ -23,12 +23,13 @@ impl SupervisorRun {
             out.heard(&key);
         }
         match key {
-            // What was handed on as a whole has come back.
-            Key::Graph(GraphKey::Routed) => {
-                self.parts.handed_on = None;
+            Key::Graph(_) | Key::Chat(_) | Key::Agents(_) => {
+                if key.begun_for() == BegunFor::Request {
+                    // What was handed on as a whole has come back.
+                    self.parts.handed_on = None;
+                }
                 self.strategy.heard(&key, answer, &mut self.parts, out);
             }
-            Key::Graph(_) | Key::Chat(_) | Key::Agents(_) => self.strategy.heard(&key, answer, &mut self.parts, out),
             Key::People(PeopleKey::ApprovalNotify(n)) => self.parts.approvals.notified(n, &answer, out),
             Key::Team(key) => {
                 let heard = self.parts.team.answered(&key, answer, out);

@@ -30,6 +30,9 @@ use crate::supervisor::spec::OnApprovalTimeout;
 use crate::supervisor::task::Actor;
 use crate::supervisor::team::Heard;
 
+/// Why a run that has come to its end is not cancelled any more.
+const OVER: &str = "the run has ended, and only what runs below it have spent is still to be told";
+
 pub(super) const MAILBOX: &str = "mailbox_v1";
 pub(super) const RECRUIT: &str = "recruit_v1";
 pub(super) const RETIRE: &str = "retire_v1";
@@ -159,6 +162,9 @@ impl SupervisorRun {
     }
 
     fn control_signal(&mut self, name: &str, value: &Value, out: &mut Outbox) {
+        if name == control::CANCEL && self.only_waits_for_bills() {
+            return refuse(name, OVER, out);
+        }
         let changed = match self.parts.control.signal(name, value, out) {
             Ok(changed) => changed,
             Err(why) => return refuse(name, &why.to_string(), out),
@@ -200,6 +206,9 @@ impl SupervisorRun {
 
     /// Cancels the run as `cancel_v1` does.
     pub(super) fn cancel(&mut self, reason: &str, by: &str, out: &mut Outbox) {
+        if self.only_waits_for_bills() {
+            return refuse(control::CANCEL, OVER, out);
+        }
         if self.parts.control.cancel(ControlRequest::new(reason, by), out) {
             self.cancelled_by_control(out);
         }

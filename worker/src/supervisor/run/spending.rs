@@ -68,6 +68,10 @@ pub(super) fn of_model(spec: &SupervisorSpec, call: &Call, result: &Result<Paylo
 pub(super) fn taken_from(form: AnswerForm, call: &Call, answer: &mut Answer) -> Spent {
     let Ok(value) = answer else { return ONE };
     let Value::Object(map) = value else { return ONE };
+    // Undoing is paid for as it was done, though it needs no budget.
+    if call.purpose == Purpose::Compensate && Reply::is_reply(map) {
+        return Reply::cost_in(map);
+    }
     if call.weight() != Weight::Call {
         return ONE;
     }

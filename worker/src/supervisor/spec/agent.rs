@@ -287,8 +287,8 @@ pub struct ViaModel {
     /// the name begins with (`anthropic/claude-sonnet-4-5`), else `openai`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// The provider's name for the model. Without `provider` it may begin with `openai/` or `anthropic/`; beside one it is taken
-    /// as it stands, whatever it begins with.
+    /// The provider's name for the model. Without `provider` it may begin with `openai/`, `anthropic/` or `schema/`; beside one it
+    /// is taken as it stands, whatever it begins with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// How freely the model chooses its words; null is the provider's default.

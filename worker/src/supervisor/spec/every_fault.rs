@@ -12,14 +12,15 @@ use crate::supervisor::fields::FieldError;
 /// Faults that are told at most.
 const FAULTS_MAX: usize = 20;
 
-/// The value as a `T`; the other faults follow on the first one.
-pub(super) fn typed_whole<T: DeserializeOwned>(value: &Value) -> Result<T, FieldError> {
+/// The value as a `T`; the other faults follow on the first one. `under`: what their places begin with, where the value stands in
+/// another one; whoever reads that one says it of the first.
+pub(super) fn typed_whole<T: DeserializeOwned>(value: &Value, under: &str) -> Result<T, FieldError> {
     let mut first = match typed(value) {
         Ok(read) => return Ok(read),
         Err(why) => why,
     };
     for FieldError { path, problem } in rest::<T>(value, &first) {
-        first.problem.push_str(&format!("; and {path}: {problem}"));
+        first.problem.push_str(&format!("; and {under}{path}: {problem}"));
     }
     Err(first)
 }
@@ -153,7 +154,7 @@ mod tests {
 
     #[track_caller]
     fn check(value: Value, places: &[&str]) {
-        let why = typed_whole::<Team>(&value).unwrap_err();
+        let why = typed_whole::<Team>(&value, "").unwrap_err();
         let text = format!("{}: {}", why.path, why.problem);
         let mut told: Vec<&str> = text.split("; and ").map(|one| one.split(": ").next().unwrap()).collect();
         told.sort_unstable();
@@ -170,6 +171,6 @@ mod tests {
         );
         check(json!({ "agents": [3, { "name": 1 }, "x"] }), &["agents[0]", "agents[1].name", "agents[2]", "objective"]);
         check(json!("no mapping"), &[""]);
-        assert!(typed_whole::<Team>(&json!({ "objective": "x" })).is_ok());
+        assert!(typed_whole::<Team>(&json!({ "objective": "x" }), "").is_ok());
     }
 }

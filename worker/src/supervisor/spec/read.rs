@@ -61,7 +61,8 @@ pub fn read_spec(path: &str, text: &str) -> Result<SpecFile, InvalidSpec> {
 /// A spec as data, from a program: the preset is below what it says, as in a file (PDT-28).
 pub fn read_spec_value(value: Value) -> Result<SpecFile, InvalidSpec> {
     let (said, whole) = said(value);
-    let read = Reader { files: NO_FILES, directory: None, depth: 0, whole }.spec(said, &Value::Null);
+    let read =
+        Reader { files: NO_FILES, directory: None, depth: 0, under: String::new(), whole }.spec(said, &Value::Null);
     let (spec, warnings) = read.map_err(|why| InvalidSpec::of("", why))?;
     Ok(SpecFile { path: String::new(), spec, warnings })
 }
@@ -106,7 +107,7 @@ pub fn read_spec_in(
         return Err(refuse(FieldError::at("", why)));
     }
     let value = yaml::parse(text).map_err(|why| refuse(FieldError::at("", why.to_string())))?;
-    let read = Reader { files, directory, depth: 0, whole: false }.spec(value, overrides);
+    let read = Reader { files, directory, depth: 0, under: String::new(), whole: false }.spec(value, overrides);
     // What was set from outside does not stand in the file.
     let place = |at: &str| if is_set(overrides, at) { None } else { yaml::place_of(text, at) };
     let (spec, warnings) = read.map_err(|why| InvalidSpec { place: place(&why.path), ..refuse(why) })?;
@@ -129,6 +130,8 @@ struct Reader<'a> {
     files: Files<'a>,
     directory: Option<&'a str>,
     depth: usize,
+    /// Where it stands in the file that is read, as what its places begin with.
+    under: String,
     /// Every value of it was written by a program, so that what is equal to the preset's was meant too.
     whole: bool,
 }
@@ -158,7 +161,7 @@ impl Reader<'_> {
         check::effect::switch_on(&mut file);
         let mut whole = serde_json::to_value(base).map_err(|why| FieldError::at("", why.to_string()))?;
         merge(&mut whole, &Value::Object(file.clone()));
-        let mut spec: SupervisorSpec = typed_whole(&whole)?;
+        let mut spec: SupervisorSpec = typed_whole(&whole, &self.under)?;
         if !self.whole && file.get("authority").is_none_or(Value::is_null) {
             spec.let_whoever_decides_choose();
         }
@@ -260,7 +263,9 @@ impl Reader<'_> {
                 (None, Some(spec @ Value::Object(_))) => spec.clone(),
                 _ => return Err(FieldError::at(at, "needs the `file` or the `spec` of the supervisor")),
             };
-            let reader = Reader { files: self.files, directory: self.directory, depth: self.depth + 1, whole: false };
+            let under = format!("{}{at}.spec.", self.under);
+            let (files, directory, depth) = (self.files, self.directory, self.depth + 1);
+            let reader = Reader { files, directory, depth, under, whole: false };
             let (whole, _) = reader
                 .spec(value, &Value::Null)
                 .map_err(|why| FieldError::at(format!("{at}.spec.{}", why.path).trim_end_matches('.'), why.problem))?;
