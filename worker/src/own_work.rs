@@ -4,7 +4,7 @@
 //! Invariant: the input of such an activity is believed only in a run of the one type whose door writes it. Any other workflow
 //! can name any activity, with any input: what it says of who asks is nobody's word.
 
-use bosun_engine::{ActivityContext, ActivityError, Failure, Target};
+use bosun_engine::{ActivityContext, ActivityError, Failure, IdConflictPolicy, StartWorkflow, Target};
 
 use crate::backend::Backend;
 use crate::schedule::{ID_PREFIX, IsSchedule};
@@ -23,6 +23,15 @@ pub(crate) fn only_in(ctx: &ActivityContext, workflow_type: &str) -> Result<(), 
         task.activity_type, task.workflow_type
     );
     Err(Failure::application(NOT_FOR_OTHERS, why).non_retryable().into())
+}
+
+/// Refuses a start that would end the run of a schedule to have its id.
+pub(crate) async fn may_be_started(backend: &dyn Backend, start: &StartWorkflow) -> Result<(), IsSchedule> {
+    if start.id_conflict_policy != IdConflictPolicy::TerminateExisting {
+        return Ok(());
+    }
+    let id = Target::workflow(start.workflow_id.clone());
+    may_be_ended(backend, &Target { namespace: start.namespace.clone(), ..id }).await
 }
 
 /// Refuses to end the run of a schedule. Only what may be one by its id is looked at.

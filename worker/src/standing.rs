@@ -60,9 +60,16 @@ pub(crate) async fn list(backend: &dyn Backend, filter: &Filter, limit: usize) -
         return backend.list(ListRequest { query: filter.to_string(), limit }).await;
     }
     let ids: BTreeSet<RunId> = held.iter().map(|info| info.run_id).collect();
-    // Only the order of all lists says where the next page begins: in another one all are read before the first is known.
-    let wanted = if filter.is_default_order() { limit } else { usize::MAX };
-    let mut found = others(backend, &filter.clone().in_default_order(), wanted, &ids).await?;
+    let with_held = limit.saturating_add(held.len());
+    let mut found = if filter.is_default_order() {
+        others(backend, filter, limit, &ids).await?
+    } else if with_held <= PAGE {
+        let first = backend.list(ListRequest { query: filter.to_string(), limit: with_held }).await?;
+        first.into_iter().filter(|info| !ids.contains(&info.run_id)).collect()
+    } else {
+        // Only the order of all lists says where the next page begins: in another one all are read before the first is known.
+        others(backend, &filter.clone().in_default_order(), usize::MAX, &ids).await?
+    };
     if !held.is_empty() {
         found.extend(held.into_iter().filter(|info| filter.matches(info)));
         found.sort_by(|a, b| filter.compare(a, b));

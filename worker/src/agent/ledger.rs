@@ -352,6 +352,7 @@ impl BudgetLedger {
         json!({
             "caps": self.caps, "share": self.share, "spent": self.spent, "held": self.held(), "remaining": self.remaining(),
             "wall_left_ms": self.wall.left(now).map(|left| left.as_millis()),
+            "unpriced_calls": self.unknown.unpriced_calls,
         })
     }
 }

@@ -409,7 +409,7 @@ async fn later(cx: &mut Context, verb: &str, args: &LaterArgs, mut input: Value)
         HumanRequestKind::Elsewhere if found.request["kind"] == "plan" => {
             Some("a plan that waits for a review".to_owned())
         }
-        HumanRequestKind::Elsewhere => Some(found.line()),
+        HumanRequestKind::Elsewhere => Some("what the run stands still for".to_owned()),
     };
     if let Some(other) = other {
         let (answer, done) = (found.answer(), if verb == "extend" { "extended" } else { "escalated" });

@@ -45,7 +45,7 @@ pub(crate) async fn below(
     let found = |info: &RunInfo| ChildRun {
         target: target_of(info),
         workflow_type: info.workflow_type.clone(),
-        open: info.status == WorkflowStatus::Running,
+        open: info.status.is_open(),
     };
     let mut below = RunTree { runs: vec![found(&info)], cut: false };
     let mut earliest = info;

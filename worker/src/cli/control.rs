@@ -85,7 +85,7 @@ pub(super) async fn control(cx: &mut Context, verb: ControlVerb, args: ControlAr
     Ok(Exit::Ok)
 }
 
-fn is_schedule(why: &IsSchedule) -> CliError {
+pub(super) fn is_schedule(why: &IsSchedule) -> CliError {
     let id = shell_word(&why.id);
     CliError::new(Code::Invalid, why.to_string()).help(format!(
         "`bosun schedule delete {id}` deletes it, `bosun schedule pause {id}` has it start nothing until it is unpaused"

@@ -1,6 +1,7 @@
 //! What open runs below a run have spent: its account hears of it when they end, and holds it for them until then.
 //!
-//! Invariant: an account is shown with that in it, wherever it is shown, so that a budget and the sum of the calls say the same;
+//! Invariant: an account is shown with that in it wherever one run is shown, so that a budget and the sum of the calls say the
+//! same (tables of many runs show what each has heard of);
 //! what a run below cannot say now counts as nothing. It reads, and changes nothing of a run.
 
 use bosun_engine::*;
@@ -39,15 +40,22 @@ pub(crate) async fn whole(backend: &dyn Backend, target: &Target, mut budget: Va
     let counts = |run: &str| [AGENT, SUPERVISOR, PLAN_RUN].contains(&run);
     for run in runs.runs.iter().skip(1).filter(|run| run.open && counts(run.workflow_type.as_str())) {
         let answer = ask(backend, &run.target, "budget").await;
-        for (sum, (_, names)) in sums.iter_mut().zip(COUNTED) {
-            let found = names.iter().find_map(|name| answer["spent"][*name].as_u64());
-            *sum = sum.saturating_add(found.unwrap_or(0));
+        for (sum, (key, names)) in sums.iter_mut().zip(COUNTED) {
+            *sum = sum.saturating_add(counted(&answer, key, names));
         }
     }
     for (more, (key, _)) in sums.into_iter().zip(COUNTED).filter(|(more, _)| *more > 0) {
         put_in(&mut budget, key, more);
     }
     budget
+}
+
+/// What one run below has spent of something.
+fn counted(answer: &Value, key: &str, names: &[&str]) -> u64 {
+    let found =
+        names.iter().find_map(|name| answer["spent"][*name].as_u64().or_else(|| answer[*name].as_u64())).unwrap_or(0);
+    // A run below counts as one call from its start on.
+    if key == "calls" { found.saturating_sub(1) } else { found }
 }
 
 fn put_in(budget: &mut Value, key: &str, more: u64) {
@@ -63,6 +71,18 @@ fn put_in(budget: &mut Value, key: &str, more: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As the account has it when the run below ends: the call that asked for it is one of those that it made.
+    #[test]
+    fn the_call_that_began_a_run_is_not_counted_twice() {
+        let agent = json!({ "spent": { "steps": 3, "tokens": 20 } });
+        let run = json!({ "spent": { "calls": 0 } });
+        assert_eq!(
+            (counted(&agent, "calls", &["calls", "steps"]), counted(&run, "calls", &["calls", "steps"])),
+            (2, 0)
+        );
+        assert_eq!(counted(&agent, "tokens", &["tokens"]), 20);
+    }
 
     #[test]
     fn what_runs_below_have_spent_is_spent_and_no_more_held() {

@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::args::InputArg;
 use super::context::{Context, PlanLoader};
+use super::control::is_schedule;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
@@ -22,6 +23,7 @@ use super::progress::Watch;
 use super::result::{ParkPolicy, print_result, wait_for};
 use super::time_format::parse_duration;
 use crate::filter_text::typed_text;
+use crate::own_work::may_be_started;
 use crate::priority::PriorityArgs;
 
 /// What every start takes beside type and input.
@@ -270,6 +272,7 @@ pub(super) async fn signal_with_start(cx: &mut Context, args: SignalWithStartArg
 /// Starts it, or finds what the same request id has started; with something else in it that id is refused.
 async fn start_once(cx: &Context, request: StartWorkflow) -> Result<Started, CliError> {
     let sent = request.clone();
+    may_be_started(&*cx.backend, &sent).await.map_err(|why| is_schedule(&why))?;
     let started = cx.backend.start(request).await.map_err(|why| without_input(why.into(), &sent))?;
     let other = crate::api::people::other_than_first(&*cx.backend, &sent, &started).await;
     match &sent.request_id {

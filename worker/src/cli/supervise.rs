@@ -27,6 +27,7 @@ use crate::backend::CallError;
 use crate::inbox::send_on;
 use crate::supervisor::people::takeover::HANDED_TO_HUMAN;
 use crate::supervisor::run::SUPERVISOR;
+use crate::supervisor::run::asks::word_of;
 use crate::supervisor::team::registry::AgentInstance;
 
 /// Of the members of a team.
@@ -283,10 +284,9 @@ async fn tasks_of_plan(cx: &Context, target: &Target, lines: &[Value]) -> Vec<Va
     for line in lines {
         let id = super::result::value_text(&line["task_id"]);
         let why = ask(cx, target, "why_not_running", &json!({ "task_id": id })).await.unwrap_or_default();
-        // Activities and runs of a task have its id in their names.
-        let of_task = |one: &&Obstacle| {
-            [one.what.as_str(), one.run.as_str()].iter().any(|name| name.contains(&format!("/{id}/")))
-        };
+        // Activities of a task have its id in their names, and so have the runs that do it.
+        let (call, run) = (format!("/{id}/"), format!("-{}-", word_of(&id)));
+        let of_task = |one: &&Obstacle| one.what.contains(&call) || one.run.as_str().contains(&run);
         let stuck: Vec<Value> = stuck.iter().filter(of_task).map(|one| one.json(&cx.screen)).collect();
         shown.push(json!({ "task": line, "why_not_running": why["reasons"], "stuck": stuck }));
     }

@@ -172,9 +172,13 @@ impl Watcher {
             return Ok(());
         }
         let requests = patiently(|| inbox::requests(backend, &target, workflow_type)).await?;
-        for one in requests.unwrap_or_default().iter().filter(|one| is_told(one)) {
-            let occasion = Occasion::asked(info, self.asks_as(info), now(), asked_of(one), &text_of(one));
-            self.tell(&occasion).await?;
+        let requests: Vec<_> = requests.unwrap_or_default().into_iter().filter(|one| is_told(one)).collect();
+        if !requests.is_empty() {
+            let asks_as = self.asks_as(info);
+            for one in &requests {
+                let occasion = Occasion::asked(info, asks_as, now(), asked_of(one), &text_of(one));
+                self.tell(&occasion).await?;
+            }
         }
         if workflow_type.as_str() != AGENT {
             return Ok(());

@@ -175,6 +175,10 @@ impl InvalidSchedule {
     }
 }
 
+/// Why no schedule is made that has no starts left.
+pub(crate) const NOTHING_LEFT: &str =
+    "0: it would never start anything; leave it out for any number of starts, or make it paused";
+
 impl Schedule {
     /// Whether a schedule of this id can be carried out.
     ///
@@ -184,7 +188,17 @@ impl Schedule {
         first(self.problems(id))
     }
 
-    /// All that is wrong with a schedule of this id, each part by itself, so that none hides another.
+    /// The same of one that is about to be made: it has to have something left to start.
+    pub fn problems_of_new(&self, id: &str) -> Vec<InvalidSchedule> {
+        let mut all = self.problems(id);
+        if self.state.remaining_actions == Some(0) {
+            all.push(InvalidSchedule::at("state.remaining_actions", NOTHING_LEFT));
+        }
+        all
+    }
+
+    /// All that is wrong with a schedule of this id, each part by itself, so that none hides another. One that has no starts
+    /// left is over, and may be.
     pub fn problems(&self, id: &str) -> Vec<InvalidSchedule> {
         let Schedule { spec, action, policies, state: _ } = self;
         let mut all: Vec<InvalidSchedule> = check_id(id).err().into_iter().collect();

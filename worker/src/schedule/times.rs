@@ -206,7 +206,6 @@ impl Times {
     }
 }
 
-/// A zone of those that are built in.
 /// What a line of cron says.
 enum CronRead {
     Zoned(CalendarMask, TimeZone),
@@ -226,6 +225,7 @@ fn cron_times(line: &str, path: &str, default: &TimeZone) -> Result<CronRead, In
     }
 }
 
+/// A zone of those that are built in.
 fn zone(name: &str, path: &str) -> Result<TimeZone, InvalidSchedule> {
     if matches!(name, "UTC" | "Etc/UTC" | "Z") {
         return Ok(TimeZone::UTC);

@@ -27,7 +27,7 @@ use crate::backend::{Attribution, Backend, CallError};
 use crate::cli::stuck::Lookout;
 use crate::cli::waiting::{hold_of, waiting};
 use crate::notify::notified;
-use crate::own_work::may_be_ended;
+use crate::own_work::{may_be_ended, may_be_started};
 use crate::standing;
 use crate::supervisor::core::control;
 use crate::supervisor::fields::similar;
@@ -58,6 +58,7 @@ pub async fn start(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) -> Ans
     let StartBody { start, then } = start_body::read(&body, key(&headers)?.as_deref(), &me.backend)?;
     let (workflow_type, namespace) = (start.workflow_type.clone(), start.namespace.clone());
     let (workflow_id, asked) = (start.workflow_id.clone(), start.clone());
+    may_be_started(&me.backend, &asked).await?;
     if let Some(message) = &then {
         once::same_start_with(&me.backend, &asked, message).await?;
     }
@@ -196,11 +197,8 @@ pub async fn result(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> Answer
     let ResultQuery { wait } = query_of(&uri)?;
     let wait = wait_of(wait)?.unwrap_or_default();
     let request = ResultRequest { follow_runs: at.target.run_id.is_none(), timeout: Some(wait) };
-    let follows = request.follow_runs;
     let Some(found) = me.backend.result(at.target.clone(), request).await? else {
-        // The newest run of a chain is the one that waits.
-        let target = if follows { Target { run_id: None, ..at.target } } else { at.target };
-        let seen = me.backend.describe(target).await?;
+        let seen = me.backend.describe(at.target).await?;
         let mut answer = json!({ "status": WorkflowStatus::Running });
         what_it_waits_for(&me, &seen, &mut answer).await;
         return Ok((StatusCode::ACCEPTED, Json(answer)).into_response());

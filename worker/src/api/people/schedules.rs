@@ -26,7 +26,7 @@ use crate::backend::{Backend, CallError};
 use crate::inbox::target_of;
 use crate::schedule::run::ScheduleInput;
 use crate::schedule::shown::{ScheduleMood, StartBecame};
-use crate::schedule::spec::{InvalidSchedule, ScheduleAction, SchedulePolicies, ScheduleSpec, check_id};
+use crate::schedule::spec::{InvalidSchedule, NOTHING_LEFT, ScheduleAction, SchedulePolicies, ScheduleSpec, check_id};
 use crate::schedule::text;
 use crate::schedule::{ID_PREFIX, Overlap, SCHEDULE, Schedule};
 
@@ -178,6 +178,9 @@ pub async fn create_schedule(me: AuthorizedCaller, State(api): State<Api>, heade
     let id = id.map(|id| id.strip_prefix(ID_PREFIX).unwrap_or(&id).to_owned());
     let namespace = me.backend.namespace_of_new(members.parsed("namespace"));
     let schedule = schedule_in(&mut members, id.as_deref(), &api);
+    if schedule.as_ref().is_some_and(|made| made.state.remaining_actions == Some(0)) {
+        members.wrong("schedule.state.remaining_actions", NOTHING_LEFT);
+    }
     members.done()?;
     let id = id.unwrap_or_default();
     let schedule = schedule.ok_or_else(|| Problem::bad_request("schedule: it is needed"))?;

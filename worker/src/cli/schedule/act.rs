@@ -217,11 +217,7 @@ pub(super) fn new_schedule(plans: Option<PlanLoader>, args: &CreateScheduleArgs)
     let mut schedule = Schedule { spec, action, policies, state };
     args.when.apply(&mut schedule.spec)?;
     args.how.apply(&mut schedule.policies, &mut schedule.state)?;
-    if schedule.state.remaining_actions == Some(0) {
-        return Err(CliError::usage("--remaining 0: a schedule with no starts left would never start anything")
-            .help("leave it out for any number of starts, or create the schedule with --paused"));
-    }
-    all_refused(&schedule.problems(plain(&args.id)))?;
+    all_refused(&schedule.problems_of_new(plain(&args.id)))?;
     Ok(schedule)
 }
 

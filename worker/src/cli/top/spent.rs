@@ -42,9 +42,10 @@ impl SpentMemory {
         match self.0.get(&run.run_id) {
             Some((at, spent)) if *at == events && events > 0 => Some(*spent),
             _ => {
-                let said = &ask(backend, &target_of(run), "budget").await["spent"];
-                let unpriced_calls = said["unpriced_calls"].as_u64().unwrap_or_default();
-                let spent = KnownSpend { micros: said["cost_micros"].as_u64()?, unpriced_calls };
+                let said = ask(backend, &target_of(run), "budget").await;
+                let unpriced = &said["spent"]["unpriced_calls"];
+                let unpriced_calls = unpriced.as_u64().or(said["unpriced_calls"].as_u64()).unwrap_or_default();
+                let spent = KnownSpend { micros: said["spent"]["cost_micros"].as_u64()?, unpriced_calls };
                 // Who did not answer is asked again.
                 self.0.insert(run.run_id, (events, spent));
                 Some(spent)
