@@ -45,10 +45,28 @@ pub enum RetryState {
     CancelRequested,
 }
 
+/// Among [`RetryPolicy::non_retryable_error_types`]: a lost worker is a failed attempt like any other, and the last.
+pub const WORKER_LOST: &str = "WorkerLost";
+/// Among them: everything but a lost worker is final.
+const ALL_BUT_LOST: &str = "*";
+
 impl RetryPolicy {
     /// One attempt and no more.
     pub const fn no_retry() -> Self {
         RetryPolicy::attempts(1)
+    }
+    /// Another attempt only where the worker that ran one was lost, up to this many in all: its idempotency key stays the same.
+    /// Whatever an attempt says itself, and a timeout, is the end.
+    pub fn for_lost_workers(maximum: u32) -> Self {
+        RetryPolicy { non_retryable_error_types: vec![ALL_BUT_LOST.to_owned()], ..RetryPolicy::attempts(maximum) }
+    }
+    /// Whether it has another attempt only where a worker was lost.
+    pub fn is_for_lost_workers(&self) -> bool {
+        self.is_final(ALL_BUT_LOST)
+    }
+    /// Whether it names this type.
+    fn is_final(&self, failure_type: &str) -> bool {
+        self.non_retryable_error_types.iter().any(|t| t == failure_type)
     }
     /// At most this many attempts, 0 for no limit, with the default delays.
     pub const fn attempts(maximum: u32) -> Self {
@@ -81,13 +99,19 @@ impl RetryPolicy {
         let mut asked = None;
         match &failure.kind {
             FailureKind::Application { failure_type, non_retryable, next_retry_delay, .. } => {
-                if *non_retryable || self.non_retryable_error_types.iter().any(|t| t == failure_type) {
+                if *non_retryable || self.is_final(failure_type) || self.is_for_lost_workers() {
                     return Err(RetryState::NonRetryableFailure);
                 }
                 asked = *next_retry_delay;
             }
             FailureKind::Canceled { .. } | FailureKind::Terminated => return Err(RetryState::NonRetryableFailure),
             FailureKind::Timeout { timeout: TimeoutType::ScheduleToClose | TimeoutType::ScheduleToStart, .. } => {
+                return Err(RetryState::NonRetryableFailure);
+            }
+            FailureKind::WorkerLost if self.is_final(WORKER_LOST) => return Err(RetryState::NonRetryableFailure),
+            FailureKind::Timeout { .. } | FailureKind::Activity { .. } | FailureKind::ChildWorkflow { .. }
+                if self.is_for_lost_workers() =>
+            {
                 return Err(RetryState::NonRetryableFailure);
             }
             FailureKind::Timeout { .. }
@@ -118,6 +142,21 @@ impl RetryPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// G12: who asks for it has an attempt of which nobody knows the end made again, and no other; or just not that one.
+    #[test]
+    fn a_lost_worker_is_a_failure_of_its_own() {
+        let lost = Failure { message: "gone".into(), kind: FailureKind::WorkerLost, cause: None };
+        let late = TimeoutType::StartToClose;
+        let late = Failure { kind: FailureKind::Timeout { timeout: late, last_heartbeat: None }, ..lost.clone() };
+        let said = Failure::application("Busy", "not now");
+        let policy = RetryPolicy::for_lost_workers(3);
+        let outcomes = |policy: &RetryPolicy| [&lost, &late, &said].map(|why| policy.next(Attempt(1), why).is_ok());
+        assert_eq!(outcomes(&policy), [true, false, false]);
+        assert_eq!(policy.next(Attempt(3), &lost), Err(RetryState::MaximumAttemptsReached));
+        let never = RetryPolicy { non_retryable_error_types: vec![WORKER_LOST.to_owned()], ..RetryPolicy::default() };
+        assert_eq!(outcomes(&never), [false, true, true]);
+    }
 
     /// E05: initial 1 s, coefficient 2.0, maximum 100 x initial.
     #[test]

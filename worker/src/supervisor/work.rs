@@ -10,14 +10,15 @@ use std::time::Duration;
 use bosun_engine::{ActivityOptions, ActivityType, CancellationType, RetryPolicy};
 use serde_json::{Map, Value, json};
 
+use super::core::retry::DELIVERIES_MAX;
 use super::critic::CriticRules;
 use super::fields::{FieldError, Fields, kind};
 use super::placeholder::{JsonTemplate, NoValue, Template, TemplateScope, Values};
 use super::plan::{Plan, TaskItem};
 use super::task::{TaskNumber, TaskStatus};
-use crate::capability::compose::{COMPOSE, COMPOSE_FAILED};
+use crate::capability::compose::COMPOSE;
 use crate::capability::http::HTTP;
-use crate::capability::process::{PROCESS, PROCESS_EXIT, PROCESS_REFUSED, PROCESS_SPAWN, PROCESS_TIMEOUT};
+use crate::capability::process::PROCESS;
 
 /// How long a task may run that does not say.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(600);
@@ -25,9 +26,6 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_secs(600);
 const TIMEOUT_MARGIN: Duration = Duration::from_secs(15);
 /// Bytes kept of each stream of a task. Less than the activity's default: results of a plan stay in its state.
 const OUTPUT_MAX_DEFAULT: u64 = 256 * 1024;
-/// How often the engine repeats an attempt whose worker was lost, or whose service was busy.
-const DELIVERIES_MAX: u32 = 10;
-
 /// What a plan's tasks can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Capability {
@@ -179,14 +177,8 @@ impl Work {
     /// One attempt of the task is one activity. The engine repeats it when the worker was lost, since that is no fault
     /// of the task; faults of the task come back as failures and are the task machine's to count.
     pub(crate) fn options(&self, summary: String) -> ActivityOptions {
-        let faults = [PROCESS_EXIT, PROCESS_SPAWN, PROCESS_TIMEOUT, PROCESS_REFUSED, COMPOSE_FAILED];
         let retry_policy = match self.capability {
-            Capability::Process | Capability::Compose => RetryPolicy {
-                initial_interval: Duration::from_millis(100),
-                maximum_attempts: DELIVERIES_MAX,
-                non_retryable_error_types: faults.map(str::to_owned).to_vec(),
-                ..RetryPolicy::default()
-            },
+            Capability::Process | Capability::Compose => RetryPolicy::for_lost_workers(1 + DELIVERIES_MAX),
             // These know themselves which failures may pass.
             Capability::Http => RetryPolicy { maximum_attempts: 5, ..RetryPolicy::default() },
             Capability::Activity => RetryPolicy { maximum_attempts: 3, ..RetryPolicy::default() },

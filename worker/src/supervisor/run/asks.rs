@@ -8,7 +8,7 @@ use std::time::Duration;
 use bosun_engine::workflow::Cx;
 use bosun_engine::{
     ActivityOptions, ActivityType, CancellationType, ChildWorkflowOptions, ExternalTarget, Failure, FailureKind,
-    ParentClosePolicy, Payload, Priority, WorkflowId,
+    ParentClosePolicy, Payload, Priority, RetryPolicy, WORKER_LOST, WorkflowId,
 };
 use serde_json::{Value, json};
 
@@ -131,6 +131,8 @@ impl SupervisorRun {
     fn send(&mut self, call: Call, deliveries: u32, cx: &mut Cx<'_>) -> Result<(), CarryRefusal> {
         if let Some(dispatched) = self.dispatched(&call) {
             let Dispatched { activity_type, input, options } = dispatched?;
+            let options = self.crash_counts(&call, options);
+            let deliveries = delivered(&options, deliveries);
             let seq = cx.schedule_activity(activity_type, &input, options);
             self.calls.sent(seq, UnderWay::Call { call, deliveries });
             return Ok(());
@@ -139,6 +141,7 @@ impl SupervisorRun {
         match work::carried(&self.resolved.spec, &call, self.context.depth, self.asker()) {
             Carried::Activity { activity_type, input, timeout } => {
                 let options = self.in_place(&call, work::options(&summary(&call), timeout));
+                let deliveries = delivered(&options, deliveries);
                 let seq = cx.schedule_activity(activity_type, &input, options);
                 self.calls.sent(seq, UnderWay::Call { call, deliveries });
             }
@@ -192,18 +195,28 @@ impl SupervisorRun {
     }
 
     fn in_place(&self, call: &Call, options: ActivityOptions) -> ActivityOptions {
-        ActivityOptions { priority: self.priority_of(call), ..options }
+        ActivityOptions { priority: self.priority_of(call), ..self.crash_counts(call, options) }
+    }
+
+    /// The spec may want a call that a crash cut off to be a try like any other: then nobody makes that one again.
+    fn crash_counts(&self, call: &Call, mut options: ActivityOptions) -> ActivityOptions {
+        let counts = self.resolved.spec.failure.count_crash_as_attempt && call.purpose == Purpose::ExecuteWorker;
+        if let Some(policy) = options.retry_policy.as_mut().filter(|_| counts) {
+            policy.non_retryable_error_types.push(WORKER_LOST.to_owned());
+        }
+        options
     }
 
     /// A scripted answer is said now.
     pub(super) fn say(&mut self, call: Call, input: &Value, deliveries: u32, cx: &mut Cx<'_>) {
         let scripted = ActivityType::of(crate::capability::scripted::SCRIPTED);
         let options = self.in_place(&call, work::options(&summary(&call), Duration::from_secs(60)));
+        let deliveries = delivered(&options, deliveries);
         let seq = cx.schedule_activity(scripted, input, options);
         self.calls.sent(seq, UnderWay::Call { call, deliveries });
     }
 
-    /// Delivers a call again whose worker was lost. Whether it did.
+    /// Delivers a call again whose worker was lost as often as its policy allows. Whether it did.
     pub(super) fn is_sent_again(&mut self, call: &Call, deliveries: u32, failure: &Failure, cx: &mut Cx<'_>) -> bool {
         // The spec may want it to be a try like any other.
         let counts = self.resolved.spec.failure.count_crash_as_attempt && call.purpose == Purpose::ExecuteWorker;
@@ -333,6 +346,12 @@ impl SupervisorRun {
         };
         Err(CallFailure { kind, message })
     }
+}
+
+/// How often a call counts as delivered: one that the engine delivers again by itself is not delivered again by anybody else.
+fn delivered(options: &ActivityOptions, deliveries: u32) -> u32 {
+    let by_itself = options.retry_policy.as_ref().is_some_and(RetryPolicy::is_for_lost_workers);
+    if by_itself { retry::DELIVERIES_MAX } else { deliveries }
 }
 
 /// A key, or a part of one, as part of a workflow id: other keys give other words, also where ids of tasks hold `/` or `-`.

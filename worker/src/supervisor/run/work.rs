@@ -19,6 +19,7 @@ use crate::supervisor::chat::draw;
 use crate::supervisor::core::asker::{Asker, CallTime};
 use crate::supervisor::core::call_context::{CallContext, TaskContext};
 use crate::supervisor::core::key::Key;
+use crate::supervisor::core::retry::DELIVERIES_MAX;
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Call, Purpose};
 use crate::supervisor::spec::{OnDelegationTimeout, Span, SupervisorSpec, Via};
@@ -249,11 +250,12 @@ fn said(call: &Call, answer: Value) -> ScriptedAsk<'_> {
     }
 }
 
-/// The options of every call.
+/// The options of every call: whoever asked says whether it is tried again. One of which nobody knows the end, since its worker
+/// was lost, is delivered again as what it was: the same attempt, with the same idempotency key (§5.2).
 pub(super) fn options(summary: &str, timeout: Duration) -> ActivityOptions {
     ActivityOptions {
         start_to_close: Some(timeout),
-        retry_policy: Some(RetryPolicy { maximum_attempts: 1, ..RetryPolicy::default() }),
+        retry_policy: Some(RetryPolicy::for_lost_workers(1 + DELIVERIES_MAX)),
         cancellation: CancellationType::TryCancel,
         summary: Some(summary.to_owned()),
         ..ActivityOptions::default()

@@ -14,11 +14,13 @@ use temporalio_common::protos::temporal::api::enums::v1 as enums;
 use super::payload::{attributes_out, memo_out, period_in, period_out};
 
 pub(in crate::temporal) fn retry_out(policy: &RetryPolicy) -> common::RetryPolicy {
+    // A cluster has no failure for a lost worker: nothing that it could try again is left.
+    let attempts = if policy.is_for_lost_workers() { 1 } else { policy.maximum_attempts };
     common::RetryPolicy {
         initial_interval: Some(period_out(policy.initial_interval)),
         backoff_coefficient: f64::from(policy.backoff_coefficient_permille) / 1_000.0,
         maximum_interval: policy.maximum_interval.map(period_out),
-        maximum_attempts: i32::try_from(policy.maximum_attempts).unwrap_or(i32::MAX),
+        maximum_attempts: i32::try_from(attempts).unwrap_or(i32::MAX),
         non_retryable_error_types: policy.non_retryable_error_types.clone(),
     }
 }
