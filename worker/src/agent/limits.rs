@@ -82,6 +82,10 @@ pub struct Share {
 }
 
 impl Share {
+    /// Whether it limits nothing.
+    pub fn is_no_limit(&self) -> bool {
+        *self == Share::default()
+    }
     /// What is lent.
     pub fn resources(self) -> Vec<Resource> {
         let parts = [(Resource::Tokens, self.tokens), (Resource::Cost, self.cost_micros)];

@@ -216,7 +216,7 @@ impl Play<'_> {
             complaints.push(Complaint::new("all scenes", "every call is made once", format!("made twice: {twice}")));
         }
         if let Some(straight) = straight.filter(|_| complaints.is_empty()) {
-            complaints.extend(other_end(&straight.digest, &ended.digest));
+            complaints.extend(other_end(&straight.digest, &ended.digest, self.scene.order_matters));
         }
         let failed = !complaints.is_empty();
         for complaint in complaints {
@@ -329,13 +329,16 @@ impl Play<'_> {
 }
 
 /// The first place at which two ends differ.
-fn other_end(straight: &Value, seen: &Value) -> Option<Complaint> {
+fn other_end(straight: &Value, seen: &Value, order_matters: bool) -> Option<Complaint> {
     let changes = bosun_replay::changes(straight, seen);
     let first = changes.first()?;
     let value = |value: &Option<Value>| shown(value.as_ref());
     let expected = format!("the same end as straight: {} = {}", first.path, value(&first.before));
     let more = if changes.len() > 1 { format!(" (and {} more differences)", changes.len() - 1) } else { String::new() };
-    let hint = "\nwhere the order must decide, say `order: matters`";
+    let hint = match order_matters {
+        true => "\ncalls that end at the same instant may change places when they are made again",
+        false => "\nwhere the order must decide, say `order: matters`",
+    };
     Some(Complaint::new("all scenes", expected, format!("{}{more}{hint}", value(&first.after))))
 }
 

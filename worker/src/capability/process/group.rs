@@ -54,7 +54,7 @@ pub(in crate::capability) async fn spawn(
         // The caller may be gone; then the group in the answer is dropped here, which kills it.
         let _ = answer.send(spawned);
     });
-    spawner().send(job).map_err(|_| io::Error::other("the thread that starts processes is gone"))?;
+    spawner()?.send(job).map_err(|_| io::Error::other("the thread that starts processes is gone"))?;
     answered.await.map_err(|_| io::Error::other("the thread that starts processes is gone"))?
 }
 
@@ -62,14 +62,16 @@ type SpawnJob = Box<dyn FnOnce() + Send>;
 
 /// One thread starts all children and lives as long as the worker: the parent death signal of Linux is sent when the
 /// *thread* that forked ends, and threads of the runtime come and go.
-fn spawner() -> &'static mpsc::Sender<SpawnJob> {
+fn spawner() -> io::Result<&'static mpsc::Sender<SpawnJob>> {
     static SPAWNER: OnceLock<mpsc::Sender<SpawnJob>> = OnceLock::new();
-    SPAWNER.get_or_init(|| {
-        let (sender, jobs) = mpsc::channel::<SpawnJob>();
-        let thread = std::thread::Builder::new().name("process-spawner".into());
-        thread.spawn(move || jobs.into_iter().for_each(|job| job())).expect("a thread for starting processes");
-        sender
-    })
+    if let Some(spawner) = SPAWNER.get() {
+        return Ok(spawner);
+    }
+    let (sender, jobs) = mpsc::channel::<SpawnJob>();
+    let thread = std::thread::Builder::new().name("process-spawner".into());
+    thread.spawn(move || jobs.into_iter().for_each(|job| job()))?;
+    // Of two that begin at once, the one that nobody sends to ends at once.
+    Ok(SPAWNER.get_or_init(|| sender))
 }
 
 /// Forks, notes the child durably, then lets it execute. The child writes its id into one pipe and waits at the other.

@@ -23,6 +23,8 @@ use crate::capability::scrub::Scrubber;
 
 /// After the leader's exit, how long the pipes may stay open before the group's rest is killed, and again after that.
 const DRAIN_PATIENCE: Duration = Duration::from_millis(250);
+/// How long a program is tried to be started that cannot be started just now.
+const SPAWN_PATIENCE: Duration = Duration::from_secs(10);
 /// How much of each stream a failure carries.
 const TAIL_MAX: usize = 2_000;
 
@@ -33,11 +35,10 @@ pub async fn run(
     input: ProcessInput,
 ) -> Result<ProcessOutput, ActivityError> {
     let place = check(&config, &input)?;
-    let command = command(&input, place.as_deref(), &context);
     passed(&input).for_each(|(name, value)| environment::note_passed(name, &value));
     let owner = Owner { idempotency_key: context.idempotency_key(), attempt: context.attempt().0 };
     let started = Instant::now();
-    let spawned = spawn(command, owner, &config, input.stdin.is_some()).await;
+    let spawned = spawn_patiently(&config, &context, &input, place.as_deref(), owner).await;
     let (mut child, group) = spawned.map_err(|why| cannot_spawn(&input, place.as_deref(), &why))?;
     let mut stdout = Capture::start(child.stdout.take().expect("stdout is piped"), input.output_max);
     let mut stderr = Capture::start(child.stderr.take().expect("stderr is piped"), input.output_max);
@@ -248,6 +249,28 @@ fn command(input: &ProcessInput, place: Option<&Path>, context: &ActivityContext
         command.current_dir(place);
     }
     command
+}
+
+/// A machine that is short of processes or open files may have them again in a moment: that is no failed try of a task (G28).
+async fn spawn_patiently(
+    config: &ProcessConfig,
+    context: &ActivityContext,
+    input: &ProcessInput,
+    place: Option<&Path>,
+    owner: Owner,
+) -> io::Result<(Child, ProcessGroup)> {
+    let until = Instant::now() + SPAWN_PATIENCE;
+    let mut pause = Duration::from_millis(100);
+    loop {
+        let spawned = spawn(command(input, place, context), owner.clone(), config, input.stdin.is_some()).await;
+        match spawned {
+            Err(why) if passes(&why) && Instant::now() + pause < until => tokio::select! {
+                () = tokio::time::sleep(pause) => pause *= 2,
+                () = context.canceled() => return Err(why),
+            },
+            spawned => return spawned,
+        }
+    }
 }
 
 /// Writes stdin in the background and closes it. A child that does not read it all is no error.

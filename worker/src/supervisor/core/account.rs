@@ -26,7 +26,8 @@ use serde_json::{Value, json};
 use super::awaited::{AnswerSource, AwaitedKeys};
 use super::key::{CoreKey, Key};
 use super::loans::{Available, Loans};
-use crate::agent::ledger::TopUp;
+use crate::agent::ledger::{Resource, TopUp};
+use crate::agent::machine::Lent;
 use crate::agent::spec::Share;
 use crate::supervisor::model::OnExhausted;
 use crate::supervisor::outbox::{Call, Outbox, Weight};
@@ -109,6 +110,10 @@ pub struct Balance {
     /// What is left is too little for another call: it counts as spent.
     too_little: bool,
     last_word_given: bool,
+    /// Of a part of the budget of a run above, how far that may raise it: what the run's own spec allows; none once there is
+    /// no more above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    may_have: Option<Share>,
 }
 
 impl Default for Balance {
@@ -120,7 +125,7 @@ impl Default for Balance {
 impl Balance {
     pub fn new(allowance: Allowance, then: OnExhausted) -> Self {
         let (spent, out_of_time, too_little, last_word_given) = (Spent::default(), false, false, false);
-        Balance { spent, allowance, then, out_of_time, too_little, last_word_given }
+        Balance { spent, allowance, then, out_of_time, too_little, last_word_given, may_have: None }
     }
 
     /// What is used up, the first of it; none while calls may be made.
@@ -143,9 +148,34 @@ impl Balance {
         self.allowance.cost_micros.is_some() && !self.allowance.unpriced
     }
 
-    /// How the run ends, if it has to; none while it may go on, or waits for people to give it more.
+    /// Whether the run above may still give more of this.
+    fn comes_from_above(&self, what: Resource) -> bool {
+        let below =
+            |limit: Option<u64>, most: Option<u64>| limit.is_some_and(|limit| most.is_none_or(|most| limit < most));
+        let limits = &self.allowance;
+        self.may_have.is_some_and(|most| match what {
+            Resource::Tokens => below(limits.tokens, most.tokens),
+            Resource::Cost => below(limits.cost_micros, most.cost_micros),
+            _ => false,
+        })
+    }
+
+    /// What is used up of what the run above may give more of.
+    fn short_of(&self) -> Option<Resource> {
+        let what = match self.used_up().filter(|_| !self.out_of_time)? {
+            UsedUp::Tokens => Resource::Tokens,
+            UsedUp::Cost => Resource::Cost,
+            UsedUp::Calls | UsedUp::Wall | UsedUp::Unpriced => return None,
+        };
+        self.comes_from_above(what).then_some(what)
+    }
+
+    /// How the run ends, if it has to; none while it may go on, or waits for people, or the run above, to give it more.
     pub fn exhausted(&self) -> Option<Exhausted> {
         self.used_up()?;
+        if self.short_of().is_some() {
+            return None;
+        }
         match self.then {
             // Nobody can give a run more time.
             OnExhausted::Ask if self.out_of_time => Some(Exhausted::Stop),
@@ -154,6 +184,13 @@ impl Balance {
             OnExhausted::Stop => Some(Exhausted::Stop),
             OnExhausted::Fail => Some(Exhausted::Fail),
         }
+    }
+
+    /// Whether people may be asked for more of it.
+    pub fn may_ask(&self) -> bool {
+        let limits = &self.allowance;
+        self.then == OnExhausted::Ask
+            && (limits.tokens.is_some() || limits.cost_micros.is_some() || limits.calls.is_some())
     }
 
     /// Whether nothing more is started before people have given the run more.
@@ -263,6 +300,18 @@ pub struct Account {
     /// The end by the budget is noted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     noted: bool,
+    /// The run above is asked for more, and has not answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    asked_above: Option<AskedAbove>,
+}
+
+/// More of its budget that a run below asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedAbove {
+    pub resource: Resource,
+    pub wanted: u64,
+    /// It is on its way.
+    is_sent: bool,
 }
 
 impl Account {
@@ -341,7 +390,47 @@ impl Account {
 
     /// What was lent by a run above is the run's own from here on: what its spec says happens when it is used up.
     pub fn own(&mut self, then: OnExhausted) {
-        self.balance.then = then;
+        (self.balance.then, self.balance.may_have, self.asked_above) = (then, None, None);
+    }
+
+    /// The budget is a part of that of a run above, which may raise it to what the run's own spec allows.
+    pub fn is_part(&mut self, own: Share) {
+        self.balance.may_have = Some(own);
+    }
+
+    /// Asks the run above for more: for what is used up, or for what somebody below wants who cannot be given it here. Whether
+    /// it is asked, now or already.
+    pub fn ask_above(&mut self, free: Available) -> bool {
+        if self.asked_above.is_some() {
+            return true;
+        }
+        let (spent, limits) = (self.balance.spent, self.balance.allowance);
+        let over = |limit: Option<u64>, spent: u64| spent.saturating_sub(limit.unwrap_or_default()).saturating_add(1);
+        let used_up = self.balance.short_of().map(|what| match what {
+            Resource::Cost => (what, over(limits.cost_micros, spent.cost_micros)),
+            _ => (what, over(limits.tokens, spent.tokens)),
+        });
+        let wanted = || self.loans.lacks(free).filter(|(what, _)| self.balance.comes_from_above(*what));
+        let asked = used_up.or_else(wanted);
+        self.asked_above = asked.map(|(resource, wanted)| AskedAbove { resource, wanted, is_sent: false });
+        self.asked_above.is_some()
+    }
+
+    /// What is to be asked of the run above, once.
+    pub fn to_ask_above(&mut self) -> Option<AskedAbove> {
+        let asked = self.asked_above.as_mut().filter(|asked| !asked.is_sent)?;
+        asked.is_sent = true;
+        Some(*asked)
+    }
+
+    /// The run above has answered: what it gives, and whether that is all.
+    pub fn lent_from_above(&mut self, lent: &Lent) {
+        self.asked_above = None;
+        let Share { tokens, cost_micros } = lent.more;
+        self.top_up(&TopUp { tokens, cost_micros, ..TopUp::default() });
+        if lent.last {
+            self.balance.may_have = None;
+        }
     }
 
     /// Raises what is limited, and allows calls of unknown price where money is. Whether anything was.
@@ -373,7 +462,8 @@ impl Account {
         let free =
             Share { tokens: free(left.tokens, lent.tokens), cost_micros: free(left.cost_micros, lent.cost_micros) };
         let (asks, needs_prices) = (self.balance.then == OnExhausted::Ask, self.balance.needs_prices());
-        Available { left, free, alone, asks, needs_prices }
+        let from_above = [Resource::Tokens, Resource::Cost].map(|what| self.balance.comes_from_above(what));
+        Available { left, free, alone, asks, needs_prices, from_above }
     }
 
     /// The note that the budget has ended the run, the first time. `now` counts what this very turn has begun too.

@@ -41,6 +41,8 @@ pub struct Available {
     pub asks: bool,
     /// Money is limited, and calls that do not say what they cost are not allowed.
     pub needs_prices: bool,
+    /// Whether the run above may give more tokens, and more money.
+    pub from_above: [bool; 2],
 }
 
 impl Available {
@@ -58,7 +60,7 @@ impl Available {
         (share != Share::default()).then_some(share)
     }
 
-    /// Whether a run below does better to wait for what others give back: it asks for no more later.
+    /// Whether a run below does better to wait for what others give back.
     pub fn too_little_for_child(&self) -> bool {
         let little = |left: Option<u64>, free: Option<u64>| match (left, free) {
             (Some(left), Some(free)) => free < left && self.part(free).saturating_mul(8) < left,
@@ -74,6 +76,17 @@ impl Available {
             _ => self.free.tokens,
         };
         free.unwrap_or(0)
+    }
+
+    /// Whether more than is free of this may come: from people, or from the run above.
+    fn may_come(&self, what: Resource) -> bool {
+        let [tokens, money] = self.from_above;
+        self.asks
+            || match what {
+                Resource::Tokens => tokens,
+                Resource::Cost => money,
+                _ => false,
+            }
     }
 
     fn meets(&self, request: &LoanRequest) -> bool {
@@ -162,7 +175,7 @@ impl Loans {
     /// asked for more, gives the first one what there is, as the last. Whom to tell, and what.
     pub fn lend_more(&mut self, left: Available) -> Option<(String, Lent)> {
         self.forget_ended();
-        let last = self.all_wait() && !left.asks;
+        let last = self.all_wait() && self.requests.first().is_some_and(|first| !left.may_come(first.resource));
         let at = self.requests.iter().position(|request| left.meets(request));
         let (request, last) = match at {
             Some(at) => (self.requests.remove(at), false),
@@ -186,6 +199,12 @@ impl Loans {
     pub fn waits_in_vain(&mut self, left: Available) -> bool {
         self.forget_ended();
         self.all_wait() && !self.requests.iter().any(|request| left.meets(request))
+    }
+
+    /// What the first of those lacks who wait in vain.
+    pub fn lacks(&self, left: Available) -> Option<(Resource, u64)> {
+        let request = self.requests.first().filter(|request| self.all_wait() && !left.meets(request))?;
+        Some((request.resource, request.wanted.saturating_sub(left.of(request.resource))))
     }
 
     /// Whether somebody asks for leave to go on with calls of unknown price.

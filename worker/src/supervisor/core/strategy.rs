@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::account::Balance;
 use super::asker::Asker;
-use super::key::Key;
+use super::key::{BegunFor, Key};
 use super::phase::Phase;
 use super::plan_control::{NoPlan, PlanControl};
 use super::question::OnExpiry;
@@ -149,8 +149,8 @@ pub trait Strategy<G: ?Sized>: Asker {
     fn cancel(&mut self, text: String, gates: &mut G, out: &mut Outbox);
     /// Something had ended while the run stood still, and the run is cancelled now: it is told, and nothing follows it.
     fn ended_before_cancel(&mut self, _key: &Key, _answer: Answer, _out: &mut Outbox) {}
-    /// The run that the whole request was handed on to has ended after it was cancelled: how far its tasks came. Nothing follows.
-    fn request_cut(&mut self, _tasks: Vec<TaskReport>) {}
+    /// A run below has ended when nobody waited for its answer any more, or was cancelled: how far its tasks came. Nothing follows.
+    fn ended_cut(&mut self, _of: BegunFor<'_>, _tasks: Vec<TaskReport>, _errors: &[String]) {}
     /// Whose work has ended with an answer that is not heard yet, and what it gave, if it did (SHN-67).
     fn ended_meanwhile(&self, _key: &Key, _answer: &Answer) -> Option<(TaskId, Option<Value>)> {
         None

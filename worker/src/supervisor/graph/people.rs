@@ -362,6 +362,7 @@ impl Graph {
         let is_asked = calls(out).any(|key| matches!(key, GraphKey::Plan { .. }));
         match self.phase {
             Phase::Executing | Phase::AwaitingPlanApproval if !is_asked => Ok(()),
+            Phase::AwaitingPlanApproval => Err(PlanRefusal::IsAskedAnew),
             phase if phase.is_terminal() => Err(PlanRefusal::RunIsOver(phase)),
             phase => Err(PlanRefusal::NotNow(phase)),
         }

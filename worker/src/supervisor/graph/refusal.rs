@@ -59,6 +59,8 @@ pub enum PlanRefusal {
     TaskIsOver { id: TaskId, status: TaskStatus },
     #[error("the run is {0}")]
     RunIsOver(Phase),
+    #[error("A feedback request is in progress. Please wait and try again.")]
+    IsAskedAnew,
     #[error("the run is {0}: a plan is changed while it waits for approval or is executed")]
     NotNow(Phase),
 }

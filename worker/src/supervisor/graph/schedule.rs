@@ -269,6 +269,11 @@ impl Graph {
         if to == TaskStatus::Skipped && !condition && self.rules.skips_at_rest() && !self.is_at_rest(out) {
             return;
         }
+        // What was sent back or is errored can only be given up by cancelling; the table knows no other way.
+        let sent_back = self.task(id).is_some_and(|task| task.status == TaskStatus::NeedsRevision);
+        let cancels = sent_back && matches!(to, TaskStatus::Skipped | TaskStatus::Failed);
+        let instead = self.given_up(on, DependencyPolicy::Cancel, cancelled, condition).filter(|_| cancels);
+        let (to, message) = instead.map_or((to, message), |(to, _, message)| (to, message));
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         if task.status == to || (matches!(to, TaskStatus::Skipped | TaskStatus::Failed) && task.is_in_flight()) {
             return;
@@ -280,15 +285,6 @@ impl Graph {
             TaskStatus::Cancelled => task.cancelled = Some(CancelReason::Upstream),
             _ => {}
         }
-        // What was sent back or is errored can only be given up by cancelling; the table knows no other way.
-        let sent_back = task.status == TaskStatus::NeedsRevision;
-        let to = match to {
-            TaskStatus::Skipped | TaskStatus::Failed if sent_back => {
-                task.cancelled = Some(CancelReason::Upstream);
-                TaskStatus::Cancelled
-            }
-            to => to,
-        };
         if self.set(id, to, Actor::Scheduler, kind, out) && to.is_terminal() {
             self.cancel_calls_of(id, out);
             self.tell_ended(id, gates, out);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::supervisor::core::account::Balance;
+use crate::supervisor::core::key::BegunFor;
 use crate::supervisor::core::plan_control::{NoPlan, PlanControl};
 use crate::supervisor::core::strategy::{Findings, Strategy, TaskReport};
 
@@ -48,8 +49,8 @@ impl<G: Gates> Strategy<G> for Graph {
         true
     }
 
-    fn request_cut(&mut self, tasks: Vec<TaskReport>) {
-        self.handed_back_cut(tasks);
+    fn ended_cut(&mut self, of: BegunFor<'_>, tasks: Vec<TaskReport>, errors: &[String]) {
+        self.ended_below_cut(of, tasks, errors);
     }
     fn is_cut(&self) -> bool {
         Graph::is_cut(self)
@@ -77,6 +78,9 @@ impl<G: Gates> Strategy<G> for Graph {
             (findings.error, findings.code) = (outcome.error.clone(), outcome.code.clone());
             findings.details.clone_from(&outcome.details);
             findings.not_done = self.not_done();
+            // What ended the request below has ended it here.
+            let handed = self.handed.as_ref().filter(|handed| !handed.success);
+            findings.code = findings.code.or_else(|| handed.and_then(|handed| handed.code.clone()));
             if !outcome.success && findings.code.is_none() && self.is_rejected() {
                 findings.code = Some(TASK_REJECTED.to_owned());
             }
@@ -119,7 +123,7 @@ impl<G: Gates> Strategy<G> for Graph {
         self.first_waiting()
     }
     fn status_board(&self) -> Value {
-        self.plan.tasks.values().map(|task| json!(self.board_line(task))).collect()
+        self.plan.in_order().into_iter().map(|task| json!(self.board_line(task))).collect()
     }
     fn deadlock_report(&self) -> Option<&str> {
         self.deadlock_report.as_deref()

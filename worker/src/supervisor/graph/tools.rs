@@ -72,6 +72,14 @@ struct PatchTask {
     parameters: Option<Map<String, Value>>,
 }
 
+/// What is said of a task that somebody cancels.
+fn cancelled_text(id: &TaskId, reason: &str) -> String {
+    match reason.trim() {
+        "" => format!("Task {id} cancelled, without a reason."),
+        reason => format!("Task {id} cancelled. Reason: {reason}"),
+    }
+}
+
 impl Graph {
     /// Carries out a tool call and keeps its answer for the next board.
     pub(super) fn use_tool(&mut self, call: &DeciderToolCall, gates: &mut dyn Gates, out: &mut Outbox) {
@@ -283,7 +291,7 @@ impl Graph {
             }
             Some(_) => {
                 self.cancel_task(id, &reason, by, gates, out);
-                Ok(format!("Task {id} cancelled. Reason: {reason}").into())
+                Ok(cancelled_text(id, &reason).into())
             }
         }
     }
@@ -299,8 +307,7 @@ impl Graph {
     ) -> bool {
         let Some(task) = self.plan.tasks.get_mut(id).filter(|task| !task.status.is_terminal()) else { return false };
         task.cancelled = Some(CancelReason::Requested);
-        task.error =
-            Some(TaskError { kind: "cancelled".into(), message: format!("Task {id} cancelled. Reason: {reason}") });
+        task.error = Some(TaskError { kind: "cancelled".into(), message: cancelled_text(id, reason) });
         self.set(id, TaskStatus::Cancelled, by, "requested", out);
         self.cancel_calls_of(id, out);
         self.chosen.retain(|other| other != id);

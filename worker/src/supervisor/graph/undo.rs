@@ -13,6 +13,11 @@ use crate::supervisor::model::TaskError;
 const UNSEEN: &str =
     "it had been done while the run stood still, and nobody looked at the result: the run was cancelled";
 
+/// The beginning of what is said of a task whose compensation failed.
+pub(super) fn not_undone(id: &TaskId) -> String {
+    format!("compensation of task {id} failed")
+}
+
 impl Graph {
     /// The one completed last is undone first.
     pub(super) fn compensate_next(&mut self, out: &mut Outbox) {
@@ -75,7 +80,7 @@ impl Graph {
         };
         self.undone.insert(id.clone(), error.is_none());
         out.note(NoteKind::CompensationRun, json!({ "task": id, "error": error }));
-        self.errors.extend(error.map(|why| format!("compensation of task {id} failed: {why}")));
+        self.errors.extend(error.map(|why| format!("{}: {why}", not_undone(id))));
         self.compensate_next(out);
     }
 }

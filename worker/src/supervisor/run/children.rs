@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use bosun_engine::workflow::Cx;
-use bosun_engine::{Failure, Payload, Seq, Timestamp};
+use bosun_engine::{Failure, FailureKind, Payload, Seq, Timestamp};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, to_value};
 
@@ -16,7 +16,7 @@ use super::child_end::{self, ChildEnd};
 use super::inherited::keep_what_was_said;
 use super::input::MoreContext;
 use super::lease::lower;
-use super::output::NOTHING_DONE;
+use super::output::{EndReason, NOTHING_DONE};
 use super::refusal::CarryRefusal;
 use super::rules_below::ToldBelow;
 use super::{RunContext, SupervisorInput, SupervisorOutput, SupervisorRun, TaskReport};
@@ -30,6 +30,7 @@ use crate::supervisor::core::key::{BegunFor, Key};
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::strategy::TASK_REJECTED;
 use crate::supervisor::graph::{Handed, PLAN_REVIEW_TIMED_OUT};
+use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, ChildTask, Outbox, Purpose};
 use crate::supervisor::prompts::WorkerTurn;
 use crate::supervisor::reading::text_of;
@@ -94,12 +95,14 @@ pub(super) fn spec_of(
     if is_planned {
         (spec.planning.mode, spec.synthesis.mode) = (PlanningMode::None, SynthesisMode::LastOutput);
     }
+    let own_limits = limits_of(&spec);
     let context = RunContext {
         depth: depth + 1,
         role,
         agent_id,
         more: MoreContext { agent, plan, policies: above.policies, ..MoreContext::default() },
         shared: part.share.is_some(),
+        own_limits,
         above: above.id,
         told: above.told,
         ..RunContext::default()
@@ -125,6 +128,7 @@ pub(super) fn nested(
         // CUG-37: they win over those of its own spec, as they stand now.
         spec.resume.get_or_insert_default().context_variables.extend(variables);
     }
+    let own_limits = limits_of(&spec);
     bound(&mut spec, part);
     if !told.is_nothing() {
         told.change(&mut spec, now)?;
@@ -142,6 +146,7 @@ pub(super) fn nested(
             ..Default::default()
         },
         shared: part.share.is_some(),
+        own_limits,
         timed: part.timed,
         above,
         told: told.clone(),
@@ -200,6 +205,11 @@ pub(super) fn own_wall_ms(spec: &Value) -> Option<u64> {
     parts_of::<Option<OfSpec>>(spec).map(|spec| spec.budget.wall.as_ms())
 }
 
+/// What its own spec allows.
+fn limits_of(spec: &SupervisorSpec) -> Share {
+    Share { tokens: spec.budget.tokens, cost_micros: spec.budget.cost.map(Money::as_micros) }
+}
+
 /// Its own budget may be less.
 fn bound(spec: &mut SupervisorSpec, part: ChildBudget) {
     let Share { tokens, cost_micros } = part.share.unwrap_or_default();
@@ -238,8 +248,8 @@ impl SupervisorRun {
             let Some(key) = self.calls.bill_came(seq) else { return };
             self.account.charge_late(cost);
             out.set_budget(self.account.balance());
-            if let (BegunFor::Request, ChildEnd::Supervisor(report)) = (key.begun_for(), end) {
-                self.strategy.request_cut(report.tasks);
+            if let ChildEnd::Supervisor(report) = end {
+                self.strategy.ended_cut(key.begun_for(), report.tasks, &report.errors);
             }
             return;
         };
@@ -250,6 +260,9 @@ impl SupervisorRun {
         let failure = result.err();
         if let ChildEnd::Supervisor(report) = &end {
             self.escalated_below(&key, report, out);
+            if self.strategy.phase().is_terminal() {
+                self.strategy.ended_cut(key.begun_for(), report.tasks.clone(), &report.errors);
+            }
         }
         // Only the answer of an agent has a place for variables: a function shows all that it gives to the model.
         let shares = key.begun_for() == BegunFor::Step;
@@ -288,19 +301,21 @@ impl SupervisorRun {
 
     /// What came of the request that was handed on. What was done there counts for the trust in this run (SHT-06).
     fn request_ended(&mut self, report: SupervisorOutput, failure: Option<&Failure>, out: &mut Outbox) -> Answer {
-        if self.strategy.phase().is_terminal() {
-            self.strategy.request_cut(report.tasks.clone());
+        let cancelled = failure.filter(|failure| failure.is_canceled());
+        if cancelled.is_some() && !self.strategy.phase().is_terminal() {
+            self.strategy.ended_cut(BegunFor::Request, report.tasks.clone(), &report.errors);
         }
         for task in report.tasks.iter().filter(|task| task.attempts > 0) {
             if matches!(task.status, TaskStatus::Completed | TaskStatus::Failed) {
                 self.parts.autonomy.task_ended(task.status == TaskStatus::Completed, out);
             }
         }
-        if let Some(failure) = failure.filter(|failure| failure.is_canceled()) {
+        if let Some(failure) = cancelled {
             return Err(failed(failure, Some(report)));
         }
-        let said = report.error.clone().or_else(|| failure.map(|failure| failure.root().message.clone()));
-        let why = said.or_else(|| report.reason.as_ref().map(|reason| reason.message.clone()));
+        let said = report.error.clone().or_else(|| failure.map(message_of));
+        let reason = report.reason.as_ref().filter(|reason| reason.code != NOTHING_DONE);
+        let why = said.or_else(|| reason.map(|reason| reason.message.clone()));
         let why = why.map(|why| if was_refused(&report) { rejected(&why, &report) } else { why });
         let phase = if report.status == Phase::Partial.as_str() { Phase::Partial } else { Phase::Completed };
         Ok(json!(Handed {
@@ -308,6 +323,7 @@ impl SupervisorRun {
             success: report.success,
             result: report.final_result.filter(|result| failure.is_none() && !result.is_null()),
             why,
+            code: reason.map(|reason| reason.code.clone()),
             not_done: report.reason.map(|reason| reason.tasks).unwrap_or_default(),
             tasks: report.tasks,
         }))
@@ -341,8 +357,19 @@ fn agent_failed(failure: &Failure) -> CallFailure {
     CallFailure { kind, message: failure.root().message.clone() }
 }
 
+/// Why a run below has failed. One that somebody terminated has said nothing itself.
+fn message_of(failure: &Failure) -> String {
+    let root = failure.root();
+    match (&root.kind, root.message.trim()) {
+        (FailureKind::Terminated, "") => "the run below was terminated".to_owned(),
+        (FailureKind::Terminated, why) => format!("the run below was terminated: {why}"),
+        (_, "") => format!("the run below has failed ({})", root.type_name()),
+        _ => root.message.clone(),
+    }
+}
+
 fn failed(failure: &Failure, report: Option<SupervisorOutput>) -> CallFailure {
-    let message = failure.root().message.clone();
+    let message = message_of(failure);
     // What this run has cancelled itself it does not wait for: somebody else wanted that.
     if failure.is_canceled() || report.as_ref().is_some_and(was_refused) {
         let message = report.and_then(|report| report.error).unwrap_or(message);
@@ -398,10 +425,10 @@ fn result_of(report: SupervisorOutput) -> Answer {
                 .map(|reason| &reason.message)
         };
         let why = report.error.as_ref().filter(said).or(Some(&report.summary).filter(said)).or_else(because);
-        let why = why.map_or("no result", String::as_str);
+        let why = with_reason(why.map_or("no result", String::as_str), &report);
         let words = |task: &TaskReport| Some(format!(" (the reviewer of {}: {})", task.task_id, task.error.as_ref()?));
         return match was_refused(&report) {
-            true => Err(CallFailure { kind: CallFailureKind::Rejected, message: rejected(why, &report) }),
+            true => Err(CallFailure { kind: CallFailureKind::Rejected, message: rejected(&why, &report) }),
             false => {
                 let words: String = escalated(&report).filter_map(words).collect();
                 let cause = cause(&report).filter(|_| words.is_empty()).unwrap_or_default();
@@ -426,10 +453,34 @@ fn left_by(report: &SupervisorOutput) -> String {
     if shown.is_empty() { String::new() } else { format!("; what there is of it: {shown}{more}") }
 }
 
-/// Why the first task that is not done is not, where the run has no error of its own that says so.
+/// What is said of an end that no task is the cause of: the budget, for one.
+fn with_reason(why: &str, report: &SupervisorOutput) -> String {
+    let no_task = |reason: &&EndReason| reason.tasks.is_empty() && reason.code != NOTHING_DONE;
+    match report.reason.as_ref().filter(no_task).filter(|reason| !why.contains(&reason.message)) {
+        Some(reason) => format!("{why}: {}", reason.message),
+        None => why.to_owned(),
+    }
+}
+
+/// Why the tasks that are not done are not, where the run has no error of its own that says so.
 fn cause(report: &SupervisorOutput) -> Option<String> {
     let reason = report.reason.as_ref().filter(|_| report.error.is_none())?;
-    reason.tasks.iter().find(|task| !task.why.is_empty()).map(|task| format!(" ({})", task.why))
+    let said: Vec<(&TaskId, &str)> = reason.tasks.iter().map(|task| (&task.task_id, task.why.as_str())).collect();
+    told(&said)
+}
+
+/// What is said of tasks, each by its name where there are several.
+fn told(tasks: &[(&TaskId, &str)]) -> Option<String> {
+    let said: Vec<&(&TaskId, &str)> = tasks.iter().filter(|(_, why)| !why.trim().is_empty()).collect();
+    match (tasks, said.as_slice()) {
+        (_, []) => None,
+        ([_], [(_, why)]) => Some(format!(" ({why})")),
+        (_, said) => {
+            let named: Vec<String> =
+                said.iter().take(EndReason::NAMED).map(|(task, why)| format!("{task}: {why}")).collect();
+            Some(format!(" ({})", named.join("; ")))
+        }
+    }
 }
 
 /// The tasks that its reviewer handed upward.
@@ -439,8 +490,9 @@ fn escalated(report: &SupervisorOutput) -> impl Iterator<Item = &TaskReport> {
 
 /// The same with what the person said.
 fn rejected(why: &str, report: &SupervisorOutput) -> String {
-    match report.tasks.iter().find_map(|task| task.error.as_ref()) {
-        Some(said) => format!("{why} ({said})"),
-        None => why.to_owned(),
-    }
+    let said = |task: &'_ TaskReport| task.error.clone().filter(|said| !why.contains(said.as_str()));
+    let said: Vec<(&TaskId, String)> =
+        report.tasks.iter().filter_map(|task| Some((&task.task_id, said(task)?))).collect();
+    let said: Vec<(&TaskId, &str)> = said.iter().map(|(task, said)| (*task, said.as_str())).collect();
+    format!("{why}{}", told(&said).unwrap_or_default())
 }

@@ -11,6 +11,7 @@ use super::border::Continued;
 use super::refusal::NoSpec;
 use super::rules_below::ToldBelow;
 use super::strategy::RunStrategy;
+use crate::agent::spec::Share;
 use crate::supervisor::core::call_context::of_its_kind;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::{ResolvedSpec, SupervisorSpec, read_spec_value};
@@ -37,6 +38,9 @@ pub struct RunContext {
     /// Its budget is a part of the parent's, who is told what was spent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
+    /// The limits of its own spec, which no part of the parent's budget goes beyond.
+    #[serde(skip_serializing_if = "Share::is_no_limit")]
+    pub own_limits: Share,
     /// Its time is that of the agent above which it is: it is given up when that is over.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub timed: bool,

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::SupervisorRun;
 use super::refusal::{Refused, WishRefusal};
 use crate::agent::ledger::{Resource, TopUp};
-use crate::agent::machine::AgentStopReason;
+use crate::agent::machine::{AgentStopReason, Lent};
 use crate::agent::spec::{AgentSpec, Share};
-use crate::agent::workflow::SIGNAL_BUDGET_SHARE;
+use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_BUDGET_SHARE};
 use crate::supervisor::core::account::UsedUp;
 use crate::supervisor::core::control::ControlRequest;
 use crate::supervisor::core::loans::{Available, LoanRequest};
@@ -72,15 +72,16 @@ impl SupervisorRun {
 
     /// Pauses a run that can only go on with more than it has, where its spec says so.
     pub(super) fn ask_for_budget(&mut self, out: &mut Outbox) {
-        let free = self.available();
-        if !free.asks || !self.parts.control.is_running() || self.strategy.phase().is_terminal() {
+        if !self.parts.control.is_running() || self.strategy.phase().is_terminal() {
             return;
         }
+        let free = self.available();
         let in_vain = self.account.loans.waits_in_vain(free);
         let waits = self.calls.has_put_off() || self.strategy.wants_more(out);
         // What waits for the border is asked for behind it.
         let short = !self.parts.border_closes() && self.account.balance().asks() && waits && self.calls.is_idle();
-        if short || in_vain {
+        // A run below asks the one above, which asks people if it has to.
+        if (short || in_vain) && !(self.context.shared && self.account.ask_above(free)) && free.asks {
             let unpriced =
                 self.account.balance().used_up() == Some(UsedUp::Unpriced) || self.account.loans.wants_leave();
             let why =
@@ -94,6 +95,7 @@ impl SupervisorRun {
         if self.calls.has_put_off() {
             let mut out = self.outbox(cx.now());
             self.ask_for_budget(&mut out);
+            self.ask_above(cx);
             if !self.parts.control.is_running() {
                 let checkpoint = self.checkpoint();
                 self.parts.control.checkpoint(&checkpoint, &mut out);
@@ -102,8 +104,26 @@ impl SupervisorRun {
         }
     }
 
+    /// The run above has answered a request for more.
+    pub(super) fn lent_more(&mut self, value: &Value, out: &mut Outbox) -> Result<(), Refused> {
+        let lent: Lent = serde_json::from_value(value.clone()).map_err(WishRefusal::from)?;
+        self.account.lent_from_above(&lent);
+        out.set_budget(self.account.balance());
+        Ok(())
+    }
+
+    /// Asks the run above for more, where that was decided.
+    fn ask_above(&mut self, cx: &mut Cx<'_>) {
+        let above = self.context.above.as_deref().and_then(|above| WorkflowId::new(above).ok());
+        let (Some(above), Some(asked)) = (above, self.account.to_ask_above()) else { return };
+        let own = cx.workflow_id().map(ToString::to_string).unwrap_or_default();
+        let input = json!({ "agent": own, "resource": asked.resource, "wanted": asked.wanted });
+        cx.signal_external(ExternalTarget { workflow_id: above, run_id: None }, SIGNAL_BUDGET_REQUEST, &input);
+    }
+
     /// Lends more to whoever has asked for it, the first first.
     pub(super) fn lend_more(&mut self, cx: &mut Cx<'_>) {
+        self.ask_above(cx);
         while self.parts.control.is_running() {
             let free = self.available();
             let Some((agent, lent)) = self.account.loans.lend_more(free) else { return };

@@ -84,7 +84,7 @@ pub struct EndReason {
 
 impl EndReason {
     /// As many tasks as a sentence names.
-    const NAMED: usize = 5;
+    pub(super) const NAMED: usize = 5;
 
     /// `unpriced`: what is said of a budget that calls of unknown price have used up.
     fn of(output: &SupervisorOutput, tasks: Vec<NotDone>, unpriced: Option<String>) -> EndReason {
@@ -204,6 +204,7 @@ impl SupervisorRun {
             for key in children {
                 out.ask(Ask::CancelChild { key, reason: "the run failed".to_owned() });
             }
+            self.parts.team.given_up(out);
         }
         self.parts.team.closed(matches!(phase, Phase::Completed | Phase::Partial), out);
         let checkpoint = self.checkpoint();

@@ -170,6 +170,9 @@ impl From<serde_json::Error> for CarryRefusal {
 pub(super) enum AnswerUnusable {
     #[error("exit code {code}: {said}")]
     Program { code: i64, said: String },
+    /// What is left of it may read like something else.
+    #[error("the program printed {bytes} bytes; an answer has at most {most}")]
+    TooLong { bytes: u64, most: usize },
     #[error("what the capability `model` gave cannot be read: {0}")]
     Model(#[from] serde_json::Error),
 }

@@ -13,7 +13,7 @@ use super::people::question_of;
 use super::refusal::{Refused, WishRefusal};
 use super::{SupervisorRun, value_of};
 use crate::agent::next_run::{LEAVE, Leave};
-use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_TOP_UP, SIGNAL_WAITS};
+use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_BUDGET_SHARE, SIGNAL_TOP_UP, SIGNAL_WAITS};
 use crate::supervisor::core::call_context::of_its_kind;
 use crate::supervisor::core::calls::Arrival;
 use crate::supervisor::core::control::{self, ControlRequest};
@@ -30,8 +30,8 @@ use crate::supervisor::spec::OnApprovalTimeout;
 use crate::supervisor::task::Actor;
 use crate::supervisor::team::Heard;
 
-/// Why a run that has come to its end is not cancelled any more.
-const OVER: &str = "the run has ended, and only what runs below it have spent is still to be told";
+/// Why a run that has come to its end is not held or cancelled any more.
+const OVER: &str = "the run has come to its end, and closes when what it began has ended and told what it spent";
 
 pub(super) const MAILBOX: &str = "mailbox_v1";
 pub(super) const RECRUIT: &str = "recruit_v1";
@@ -65,7 +65,7 @@ enum HumanInput {
 }
 
 const OF_CONTROL: [&str; 5] = [control::PAUSE, control::RESUME, control::CANCEL, control::TAKEOVER, control::RELEASE];
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 16] = [
     MAILBOX,
     RECRUIT,
     RETIRE,
@@ -79,6 +79,7 @@ const OTHERS: [&str; 15] = [
     CANCEL_TASK,
     WAITS_BELOW,
     BUDGET_REQUEST,
+    SIGNAL_BUDGET_SHARE,
     TOP_UP,
     LEAVE,
 ];
@@ -138,6 +139,7 @@ impl SupervisorRun {
             CANCEL_TASK => self.cancel_task(value, out).err(),
             HUMAN_INPUT => self.human_input(value, out).err(),
             BUDGET_REQUEST => self.budget_requested(value).err(),
+            SIGNAL_BUDGET_SHARE => self.lent_more(value, out).err(),
             TOP_UP => self.topped_up(value, out).err(),
             LEAVE => {
                 self.leave_asked(Leave::of(value));
@@ -162,7 +164,12 @@ impl SupervisorRun {
     }
 
     fn control_signal(&mut self, name: &str, value: &Value, out: &mut Outbox) {
-        if name == control::CANCEL && self.only_waits_for_bills() {
+        let over = match name {
+            control::PAUSE | control::TAKEOVER => self.strategy.phase().is_terminal(),
+            control::CANCEL => self.only_waits_for_bills(),
+            _ => false,
+        };
+        if over {
             return refuse(name, OVER, out);
         }
         let changed = match self.parts.control.signal(name, value, out) {
@@ -180,7 +187,7 @@ impl SupervisorRun {
 
     /// The run pauses itself.
     pub(super) fn pause(&mut self, why: ControlRequest, out: &mut Outbox) {
-        if self.parts.control.pause(why, out) {
+        if !self.strategy.phase().is_terminal() && self.parts.control.pause(why, out) {
             self.held_or_not(out);
         }
     }

@@ -36,7 +36,11 @@ pub(super) fn account(spec: &SupervisorSpec, context: &RunContext) -> Account {
         OnExhausted::Ask if context.shared => OnExhausted::Stop,
         then => then,
     };
-    Account::new(allowance, then)
+    let mut account = Account::new(allowance, then);
+    if context.shared {
+        account.is_part(context.own_limits);
+    }
+    account
 }
 
 /// One call of somebody who says nothing of tokens or money: a program, a script, a service.
@@ -69,7 +73,7 @@ pub(super) fn taken_from(form: AnswerForm, call: &Call, answer: &mut Answer) -> 
     let Ok(value) = answer else { return ONE };
     let Value::Object(map) = value else { return ONE };
     // Undoing is paid for as it was done, though it needs no budget.
-    if call.purpose == Purpose::Compensate && Reply::is_reply(map) {
+    if call.purpose == Purpose::Compensate {
         return Reply::cost_in(map);
     }
     if call.weight() != Weight::Call {

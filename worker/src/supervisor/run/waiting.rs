@@ -26,7 +26,8 @@ impl SupervisorRun {
     /// All that a person has to do before the run can go on as it is meant to.
     pub(super) fn waiting(&self) -> Vec<Waiting> {
         if self.strategy.phase().is_terminal() {
-            return Vec::new();
+            // Whoever holds a run as it ends keeps it open.
+            return self.of_hold().into_iter().collect();
         }
         let approvals = self.parts.approvals.pending().map(|request| of_approval(request, &self.run));
         let questions = self.parts.interrupts.pending().map(|asked| of_question(asked, &self.run));

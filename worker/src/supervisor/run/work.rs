@@ -269,6 +269,15 @@ struct ProgramOutput {
     exit_code: Option<i64>,
     stdout: String,
     stderr: String,
+    /// One of both streams is cut.
+    truncated: bool,
+    stdout_bytes: u64,
+}
+
+impl ProgramOutput {
+    fn is_cut(&self) -> bool {
+        self.truncated && self.stdout_bytes > self.stdout.len() as u64
+    }
 }
 
 /// What a service sent.
@@ -295,6 +304,9 @@ pub(super) fn answer_of(
             let printed: ProgramOutput = serde_json::from_value(value).unwrap_or_default();
             let out = printed.stdout.trim();
             match printed.exit_code {
+                Some(0) | None if printed.is_cut() => {
+                    Err(AnswerUnusable::TooLong { bytes: printed.stdout_bytes, most: printed.stdout.len() })
+                }
                 Some(0) | None => Ok(serde_json::from_str(out).unwrap_or_else(|_| out.into())),
                 Some(code) => Err(AnswerUnusable::Program { code, said: printed.stderr.trim().to_owned() }),
             }

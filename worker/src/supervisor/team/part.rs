@@ -308,6 +308,13 @@ impl Teamwork {
         self.members.synthesizing();
     }
 
+    /// The run has failed: whoever was still at work for it has ended too.
+    pub fn given_up(&mut self, out: &mut Outbox) {
+        for agent in self.members.given_up(out) {
+            self.close_recruit(&agent, false, out);
+        }
+    }
+
     /// The run is over: its own agent too.
     pub fn closed(&mut self, succeeded: bool, out: &mut Outbox) {
         self.members.closed();

@@ -29,7 +29,7 @@ use super::roles::GENERALIST;
 use crate::supervisor::core::key::TeamKey;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::TaskId;
-use crate::supervisor::outbox::{Answer, Ask, Call, ChildKind, ChildTask, Outbox, Purpose};
+use crate::supervisor::outbox::{Answer, Ask, Call, CallFailure, ChildKind, ChildTask, Outbox, Purpose};
 use crate::supervisor::spec::{LateRecruits, RecruitJoin, RecruitRule, Team};
 
 pub const SIGNAL_RECRUIT: &str = "recruit_v1";
@@ -209,6 +209,19 @@ impl Roster {
     /// The run is over.
     pub fn closed(&mut self) {
         self.season = Season::Over;
+    }
+
+    /// The run has failed, and cancels those who are still at work: they bring nothing any more. Gives who they are.
+    pub fn given_up(&mut self, out: &mut Outbox) -> Vec<String> {
+        let working = |(number, recruit): (&u64, &Recruit)| match &recruit.stage {
+            RecruitStatus::Working { agent_id } => Some((*number, agent_id.clone())),
+            RecruitStatus::Authorizing | RecruitStatus::Ended(_) => None,
+        };
+        let left: Vec<(u64, String)> = self.recruits.iter().filter_map(working).collect();
+        for (number, _) in &left {
+            self.child_ended(*number, Err(CallFailure::error("the run ended before this work did")), out);
+        }
+        left.into_iter().map(|(_, agent)| agent).collect()
     }
 
     /// Whom a task with these dependencies waits for before it starts (`recruit_join`).

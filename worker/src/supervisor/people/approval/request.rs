@@ -287,7 +287,14 @@ fn consequence(request: &ApprovalRequest, decision: &ApprovalDecision) -> Conseq
             let said = said.unwrap_or_default();
             Consequence::EndRun { error: format!("Required task rejected: {reason}{said}") }
         }
-        OnReject::Skip => Consequence::Skip { reason: decision.comment.clone().unwrap_or(reason) },
+        OnReject::Skip => {
+            // Who said no is told also where they said nothing else.
+            let by = || match decision.source {
+                ApprovalSource::Human if !reason.starts_with("rejected by ") => format!("{}: {reason}", by()),
+                ApprovalSource::Human | ApprovalSource::Timeout => reason.clone(),
+            };
+            Consequence::Skip { reason: decision.comment.clone().unwrap_or_else(by) }
+        }
         OnReject::Cancel => {
             let why = decision.comment.clone().unwrap_or_else(by);
             Consequence::Cancel { answer: format!("Execution cancelled: {why}") }

@@ -283,7 +283,11 @@ impl Escalations {
     /// A reviewer hands a task upward (FSS-25): people see it with the reviewer's words. The task is over; what becomes of
     /// it is theirs to say, and the run does not wait.
     pub fn handed_up(&mut self, task: TaskId, words: &str, out: &mut Outbox) -> Option<&Escalation> {
-        let reason = Reason::new(Trigger::Review, format!("The reviewer escalates: {words}"));
+        let text = match words.trim() {
+            "" => "The reviewer escalates, and does not say why".to_owned(),
+            words => format!("The reviewer escalates: {words}"),
+        };
+        let reason = Reason::new(Trigger::Review, text);
         self.record(Some(task), vec![reason], false, out)
     }
 
