@@ -18,6 +18,7 @@ pub(crate) mod asks;
 mod border;
 mod child_end;
 mod children;
+mod fitting;
 mod gate;
 mod inherited;
 mod input;

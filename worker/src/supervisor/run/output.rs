@@ -8,7 +8,7 @@ use bosun_engine::{Failure, Payload};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::SupervisorRun;
+use super::{SupervisorRun, fitting};
 use crate::supervisor::core::account::{SPENT, UsedUp, is_zero};
 use crate::supervisor::core::key::Key;
 use crate::supervisor::core::phase::Phase;
@@ -234,7 +234,7 @@ impl SupervisorRun {
             return;
         }
         let phase = self.strategy.phase();
-        let output = self.output();
+        let output = fitting::fitted(self.output());
         let details = Payload::encode(&output).unwrap_or_default();
         let cancelled = self.parts.control.is_cancelled() || phase == Phase::Cancelled;
         match phase {

@@ -63,6 +63,9 @@ pub(super) struct RunGates {
     shaped: bool,
     objective: String,
     pub(super) handed_on: Option<Route>,
+    /// The tasks of what was handed on, with what each is about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) handed_tasks: Vec<(TaskId, String)>,
     /// Which escalation an approval answers.
     pub(super) escalated: BTreeMap<ApprovalId, String>,
     /// What people have changed of `hitl` since the run began.
@@ -92,6 +95,7 @@ impl RunGates {
             shaped: spec.synthesis.schema.is_some(),
             objective: spec.objective.clone(),
             handed_on: None,
+            handed_tasks: Vec::new(),
             escalated: BTreeMap::new(),
             said: Map::new(),
         }
@@ -197,6 +201,8 @@ impl Gates for RunGates {
             ..ChildTask::default()
         };
         self.handed_on = Some(to);
+        let named = |task: &PlannedTask| Some((task.id.clone()?, task.goal.clone()));
+        self.handed_tasks = plan.tasks.iter().filter_map(named).collect();
         let kind = if to == Route::Dag { ChildKind::Dag } else { ChildKind::SimpleTask };
         out.ask(Ask::StartChild { key: GraphKey::Routed.into(), kind, task });
         true

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::signals::refusal;
 use super::{SupervisorRun, arguments, value_of};
 use crate::supervisor::core::call_context::parts_of;
+use crate::supervisor::core::key::GraphKey;
 use crate::supervisor::core::strategy::TaskReport;
 use crate::supervisor::graph::WhyNotRunning;
 use crate::supervisor::model::{Task, TaskId};
@@ -250,6 +251,9 @@ impl SupervisorRun {
     }
 
     pub(super) fn takeover_context(&self) -> TakeoverContext {
+        if let Some(child) = self.calls.child(&GraphKey::Routed.into()) {
+            return self.takeover_of_request(&child.workflow_id);
+        }
         let meanwhile: BTreeMap<TaskId, Option<Value>> =
             self.calls.held_answers().filter_map(|(key, answer)| self.strategy.ended_meanwhile(key, answer)).collect();
         let step = |task: &&Task| PlanStepView {
@@ -278,6 +282,23 @@ impl SupervisorRun {
             Some(_) => context,
             None => TakeoverContext { suggested_next_action: self.next_without_plan(), ..context },
         }
+    }
+
+    /// The same where the request was handed on: how far its tasks are, the run below knows (SHN-67).
+    fn takeover_of_request(&self, child: &str) -> TakeoverContext {
+        let step = |(id, goal): &(TaskId, String)| PlanStepView {
+            id: id.clone(),
+            objective: goal.clone(),
+            status: TaskStatus::Running,
+            has_ended: false,
+            result: None,
+            error: None,
+        };
+        let steps: Vec<PlanStepView> = self.parts.handed_tasks.iter().map(step).collect();
+        let suggested_next_action = format!(
+            "Release the run or cancel it: its request was handed on, and `bosun plan show {child}` shows how far that is"
+        );
+        TakeoverContext { suggested_next_action, ..TakeoverContext::of(&steps) }
     }
 
     /// What a person does next where no tasks are planned: what is asked of them comes first, then who is at work.
