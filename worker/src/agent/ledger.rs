@@ -242,9 +242,11 @@ impl BudgetLedger {
             self.unknown.estimated_calls = self.unknown.estimated_calls.saturating_add(estimated_calls);
         }
     }
-    /// Nobody knows what was spent: all that was held. Money that was held without a price is a guess, and told as unknown.
+    /// Nobody knows what was spent: all that was held. Money that was held without a price was a guess: what the call cost is
+    /// unknown, and no amount.
     pub fn settle_lost(&mut self, key: u64, priced: bool) {
-        if let Some(amount) = self.held.get(&key).copied() {
+        if let Some(held) = self.held.get(&key).copied() {
+            let amount = lost(held, priced);
             let unknown = UnknownUsage { unpriced_calls: u64::from(!priced), estimated_calls: 1 };
             self.settle(key, Bill { amount, unknown });
         }
@@ -261,7 +263,8 @@ impl BudgetLedger {
     }
     /// A call of a model whose end nobody knows, told by model.
     pub fn settle_lost_model(&mut self, key: u64, model: &str, priced: bool) {
-        let Some(Amount { tokens, cost_micros, .. }) = self.held.get(&key).copied() else { return };
+        let Some(held) = self.held.get(&key).copied() else { return };
+        let Amount { tokens, cost_micros, .. } = lost(held, priced);
         self.settle_lost(key, priced);
         let tally = self.by_model.entry(model.to_owned()).or_default();
         tally.add(Tally { calls: 1, tokens, cost_micros, unpriced_calls: u64::from(!priced) });
@@ -357,6 +360,11 @@ impl BudgetLedger {
     }
 }
 
+/// What a call of which this was held is told to have taken, where nobody knows.
+fn lost(held: Amount, priced: bool) -> Amount {
+    if priced { held } else { Amount { cost_micros: 0, ..held } }
+}
+
 /// What a call took, by this price; unknown where it does not say how many tokens that were.
 pub fn cost_by(price: Price, usage: &Usage) -> Option<u64> {
     Some(cost_micros(price, usage.input?, usage.output?))
@@ -414,9 +422,9 @@ mod tests {
             ledger.reserve(key, held).unwrap();
             ledger.settle_lost_model(key, "m", priced);
         }
-        assert_eq!(ledger.spent(), held.plus(held));
+        assert_eq!(ledger.spent(), Amount { steps: 2, tokens: 14, cost_micros: 3, ..Amount::default() });
         assert_eq!(ledger.unknown(), UnknownUsage { unpriced_calls: 1, estimated_calls: 2 });
-        assert_eq!(ledger.by_model()["m"], Tally { calls: 2, tokens: 14, cost_micros: 6, unpriced_calls: 1 });
+        assert_eq!(ledger.by_model()["m"], Tally { calls: 2, tokens: 14, cost_micros: 3, unpriced_calls: 1 });
     }
 
     #[test]

@@ -68,6 +68,9 @@ pub struct AgentLoop {
     /// The budget has ended it, or left it one last word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cut: Option<Exhausted>,
+    /// What a person said, or did not say, has ended it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) refused: bool,
     /// Agents that were given work, in order of the first time.
     pub(super) selected: Vec<String>,
     pub(super) outcome: Option<AgentOutcome>,
@@ -136,6 +139,7 @@ impl AgentLoop {
             cut_turns: BTreeMap::new(),
             bounded: BTreeMap::new(),
             cut: None,
+            refused: false,
             selected: Vec::new(),
             outcome: None,
         })
@@ -254,7 +258,7 @@ impl AgentLoop {
             self.words.push(text.to_owned());
             return true;
         }
-        (self.outcome, self.cut) = (None, None);
+        (self.outcome, self.cut, self.refused) = (None, None, false);
         self.charged_task = 0;
         (self.steps, self.limit_told) = (0, false);
         self.selected.clear();

@@ -34,10 +34,22 @@ impl AgentLoop {
         run.tasks.iter().enumerate().any(|(at, task)| task.required && skipped(at))
     }
 
-    /// Whether a person did not let a task begin without which there is no run.
+    /// Whether the run is no success for what a person said, or did not say: who begins it again asks them again.
     pub(super) fn is_rejected(&self) -> bool {
+        let crew = match &self.work {
+            Workload::Crew(run) => match &run.failed {
+                Some((at, _)) => run.denied.contains_key(at),
+                None => self.leaves_out_denied() && !self.has_something(),
+            },
+            Workload::Conversation { .. } | Workload::Steps(_) => false,
+        };
+        self.refused || crew
+    }
+
+    /// Whether it has ended by itself without a task that a person did not let begin.
+    pub(super) fn leaves_out_denied(&self) -> bool {
         let Workload::Crew(run) = &self.work else { return false };
-        run.failed.as_ref().is_some_and(|(at, _)| run.denied.contains_key(at))
+        !run.denied.is_empty() && !self.is_cut() && self.outcome().is_some_and(|outcome| outcome.ok)
     }
 
     /// The tasks of a crew in the order of its list; none of other loops.

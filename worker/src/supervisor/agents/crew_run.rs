@@ -14,7 +14,7 @@ use super::refusal::SessionFailure;
 use super::rules::{AgentDef, AgentRules};
 use super::session::SessionPlace;
 use crate::supervisor::core::key::{AgentsKey, CrewAsk};
-use crate::supervisor::core::retry::Tries;
+use crate::supervisor::core::retry::{Tries, is_refusal};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::spec::{CrewTask, DelegationScope};
@@ -127,10 +127,7 @@ impl AgentLoop {
             Ok(text) => text,
             Err(_) if out.budget().exhausted().is_some() => return self.leave_task(Some(at), out),
             Err(SessionFailure::NotApproved(why)) => return self.leave_out(at, why, out),
-            Err(why) => {
-                self.stop_crew(at, format!("Task '{}' failed: {why}", task.id), out);
-                return;
-            }
+            Err(why) => return self.task_failed(at, &task.id, &why, out),
         };
         let Some(under_way) = run.running.get_mut(&at) else { return };
         (under_way.output, under_way.unread) = (text, 0);
@@ -162,6 +159,7 @@ impl AgentLoop {
     }
 
     pub(super) fn guard_answered(&mut self, at: usize, answer: Answer, out: &mut Outbox) {
+        let refused = answer.as_ref().is_err_and(is_refusal);
         let validation = match answer {
             Ok(value) => serde_path_to_error::deserialize::<_, Validation>(value)
                 .map_err(|why| format!("the guardrail's answer does not conform at `{}`: {}", why.path(), why.inner())),
@@ -174,6 +172,9 @@ impl AgentLoop {
             Ok(validation) => validation,
             Err(_) if out.budget().exhausted().is_some() => return self.leave_task(Some(at), out),
             Err(why) => {
+                if refused {
+                    return self.task_failed(at, &task.id, &SessionFailure::Refused(why), out);
+                }
                 under_way.unread = under_way.unread.saturating_add(1);
                 if Tries::of(run.validation_tries).are_left(under_way.unread) {
                     out.note(
@@ -253,6 +254,11 @@ impl AgentLoop {
     /// Nobody has looked at an output in time.
     pub(super) fn not_looked_at(&mut self, at: usize, why: &SessionFailure, out: &mut Outbox) {
         let Some(task) = self.crew_run().and_then(|run| run.tasks.get(at)).map(|task| task.id.clone()) else { return };
+        self.task_failed(at, &task, why, out);
+    }
+
+    fn task_failed(&mut self, at: usize, task: &str, why: &SessionFailure, out: &mut Outbox) {
+        self.refused |= self.outcome.is_none() && why.is_refusal();
         self.stop_crew(at, format!("Task '{task}' failed: {why}"), out);
     }
 

@@ -316,6 +316,9 @@ impl AgentLoop {
                 },
                 ..self.success(&Value::String(text))
             },
+            (Err(SessionFailure::Refused(why)), DelegationProtocol::Processes | DelegationProtocol::Variables) => {
+                self.failure(format!("The delegation to '{}' was denied: {why}", session.agent))
+            }
             (Err(why), DelegationProtocol::Coworkers) => {
                 ToolOutcome::failed(format!("Error executing task with agent '{}'. Error: {why}", session.agent))
             }

@@ -58,6 +58,9 @@ impl AgentLoop {
     pub(super) fn leave_out(&mut self, at: usize, why: String, out: &mut Outbox) {
         if let Workload::Crew(run) = &mut self.work {
             run.denied.insert(at, why.clone());
+            if let Some(not_begun) = run.running.get_mut(&at) {
+                not_begun.attempt = not_begun.attempt.saturating_sub(1);
+            }
             if run.tasks.get(at).is_some_and(|task| task.required) {
                 return self.stop_crew(at, why, out);
             }

@@ -173,7 +173,7 @@ impl AgentLoop {
     fn go_on(&mut self, seq: u32, mut ends: Vec<TurnEnd>, out: &mut Outbox) {
         ends.sort_by_key(|end| match end {
             TurnEnd::Denied(_) => 0,
-            TurnEnd::Forward(_) | TurnEnd::ForwardFailure(_) => 1,
+            TurnEnd::Forward(_) | TurnEnd::ForwardFailure { .. } => 1,
             TurnEnd::Limit(_) => 2,
             TurnEnd::Budget => 3,
         });
@@ -185,8 +185,8 @@ impl AgentLoop {
                 session.messages.push(message);
                 self.ended(seq, Ok(text), out);
             }
-            Some(TurnEnd::ForwardFailure(text)) => {
-                let why = SessionFailure::Forwarded { by: session.agent.clone(), text };
+            Some(TurnEnd::ForwardFailure { text, refused }) => {
+                let why = SessionFailure::Forwarded { by: session.agent.clone(), text, refused };
                 self.ended(seq, Err(why), out);
             }
             Some(TurnEnd::Limit(why)) => {

@@ -62,7 +62,10 @@ impl AgentLoop {
         };
         self.closed(seq, result.is_ok(), out);
         match self.work {
-            Workload::Conversation { .. } => self.outcome = Some(self.outcome_of(result.map(Value::String))),
+            Workload::Conversation { .. } => {
+                self.refused = result.as_ref().is_err_and(SessionFailure::is_refusal);
+                self.outcome = Some(self.outcome_of(result.map(Value::String)));
+            }
             Workload::Crew(_) => self.task_answered(item, result, out),
             Workload::Steps(_) => self.step_ended(item, result, out),
         }

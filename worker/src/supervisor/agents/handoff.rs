@@ -59,7 +59,8 @@ impl AgentLoop {
             Ok(_) => output_messages(rules.history, agent.added()),
             Err(why) => {
                 let said = Message::assistant(&agent.agent, format!("Error: {why}"));
-                vec![Message { tag: Some(Tag::Failed), ..said }]
+                let tag = if why.is_refusal() { Tag::Refused } else { Tag::Failed };
+                vec![Message { tag: Some(tag), ..said }]
             }
         };
         if rules.messages && rules.back_messages {
@@ -92,7 +93,8 @@ impl AgentLoop {
         if let Some(message) = own().find(|message| !message.text().trim().is_empty()) {
             let text = message.text().to_owned();
             let end = match message.tag {
-                Some(Tag::Failed) => TurnEnd::ForwardFailure(text),
+                Some(Tag::Failed) => TurnEnd::ForwardFailure { text, refused: false },
+                Some(Tag::Refused) => TurnEnd::ForwardFailure { text, refused: true },
                 _ => TurnEnd::Forward(text),
             };
             return ToolOutcome { end: Some(end), ..ToolOutcome::ok(transferred("user")) };

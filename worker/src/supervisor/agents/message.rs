@@ -52,6 +52,8 @@ pub enum Tag {
     Correction,
     /// What an agent that failed left in place of its words.
     Failed,
+    /// The same of one whose work a person has refused.
+    Refused,
 }
 
 impl Message {

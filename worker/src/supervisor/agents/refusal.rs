@@ -13,6 +13,9 @@ pub(super) enum SessionFailure {
     /// The call of its model failed.
     #[error("{0}")]
     Call(String),
+    /// A person said no to what a run below had to do for it.
+    #[error("{0}")]
+    Refused(String),
     #[error(transparent)]
     Malformed(#[from] AnswerError),
     #[error("the answer of {agent} both asks a person and calls tools: it may do one of the two")]
@@ -38,10 +41,24 @@ pub(super) enum SessionFailure {
     Unanswered(String),
     /// It passed on, as its answer, that somebody else had failed.
     #[error("{text} ({by} has forwarded it)")]
-    Forwarded { by: String, text: String },
+    Forwarded { by: String, text: String, refused: bool },
     /// The work that it is a part of was ended, in the words of whatever ended it.
     #[error("{0}")]
     Stopped(String),
+}
+
+impl SessionFailure {
+    /// Whether it failed for what a person said, or did not say: who begins it again asks them again.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            SessionFailure::Refused(_)
+                | SessionFailure::Denied(_)
+                | SessionFailure::NotApproved(_)
+                | SessionFailure::Unanswered(_)
+                | SessionFailure::Forwarded { refused: true, .. }
+        )
+    }
 }
 
 /// Why nothing is done with a background process.

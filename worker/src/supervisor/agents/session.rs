@@ -148,7 +148,11 @@ pub(crate) enum TurnEnd {
     /// This text is the answer.
     Forward(String),
     /// This text is why there is no answer.
-    ForwardFailure(String),
+    ForwardFailure {
+        text: String,
+        /// A person's no is what has failed.
+        refused: bool,
+    },
     /// A person said no.
     Denied(String),
 }

@@ -142,6 +142,7 @@ impl AgentLoop {
                 self.begin_next_step(out);
             }
             Err(why) => {
+                self.refused = why.is_refusal();
                 let why = format!("Step {i} ({}) failed: {why}", step.agent);
                 self.steps_ended(Some(why));
             }

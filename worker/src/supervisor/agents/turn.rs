@@ -17,6 +17,7 @@ use super::step_context::StepContext;
 use super::steps::filled_in;
 use super::todos;
 use crate::supervisor::core::key::{AgentsKey, SessionAsk};
+use crate::supervisor::core::retry::is_refusal;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::model::{AgentInstance, InstanceStatus};
 use crate::supervisor::outbox::{Answer, Call, CallFailureKind, Fact, Outbox, Purpose};
@@ -233,6 +234,7 @@ impl AgentLoop {
         let answer = match answer {
             Err(failure) if failure.kind == CallFailureKind::Denied => return self.denied(seq, failure.message, out),
             Ok(value) => Ok(AgentAnswer::decode(value, &prefix, |to| self.handoff_tool(to))),
+            Err(failure) if is_refusal(&failure) => Err(SessionFailure::Refused(failure.message)),
             Err(failure) => Err(SessionFailure::Call(failure.message)),
         };
         let answer = answer.and_then(|decoded| match decoded? {

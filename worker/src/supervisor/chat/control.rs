@@ -5,12 +5,12 @@
 
 use super::machine::{ChatPhase, GroupChat, OfPeople};
 use super::magentic::OrchestratorStep;
-use super::message::ChatMessage;
+use super::message::{ChatMessage, SpeakerAnswer, failed_by_itself};
 use super::rules::ChatError;
 use super::view::Stop;
 use crate::supervisor::core::account::{Exhausted, SPENT};
 use crate::supervisor::core::key::{ChatKey, Key};
-use crate::supervisor::outbox::{Ask, Call, Outbox};
+use crate::supervisor::outbox::{Answer, Ask, Call, Outbox};
 use crate::supervisor::spec::ChatTeam;
 
 impl GroupChat {
@@ -21,6 +21,7 @@ impl GroupChat {
             return Err(ChatError::Ended);
         }
         self.drop_ask(out);
+        self.refused.clear();
         let admin = self.rules.admin_name.clone();
         match self.agent(&admin).is_some() {
             true => self.speak(&admin, "interrupt", out),
@@ -42,42 +43,24 @@ impl GroupChat {
         let message = ChatMessage::new(self.rules.admin_name.clone(), text);
         let ends = self.terminates(&message);
         self.taken_back = None;
+        self.refused.clear();
         self.store_of_people(OfPeople::Interruption, message, out);
         self.go_on(ends, out);
         Ok(())
     }
 
-    /// A person does not let a participant take its turn: everybody hears that in their words, and somebody else goes on. In
-    /// a swarm that is whoever handed over; where nobody did, the chat is over.
-    pub(super) fn denied(&mut self, name: &str, why: &str, out: &mut Outbox) {
-        self.turns += 1;
-        self.last = Some(name.to_owned());
-        let mut message = ChatMessage::new(self.rules.admin_name.clone(), format!("The turn of {name} was {why}."));
-        let ends = self.terminates(&message);
-        let swarm = self.rules.team == ChatTeam::Swarm;
-        if swarm {
-            message.handoff = self.take_back(name);
+    /// A turn that ended while the run stood still comes before the words of a person who speaks up meanwhile. It ends nothing
+    /// any more: the person has the word. Whether the answer was one.
+    pub(super) fn overtaken(&mut self, key: ChatKey, answer: &Answer, out: &mut Outbox) -> bool {
+        let (ChatPhase::Speaking { agent, .. }, Ok(answer)) = (self.stage.clone(), answer) else { return false };
+        let said = SpeakerAnswer::read(&agent, answer, self.rules.team == ChatTeam::Swarm);
+        let Ok(SpeakerAnswer { message: Some(message) }) = said else { return false };
+        if self.end.is_some() || failed_by_itself(answer).is_some() || !out.heard(key) {
+            return false;
         }
-        let (text, nobody) = (message.content.clone(), swarm && message.handoff.is_none());
-        self.store_of_people(OfPeople::Denial, message, out);
-        match (nobody, ends) {
-            (true, None) => self.close(Stop::Denied, &text, Some(text.clone()), out),
-            (_, ends) => self.go_on(ends, out),
-        }
-    }
-
-    /// Who handed over to somebody who may not speak now. Until somebody speaks no hand-off is taken back twice, so that it
-    /// ends also where two hand over to each other.
-    fn take_back(&mut self, name: &str) -> Option<String> {
-        let before = self.taken_back.and_then(|at| usize::try_from(at).ok()).unwrap_or(self.messages.len());
-        let handed = |message: &&ChatMessage| {
-            let told = self.of_people.contains_key(&message.index);
-            !told && message.handoff.as_deref() == Some(name) && self.agent(&message.from).is_some()
-        };
-        let handed = self.messages.iter().take(before).rfind(handed)?;
-        let (at, from) = (handed.index, handed.from.clone());
-        self.taken_back = Some(at);
-        Some(from)
+        self.took_turn(&agent);
+        self.said(message, out);
+        true
     }
 
     /// A person lets a turn begin, or wants to see it once more, in words of theirs: everybody hears them as the admin's.

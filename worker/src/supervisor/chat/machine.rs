@@ -16,15 +16,14 @@ use serde_json::{Value, json};
 
 use super::magentic::TaskLedger;
 use super::message::{ChatMessage, SpeakerAnswer, failed_by_itself, read_history};
-use super::rules::{ChatAgent, ChatError, ChatRules, SPEAKER_TRIES};
+use super::rules::{ChatAgent, ChatError, ChatRules};
 use super::selecting::{Choosing, Selecting};
 use super::text;
 use super::view::{ChatEnd, Stop};
 use crate::supervisor::core::key::{ChatAsk, ChatKey};
-use crate::supervisor::core::retry::Tries;
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, Doer, Outbox, Purpose};
-use crate::supervisor::spec::{ChatTeam, OnSpeakerError, RoundCount};
+use crate::supervisor::spec::{ChatTeam, RoundCount};
 
 /// A chat and what it waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,7 +59,10 @@ pub struct GroupChat {
     /// Magentic-One: the rounds were over before the request was satisfied.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) unsatisfied: bool,
-    /// The turns that were lost in this run, and why.
+    /// Whose turn a person has refused since anybody has spoken, and in which words.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) refused: BTreeMap<String, String>,
+    /// The turns that were lost or refused in this run, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) lost: Vec<String>,
     pub(super) end: Option<ChatEnd>,
@@ -168,6 +170,7 @@ impl GroupChat {
             taken_back: None,
             cut: false,
             unsatisfied: false,
+            refused: BTreeMap::new(),
             lost: Vec::new(),
             end: None,
         })
@@ -181,6 +184,7 @@ impl GroupChat {
         (self.run_from, self.opened, self.turns, self.skipped) = (self.messages.len(), 0, 0, 0);
         (self.ledger.rounds, self.end, self.cut, self.taken_back) = (0, None, false, None);
         (self.unsatisfied, self.lost) = (false, Vec::new());
+        self.refused.clear();
         match task.is_empty() {
             true => self.go_on(None, out),
             false => self.open_with(task, out),
@@ -222,11 +226,14 @@ impl GroupChat {
 
     /// Asks the speaker for what it says.
     pub(super) fn speak(&mut self, name: &str, by: &str, out: &mut Outbox) {
+        if !self.may_speak(name) {
+            return self.somebody_else_speaks(out);
+        }
         out.note(NoteKind::SpeakerSelected, json!({ "speaker": name, "by": by, "round": self.turn() }));
         self.ask_speaker(name, 1, out);
     }
 
-    fn ask_speaker(&mut self, name: &str, tries: u32, out: &mut Outbox) {
+    pub(super) fn ask_speaker(&mut self, name: &str, tries: u32, out: &mut Outbox) {
         self.stage = ChatPhase::Speaking { agent: name.to_owned(), tries };
         let key = self.next_key(ChatAsk::Speak);
         self.ask(self.turn_of(name, tries, key), out);
@@ -253,34 +260,26 @@ impl GroupChat {
             // An answer that cannot be read is a failed turn like any other.
             Err(why) => return self.speaker_failed(name, tries, &CallFailure::error(why.to_string()), out),
         };
-        self.turns += 1;
-        self.taken_back = None;
-        self.last = Some(name.to_owned());
+        self.took_turn(name);
         let Some(message) = said.message else {
             return self.close(Stop::NoReply, &format!("{name} did not reply."), None, out);
         };
         let ends = self.terminates(&message);
-        out.work_ended(Doer::Agent(message.from.clone()), true);
-        self.store(message, out);
+        self.said(message, out);
         self.go_on(ends, out);
     }
 
-    fn speaker_failed(&mut self, name: &str, tries: u32, failure: &CallFailure, out: &mut Outbox) {
-        let data = json!({ "agent": name, "attempt": tries, "error": failure.message });
-        out.note(NoteKind::AttemptFailed, data);
-        out.work_ended(Doer::Agent(name.to_owned()), false);
-        match self.rules.on_speaker_error {
-            OnSpeakerError::Retry if Tries::of(SPEAKER_TRIES).are_left_after(tries, failure) => {
-                self.ask_speaker(name, tries + 1, out);
-            }
-            OnSpeakerError::Skip => {
-                (self.turns, self.skipped) = (self.turns + 1, self.skipped + 1);
-                self.lost.push(format!("the turn of {name} was lost: {}", failure.message));
-                self.last = Some(name.to_owned());
-                self.go_on(None, out);
-            }
-            OnSpeakerError::Stop | OnSpeakerError::Retry => self.fail(&failure.message, out),
-        }
+    /// Somebody has spoken.
+    pub(super) fn took_turn(&mut self, name: &str) {
+        self.turns += 1;
+        self.taken_back = None;
+        self.refused.clear();
+        self.last = Some(name.to_owned());
+    }
+
+    pub(super) fn said(&mut self, message: ChatMessage, out: &mut Outbox) {
+        out.work_ended(Doer::Agent(message.from.clone()), true);
+        self.store(message, out);
     }
 
     /// Stores what a person said, or is told of them.
@@ -316,10 +315,8 @@ impl GroupChat {
             };
             return self.close(stop, &reason, None, out);
         }
-        if self.rules.team == ChatTeam::Magentic {
-            return self.orchestrate(out);
-        }
-        if self.rounds() >= self.rules.max_round {
+        // An orchestrator ends with its own rounds.
+        if self.rules.team != ChatTeam::Magentic && self.rounds() >= self.rules.max_round {
             let max = self.rules.max_round;
             let reason = match self.rules.team {
                 ChatTeam::GroupChat => format!("Maximum number of rounds {max} reached."),
@@ -329,7 +326,10 @@ impl GroupChat {
             };
             return self.close(Stop::MaxRounds, &reason, None, out);
         }
-        self.select(out);
+        match self.free_names().is_empty() {
+            true => self.nobody_is_left(out),
+            false => self.select(out),
+        }
     }
 
     /// The rounds of this run, counted as the rules say; a lost turn counts as one with a message.
@@ -365,16 +365,11 @@ impl GroupChat {
         self.send(call, out);
     }
 
-    /// Ends with an error.
-    pub(super) fn fail(&mut self, error: &str, out: &mut Outbox) {
-        self.close(Stop::Error, "An error occurred in the group chat.", Some(error.to_owned()), out);
-    }
-
     pub(super) fn close(&mut self, stop: Stop, reason: &str, error: Option<String>, out: &mut Outbox) {
         let data = json!({ "phase": "chat_ended", "stop": stop, "reason": reason, "error": error });
         out.note(NoteKind::PhaseChanged, data);
         self.stage = ChatPhase::Over;
-        self.end = Some(ChatEnd { stop, reason: reason.to_owned(), error });
+        self.end = Some(ChatEnd { stop, reason: reason.to_owned(), error, refused: false });
     }
 
     pub(super) fn agent(&self, name: &str) -> Option<&ChatAgent> {

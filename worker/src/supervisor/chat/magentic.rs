@@ -116,6 +116,8 @@ enum LedgerUnread {
     Stranger(Value),
     #[error("missing field `next_speaker`")]
     NoSpeaker,
+    #[error("next_speaker: {0} may not speak now")]
+    Refused(String),
 }
 
 impl GroupChat {
@@ -141,6 +143,10 @@ impl GroupChat {
             return self.ask_orchestrator(OrchestratorStep::Progress { tries }, tries, out);
         }
         if self.ledger.rounds >= self.rules.max_round {
+            if !self.refused.is_empty() && !self.has_spoken() {
+                // Nobody is paid to tell what nobody has done.
+                return self.nobody_is_left(out);
+            }
             self.unsatisfied = true;
             return self.answer_finally("Max rounds reached.".to_owned(), out);
         }
@@ -154,7 +160,7 @@ impl GroupChat {
         let question = match &step {
             OrchestratorStep::Facts => text::facts(task),
             OrchestratorStep::Plan => text::plan(task, facts, &team),
-            OrchestratorStep::Progress { .. } => text::progress(task, &team, &self.names()),
+            OrchestratorStep::Progress { .. } => text::progress(task, &team, &self.free_names()),
             OrchestratorStep::FactsUpdate => text::facts_update(task, facts),
             OrchestratorStep::PlanUpdate => text::plan_update(task, facts, &team),
             OrchestratorStep::FinalAnswer { .. } => text::final_answer(task),
@@ -180,7 +186,7 @@ impl GroupChat {
     pub(super) fn ledger_answered(&mut self, step: OrchestratorStep, answer: Answer, out: &mut Outbox) {
         let answer = match answer {
             Ok(answer) => answer,
-            Err(failure) => return self.fail(&failure.message, out),
+            Err(failure) => return self.fail_for(&failure, out),
         };
         if let OrchestratorStep::Progress { tries } = step {
             return self.progress_answered(tries, &answer, out);
@@ -227,6 +233,7 @@ impl GroupChat {
         out.note(NoteKind::DecisionRecorded, json!({ "by": "progress_ledger", "attempt": tries, "problem": problem }));
         match read {
             Err(_) if Tries::of(self.rules.max_json_retries).are_left(tries) => self.ask_progress(tries + 1, out),
+            Err(LedgerUnread::Refused(_)) => self.nobody_is_left(out),
             Err(_) => self.fail(&ChatError::Ledger.to_string(), out),
             Ok(LedgerDecision::Satisfied { reason }) => self.answer_finally(reason, out),
             Ok(LedgerDecision::Next { stalled, speaker, instruction }) => {
@@ -257,6 +264,7 @@ impl GroupChat {
         }
         let speaker = match (self.agents.as_slice(), next) {
             ([only], _) => only.name.clone(),
+            (_, Some(Value::String(name))) if !self.may_speak(&name) => return Err(LedgerUnread::Refused(name)),
             (_, Some(Value::String(name))) if self.agent(&name).is_some() => name,
             (_, Some(other)) => return Err(LedgerUnread::Stranger(other)),
             (_, None) => return Err(LedgerUnread::NoSpeaker),

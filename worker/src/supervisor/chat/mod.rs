@@ -15,6 +15,7 @@
 
 mod control;
 mod from_spec;
+mod lost;
 mod machine;
 mod magentic;
 mod message;

@@ -66,11 +66,9 @@ impl GroupChat {
         let by_function = self.rules.selector_function || method == SpeakerMethod::Function;
         match self.rules.team {
             ChatTeam::GroupChat if method == SpeakerMethod::Function => {
-                self.ask_choice(By::Function, self.owned_names(), 1, None, out)
+                self.ask_choice(By::Function, self.free_names(), 1, None, out)
             }
-            ChatTeam::Selector if by_function => {
-                self.ask_choice(By::SelectorFunction, self.owned_names(), 1, None, out)
-            }
+            ChatTeam::Selector if by_function => self.ask_choice(By::SelectorFunction, self.free_names(), 1, None, out),
             ChatTeam::GroupChat => self.choose_by(method, out),
             ChatTeam::Selector => self.select_candidates(out),
             ChatTeam::Swarm => self.follow_handoff(out),
@@ -80,7 +78,7 @@ impl GroupChat {
 
     fn select_candidates(&mut self, out: &mut Outbox) {
         match self.rules.candidate_function {
-            true => self.ask_choice(By::CandidateFunction, self.owned_names(), 1, None, out),
+            true => self.ask_choice(By::CandidateFunction, self.free_names(), 1, None, out),
             false => self.choose_by(self.rules.speaker_selection_method, out),
         }
     }
@@ -102,6 +100,7 @@ impl GroupChat {
         match self.eligible() {
             Err(why) => self.fail(&why.to_string(), out),
             Ok(names) => match names.as_slice() {
+                [] if !self.refused.is_empty() => self.nobody_is_left(out),
                 [] => {
                     let last = self.last.as_deref().unwrap_or_default();
                     let reason = format!("Nobody may speak after {last}.");
@@ -129,7 +128,7 @@ impl GroupChat {
         }
         let reachable = self.rules.reachable(self.last.as_deref().unwrap_or_default(), &self.agents);
         let names = reachable.iter().map(|agent| &agent.name).filter(|name| executors.contains(&name.as_str()));
-        Ok(names.cloned().collect())
+        Ok(names.filter(|name| self.may_speak(name)).cloned().collect())
     }
 
     fn choose_among(&mut self, method: SpeakerMethod, candidates: Vec<String>, out: &mut Outbox) {
@@ -195,7 +194,7 @@ impl GroupChat {
             Ok(answer) => answer,
             // Chance needs nobody: the seed says who it is.
             Err(_) if selecting.by == By::Random => Value::Null,
-            Err(failure) => return self.fail(&failure.message, out),
+            Err(failure) => return self.fail_for(&failure, out),
         };
         out.note(
             NoteKind::DecisionRecorded,
@@ -281,15 +280,18 @@ impl GroupChat {
             let names = listed(names.iter().map(String::as_str));
             return Err(ChatError::Candidates { names, expected: listed(self.names()) });
         }
-        // Twice the same is one candidate.
+        // Twice the same is one candidate, and whose turn a person has refused is none where there are others.
         let mut seen = std::collections::BTreeSet::new();
         names.retain(|name| seen.insert(name.clone()));
+        if names.iter().any(|name| self.may_speak(name)) {
+            names.retain(|name| self.may_speak(name));
+        }
         Ok(names)
     }
 
     /// Nobody was named in all attempts.
     fn fall_back(&mut self, candidates: &[String], out: &mut Outbox) {
-        let previous = self.last.clone().filter(|last| self.agent(last).is_some());
+        let previous = self.last.clone().filter(|last| self.agent(last).is_some() && self.may_speak(last));
         let name = match (self.rules.fallback, previous) {
             (Fallback::Next, _) => self.next_in_order(candidates),
             (Fallback::Previous, Some(previous)) => previous,
@@ -299,7 +301,7 @@ impl GroupChat {
     }
 
     /// The candidate that comes after the last speaker in the list of agents, around its end.
-    fn next_in_order(&self, candidates: &[String]) -> String {
+    pub(super) fn next_in_order(&self, candidates: &[String]) -> String {
         let last = self.agents.iter().position(|agent| Some(&agent.name) == self.last.as_ref());
         let start = last.map_or(0, |at| at + 1);
         let around = self.agents.iter().cycle().skip(start).take(self.agents.len());

@@ -12,7 +12,7 @@ use crate::supervisor::core::asker::{AnswerForm, Asker, HandOffOffer, ToolOffer}
 use crate::supervisor::core::key::{ChatKey, Key};
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::question::OnExpiry;
-use crate::supervisor::core::strategy::{Findings, OpenQuestion, Silence, Strategy, StrategyRefusal};
+use crate::supervisor::core::strategy::{Findings, OpenQuestion, Silence, Strategy, StrategyRefusal, TASK_REJECTED};
 use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::spec::ChatTeam;
 use crate::supervisor::success;
@@ -97,7 +97,10 @@ impl<G> Strategy<G> for GroupChat {
             final_result: last.map(|message| json!(message.content)),
             error: outcome.error.clone(),
             errors: self.lacks().collect(),
-            code: (outcome.ok && !self.has_spoken()).then(|| "nothing_done".to_owned()),
+            code: match self.is_refused() {
+                true => Some(TASK_REJECTED.to_owned()),
+                false => (outcome.ok && !self.has_spoken()).then(|| "nothing_done".to_owned()),
+            },
             details: json!(outcome),
             ..Findings::default()
         }
@@ -137,6 +140,9 @@ impl<G> Strategy<G> for GroupChat {
                 Err(StrategyRefusal::NothingWaits(key.clone()))
             }
         }
+    }
+    fn overtaken(&mut self, key: &Key, answer: &Answer, out: &mut Outbox) -> bool {
+        matches!(key, Key::Chat(key) if GroupChat::overtaken(self, *key, answer, out))
     }
     fn say(&mut self, text: &str, out: &mut Outbox) -> bool {
         GroupChat::say(self, text, out).is_ok()

@@ -136,7 +136,7 @@ pub(super) fn task_ledger(task: &str, team: &str, facts: &str, plan: &str) -> St
     )
 }
 
-pub(super) fn progress(task: &str, team: &str, names: &[&str]) -> String {
+pub(super) fn progress(task: &str, team: &str, names: &[String]) -> String {
     let names = names.join(", ");
     format!(
         "The request is:\n\n{task}\n\nThe team is:\n\n{team}\n\nAnswer these questions, each with the reason:\n\

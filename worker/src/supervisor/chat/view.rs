@@ -34,7 +34,7 @@ pub enum Stop {
 }
 
 impl Stop {
-    fn ok(self) -> bool {
+    pub(super) fn ok(self) -> bool {
         !matches!(self, Stop::Budget | Stop::Denied | Stop::Interrupted | Stop::Cancelled | Stop::Error)
     }
 }
@@ -44,6 +44,9 @@ pub(super) struct ChatEnd {
     pub(super) stop: Stop,
     pub(super) reason: String,
     pub(super) error: Option<String>,
+    /// A person's no is the error.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) refused: bool,
 }
 
 /// How a run of a chat ended, with the messages of that run.
@@ -172,7 +175,7 @@ impl GroupChat {
         self.end.is_some()
     }
     pub fn outcome(&self) -> Option<ChatOutcome> {
-        let ChatEnd { stop, reason, error } = self.end.clone()?;
+        let ChatEnd { stop, reason, error, .. } = self.end.clone()?;
         let messages = self.messages.get(self.run_from..).unwrap_or_default().to_vec();
         let ok = stop.ok() && !self.cut && !self.unsatisfied;
         Some(ChatOutcome { ok, stop, reason, messages, last_speaker: self.last_speaker(), error })
@@ -182,7 +185,7 @@ impl GroupChat {
         let last = self.messages.iter().rfind(|message| self.agent(&message.from).is_some());
         last.map(|message| message.from.clone())
     }
-    /// Why it is no full success although it went on: an orchestrator that was not satisfied, and turns that were lost.
+    /// Why it is no full success although it went on: an orchestrator that was not satisfied, and turns that nobody took.
     pub(super) fn lacks(&self) -> impl Iterator<Item = String> + '_ {
         let end = self.end.as_ref().filter(|_| self.cut || self.unsatisfied);
         end.map(|end| end.reason.clone()).into_iter().chain(self.lost.iter().cloned())

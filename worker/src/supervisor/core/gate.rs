@@ -138,6 +138,8 @@ impl CallGate {
         }
         let agent = call.agent.as_deref().unwrap_or_default();
         match &call.key {
+            // The next try of a turn goes on with it.
+            Key::Chat(ChatKey { ask: ChatAsk::Speak, .. }) if call.attempt > 1 => None,
             Key::Chat(ChatKey { ask: ChatAsk::Speak, .. }) => Some(NewWork::turn(call, agent)),
             Key::Agents(AgentsKey::Session { ask: SessionAsk::Tool { .. }, .. }) => Some(NewWork::tool(call, agent)),
             Key::Agents(AgentsKey::Session { path, ask: SessionAsk::Step { step } }) => {

@@ -266,6 +266,11 @@ pub trait Strategy<G: ?Sized>: Asker {
     fn unanswered(&mut self, _key: &Key, _why: &str, _out: &mut Outbox) -> bool {
         false
     }
+    /// A person is about to take the word: what was said under this key before, and is not heard yet, comes first. Whether it
+    /// was heard now.
+    fn overtaken(&mut self, _key: &Key, _answer: &Answer, _out: &mut Outbox) -> bool {
+        false
+    }
     /// A person speaks up. Whether it is one that listens to them now.
     fn say(&mut self, _text: &str, _out: &mut Outbox) -> bool {
         false

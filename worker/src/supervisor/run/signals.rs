@@ -317,6 +317,7 @@ impl SupervisorRun {
         if self.parts.interrupts.pending().count() == 1 {
             return self.resume_interrupt(ResumeInterrupt::value(text.into()), out).map(|_| ());
         }
+        self.hear_out(out);
         if self.strategy.say(&text, out) {
             return Ok(());
         }
@@ -334,9 +335,21 @@ impl SupervisorRun {
 
     /// A person takes the word in a chat: whatever was asked, also of people, is asked no longer.
     fn interrupted(&mut self, out: &mut Outbox) -> Result<(), Refused> {
+        self.hear_out(out);
         self.strategy.interrupt(out)?;
         self.nobody_is_asked(out);
         Ok(())
+    }
+
+    /// Who takes the word while the run stands still has it after whoever had it before.
+    fn hear_out(&mut self, out: &mut Outbox) {
+        for arrival in self.calls.take_held() {
+            let heard =
+                matches!(&arrival, Arrival::Answer { key, answer } if self.strategy.overtaken(key, answer, out));
+            if !heard {
+                self.calls.hold(arrival);
+            }
+        }
     }
 
     /// Whatever people are still asked, nobody needs the answer any more.

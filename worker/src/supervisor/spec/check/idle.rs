@@ -99,6 +99,9 @@ const COUNTED: [&str; 2] = ["hitl.triggers.consecutive_failures", "trust.rules"]
 /// Why nothing is counted.
 pub(super) const ONE_WORK: &str = "whoever takes over for good goes on with the same work: nothing fails in a row here, and \
                                    trust moves with incidents only";
+/// Of questions, what is asked where the run itself asks none.
+const QUESTIONS_OF_AGENTS: &str = "the run itself asks nobody anything but approvals, whose time is `hitl.approval`; a \
+                                   question of an agent says its own `timeout` in `interrupt`";
 /// Why a key may not make a run of another kind.
 pub(super) const KIND_OF_RUN: &str = "the preset says what kind of run this is, and so who comes next";
 /// What a controller may do (CUG-07).
@@ -128,7 +131,11 @@ pub(super) fn of(spec: &SupervisorSpec, base: &SupervisorSpec) -> Vec<Idle> {
         idle.push(("budget.allow_unpriced", "no money is limited: `budget.cost` does that"));
     }
     if !asks_questions(spec) {
-        idle.push(("hitl.questions", "the run asks nobody anything but approvals, whose time is `hitl.approval`"));
+        let why = match spec.family() {
+            Family::Chat => "the run asks nobody anything but approvals, whose time is `hitl.approval`",
+            Family::Agents | Family::Graph => QUESTIONS_OF_AGENTS,
+        };
+        idle.push(("hitl.questions", why));
     }
     if spec.is_without_plan() {
         idle.extend(OF_PLANS);
