@@ -16,7 +16,7 @@ use super::context::Context;
 use super::error::{CliError, one_line};
 use super::exit::Exit;
 use super::explain::Code;
-use super::list::shell_word;
+use super::list::{run_word, shell_word, with_run_word};
 use super::request_text::{self, with_moments};
 use super::resolve::run_of;
 use super::result::value_text;
@@ -173,7 +173,9 @@ impl HumanRequest {
             HumanRequestKind::Approval | HumanRequestKind::ToolCall => {
                 self.at(format!("bosun approval approve {}", self.id()))
             }
-            HumanRequestKind::Elsewhere => value_text(&self.request["answer"]),
+            HumanRequestKind::Elsewhere => {
+                with_run_word(&value_text(&self.request["answer"]), self.target.workflow_id.as_str())
+            }
         }
     }
 
@@ -395,7 +397,7 @@ async fn decide(cx: &mut Context, decision: DecisionArgs, approved: bool) -> Res
         json!({ "workflow_id": found.target.workflow_id, "id": decision.id, "approved": approved }),
     );
     cx.screen.line(format!("{word} {}", decision.id));
-    cx.screen.next(&format!("bosun result {}", found.target.workflow_id));
+    cx.screen.next(&format!("bosun result {}", run_word(found.target.workflow_id.as_str())));
     Ok(Exit::Ok)
 }
 

@@ -10,7 +10,7 @@ use super::error::{CliError, printable};
 use super::event_text::brief;
 use super::exit::Exit;
 use super::handoffs;
-use super::list::{run_json, shell_word, status_paint};
+use super::list::{run_json, run_word, status_paint};
 use super::output::{Screen, TextStyle, one_line};
 use super::resolve::run_of;
 use super::result::value_text;
@@ -20,6 +20,7 @@ use crate::inbox::target_of;
 use crate::notify::notified;
 use crate::run_json;
 use crate::supervisor::run::SUPERVISOR;
+use crate::unhandled;
 
 #[derive(Debug, Args)]
 pub struct DescribeArgs {
@@ -50,6 +51,10 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     object["stuck"] = stuck.iter().map(|one| one.json(&cx.screen)).collect();
     let notified = notified::of_run(&*cx.backend, description.info.run_id).await;
     object["notified"] = notified.iter().map(|one| notified::with_moments(one, |at| cx.screen.time.json(at))).collect();
+    let unhandled = unhandled::of_run(&*cx.backend, &description.info).await;
+    if !unhandled.is_empty() {
+        object["unhandled_signals"] = json!(unhandled);
+    }
     let handed = handed_over(cx, &description.info).await;
     if !handed.is_empty() {
         object["handed_over"] = json!(handed);
@@ -58,6 +63,9 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     head(&mut cx.screen, &description, hold);
     if !handed.is_empty() {
         cx.screen.field("handed over", handoffs::in_line(&handed, HANDED_MAX));
+    }
+    if !unhandled.is_empty() {
+        cx.screen.field("unhandled", unhandled::in_words(&unhandled));
     }
     pending(&mut cx.screen, &description, cx.carried_on);
     for (id, why) in &held_back {
@@ -73,7 +81,7 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
         let text = notified::in_words(one, |at| cx.screen.at(at));
         cx.screen.field("notified", text);
     }
-    let id = shell_word(description.info.workflow_id.as_str());
+    let id = run_word(description.info.workflow_id.as_str());
     if description.info.status.is_open() {
         cx.say_if_nobody_works();
     }

@@ -102,7 +102,7 @@ pub(crate) use error::{misleads, printable};
 use exit::Exit;
 use explain::Code;
 pub(crate) use input::{json_or_text, read_short};
-pub(crate) use list::shell_word;
+pub(crate) use list::{run_word, shell_word};
 use locate::{LocatedEngine, locate};
 use output::{Format, Screen};
 pub use reach::Reach;
@@ -246,12 +246,9 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
     if completion::answered(program, &args) {
         return Exit::Ok;
     }
-    let loaded = Loaded::of(&args, &crate::capability::environment::var);
+    let loaded = Loaded::as_far_as_it_goes(&args, &crate::capability::environment::var);
     let command = program.face.dress(Cli::command());
-    let command = match &loaded {
-        Ok(loaded) => loaded.defaults_of(command),
-        Err(_) => command,
-    };
+    let command = if loaded.refused().is_none() { loaded.defaults_of(command) } else { command };
     let cli = match command.try_get_matches_from(args.iter().cloned()).and_then(|matches| args::of_matches(&matches)) {
         Ok(cli) => cli,
         Err(mut why) => {
@@ -266,9 +263,13 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
     screen.reach = Reach::of(&global, crate::capability::environment::var);
     let is_worker = matches!(cli.noun, Noun::Worker(worker::WorkerVerb::Run(_)));
     let begun = log::start(global.log.as_deref(), is_worker).map_err(CliError::usage);
-    let ended = match begun.and(program.face.hides_what_there_is()).and(loaded) {
+    let configured = match loaded.refused() {
+        Some(why) if !needs_no_configuration(&cli.noun) => Err(why.clone()),
+        _ => Ok(()),
+    };
+    let ended = match begun.and(program.face.hides_what_there_is()).and(configured) {
         Err(why) => Err(why),
-        Ok(loaded) => match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(()) => match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
             Ok(runtime) => {
                 let ended = runtime.block_on(run(program, cli, &loaded, &mut screen));
                 // A blocking thread that hangs must not hold up the exit: everything durable is durable.
@@ -287,6 +288,17 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
             screen.error(&error);
             error.code.exit()
         }
+    }
+}
+
+/// What explains, makes and mends is there also where the configuration has a mistake.
+fn needs_no_configuration(noun: &Noun) -> bool {
+    match noun {
+        Noun::Config(verb) => !verb.shows_what_is_in_force(),
+        Noun::Schedule(verb) => matches!(verb, schedule::ScheduleVerb::Next(_)),
+        Noun::Explain { .. } | Noun::Schema { .. } | Noun::Completion { .. } | Noun::Version { .. } => true,
+        Noun::Init(_) | Noun::Man(_) => true,
+        _ => false,
     }
 }
 
@@ -398,6 +410,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         reconnect: Reconnect::by(&global, program, &purpose, verb.is_of_a_namespace().then_some(namespace)),
         awaited: None,
         plans: program.plans,
+        workflows: program.opener.workflows(),
     };
     // A cluster knows its namespaces itself, used or not.
     let known = if global.temporal.is_some() { Ok(()) } else { used(&cx, &verb).await };

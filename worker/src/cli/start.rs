@@ -18,7 +18,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::input::{object, payload, payload_of};
-use super::list::shell_word;
+use super::list::{run_word, shell_word};
 use super::progress::Watch;
 use super::result::{ParkPolicy, print_result, wait_for};
 use super::time_format::parse_duration;
@@ -277,9 +277,12 @@ async fn start_once(cx: &Context, request: StartWorkflow) -> Result<Started, Cli
     let other = crate::api::people::other_than_first(&*cx.backend, &sent, &started).await;
     match &sent.request_id {
         Some(key) if !other.is_empty() => {
-            let id = shell_word(started.workflow_id.as_str());
-            let why =
-                format!("the request id {key} has started {id} with another {}: nothing has begun", other.join(", "));
+            let id = run_word(started.workflow_id.as_str());
+            let why = format!(
+                "the request id {key} has started {} with another {}: nothing has begun",
+                started.workflow_id,
+                other.join(", ")
+            );
             Err(CliError::usage(why)
                 .help(format!("take another --request-id; `bosun describe {id}` shows what it began")))
         }
@@ -303,7 +306,7 @@ pub(super) fn print_started(cx: &mut Context, schema: &str, started: &Started) {
         let hint = cx.screen.reach.complete("`bosun worker run`");
         cx.screen.note(&format!("no worker runs: it begins when one does ({hint})"));
     }
-    cx.screen.next(&format!("bosun result {}", shell_word(started.workflow_id.as_str())));
+    cx.screen.next(&format!("bosun result {}", run_word(started.workflow_id.as_str())));
 }
 
 pub(super) async fn execute(cx: &mut Context, args: ExecuteArgs) -> Result<Exit, CliError> {
@@ -317,7 +320,7 @@ pub(super) async fn go(cx: &mut Context, request: StartWorkflow, timeout: Option
     cx.screen.note(&format!("{how} {} (run {})", started.workflow_id, started.run_id));
     let target = Target { namespace: cx.namespace.clone(), ..Target::run(started.workflow_id, started.run_id) };
     let result = wait_for(cx, target, timeout, Watch::Events, ParkPolicy::Stay).await?;
-    print_result(cx, &result)
+    print_result(cx, &result).await
 }
 
 /// The plan file that is to be run, if it is one.

@@ -11,7 +11,7 @@ use bosun_engine::*;
 use serde_json::Value;
 
 use super::error::one_line;
-use super::list::shell_word;
+use super::list::{run_word, shell_word};
 use super::output::Screen;
 use super::reach::Reach;
 use super::time_format::short;
@@ -185,7 +185,7 @@ fn of_run(
     carried_on: bool,
 ) -> Vec<Obstacle> {
     let info = &description.info;
-    let id = shell_word(info.workflow_id.as_str());
+    let id = run_word(info.workflow_id.as_str());
     let mut found = Vec::new();
     if let Some(why) = &description.held {
         // A difference between code and history has a card of its own; all else stands in the description.
@@ -265,7 +265,7 @@ fn of_activity(
     now: Timestamp,
     slots: Option<&WorkerState>,
 ) -> Option<Obstacle> {
-    let (id, name) = (shell_word(info.workflow_id.as_str()), shell_word(activity.activity_id.as_str()));
+    let (id, name) = (run_word(info.workflow_id.as_str()), shell_word(activity.activity_id.as_str()));
     let what = activity_name(activity);
     if activity.state == PendingActivityState::Paused {
         let why = activity.last_failure.as_ref().map_or_else(String::new, |failure| format!(" after {failure}"));

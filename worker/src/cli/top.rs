@@ -29,7 +29,7 @@ use super::args::Global;
 use super::error::{CliError, one_line};
 use super::exit::Exit;
 use super::explain::Code;
-use super::list::shell_word;
+use super::list::run_word;
 use super::locate::{LocatedEngine, locate};
 use super::output::{Cell, Screen, TextStyle};
 use super::reach::Reach;
@@ -201,7 +201,7 @@ async fn watch(
         }
         if view.done {
             let chosen = shown.rows.get(view.at).filter(|_| view.chosen);
-            return Ok(chosen.map(|row| format!("bosun describe {}", shell_word(&row.workflow_id))));
+            return Ok(chosen.map(|row| format!("bosun describe {}", run_word(&row.workflow_id))));
         }
     }
 }

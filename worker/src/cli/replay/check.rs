@@ -17,14 +17,13 @@ use serde_json::{Value, json};
 
 use super::Bench;
 use super::junit::junit;
-use super::source::{files, is_file, of_cluster, runs};
+use super::source::{files, history_word, is_file, of_cluster, runs};
 use super::verdict::{CheckedHistory, Class, ReplayAnswer, by_mistake, exit_of};
 use crate::backend::Histories;
 use crate::cli::args::ExactRun;
 use crate::cli::error::{CliError, printable};
 use crate::cli::exit::Exit;
 use crate::cli::explain::Code;
-use crate::cli::list::shell_word;
 use crate::cli::output::{Cell, Format, TextStyle};
 use crate::cli::resolve::find;
 use crate::cli::time_format::parse_duration;
@@ -232,7 +231,7 @@ fn print(bench: &mut Bench<'_>, checked: &[CheckedHistory]) -> Result<(), CliErr
         checked.len()
     ));
     if let Some(first) = checked.iter().find(|one| one.class() == Class::DoesNotFit) {
-        bench.screen.next(&format!("bosun replay explain {}", shell_word(&first.name)));
+        bench.screen.next(&format!("bosun replay explain {}", history_word(&first.name)));
     }
     Ok(())
 }
