@@ -306,8 +306,14 @@ async fn pending(
             // What other verbs answer is shown, and not decided here.
             Some(other) if kind.is_some() && other.kind == HumanRequestKind::Elsewhere => {
                 let answer = other.answer();
-                return Err(CliError::usage(format!("{id} is {}, not an approval", other.line()))
-                    .help(format!("`{answer}` answers it")));
+                let what = if other.word() == "plan" {
+                    "a plan that waits for a review"
+                } else {
+                    "what a run stands still for"
+                };
+                return Err(
+                    CliError::usage(format!("{id} is {what}, not an approval")).help(format!("`{answer}` answers it"))
+                );
             }
             Some(found) if kind.is_none_or(|kind| is_question(kind) == is_question(found.kind)) => return Ok(found),
             Some(other) => {
@@ -428,7 +434,7 @@ async fn later(cx: &mut Context, verb: &str, args: &LaterArgs, mut input: Value)
     cx.screen.object(&format!("approval.{verb}"), with_moments(&told, |at| cx.screen.time.json(at)));
     cx.screen.line(match verb {
         "extend" => format!("{} waits until {until}", args.id),
-        _ => format!("people are told of {} again", args.id),
+        _ => format!("escalated {}: people are notified again, where `notify` has a channel for it", args.id),
     });
     cx.say_if_nobody_works();
     cx.screen.next(&found.answer());

@@ -78,7 +78,10 @@ pub(super) async fn control(cx: &mut Context, verb: ControlVerb, args: ControlAr
     );
     cx.screen.line(format!("{done} {}", target.workflow_id));
     if verb == ControlVerb::Delete {
-        cx.screen.next("bosun list");
+        // A namespace without runs cannot be listed.
+        if super::used(&*cx.backend, &target.namespace).await.is_ok() {
+            cx.screen.next("bosun list");
+        }
     } else {
         cx.screen.next(&format!("bosun describe {}", run_word(target.workflow_id.as_str())));
     }

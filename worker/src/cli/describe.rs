@@ -14,7 +14,7 @@ use super::list::{run_json, run_word, status_paint};
 use super::output::{Screen, TextStyle, one_line};
 use super::resolve::run_of;
 use super::result::value_text;
-use super::stuck::{HOLD, Lookout, Obstacle, inputs_wait};
+use super::stuck::{DELAYED, HOLD, Lookout, Obstacle, inputs_wait};
 use super::waiting::{Hold, hold_of, status_shown, waiting};
 use crate::inbox::target_of;
 use crate::notify::notified;
@@ -34,6 +34,7 @@ const STUCK_SHOWN: usize = 5;
 /// Characters of who has handed over to whom.
 const HANDED_MAX: usize = 400;
 
+// long: one thing that is known of a run after the other.
 pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
     let description = cx.backend.describe(target).await?;
@@ -49,7 +50,7 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     let now = cx.screen.now;
     let stuck = Lookout::new(&*cx.backend, now).carried_on(cx.carried_on).below_described(&description).await;
     object["stuck"] = stuck.iter().map(|one| one.json(&cx.screen)).collect();
-    let notified = notified::of_run(&*cx.backend, description.info.run_id).await;
+    let notified = notified::of_run(&*cx.backend, &description.info).await;
     object["notified"] = notified.iter().map(|one| notified::with_moments(one, |at| cx.screen.time.json(at))).collect();
     let unhandled = unhandled::of_run(&*cx.backend, &description.info).await;
     if !unhandled.is_empty() {
@@ -140,7 +141,7 @@ fn say_stuck(screen: &mut Screen, info: &RunInfo, stuck: &[Obstacle]) {
         // The command that is being run is no help.
         let own = one.run == info.workflow_id && one.help.starts_with("bosun describe");
         let text = format!("{}: {}", one.title(), one.said(screen.now, &screen.reach));
-        screen.field("stuck", text);
+        screen.field(if one.why == DELAYED { "waits" } else { "stuck" }, text);
         if !own {
             let help = screen.reach.complete(&one.help);
             screen.field("help", help);

@@ -345,3 +345,28 @@ pub(crate) fn shell_word(text: &str) -> String {
         format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A command that is printed is about the run that it was printed for.
+    #[test]
+    fn an_id_that_reads_as_something_else_is_said_to_be_an_id() {
+        for (id, word) in [
+            ("order-7", "order-7"),
+            ("my run", "'my run'"),
+            ("latest", "-w latest"),
+            ("@2", "-w @2"),
+            ("@two", "@two"),
+            ("-x", "-w=-x"),
+            ("--help", "-w=--help"),
+            ("-a b", "-w='-a b'"),
+        ] {
+            assert_eq!(run_word(id), word);
+        }
+        assert_eq!(with_run_word("bosun resume latest", "latest"), "bosun resume -w latest");
+        assert_eq!(with_run_word("bosun plan approve @2 --version 1", "@2"), "bosun plan approve -w @2 --version 1");
+        assert_eq!(with_run_word("bosun resume order-7", "order-7"), "bosun resume order-7");
+    }
+}

@@ -109,7 +109,7 @@ pub use reach::Reach;
 use reconnect::Reconnect;
 pub(crate) use replay::past::{ChangedPlace, PastFit, PastMoment, PastView};
 
-use crate::backend::{Access, Engine, OpenEngine};
+use crate::backend::{Access, Backend, Engine, OpenEngine};
 use crate::capability::owner::Guards;
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -311,6 +311,9 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
     columns::check(&noun, screen.format, &global.fields)?;
     global.namespace_named |= loaded.config.namespace.is_some();
     locate::in_namespace_of_cluster(&mut global, &*program.opener)?;
+    if !needs_no_configuration(&noun) && !matches!(noun, Noun::Worker(_)) {
+        locate::in_namespace_of_token(&mut global).await;
+    }
     program.opener.set_keys(loaded.config.store.keys());
     let accept = matches!(&noun, Noun::Worker(worker::WorkerVerb::Run(args)) if args.accept_rollback);
     program.opener.set_epoch(global.epoch_file.as_ref().map(|path| EpochFile::new(path, accept)));
@@ -413,7 +416,9 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         workflows: program.opener.workflows(),
     };
     // A cluster knows its namespaces itself, used or not.
-    let known = if global.temporal.is_some() { Ok(()) } else { used(&cx, &verb).await };
+    // The store is everybody's; a queue is too, but whoever names a namespace means one that there is.
+    let asks = !matches!(verb, Verb::Store(..)) && !verb.makes_a_run() && global.temporal.is_none();
+    let known = if asks { used(&*found.backend(Some(&cx.namespace)), &cx.namespace).await } else { Ok(()) };
     // Who works holds the directory to the end; who visits may let it go while it waits.
     let works = match found {
         LocatedEngine::Embedded(engine) if matches!(purpose, Access::Work { .. }) => Some(engine),
@@ -435,19 +440,21 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
     ended
 }
 
-/// A start makes its namespace; every other verb on one that was never used says so. `default` is there in every store from its
-/// beginning, so that a list of a new store is empty and no mistake.
-async fn used(cx: &Context, verb: &Verb) -> Result<(), CliError> {
-    let namespace = &cx.namespace;
-    if namespace.as_str() == DEFAULT_NAMESPACE || !verb.is_of_a_namespace() || verb.makes_a_run() {
+/// A start makes its namespace; every other verb on one without runs says so, as nobody knows whether it ever had any.
+/// `default` is there in every store from its beginning, so that a list of a new store is empty and no mistake.
+async fn used(backend: &dyn Backend, namespace: &Namespace) -> Result<(), CliError> {
+    if namespace.as_str() == DEFAULT_NAMESPACE {
         return Ok(());
     }
-    let any = cx.backend.list(ListRequest { query: String::new(), limit: 1 }).await?;
+    let any = backend.list(ListRequest { query: String::new(), limit: 1 }).await?;
     if any.is_empty() {
-        return Err(CliError::new(Code::NoNamespace, format!("the namespace {namespace} was never used"))
-            .help("a start makes it"));
+        return Err(no_runs_in(namespace));
     }
     Ok(())
+}
+
+fn no_runs_in(namespace: &Namespace) -> CliError {
+    CliError::new(Code::NoNamespace, format!("the namespace {namespace} has no runs")).help("a start makes it")
 }
 
 /// Carries out a verb; where it does the work itself, others can reach its runs meanwhile.

@@ -176,6 +176,9 @@ pub(super) fn inputs_wait(count: usize) -> String {
     if count == 1 { "1 input waits".to_owned() } else { format!("{count} inputs wait") }
 }
 
+/// Why a run has not begun that somebody wants to begin later: nothing is wrong with it.
+pub(super) const DELAYED: &str = "its start was delayed";
+
 /// What the engine knows of one run. `pause`: who paused it, and why.
 fn of_run(
     description: &Description,
@@ -199,7 +202,7 @@ fn of_run(
         found.push(Obstacle::of(info, "pause", why, format!("bosun resume {id}")));
     }
     if let Some(at) = description.starts_at.filter(|at| *at > now) {
-        let why = if info.attempt == Attempt(1) { "its start was delayed" } else { "the attempt before it has failed" };
+        let why = if info.attempt == Attempt(1) { DELAYED } else { "the attempt before it has failed" };
         let found_at = Obstacle::of(info, "start", why, format!("bosun describe {id}"));
         found.push(Obstacle { attempt: Some(info.attempt), next_attempt_at: Some(at), ..found_at });
     }

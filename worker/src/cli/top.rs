@@ -232,14 +232,18 @@ impl RunSource<'_> {
         }
         let located = locate(self.global, &*self.program.opener, &Access::Look).await?;
         let backend = located.backend(Some(&self.namespace));
+        let is_store = self.global.temporal.is_none();
+        let known = if is_store { super::used(&*backend, &self.namespace).await } else { Ok(()) };
         match located {
             LocatedEngine::Attached(client) => {
+                known?;
                 self.attached = Some((client.clone(), backend.clone()));
                 Ok(self.taken(&*backend, Some(&client)).await?)
             }
             LocatedEngine::Embedded(engine) => {
                 let snapshot = self.taken(&*backend, None).await;
                 engine.drain(Duration::from_secs(1)).await;
+                known?;
                 Ok(snapshot?)
             }
         }

@@ -163,7 +163,7 @@ pub async fn describe(me: AuthorizedCaller, at: RequestTarget) -> Answer {
     let mut view = view::description(&seen);
     what_it_waits_for(&me, &seen, &mut view).await;
     tell_unhandled(&mut view, &unhandled::of_run(&me.backend, &seen.info).await);
-    let told = notified::of_run(&me.backend, seen.info.run_id).await;
+    let told = notified::of_run(&me.backend, &seen.info).await;
     if !told.is_empty() {
         view["notified"] = told.iter().map(|one| notified::with_moments(one, view::moment)).collect();
     }

@@ -24,6 +24,7 @@ use crate::cli::args::ExactRun;
 use crate::cli::error::{CliError, printable};
 use crate::cli::exit::Exit;
 use crate::cli::explain::Code;
+use crate::cli::no_runs_in;
 use crate::cli::output::{Cell, Format, TextStyle};
 use crate::cli::resolve::find;
 use crate::cli::time_format::parse_duration;
@@ -112,7 +113,7 @@ async fn sources(bench: &mut Bench<'_>, args: &CheckArgs) -> Result<Vec<Source>,
 async fn is_used(histories: &dyn Histories, namespace: &Namespace) -> Result<(), CliError> {
     let any = histories.list(ListRequest { query: String::new(), limit: 1 }).await?;
     if any.is_empty() && namespace.as_str() != DEFAULT_NAMESPACE {
-        return Err(CliError::new(Code::NoNamespace, format!("the namespace {namespace} was never used")));
+        return Err(no_runs_in(namespace));
     }
     Ok(())
 }

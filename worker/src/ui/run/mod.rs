@@ -174,7 +174,7 @@ async fn overview(visitor: &Visitor, description: &Description, waiting: &[RunWa
         SUPERVISOR | "plan-run" => SupervisorView::of(backend, info).await,
         _ => None,
     };
-    let told = notified::of_run(backend, info.run_id).await;
+    let told = notified::of_run(backend, info).await;
     let events = events(backend, info).await?;
     let mut spans = spans(&events);
     if info.workflow_type.as_str() == AGENT {
