@@ -261,8 +261,9 @@ fn a_fork_of_a_run_below_is_given_more_by_itself() {
 #[test]
 fn a_list_goes_on_where_it_ended() {
     let desk = UserFolder::with(WAITS);
+    let input = r#"{"spec":{"objective":"wait","agents":[{"name":"ann"}]}}"#;
     for run in ["one", "two", "three", "four", "five"] {
-        let left = desk.sh(&format!("bosun start supervisor --workflow-id {run} --data 'my runs' --input '{{}}'"));
+        let left = desk.sh(&format!("bosun start supervisor --workflow-id {run} --data 'my runs' --input '{input}'"));
         assert!(left.status.success(), "{}", said(&left));
     }
     let mut page = desk.done("bosun list --limit 2 --data 'my runs'");

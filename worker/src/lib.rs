@@ -80,6 +80,7 @@ mod top_up;
 pub(crate) mod transitions;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 mod ui;
+mod unhandled;
 
 pub use app::App;
 pub use cli::exit::Exit;

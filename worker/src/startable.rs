@@ -13,6 +13,7 @@ use bosun_engine::{
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use crate::agent::AGENT;
 use crate::agent::next_run::CAME_FROM;
@@ -22,7 +23,9 @@ use crate::schedule::spec::ScheduleAction;
 use crate::schedule::{ID_PREFIX, SCHEDULE};
 use crate::standalone::{ACTIVITY, ActivityOrder};
 use crate::supervisor::PLAN_RUN;
+use crate::supervisor::fields::FieldError;
 use crate::supervisor::run::SUPERVISOR;
+use crate::supervisor::spec::faults_of;
 
 /// The code that there is.
 #[derive(Clone, Copy)]
@@ -30,6 +33,23 @@ pub(crate) struct KnownCode<'k> {
     pub workflows: &'k WorkflowRegistry,
     /// Nothing where they are not all known.
     pub activities: Option<&'k ActivityRegistry>,
+}
+
+/// What is wrong with the input of a supervisor, each with its place in it: a run that would fail at once is not begun.
+pub(crate) fn faults_of_input(input: &Value) -> Vec<FieldError> {
+    let said = |key: &str| input.get(key).filter(|value| !value.is_null());
+    match (said("spec"), said("resolved")) {
+        (Some(spec), _) => {
+            let within = |at: String| match at.as_str() {
+                "" => "spec".to_owned(),
+                at => format!("spec.{at}"),
+            };
+            let faults = faults_of(spec).into_iter();
+            faults.map(|one| FieldError::at(within(one.path), one.problem)).collect()
+        }
+        (None, Some(_)) => Vec::new(),
+        (None, None) => vec![FieldError::at("spec", "it is needed: the spec of the supervisor")],
+    }
 }
 
 impl KnownCode<'_> {
@@ -207,5 +227,18 @@ mod tests {
             assert_eq!(code.check_start(&of(workflow_type, &json!({ "continued": null }))), Ok(()));
         }
         assert_eq!(code.check_start(&of("double", &state)), Ok(()));
+    }
+
+    /// Each fault has an entry and a place of its own, and what is missing is one of them.
+    #[test]
+    fn every_fault_of_a_spec_is_told_before_its_run_begins() {
+        let places = |input: Value| faults_of_input(&input).into_iter().map(|one| one.path).collect::<Vec<_>>();
+        assert_eq!(places(json!({})), ["spec"]);
+        assert_eq!(places(Value::Null), ["spec"]);
+        assert_eq!(places(json!({ "spec": [1] })), ["spec"]);
+        assert_eq!(places(json!({ "spec": { "agents": 5 } })), ["spec.agents", "spec.objective"]);
+        assert_eq!(places(json!({ "spec": { "agents": 5, "objectiv": "x" } })).len(), 3);
+        assert_eq!(places(json!({ "spec": { "preset": "shanon-dag", "objective": "x" } })), ["spec.preset"]);
+        assert!(places(json!({ "spec": { "objective": "x", "agents": [{ "name": "ann" }] } })).is_empty());
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct ToppedUp {
     /// Of which run: the one that was given more.
     pub info: RunInfo,
     pub resumed: bool,
+    /// It goes on to find that it still has too little.
+    pub too_little: bool,
 }
 
 /// Why nothing was given. Nothing was sent.
@@ -60,6 +62,12 @@ impl MoreBudget {
             "allow_unpriced": allow_unpriced })
     }
 
+    /// Nothing, or 0 of everything, is no top-up.
+    pub(crate) fn adds_something(&self) -> bool {
+        let MoreBudget { tokens, cost_micros, calls, wall_ms, allow_unpriced } = *self;
+        allow_unpriced || [tokens, cost_micros, calls, wall_ms].into_iter().flatten().any(|more| more > 0)
+    }
+
     fn is_for_agents(&self) -> bool {
         self.wall_ms.is_some()
     }
@@ -83,7 +91,7 @@ pub(crate) async fn top_up(
     more: &MoreBudget,
     (by, key): (Option<&Identity>, Option<&RequestId>),
 ) -> Result<ToppedUp, NoTopUp> {
-    if *more == MoreBudget::default() {
+    if !more.adds_something() {
         return Err(NoTopUp::Nothing);
     }
     let info = backend.describe(run.clone()).await?.info;
@@ -96,11 +104,13 @@ pub(crate) async fn top_up(
         return Err(NoTopUp::ForAgents);
     }
     let ask = |query: &str| backend.query(run.clone(), QueryName::of(query), Payload::null());
-    let mut waits = false;
+    let (mut waits, mut too_little) = (false, false);
     if is_supervisor {
-        if let Some(what) = more.not_limited(&ask("budget").await?.to_json()) {
+        let budget = ask("budget").await?.to_json();
+        if let Some(what) = more.not_limited(&budget) {
             return Err(NoTopUp::NotLimited(id(), what));
         }
+        too_little = spent::stays_used_up(&budget, more);
         // Whoever gives it more wants it to go on.
         waits = ask("waiting").await.is_ok_and(|entries| spent::pauses(&entries.to_json()));
     }
@@ -110,7 +120,7 @@ pub(crate) async fn top_up(
         let key = key.and_then(|key| RequestId::new(format!("{key}/resume")).ok());
         send(backend, run, (control::RESUME, resume), (by, key)).await?;
     }
-    Ok(ToppedUp { info, resumed: waits })
+    Ok(ToppedUp { info, resumed: waits, too_little })
 }
 
 async fn send(

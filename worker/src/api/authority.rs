@@ -65,6 +65,11 @@ impl CallerBackend {
         self.caller.role
     }
 
+    /// The one namespace that the caller may see, if it is one.
+    pub(crate) fn only_namespace(&self) -> Option<&Namespace> {
+        self.caller.only_namespace()
+    }
+
     /// Whether the caller's token is for every namespace.
     pub(crate) fn sees_all(&self) -> bool {
         self.caller.namespaces.is_none()

@@ -89,7 +89,7 @@ impl FromRequestParts<Api> for RequestTarget {
         let run: RunQuery = query_of(&parts.uri)?;
         let id = path.get("id").ok_or_else(|| Problem::bad_request("no workflow id in the path"))?;
         let mut target = Target::workflow(id_of(id)?);
-        target.run_id = run.run_id.map(|text| text.parse()).transpose().map_err(invalid)?;
+        target.run_id = run.run_id.map(|text| text.parse()).transpose().map_err(|why| not_valid("run_id", &why))?;
         let own = parts.extensions.get::<Caller>().and_then(Caller::only_namespace);
         match (run.namespace, own) {
             (Some(namespace), _) => target.namespace = id_of(&namespace)?,
@@ -117,7 +117,11 @@ impl RequestTarget {
 }
 
 fn invalid(why: InvalidId) -> Problem {
-    Rejection::Invalid { what: "id".into(), why: why.to_string() }.into()
+    not_valid("id", &why)
+}
+
+fn not_valid(what: &str, why: &InvalidId) -> Problem {
+    Rejection::Invalid { what: what.into(), why: why.to_string() }.into()
 }
 
 fn id_of<T: std::str::FromStr<Err = InvalidId>>(text: &str) -> Result<T, Problem> {

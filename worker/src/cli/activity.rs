@@ -14,7 +14,7 @@ use super::describe::{activity_json, activity_line};
 use super::error::CliError;
 use super::exit::Exit;
 use super::input::{failure, payload};
-use super::list::shell_word;
+use super::list::run_word;
 use super::resolve::{resolve, run_of};
 use super::time_format::{parse_duration, short};
 use crate::backend::ActivityAsked;
@@ -273,7 +273,7 @@ async fn update(cx: &mut Context, verb: &str, args: OfRun, update: ActivityUpdat
     );
     cx.screen.line(format!("{verb}: recorded for activity {activity} of {}", target.workflow_id));
     cx.say_if_nobody_works();
-    cx.screen.next(&format!("bosun describe {}", shell_word(target.workflow_id.as_str())));
+    cx.screen.next(&format!("bosun describe {}", run_word(target.workflow_id.as_str())));
     Ok(Exit::Ok)
 }
 

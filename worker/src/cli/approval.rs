@@ -16,7 +16,7 @@ use super::context::Context;
 use super::error::{CliError, one_line};
 use super::exit::Exit;
 use super::explain::Code;
-use super::list::shell_word;
+use super::list::{run_word, shell_word, with_run_word};
 use super::request_text::{self, with_moments};
 use super::resolve::run_of;
 use super::result::value_text;
@@ -173,7 +173,9 @@ impl HumanRequest {
             HumanRequestKind::Approval | HumanRequestKind::ToolCall => {
                 self.at(format!("bosun approval approve {}", self.id()))
             }
-            HumanRequestKind::Elsewhere => value_text(&self.request["answer"]),
+            HumanRequestKind::Elsewhere => {
+                with_run_word(&value_text(&self.request["answer"]), self.target.workflow_id.as_str())
+            }
         }
     }
 
@@ -304,8 +306,14 @@ async fn pending(
             // What other verbs answer is shown, and not decided here.
             Some(other) if kind.is_some() && other.kind == HumanRequestKind::Elsewhere => {
                 let answer = other.answer();
-                return Err(CliError::usage(format!("{id} is {}, not an approval", other.line()))
-                    .help(format!("`{answer}` answers it")));
+                let what = if other.word() == "plan" {
+                    "a plan that waits for a review"
+                } else {
+                    "what a run stands still for"
+                };
+                return Err(
+                    CliError::usage(format!("{id} is {what}, not an approval")).help(format!("`{answer}` answers it"))
+                );
             }
             Some(found) if kind.is_none_or(|kind| is_question(kind) == is_question(found.kind)) => return Ok(found),
             Some(other) => {
@@ -395,7 +403,7 @@ async fn decide(cx: &mut Context, decision: DecisionArgs, approved: bool) -> Res
         json!({ "workflow_id": found.target.workflow_id, "id": decision.id, "approved": approved }),
     );
     cx.screen.line(format!("{word} {}", decision.id));
-    cx.screen.next(&format!("bosun result {}", found.target.workflow_id));
+    cx.screen.next(&format!("bosun result {}", run_word(found.target.workflow_id.as_str())));
     Ok(Exit::Ok)
 }
 
@@ -426,7 +434,7 @@ async fn later(cx: &mut Context, verb: &str, args: &LaterArgs, mut input: Value)
     cx.screen.object(&format!("approval.{verb}"), with_moments(&told, |at| cx.screen.time.json(at)));
     cx.screen.line(match verb {
         "extend" => format!("{} waits until {until}", args.id),
-        _ => format!("people are told of {} again", args.id),
+        _ => format!("escalated {}: people are notified again, where `notify` has a channel for it", args.id),
     });
     cx.say_if_nobody_works();
     cx.screen.next(&found.answer());

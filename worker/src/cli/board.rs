@@ -12,6 +12,7 @@ use super::output::TextStyle;
 use super::result::value_text;
 use super::time_format::short;
 use super::waiting::WaitingRow;
+use crate::unhandled;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowState {
@@ -22,6 +23,10 @@ pub(super) enum RowState {
     Stuck,
     Running,
     Retrying,
+    /// It has come; whether anybody took it is not known.
+    Noted,
+    /// It has come, and the run ended without taking it.
+    Unhandled,
     Done,
     Failed,
     Canceled,
@@ -30,7 +35,8 @@ pub(super) enum RowState {
 impl RowState {
     pub(super) fn icon(self, ascii: bool) -> (&'static str, TextStyle) {
         let (unicode, plain, paint) = match self {
-            RowState::Waiting => ("·", "[ ]", TextStyle::Dim),
+            RowState::Waiting | RowState::Noted => ("·", "[ ]", TextStyle::Dim),
+            RowState::Unhandled => ("!", "[!]", TextStyle::Yellow),
             RowState::Asking => ("?", "[?]", TextStyle::Yellow),
             RowState::Running => ("▶", "[>]", TextStyle::Blue),
             RowState::Stuck | RowState::Retrying => ("↻", "[~]", TextStyle::Yellow),
@@ -97,7 +103,8 @@ impl Board {
 
     /// The run has ended, and another one goes on: what was done stays, under a name that no command of that one has.
     pub(super) fn end(&mut self) {
-        let is_over = |row: &Row| matches!(row.state, RowState::Done | RowState::Failed | RowState::Canceled);
+        let is_over =
+            |row: &Row| matches!(row.state, RowState::Done | RowState::Failed | RowState::Canceled | RowState::Noted);
         self.rows.retain(is_over);
         self.rows.iter_mut().for_each(|row| row.key.insert(0, '<'));
     }
@@ -151,10 +158,19 @@ impl Board {
             EventKind::ChildWorkflowExecutionStarted { seq, .. } => self.set(*seq, RowState::Running, "", at),
             EventKind::WorkflowExecutionSignaled(signal) => {
                 let row = self.row(format!("event {}", event.id), || format!("signal {}", signal.name));
-                (row.state, row.detail) = (RowState::Done, brief(&signal.input));
+                (row.state, row.detail) = (RowState::Noted, brief(&signal.input));
             }
             // The rest is about the run itself, which the caller announces.
-            _ => {}
+            end => unhandled::of_event(end).iter().for_each(|name| self.never_taken(name)),
+        }
+    }
+
+    /// The newest signal of this name that is not told of yet: what came first is taken first.
+    fn never_taken(&mut self, name: &SignalName) {
+        let title = format!("signal {name}");
+        let row = self.rows.iter_mut().rev().find(|row| row.state == RowState::Noted && row.title == title);
+        if let Some(row) = row {
+            (row.state, row.title) = (RowState::Unhandled, format!("{title} (unhandled)"));
         }
     }
 
@@ -211,4 +227,36 @@ pub(super) fn asked_row(one: &WaitingRow) -> Row {
     let what: String = what.chars().take(ASKED_MAX).collect();
     let title = format!("waits for {whom}: {what}");
     Row { key: format!("waiting {id}"), title, detail: format!("`{answer}`"), state: RowState::Asking, since: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody knows of a signal that it was taken; that it never was stands in the end of the run.
+    #[test]
+    fn a_signal_is_ticked_off_by_nobody_and_told_where_it_was_never_taken() {
+        let mut board = Board::default();
+        let mut id = 0;
+        let mut apply = |kind: EventKind| {
+            id += 1;
+            board.apply(&Event { id: EventId(id), at: Timestamp(0), build: BuildId(0), kind });
+            board.rows.iter().map(|row| format!("{} {}", row.state.icon(true).0, row.title)).collect::<Vec<_>>()
+        };
+        let signal = |name: &str| {
+            let signal = WorkflowExecutionSignaled {
+                name: SignalName::of(name),
+                input: Payload::null(),
+                identity: None,
+                request_id: None,
+            };
+            EventKind::WorkflowExecutionSignaled(signal)
+        };
+        apply(signal("a"));
+        apply(signal("b"));
+        assert_eq!(apply(signal("b")), ["[ ] signal a", "[ ] signal b", "[ ] signal b"]);
+        let unhandled_signals = vec![SignalName::of("b")];
+        let end = EventKind::WorkflowExecutionCompleted { result: Payload::null(), unhandled_signals };
+        assert_eq!(apply(end), ["[ ] signal a", "[ ] signal b", "[!] signal b (unhandled)"]);
+    }
 }

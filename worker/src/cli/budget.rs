@@ -19,7 +19,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
-use super::list::shell_word;
+use super::list::run_word;
 use super::resolve::run_of;
 use super::spent_below::whole;
 use super::supervise::ask;
@@ -86,6 +86,7 @@ pub struct TopUpArgs {
 /// What a budget gets more of: nothing is taken away again.
 fn more(text: &str) -> Result<u64, String> {
     match text.parse() {
+        Ok(0) => Err("a top-up adds at least 1".to_owned()),
         Ok(number) => Ok(number),
         Err(_) if text.starts_with('-') => {
             Err("a top-up adds, and takes nothing away: expected a whole number".to_owned())
@@ -334,7 +335,11 @@ fn refused(why: NoTopUp) -> CliError {
         NoTopUp::ForAgents => CliError::usage(
             "a supervisor is given --tokens, --cost, --calls and --allow-unpriced; --wall is for agents",
         ),
-        why @ (NoTopUp::HasNone(_) | NoTopUp::NotLimited(..)) => CliError::usage(why.to_string()).help(BELOW),
+        why @ NoTopUp::HasNone(_) => CliError::usage(why.to_string()).help(BELOW),
+        NoTopUp::NotLimited(ref id, _) => {
+            let help = format!("`bosun budget show {}` shows what it has a budget of", run_word(id.as_str()));
+            CliError::usage(why.to_string()).help(help)
+        }
         NoTopUp::Call(why) => why.into(),
     }
 }
@@ -345,16 +350,20 @@ async fn top_up(cx: &mut Context, args: TopUpArgs) -> Result<Exit, CliError> {
     let TopUpArgs { tokens, cost: cost_micros, calls, allow_unpriced, .. } = args;
     let more = MoreBudget { tokens, cost_micros, calls, wall_ms, allow_unpriced };
     let done = crate::top_up::top_up(&*cx.backend, &target, &more, (Some(&cx.identity), None)).await;
-    let ToppedUp { info, resumed } = done.map_err(refused)?;
+    let ToppedUp { info, resumed, too_little } = done.map_err(refused)?;
     let told = json!({ "workflow_id": target.workflow_id, "more": more.told(), "resumed": resumed });
     cx.screen.object("budget.top_up", told);
-    let and = if resumed { ", and goes on" } else { "" };
+    let and = match (resumed, too_little) {
+        (true, false) => ", and goes on",
+        (true, true) => ", and is tried again: what is spent is still all that it may",
+        (false, _) => "",
+    };
     cx.screen.line(format!("{} has more{and}", target.workflow_id));
     match info.parent {
         Some(parent) if info.workflow_type.as_str() == AGENT => {
-            cx.screen.next(&format!("bosun resume {}", shell_word(parent.workflow_id.as_str())));
+            cx.screen.next(&format!("bosun resume {}", run_word(parent.workflow_id.as_str())));
         }
-        _ => cx.screen.next(&format!("bosun result {}", shell_word(target.workflow_id.as_str()))),
+        _ => cx.screen.next(&format!("bosun result {}", run_word(target.workflow_id.as_str()))),
     }
     Ok(Exit::Ok)
 }

@@ -12,7 +12,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::input::json_or_text;
-use super::list::shell_word;
+use super::list::run_word;
 use super::resolve::run_of;
 use super::supervise::update;
 use super::waiting::{Hold, own_hold};
@@ -37,7 +37,7 @@ pub(super) async fn complete(cx: &mut Context, args: CompleteArgs) -> Result<Exi
     let result = args.result.as_deref().map(json_or_text).transpose();
     let result = result.map_err(|why| bad("--result begins as JSON does and is none".to_owned()).cause(why))?;
     let target = run_of(cx, &args.run).await?;
-    let id = shell_word(target.workflow_id.as_str());
+    let id = run_word(target.workflow_id.as_str());
     let input = json!({ "task_id": task, "result": result });
     let answer = match update(cx, target.clone(), "complete_task_manually", &input).await {
         Ok(answer) => answer,

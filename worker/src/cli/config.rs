@@ -28,8 +28,9 @@ use super::explain::Code;
 use super::output::{Cell, Format, Screen, TextStyle};
 use super::payload_store::parse_above;
 use super::time_format::parse_duration;
-use super::worker::parse_bytes;
+use super::worker::{FEWEST_CONNECTIONS, parse_bytes};
 use crate::capability::at_rest::StoreKeys;
+use crate::capability::model::SecretRef;
 use crate::capability::owner::{FileGuards, Guards, HttpGuards, ProcessGuards, QueuePolicy, StorePolicy};
 use crate::notify::rules::channel::{CHANNEL_KEYS, Notify, NotifyConfig, host_of};
 
@@ -102,6 +103,12 @@ pub struct StoreConfig {
 impl StoreConfig {
     pub fn keys(&self) -> StoreKeys {
         StoreKeys { key: self.key.clone(), old_keys: self.old_keys.clone() }
+    }
+
+    /// Where its keys are, each with the name of what says so.
+    fn references(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let key = self.key.iter().map(|text| ("store.key", text.as_str()));
+        key.chain(self.old_keys.iter().map(|text| ("store.old_keys", text.as_str())))
     }
 }
 
@@ -231,6 +238,8 @@ pub struct Loaded {
     profile: Option<String>,
     /// Those that the file has.
     profiles: Vec<String>,
+    /// Why it is not used: what was read before that stands here all the same.
+    refused: Option<CliError>,
 }
 
 /// The origin of a value that the command line sets.
@@ -253,15 +262,27 @@ impl Loaded {
     /// # Errors
     /// A file that is named and not there, a key that is not known, a value of the wrong kind.
     pub fn of(args: &[OsString], environment: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, CliError> {
-        let mut origins = BTreeMap::new();
-        let file = file_of(args, environment)?;
-        let read = file.as_deref().map(read_file).transpose()?.unwrap_or_default();
-        let place = file.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
-        let profiles: Vec<String> = read.profiles.keys().cloned().collect();
-        let profile = values_of(args, "--profile").pop().or_else(|| environment("BOSUN_PROFILE"));
+        let loaded = Loaded::as_far_as_it_goes(args, environment);
+        loaded.refused.clone().map_or(Ok(loaded), Err)
+    }
+
+    /// The same for who goes on without it: what is refused has its defaults.
+    pub(super) fn as_far_as_it_goes(args: &[OsString], environment: &dyn Fn(&str) -> Option<String>) -> Loaded {
+        let mut loaded = Loaded::default();
+        loaded.refused = loaded.read(args, environment).err();
+        loaded
+    }
+
+    fn read(&mut self, args: &[OsString], environment: &dyn Fn(&str) -> Option<String>) -> Result<(), CliError> {
+        let origins = &mut self.origins;
+        self.file = file_of(args, environment)?;
+        let read = self.file.as_deref().map(read_file).transpose()?.unwrap_or_default();
+        let place = self.file.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+        self.profiles = read.profiles.keys().cloned().collect();
+        self.profile = values_of(args, "--profile").pop().or_else(|| environment("BOSUN_PROFILE"));
         origins.extend(read.values.into_iter().map(|(key, value)| (key, (value, place.clone()))));
-        if let Some(name) = &profile {
-            let none = || no_profile(name, &place, &profiles);
+        if let Some(name) = &self.profile {
+            let none = || no_profile(name, &place, &self.profiles);
             let values = read.profiles.get(name).ok_or_else(none)?.clone();
             let origin = format!("{place} [profiles.{name}]");
             origins.extend(values.into_iter().map(|(key, value)| (key, (value, origin.clone()))));
@@ -280,8 +301,13 @@ impl Loaded {
             origins.insert(key.to_owned(), (value, SET.to_owned()));
         }
         let values: Values = origins.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect();
-        let config = put_together(&values)?;
-        Ok(Loaded { config, origins, file, profile, profiles })
+        self.config = put_together(&values)?;
+        Ok(())
+    }
+
+    /// Why the configuration is not used.
+    pub(super) fn refused(&self) -> Option<&CliError> {
+        self.refused.as_ref()
     }
 
     /// The options' defaults become what is configured. clap itself reads flags and the environment.
@@ -489,6 +515,18 @@ fn put_together(values: &Values) -> Result<Config, CliError> {
     if let Some(text) = &config.payload_store_above {
         parse_above(text).map_err(|why| wrong(&format!("`payload_store_above`: {why}")))?;
     }
+    let at_least = |key: &str, number: Option<u64>, least: u64| match number {
+        Some(number) if number < least => Err(wrong(&format!("`{key}`: at least {least}"))),
+        _ => Ok(()),
+    };
+    at_least("worker.external_slots", config.worker.external_slots, 1)?;
+    at_least("worker.connections", config.worker.connections, FEWEST_CONNECTIONS)?;
+    for (key, text) in config.store.references() {
+        text.parse::<SecretRef>().map_err(|why| wrong(&format!("`{key}`: {why}")))?;
+    }
+    if config.store.key.is_none() && !config.store.old_keys.is_empty() {
+        return Err(wrong("`store.old_keys`: they only read; `store.key` names the key that is written with"));
+    }
     if let Some(text) = &config.worker.memory {
         parse_bytes(text).map_err(|why| wrong(&format!("`worker.memory`: {why}")))?;
     }
@@ -600,10 +638,18 @@ pub(super) fn config(screen: &mut Screen, loaded: &Loaded, verb: ConfigVerb) -> 
     Ok(Exit::Ok)
 }
 
+impl ConfigVerb {
+    /// Whether it shows what is in force, or else needs no configuration that holds: these mend one that does not.
+    pub(super) fn shows_what_is_in_force(&self) -> bool {
+        matches!(self, ConfigVerb::Get(_) | ConfigVerb::Profiles)
+    }
+}
+
 fn list(screen: &mut Screen, loaded: &Loaded) -> Result<(), CliError> {
     let found = |key: &str| loaded.origins.get(key).cloned().unwrap_or_else(|| (Value::Null, "default".to_owned()));
     let known = KEYS.iter().map(|(key, _)| {
         let (value, origin) = found(key);
+        let value = if value.is_null() { value } else { without_path(key, &value) };
         json!({ "key": key, "value": value, "origin": origin, "variable": variable_of(key) })
     });
     let of_channels = loaded.origins.iter().filter(|(key, _)| key.starts_with("notify.channels."));
@@ -624,11 +670,21 @@ fn list(screen: &mut Screen, loaded: &Loaded) -> Result<(), CliError> {
     });
     let cells = cells.collect();
     screen.objects("config.list", "keys", rows);
-    screen.table(&["key", "value", "origin", "variable"], cells)
+    screen.table(&["key", "value", "origin", "variable"], cells)?;
+    // Every key is told, also where what is said of them does not hold.
+    loaded.refused().map_or(Ok(()), |why| Err(why.clone().help("`bosun config set` and `unset` change it")))
 }
 
-/// The address of a channel without its path, which is often a secret.
+/// The address of a channel without its path, which is often a secret; of the keys of the store only where they are.
 fn without_path(key: &str, value: &Value) -> Value {
+    let shown = |text: &str| if text.parse::<SecretRef>().is_ok() { text.to_owned() } else { "(hidden)".to_owned() };
+    if key == "store.key" || key == "store.old_keys" {
+        return match value {
+            Value::String(text) => shown(text).into(),
+            Value::Array(all) => all.iter().map(|one| shown(one.as_str().unwrap_or_default())).collect(),
+            _ => "(hidden)".into(),
+        };
+    }
     match value.as_str() {
         Some(url) if key.ends_with(".webhook") || key.ends_with(".slack") => match url.contains("://") {
             true => host_of(url).into(),
@@ -724,6 +780,10 @@ mod tests {
             ("[notify.channels]\nops = \"x\"\n", vec![], "no key is called `notify.channels.ops`"),
             ("[notify.channels.ops]\nlinks = true\nslack = \"env:S\"\n", vec![], "`notify.channels.ops.links`"),
             ("[worker]\nqueue_limit = [\"mail=many\"]\n", vec![], "worker.queue_limit"),
+            ("[worker]\nconnections = 0\n", vec![], "`worker.connections`: at least 4"),
+            ("[worker]\nexternal_slots = 0\n", vec![], "`worker.external_slots`: at least 1"),
+            ("[store]\nkey = \"00ff\"\n", vec![], "`store.key`: a key is given as env:NAME"),
+            ("[store]\nold_keys = [\"env:OLD\"]\n", vec![], "`store.old_keys`"),
             ("[worker]\nactivities_per_second = \"0\"\n", vec![], "worker.activities_per_second"),
             ("[profiles.dev.worker]\nslot = 1\n", vec![], "no key is called `profiles.dev.worker.slot`"),
             ("[profiles.dev]\noutput = \"json\"\n", vec!["--profile", "prod"], "there is no profile prod"),
@@ -735,6 +795,21 @@ mod tests {
         }
         let missing = Loaded::of(&["bosun".into(), "--config=/nonexistent".into()], &|_| None);
         assert!(missing.unwrap_err().message.contains("there is no file /nonexistent"));
+    }
+
+    /// One mistake does not keep away the commands that mend it; a key that was written as itself is not shown.
+    #[test]
+    fn what_is_refused_is_known_as_far_as_it_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bosun.toml");
+        std::fs::write(&path, "[worker]\nconnections = 0\n[profiles.dev]\n").unwrap();
+        let words: Vec<OsString> = vec!["bosun".into(), "--config".into(), path.clone().into()];
+        let all = Loaded::as_far_as_it_goes(&words, &|_| None);
+        assert!(all.refused().unwrap().message.contains("worker.connections"));
+        assert_eq!((all.config, all.file, all.profiles), (Config::default(), Some(path), vec!["dev".to_owned()]));
+        assert_eq!(all.origins["worker.connections"].0, json!(0));
+        assert_eq!(without_path("store.key", &json!("00ff")), json!("(hidden)"));
+        assert_eq!(without_path("store.old_keys", &json!(["env:A", "00"])), json!(["env:A", "(hidden)"]));
     }
 
     /// Each key has a place in the structure, and each place a key.
@@ -754,11 +829,14 @@ mod tests {
                 _ if *key == "notify.links_for" || *key == "notify.remind" => "1h",
                 _ if *key == "worker.queue_limit" => "mail=5,mail=10/s",
                 _ if *key == "worker.activities_per_second" => "0.5",
+                _ if *key == "worker.connections" => "4",
+                _ if key.starts_with("store.") && key.contains("key") => "env:STORE_KEY",
                 KeyKind::Number => "1",
                 KeyKind::Switch => "true",
                 KeyKind::Text | KeyKind::Texts => "x",
             };
-            loaded("", &[], &["--set", &format!("{key}={text}")]).unwrap();
+            let file = if *key == "store.old_keys" { "[store]\nkey = \"env:KEY\"\n" } else { "" };
+            loaded(file, &[], &["--set", &format!("{key}={text}")]).unwrap();
         }
         let schema = json!(schemars::schema_for!(Config));
         let mut places = Vec::new();

@@ -7,13 +7,14 @@ use std::io::{self, BufRead, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bosun_engine::workflow::WorkflowRegistry;
 use bosun_engine::*;
 use serde_json::Value;
 
 use super::error::{CliError, one_line};
 use super::explain::Code;
 use super::input::asked_outside;
-use super::list::shell_word;
+use super::list::run_word;
 use super::output::Screen;
 use super::reconnect::Reconnect;
 use crate::backend::{Attribution, Backend};
@@ -33,6 +34,8 @@ pub struct Context {
     /// The run that the verb waits for or follows.
     pub awaited: Option<WorkflowId>,
     pub plans: Option<PlanLoader>,
+    /// The workflow code of this program.
+    pub workflows: WorkflowRegistry,
 }
 
 /// A plan file, read: the workflow it starts and its input.
@@ -107,7 +110,7 @@ impl Context {
         }
         match &self.awaited {
             Some(id) if self.attached => {
-                let id = shell_word(id.as_str());
+                let id = run_word(id.as_str());
                 why.help(format!("the run goes on; `bosun result {id}` waits for its end"))
             }
             None if self.attached => why.help("what the worker does goes on without this command"),

@@ -12,7 +12,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
-use super::list::shell_word;
+use super::list::{run_word, shell_word};
 use super::resolve::{is_whole, run_of};
 use crate::own_work::may_be_ended;
 use crate::schedule::IsSchedule;
@@ -78,9 +78,12 @@ pub(super) async fn control(cx: &mut Context, verb: ControlVerb, args: ControlAr
     );
     cx.screen.line(format!("{done} {}", target.workflow_id));
     if verb == ControlVerb::Delete {
-        cx.screen.next("bosun list");
+        // A namespace without runs cannot be listed.
+        if super::used(&*cx.backend, &target.namespace).await.is_ok() {
+            cx.screen.next("bosun list");
+        }
     } else {
-        cx.screen.next(&format!("bosun describe {}", shell_word(target.workflow_id.as_str())));
+        cx.screen.next(&format!("bosun describe {}", run_word(target.workflow_id.as_str())));
     }
     Ok(Exit::Ok)
 }

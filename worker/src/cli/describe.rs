@@ -10,16 +10,17 @@ use super::error::{CliError, printable};
 use super::event_text::brief;
 use super::exit::Exit;
 use super::handoffs;
-use super::list::{run_json, shell_word, status_paint};
+use super::list::{run_json, run_word, status_paint};
 use super::output::{Screen, TextStyle, one_line};
 use super::resolve::run_of;
 use super::result::value_text;
-use super::stuck::{HOLD, Lookout, Obstacle, inputs_wait};
+use super::stuck::{DELAYED, HOLD, Lookout, Obstacle, inputs_wait};
 use super::waiting::{Hold, hold_of, status_shown, waiting};
 use crate::inbox::target_of;
 use crate::notify::notified;
 use crate::run_json;
 use crate::supervisor::run::SUPERVISOR;
+use crate::unhandled;
 
 #[derive(Debug, Args)]
 pub struct DescribeArgs {
@@ -33,6 +34,7 @@ const STUCK_SHOWN: usize = 5;
 /// Characters of who has handed over to whom.
 const HANDED_MAX: usize = 400;
 
+// long: one thing that is known of a run after the other.
 pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exit, CliError> {
     let target = run_of(cx, &args.run).await?;
     let description = cx.backend.describe(target).await?;
@@ -48,8 +50,12 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     let now = cx.screen.now;
     let stuck = Lookout::new(&*cx.backend, now).carried_on(cx.carried_on).below_described(&description).await;
     object["stuck"] = stuck.iter().map(|one| one.json(&cx.screen)).collect();
-    let notified = notified::of_run(&*cx.backend, description.info.run_id).await;
+    let notified = notified::of_run(&*cx.backend, &description.info).await;
     object["notified"] = notified.iter().map(|one| notified::with_moments(one, |at| cx.screen.time.json(at))).collect();
+    let unhandled = unhandled::of_run(&*cx.backend, &description.info).await;
+    if !unhandled.is_empty() {
+        object["unhandled_signals"] = json!(unhandled);
+    }
     let handed = handed_over(cx, &description.info).await;
     if !handed.is_empty() {
         object["handed_over"] = json!(handed);
@@ -58,6 +64,9 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
     head(&mut cx.screen, &description, hold);
     if !handed.is_empty() {
         cx.screen.field("handed over", handoffs::in_line(&handed, HANDED_MAX));
+    }
+    if !unhandled.is_empty() {
+        cx.screen.field("unhandled", unhandled::in_words(&unhandled));
     }
     pending(&mut cx.screen, &description, cx.carried_on);
     for (id, why) in &held_back {
@@ -73,7 +82,7 @@ pub(super) async fn describe(cx: &mut Context, args: DescribeArgs) -> Result<Exi
         let text = notified::in_words(one, |at| cx.screen.at(at));
         cx.screen.field("notified", text);
     }
-    let id = shell_word(description.info.workflow_id.as_str());
+    let id = run_word(description.info.workflow_id.as_str());
     if description.info.status.is_open() {
         cx.say_if_nobody_works();
     }
@@ -132,7 +141,7 @@ fn say_stuck(screen: &mut Screen, info: &RunInfo, stuck: &[Obstacle]) {
         // The command that is being run is no help.
         let own = one.run == info.workflow_id && one.help.starts_with("bosun describe");
         let text = format!("{}: {}", one.title(), one.said(screen.now, &screen.reach));
-        screen.field("stuck", text);
+        screen.field(if one.why == DELAYED { "waits" } else { "stuck" }, text);
         if !own {
             let help = screen.reach.complete(&one.help);
             screen.field("help", help);

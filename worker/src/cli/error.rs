@@ -9,7 +9,7 @@ use bosun_engine::{
 use serde_json::json;
 
 use super::explain::Code;
-use super::list::shell_word;
+use super::list::run_word;
 use super::reach::program;
 use crate::backend::{CallError, OpenError, PAYLOAD_STORE_CODE};
 
@@ -46,7 +46,7 @@ impl CliError {
     /// The same with the run that it is about in the commands that help.
     pub(super) fn about(mut self, id: &WorkflowId) -> Self {
         if let Some(help) = &mut self.help {
-            *help = help.replace("`bosun resume ID`", &format!("`bosun resume {}`", shell_word(id.as_str())));
+            *help = help.replace("`bosun resume ID`", &format!("`bosun resume {}`", run_word(id.as_str())));
         }
         self
     }

@@ -159,8 +159,8 @@ codes! {
         "Before a command sends its token, the worker proves that it knows it. The program at this address did not: another \
          program has the port, the token is another worker's, or a proxy in between changes the Host. Nothing was sent. Name \
          the worker's own address and token file, with --address and --token-file.";
-    NoNamespace 45 NotFound "the namespace was never used"
-        "A namespace is made by the first start in it. Look at the spelling of --namespace (or BOSUN_NAMESPACE).";
+    NoNamespace 45 NotFound "the namespace has no runs"
+        "A namespace is made by the first start in it, and is gone with the last of its runs. Look at the spelling of --namespace (or BOSUN_NAMESPACE).";
     NoKey 46 Refused "a key of the store is missing, or cannot be used"
         "What is stored was encrypted with a key that is not given, or what `store.key` or `store.old_keys` gives is no key, so \
          the store was not opened and nothing was touched. The message says which. Name the key in `store.key`, or in \

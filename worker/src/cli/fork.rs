@@ -21,7 +21,7 @@ use super::error::{CliError, printable};
 use super::exit::Exit;
 use super::explain::Code;
 use super::input::{json_or_text, parse, payload};
-use super::list::shell_word;
+use super::list::{run_word, shell_word};
 use super::locate::Readable;
 use super::output::Screen;
 use super::replay::Bench;
@@ -133,8 +133,8 @@ impl ForkArgs {
         })
     }
 
-    fn of_file(&self, namespace: &Namespace) -> Result<(ForkRequest, History), CliError> {
-        let history = to_be_carried_on(&self.source)?;
+    fn of_file(&self, namespace: &Namespace, code: &WorkflowRegistry) -> Result<(ForkRequest, History), CliError> {
+        let history = to_be_carried_on(&self.source, code)?;
         let request =
             self.request(ForkSource::History(Vec::new()), &history.started().workflow_id.clone(), namespace)?;
         Ok((request, history))
@@ -147,9 +147,8 @@ impl ForkArgs {
 }
 
 /// The history of a file that can go on: of ours, with its results in it.
-fn to_be_carried_on(name: &str) -> Result<History, CliError> {
-    // What a cluster wrote goes on from `bosun export`, whose form says all that a fork needs.
-    let (name, history) = load_file(Path::new(name))?.replayable(&WorkflowRegistry::new())?;
+fn to_be_carried_on(name: &str, code: &WorkflowRegistry) -> Result<History, CliError> {
+    let (name, history) = load_file(Path::new(name))?.replayable(code)?;
     if history.redaction() == Redaction::None {
         return Ok(history);
     }
@@ -203,7 +202,7 @@ pub(crate) fn subject(text: &str) -> Result<ForkSubject, CliError> {
 
 pub(super) async fn fork(cx: &mut Context, args: ForkArgs) -> Result<Exit, CliError> {
     let request = if is_file(&args.source) {
-        let (request, history) = args.of_file(&cx.namespace)?;
+        let (request, history) = args.of_file(&cx.namespace, &cx.workflows)?;
         ForkRequest { source: ForkSource::History(history.into_turns()), ..request }
     } else {
         let target = resolve(cx, Some(&args.source), &ExactRun::default()).await;
@@ -216,17 +215,25 @@ pub(super) async fn fork(cx: &mut Context, args: ForkArgs) -> Result<Exit, CliEr
         let hint = cx.screen.reach.complete("`bosun worker run`");
         cx.screen.note(&format!("no worker runs: it goes on when one does ({hint})"));
     }
-    let (source, id) = (shell_word(forked.from.workflow_id.as_str()), shell_word(forked.workflow_id.as_str()));
-    let compare = if from_run { format!(" · bosun diff {source} {id}") } else { String::new() };
+    let id = run_word(forked.workflow_id.as_str());
+    let source = place_word(&forked.from.workflow_id, Some(forked.from.run_id));
+    let other = place_word(&forked.workflow_id, forked.run_id);
+    let compare = if from_run { format!(" · bosun diff {source} {other}") } else { String::new() };
     cx.screen.next(&format!("bosun result {id}{compare}"));
     Ok(Exit::Ok)
+}
+
+/// A run where a verb takes no `-w`: by its run id where its own would be read as a shorthand or an option.
+fn place_word(id: &WorkflowId, run: Option<RunId>) -> String {
+    let (word, exact) = (shell_word(id.as_str()), run_word(id.as_str()));
+    run.filter(|_| word != exact).map_or(word, |run| run.to_string())
 }
 
 /// What the fork would do. A worker that holds the directory is asked, since its code would carry the fork on; without
 /// one it is planned here, with the code of this program.
 pub(super) async fn dry_run(bench: &mut Bench<'_>, args: ForkArgs) -> Result<Exit, CliError> {
     let namespace = bench.namespace.clone();
-    let file = if is_file(&args.source) { Some(args.of_file(&namespace)?) } else { None };
+    let file = if is_file(&args.source) { Some(args.of_file(&namespace, &bench.workflows)?) } else { None };
     let worker = match bench.readable().await {
         Ok(Readable::Attached(client)) => Some(client.clone()),
         Ok(Readable::Closed(_)) => None,

@@ -13,6 +13,7 @@ use super::exit::Exit;
 use super::explain::Code;
 use super::output::{Cell, Format, Screen, TextStyle, one_line};
 use super::reconnect::visit::BETWEEN;
+use super::resolve::place;
 use super::stuck::{Lookout, Obstacle};
 use super::time_format::{now, parse_duration};
 use super::waiting::{Hold, WaitingRow, hold_of, status_shown, waiting};
@@ -156,7 +157,7 @@ fn show(cx: &mut Context, args: &ListArgs, listed: &Listed) -> Result<Exit, CliE
     } else if runs.len() == limit {
         cx.screen.note(&format!("the first {limit}; say --limit for more"));
     }
-    cx.screen.next(&format!("bosun describe {}", shell_word(runs[0].workflow_id.as_str())));
+    cx.screen.next(&format!("bosun describe {}", run_word(runs[0].workflow_id.as_str())));
     Ok(Exit::Ok)
 }
 
@@ -172,7 +173,7 @@ fn say_stuck(screen: &mut Screen, runs: &[RunInfo], stuck: &[Vec<Obstacle>]) {
         }
         let more = stuck.len() - shown.len();
         if more > 0 && left > 0 {
-            let help = screen.reach.complete(&format!("bosun describe {}", shell_word(run.workflow_id.as_str())));
+            let help = screen.reach.complete(&format!("bosun describe {}", run_word(run.workflow_id.as_str())));
             screen.line(format!("and {more} more are in the way of {} (`{help}`)", run.workflow_id));
         }
     }
@@ -316,11 +317,56 @@ pub(super) fn run_json(screen: &Screen, run: &RunInfo) -> Value {
     object
 }
 
+/// The id of a run where a verb takes a run: one that reads as a shorthand or as an option is said to be an id, so that a
+/// command that is pasted is about this run and no other.
+pub(crate) fn run_word(id: &str) -> String {
+    let word = shell_word(id);
+    if id.starts_with('-') {
+        format!("-w={word}")
+    } else if place(id).is_some() {
+        format!("-w {word}")
+    } else {
+        word
+    }
+}
+
+/// The same in a command that a run itself has told.
+pub(crate) fn with_run_word(command: &str, id: &str) -> String {
+    let word = run_word(id);
+    let words = command.split(' ').map(|part| if part == id { word.as_str() } else { part });
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// An id as one would type it in a shell.
 pub(crate) fn shell_word(text: &str) -> String {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./:@%+=,".contains(&b)) {
         text.to_owned()
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A command that is printed is about the run that it was printed for.
+    #[test]
+    fn an_id_that_reads_as_something_else_is_said_to_be_an_id() {
+        for (id, word) in [
+            ("order-7", "order-7"),
+            ("my run", "'my run'"),
+            ("latest", "-w latest"),
+            ("@2", "-w @2"),
+            ("@two", "@two"),
+            ("-x", "-w=-x"),
+            ("--help", "-w=--help"),
+            ("-a b", "-w='-a b'"),
+        ] {
+            assert_eq!(run_word(id), word);
+        }
+        assert_eq!(with_run_word("bosun resume latest", "latest"), "bosun resume -w latest");
+        assert_eq!(with_run_word("bosun plan approve @2 --version 1", "@2"), "bosun plan approve -w @2 --version 1");
+        assert_eq!(with_run_word("bosun resume order-7", "order-7"), "bosun resume order-7");
     }
 }

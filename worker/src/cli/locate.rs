@@ -162,6 +162,24 @@ pub(super) fn in_namespace_of_cluster(global: &mut Global, opener: &dyn OpenEngi
     Ok(())
 }
 
+/// Whoever sees one namespace means that where none is named, as the API has it. Only a token that somebody names may be one
+/// of those; a worker that does not answer is told of by whoever needs it.
+pub(super) async fn in_namespace_of_token(global: &mut Global) {
+    if global.namespace_named || global.temporal.is_some() || global.token_file.is_none() {
+        return;
+    }
+    let client = match (&global.address, WorkerFile::read(&global.data).filter(WorkerFile::process_lives)) {
+        (Some(address), _) => attach(address, global).await.ok(),
+        (None, Some(file)) => attach_to(&file, global).await.ok().flatten(),
+        (None, None) => None,
+    };
+    let Some(client) = client else { return };
+    let facts = client.worker_facts().await.unwrap_or_default();
+    if let Some(own) = facts["only_namespace"].as_str() {
+        own.clone_into(&mut global.namespace);
+    }
+}
+
 /// A data directory is a directory: a file in its place is named as what it is, whatever was to be done with it.
 pub(super) fn is_no_file(data: &Path) -> Result<(), CliError> {
     match std::fs::metadata(data) {

@@ -14,7 +14,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::input::payload;
-use super::list::shell_word;
+use super::list::run_word;
 use super::reconnect::visit::VISIT_MAX;
 use super::resolve::resolve;
 use super::time_format::parse_duration;
@@ -130,7 +130,7 @@ pub(super) async fn signal(cx: &mut Context, args: SignalArgs) -> Result<Exit, C
     cx.backend.signal(target.clone(), signal).await?;
     cx.screen.object("workflow.signal", json!({ "workflow_id": target.workflow_id, "signal": name }));
     cx.screen.line(format!("signaled {} with {name}", target.workflow_id));
-    cx.screen.next(&format!("bosun describe {}", shell_word(target.workflow_id.as_str())));
+    cx.screen.next(&format!("bosun describe {}", run_word(target.workflow_id.as_str())));
     Ok(Exit::Ok)
 }
 

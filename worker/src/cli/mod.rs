@@ -102,14 +102,14 @@ pub(crate) use error::{misleads, printable};
 use exit::Exit;
 use explain::Code;
 pub(crate) use input::{json_or_text, read_short};
-pub(crate) use list::shell_word;
+pub(crate) use list::{run_word, shell_word};
 use locate::{LocatedEngine, locate};
 use output::{Format, Screen};
 pub use reach::Reach;
 use reconnect::Reconnect;
 pub(crate) use replay::past::{ChangedPlace, PastFit, PastMoment, PastView};
 
-use crate::backend::{Access, Engine, OpenEngine};
+use crate::backend::{Access, Backend, Engine, OpenEngine};
 use crate::capability::owner::Guards;
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -246,12 +246,9 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
     if completion::answered(program, &args) {
         return Exit::Ok;
     }
-    let loaded = Loaded::of(&args, &crate::capability::environment::var);
+    let loaded = Loaded::as_far_as_it_goes(&args, &crate::capability::environment::var);
     let command = program.face.dress(Cli::command());
-    let command = match &loaded {
-        Ok(loaded) => loaded.defaults_of(command),
-        Err(_) => command,
-    };
+    let command = if loaded.refused().is_none() { loaded.defaults_of(command) } else { command };
     let cli = match command.try_get_matches_from(args.iter().cloned()).and_then(|matches| args::of_matches(&matches)) {
         Ok(cli) => cli,
         Err(mut why) => {
@@ -266,9 +263,13 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
     screen.reach = Reach::of(&global, crate::capability::environment::var);
     let is_worker = matches!(cli.noun, Noun::Worker(worker::WorkerVerb::Run(_)));
     let begun = log::start(global.log.as_deref(), is_worker).map_err(CliError::usage);
-    let ended = match begun.and(program.face.hides_what_there_is()).and(loaded) {
+    let configured = match loaded.refused() {
+        Some(why) if !needs_no_configuration(&cli.noun) => Err(why.clone()),
+        _ => Ok(()),
+    };
+    let ended = match begun.and(program.face.hides_what_there_is()).and(configured) {
         Err(why) => Err(why),
-        Ok(loaded) => match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(()) => match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
             Ok(runtime) => {
                 let ended = runtime.block_on(run(program, cli, &loaded, &mut screen));
                 // A blocking thread that hangs must not hold up the exit: everything durable is durable.
@@ -290,6 +291,17 @@ pub fn main(program: &Program, args: impl IntoIterator<Item = OsString>) -> Exit
     }
 }
 
+/// What explains, makes and mends is there also where the configuration has a mistake.
+fn needs_no_configuration(noun: &Noun) -> bool {
+    match noun {
+        Noun::Config(verb) => !verb.shows_what_is_in_force(),
+        Noun::Schedule(verb) => matches!(verb, schedule::ScheduleVerb::Next(_)),
+        Noun::Explain { .. } | Noun::Schema { .. } | Noun::Completion { .. } | Noun::Version { .. } => true,
+        Noun::Init(_) | Noun::Man(_) => true,
+        _ => false,
+    }
+}
+
 // long: one line a noun.
 async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) -> Result<Exit, CliError> {
     let Cli { mut global, noun } = cli;
@@ -299,6 +311,9 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
     columns::check(&noun, screen.format, &global.fields)?;
     global.namespace_named |= loaded.config.namespace.is_some();
     locate::in_namespace_of_cluster(&mut global, &*program.opener)?;
+    if !needs_no_configuration(&noun) && !matches!(noun, Noun::Worker(_)) {
+        locate::in_namespace_of_token(&mut global).await;
+    }
     program.opener.set_keys(loaded.config.store.keys());
     let accept = matches!(&noun, Noun::Worker(worker::WorkerVerb::Run(args)) if args.accept_rollback);
     program.opener.set_epoch(global.epoch_file.as_ref().map(|path| EpochFile::new(path, accept)));
@@ -398,9 +413,12 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
         reconnect: Reconnect::by(&global, program, &purpose, verb.is_of_a_namespace().then_some(namespace)),
         awaited: None,
         plans: program.plans,
+        workflows: program.opener.workflows(),
     };
     // A cluster knows its namespaces itself, used or not.
-    let known = if global.temporal.is_some() { Ok(()) } else { used(&cx, &verb).await };
+    // The store is everybody's; a queue is too, but whoever names a namespace means one that there is.
+    let asks = !matches!(verb, Verb::Store(..)) && !verb.makes_a_run() && global.temporal.is_none();
+    let known = if asks { used(&*found.backend(Some(&cx.namespace)), &cx.namespace).await } else { Ok(()) };
     // Who works holds the directory to the end; who visits may let it go while it waits.
     let works = match found {
         LocatedEngine::Embedded(engine) if matches!(purpose, Access::Work { .. }) => Some(engine),
@@ -422,19 +440,21 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
     ended
 }
 
-/// A start makes its namespace; every other verb on one that was never used says so. `default` is there in every store from its
-/// beginning, so that a list of a new store is empty and no mistake.
-async fn used(cx: &Context, verb: &Verb) -> Result<(), CliError> {
-    let namespace = &cx.namespace;
-    if namespace.as_str() == DEFAULT_NAMESPACE || !verb.is_of_a_namespace() || verb.makes_a_run() {
+/// A start makes its namespace; every other verb on one without runs says so, as nobody knows whether it ever had any.
+/// `default` is there in every store from its beginning, so that a list of a new store is empty and no mistake.
+async fn used(backend: &dyn Backend, namespace: &Namespace) -> Result<(), CliError> {
+    if namespace.as_str() == DEFAULT_NAMESPACE {
         return Ok(());
     }
-    let any = cx.backend.list(ListRequest { query: String::new(), limit: 1 }).await?;
+    let any = backend.list(ListRequest { query: String::new(), limit: 1 }).await?;
     if any.is_empty() {
-        return Err(CliError::new(Code::NoNamespace, format!("the namespace {namespace} was never used"))
-            .help("a start makes it"));
+        return Err(no_runs_in(namespace));
     }
     Ok(())
+}
+
+fn no_runs_in(namespace: &Namespace) -> CliError {
+    CliError::new(Code::NoNamespace, format!("the namespace {namespace} has no runs")).help("a start makes it")
 }
 
 /// Carries out a verb; where it does the work itself, others can reach its runs meanwhile.

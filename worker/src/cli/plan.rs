@@ -195,7 +195,7 @@ pub(super) async fn run(cx: &mut Context, mut request: PlanRequest, args: &RunAr
                 Some(result) => {
                     let of_it = Target { run_id: Some(result.run_id), ..target.clone() };
                     say_if_other(cx, &of_it, &wanted).await;
-                    report(cx, &result)
+                    report(cx, &result).await
                 }
                 None => Err(CliError::new(Code::NotFound, format!("{id} has completed and was deleted since"))),
             };
@@ -211,7 +211,7 @@ pub(super) async fn run(cx: &mut Context, mut request: PlanRequest, args: &RunAr
         true => {}
     }
     let result = wait_for(cx, target, args.execute.timeout, Watch::ProgressQuery, parking).await?;
-    report(cx, &result)
+    report(cx, &result).await
 }
 
 /// Says that the run of this id is not a run of the file that was named. What goes on as new begins with what it carries; the
@@ -269,13 +269,13 @@ async fn completed(cx: &Context, target: &Target) -> Result<Option<RunResult>, C
 }
 
 /// The plan's own report on stdout, whether the run completed or failed. The exit code is the run's.
-fn report(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
+async fn report(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
     let output = output_of(&result.outcome);
     let mut told = false;
     match output.as_ref().and_then(|output| output.get("report")).and_then(Value::as_str) {
         Some(text) if cx.screen.format == Format::Text => cx.screen.block(value_text(&text.into()).trim_end()),
         _ => {
-            print_result(cx, result)?;
+            print_result(cx, result).await?;
             // The text of a supervisor's result says it already.
             told = cx.screen.format == Format::Text;
         }

@@ -9,7 +9,7 @@ use bosun_engine::*;
 
 use super::board::{Board, Row, RowState, asked_row};
 use super::error::printable;
-use super::list::shell_word;
+use super::list::run_word;
 use super::output::{Screen, one_line};
 use super::spent;
 use super::stuck::{Lookout, Obstacle};
@@ -168,8 +168,7 @@ impl ProgressBoard {
         if more >= self.told_more.saturating_mul(2).max(1) {
             self.told_more = more;
             let icon = RowState::Retrying.icon(screen.ascii).0;
-            let help =
-                screen.reach.complete(&format!("bosun describe {}", shell_word(self.target.workflow_id.as_str())));
+            let help = screen.reach.complete(&format!("bosun describe {}", run_word(self.target.workflow_id.as_str())));
             screen.note(&format!("{icon} and {more} more are in the way (`{help}`)"));
         }
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
-use super::list::shell_word;
+use super::list::{run_word, shell_word};
 use crate::queues;
 
 #[derive(Debug, Subcommand)]
@@ -98,7 +98,7 @@ async fn describe(cx: &mut Context, args: &QueueArgs) -> Result<Exit, CliError> 
             own if *own == cx.namespace => String::new(),
             other => format!(" --namespace {}", shell_word(other.as_str())),
         };
-        cx.screen.next(&format!("bosun describe {}{place}", shell_word(id.as_str())));
+        cx.screen.next(&format!("bosun describe {}{place}", run_word(id.as_str())));
     }
     Ok(Exit::Ok)
 }

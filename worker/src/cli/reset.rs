@@ -13,7 +13,7 @@ use super::describe::point;
 use super::error::CliError;
 use super::exit::Exit;
 use super::fork::plan_lines;
-use super::list::shell_word;
+use super::list::run_word;
 use super::output::Screen;
 use super::resolve::run_of;
 use crate::batch::BatchAction;
@@ -101,7 +101,7 @@ pub(super) async fn reset(cx: &mut Context, args: ResetArgs) -> Result<Exit, Cli
         let hint = cx.screen.reach.complete("`bosun worker run`");
         cx.screen.note(&format!("no worker runs: it goes on when one does ({hint})"));
     }
-    let id = shell_word(done.workflow_id.as_str());
+    let id = run_word(done.workflow_id.as_str());
     cx.screen.next(&format!("bosun describe {id} · bosun result {id}"));
     Ok(Exit::Ok)
 }

@@ -66,7 +66,7 @@ pub(super) fn is_whole(run: &RunOf, target: &Target) -> bool {
 }
 
 /// `latest` and `@N`: 1 is the newest.
-fn place(text: &str) -> Option<usize> {
+pub(super) fn place(text: &str) -> Option<usize> {
     match text.strip_prefix('@') {
         Some(number) => number.parse().ok().filter(|place| *place > 0),
         None => (text == "latest").then_some(1),

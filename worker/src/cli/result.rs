@@ -14,7 +14,7 @@ use super::describe::outcome_text;
 use super::error::{CliError, one_line, printable};
 use super::exit::Exit;
 use super::explain::Code;
-use super::list::shell_word;
+use super::list::run_word;
 use super::output::{Format, Screen};
 use super::progress::Watch;
 use super::reconnect::visit::VISIT_MAX;
@@ -28,6 +28,7 @@ use crate::backend::{Backend, CallError};
 use crate::run_json;
 use crate::supervisor::PLAN_RUN;
 use crate::supervisor::run::{SUPERVISOR, SupervisorOutput};
+use crate::unhandled;
 
 #[derive(Debug, Args)]
 pub struct ResultArgs {
@@ -53,7 +54,7 @@ pub(super) async fn result(cx: &mut Context, args: ResultArgs) -> Result<Exit, C
         let shown = shown(cx, &target, !args.no_follow_runs).await;
         wait_for_this(cx, target, args.timeout, shown, ParkPolicy::Stay).await?
     };
-    print_result(cx, &result)
+    print_result(cx, &result).await
 }
 
 /// A supervisor is drawn by its tasks, as `run` draws it: it says itself how they stand, whatever happened before.
@@ -155,17 +156,18 @@ async fn wait_for_this(
 
 /// That a run is held, since when nothing of it goes on, and the commands that help.
 pub(super) fn held_text(found: &Description) -> String {
-    let id = shell_word(found.info.workflow_id.as_str());
+    let id = run_word(found.info.workflow_id.as_str());
     let why = found.held.as_deref().unwrap_or_default();
     if let Some(why) = why.strip_prefix("damage to the store ") {
         // No code goes on from a history of which a part is lost: the reason says what helps.
-        return format!("{id} is held: damage to the store {}", one_line(why));
+        return format!("{} is held: damage to the store {}", found.info.workflow_id, one_line(why));
     }
     let title = why.lines().next().unwrap_or_default();
     let title = title.split_once("]: ").map_or(title, |(_, title)| title);
     format!(
-        "{id} is held: {title}. Its inputs are kept, and it goes on with code that fits: `bosun describe {id}` says why, \
-         `bosun unpause {id}` lets it try again, `bosun terminate {id}` ends it"
+        "{} is held: {title}. Its inputs are kept, and it goes on with code that fits: `bosun describe {id}` says why, \
+         `bosun unpause {id}` lets it try again, `bosun terminate {id}` ends it",
+        found.info.workflow_id
     )
 }
 
@@ -254,9 +256,10 @@ async fn what_is_asked(backend: &dyn Backend, target: &Target) -> Vec<WaitingRow
 }
 
 fn left_parked(target: &Target, waits: &[String], asked: &[WaitingRow]) -> CliError {
-    let id = shell_word(target.workflow_id.as_str());
+    let id = run_word(target.workflow_id.as_str());
     if let Some(more) = asked.iter().find(|one| one.answer.starts_with(TOP_UP)) {
-        let error = CliError::new(Code::BudgetSpent, format!("{id} is paused: it waits for {}", more.what));
+        let error =
+            CliError::new(Code::BudgetSpent, format!("{} is paused: it waits for {}", target.workflow_id, more.what));
         // The pause that an agent's own limit has led to is ended by itself.
         let then =
             if more.id == target.workflow_id.as_str() { String::new() } else { format!(", then `bosun resume {id}`") };
@@ -278,8 +281,11 @@ fn left_parked(target: &Target, waits: &[String], asked: &[WaitingRow]) -> CliEr
         true => asked.iter().map(|one| format!("{}: {}", one.whom, one_line(&one.what))).collect(),
         false => waits.to_vec(),
     };
-    CliError::new(Code::Parked, format!("{id} is parked for review: it waits for {}", told.join(", ")))
-        .help(format!("{how}; the same command goes on then"))
+    CliError::new(
+        Code::Parked,
+        format!("{} is parked for review: it waits for {}", target.workflow_id, told.join(", ")),
+    )
+    .help(format!("{how}; the same command goes on then"))
 }
 
 async fn still_open(cx: &Context, target: &Target) -> CliError {
@@ -298,18 +304,22 @@ async fn still_open(cx: &Context, target: &Target) -> CliError {
         Some(one) => {
             error.cause(format!("{}: {}", one.title(), one.said(now(), reach))).help(format!("`{}`", one.help))
         }
-        None => error.help(format!("ask again with `bosun result {}`", shell_word(target.workflow_id.as_str()))),
+        None => error.help(format!("ask again with `bosun result {}`", run_word(target.workflow_id.as_str()))),
     }
 }
 
 /// Prints the outcome; the exit code tells it too.
-pub(super) fn print_result(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
+pub(super) async fn print_result(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> {
+    let unhandled = unhandled::of_result(&*cx.backend, &cx.namespace, result).await;
     let exit = Exit::of_outcome(&result.outcome);
     let mut object = serde_json::Map::new();
     object.insert("workflow_id".into(), result.workflow_id.as_str().into());
     object.insert("run_id".into(), result.run_id.to_string().into());
     if let Value::Object(outcome) = run_json::outcome(&result.outcome) {
         object.extend(outcome);
+    }
+    if !unhandled.is_empty() {
+        object.insert("unhandled_signals".into(), serde_json::json!(unhandled));
     }
     object.insert("exit".into(), exit.number().into());
     cx.screen.object("workflow.result", Value::Object(object));
@@ -365,7 +375,7 @@ impl SupervisorText {
     fn print(self, screen: &mut Screen, id: &WorkflowId) {
         screen.block(self.result.trim_end());
         screen.note(&printable(&self.about.join(", ")));
-        screen.next(&format!("bosun result {} -o json", shell_word(id.as_str())));
+        screen.next(&format!("bosun result {} -o json", run_word(id.as_str())));
     }
 }
 

@@ -14,7 +14,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::input::{read_file, read_stdin};
-use super::list::shell_word;
+use super::list::run_word;
 use super::resolve::run_of;
 use super::result::value_text;
 use super::supervise::{ask, update};
@@ -75,7 +75,7 @@ pub(super) async fn decide(cx: &mut Context, opinion: ReviewArgs, approved: bool
     let word = if approved { "approved" } else { "denied" };
     cx.screen.object("plan.review", json!({ "workflow_id": target.workflow_id, "version": version, "review": answer }));
     cx.screen.line(format!("{word} version {version} of the plan of {}", target.workflow_id));
-    cx.screen.next(&format!("bosun result {}", shell_word(target.workflow_id.as_str())));
+    cx.screen.next(&format!("bosun result {}", run_word(target.workflow_id.as_str())));
     Ok(Exit::Ok)
 }
 
@@ -86,7 +86,7 @@ pub(super) async fn feedback(cx: &mut Context, wish: RevisionArgs) -> Result<Exi
     let answer = update(cx, target.clone(), "plan_feedback", &input).await.map_err(|why| latest(why, &target))?;
     cx.screen.object("plan.review", json!({ "workflow_id": target.workflow_id, "version": version, "review": answer }));
     cx.screen.line(format!("asked for another plan than version {version}: round {}", value_text(&answer["round"])));
-    cx.screen.next(&format!("bosun plan show {}", shell_word(target.workflow_id.as_str())));
+    cx.screen.next(&format!("bosun plan show {}", run_word(target.workflow_id.as_str())));
     Ok(Exit::Ok)
 }
 
@@ -102,7 +102,7 @@ pub(super) async fn revise(cx: &mut Context, revision: Revision) -> Result<Exit,
     for kept in answer["kept"].as_array().into_iter().flatten() {
         cx.screen.line(format!("as it was: {}", value_text(kept)));
     }
-    cx.screen.next(&format!("bosun plan show {}", shell_word(target.workflow_id.as_str())));
+    cx.screen.next(&format!("bosun plan show {}", run_word(target.workflow_id.as_str())));
     Ok(Exit::Ok)
 }
 
@@ -117,10 +117,11 @@ async fn reviewed(cx: &mut Context, seen: &PlanVersionArgs) -> Result<(bosun_eng
         let why = format!("no plan of {} is up for review, but one of a run below", target.workflow_id);
         return Err(CliError::usage(why).help(format!("`bosun plan show` it first; then `{answer}`")));
     }
-    let id = shell_word(target.workflow_id.as_str());
+    let id = run_word(target.workflow_id.as_str());
     match (seen.version, review["version"].as_u64()) {
         (Some(version), Some(newest)) if version > newest => {
-            let why = format!("there is no version {version} of the plan of {id}: the newest is {newest}");
+            let why =
+                format!("there is no version {version} of the plan of {}: the newest is {newest}", target.workflow_id);
             Err(CliError::usage(why).help(format!("`bosun plan show {id}` shows it")))
         }
         (Some(version), _) => Ok((target, version, review)),
@@ -141,7 +142,7 @@ fn latest(why: CliError, target: &bosun_engine::Target) -> CliError {
     if !why.to_string().contains("Conflict") {
         return why;
     }
-    why.help(format!("`bosun plan show {}` shows the latest version", shell_word(target.workflow_id.as_str())))
+    why.help(format!("`bosun plan show {}` shows the latest version", run_word(target.workflow_id.as_str())))
 }
 
 fn tasks(file: &str) -> Result<Value, CliError> {

@@ -13,7 +13,7 @@ use super::error::CliError;
 use super::event_text::{details, event_json, paint};
 use super::exit::Exit;
 use super::explain::Code;
-use super::list::shell_word;
+use super::list::run_word;
 use super::output::{Cell, Format, TextStyle, one_line};
 use super::progress::{ProgressBoard, Watch};
 use super::resolve::run_of;
@@ -137,7 +137,7 @@ pub(super) async fn show(cx: &mut Context, args: ShowArgs) -> Result<Exit, CliEr
     });
     let rows = rows.collect();
     cx.screen.table(&["id", "at", "type", "details"], rows)?;
-    cx.screen.next(&format!("bosun describe {}", shell_word(target.workflow_id.as_str())));
+    cx.screen.next(&format!("bosun describe {}", run_word(target.workflow_id.as_str())));
     Ok(Exit::Ok)
 }
 

@@ -2,16 +2,17 @@
 //! now, and a placeholder cannot be pasted.
 //!
 //! Invariant: only entries of a pause for want of budget are changed, and by what the run says of its budget now; one that
-//! cannot be asked stays as it was told. The command gives as much again as was allowed.
+//! cannot be asked stays as it was told. The command gives as much again as was allowed, beyond what is overspent.
 
 use bosun_engine::*;
 use serde_json::{Value, json};
 
 use super::budget::dollars;
-use super::list::shell_word;
+use super::list::run_word;
 use super::spent_below::whole;
 use crate::backend::Backend;
 use crate::supervisor::spec::Money;
+use crate::top_up::MoreBudget;
 
 /// The command that gives more; whoever reads it reads the kind of the wait off it.
 pub(crate) const TOP_UP: &str = "bosun budget top-up ";
@@ -42,7 +43,7 @@ fn of_supervisor(id: &str, budget: &Value) -> Option<(String, String)> {
     let wants_leave = budget["wants_leave"] == true;
     if budget["used_up"].is_null() && !wants_leave && was_raised(budget) {
         let what = "to be resumed: its budget was spent, and has been raised since".to_owned();
-        return Some((what, format!("bosun resume {}", shell_word(id))));
+        return Some((what, format!("bosun resume {}", run_word(id))));
     }
     // Nothing has to be used up: what is left may be too little for what comes next.
     let limited = [("tokens", "tokens"), ("cost_micros", "cost"), ("calls", "calls")];
@@ -60,7 +61,7 @@ fn of_supervisor(id: &str, budget: &Value) -> Option<(String, String)> {
         "unpriced" => unpriced(),
         _ => return None,
     }?;
-    Some((what, format!("{TOP_UP}{} {flag}", shell_word(id))))
+    Some((what, format!("{TOP_UP}{} {flag}", run_word(id))))
 }
 
 /// Whether people have given it more than its spec says.
@@ -90,7 +91,7 @@ pub(crate) fn of_agent(id: &str, budget: &Value) -> Option<(String, String)> {
         "unpriced" => unpriced(),
         _ => None,
     }?;
-    Some((what, format!("{TOP_UP}{} {flag}", shell_word(id))))
+    Some((what, format!("{TOP_UP}{} {flag}", run_word(id))))
 }
 
 /// What an agent waits for whose supervisor has no share of the run's budget free for it now.
@@ -116,6 +117,12 @@ struct CountedSum {
 }
 
 impl CountedSum {
+    /// As much again as was allowed, beyond what more than that is gone already: with less it would stand still again at once.
+    fn offered(&self, allowed: u64) -> u64 {
+        let gone = self.spent.saturating_add(self.held);
+        allowed.max(1).saturating_add(gone.saturating_sub(allowed))
+    }
+
     fn told(&self, allowed: u64, amount: fn(u64) -> String, of: &str) -> String {
         let held = if self.held == 0 {
             String::new()
@@ -129,7 +136,10 @@ impl CountedSum {
 
 fn counted(sum: CountedSum, of: &str) -> Told {
     let allowed = sum.allowed?;
-    Some((sum.told(allowed, |amount| amount.to_string(), &format!(" {of}")), format!("--{of} {}", allowed.max(1))))
+    Some((
+        sum.told(allowed, |amount| amount.to_string(), &format!(" {of}")),
+        format!("--{of} {}", sum.offered(allowed)),
+    ))
 }
 
 fn unpriced() -> Told {
@@ -139,12 +149,45 @@ fn unpriced() -> Told {
 
 fn cost(sum: CountedSum) -> Told {
     let allowed = sum.allowed?;
-    let flag = format!("--cost {}", dollars(allowed.max(1)).trim_start_matches('$'));
+    let flag = format!("--cost {}", dollars(sum.offered(allowed)).trim_start_matches('$'));
     Some((sum.told(allowed, dollars, ""), flag))
+}
+
+/// Whether what is used up of a supervisor's budget stays so with this much more of it.
+pub(crate) fn stays_used_up(budget: &Value, more: &MoreBudget) -> bool {
+    let (key, added) = match budget["used_up"].as_str() {
+        Some("calls") => ("calls", more.calls),
+        Some("tokens") => ("tokens", more.tokens),
+        Some("cost") => ("cost_micros", more.cost_micros),
+        Some("unpriced") => return !more.allow_unpriced,
+        _ => return false,
+    };
+    let of = |part: &str| budget[part][key].as_u64().unwrap_or_default();
+    of("spent").saturating_add(of("lent")) >= of("allowed").saturating_add(added.unwrap_or_default())
 }
 
 /// Whether its own budget is what pauses a supervisor, by what it answers to `waiting`.
 pub(crate) fn pauses(entries: &Value) -> bool {
     let own = |one: &Value| one["kind"] == json!("pause") && one["whom"] == json!("budget") && one["run"].is_null();
     entries.as_array().into_iter().flatten().any(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is offered lets the run go on: what was overspent is no longer lacking with it.
+    #[test]
+    fn the_command_gives_what_is_overspent_too() {
+        let budget = json!({ "used_up": "cost", "allowed": { "cost_micros": 5_000, "tokens": 100 },
+            "spent": { "cost_micros": 10_000, "tokens": 350 }, "lent": { "cost_micros": 0 } });
+        let (_, command) = of_supervisor("bud2", &budget).unwrap();
+        assert_eq!(command, "bosun budget top-up bud2 --cost 0.010000");
+        let give = |cost_micros| MoreBudget { cost_micros, ..MoreBudget::default() };
+        assert!(stays_used_up(&budget, &give(Some(5_000))) && stays_used_up(&budget, &give(None)));
+        assert!(!stays_used_up(&budget, &give(Some(10_000))));
+        let tokens = json!({ "halted": { "budget": { "resource": "tokens" } }, "caps": { "tokens": 100 }, "spent": { "tokens": 350 } });
+        let (_, command) = of_agent("-ann", &tokens).unwrap();
+        assert_eq!(command, "bosun budget top-up -w=-ann --tokens 350");
+    }
 }

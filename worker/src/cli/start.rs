@@ -18,13 +18,15 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
 use super::input::{object, payload, payload_of};
-use super::list::shell_word;
+use super::list::{run_word, shell_word};
 use super::progress::Watch;
 use super::result::{ParkPolicy, print_result, wait_for};
 use super::time_format::parse_duration;
 use crate::filter_text::typed_text;
 use crate::own_work::may_be_started;
 use crate::priority::PriorityArgs;
+use crate::startable::faults_of_input;
+use crate::supervisor::run::SUPERVISOR;
 
 /// What every start takes beside type and input.
 #[derive(Debug, Clone, Default, Args)]
@@ -172,9 +174,21 @@ impl StartArgs {
         };
         let mut request = StartWorkflow::new(workflow_type, WorkflowId::new(id)?);
         request.input = payload(self.input.input.as_deref(), pairs)?;
+        if name == SUPERVISOR {
+            takes_spec(&request.input)?;
+        }
         self.options.fill(cx, &mut request)?;
         Ok(request)
     }
+}
+
+/// A supervisor without a spec that can be run would be begun only to fail.
+fn takes_spec(input: &Payload) -> Result<(), CliError> {
+    let faults = faults_of_input(&input.to_json());
+    let told: Vec<String> = faults.iter().map(|one| format!("input.{}: {}", one.path, one.problem)).collect();
+    let [first, rest @ ..] = told.as_slice() else { return Ok(()) };
+    let error = CliError::new(Code::BadInput, first.clone());
+    Err(if rest.is_empty() { error } else { error.cause(format!("and {}", rest.join("; "))) })
 }
 
 impl StartOptions {
@@ -249,7 +263,7 @@ fn search_attributes(pairs: &[String]) -> Result<SearchAttributes, CliError> {
 pub(super) async fn start(cx: &mut Context, args: StartArgs) -> Result<Exit, CliError> {
     let request = args.request(cx)?;
     let started = start_once(cx, request).await?;
-    print_started(cx, "workflow.start", &started);
+    print_started(cx, "workflow.start", &started).await;
     Ok(Exit::Ok)
 }
 
@@ -265,7 +279,7 @@ pub(super) async fn signal_with_start(cx: &mut Context, args: SignalWithStartArg
         request_id: None,
     };
     let started = cx.backend.signal_with_start(request, signal).await?;
-    print_started(cx, "workflow.signal-with-start", &started);
+    print_started(cx, "workflow.signal-with-start", &started).await;
     Ok(Exit::Ok)
 }
 
@@ -277,9 +291,12 @@ async fn start_once(cx: &Context, request: StartWorkflow) -> Result<Started, Cli
     let other = crate::api::people::other_than_first(&*cx.backend, &sent, &started).await;
     match &sent.request_id {
         Some(key) if !other.is_empty() => {
-            let id = shell_word(started.workflow_id.as_str());
-            let why =
-                format!("the request id {key} has started {id} with another {}: nothing has begun", other.join(", "));
+            let id = run_word(started.workflow_id.as_str());
+            let why = format!(
+                "the request id {key} has started {} with another {}: nothing has begun",
+                started.workflow_id,
+                other.join(", ")
+            );
             Err(CliError::usage(why)
                 .help(format!("take another --request-id; `bosun describe {id}` shows what it began")))
         }
@@ -295,15 +312,22 @@ fn without_input(why: CliError, sent: &StartWorkflow) -> CliError {
     why
 }
 
-pub(super) fn print_started(cx: &mut Context, schema: &str, started: &Started) {
+pub(super) async fn print_started(cx: &mut Context, schema: &str, started: &Started) {
     cx.screen.object(schema, json!(started));
     let verb = if started.newly_started { "started" } else { "already started:" };
     cx.screen.line(format!("{verb} {} (run {})", started.workflow_id, started.run_id));
-    if !cx.carried_on {
+    if !cx.carried_on && is_open(cx, started).await {
         let hint = cx.screen.reach.complete("`bosun worker run`");
-        cx.screen.note(&format!("no worker runs: it begins when one does ({hint})"));
+        cx.screen.note(&format!("no worker runs: it goes on when one does ({hint})"));
     }
-    cx.screen.next(&format!("bosun result {}", shell_word(started.workflow_id.as_str())));
+    cx.screen.next(&format!("bosun result {}", run_word(started.workflow_id.as_str())));
+}
+
+/// What this command has begun may have ended in it already.
+async fn is_open(cx: &Context, started: &Started) -> bool {
+    let run = Target::run(started.workflow_id.clone(), started.run_id);
+    let found = cx.backend.describe(Target { namespace: cx.namespace.clone(), ..run }).await;
+    found.map_or(true, |found| found.info.status.is_open())
 }
 
 pub(super) async fn execute(cx: &mut Context, args: ExecuteArgs) -> Result<Exit, CliError> {
@@ -317,7 +341,7 @@ pub(super) async fn go(cx: &mut Context, request: StartWorkflow, timeout: Option
     cx.screen.note(&format!("{how} {} (run {})", started.workflow_id, started.run_id));
     let target = Target { namespace: cx.namespace.clone(), ..Target::run(started.workflow_id, started.run_id) };
     let result = wait_for(cx, target, timeout, Watch::Events, ParkPolicy::Stay).await?;
-    print_result(cx, &result)
+    print_result(cx, &result).await
 }
 
 /// The plan file that is to be run, if it is one.

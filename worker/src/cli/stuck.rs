@@ -11,7 +11,7 @@ use bosun_engine::*;
 use serde_json::Value;
 
 use super::error::one_line;
-use super::list::shell_word;
+use super::list::{run_word, shell_word};
 use super::output::Screen;
 use super::reach::Reach;
 use super::time_format::short;
@@ -176,6 +176,9 @@ pub(super) fn inputs_wait(count: usize) -> String {
     if count == 1 { "1 input waits".to_owned() } else { format!("{count} inputs wait") }
 }
 
+/// Why a run has not begun that somebody wants to begin later: nothing is wrong with it.
+pub(super) const DELAYED: &str = "its start was delayed";
+
 /// What the engine knows of one run. `pause`: who paused it, and why.
 fn of_run(
     description: &Description,
@@ -185,7 +188,7 @@ fn of_run(
     carried_on: bool,
 ) -> Vec<Obstacle> {
     let info = &description.info;
-    let id = shell_word(info.workflow_id.as_str());
+    let id = run_word(info.workflow_id.as_str());
     let mut found = Vec::new();
     if let Some(why) = &description.held {
         // A difference between code and history has a card of its own; all else stands in the description.
@@ -199,7 +202,7 @@ fn of_run(
         found.push(Obstacle::of(info, "pause", why, format!("bosun resume {id}")));
     }
     if let Some(at) = description.starts_at.filter(|at| *at > now) {
-        let why = if info.attempt == Attempt(1) { "its start was delayed" } else { "the attempt before it has failed" };
+        let why = if info.attempt == Attempt(1) { DELAYED } else { "the attempt before it has failed" };
         let found_at = Obstacle::of(info, "start", why, format!("bosun describe {id}"));
         found.push(Obstacle { attempt: Some(info.attempt), next_attempt_at: Some(at), ..found_at });
     }
@@ -265,7 +268,7 @@ fn of_activity(
     now: Timestamp,
     slots: Option<&WorkerState>,
 ) -> Option<Obstacle> {
-    let (id, name) = (shell_word(info.workflow_id.as_str()), shell_word(activity.activity_id.as_str()));
+    let (id, name) = (run_word(info.workflow_id.as_str()), shell_word(activity.activity_id.as_str()));
     let what = activity_name(activity);
     if activity.state == PendingActivityState::Paused {
         let why = activity.last_failure.as_ref().map_or_else(String::new, |failure| format!(" after {failure}"));

@@ -14,7 +14,7 @@ use super::control::{ControlArgs, ControlVerb, control};
 use super::error::{CliError, printable};
 use super::exit::Exit;
 use super::explain::Code;
-use super::list::shell_word;
+use super::list::run_word;
 use super::message::answer_of;
 use super::output::{Cell, TextStyle};
 use super::resolve::run_of;
@@ -97,7 +97,7 @@ async fn unanswered(cx: &Context, target: &Target, why: CallError) -> CliError {
         Ok(found) if ![SUPERVISOR, AGENT].contains(&found.info.workflow_type.as_str()) => {
             let what = format!("{} is a run of {}, and no supervisor", target.workflow_id, found.info.workflow_type);
             CliError::new(Code::UnknownQuery, what)
-                .help(format!("`bosun describe {}` shows what it does", shell_word(target.workflow_id.as_str())))
+                .help(format!("`bosun describe {}` shows what it does", run_word(target.workflow_id.as_str())))
         }
         _ => why.into(),
     }
@@ -137,7 +137,7 @@ pub(super) async fn agent(cx: &mut Context, verb: AgentVerb) -> Result<Exit, Cli
         (true, true) => {
             cx.screen.table_columns(&COLUMNS)?;
             cx.screen.line(format!("{} has no team", target.workflow_id));
-            cx.screen.next(&format!("bosun plan show {}", shell_word(target.workflow_id.as_str())));
+            cx.screen.next(&format!("bosun plan show {}", run_word(target.workflow_id.as_str())));
         }
     }
     let of = |key: &str| registry[key].as_u64().unwrap_or_default();
@@ -181,7 +181,7 @@ async fn describe_agent(cx: &mut Context, name: &str) -> Result<Exit, CliError> 
     cx.screen.field("attempts", counts);
     cx.screen.field("success", rate);
     cx.screen.field("sent back", tally.sent_back.to_string());
-    cx.screen.field("spent", format!("{} tokens, {}", tally.tokens, super::budget::dollars(tally.cost_micros)));
+    cx.screen.field("spent", format!("{} tokens, {}", tally.tokens, tally.spent(super::budget::dollars)));
     if let Some(median) = tally.median() {
         cx.screen.field("half within", super::time_format::short(median));
     }
@@ -271,7 +271,7 @@ async fn show_plan(cx: &mut Context, run: &RunOf) -> Result<Exit, CliError> {
         }
     }
     if reviewing {
-        let id = super::list::shell_word(target.workflow_id.as_str());
+        let id = run_word(target.workflow_id.as_str());
         cx.screen.next(&format!("bosun plan approve {id} --version {version}"));
     }
     Ok(Exit::Ok)

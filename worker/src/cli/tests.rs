@@ -375,7 +375,7 @@ next: bosun describe order-7
     assert!(describe.stdout.contains("waits for      signal approve\nnext: bosun show --follow order-7\n"));
     let started = ran(Fake::new(), "start order -w o1").await;
     assert_eq!(started.stdout, format!("started o1 (run {RUN})\nnext: bosun result o1\n"));
-    assert_eq!(started.stderr, "no worker runs: it begins when one does (`bosun worker run`)\n");
+    assert_eq!(started.stderr, "no worker runs: it goes on when one does (`bosun worker run`)\n");
 }
 
 /// The documented objects. A change here is a change of a contract: add keys, never take one away.

@@ -29,7 +29,7 @@ use super::args::Global;
 use super::error::{CliError, one_line};
 use super::exit::Exit;
 use super::explain::Code;
-use super::list::shell_word;
+use super::list::run_word;
 use super::locate::{LocatedEngine, locate};
 use super::output::{Cell, Screen, TextStyle};
 use super::reach::Reach;
@@ -201,7 +201,7 @@ async fn watch(
         }
         if view.done {
             let chosen = shown.rows.get(view.at).filter(|_| view.chosen);
-            return Ok(chosen.map(|row| format!("bosun describe {}", shell_word(&row.workflow_id))));
+            return Ok(chosen.map(|row| format!("bosun describe {}", run_word(&row.workflow_id))));
         }
     }
 }
@@ -232,14 +232,18 @@ impl RunSource<'_> {
         }
         let located = locate(self.global, &*self.program.opener, &Access::Look).await?;
         let backend = located.backend(Some(&self.namespace));
+        let is_store = self.global.temporal.is_none();
+        let known = if is_store { super::used(&*backend, &self.namespace).await } else { Ok(()) };
         match located {
             LocatedEngine::Attached(client) => {
+                known?;
                 self.attached = Some((client.clone(), backend.clone()));
                 Ok(self.taken(&*backend, Some(&client)).await?)
             }
             LocatedEngine::Embedded(engine) => {
                 let snapshot = self.taken(&*backend, None).await;
                 engine.drain(Duration::from_secs(1)).await;
+                known?;
                 Ok(snapshot?)
             }
         }

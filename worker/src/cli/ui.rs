@@ -6,6 +6,7 @@
 use std::io::IsTerminal;
 use std::process::{Command as Program, Stdio};
 
+use bosun_engine::{Namespace, Target, WorkflowId};
 use clap::Args;
 use serde_json::json;
 
@@ -17,6 +18,7 @@ use super::locate::{attach, no_store};
 use super::output::Screen;
 use crate::api::session::SIGN_IN_CODE;
 use crate::api::{HttpClient, WorkerFile, with_scheme};
+use crate::backend::Backend;
 
 #[derive(Debug, Args)]
 pub struct UiArgs {
@@ -42,7 +44,11 @@ pub(super) async fn ui(screen: &mut Screen, global: &Global, args: UiArgs) -> Re
     // Whoever answers there must know the token before it gets anything that is made of it.
     let worker = attach(&address, global).await?;
     let place = match &args.id {
-        Some(id) => crate::ui::run_link(&global.namespace, id, None),
+        Some(id) => {
+            let namespace = Namespace::new(&global.namespace)?;
+            worker.describe(Target { namespace, ..Target::workflow(WorkflowId::new(id)?) }).await?;
+            crate::ui::run_link(&global.namespace, id, None)
+        }
         None => "/".to_owned(),
     };
     let link = link(&address, &worker, &place).await?;

@@ -8,7 +8,7 @@ use bosun_engine::*;
 use serde_json::Value;
 
 use super::error::one_line;
-use super::list::shell_word;
+use super::list::{run_word, with_run_word};
 use super::reach::Reach;
 use super::result::value_text;
 use super::spent;
@@ -68,7 +68,10 @@ impl WaitingRow {
     pub(crate) fn of(value: &Value) -> WaitingRow {
         let text = |key: &str| value[key].as_str().map(str::to_owned).unwrap_or_default();
         let hold = value["kind"].as_str().and_then(hold_named);
-        WaitingRow { id: text("id"), whom: text("whom"), what: text("what"), answer: text("answer"), hold }
+        // A plan is called by its run and its version.
+        let id = text("id");
+        let answer = with_run_word(&text("answer"), id.rsplit_once('#').map_or(id.as_str(), |(run, _)| run));
+        WaitingRow { id, whom: text("whom"), what: text("what"), answer, hold }
     }
 
     fn of_tool_call(run: &RunId, value: &Value) -> WaitingRow {
@@ -137,12 +140,12 @@ async fn of_agent(backend: &dyn Backend, info: &RunInfo) -> Vec<WaitingRow> {
     let halted = &state["halted"];
     if let Some(what) = spent::share(halted) {
         let above = info.parent.as_ref().map_or(info.workflow_id.as_str(), |parent| parent.workflow_id.as_str());
-        let answer = format!("bosun budget show {}", shell_word(above));
+        let answer = format!("bosun budget show {}", run_word(above));
         all.push(WaitingRow { id: above.to_owned(), whom: ABOVE.into(), what, answer, hold: None });
     } else if halted["budget"].is_object() {
         let id = info.workflow_id.as_str();
         let (what, answer) = spent::of_agent(id, &answer(backend, &target, "budget").await)
-            .unwrap_or_else(|| ("more budget".to_owned(), format!("bosun budget show {}", shell_word(id))));
+            .unwrap_or_else(|| ("more budget".to_owned(), format!("bosun budget show {}", run_word(id))));
         all.push(WaitingRow { id: id.to_owned(), whom: "a person".into(), what, answer, hold: None });
     } else {
         all.extend(of_pause(info, &state));
@@ -165,7 +168,7 @@ fn of_pause(info: &RunInfo, state: &Value) -> Option<WaitingRow> {
     // A pause that a supervisor has handed down is lifted where it was made.
     let above = info.parent.as_ref().filter(|_| state["paused"].is_string());
     let id = above.map_or(&info.workflow_id, |parent| &parent.workflow_id).as_str();
-    let answer = format!("bosun resume {}", shell_word(id));
+    let answer = format!("bosun resume {}", run_word(id));
     Some(WaitingRow { id: id.to_owned(), whom: "a person".into(), what, answer, hold: Some(Hold::Paused) })
 }
 

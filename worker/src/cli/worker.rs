@@ -129,10 +129,12 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 /// Fewer do not serve a page and a command beside each other.
+pub(super) const FEWEST_CONNECTIONS: u64 = 4;
+
 fn a_few(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(number) if number >= 4 => Ok(number),
-        Ok(_) => Err("at least 4".to_owned()),
+        Ok(number) if number as u64 >= FEWEST_CONNECTIONS => Ok(number),
+        Ok(_) => Err(format!("at least {FEWEST_CONNECTIONS}")),
         Err(_) => Err("a whole number is wanted".to_owned()),
     }
 }

@@ -287,8 +287,8 @@ async fn command(argv: &[String], id: &str, body: String) -> Result<String, Deli
     let mut stdin = child.stdin.take();
     let feeding = async {
         if let Some(stdin) = &mut stdin {
-            // One that reads nothing may still do its work.
-            let _ = stdin.write_all(body.as_bytes()).await;
+            // One that reads nothing may still do its work. A line each: what is appended to a file is JSON lines.
+            let _ = stdin.write_all(format!("{body}\n").as_bytes()).await;
         }
         drop(stdin.take());
     };

@@ -7,13 +7,36 @@ use serde_json::Value;
 
 use super::rules::run::{DESCRIBE, NOTIFICATION, OF_RUN};
 use crate::backend::Backend;
-use crate::inbox::target_of;
+use crate::inbox::{self, target_of};
 
 /// The newest ones that are shown.
 const SHOWN: usize = 20;
 
-/// The notifications of a run, the newest first.
-pub(crate) async fn of_run(backend: &dyn Backend, run_id: RunId) -> Vec<Value> {
+/// The notifications of a run, the newest first. What still waits to be told of a request that nobody waits for any more is not
+/// needed: it will find that out itself when its time comes.
+pub(crate) async fn of_run(backend: &dyn Backend, info: &RunInfo) -> Vec<Value> {
+    let mut all = told_of(backend, info.run_id).await;
+    let waits = |one: &Value| one["state"] == "waiting" && one["asked"].is_string();
+    if !all.iter().any(waits) {
+        return all;
+    }
+    let open = if info.status.is_open() {
+        // A run that cannot be asked now still waits, as far as anybody knows.
+        let Ok(open) = inbox::requests(backend, &target_of(info), &info.workflow_type).await else { return all };
+        open
+    } else {
+        Vec::new()
+    };
+    for one in all.iter_mut().filter(|one| waits(one)) {
+        if !open.iter().any(|request| is_of(one, request.id())) {
+            one["state"] = "moot".into();
+        }
+    }
+    all
+}
+
+/// What they say of themselves.
+pub(crate) async fn told_of(backend: &dyn Backend, run_id: RunId) -> Vec<Value> {
     let query = format!("WorkflowType = '{NOTIFICATION}' AND {OF_RUN} = '{run_id}'");
     let found = backend.list(ListRequest { query, limit: SHOWN }).await.unwrap_or_default();
     let mut all = Vec::new();

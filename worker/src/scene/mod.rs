@@ -66,7 +66,7 @@ impl SceneFile {
         let file = path.to_string_lossy().into_owned();
         let text = crate::cli::read_short(path).map_err(|why| BadScene {
             file: file.clone(),
-            why: FieldError { path: "the file".to_owned(), problem: why.to_string() },
+            why: FieldError::at("the file", why.to_string()),
             place: None,
         })?;
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();

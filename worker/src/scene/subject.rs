@@ -136,7 +136,9 @@ fn supervisor(
     }
     // A scene may also show that such a run fails at its start.
     if let Some(why) = run.refused().filter(|_| fields.has("refused")) {
-        return Ok(Err(InvalidSpec { path: name.to_owned(), at: String::new(), why, place: None }.into()));
+        return Ok(Err(
+            InvalidSpec { path: name.to_owned(), at: String::new(), why, place: None, faults: Vec::new() }.into()
+        ));
     }
     let input = encoded(&serde_json::to_value(&run).unwrap_or_default())?;
     Ok(Ok(Subject { workflow_type: WorkflowType::of(SUPERVISOR), input, spec: Some(whole), warnings }))

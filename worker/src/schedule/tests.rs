@@ -234,6 +234,11 @@ fn what_is_wrong_is_named_with_its_place() {
             json!({ "cron": ["* * * * *"], "skip": [{ "hour": "*", "minute": "*", "second": "*" }] }),
             "spec: it has no time: no date fits, or `skip` leaves none",
         ),
+        // Calendars end with the year 2100, and what they leave out is left out for good.
+        (
+            json!({ "intervals": [{ "every": "5m" }], "skip": [{ "hour": "0-23", "minute": "*", "second": "*" }] }),
+            "spec: it has no time: no date fits, or `skip` leaves none",
+        ),
     ] {
         assert_eq!(refused(spec), expected);
     }

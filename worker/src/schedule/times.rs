@@ -128,6 +128,8 @@ impl Times {
             let found = calendars.chain(intervals).min().filter(|at| *at <= self.end)?;
             match self.skipped_until(found) {
                 None => return Some(Timestamp(found)),
+                // Calendars end there: what they skip to the end is skipped for good.
+                Some(until) if self.is_beyond_calendars(until) => return None,
                 Some(until) => after = until,
             }
         }
@@ -185,6 +187,11 @@ impl Times {
             }
         }
         seen
+    }
+
+    fn is_beyond_calendars(&self, until: i64) -> bool {
+        let next = jiff::Timestamp::from_microsecond(until.saturating_add(1));
+        next.map_or(true, |next| next.to_zoned(self.zone.clone()).year() > *YEARS.end())
     }
 
     /// Where to go on looking if `at` is left out: it, or the end of the hour or the day that is left out in whole.

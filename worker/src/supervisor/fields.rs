@@ -13,11 +13,13 @@ use serde_json::{Map, Value};
 pub struct FieldError {
     pub path: String,
     pub problem: String,
+    /// What else is wrong, where more than one fault was looked for; none of these has others of its own.
+    pub others: Vec<FieldError>,
 }
 
 impl FieldError {
     pub(crate) fn at(path: impl Into<String>, problem: impl Into<String>) -> Self {
-        FieldError { path: path.into(), problem: problem.into() }
+        FieldError { path: path.into(), problem: problem.into(), others: Vec::new() }
     }
 }
 

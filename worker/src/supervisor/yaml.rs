@@ -15,7 +15,7 @@ pub(super) const YAML_BYTES_MAX: usize = 1024 * 1024;
 
 /// The data of one document. The caller has checked the length.
 pub(crate) fn parse(text: &str) -> Result<Value, InvalidYaml> {
-    serde_saphyr::from_str_with_options(text, options()).map_err(|why| InvalidYaml::of(&why))
+    serde_saphyr::from_str_with_options(text, options()).map_err(|why| InvalidYaml::of(&why).at_its_tab(text))
 }
 
 /// What is wrong with a text that should be YAML.
@@ -74,5 +74,29 @@ impl InvalidYaml {
             }
             other => InvalidYaml::Parser(other.to_string()),
         }
+    }
+
+    /// The parser calls the place before a tab that indents: here it is the one where the tab stands.
+    fn at_its_tab(self, text: &str) -> InvalidYaml {
+        let is_of_tab = matches!(&self, InvalidYaml::Parser(said) if said.contains(" tab"));
+        let tab = |line: &str| line.bytes().take_while(|byte| b" \t".contains(byte)).position(|byte| byte == b'\t');
+        let first = || text.lines().zip(1..).find_map(|(line, number)| Some((number, tab(line)? as u64 + 1)));
+        match is_of_tab.then(first).flatten() {
+            Some((line, column)) => {
+                InvalidYaml::NotTaken { what: "a tab indents, where only spaces may", line, column }
+            }
+            None => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tab_is_told_where_it_stands() {
+        let why = parse("kind: supervisor\n\tpreset: x\n").unwrap_err();
+        assert_eq!(why.to_string(), "a tab indents, where only spaces may, at line 2, column 1");
     }
 }

@@ -25,9 +25,14 @@ pub(super) async fn index(visitor: Visitor) -> Response {
         ul.chapters { @for chapter in &CHAPTERS {
             li { a href={ "/docs/" (chapter.name) } { (title(chapter)) } " " span.muted { (chapter.about) } }
         } }
-        p.muted { "What each command takes: " code { "bosun COMMAND --help" } ". The API: " a href="/api/v1/openapi.json" { "openapi.json" } "." }
+        p.muted { "What each command takes: " code { "bosun COMMAND --help" } ". The API: " a href="/docs/openapi.json" { "openapi.json" } "." }
     };
     Page { title: "Guide", place: Place::Docs, live: None, body }.response(&visitor)
+}
+
+/// The document of the API, for whoever is signed in: the API itself takes no cookie.
+pub(super) async fn openapi(_: Visitor) -> Response {
+    crate::api::people::openapi().await
 }
 
 pub(super) async fn chapter(visitor: Visitor, Path(name): Path<String>) -> Result<Response, PageError> {

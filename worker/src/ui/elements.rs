@@ -10,9 +10,9 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::api::guard::now;
-use crate::cli::shell_word;
 use crate::cli::time_format::short;
 use crate::cli::waiting::{Hold, status_shown};
+use crate::cli::{run_word, shell_word};
 
 /// How a run stands, in the words of the command line: held, as people hold it, or the engine's status.
 pub(super) fn standing(info: &RunInfo, hold: Option<Hold>) -> Markup {
@@ -173,7 +173,7 @@ pub(super) fn command_of(verb: &str, info: &RunInfo, rest: &str) -> String {
     } else {
         format!(" --namespace {}", shell_word(namespace))
     };
-    format!("bosun {verb} {}{rest}{place}", shell_word(info.workflow_id.as_str()))
+    format!("bosun {verb} {}{rest}{place}", run_word(info.workflow_id.as_str()))
 }
 
 /// Millionths of a dollar as dollars.

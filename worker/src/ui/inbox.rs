@@ -65,7 +65,7 @@ pub(super) async fn page(visitor: Visitor, Query(query): Query<InboxPageQuery>) 
         if let Some(run_id) = request.target.run_id
             && let Entry::Vacant(place) = told.entry(run_id)
         {
-            place.insert(notified::of_run(&visitor.backend, run_id).await);
+            place.insert(notified::told_of(&visitor.backend, run_id).await);
         }
         let of_run = request.target.run_id.and_then(|run_id| told.get(&run_id));
         cards.push(card(&visitor, request, of_run.map_or(&[], Vec::as_slice)).await);

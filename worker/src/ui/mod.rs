@@ -60,6 +60,7 @@ pub(crate) fn pages() -> Router<Api> {
         .route("/schedule", get(schedule_form::page).post(schedule_form::save))
         .route("/system", get(system::page))
         .route("/docs", get(docs::index))
+        .route("/docs/openapi.json", get(docs::openapi))
         .route("/docs/{chapter}", get(docs::chapter))
         .route("/{*rest}", any(layout::no_such_page))
 }

@@ -34,6 +34,8 @@ pub(crate) struct AgentTally {
     pub sent_back: u64,
     pub tokens: u64,
     pub cost_micros: u64,
+    /// Attempts of which nobody knows what they cost, or not all of it.
+    pub unpriced: u64,
     /// Of runs that are open: what it does now.
     pub busy: u64,
     pub runs: u64,
@@ -44,11 +46,20 @@ pub(crate) struct AgentTally {
 }
 
 impl AgentTally {
+    /// What it spent, for people: what nobody knows the price of is no zero.
+    pub(crate) fn spent(&self, dollars: fn(u64) -> String) -> String {
+        match (self.cost_micros, self.unpriced) {
+            (micros, 0) => dollars(micros),
+            (0, unknown) => format!("{unknown} of unknown price"),
+            (micros, unknown) => format!("{} and {unknown} of unknown price", dollars(micros)),
+        }
+    }
+
     /// The agent of this name, as it is told.
     pub(crate) fn told(&self, name: &str) -> Value {
         json!({ "name": name, "runs": self.runs, "attempts": self.attempts, "done": self.done, "failed": self.failed,
             "sent_back": self.sent_back, "busy": self.busy, "tokens": self.tokens, "cost_micros": self.cost_micros,
-            "median_ms": self.median().map(|took| took.as_millis() as u64), "last_error": self.last_error })
+            "unpriced_calls": self.unpriced, "median_ms": self.median().map(|took| took.as_millis() as u64), "last_error": self.last_error })
     }
 
     /// How many of a hundred attempts that ended well or badly were done; nothing of one who has ended none, as a person who only
@@ -199,6 +210,7 @@ fn of_attempt(attempt: &Value, tally: &mut AgentTally) {
     tally.attempts += 1;
     tally.tokens += attempt["tokens"].as_u64().unwrap_or_default();
     tally.cost_micros += attempt["cost_micros"].as_u64().unwrap_or_default();
+    tally.unpriced += attempt["unpriced_calls"].as_u64().unwrap_or_default();
     match attempt["outcome"].as_str() {
         Some("completed") => tally.done += 1,
         Some("failed" | "errored" | "timed_out") => tally.failed += 1,
@@ -283,5 +295,10 @@ mod tests {
         assert_eq!((ann.runs, ann.attempts, ann.done, ann.failed, ann.sent_back), (1, 3, 1, 2, 1));
         assert_eq!((ann.tokens, ann.cost_micros, ann.median()), (30, 15, Some(Duration::from_millis(3))));
         assert_eq!(ann.last_error.as_deref(), Some("no route"));
+        let dollars = |micros: u64| format!("{micros} micros");
+        assert_eq!(ann.spent(dollars), "15 micros");
+        of_attempt(&json!({ "tokens": 3, "cost_micros": 0, "unpriced_calls": 1 }), tallies.get_mut("ann").unwrap());
+        assert_eq!(tallies["ann"].spent(dollars), "15 micros and 1 of unknown price");
+        assert_eq!(AgentTally { unpriced: 2, ..AgentTally::default() }.spent(dollars), "2 of unknown price");
     }
 }

@@ -36,7 +36,7 @@ pub async fn top_up(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
         members.wrong("allow_unpriced", "it is true, or left out: what was allowed is not taken back");
     }
     let more = MoreBudget { tokens, cost_micros, calls, wall_ms, allow_unpriced: allow_unpriced == Some(true) };
-    if more == MoreBudget::default() {
+    if !more.adds_something() {
         members.wrong(
             "tokens",
             "it is needed, or one of cost_micros, calls, wall and allow_unpriced: what there is more of",

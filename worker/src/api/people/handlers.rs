@@ -33,6 +33,7 @@ use crate::supervisor::core::control;
 use crate::supervisor::fields::similar;
 use crate::supervisor::run::SUPERVISOR;
 use crate::supervisor::spec::Span;
+use crate::unhandled;
 
 pub(super) type Answer = Result<Response, Problem>;
 
@@ -161,7 +162,8 @@ pub async fn describe(me: AuthorizedCaller, at: RequestTarget) -> Answer {
     let seen = me.backend.describe(at.target).await?;
     let mut view = view::description(&seen);
     what_it_waits_for(&me, &seen, &mut view).await;
-    let told = notified::of_run(&me.backend, seen.info.run_id).await;
+    tell_unhandled(&mut view, &unhandled::of_run(&me.backend, &seen.info).await);
+    let told = notified::of_run(&me.backend, &seen.info).await;
     if !told.is_empty() {
         view["notified"] = told.iter().map(|one| notified::with_moments(one, view::moment)).collect();
     }
@@ -206,7 +208,15 @@ pub async fn result(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> Answer
     let mut answer = view::outcome(&found.outcome);
     answer["workflow_id"] = json!(found.workflow_id);
     answer["run_id"] = json!(found.run_id);
+    tell_unhandled(&mut answer, &unhandled::of_result(&me.backend, &at.target.namespace, &found).await);
     ok(answer)
+}
+
+/// The signals that nobody took, where there are any.
+fn tell_unhandled(view: &mut Value, names: &[SignalName]) {
+    if !names.is_empty() {
+        view["unhandled_signals"] = json!(names);
+    }
 }
 
 fn payload(body: &Bytes) -> Result<Payload, Problem> {

@@ -16,8 +16,9 @@ use super::handlers::update_id;
 use super::input_place::{path_at, stopped_at};
 use crate::filter_text::typed_text;
 use crate::priority::{PriorityBody, PrioritySaid};
+use crate::startable::faults_of_input;
 use crate::supervisor::run::SUPERVISOR;
-use crate::supervisor::spec::{Span, read_spec_value};
+use crate::supervisor::spec::Span;
 
 /// Every member that a start may have, for the document of the API.
 pub(super) const MEMBERS: &[&str] = &[
@@ -287,10 +288,8 @@ fn within_input(path: &str) -> String {
 
 /// A spec that a supervisor is to read when it starts: what is wrong with it is told before, with its place.
 fn check_spec(input: &Value, members: &mut Members) {
-    let Some(spec) = input.get("spec").filter(|spec| !spec.is_null()) else { return };
-    if let Err(why) = read_spec_value(spec.clone()).and_then(|file| file.resolve()) {
-        let at = if why.at.is_empty() { "spec".to_owned() } else { format!("spec.{}", why.at) };
-        members.wrong(&within_input(&at), why.why);
+    for fault in faults_of_input(input) {
+        members.wrong(&within_input(&fault.path), fault.problem);
     }
 }
 

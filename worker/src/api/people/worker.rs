@@ -40,6 +40,7 @@ pub async fn worker(me: AuthorizedCaller, State(api): State<Api>) -> Answer {
         "workflow_types": types,
         "role": me.backend.role(),
         "sees_all": me.backend.sees_all(),
+        "only_namespace": me.backend.only_namespace(),
     }))
 }
 

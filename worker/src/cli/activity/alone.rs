@@ -95,7 +95,7 @@ impl StartAloneArgs {
 
 pub(super) async fn start(cx: &mut Context, args: &StartAloneArgs) -> Result<Exit, CliError> {
     let started = cx.backend.start(args.request(cx)?).await?;
-    print_started(cx, "activity.start", &started);
+    print_started(cx, "activity.start", &started).await;
     Ok(Exit::Ok)
 }
 

@@ -28,7 +28,10 @@ fn target(cx: &Context, id: &str) -> Result<Target, CliError> {
 
 fn none(id: &str, why: CliError) -> CliError {
     match why.code {
-        Code::NotFound => CliError::new(Code::NotFound, format!("there is no batch {id}")).help("`bosun batch list`"),
+        // What has such an id and knows nothing of batches is none.
+        Code::NotFound | Code::UnknownQuery => {
+            CliError::new(Code::NotFound, format!("there is no batch {id}")).help("`bosun batch list`")
+        }
         _ => why,
     }
 }

@@ -122,7 +122,8 @@ pub(super) fn set(screen: &mut Screen, loaded: &Loaded, args: &SetArgs) -> Resul
         set.push((key, without_path(key, &value)));
     }
     // One text for all of them: what each lacks may be said by another.
-    let says = file.write()?;
+    let says = file.read()?;
+    file.keep()?;
     let hidden = set.iter().flat_map(|(key, _)| args.place.hidden(loaded, &file, &says, key)).collect();
     let mut told = json!({ "key": set[0].0, "value": set[0].1 });
     if set.len() > 1 {
@@ -134,7 +135,6 @@ pub(super) fn set(screen: &mut Screen, loaded: &Loaded, args: &SetArgs) -> Resul
 
 pub(super) fn unset(screen: &mut Screen, loaded: &Loaded, args: &UnsetArgs) -> Result<Exit, CliError> {
     let key = args.key.as_str();
-    kind_of(key).ok_or_else(|| unknown(key, "config unset"))?;
     let mut file = TomlFile::open(args.place.path(loaded))?;
     let full = args.place.full(key);
     let (above, last) = full.rsplit_once('.').unwrap_or(("", &full));
@@ -142,9 +142,19 @@ pub(super) fn unset(screen: &mut Screen, loaded: &Loaded, args: &UnsetArgs) -> R
     let table = names.try_fold(file.document.as_item_mut(), |at, name| at.get_mut(name));
     let removed = table.and_then(Item::as_table_like_mut).and_then(|table| table.remove(last));
     if removed.is_none() {
+        // A key that is not known is taken out of a file that has it: nothing else mends that.
+        kind_of(key).ok_or_else(|| unknown(key, "config unset"))?;
         return Err(CliError::new(Code::NotFound, format!("{} does not set {full}", file.path.display())));
     }
-    let says = file.write()?;
+    let says = match file.read() {
+        // Of several mistakes one is taken out after the other.
+        Err(why) if file.was_refused() => {
+            file.keep()?;
+            screen.note(&format!("it is still refused: {}", why.message));
+            FileText::default()
+        }
+        says => says.and_then(|says| file.keep().map(|()| says))?,
+    };
     said(screen, "config.unset", &file, json!({ "key": key }), args.place.hidden(loaded, &file, &says, key));
     Ok(Exit::Ok)
 }
@@ -222,23 +232,25 @@ impl TomlFile {
         Ok(TomlFile { path: there, directory, before, document })
     }
 
-    /// Puts the new text in the place of the old one, if it can be used. Returns what it says.
-    fn write(&self) -> Result<FileText, CliError> {
-        let (path, text) = (&self.path, self.document.to_string());
-        let read = read_text(&text, path)?;
-        put_together(&read.values)?;
-        for profile in read.profiles.values() {
-            let mut whole = read.values.clone();
-            whole.extend(profile.clone());
-            put_together(&whole)?;
-        }
+    /// What the new text says, if it can be used.
+    fn read(&self) -> Result<FileText, CliError> {
+        read_whole(&self.document.to_string(), &self.path)
+    }
+
+    /// Whether what it said before could not be used.
+    fn was_refused(&self) -> bool {
+        read_whole(&self.before, &self.path).is_err()
+    }
+
+    /// Puts the new text in the place of the old one.
+    fn keep(&self) -> Result<(), CliError> {
+        let text = self.document.to_string();
         if text == self.before {
-            return Ok(read);
+            return Ok(());
         }
         self.put(&text).map_err(|why| {
-            CliError::new(Code::Failed, format!("{} cannot be written", path.display())).cause(why.to_string())
-        })?;
-        Ok(read)
+            CliError::new(Code::Failed, format!("{} cannot be written", self.path.display())).cause(why.to_string())
+        })
     }
 
     fn put(&self, text: &str) -> io::Result<()> {
@@ -252,6 +264,18 @@ impl TomlFile {
         beside.push(".new");
         write_whole(&self.directory, name, beside.as_os_str(), text.as_bytes())
     }
+}
+
+/// What a file says, with each of its profiles, if it can be used.
+fn read_whole(text: &str, path: &Path) -> Result<FileText, CliError> {
+    let read = read_text(text, path)?;
+    put_together(&read.values)?;
+    for profile in read.profiles.values() {
+        let mut whole = read.values.clone();
+        whole.extend(profile.clone());
+        put_together(&whole)?;
+    }
+    Ok(read)
 }
 
 /// Nobody else changes a file in this directory by such a command meanwhile.

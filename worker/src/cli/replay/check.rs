@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 
 use super::Bench;
 use super::junit::junit;
-use super::source::{files, is_file, of_cluster, runs};
+use super::source::{files, history_word, is_file, of_cluster, runs};
 use super::verdict::{CheckedHistory, Class, ReplayAnswer, by_mistake, exit_of};
 use crate::backend::Histories;
 use crate::cli::args::ExactRun;
 use crate::cli::error::{CliError, printable};
 use crate::cli::exit::Exit;
 use crate::cli::explain::Code;
-use crate::cli::list::shell_word;
+use crate::cli::no_runs_in;
 use crate::cli::output::{Cell, Format, TextStyle};
 use crate::cli::resolve::find;
 use crate::cli::time_format::parse_duration;
@@ -113,7 +113,7 @@ async fn sources(bench: &mut Bench<'_>, args: &CheckArgs) -> Result<Vec<Source>,
 async fn is_used(histories: &dyn Histories, namespace: &Namespace) -> Result<(), CliError> {
     let any = histories.list(ListRequest { query: String::new(), limit: 1 }).await?;
     if any.is_empty() && namespace.as_str() != DEFAULT_NAMESPACE {
-        return Err(CliError::new(Code::NoNamespace, format!("the namespace {namespace} was never used")));
+        return Err(no_runs_in(namespace));
     }
     Ok(())
 }
@@ -232,7 +232,7 @@ fn print(bench: &mut Bench<'_>, checked: &[CheckedHistory]) -> Result<(), CliErr
         checked.len()
     ));
     if let Some(first) = checked.iter().find(|one| one.class() == Class::DoesNotFit) {
-        bench.screen.next(&format!("bosun replay explain {}", shell_word(&first.name)));
+        bench.screen.next(&format!("bosun replay explain {}", history_word(&first.name)));
     }
     Ok(())
 }

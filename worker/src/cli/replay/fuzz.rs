@@ -25,7 +25,7 @@ pub struct FuzzArgs {
     #[arg(value_name = "TYPE")]
     workflow_type: String,
     /// How many lives to try.
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// The seed of the search: the same number tries the same lives.
     #[arg(long, value_name = "S", default_value_t = 1)]

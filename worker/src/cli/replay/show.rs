@@ -10,12 +10,11 @@ use serde_json::{Value, json};
 
 use super::Bench;
 use super::paid::{PaidAnswers, PaidSoFar};
-use super::source::HistoryOf;
+use super::source::{HistoryOf, history_word};
 use crate::cli::error::{CliError, printable};
 use crate::cli::event_text::{details, event_json, paint};
 use crate::cli::exit::Exit;
 use crate::cli::explain::Code;
-use crate::cli::list::shell_word;
 use crate::cli::output::{Cell, Screen, TextStyle, one_line};
 
 #[derive(Debug, Args)]
@@ -59,7 +58,7 @@ pub(super) async fn show(bench: &mut Bench<'_>, args: ReplayShowArgs) -> Result<
     let moment = timeline.at(at).ok_or_else(|| no_event(&timeline, at))?;
     let paid = PaidAnswers::of(timeline.events()).at(&timeline, &moment);
     show_moment(bench.screen, &timeline, &moment, paid);
-    bench.screen.next(&format!("bosun replay debug {} --at {at}", shell_word(&name)));
+    bench.screen.next(&format!("bosun replay debug {} --at {at}", history_word(&name)));
     Ok(Exit::Ok)
 }
 
@@ -135,7 +134,7 @@ fn show_events(screen: &mut Screen, name: &str, timeline: &Timeline<'_>) -> Resu
     if let Some(why) = unfit(timeline) {
         screen.note(&why);
     }
-    screen.next(&format!("bosun replay show {} --at {}", shell_word(name), timeline.last()));
+    screen.next(&format!("bosun replay show {} --at {}", history_word(name), timeline.last()));
     Ok(Exit::Ok)
 }
 

@@ -17,7 +17,13 @@ use crate::backend::Histories;
 use crate::cli::args::ExactRun;
 use crate::cli::error::CliError;
 use crate::cli::explain::Code;
+use crate::cli::list::{run_word, shell_word};
 use crate::cli::resolve::find;
+
+/// A history by its name, as one types it: a run or a file.
+pub(in crate::cli) fn history_word(name: &str) -> String {
+    if is_file(name) { shell_word(name) } else { run_word(name) }
+}
 
 /// Whether a name means a file: by how it is spelt, never by looking what exists. A workflow id may hold a `/`, as those
 /// of children often do.

@@ -15,7 +15,7 @@ use crate::api::people::{Cursor, filter_of, page_of};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::list::shell_word;
+use crate::cli::list::{run_word, shell_word};
 use crate::cli::output::{Cell, Screen, TextStyle};
 use crate::cli::result::value_text;
 use crate::cli::supervise::ask;
@@ -181,7 +181,7 @@ fn with_problem(mut shown: Value, target: &Target, status: WorkflowStatus, held:
         shown["problem"] = json!(format!("its run is paused: `bosun resume {}`", target.workflow_id));
     } else if let Some(held) = held {
         shown["problem"] =
-            json!(format!("the run {held} is held: `bosun describe {}` says why", shell_word(held.as_str())));
+            json!(format!("the run {held} is held: `bosun describe {}` says why", run_word(held.as_str())));
     }
     shown
 }
@@ -252,7 +252,7 @@ pub(super) async fn describe(cx: &mut Context, id: &str) -> Result<Exit, CliErro
     let plain = shown["counts"]["actions"] != 0 && !id.contains(['\'', '"', '$', '`', '\\', '!']);
     cx.screen.next(&match plain {
         true => format!("bosun list --query \"TemporalScheduledById = '{id}'\""),
-        false => format!("bosun describe {}", shell_word(target.workflow_id.as_str())),
+        false => format!("bosun describe {}", run_word(target.workflow_id.as_str())),
     });
     Ok(Exit::Ok)
 }

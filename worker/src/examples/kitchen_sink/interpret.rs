@@ -373,5 +373,5 @@ impl Interpreter {
 
 /// A value that turned out wrong when the step began.
 pub(super) fn wrong(step: &ProgramStep, why: String) -> Failure {
-    invalid(&FieldError { path: step.path.clone(), problem: why })
+    invalid(&FieldError::at(step.path.clone(), why))
 }

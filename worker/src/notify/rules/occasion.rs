@@ -314,7 +314,9 @@ fn told_by_notes(info: &RunInfo, event: &Event, notes: &[Note]) -> Vec<Told> {
             NoteKind::Paused => match note.data["by"].as_str().unwrap_or_default() {
                 "budget" => {
                     let why = note.data["reason"].as_str().unwrap_or_default();
-                    all.push(occasion(OccasionKind::Budget, format!("The budget of {id} is used up"), why));
+                    // A command that lacks its run cannot be pasted.
+                    let why = why.replace("`bosun budget top-up`", &format!("`bosun budget top-up {id}`"));
+                    all.push(occasion(OccasionKind::Budget, format!("The budget of {id} is used up"), &why));
                 }
                 by if by.starts_with("agent ") => {
                     let why = note.data["reason"].as_str().unwrap_or_default();

@@ -217,11 +217,11 @@ impl Graph {
 
     /// What an attempt cost is told with it, whatever came of it. It is charged by the account of the run.
     pub(super) fn cost_of_attempt(&mut self, id: &TaskId, attempt: u32, reply: &Reply) {
-        let cost = reply.cost.unwrap_or(0);
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         if let Some(record) = task.attempts.iter_mut().rev().find(|record| record.n == attempt) {
             record.tokens += reply.tokens;
-            record.cost_micros += cost;
+            record.cost_micros += reply.cost.unwrap_or(0);
+            record.unpriced_calls += u32::from(reply.cost.is_none() && reply.tokens > 0);
         }
     }
 

@@ -139,6 +139,9 @@ pub struct Attempt {
     pub error: Option<String>,
     pub tokens: u64,
     pub cost_micros: u64,
+    /// Calls of which nobody knows what they cost.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unpriced_calls: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence_bp: Option<u32>,
     pub prompt_hash: String,
@@ -157,6 +160,7 @@ impl Attempt {
             error: None,
             tokens: 0,
             cost_micros: 0,
+            unpriced_calls: 0,
             confidence_bp: None,
             prompt_hash: String::new(),
         }

@@ -16,6 +16,8 @@ pub struct InvalidSpec {
     pub why: String,
     /// Where that stands in the file, if it does.
     pub place: Option<TextPlace>,
+    /// Everything that is wrong, an entry each, where that is known: `at` and `why` tell of all of it.
+    pub(crate) faults: Vec<FieldError>,
 }
 
 impl std::error::Error for InvalidSpec {}
@@ -37,6 +39,10 @@ impl std::fmt::Display for InvalidSpec {
 
 impl InvalidSpec {
     pub(super) fn of(path: &str, why: FieldError) -> Self {
-        InvalidSpec { path: path.to_owned(), at: why.path, why: why.problem, place: None }
+        let FieldError { path: at, problem, others } = why;
+        let more: String = others.iter().map(|one| format!("; and {}: {}", one.path, one.problem)).collect();
+        let first = FieldError::at(at.clone(), problem.clone());
+        let faults = std::iter::once(first).chain(others).collect();
+        InvalidSpec { path: path.to_owned(), at, why: format!("{problem}{more}"), place: None, faults }
     }
 }

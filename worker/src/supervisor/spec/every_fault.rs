@@ -19,9 +19,8 @@ pub(super) fn typed_whole<T: DeserializeOwned>(value: &Value, under: &str) -> Re
         Ok(read) => return Ok(read),
         Err(why) => why,
     };
-    for FieldError { path, problem } in rest::<T>(value, &first) {
-        first.problem.push_str(&format!("; and {under}{path}: {problem}"));
-    }
+    let rest = rest::<T>(value, &first).into_iter();
+    first.others = rest.map(|one| FieldError::at(format!("{under}{}", one.path), one.problem)).collect();
     Err(first)
 }
 
@@ -39,7 +38,7 @@ fn rest<T: DeserializeOwned>(value: &Value, first: &FieldError) -> Vec<FieldErro
         let path = left.given(&next.path);
         if !told.iter().any(|old| *old == path || is_within(old, &path)) {
             told.push(path.clone());
-            found.push(FieldError { path, problem: next.problem.clone() });
+            found.push(FieldError::at(path, next.problem.clone()));
         }
         if found.len() + 1 >= FAULTS_MAX {
             break;
@@ -155,10 +154,9 @@ mod tests {
     #[track_caller]
     fn check(value: Value, places: &[&str]) {
         let why = typed_whole::<Team>(&value, "").unwrap_err();
-        let text = format!("{}: {}", why.path, why.problem);
-        let mut told: Vec<&str> = text.split("; and ").map(|one| one.split(": ").next().unwrap()).collect();
+        let mut told: Vec<&str> = std::iter::once(&why).chain(&why.others).map(|one| one.path.as_str()).collect();
         told.sort_unstable();
-        assert_eq!(told, places, "{text}");
+        assert_eq!(told, places, "{why:?}");
     }
 
     #[test]

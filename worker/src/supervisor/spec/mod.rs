@@ -44,6 +44,7 @@ pub use error::InvalidSpec;
 pub use foreign::{is_spec, is_spec_text};
 pub use number::{Money, Ratio};
 pub use preset::{Family, Preset};
+pub(crate) use read::faults_of;
 pub(crate) use read::merge;
 pub use read::{Files, SpecFile, UnreadFile, read_spec, read_spec_in, read_spec_value, read_spec_with};
 pub use resolve::ResolvedSpec;

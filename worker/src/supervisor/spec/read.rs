@@ -67,6 +67,25 @@ pub fn read_spec_value(value: Value) -> Result<SpecFile, InvalidSpec> {
     Ok(SpecFile { path: String::new(), spec, warnings })
 }
 
+/// Everything that is wrong with a spec that a program gives to a run: what is missing too, beside what does not fit.
+pub(crate) fn faults_of(value: &Value) -> Vec<FieldError> {
+    let mut faults = match read_spec_value(value.clone()) {
+        Ok(file) => return file.resolve().err().map(|why| why.faults).unwrap_or_default(),
+        Err(why) => why.faults,
+    };
+    for fault in &mut faults {
+        if fault.path == WHOLE {
+            fault.path.clear();
+        }
+    }
+    let says = |key: &str| value.get(key).is_some_and(|value| !value.is_null());
+    let told = faults.iter().any(|fault| fault.path == "objective" || fault.path.is_empty());
+    if !told && !["objective", "goal", "seed_plan"].into_iter().any(says) {
+        faults.push(FieldError::at("objective", "required key `objective` is missing"));
+    }
+    faults
+}
+
 /// Of a spec that a program has written out whole, what differs from its preset: that is what it says. Whether it was whole
 /// goes along.
 fn said(value: Value) -> (Value, bool) {
@@ -126,6 +145,9 @@ fn is_set(overrides: &Value, path: &str) -> bool {
     true
 }
 
+/// What the whole of a spec is called.
+const WHOLE: &str = "the document";
+
 struct Reader<'a> {
     files: Files<'a>,
     directory: Option<&'a str>,
@@ -138,7 +160,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn spec(&self, value: Value, overrides: &Value) -> Result<(SupervisorSpec, Vec<String>), FieldError> {
-        let mut file = mapping(value, "the document")?;
+        let mut file = mapping(value, WHOLE)?;
         let mut warnings = Vec::new();
         if foreign::cuga::is_one(&file) {
             (file, warnings) = foreign::cuga::spec(&file)?;
@@ -268,7 +290,7 @@ impl Reader<'_> {
             let reader = Reader { files, directory, depth, under, whole: false };
             let (whole, _) = reader
                 .spec(value, &Value::Null)
-                .map_err(|why| FieldError::at(format!("{at}.spec.{}", why.path).trim_end_matches('.'), why.problem))?;
+                .map_err(|why| FieldError { path: within(&format!("{at}.spec"), &why.path), ..why })?;
             let whole = serde_json::to_value(whole).map_err(|why| FieldError::at(&at, why.to_string()))?;
             inner.insert("spec".to_owned(), whole);
             inner.insert("file".to_owned(), Value::Null);
@@ -284,6 +306,11 @@ impl Reader<'_> {
         }
         yaml::parse(&text).map_err(|why| FieldError::at(at, format!("'{name}': {why}")))
     }
+}
+
+/// A place below another one.
+fn within(above: &str, place: &str) -> String {
+    format!("{above}.{place}").trim_end_matches('.').to_owned()
 }
 
 /// Whoever is named to put the results together does so in place of the merge that a preset has (FSC-03).

@@ -16,7 +16,7 @@ use crate::supervisor::fields::{FieldError, kind, similar};
 /// The value as a `T`.
 pub(super) fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, FieldError> {
     T::deserialize(At { value, path: String::new() })
-        .map_err(|why| FieldError { path: why.path.unwrap_or_default(), problem: why.problem })
+        .map_err(|why| FieldError::at(why.path.unwrap_or_default(), why.problem))
 }
 
 /// What is wrong; the place is added on the way out.

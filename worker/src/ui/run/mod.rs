@@ -38,6 +38,7 @@ use crate::inbox::target_of;
 use crate::notify::notified;
 use crate::past::past;
 use crate::supervisor::run::SUPERVISOR;
+use crate::unhandled;
 
 /// Events that a page reads; a longer history is shown up to there, and says so.
 const EVENTS_MAX: usize = 20_000;
@@ -168,11 +169,12 @@ async fn below(backend: &dyn Backend, description: &Description) -> Vec<Obstacle
 async fn overview(visitor: &Visitor, description: &Description, waiting: &[RunWait]) -> Result<Markup, Problem> {
     let info = &description.info;
     let backend = &visitor.backend;
+    let unhandled = unhandled::of_run(backend, info).await;
     let view = match info.workflow_type.as_str() {
         SUPERVISOR | "plan-run" => SupervisorView::of(backend, info).await,
         _ => None,
     };
-    let told = notified::of_run(backend, info.run_id).await;
+    let told = notified::of_run(backend, info).await;
     let events = events(backend, info).await?;
     let mut spans = spans(&events);
     if info.workflow_type.as_str() == AGENT {
@@ -184,6 +186,7 @@ async fn overview(visitor: &Visitor, description: &Description, waiting: &[RunWa
     Ok(html! {
         (code_section(description))
         (notified_section(&told))
+        @if !unhandled.is_empty() { p.warning { "Unhandled signals: " (unhandled::in_words(&unhandled)) } }
         (outcome(description, view.is_some()))
         @if let Some(view) = &view { (view.markup()) }
         @if info.workflow_type.as_str() == AGENT { p { a href={ "/agents?run_id=" (info.run_id) "&namespace=" (query_value(info.namespace.as_str())) } { "The conversation of this agent" } } }

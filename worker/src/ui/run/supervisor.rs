@@ -266,7 +266,7 @@ fn task_row(id: &str, task: &Value) -> Markup {
     let attempts: Vec<&Value> = task["attempts"].as_array().into_iter().flatten().collect();
     let feedback: Vec<&Value> = task["feedback"].as_array().into_iter().flatten().collect();
     let sum = |key: &str| attempts.iter().filter_map(|attempt| attempt[key].as_u64()).sum::<u64>();
-    let (tokens, cost) = (sum("tokens"), sum("cost_micros"));
+    let (tokens, cost, unpriced) = (sum("tokens"), sum("cost_micros"), sum("unpriced_calls"));
     let on: Vec<String> = task["edges"].as_array().into_iter().flatten().map(|edge| text(&edge["on"])).collect();
     let status = text(&task["status"]);
     html! {
@@ -277,7 +277,7 @@ fn task_row(id: &str, task: &Value) -> Markup {
                 @for attempt in &attempts { div { (attempt["n"]) " " (worker(task, attempt)) " " span.muted { (text(&attempt["outcome"])) " " (attempt_span(attempt)) } } }
                 @for one in &feedback { (said_of(one)) }
             }
-            td { @if cost > 0 { (dollars(cost)) } @if tokens > 0 { div.muted { (tokens) " tokens" } } }
+            td { @if cost > 0 { (dollars(cost)) } @if tokens > 0 { div.muted { (tokens) " tokens" } } @if unpriced > 0 { div.muted { (unpriced) " of unknown price" } } }
             td.wide {
                 @if let Some(why) = task["error"].as_str() { div.failure { (why) } }
                 @if !task["result"].is_null() { (value(&task["result"])) }
