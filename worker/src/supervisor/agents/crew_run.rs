@@ -172,18 +172,14 @@ impl AgentLoop {
             Ok(validation) => validation,
             Err(_) if out.budget().exhausted().is_some() => return self.leave_task(Some(at), out),
             Err(why) => {
-                if refused {
-                    return self.task_failed(at, &task.id, &SessionFailure::Refused(why), out);
-                }
                 under_way.unread = under_way.unread.saturating_add(1);
-                if Tries::of(run.validation_tries).are_left(under_way.unread) {
-                    out.note(
-                        NoteKind::AttemptFailed,
-                        json!({"task": task.id, "guardrail": task.guardrail, "error": why}),
-                    );
+                if !refused && Tries::of(run.validation_tries).are_left(under_way.unread) {
+                    let told = json!({"task": task.id, "guardrail": task.guardrail, "error": why});
+                    out.note(NoteKind::AttemptFailed, told);
                     self.ask_guardrail(at, Some(&why), out);
                 } else {
-                    self.stop_crew(at, format!("Task '{}' failed: {why}", task.id), out);
+                    let why = if refused { SessionFailure::Refused(why) } else { SessionFailure::Call(why) };
+                    self.task_failed(at, &task.id, &why, out);
                 }
                 return;
             }
