@@ -157,6 +157,11 @@ pub(super) async fn approval(cx: &mut Context, verb: ApprovalVerb) -> Result<Exi
     }
 }
 
+/// What it is that other verbs answer.
+fn elsewhere(request: &HumanRequest) -> &'static str {
+    if request.word() == "plan" { "a plan that waits for a review" } else { "what the run stands still for" }
+}
+
 fn is_question(kind: HumanRequestKind) -> bool {
     kind == HumanRequestKind::Question
 }
@@ -306,11 +311,7 @@ async fn pending(
             // What other verbs answer is shown, and not decided here.
             Some(other) if kind.is_some() && other.kind == HumanRequestKind::Elsewhere => {
                 let answer = other.answer();
-                let what = if other.word() == "plan" {
-                    "a plan that waits for a review"
-                } else {
-                    "what a run stands still for"
-                };
+                let what = elsewhere(&other);
                 return Err(
                     CliError::usage(format!("{id} is {what}, not an approval")).help(format!("`{answer}` answers it"))
                 );
@@ -414,10 +415,7 @@ async fn later(cx: &mut Context, verb: &str, args: &LaterArgs, mut input: Value)
         HumanRequestKind::Approval => None,
         HumanRequestKind::ToolCall => Some("the tool call of an agent".to_owned()),
         HumanRequestKind::Question => Some("a question".to_owned()),
-        HumanRequestKind::Elsewhere if found.request["kind"] == "plan" => {
-            Some("a plan that waits for a review".to_owned())
-        }
-        HumanRequestKind::Elsewhere => Some("what the run stands still for".to_owned()),
+        HumanRequestKind::Elsewhere => Some(elsewhere(&found).to_owned()),
     };
     if let Some(other) = other {
         let (answer, done) = (found.answer(), if verb == "extend" { "extended" } else { "escalated" });

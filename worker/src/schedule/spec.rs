@@ -23,6 +23,8 @@ pub const CATCH_UP_DEFAULT: Duration = Duration::from_secs(365 * 86_400);
 pub const CATCH_UP_MIN: Duration = Duration::from_secs(10);
 /// Times, calendars and intervals of one spec.
 const TIMES_MAX: usize = 100;
+/// In every zone a day of the first year that a calendar can name (2000-01-02).
+const CALENDARS_BEGIN: Timestamp = Timestamp(946_771_200_000_000);
 /// The nominal time and a dash follow it in the ids of runs.
 const ID_MAX: usize = ID_LENGTH_MAX - 40;
 /// The prefix of its workflow id, and the nominal time behind it in the ids of its starts.
@@ -283,12 +285,14 @@ impl ScheduleSpec {
         for (at, line) in self.cron.iter().enumerate() {
             all.extend(cron::misread(line).map(|why| InvalidSchedule::at(format!("spec.cron[{at}]"), why)));
         }
+        // Before the first year of calendars nothing is left out.
+        let from = if self.skip.is_empty() { Timestamp::ZERO } else { CALENDARS_BEGIN };
         match Times::read(self, id) {
             Err(wrong) => {
                 let told: Vec<String> = all.iter().map(|one| one.path.clone()).collect();
                 all.extend(wrong.into_iter().filter(|one| !told.contains(&one.path)));
             }
-            Ok(times) if all.is_empty() && times.next(Timestamp::ZERO).is_none() => {
+            Ok(times) if all.is_empty() && times.next(from).is_none() => {
                 all.push(InvalidSchedule::at("spec", "it has no time: no date fits, or `skip` leaves none"));
             }
             Ok(_) => {}
