@@ -433,6 +433,13 @@ impl Client {
                 .await?;
             match closed.next_run {
                 Some(next) if follow_runs => target.run_id = Some(next),
+                Some(_) | None if closed.outcome.is_lost() => {
+                    let run = closed.run_id;
+                    let why = format!(
+                        "damage to the store took the result of run {run}: a backup may have it (`bosun store restore`)"
+                    );
+                    return Err(Rejection::Damaged { why });
+                }
                 Some(_) | None => {
                     let Target { workflow_id, .. } = target;
                     return Ok(RunResult { workflow_id, run_id: closed.run_id, outcome: closed.outcome });

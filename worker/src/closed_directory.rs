@@ -6,7 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bosun_engine::log::{CodecChain, Journal, JournalOptions, StorageError, StoreReader};
+use bosun_engine::log::{CodecChain, Journal, JournalOptions, StoreReader};
+use bosun_engine::service::refusal_of_reading;
 use bosun_engine::*;
 
 use crate::backend::{CallError, Histories, OpenError, Reply};
@@ -54,8 +55,7 @@ impl ClosedDirectory {
         let journal = self.0.clone();
         Box::pin(async move {
             let read = tokio::task::spawn_blocking(move || read(&journal)).await;
-            let read =
-                read.unwrap_or_else(|why| Err(Rejection::StorageFailed { why: format!("reading ended: {why}") }));
+            let read = read.unwrap_or_else(|why| Err(Rejection::StorageError { why: format!("reading ended: {why}") }));
             read.map_err(CallError::from)
         })
     }
@@ -78,16 +78,12 @@ impl Histories for ClosedDirectory {
     fn turns(&self, target: Target) -> Reply<'_, Vec<Turn>> {
         self.read(move |journal| {
             let run = resolve(journal, &target)?.run_id;
-            journal.turns(run, EventId(1)).map_err(failed)
+            journal.turns(run, EventId(1)).map_err(|why| refusal_of_reading(&why))
         })
     }
 }
 
-fn failed(why: StorageError) -> Rejection {
-    Rejection::StorageFailed { why: why.to_string() }
-}
-
 fn resolve(journal: &Journal, target: &Target) -> Result<RunInfo, Rejection> {
     let not_found = || Rejection::NotFound { workflow_id: target.workflow_id.clone(), run_id: target.run_id };
-    journal.find(target).map_err(failed)?.ok_or_else(not_found)
+    journal.find(target).map_err(|why| refusal_of_reading(&why))?.ok_or_else(not_found)
 }

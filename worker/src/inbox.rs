@@ -2,8 +2,9 @@
 //!
 //! Invariant: an answer names the very content that was shown, so that nobody approves what has changed since; an id names
 //! one request of all runs. What comes out is a signal, which is kept also where the run is busy or nobody works. It sends
-//! nothing, prints nothing, and whether an answer counts is decided by the run.
+//! nothing, prints nothing, and whether an answer counts is decided by the run; `became` asks it.
 
+pub(crate) mod became;
 mod before;
 
 use bosun_engine::*;

@@ -1,14 +1,15 @@
 //! The client looks whether open runs fit the code of the worker, before anything is told to them.
 //!
 //! Invariant: a run is loaded as for any question to it, on its turn thread and under its watchdog, one after the other,
-//! so that other work gets its turn between them. Runs that this build has decided already are not looked at: they fit.
+//! so that other work gets its turn between them. Runs that this build has decided already are not loaded: they fit, unless
+//! something of their history is lost.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use super::Client;
 use crate::request::Target;
-use crate::service::{FitReport, ReplySender, ShardMessage};
+use crate::service::{FitReport, Health, ReplySender, ShardMessage};
 use crate::vocabulary::*;
 
 /// Histories that are replayed for this, together.
@@ -43,8 +44,32 @@ impl Client {
             }
             report.checked += 1;
         }
+        self.look_at_payloads().await;
         report.held = self.shared.held.lock().unwrap_or_else(PoisonError::into_inner).len();
         report
+    }
+
+    /// Open runs of which a payload is lost or damaged are known as held before anybody asks them something. The newest are
+    /// looked at, as far as they take no more reading than the others.
+    async fn look_at_payloads(&self) {
+        let found = self.read(|shared| {
+            let (mut hurt, mut bytes) = (Vec::new(), 0);
+            for info in shared.journal.open_with_blobs()?.into_iter().take(shared.options.fit_runs_max) {
+                if bytes > BYTES_MAX || shared.health.get() != Health::Ready {
+                    break;
+                }
+                match shared.journal.turns(info.run_id, EventId(1)) {
+                    Ok(turns) => bytes += turns.iter().flat_map(|turn| &turn.events).map(EventKind::size).sum::<u64>(),
+                    Err(_) => hurt.push(info),
+                }
+            }
+            Ok(hurt)
+        });
+        for info in found.await.unwrap_or_default() {
+            if self.load(&info).await.is_err() {
+                break;
+            }
+        }
     }
 
     /// Past interceptors: it is the worker that asks. Whether the run fits is noted where runs are loaded.

@@ -7,15 +7,18 @@
 //! interrupted trim counts for nothing and is overwritten by the next, which begins at the same ordinal. This module
 //! only encodes and checks; when to archive is decided in `housekeeping`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::blob::BlobHash;
 use super::codec::decompress;
 use super::error::StorageError;
 use super::group::decode_turn;
 use super::refs::{put_varint, take_varint};
+use super::stored::mark_lost;
 use crate::vocabulary::{GroupSeq, RunId, Turn};
 
 /// A segment is closed when it holds this many bytes; a read of a few events of a long run decompresses no more.
@@ -112,6 +115,21 @@ impl Segment {
             return Err(corrupt(format!("it is of run {}, turn {}", segment.run, segment.first_ordinal)));
         }
         Ok(segment)
+    }
+    /// The same segment with a mark in the place of each of these blobs.
+    pub(crate) fn marked(&self, lost: &BTreeSet<BlobHash>) -> Result<Segment, String> {
+        let mut builder = SegmentBuilder::new(self.run, self.first_ordinal, self.first_event);
+        let mut found = false;
+        for (_, mut turn) in self.turns(Path::new("")).map_err(|why| why.to_string())? {
+            found |= mark_lost(&mut turn, lost);
+            let bytes = rmp_serde::to_vec(&turn).map_err(|why| why.to_string())?;
+            builder.push(self.through, turn.next_event().0, &bytes);
+        }
+        if !found {
+            return Ok(self.clone());
+        }
+        let (_, value) = builder.finish()?;
+        rmp_serde::from_slice(&value).map_err(|why| why.to_string())
     }
     /// The stored form of each turn, checked against the digest, and the turn itself.
     pub(crate) fn turns(&self, file: &Path) -> Result<Vec<(usize, Turn)>, StorageError> {

@@ -6,6 +6,7 @@
 //! Invariant: a `Deleted` record is durable before anything of the run is removed, so that neither a crash nor a
 //! rebuild of the index brings it back. A blob goes only when no run that exists refers to it and no commit is about to.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::archive::Segment;
@@ -16,7 +17,7 @@ use super::index::Removed;
 use super::journal::{Journal, Writer};
 use super::shelf::{blob_key, damaged, parse_start_key, unseal};
 use super::{ScanFrom, Shelf, ShelfChange, StorageError};
-use crate::vocabulary::{GroupSeq, Namespace, RunId, Timestamp, WorkflowStatus};
+use crate::vocabulary::{GroupSeq, Namespace, RunId, RunInfo, Timestamp, WorkflowStatus};
 
 /// Closed runs looked at for retention per call.
 const RETENTION_LOOK: usize = 1_024;
@@ -260,6 +261,26 @@ impl Journal {
         }
         medium.remove_blob(hash).map_err(|why| writer.poison(why))?;
         Ok(true)
+    }
+
+    /// The open runs that refer to blobs, the newest first.
+    pub(crate) fn open_with_blobs(&self) -> Result<Vec<RunInfo>, StorageError> {
+        let mut runs: BTreeSet<RunId> = self.index().blob_refs.iter().map(|(_, run)| *run).collect();
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let from = after.as_deref().map_or(ScanFrom::First, ScanFrom::After);
+            let page = self.medium.shelf_keys(Shelf::BlobRefs, &[], from, 256)?;
+            runs.extend(page.iter().filter_map(|key| key.get(32..)?.try_into().ok()).map(RunId));
+            match page.into_iter().next_back() {
+                Some(key) => after = Some(key),
+                None => break,
+            }
+        }
+        let index = self.index();
+        let open = |run: &RunId| index.get(*run).map(|state| &state.info).filter(|info| info.status.is_open()).cloned();
+        let mut open: Vec<RunInfo> = runs.iter().filter_map(open).collect();
+        open.sort_by_key(|info| std::cmp::Reverse((info.started_at, info.run_id)));
+        Ok(open)
     }
 
     fn is_known(&self, run: RunId) -> Result<bool, StorageError> {

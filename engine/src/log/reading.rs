@@ -12,16 +12,19 @@ use super::archive::Segment;
 use super::files::NOTHING_LEFT;
 use super::group::Group;
 use super::index::RunState;
-use super::journal::{Journal, RunEntry};
+use super::journal::{Journal, JournalOptions, RunEntry};
 use super::refs::TurnRef;
 use super::shelf::{damaged, id_prefix, parse_start_key, start_key, unseal};
-use super::{ScanFrom, Shelf, StorageError};
+use super::{Log, ScanFrom, Shelf, StorageError};
 use crate::filter::Filter;
 use crate::request::Target;
 use crate::vocabulary::{EventId, GroupSeq, Namespace, Outlook, RunId, RunInfo, Timestamp, Turn, WorkflowId};
 
 /// How many list entries are gathered under one lock.
 const PAGE: usize = 64;
+
+/// How a turn from the disk is made plain.
+type Plain = fn(&JournalOptions, &dyn Log, Turn) -> Result<Turn, StorageError>;
 
 impl RunState {
     fn entry(&self) -> RunEntry {
@@ -38,6 +41,16 @@ impl Journal {
 
     /// As [`Journal::turns`], without those that begin at the event `until` or later: a page costs what it shows.
     pub fn turns_until(&self, run: RunId, from: EventId, until: EventId) -> Result<Vec<Turn>, StorageError> {
+        self.turns_as(run, (from, until), JournalOptions::plain)
+    }
+
+    /// As [`Journal::turns_until`], with a mark in the place of each payload whose blob is lost: for whoever shows a run, or
+    /// ends it. Nothing may be decided on what is marked.
+    pub fn turns_with_gaps(&self, run: RunId, from: EventId, until: EventId) -> Result<Vec<Turn>, StorageError> {
+        self.turns_as(run, (from, until), JournalOptions::plain_with_gaps)
+    }
+
+    fn turns_as(&self, run: RunId, (from, until): (EventId, EventId), plain: Plain) -> Result<Vec<Turn>, StorageError> {
         let mut last = None;
         // A trim may move what is being read from the log to the archive; then the second look finds it there.
         for _ in 0..3 {
@@ -48,7 +61,7 @@ impl Journal {
                 return Ok(Vec::new());
             }
             let trimmed = self.index().trimmed.through;
-            let read = self.read_turns(run, &state, trimmed, (from, until));
+            let read = self.read_turns(run, &state, trimmed, (from, until), plain);
             if self.index().trimmed.through == trimmed {
                 return read.map_err(|why| why.of_run(run));
             }
@@ -63,6 +76,7 @@ impl Journal {
         state: &RunState,
         trimmed: GroupSeq,
         (from, until): (EventId, EventId),
+        plain: Plain,
     ) -> Result<Vec<Turn>, StorageError> {
         let file = self.medium.location();
         let wanted = |first_event: u64, next_event: u64| first_event >= from.0 || next_event > from.0;
@@ -91,7 +105,7 @@ impl Journal {
         read.into_iter()
             .map(|(_, turn)| turn)
             .filter(|turn| wanted(turn.first_event.0, turn.next_event().0))
-            .map(|turn| self.options.plain(&*self.medium, turn))
+            .map(|turn| plain(&self.options, &*self.medium, turn))
             .collect()
     }
 

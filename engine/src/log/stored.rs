@@ -4,6 +4,7 @@
 //! is plain. What is in the blob file is what the codecs made, so blobs are encrypted too.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use super::blob::BlobHash;
 use super::codec::{CodecError, ENCODING_ENCRYPTED, ENCODING_ESCAPED, ENCODING_LZ4, PayloadPlace, pack, unpack};
@@ -13,6 +14,8 @@ use crate::vocabulary::{ENCODING_BLOB, EventId, EventKind, Memo, Payload, RunId,
 
 /// A blob that a turn refers to, with its content.
 pub(crate) type NewBlob = (BlobHash, Vec<u8>);
+/// What a reference to a blob stands for.
+type ReadBlob<'a> = dyn Fn(&Payload) -> Result<Payload, StorageError> + 'a;
 
 impl JournalOptions {
     /// Whether a turn whose encoding has this length may hold a payload that must be transformed.
@@ -48,19 +51,35 @@ impl JournalOptions {
     }
 
     /// The turn as it was committed, from the disk.
-    pub(crate) fn plain(&self, medium: &dyn Log, mut turn: Turn) -> Result<Turn, StorageError> {
+    pub(crate) fn plain(&self, medium: &dyn Log, turn: Turn) -> Result<Turn, StorageError> {
+        self.plain_by(&|reference| read_blob(medium, reference), turn)
+    }
+
+    /// The same, with a mark in the place of each payload whose blob is lost or cannot be read: to be shown, and never to be
+    /// decided on.
+    pub(crate) fn plain_with_gaps(&self, medium: &dyn Log, turn: Turn) -> Result<Turn, StorageError> {
+        let marked = |why, reference: &Payload| blob_of(reference).map(Payload::lost_blob).ok_or(why);
+        self.plain_by(&|reference| read_blob(medium, reference).or_else(|why| marked(why, reference)), turn)
+    }
+
+    fn plain_by(&self, blob: &ReadBlob<'_>, mut turn: Turn) -> Result<Turn, StorageError> {
         let (run, mut failed) = (turn.run, None);
         turn.payloads_mut(&mut |event, payload| {
             if failed.is_none() {
-                failed = self.plain_payload(medium, PayloadPlace { run, event }, payload).err();
+                failed = self.plain_payload(blob, PayloadPlace { run, event }, payload).err();
             }
         });
         failed.map_or(Ok(turn), Err)
     }
 
-    fn plain_payload(&self, medium: &dyn Log, place: PayloadPlace, payload: &mut Payload) -> Result<(), StorageError> {
+    fn plain_payload(
+        &self,
+        blob: &ReadBlob<'_>,
+        place: PayloadPlace,
+        payload: &mut Payload,
+    ) -> Result<(), StorageError> {
         if payload.encoding == ENCODING_BLOB {
-            *payload = read_blob(medium, payload).map_err(|why| why.of_run(place.run))?;
+            *payload = blob(payload).map_err(|why| why.of_run(place.run))?;
         }
         let PayloadPlace { run, event } = place;
         self.codec.decode(place, payload).map_err(|why| StorageError::PayloadCodec { run, event, why })
@@ -70,6 +89,7 @@ impl JournalOptions {
     /// recovery touches no blobs.
     pub(crate) fn plain_memo(&self, medium: &dyn Log, turn: &mut Turn) -> Result<(), StorageError> {
         let (run, first) = (turn.run, turn.first_event.0);
+        let blob = |reference: &Payload| read_blob(medium, reference);
         for (event, id) in turn.events.iter_mut().zip(first..) {
             let memo: Option<&mut Memo> = match event {
                 EventKind::WorkflowExecutionStarted(started) => Some(&mut started.memo),
@@ -77,7 +97,7 @@ impl JournalOptions {
                 _ => None,
             };
             for payload in memo.into_iter().flat_map(|memo| memo.values_mut()) {
-                self.plain_payload(medium, PayloadPlace { run, event: EventId(id) }, payload)?;
+                self.plain_payload(&blob, PayloadPlace { run, event: EventId(id) }, payload)?;
             }
         }
         Ok(())
@@ -115,6 +135,18 @@ pub(crate) fn blob_of(payload: &Payload) -> Option<BlobHash> {
         return None;
     }
     payload.data.get(..32).and_then(|hash| hash.try_into().ok()).map(BlobHash)
+}
+
+/// Puts a mark in the place of each reference to a blob that is lost. Says whether there was one.
+pub(crate) fn mark_lost(turn: &mut Turn, lost: &BTreeSet<BlobHash>) -> bool {
+    let mut found = false;
+    turn.payloads_mut(&mut |_, payload| {
+        if let Some(hash) = blob_of(payload).filter(|hash| lost.contains(hash)) {
+            *payload = Payload::lost_blob(hash);
+            found = true;
+        }
+    });
+    found
 }
 
 /// The blobs a stored turn refers to.

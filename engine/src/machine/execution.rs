@@ -218,6 +218,7 @@ impl Execution {
     pub fn query(&mut self, name: &QueryName, input: &Payload) -> Result<Payload, Rejection> {
         match &mut self.code {
             Code::Live(driver) => Ok(driver.query(name, input)?),
+            Code::Held(Held::Damaged { why }) if self.run.is_closed() => Err(Rejection::Damaged { why: why.clone() }),
             Code::Held(held) | Code::Undone(held) => Err(Rejection::Held { why: held.to_string() }),
             Code::Unneeded => Err(Rejection::Held { why: "the code of this run is not loaded".into() }),
         }

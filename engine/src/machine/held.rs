@@ -23,6 +23,11 @@ pub enum Held {
         /// What happened.
         why: String,
     },
+    /// Damage to the store took something that its code heard. Of a run that is over only what it was asked is lacking.
+    Damaged {
+        /// What is lost.
+        why: String,
+    },
     /// One turn of the code asked for more than a turn may hold.
     Overrun {
         /// What it asked for, in words.
@@ -46,7 +51,9 @@ impl Held {
                 | WorkflowDefect::ForeignFuture { .. }
                 | WorkflowDefect::ConditionMutated { .. } => None,
             },
-            Held::Load(_) | Held::Busy { .. } | Held::Defect { .. } | Held::Overrun { .. } => None,
+            Held::Load(_) | Held::Busy { .. } | Held::Defect { .. } | Held::Damaged { .. } | Held::Overrun { .. } => {
+                None
+            }
         }
     }
 
@@ -64,7 +71,7 @@ impl std::fmt::Display for Held {
         match self {
             Held::Load(error) => error.fmt(f),
             Held::Code(card) => card.fmt(f),
-            Held::Defect { why } => f.write_str(why),
+            Held::Defect { why } | Held::Damaged { why } => f.write_str(why),
             Held::Overrun { what } => {
                 write!(
                     f,

@@ -104,7 +104,7 @@ pub(crate) fn rejection_of(error: &StorageError) -> Rejection {
 }
 
 /// What it means for a request that only reads or copies: the log has not failed with it.
-pub(crate) fn refusal_of_reading(error: &StorageError) -> Rejection {
+pub fn refusal_of_reading(error: &StorageError) -> Rejection {
     let why = error.to_string();
     match error {
         StorageError::Poisoned { .. } => Rejection::StorageFailed { why },

@@ -50,8 +50,7 @@ mod watchdog;
 mod worker;
 
 pub use fit::FitReport;
-pub use health::Health;
-pub(crate) use health::refusal_of_reading;
+pub use health::{Health, refusal_of_reading};
 pub use options::{DataDirectory, Interceptor, WorkerOptions};
 pub use retention::{Retention, RetentionInfo};
 pub use stepped::{Staged, Stepped, WorkerStep};

@@ -15,6 +15,10 @@ use crate::request::{Started, Target};
 use crate::vocabulary::*;
 
 pub(crate) fn release(shared: &Arc<WorkerShared>, name: &RunName, effect: Effect) {
+    if carries_lost(&effect) {
+        let run = name.run_id;
+        return tracing::warn!(%run, "damage to the store took the payload of a message to another run: it is not sent");
+    }
     match effect {
         Effect::RunActivity(task) => shared.runner.run(shared, *task),
         Effect::QueueActivity { seq, attempt, activity_type, queue, priority } => {
@@ -55,6 +59,25 @@ pub(crate) fn release(shared: &Arc<WorkerShared>, name: &RunName, effect: Effect
         Effect::Closed { outcome, next_run } => {
             shared.waiters.closed(&ClosedRun { run_id: name.run_id, outcome, next_run });
         }
+    }
+}
+
+/// Whether somebody would take a mark of what is lost for what it stands for. Nothing that is asked of the code of a run is
+/// among it: a run whose code would hear of what is lost is held.
+fn carries_lost(effect: &Effect) -> bool {
+    match effect {
+        Effect::StartChild { start, .. } => start.input.is_lost() || start.memo.values().any(Payload::is_lost),
+        Effect::SignalExternal { signal, .. } => signal.input.is_lost(),
+        Effect::NotifyParent { outcome, .. } => outcome.is_lost(),
+        Effect::RunActivity(_)
+        | Effect::QueueActivity { .. }
+        | Effect::CancelActivity { .. }
+        | Effect::WatchChild { .. }
+        | Effect::CancelChild { .. }
+        | Effect::ParentClosed { .. }
+        | Effect::CancelExternal { .. }
+        | Effect::ResolveUpdate { .. }
+        | Effect::Closed { .. } => false,
     }
 }
 

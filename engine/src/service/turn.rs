@@ -18,7 +18,7 @@ use super::release::close_with_parent;
 use super::reset::heir;
 use super::shard::Shard;
 use super::shared::WorkerShared;
-use crate::machine::Execution;
+use crate::machine::{Execution, Held};
 use crate::request::*;
 use crate::seeded::{self, Bug};
 use crate::vocabulary::*;
@@ -471,7 +471,8 @@ impl TurnThread {
         let Some(last) = self.shard.last_of_chain(first_run) else { return };
         let name = RunName { namespace: namespace.clone(), workflow_id, run_id: last };
         let outcome = self.look(&name, TurnCaller::Nobody, |execution| execution.run().outcome().cloned());
-        let Ok(Some(outcome)) = outcome else { return };
+        // What is lost is told to nobody as if it were the result: whoever waits for it goes on waiting.
+        let Some(outcome) = outcome.ok().flatten().filter(|outcome| !outcome.is_lost()) else { return };
         let to = RunName { namespace, workflow_id: parent.workflow_id, run_id: parent.run_id };
         let shared = self.shared.clone();
         self.shard.answer_in_order(Box::new(move |durable| {
@@ -535,6 +536,10 @@ fn describe(
         warnings.push(format!("the history has {} bytes (warning from {limit}): continue as new", info.history.bytes));
     }
     let held = held.or_else(|| execution.held().map(ToString::to_string));
+    // What is over is not kept from anything by what is lost of it.
+    let is_marred = run.is_closed() && matches!(execution.held(), Some(Held::Damaged { .. }));
+    let (held, damage) = if is_marred { (None, held) } else { (held, None) };
+    warnings.extend(damage.map(|why| format!("damage to the store hit its history: {why}")));
     Description {
         info: RunInfo { held: held.is_some() && info.status.is_open(), ..info },
         pending_activities: run.pending_activities(),

@@ -184,6 +184,18 @@ pub enum CloseOutcome {
 }
 
 impl CloseOutcome {
+    /// Whether damage to the store took what the run left to say.
+    pub fn is_lost(&self) -> bool {
+        match self {
+            CloseOutcome::Completed(payload) | CloseOutcome::Canceled(Some(payload)) => payload.is_lost(),
+            CloseOutcome::Failed(_)
+            | CloseOutcome::TimedOut(_)
+            | CloseOutcome::Canceled(None)
+            | CloseOutcome::Terminated { .. }
+            | CloseOutcome::ContinuedAsNew { .. } => false,
+        }
+    }
+
     /// The status that the run shows.
     pub fn status(&self) -> WorkflowStatus {
         match self {

@@ -131,6 +131,10 @@ impl Payload {
     pub fn lost() -> Self {
         Payload { encoding: Cow::Borrowed(ENCODING_LOST), data: Bytes::new() }
     }
+    /// The same, of which the hash of the blob that held it is known: a backup that has the blob has the payload.
+    pub fn lost_blob(hash: impl fmt::Display) -> Self {
+        Payload { encoding: Cow::Borrowed(ENCODING_LOST), data: hash.to_string().into() }
+    }
     /// Whether damage to the store took what it was.
     pub fn is_lost(&self) -> bool {
         self.encoding == ENCODING_LOST
@@ -155,6 +159,9 @@ impl Payload {
             && let Ok(value) = serde_json::from_slice(&self.data)
         {
             return value;
+        }
+        if self.is_lost() && !self.is_empty() {
+            return serde_json::json!({ "encoding": ENCODING_LOST, "lost": String::from_utf8_lossy(&self.data) });
         }
         serde_json::json!({ "encoding": self.encoding, "base16": hex(&self.data) })
     }

@@ -202,6 +202,20 @@ impl Turn {
             visit(next, details);
         }
     }
+
+    /// The first payload of the turn that damage to the store took, if there is one: no code may hear of such a turn.
+    pub fn lost_payload(&self) -> Option<Payload> {
+        let mut lost = None;
+        let mut look = |payload: &Payload| {
+            if payload.is_lost() && lost.is_none() {
+                lost = Some(payload.clone());
+            }
+        };
+        self.events.iter().for_each(|event| event.payloads(&mut look));
+        self.inbox_added.iter().for_each(|input| input.payloads(&mut look));
+        self.heartbeats.iter().filter_map(|beat| beat.details.as_ref()).for_each(look);
+        lost
+    }
 }
 
 #[cfg(test)]

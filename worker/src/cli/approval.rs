@@ -1,7 +1,7 @@
 //! What waits for people, and their answers: `approval list`, `show`, `approve`, `reject`, `answer`, `extend`, `escalate`.
 //!
 //! Invariant: a decision is checked against what is pending before it is sent, names the very content that was shown, and
-//! is sent as a signal, so that it is kept also while no worker runs. Supervisors and agents are asked alike; the id of
+//! is sent as a signal, so that it is kept also while no worker runs; it is said to be taken when the run says so. Supervisors and agents are asked alike; the id of
 //! an approval begins with the run that waits for it.
 //!
 //! Long: one verb after the other.
@@ -20,9 +20,12 @@ use super::list::{run_word, shell_word, with_run_word};
 use super::request_text::{self, with_moments};
 use super::resolve::run_of;
 use super::result::value_text;
-use super::supervise::{ask, send, update};
+use super::supervise::update;
 use crate::agent::next_run::MIGRATION;
-use crate::inbox::{self, AnswerMisfit, HumanDecision, HumanRequest, HumanRequestKind, run_in, target_of};
+use crate::inbox::became::{self, Became, SentAnswer};
+use crate::inbox::{
+    self, AnswerMisfit, HumanDecision, HumanMessage, HumanRequest, HumanRequestKind, run_in, target_of,
+};
 use crate::supervisor::run::SUPERVISOR;
 
 #[derive(Debug, Subcommand)]
@@ -150,8 +153,8 @@ pub(super) async fn approval(cx: &mut Context, verb: ApprovalVerb) -> Result<Exi
             let found = pending(cx, Some(HumanRequestKind::Question), &id, run.as_deref()).await?;
             let value: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
             let message = found.answered(&value).map_err(misfit)?;
-            send(cx, &found.target, message.signal, &message.input).await?;
-            cx.screen.line(format!("answered {id}"));
+            let taken = tell(cx, &found, &message).await?;
+            told(cx, &found, "answered", taken);
             Ok(Exit::Ok)
         }
     }
@@ -371,19 +374,46 @@ async fn what_became_of(cx: &mut Context, run: RunId, id: &str) -> Option<String
     let query = format!("WorkflowType = '{SUPERVISOR}' AND RunId = '{run}'");
     let runs = cx.backend.list(ListRequest { query, limit: 1 }).await.ok()?;
     let info = runs.first()?;
-    let target = target_of(info);
-    let notes = ask(cx, &target, "notes", &Value::Null).await.ok()?;
-    let last = notes["last"].as_array()?.iter().rev().find(|note| note["data"]["id"] == id)?;
-    let text = |key: &str| value_text(&last["data"][key]);
-    Some(match last["kind"].as_str()? {
-        "ApprovalDecided" if last["data"]["source"] == "timeout" => "its deadline has passed".to_owned(),
-        "ApprovalDecided" if last["data"]["approved"] == true => format!("{} has approved it", text("approver")),
-        "ApprovalDecided" => format!("{} has rejected it", text("approver")),
-        "ApprovalVoided" => format!("it is void, since {}", text("reason")),
-        "InterruptAnswered" if last["data"]["error"].is_string() => "its deadline has passed".to_owned(),
-        "InterruptAnswered" => "it is answered".to_owned(),
-        _ => return info.closed_at.map(|_| "the run that asked is over".to_owned()),
-    })
+    let note = became::noted(&*cx.backend, &target_of(info), id).await;
+    note.as_ref().and_then(became::in_words).or_else(|| info.closed_at.map(|_| "the run that asked is over".to_owned()))
+}
+
+/// Sends an answer and waits a moment for what becomes of it: whether the run has taken it. An error says what came before.
+async fn tell(cx: &Context, found: &HumanRequest, message: &HumanMessage) -> Result<bool, CliError> {
+    let key =
+        became::fresh_key().map_err(|why| CliError::new(Code::Failed, "no random numbers for an id").cause(why))?;
+    let input = Payload::encode(&message.input).map_err(|why| CliError::new(Code::Failed, why.to_string()))?;
+    let signal = SignalRequest {
+        name: SignalName::new(message.signal)?,
+        input,
+        identity: Some(cx.identity.clone()),
+        request_id: Some(key.clone()),
+    };
+    let to = inbox::send_on(&*cx.backend, &found.target, signal).await?;
+    let sent = SentAnswer { to: &to, signal: message.signal, input: &message.input, key: &key };
+    match sent.became(&*cx.backend).await {
+        Became::Taken => Ok(true),
+        Became::Waits => Ok(false),
+        Became::Before(why) => {
+            let what = format!("{} is not decided by this answer: {why}", found.id());
+            Err(CliError::new(Code::NotFound, what).help("`bosun approval list` shows what waits for a person now"))
+        }
+    }
+}
+
+/// What is said of an answer, once it is sent.
+fn told(cx: &mut Context, found: &HumanRequest, word: &str, taken: bool) {
+    let run = run_word(found.target.workflow_id.as_str());
+    if taken {
+        cx.screen.line(format!("{word} {}", found.id()));
+        return cx.screen.next(&format!("bosun result {run}"));
+    }
+    cx.screen.line(format!(
+        "sent to {}: {word} {}; the run has not taken it yet",
+        found.target.workflow_id,
+        found.id()
+    ));
+    cx.screen.next(&format!("bosun describe {run}"));
 }
 
 async fn decide(cx: &mut Context, decision: DecisionArgs, approved: bool) -> Result<Exit, CliError> {
@@ -397,14 +427,13 @@ async fn decide(cx: &mut Context, decision: DecisionArgs, approved: bool) -> Res
         feedback: decision.feedback.as_deref(),
     };
     let message = found.decided(&message).map_err(misfit)?;
-    send(cx, &found.target, message.signal, &message.input).await?;
-    let word = if approved { "approved" } else { "rejected" };
+    let taken = tell(cx, &found, &message).await?;
+    let state = if taken { "taken" } else { "sent" };
     cx.screen.object(
         "approval.decision",
-        json!({ "workflow_id": found.target.workflow_id, "id": decision.id, "approved": approved }),
+        json!({ "workflow_id": found.target.workflow_id, "id": decision.id, "approved": approved, "state": state }),
     );
-    cx.screen.line(format!("{word} {}", decision.id));
-    cx.screen.next(&format!("bosun result {}", run_word(found.target.workflow_id.as_str())));
+    told(cx, &found, if approved { "approved" } else { "rejected" }, taken);
     Ok(Exit::Ok)
 }
 

@@ -52,16 +52,19 @@ pub(super) fn init(screen: &mut Screen, args: &InitArgs) -> Result<Exit, CliErro
         return Err(CliError::usage(format!("{} is there already; nothing was written", dir.join(there).display()))
             .help("name a directory of its own: `bosun init DIR`"));
     }
+    let mut made = Vec::new();
     for (file, text) in &files {
         let path = dir.join(file);
-        let parent = path.parent().unwrap_or(&dir);
-        std::fs::create_dir_all(parent).map_err(|why| failed(parent, why))?;
-        std::fs::File::create_new(&path)
-            .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
-            .map_err(|why| failed(&path, why))?;
-        screen.line(path.display().to_string());
+        if let Err(why) = put(&path, text, &mut made) {
+            // A full disk must not leave what the next try would find.
+            made.iter().rev().for_each(|path| {
+                std::fs::remove_file(path).or_else(|_| std::fs::remove_dir(path)).ok();
+            });
+            return Err(failed(&path, why));
+        }
     }
     let written: Vec<PathBuf> = files.iter().map(|(file, _)| dir.join(file)).collect();
+    written.iter().for_each(|path| screen.line(path.display().to_string()));
     screen.object("init", json!({ "dir": dir, "files": written }));
     let there = if args.dir == Path::new(".") {
         String::new()
@@ -73,6 +76,18 @@ pub(super) fn init(screen: &mut Screen, args: &InitArgs) -> Result<Exit, CliErro
         Starter::Rust => screen.line(format!("next: {there}cargo run -- worker run")),
     }
     Ok(Exit::Ok)
+}
+
+/// Writes a file and notes what came to be on the way.
+fn put(path: &Path, text: &str, made: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().skip(1).take_while(|parent| !parent.exists()).collect();
+    for parent in missing.into_iter().rev() {
+        std::fs::create_dir(parent)?;
+        made.push(parent.to_owned());
+    }
+    let mut file = std::fs::File::create_new(path)?;
+    made.push(path.to_owned());
+    std::io::Write::write_all(&mut file, text.as_bytes())
 }
 
 fn files(template: Starter, name: &str) -> Vec<(&'static str, String)> {

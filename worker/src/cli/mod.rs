@@ -591,7 +591,8 @@ impl Verb {
                 Access::Work { slots: args.slots.counts(), queues: Vec::new(), guards }
             }
             Verb::Workflow(verb) if verb.is_dry_run() => Access::Look,
-            Verb::Workflow(WorkflowVerb::Result(args)) if args.no_wait => Access::Look,
+            // Only one that has not ended is waited for, and then visited.
+            Verb::Workflow(WorkflowVerb::Result(_)) => Access::Look,
             Verb::Approval(approval::ApprovalVerb::List { .. } | approval::ApprovalVerb::Show { .. })
             | Verb::Plan(supervise::PlanVerb::Show(_))
             | Verb::Budget(budget::BudgetVerb::Show { .. }) => Access::Look,

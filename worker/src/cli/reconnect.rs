@@ -36,6 +36,7 @@ const WAITED: Duration = Duration::from_secs(30);
 const CLOSE: Duration = Duration::from_secs(5);
 
 /// How the command found its engine, to find one again.
+#[derive(Clone)]
 struct LiveRoute {
     global: Global,
     opener: Arc<dyn OpenEngine>,

@@ -1,4 +1,6 @@
 //! `result`, and what `execute` and `run` share with it: waiting for a run, and printing how it ended.
+//!
+//! Long: each way in which a wait ends, with what is said of it.
 
 use std::time::Duration;
 
@@ -30,6 +32,9 @@ use crate::supervisor::PLAN_RUN;
 use crate::supervisor::run::{SUPERVISOR, SupervisorOutput};
 use crate::unhandled;
 
+/// An answer that is on its way at the end of the wait is waited for.
+const GRACE: Duration = Duration::from_secs(2);
+
 #[derive(Debug, Args)]
 pub struct ResultArgs {
     #[command(flatten)]
@@ -50,11 +55,26 @@ pub(super) async fn result(cx: &mut Context, args: ResultArgs) -> Result<Exit, C
     cx.awaited = Some(target.workflow_id.clone());
     let result = if args.no_wait {
         as_it_is(cx, target, !args.no_follow_runs).await?
+    } else if let Some(found) = ended_before(cx, &target, !args.no_follow_runs).await? {
+        found
     } else {
         let shown = shown(cx, &target, !args.no_follow_runs).await;
         wait_for_this(cx, target, args.timeout, shown, ParkPolicy::Stay).await?
     };
     print_result(cx, &result).await
+}
+
+/// How a run has ended, where no worker runs and nothing need be written to tell it; one that goes on is visited from here on.
+async fn ended_before(cx: &mut Context, target: &Target, follow_runs: bool) -> Result<Option<RunResult>, CliError> {
+    cx.reconnect.will_visit();
+    if !cx.visits() {
+        return Ok(None);
+    }
+    let at_once = ResultRequest { follow_runs, timeout: Some(Duration::ZERO) };
+    match cx.backend.result(target.clone(), at_once).await {
+        Ok(None) | Err(CallError::Rejected(Rejection::Held { .. })) => cx.away(Duration::ZERO).await.map(|()| None),
+        found => Ok(found?),
+    }
 }
 
 /// A supervisor is drawn by its tasks, as `run` draws it: it says itself how they stand, whatever happened before.
@@ -133,7 +153,7 @@ async fn wait_for_this(
     let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let why = match (wait_on(cx, &target, left, &mut shown, parking).await, until) {
+        let why = match (in_time(cx, &target, (left, until), &mut shown, parking).await, until) {
             (Err(why), _) if cx.lost_the_worker(&why) => why,
             (Err(why), Some(until)) if cx.visits() && matches!(why.code, Code::StillOpen | Code::Held) => {
                 if Instant::now() < until && cx.await_a_worker(until).await? {
@@ -174,6 +194,23 @@ pub(super) fn held_text(found: &Description) -> String {
 /// Where nobody carries runs on, waiting would be for ever, and would keep a worker out.
 fn patience(cx: &Context, timeout: Option<Duration>) -> Option<Duration> {
     if cx.carried_on { timeout } else { Some(timeout.unwrap_or_default().min(VISIT_MAX)) }
+}
+
+/// Whoever is busy is asked again and again, and not for longer than was said.
+async fn in_time(
+    cx: &mut Context,
+    target: &Target,
+    (left, until): (Option<Duration>, Option<Instant>),
+    shown: &mut Shown,
+    parking: ParkPolicy,
+) -> Result<RunResult, CliError> {
+    let waits = wait_on(cx, target, left, shown, parking);
+    let Some(until) = until.and_then(|until| until.checked_add(GRACE)) else { return waits.await };
+    tokio::time::timeout_at(until, waits).await.unwrap_or_else(|_| {
+        Err(CliError::new(Code::StillOpen, format!("it is not known whether {} has closed", target.workflow_id))
+            .cause("the worker has not answered in time")
+            .help(format!("ask again with `bosun result {}`", run_word(target.workflow_id.as_str()))))
+    })
 }
 
 /// Waits for as long as whoever is asked answers.

@@ -14,7 +14,9 @@ use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
+use super::list::shell_word;
 use super::output::Screen;
+use super::reach::program;
 use crate::backend::{OpenEngine, OpenError, StoreWork};
 use crate::store_reports::retention_json;
 
@@ -93,18 +95,23 @@ async fn work(
     next: Option<String>,
 ) -> Result<Exit, CliError> {
     super::locate::is_no_file(data)?;
-    let report = opener.store_work(data, &work).await.map_err(held)?;
+    let report = opener.store_work(data, &work).await.map_err(|why| held(data, why))?;
     print(screen, schema, &report);
     next.iter().for_each(|next| screen.next(next));
     Ok(Exit::Ok)
 }
 
 /// Who works on the directory as a whole needs it alone: no address leads around that.
-fn held(why: OpenError) -> CliError {
+fn held(data: &Path, why: OpenError) -> CliError {
     let is_held = matches!(why, OpenError::Locked(_));
     let error = CliError::from(why);
     if is_held {
-        error.help("`bosun worker stop` ends the worker that holds it; then give the command again")
+        // The directory is an argument of these verbs, and need not be the one that others look at.
+        let data = shell_word(&data.display().to_string());
+        let program = program();
+        error.help(format!(
+            "`{program} --data {data} worker stop` ends the worker that holds it; then give the command again"
+        ))
     } else {
         error
     }

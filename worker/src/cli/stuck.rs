@@ -2,7 +2,7 @@
 //! a hold, a pause, work that nobody takes; with the command that helps.
 //!
 //! Invariant: it is what the engine says of each run, a run before those below it; at most [`RUNS_MAX`] runs are asked, and
-//! a run that cannot be asked says nothing. Texts of failures are one line. It changes nothing.
+//! a run that cannot be asked says nothing, unless it is because it is held. Texts of failures are one line. It changes nothing.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::list::{run_word, shell_word};
 use super::output::Screen;
 use super::reach::Reach;
 use super::time_format::short;
-use crate::backend::{Backend, WorkerState};
+use crate::backend::{Backend, CallError, WorkerState};
 use crate::inbox::target_of;
 
 /// What of a held run keeps it.
@@ -101,9 +101,9 @@ impl<'b> Lookout<'b> {
         if self.seen.len() >= RUNS_MAX || target.run_id.is_some_and(|run| self.seen.contains(&run)) {
             return Vec::new();
         }
-        match self.backend.describe(target).await {
+        match self.backend.describe(target.clone()).await {
             Ok(description) => self.below_described(&description).await,
-            Err(_) => Vec::new(),
+            Err(why) => Obstacle::of_silent(&target, &why).into_iter().collect(),
         }
     }
 
@@ -116,8 +116,9 @@ impl<'b> Lookout<'b> {
             if self.seen.len() >= RUNS_MAX {
                 break;
             }
-            if let Ok(description) = self.backend.describe(target).await {
-                self.look(&description, &mut found, &mut next).await;
+            match self.backend.describe(target.clone()).await {
+                Ok(description) => self.look(&description, &mut found, &mut next).await,
+                Err(why) => found.extend(Obstacle::of_silent(&target, &why)),
             }
         }
         found
@@ -143,8 +144,23 @@ impl<'b> Lookout<'b> {
 }
 
 impl Obstacle {
+    /// A run that cannot say what it does, because it is held or what is kept of it cannot be read: whoever waits for it waits
+    /// until somebody ends it.
+    fn of_silent(target: &Target, why: &CallError) -> Option<Obstacle> {
+        let (CallError::Rejected(Rejection::Held { why }) | CallError::Rejected(Rejection::Damaged { why })) = why
+        else {
+            return None;
+        };
+        let help = format!("bosun terminate {}", run_word(target.workflow_id.as_str()));
+        Some(Obstacle::at(&target.workflow_id, HOLD, why, help))
+    }
+
     fn of(info: &RunInfo, what: &str, why: &str, help: String) -> Obstacle {
-        let (run, why) = (info.workflow_id.clone(), one_line(why).chars().take(WHY_MAX).collect());
+        Obstacle::at(&info.workflow_id, what, why, help)
+    }
+
+    fn at(run: &WorkflowId, what: &str, why: &str, help: String) -> Obstacle {
+        let (run, why) = (run.clone(), one_line(why).chars().take(WHY_MAX).collect());
         Obstacle { run, what: one_line(what), why, attempt: None, next_attempt_at: None, help }
     }
 }

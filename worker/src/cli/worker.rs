@@ -196,6 +196,8 @@ const FAILED_SHOWN: Duration = Duration::from_secs(1);
 const SERVER_STOP: Duration = Duration::from_secs(2);
 /// A short visit of another command may hold the directory when the worker starts.
 const OPEN_PATIENCE: Duration = Duration::from_secs(10);
+/// A worker that works says so within this time.
+const SILENCE: Duration = Duration::from_secs(2);
 
 // long: from the first signal to the last word, one step after the other.
 pub(super) async fn run(
@@ -225,7 +227,10 @@ pub(super) async fn run(
     let unreadable = unreadable(&guards.notify).await;
     tracing::debug!(handles = crate::api::take_file_handles(), "file handles");
     let purpose = Access::Work { slots: args.slots.counts(), queues, guards };
-    refuse_a_second(global).await?;
+    tokio::select! {
+        refused = refuse_a_second(global) => refused?,
+        () = signals.next() => return Ok(Exit::Ok),
+    }
     // Before anything is opened: a store that nobody can be served from is left as it is.
     let server = bind(global, &args).await?;
     super::locate::make_data_directory(data)?;
@@ -235,7 +240,10 @@ pub(super) async fn run(
             let place = ClusterPlace { cached_runs, deployment, ..place };
             opener.open_cluster(&place, data, &purpose).await?
         }
-        None => open(screen, opener, global, &purpose).await?,
+        None => match open(screen, opener, global, &purpose, &mut signals).await? {
+            Some(engine) => engine,
+            None => return Ok(Exit::Ok),
+        },
     };
     let serving = match serve(global, &args, server, &*engine, opener.workflows(), false).await {
         Ok(serving) => serving,
@@ -340,9 +348,19 @@ async fn refuse_a_second(global: &Global) -> Result<(), CliError> {
         let Some(file) = WorkerFile::read(&global.data).filter(|file| file.process_lives() && !file.of_a_run) else {
             return Ok(());
         };
-        // Whose token cannot be read proves nothing; the lock decides then.
-        let Ok(Some(worker)) = super::locate::attach_to(&file, global).await else { return Ok(()) };
-        match worker.health().await {
+        let asked = async {
+            // Whose token cannot be read proves nothing; the lock decides then.
+            let worker = super::locate::attach_to(&file, global).await.ok().flatten()?;
+            Some(worker.health().await)
+        };
+        let asked_at = std::time::Instant::now();
+        let health = match tokio::time::timeout(SILENCE, asked).await {
+            Ok(Some(health)) => health,
+            // Where nobody listens, or somebody else does, that is known at once.
+            Ok(None) if asked_at.elapsed() < SILENCE / 4 => return Ok(()),
+            Ok(None) | Err(_) => return Err(silent(CliError::from(OpenError::Locked(global.data.clone())), &file)),
+        };
+        match health {
             // It is about to leave.
             Ok(EngineHealth::Draining) if began.elapsed() < OPEN_PATIENCE => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -359,17 +377,19 @@ async fn refuse_a_second(global: &Global) -> Result<(), CliError> {
     }
 }
 
+/// Nothing where a signal ends the wait for the directory.
 async fn open(
     screen: &mut Screen,
     opener: &dyn OpenEngine,
     global: &Global,
     purpose: &Access,
-) -> Result<Arc<dyn Engine>, CliError> {
+    signals: &mut Signals,
+) -> Result<Option<Arc<dyn Engine>>, CliError> {
     let (data, began) = (&global.data, std::time::Instant::now());
     let mut said = false;
     loop {
         match opener.open(data, purpose).await {
-            Ok(engine) => return Ok(engine),
+            Ok(engine) => return Ok(Some(engine)),
             Err(OpenError::Locked(_)) if began.elapsed() < OPEN_PATIENCE => {
                 // Another worker may have started meanwhile.
                 refuse_a_second(global).await?;
@@ -380,7 +400,10 @@ async fn open(
                         OPEN_PATIENCE.as_secs()
                     ));
                 }
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::select! {
+                    () = tokio::time::sleep(Duration::from_millis(50)) => {}
+                    () = signals.next() => return Ok(None),
+                }
             }
             Err(why @ OpenError::Locked(_)) => return Err(held_by_a_run(why, data)),
             Err(why) => return Err(why.into()),
@@ -388,10 +411,19 @@ async fn open(
     }
 }
 
+/// A worker that is there and answers nobody: stopped, or hung.
+fn silent(held: CliError, file: &WorkerFile) -> CliError {
+    let WorkerFile { pid, address, .. } = file;
+    held.cause(format!("the worker with pid {pid} lives, but nobody answers at {address}")).help(format!(
+        "`kill -CONT {pid}` wakes it if it was stopped; `kill -9 {pid}` ends it, and the next one goes on with its runs"
+    ))
+}
+
 /// Who holds the directory, where it is a command that does the work of its own run.
 fn held_by_a_run(why: OpenError, data: &Path) -> CliError {
     let error = CliError::from(why);
-    match WorkerFile::read(data).filter(|file| file.of_a_run && file.process_lives()) {
+    match WorkerFile::read(data).filter(WorkerFile::process_lives) {
+        Some(file) if !file.of_a_run => silent(error, &file),
         Some(file) => error.cause(format!(
             "the command with pid {} carries out its run there, and leaves when that has ended; it serves {} meanwhile",
             file.pid, file.address

@@ -24,6 +24,7 @@ mod write;
 use std::path::{Path, PathBuf};
 
 use super::anchor::AnchorFile;
+use super::blob::BlobFiles;
 use super::epoch::{EpochFile, StoreOrigin, StoreStanding};
 use super::error::StorageError;
 use super::files::DataDir;
@@ -155,6 +156,8 @@ fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
         let db = from.sled().join("db");
         damage.push(format!("{}: the archived turns do not add up to what the log recorded", db.display()));
     }
+    let files = BlobFiles::open(from.payloads());
+    damage.extend(saved.lost_blobs.iter().map(|hash| write::damage_of(&files, hash, files.get(hash))));
     // What was found whole elsewhere is damage all the same.
     if damage.is_empty()
         && let Some(why) = why_refused(from)
@@ -162,8 +165,8 @@ fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
         damage.push(why.to_string());
     }
     // Nothing that is read alone is damaged, and still something is missing: an index names it, or the log did.
-    let hit = saved.nothing_left.len() + saved.runs.values().filter(|run| run.held.is_some()).count();
-    if damage.is_empty() && chosen.lost.is_empty() && hit > 0 {
+    let hit = saved.hit_by_gaps;
+    if damage.len() == saved.lost_blobs.len() && chosen.lost.is_empty() && hit > 0 {
         let db = from.sled().join("db");
         damage.push(format!("{}: groups are missing that hold turns of {hit} runs", db.display()));
     }

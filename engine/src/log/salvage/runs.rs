@@ -10,6 +10,8 @@
 //! Of a run that was over the turn that ended it is kept where it is whole, behind the gap: what is over does not come back as
 //! open, and its workflow id stays free.
 //!
+//! A payload that is lost is marked so, in the turns of its run, which is held.
+//!
 //! Invariant: a run that is not held is whole.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +27,7 @@ use crate::log::chain::SetHash;
 use crate::log::checkpoint::StoredRun;
 use crate::log::files::{DataDir, NOTHING_LEFT};
 use crate::log::group::Record;
-use crate::log::stored::blobs_of;
+use crate::log::stored::{blobs_of, mark_lost};
 use crate::vocabulary::{
     EventId, EventKind, GroupSeq, Outlook, Payload, RunId, RunInfo, Turn, WorkflowExecutionStarted,
 };
@@ -37,6 +39,10 @@ pub(super) struct SavedRuns {
     pub(super) nothing_left: BTreeSet<RunId>,
     /// No segment is missing, and none too many.
     pub(super) archive_adds_up: bool,
+    /// Payloads that runs refer to and that are not there whole: the new directory says so in their place.
+    pub(super) lost_blobs: BTreeSet<BlobHash>,
+    /// How many runs are hit by what groups and segments have lost, payloads not counted.
+    pub(super) hit_by_gaps: usize,
 }
 
 #[derive(Default)]
@@ -82,6 +88,7 @@ pub(super) fn put_together(found: &Salvageable, chosen: &ChosenGroups, dir: &Dat
     }
     saved.hold_for_lost_groups(found, chosen, &index);
     saved.begin_again(found, &deleted);
+    saved.hit_by_gaps = saved.nothing_left.len() + saved.runs.values().filter(|run| run.held.is_some()).count();
     saved.check_blobs(dir);
     saved
 }
@@ -276,15 +283,19 @@ impl SavedRuns {
         let files = BlobFiles::open(dir.payloads());
         let whole = |hash: &BlobHash| files.get(hash).ok().flatten().is_some_and(|bytes| BlobHash::of(&bytes) == *hash);
         for state in self.runs.values_mut() {
-            if let Some(lost) = state.blobs.iter().find(|hash| !whole(hash)) {
-                let why = format!("payload {lost} is lost");
-                state.hold(why);
+            let of_end = state.end.as_mut().map(blobs_of).unwrap_or_default();
+            let lost: BTreeSet<BlobHash> =
+                state.blobs.iter().copied().chain(of_end).filter(|hash| !whole(hash)).collect();
+            if let Some(first) = lost.first() {
+                let more = if lost.len() == 1 { String::new() } else { format!(", and {} more", lost.len() - 1) };
+                state.hold(format!("payload {first} is lost{more}"));
+                state.mark(&lost);
             }
-            state.end.take_if(|end| blobs_of(end).iter().any(|hash| !whole(hash)));
             if let (Some(end), Some(why)) = (&mut state.end, &mut state.held) {
                 end.first_event = EventId(state.next_event.max(1));
                 why.push_str("; how it ended is kept, behind the gap");
             }
+            self.lost_blobs.extend(lost);
         }
     }
 }
@@ -302,6 +313,17 @@ impl SavedRun {
 
     fn hold(&mut self, why: String) {
         self.held.get_or_insert(why);
+    }
+
+    /// Marks what is lost where it is not marked while the groups are written.
+    fn mark(&mut self, lost: &BTreeSet<BlobHash>) {
+        for segment in &mut self.archived {
+            // One that was read before can be read again.
+            *segment = segment.marked(lost).unwrap_or_else(|_| segment.clone());
+        }
+        if let Some(end) = &mut self.end {
+            mark_lost(end, lost);
+        }
     }
 
     /// Keeps the end of a run whose history is not whole: the closing event, and nothing of what it was decided from.

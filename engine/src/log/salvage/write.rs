@@ -21,6 +21,7 @@ use crate::log::group::{GroupWriter, Record, Trimmed};
 use crate::log::look::look;
 use crate::log::shelf::seal;
 use crate::log::sled::{SledLog, SledOptions};
+use crate::log::stored::mark_lost;
 use crate::log::{Anchor, Log, Shelf, ShelfChange, blob::BlobFiles};
 use crate::vocabulary::{GroupSeq, RunId};
 
@@ -63,12 +64,27 @@ fn copy_blobs(from: &DataDir, medium: &SledLog, report: &mut SalvageReport) -> R
                     medium.put_blob(&hash, &bytes)?;
                     report.blobs += 1;
                 }
-                Ok(_) => report.damage.push(format!("{}: it has other content", files.path(&hash).display())),
-                Err(why) => report.damage.push(why.to_string()),
+                found => {
+                    let damage = damage_of(&files, &hash, found);
+                    // Those that a run needs are told of already.
+                    if !report.damage.contains(&damage) {
+                        report.damage.push(damage);
+                    }
+                }
             }
         }
     }
     Ok(())
+}
+
+/// What is to be said of a payload that is not there whole.
+pub(super) fn damage_of(files: &BlobFiles, hash: &BlobHash, found: Result<Option<Vec<u8>>, StorageError>) -> String {
+    let path = files.path(hash);
+    match found {
+        Ok(None) => format!("{}: it is missing", path.display()),
+        Ok(Some(_)) => format!("{}: it has other content", path.display()),
+        Err(why) => why.to_string(),
+    }
 }
 
 /// Answers the sum over the new archive.
@@ -115,11 +131,12 @@ fn write_groups(
         let mut writer = GroupWriter::new(seq, previous);
         let records = chosen.groups.get(&seq.0).map(|group| group.records(Path::new(""))).transpose()?;
         for (_, record) in records.unwrap_or_default() {
-            if let Record::Turn(turn) = record
+            if let Record::Turn(mut turn) = record
                 && let Some(more) = left.get_mut(&turn.run).filter(|more| **more > 0)
             {
                 *more -= 1;
                 let run = turn.run;
+                mark_lost(&mut turn, &saved.lost_blobs);
                 writer.turn(&turn).map_err(|detail| StorageError::Invalid { run, detail })?;
             }
         }

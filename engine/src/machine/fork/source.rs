@@ -70,6 +70,14 @@ impl<'a> ForkHistory<'a> {
                        the input that you know, or bring a backup back (`bosun store restore`)";
             return Err(refused("the source", why));
         }
+        if let Some(lost) = turns.iter().find_map(Turn::lost_payload) {
+            let hash = String::from_utf8_lossy(&lost.data);
+            let why = format!(
+                "damage to the store took payload {hash} of its history: another run would hear of it. Bring a backup back that \
+                 has it (`bosun store restore`)"
+            );
+            return Err(refused("the source", &why));
+        }
         let mut source = ForkHistory { turns, run, started, events, subjects: BTreeMap::new() };
         source.collect();
         Ok(source)

@@ -52,7 +52,7 @@ impl Shard {
         }
         self.wait_until_durable(name.run_id)?;
         let turns = self.shared.journal.turns(name.run_id, EventId(1));
-        let turns = turns.map_err(|why| crate::service::health::rejection_of(&why))?;
+        let turns = turns.map_err(|why| crate::service::health::refusal_of_reading(&why))?;
         if turns.is_empty() {
             return Err(Rejection::NotFound { workflow_id: name.workflow_id.clone(), run_id: Some(name.run_id) });
         }
@@ -81,24 +81,29 @@ impl Shard {
 
     /// Brings a run back to life; also gives the event its newest usable snapshot is behind.
     pub(super) fn read(&self, run: RunId, workflow_id: &WorkflowId) -> Result<(Execution, EventId), Rejection> {
-        let failed = |error: StorageError| Rejection::Held { why: error.to_string() };
         let held = self.shared.held_why(run);
-        let mut resumed = if held.is_none() { self.resume(run).map_err(failed)? } else { None };
+        // Where the snapshot cannot be gone on from, the whole history says why.
+        let mut resumed = if held.is_none() { self.resume(run).ok().flatten() } else { None };
         if let Some(resumed) = resumed.take_if(|(execution, _)| !self.shared.shadows.wants(execution.run().info())) {
             return Ok(resumed);
         }
-        let turns = self.shared.journal.turns(run, EventId(1)).map_err(|error| {
-            self.shared.note_held(run, Some(error.to_string()));
-            failed(error)
-        })?;
+        let (turns, lost) = self.turns_or_gaps(run, held.is_some())?;
         if turns.is_empty() {
             return Err(Rejection::NotFound { workflow_id: workflow_id.clone(), run_id: Some(run) });
         }
         let not_a_history = |error: LoadError| Rejection::Held { why: error.to_string() };
-        if let Some(why) = held {
+        if held.is_some() || lost.is_some() {
             // The code of a held run is not given another chance to keep this thread.
             let mut execution = Execution::facts(&turns).map_err(not_a_history)?;
-            execution.hold(Held::Defect { why });
+            execution.hold(match (held, lost.unwrap_or_default()) {
+                (Some(why), _) => Held::Defect { why },
+                (None, why) if execution.run().is_closed() => Held::Damaged { why },
+                (None, why) => {
+                    let why = damaged_why(&why, workflow_id);
+                    self.shared.note_held(run, Some(why.clone()));
+                    Held::Damaged { why }
+                }
+            });
             return Ok((execution, EventId(1)));
         }
         let registry = &self.shared.options.workflows;
@@ -110,6 +115,28 @@ impl Shard {
         match resumed {
             Some((resumed, at)) => Ok((execution.compared_with(resumed, self.shared.shadows.tell()), at)),
             None => Ok((execution, EventId(1))),
+        }
+    }
+
+    /// The turns of a run, and what of their payloads is lost: then no code hears of them, and the run can be shown and ended.
+    fn turns_or_gaps(&self, run: RunId, is_held: bool) -> Result<(Vec<Turn>, Option<String>), Rejection> {
+        let journal = &self.shared.journal;
+        let with_gaps = || journal.turns_with_gaps(run, EventId(1), EventId(u64::MAX));
+        let read = if is_held { with_gaps() } else { journal.turns(run, EventId(1)) };
+        match read {
+            Ok(turns) => {
+                // What a salvage has marked is no longer an error.
+                let lost = turns.iter().find_map(Turn::lost_payload);
+                let lost = lost.map(|lost| format!("payload {} is lost", String::from_utf8_lossy(&lost.data)));
+                Ok((turns, lost))
+            }
+            Err(error) => match with_gaps() {
+                Ok(turns) => Ok((turns, Some(error.to_string()))),
+                Err(_) => {
+                    self.shared.note_held(run, Some(error.to_string()));
+                    Err(Rejection::Held { why: error.to_string() })
+                }
+            },
         }
     }
 
@@ -288,4 +315,12 @@ impl Shard {
             self.forget(run);
         }
     }
+}
+
+/// The reason on the card of a run of which a payload is lost.
+fn damaged_why(why: &str, id: &WorkflowId) -> String {
+    format!(
+        "damage to the store hit it: {why}; what is left of its history is kept, and nothing is decided on it. Where the file \
+         comes back from a backup, `bosun unpause {id}` lets the run go on; `bosun terminate {id}` ends it"
+    )
 }

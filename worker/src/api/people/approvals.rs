@@ -2,7 +2,7 @@
 //!
 //! Invariant: an answer names the very content that was shown, so that nobody approves what has changed since; it is
 //! checked against what waits now and sent as a signal, which is kept also where the run is busy. Supervisors and agents
-//! are asked alike. Whoever waits for something to be asked is told of it by the events of runs, and by the end of the wait.
+//! are asked alike. What came before it is told (409), and whether the run has taken it. Whoever waits for something to be asked is told of it by the events of runs, and by the end of the wait.
 //! Whether an answer counts is decided by the run.
 
 use std::time::{Duration, Instant};
@@ -24,6 +24,7 @@ use super::handlers::{Answer, request_id, wait_of};
 use super::pages::Cursor;
 use super::{once, view};
 use crate::backend::{Backend, CallError, RunEventStream};
+use crate::inbox::became::{self, Became, SentAnswer};
 use crate::inbox::{self, AnswerMisfit, HumanDecision, HumanMessage, HumanRequest, HumanRequestKind};
 
 /// Of the word by which an answer is known again.
@@ -153,7 +154,7 @@ pub async fn answer(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
         feedback: feedback.as_deref(),
         modified_action: modified_action.as_deref(),
     };
-    let accepted = || Ok((StatusCode::ACCEPTED, Json(json!({ "id": id }))).into_response());
+    let accepted = |state: &str| Ok((StatusCode::ACCEPTED, Json(json!({ "id": id, "state": state }))).into_response());
     let info = inbox::going_on(&me.backend, at.target).await?;
     let target = inbox::target_of(&info);
     let all = match inbox::requests(&me.backend, &target, &info.workflow_type).await {
@@ -163,16 +164,30 @@ pub async fn answer(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
     };
     let Some(found) = all.into_iter().find(|one| one.id() == id) else {
         return match &request_id {
-            Some(key) if was_heard(&me.backend, &target, key, &said).await? => accepted(),
+            Some(key) if was_heard(&me.backend, &target, key, &said).await? => accepted("taken"),
             _ => Err(nothing_waits(&target, &id)),
         };
     };
     let message = said.message(&found).map_err(misfit)?;
     let input = Payload::encode(&message.input).map_err(|why| Problem::bad_request(why.to_string()))?;
-    let signal = SignalRequest { name: SignalName::of(message.signal), input, identity: None, request_id };
+    // Without a key of its caller it has one of its own, by which the run's history says whether it came first.
+    let key = request_id.map_or_else(became::fresh_key, Ok);
+    let key =
+        key.map_err(|why| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no_random_numbers", why.to_string()))?;
+    let name = SignalName::of(message.signal);
+    let signal = SignalRequest { name, input, identity: None, request_id: Some(key.clone()) };
     let to = inbox::send_on(&me.backend, &found.target, signal.clone()).await?;
     once::same_signal(&me.backend, &to, &signal).await?;
-    accepted()
+    let sent = SentAnswer { to: &to, signal: message.signal, input: &message.input, key: &key };
+    match sent.became(&me.backend).await {
+        Became::Taken => accepted("taken"),
+        Became::Waits => accepted("sent"),
+        Became::Before(why) => Err(Problem::new(
+            StatusCode::CONFLICT,
+            "decided_before",
+            format!("{id} is not decided by this answer: {why}"),
+        )),
+    }
 }
 
 /// An answer that is none to what waits, with the member that says it.

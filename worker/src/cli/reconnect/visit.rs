@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::PAUSE;
 use crate::api::{HttpClient, Token};
-use crate::backend::Engine;
+use crate::backend::{Access, Engine};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::explain::Code;
@@ -30,6 +30,12 @@ impl super::Reconnect {
     /// The command visits: the directory can be let go.
     pub(in crate::cli) fn visits(&mut self, engine: Arc<dyn Engine>) {
         self.taken = Some((engine, None));
+    }
+
+    /// What was only looked at is visited when it is opened again, so that a run can be waited for.
+    pub(in crate::cli) fn will_visit(&mut self) {
+        let purpose = Access::Visit { create: false };
+        self.route = Arc::new(super::LiveRoute { purpose, ..(*self.route).clone() });
     }
 }
 

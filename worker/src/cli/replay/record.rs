@@ -3,6 +3,8 @@
 //! Invariant: the history that is written is read back and checked before the test is; nothing that is there is
 //! overwritten without being told to. A redacted history cannot be replayed, so it gets no test.
 
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use bosun_replay::{History, HistoryLimits, Redaction};
@@ -92,20 +94,41 @@ fn failed(path: &Path, why: std::io::Error) -> CliError {
     CliError::new(Code::Failed, format!("cannot write {}", path.display())).cause(why)
 }
 
+/// Writes a file whole or not at all: on a full disk nothing is left under its name, and what was there before stays.
 pub(in crate::cli) fn write(path: &Path, text: &str, force: bool) -> Result<(), CliError> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut options = std::fs::OpenOptions::new();
-    // What the store keeps from others is in it.
-    options.mode(0o600).write(true).create_new(!force).create(force).truncate(force);
-    match options.open(path).and_then(|mut file| file.write_all(text.as_bytes())) {
-        Ok(()) => Ok(()),
-        Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => {
-            Err(CliError::new(Code::Failed, format!("{} is there already", path.display()))
-                .help("--force overwrites it"))
-        }
-        Err(why) => Err(failed(path, why)),
+    if !force && path.symlink_metadata().is_ok() {
+        return Err(
+            CliError::new(Code::Failed, format!("{} is there already", path.display())).help("--force overwrites it")
+        );
     }
+    let written = match path.metadata() {
+        // A pipe or a device is written to as it is.
+        Ok(found) if !found.is_file() => {
+            let opened = std::fs::OpenOptions::new().write(true).open(path);
+            opened.and_then(|mut file| file.write_all(text.as_bytes()))
+        }
+        // Of a link it is the file that is another one.
+        Ok(_) => path.canonicalize().and_then(|path| put_in_place(&path, text)),
+        Err(_) => put_in_place(path, text),
+    };
+    written.map_err(|why| failed(path, why))
+}
+
+fn put_in_place(path: &Path, text: &str) -> std::io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let beside = path.with_file_name(format!(".{name}.{}.new", std::process::id()));
+    // What the store keeps from others is in it.
+    let opened = std::fs::OpenOptions::new().mode(0o600).write(true).create(true).truncate(true).open(&beside);
+    let written = opened.and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&beside, path)
+    });
+    if written.is_err() {
+        // Best effort: it may not have come to be.
+        std::fs::remove_file(&beside).ok();
+    }
+    written
 }
 
 /// A workflow id as a file name and, with `_`, as the name of a function.
