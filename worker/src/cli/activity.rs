@@ -235,6 +235,10 @@ fn options_text(options: &ActivityOptions) -> [(&'static str, String); 2] {
         0 => "as many attempts as it takes".to_owned(),
         most => format!("{most} attempts in all"),
     };
+    if policy.is_for_lost_workers() {
+        let retries = format!("{attempts}, another one only where the worker of one was lost");
+        return [("limits", limits.join(", ")), ("retries", retries)];
+    }
     let longest = policy.maximum_interval.unwrap_or_else(|| policy.initial_interval.saturating_mul(100));
     let first = short(policy.initial_interval);
     let times = f64::from(policy.backoff_coefficient_permille) / 1_000.0;

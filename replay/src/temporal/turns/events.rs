@@ -215,7 +215,7 @@ impl Numbering {
                 // As the worker tells it to the code.
                 let message = "the worker that ran the attempt is gone".to_owned();
                 let failure = Failure { message, kind: FailureKind::WorkerLost, cause: None };
-                EventKind::ActivityTaskFailed { seq, failure, retry_state: state }
+                EventKind::ActivityTaskFailed { seq, failure, retry_state: RetryState::RetryPolicyNotSet }
             }
             "ActivityTaskFailed" => EventKind::ActivityTaskFailed { seq, failure: why(), retry_state: state },
             "ActivityTaskTimedOut" => EventKind::ActivityTaskTimedOut { seq, failure: why(), retry_state: state },

@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::agent_loop::{AgentLoop, Workload};
 use super::refusal::SessionFailure;
-use super::session::ToolOutcome;
+use super::session::{Doing, Session, ToolOutcome};
 use crate::supervisor::core::account::{Exhausted, SPENT};
-use crate::supervisor::core::key::{AgentsKey, CrewAsk, SessionAsk};
-use crate::supervisor::outbox::Outbox;
+use crate::supervisor::core::key::{AgentsKey, CrewAsk, Key, SessionAsk};
+use crate::supervisor::outbox::{Call, Outbox};
 
 impl AgentLoop {
     /// Whether the budget has ended it, or left it one last word.
@@ -46,6 +46,23 @@ impl AgentLoop {
             _ => self.ended(seq, Err(SessionFailure::Spent), out),
         }
         true
+    }
+
+    /// A step waited for more, and there is no more: the session ends as one does that may not ask its model, or has its last
+    /// word. Every other call is refused as unpaid.
+    pub(super) fn no_more_for(&mut self, call: Call, out: &mut Outbox) -> Option<Call> {
+        let Key::Agents(key @ AgentsKey::Session { ask: SessionAsk::Step { .. }, .. }) = &call.key else {
+            return Some(call);
+        };
+        let thinks = |session: &Session| matches!(&session.doing, Doing::Thinking { key: step } if step == key);
+        let Some(seq) = self.sessions.iter().find(|(_, session)| thinks(session)).map(|(seq, _)| *seq) else {
+            return Some(call);
+        };
+        if !self.is_out_of_budget(seq, out) {
+            return self.step_of(seq, out).map(|(_, call)| call);
+        }
+        self.take_back(key, out);
+        None
     }
 
     /// A tool that nobody pays for.

@@ -91,6 +91,9 @@ impl<G> Strategy<G> for AgentLoop {
     fn exhausted(&mut self, out: &mut Outbox) {
         AgentLoop::exhausted(self, out);
     }
+    fn no_more_for(&mut self, call: Call, out: &mut Outbox) -> Option<Call> {
+        AgentLoop::no_more_for(self, call, out)
+    }
     fn is_cut(&self) -> bool {
         AgentLoop::is_cut(self)
     }

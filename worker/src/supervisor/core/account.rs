@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use super::awaited::{AnswerSource, AwaitedKeys};
 use super::key::{CoreKey, Key};
-use super::loans::{Available, Loans};
+use super::loans::{Available, FromAbove, Loans};
 use crate::agent::ledger::{Resource, TopUp};
 use crate::agent::machine::Lent;
 use crate::agent::spec::Share;
@@ -110,10 +110,30 @@ pub struct Balance {
     /// What is left is too little for another call: it counts as spent.
     too_little: bool,
     last_word_given: bool,
-    /// Of a part of the budget of a run above, how far that may raise it: what the run's own spec allows; none once there is
-    /// no more above.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    may_have: Option<Share>,
+    /// Of a part of the budget of a run above, how far that may raise it.
+    #[serde(default, skip_serializing_if = "Raises::is_nothing")]
+    raises: Raises,
+}
+
+/// How far a run above may raise what it has lent: as far as the run's own spec allows, until there is no more above.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Raises {
+    tokens: Option<u64>,
+    cost_micros: Option<u64>,
+    /// Whether only the run above forbids calls of unknown price.
+    leave: bool,
+}
+
+impl Raises {
+    /// Up to the limits of its own spec. `leave`: that allows calls of unknown price.
+    pub fn to(own: Share, leave: bool) -> Raises {
+        let most = |own: Option<u64>| Some(own.unwrap_or(u64::MAX));
+        Raises { tokens: most(own.tokens), cost_micros: most(own.cost_micros), leave }
+    }
+    fn is_nothing(&self) -> bool {
+        *self == Raises::default()
+    }
 }
 
 impl Default for Balance {
@@ -125,11 +145,17 @@ impl Default for Balance {
 impl Balance {
     pub fn new(allowance: Allowance, then: OnExhausted) -> Self {
         let (spent, out_of_time, too_little, last_word_given) = (Spent::default(), false, false, false);
-        Balance { spent, allowance, then, out_of_time, too_little, last_word_given, may_have: None }
+        Balance { spent, allowance, then, out_of_time, too_little, last_word_given, raises: Raises::default() }
     }
 
     /// What is used up, the first of it; none while calls may be made.
     pub fn used_up(&self) -> Option<UsedUp> {
+        let limited = if self.allowance.tokens.is_some() { UsedUp::Tokens } else { UsedUp::Cost };
+        self.over().or(self.too_little.then_some(limited))
+    }
+
+    /// What has been spent to its limit, the first of it.
+    fn over(&self) -> Option<UsedUp> {
         let over = |limit: Option<u64>, spent: u64| limit.is_some_and(|limit| spent >= limit);
         let is_over = [
             (UsedUp::Tokens, over(self.allowance.tokens, self.spent.tokens)),
@@ -138,9 +164,7 @@ impl Balance {
             (UsedUp::Wall, self.out_of_time),
             (UsedUp::Unpriced, self.needs_prices() && self.spent.unpriced_calls > 0),
         ];
-        let first = is_over.into_iter().find_map(|(resource, over)| over.then_some(resource));
-        let limited = if self.allowance.tokens.is_some() { UsedUp::Tokens } else { UsedUp::Cost };
-        first.or(self.too_little.then_some(limited))
+        is_over.into_iter().find_map(|(resource, over)| over.then_some(resource))
     }
 
     /// Whether a call that does not say what it cost is the last.
@@ -148,26 +172,27 @@ impl Balance {
         self.allowance.cost_micros.is_some() && !self.allowance.unpriced
     }
 
-    /// Whether the run above may still give more of this.
-    fn comes_from_above(&self, what: Resource) -> bool {
-        let below =
-            |limit: Option<u64>, most: Option<u64>| limit.is_some_and(|limit| most.is_none_or(|most| limit < most));
+    /// How much more of this the run above may give; none where it may give none.
+    fn from_above(&self, what: Resource) -> Option<u64> {
+        let room = |limit: Option<u64>, most: Option<u64>| most?.checked_sub(limit?).filter(|room| *room > 0);
         let limits = &self.allowance;
-        self.may_have.is_some_and(|most| match what {
-            Resource::Tokens => below(limits.tokens, most.tokens),
-            Resource::Cost => below(limits.cost_micros, most.cost_micros),
-            _ => false,
-        })
+        match what {
+            Resource::Tokens => room(limits.tokens, self.raises.tokens),
+            Resource::Cost => room(limits.cost_micros, self.raises.cost_micros),
+            Resource::Unpriced => (self.needs_prices() && self.raises.leave).then_some(1),
+            _ => None,
+        }
     }
 
     /// What is used up of what the run above may give more of.
     fn short_of(&self) -> Option<Resource> {
-        let what = match self.used_up().filter(|_| !self.out_of_time)? {
+        let what = match self.over().filter(|_| !self.out_of_time)? {
             UsedUp::Tokens => Resource::Tokens,
             UsedUp::Cost => Resource::Cost,
-            UsedUp::Calls | UsedUp::Wall | UsedUp::Unpriced => return None,
+            UsedUp::Unpriced => Resource::Unpriced,
+            UsedUp::Calls | UsedUp::Wall => return None,
         };
-        self.comes_from_above(what).then_some(what)
+        self.from_above(what).map(|_| what)
     }
 
     /// How the run ends, if it has to; none while it may go on, or waits for people, or the run above, to give it more.
@@ -310,6 +335,8 @@ pub struct Account {
 pub struct AskedAbove {
     pub resource: Resource,
     pub wanted: u64,
+    /// More than this it may not have; none: no limit of its own.
+    pub most: Option<u64>,
     /// It is on its way.
     is_sent: bool,
 }
@@ -390,12 +417,12 @@ impl Account {
 
     /// What was lent by a run above is the run's own from here on: what its spec says happens when it is used up.
     pub fn own(&mut self, then: OnExhausted) {
-        (self.balance.then, self.balance.may_have, self.asked_above) = (then, None, None);
+        (self.balance.then, self.balance.raises, self.asked_above) = (then, Raises::default(), None);
     }
 
-    /// The budget is a part of that of a run above, which may raise it to what the run's own spec allows.
-    pub fn is_part(&mut self, own: Share) {
-        self.balance.may_have = Some(own);
+    /// The budget is a part of that of a run above, which may raise it so far.
+    pub fn is_part(&mut self, raises: Raises) {
+        self.balance.raises = raises;
     }
 
     /// Asks the run above for more: for what is used up, or for what somebody below wants who cannot be given it here. Whether
@@ -408,11 +435,16 @@ impl Account {
         let over = |limit: Option<u64>, spent: u64| spent.saturating_sub(limit.unwrap_or_default()).saturating_add(1);
         let used_up = self.balance.short_of().map(|what| match what {
             Resource::Cost => (what, over(limits.cost_micros, spent.cost_micros)),
+            Resource::Unpriced => (what, 1),
             _ => (what, over(limits.tokens, spent.tokens)),
         });
-        let wanted = || self.loans.lacks(free).filter(|(what, _)| self.balance.comes_from_above(*what));
-        let asked = used_up.or_else(wanted);
-        self.asked_above = asked.map(|(resource, wanted)| AskedAbove { resource, wanted, is_sent: false });
+        let room = |what: Resource| self.balance.from_above(what);
+        let wanted = || self.loans.lacks(free).filter(|(what, _)| room(*what).is_some());
+        self.asked_above = used_up.or_else(wanted).map(|(resource, wanted)| {
+            // Without a limit of its own there is always room.
+            let most = room(resource).filter(|room| *room < u64::MAX / 2);
+            AskedAbove { resource, wanted: most.map_or(wanted, |most| wanted.min(most)), most, is_sent: false }
+        });
         self.asked_above.is_some()
     }
 
@@ -423,14 +455,20 @@ impl Account {
         Some(*asked)
     }
 
-    /// The run above has answered: what it gives, and whether that is all.
-    pub fn lent_from_above(&mut self, lent: &Lent) {
-        self.asked_above = None;
+    /// The run above has answered: what it gives, and whether that is all. `false`: it was not asked.
+    pub fn lent_from_above(&mut self, lent: &Lent) -> bool {
+        let Some(asked) = self.asked_above.take_if(|asked| asked.is_sent) else { return false };
         let Share { tokens, cost_micros } = lent.more;
-        self.top_up(&TopUp { tokens, cost_micros, ..TopUp::default() });
-        if lent.last {
-            self.balance.may_have = None;
+        let allow_unpriced = asked.resource == Resource::Unpriced && !lent.last;
+        self.top_up(&TopUp { tokens, cost_micros, allow_unpriced, ..TopUp::default() });
+        let raises = &mut self.balance.raises;
+        match asked.resource {
+            _ if !lent.last => {}
+            Resource::Tokens => raises.tokens = None,
+            Resource::Cost => raises.cost_micros = None,
+            _ => raises.leave = false,
         }
+        true
     }
 
     /// Raises what is limited, and allows calls of unknown price where money is. Whether anything was.
@@ -462,7 +500,9 @@ impl Account {
         let free =
             Share { tokens: free(left.tokens, lent.tokens), cost_micros: free(left.cost_micros, lent.cost_micros) };
         let (asks, needs_prices) = (self.balance.then == OnExhausted::Ask, self.balance.needs_prices());
-        let from_above = [Resource::Tokens, Resource::Cost].map(|what| self.balance.comes_from_above(what));
+        let above = |what: Resource| self.balance.from_above(what).is_some();
+        let (tokens, money) = (above(Resource::Tokens), above(Resource::Cost));
+        let from_above = FromAbove { tokens, money, leave: above(Resource::Unpriced) };
         Available { left, free, alone, asks, needs_prices, from_above }
     }
 

@@ -41,8 +41,17 @@ pub struct Available {
     pub asks: bool,
     /// Money is limited, and calls that do not say what they cost are not allowed.
     pub needs_prices: bool,
-    /// Whether the run above may give more tokens, and more money.
-    pub from_above: [bool; 2],
+    /// What the run above may give more of.
+    pub from_above: FromAbove,
+}
+
+/// What a run above may still give.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FromAbove {
+    pub tokens: bool,
+    pub money: bool,
+    /// To go on with calls of unknown price.
+    pub leave: bool,
 }
 
 impl Available {
@@ -80,11 +89,12 @@ impl Available {
 
     /// Whether more than is free of this may come: from people, or from the run above.
     fn may_come(&self, what: Resource) -> bool {
-        let [tokens, money] = self.from_above;
+        let FromAbove { tokens, money, leave } = self.from_above;
         self.asks
             || match what {
                 Resource::Tokens => tokens,
                 Resource::Cost => money,
+                Resource::Unpriced => leave,
                 _ => false,
             }
     }
@@ -122,6 +132,9 @@ pub struct LoanRequest {
     agent: String,
     resource: Resource,
     wanted: u64,
+    /// More than this is of no use to it; none: as much as there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    most: Option<u64>,
 }
 
 impl Loans {
@@ -184,6 +197,7 @@ impl Loans {
         };
         let free = left.of(request.resource);
         let amount = if last { free } else { request.wanted.max(left.part(free)) };
+        let amount = request.most.map_or(amount, |most| amount.min(most));
         let more = match request.resource {
             Resource::Cost => Share { cost_micros: Some(amount), tokens: None },
             // What is lent is the leave.
@@ -281,7 +295,7 @@ mod tests {
                     let has = one.share - one.spent;
                     if has < wanted && !one.last {
                         one.asking = true;
-                        loans.request(LoanRequest { agent: name.to_string(), resource: Resource::Tokens, wanted: wanted - has }).unwrap();
+                        loans.request(LoanRequest { agent: name.to_string(), resource: Resource::Tokens, wanted: wanted - has, most: None }).unwrap();
                     } else if one.spent == one.needs || has == 0 {
                         // A share of nothing is asked for before, unless nobody else has anything.
                         let (spent, short) = (one.spent, one.spent < one.needs);
@@ -309,7 +323,8 @@ mod tests {
         let share = |tokens| Share { tokens: Some(tokens), cost_micros: None };
         let mut loans = Loans::default();
         (1..=3).for_each(|n| loans.lend(Seq(n), &format!("w{n}"), share(100)));
-        let asks = |agent: &str| LoanRequest { agent: agent.to_owned(), resource: Resource::Tokens, wanted: 50 };
+        let asks =
+            |agent: &str| LoanRequest { agent: agent.to_owned(), resource: Resource::Tokens, wanted: 50, most: None };
         assert!(loans.request(asks("stranger")).is_err());
         loans.request(asks("w1")).unwrap();
         loans.request(asks("w2")).unwrap();

@@ -71,10 +71,11 @@ pub fn is_refusal(failure: &CallFailure) -> bool {
     matches!(failure.kind, CallFailureKind::Rejected | CallFailureKind::Denied)
 }
 
-/// The number of the next delivery of a call whose worker was lost, after so many; nothing: it is not delivered again.
+/// The number of the next delivery of a call whose worker was lost, after so many of at most `most`; nothing: it is not
+/// delivered again.
 /// `counts`: who asked wants that to be a try like any other.
-pub fn delivered_again(deliveries: u32, counts: bool) -> Option<u32> {
-    (!counts && deliveries < DELIVERIES_MAX).then_some(deliveries + 1)
+pub fn delivered_again(deliveries: u32, most: u32, counts: bool) -> Option<u32> {
+    (!counts && deliveries < most).then_some(deliveries + 1)
 }
 
 #[cfg(test)]
@@ -83,9 +84,9 @@ mod tests {
 
     #[test]
     fn a_lost_worker_is_no_fault_of_who_asked_but_not_for_ever() {
-        let again = [0, 9, 10].map(|deliveries| delivered_again(deliveries, false));
+        let again = [0, 9, 10].map(|deliveries| delivered_again(deliveries, DELIVERIES_MAX, false));
         assert_eq!(again, [Some(1), Some(10), None]);
-        assert_eq!(delivered_again(0, true), None, "the spec counts it as a try");
+        assert_eq!(delivered_again(0, DELIVERIES_MAX, true), None, "the spec counts it as a try");
     }
 
     #[test]

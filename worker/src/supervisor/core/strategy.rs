@@ -186,6 +186,11 @@ pub trait Strategy<G: ?Sized>: Asker {
 
     /// The budget is spent: nobody is waited for whose word would only cost more. A plan looks at it whenever it goes on.
     fn exhausted(&mut self, _out: &mut Outbox) {}
+    /// A call waited for more budget, and there is no more: the call as it is made now, if it may be the last word; else it is
+    /// refused as unpaid. None: the strategy has gone on without it.
+    fn no_more_for(&mut self, call: Call, _out: &mut Outbox) -> Option<Call> {
+        Some(call)
+    }
     /// Whether the budget has left anything undone: such a run is no success.
     fn is_cut(&self) -> bool;
     /// Whether one call at a time is made.

@@ -52,6 +52,10 @@ impl<G: Gates> Strategy<G> for Graph {
     fn ended_cut(&mut self, of: BegunFor<'_>, tasks: Vec<TaskReport>, errors: &[String]) {
         self.ended_below_cut(of, tasks, errors);
     }
+    fn no_more_for(&mut self, call: Call, out: &mut Outbox) -> Option<Call> {
+        let is_last = call.purpose == Purpose::Synthesize && out.budget().has_last_word();
+        Some(if is_last { call.last_word() } else { call })
+    }
     fn is_cut(&self) -> bool {
         Graph::is_cut(self)
     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use bosun_engine::workflow::Cx;
 use bosun_engine::{
     ActivityOptions, ActivityType, CancellationType, ChildWorkflowOptions, ExternalTarget, Failure, FailureKind,
-    ParentClosePolicy, Payload, Priority, RetryPolicy, WORKER_LOST, WorkflowId,
+    ParentClosePolicy, Payload, Priority, RetryPolicy, RetryState, WORKER_LOST, WorkflowId,
 };
 use serde_json::{Value, json};
 
-use super::children::FromAbove;
+use super::children::{ChildBudget, FromAbove};
 use super::lease;
 use super::refusal::CarryRefusal;
 use super::work::{self, Carried};
@@ -99,7 +99,9 @@ impl SupervisorRun {
             return self.calls.put_off(call);
         }
         let spec = &self.resolved.spec;
-        if self.available().too_little_for_child()
+        // What is free of charge asks for no part: undoing is not put off.
+        if call.weight() != Weight::Free
+            && self.available().too_little_for_child()
             && matches!(work::carried(spec, &call, self.context.depth, self.asker()), Carried::Child { .. })
         {
             // Asked again with the next event: others give back what they do not need.
@@ -175,7 +177,11 @@ impl SupervisorRun {
 
     /// An agent that is a run of its own begins, with what its spec leaves it of time: nobody waits longer for its answer.
     fn begin_nested(&mut self, spec: &Value, call: Call, cx: &mut Cx<'_>) -> Result<(), CarryRefusal> {
-        let of_run = self.child_budget(cx);
+        let of_run = match call.weight() {
+            // Undoing needs no budget, and has all the time that it needs (SHN-62).
+            Weight::Free => ChildBudget::default(),
+            Weight::Call | Weight::Tool => self.child_budget(cx),
+        };
         let mut part = of_run.within(work::own_time_of(&self.resolved.spec, &call));
         let shorter = children::own_wall_ms(spec).is_none_or(|own| part.wall_ms < Some(own));
         let too_slow = (shorter && part.wall_ms != of_run.wall_ms)
@@ -221,7 +227,11 @@ impl SupervisorRun {
         // The spec may want it to be a try like any other.
         let counts = self.resolved.spec.failure.count_crash_as_attempt && call.purpose == Purpose::ExecuteWorker;
         let lost = matches!(failure.root().kind, FailureKind::WorkerLost);
-        let again = retry::delivered_again(deliveries, counts).filter(|_| lost);
+        // A cluster delivers nothing again by itself: its policies know no lost worker.
+        let by_nobody =
+            matches!(failure.kind, FailureKind::Activity { retry_state: RetryState::RetryPolicyNotSet, .. });
+        let most = if by_nobody { 2 * retry::DELIVERIES_MAX } else { retry::DELIVERIES_MAX };
+        let again = retry::delivered_again(deliveries, most, counts).filter(|_| lost);
         again.is_some_and(|deliveries| self.send(call.clone(), deliveries, cx).is_ok())
     }
 
@@ -351,7 +361,7 @@ impl SupervisorRun {
 /// How often a call counts as delivered: one that the engine delivers again by itself is not delivered again by anybody else.
 fn delivered(options: &ActivityOptions, deliveries: u32) -> u32 {
     let by_itself = options.retry_policy.as_ref().is_some_and(RetryPolicy::is_for_lost_workers);
-    if by_itself { retry::DELIVERIES_MAX } else { deliveries }
+    if by_itself { deliveries.max(retry::DELIVERIES_MAX) } else { deliveries }
 }
 
 /// A key, or a part of one, as part of a workflow id: other keys give other words, also where ids of tasks hold `/` or `-`.

@@ -95,7 +95,7 @@ pub(super) fn spec_of(
     if is_planned {
         (spec.planning.mode, spec.synthesis.mode) = (PlanningMode::None, SynthesisMode::LastOutput);
     }
-    let own_limits = limits_of(&spec);
+    let (own_limits, own_leave) = limits_of(&spec, part);
     let context = RunContext {
         depth: depth + 1,
         role,
@@ -103,6 +103,7 @@ pub(super) fn spec_of(
         more: MoreContext { agent, plan, policies: above.policies, ..MoreContext::default() },
         shared: part.share.is_some(),
         own_limits,
+        own_leave,
         above: above.id,
         told: above.told,
         ..RunContext::default()
@@ -128,7 +129,7 @@ pub(super) fn nested(
         // CUG-37: they win over those of its own spec, as they stand now.
         spec.resume.get_or_insert_default().context_variables.extend(variables);
     }
-    let own_limits = limits_of(&spec);
+    let (own_limits, own_leave) = limits_of(&spec, part);
     bound(&mut spec, part);
     if !told.is_nothing() {
         told.change(&mut spec, now)?;
@@ -147,6 +148,7 @@ pub(super) fn nested(
         },
         shared: part.share.is_some(),
         own_limits,
+        own_leave,
         timed: part.timed,
         above,
         told: told.clone(),
@@ -205,9 +207,10 @@ pub(super) fn own_wall_ms(spec: &Value) -> Option<u64> {
     parts_of::<Option<OfSpec>>(spec).map(|spec| spec.budget.wall.as_ms())
 }
 
-/// What its own spec allows.
-fn limits_of(spec: &SupervisorSpec) -> Share {
-    Share { tokens: spec.budget.tokens, cost_micros: spec.budget.cost.map(Money::as_micros) }
+/// What its own spec allows: how much, and, where the run above does not, calls of unknown price.
+fn limits_of(spec: &SupervisorSpec, part: ChildBudget) -> (Share, bool) {
+    let own = Share { tokens: spec.budget.tokens, cost_micros: spec.budget.cost.map(Money::as_micros) };
+    (own, part.needs_prices && (own.cost_micros.is_none() || spec.budget.allow_unpriced))
 }
 
 /// Its own budget may be less.

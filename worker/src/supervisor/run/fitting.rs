@@ -42,6 +42,14 @@ pub(super) fn fitted(mut output: SupervisorOutput) -> SupervisorOutput {
     if bytes(&output) > REPORT_MAX {
         cut_lists(&mut output);
     }
+    // Some characters take six bytes where they are kept.
+    while bytes(&output) > REPORT_MAX {
+        let Some(Value::String(result)) = &mut output.final_result else { break };
+        match result.len() / 2 {
+            0 => output.final_result = None,
+            half => *result = beginning(result, half),
+        }
+    }
     output
 }
 

@@ -41,6 +41,9 @@ pub struct RunContext {
     /// The limits of its own spec, which no part of the parent's budget goes beyond.
     #[serde(skip_serializing_if = "Share::is_no_limit")]
     pub own_limits: Share,
+    /// Only the run above forbids calls of unknown price.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub own_leave: bool,
     /// Its time is that of the agent above which it is: it is given up when that is over.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub timed: bool,

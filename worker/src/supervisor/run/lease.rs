@@ -16,7 +16,7 @@ use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_BUDGET_SHARE};
 use crate::supervisor::core::account::UsedUp;
 use crate::supervisor::core::control::ControlRequest;
 use crate::supervisor::core::loans::{Available, LoanRequest};
-use crate::supervisor::outbox::{Call, Outbox};
+use crate::supervisor::outbox::{Call, Outbox, Weight};
 
 /// Why a run stands still that may go on only with leave for calls of unknown price.
 const UNPRICED: &str = "the money of the run is limited, and nobody knows what a call of it cost: \
@@ -25,9 +25,11 @@ const UNPRICED: &str = "the money of the run is limited, and nobody knows what a
 /// Bounds an agent by what is left, whatever it is asked for: planners and reviewers like workers. What it was lent: when
 /// that is used up and there is no more, it ends, since the budget is the run's and not its own.
 pub(super) fn lend(free: Available, call: &Call, agent: &mut AgentSpec) -> (Vec<Resource>, Option<Share>) {
-    let share = free.share().filter(|_| !call.last);
+    // Nobody is lent anything for the last word, or for undoing, which needs no budget.
+    let shares = !call.last && call.weight() != Weight::Free;
+    let share = free.share().filter(|_| shares);
     agent.limits.share = share;
-    if free.needs_prices && !call.last {
+    if free.needs_prices && shares {
         (agent.limits.needs_prices, agent.limits.allow_unpriced) = (true, false);
         agent.limits.stops_at.extend((!free.asks).then_some(Resource::Unpriced));
     }
@@ -37,7 +39,10 @@ pub(super) fn lend(free: Available, call: &Call, agent: &mut AgentSpec) -> (Vec<
 impl SupervisorRun {
     /// What may be lent now.
     pub(super) fn available(&self) -> Available {
-        self.account.free(self.strategy.is_one_at_a_time())
+        let free = self.account.free(self.strategy.is_one_at_a_time());
+        // Nobody gives more to a run that is over; who asks it is told so.
+        let is_over = self.parts.control.is_cancelled() || self.strategy.phase().is_terminal();
+        if is_over { Available { asks: false, from_above: Default::default(), ..free } } else { free }
     }
 
     /// A fork owns what was lent to its source: nobody above gives it more, or is told what it spent.
@@ -107,7 +112,9 @@ impl SupervisorRun {
     /// The run above has answered a request for more.
     pub(super) fn lent_more(&mut self, value: &Value, out: &mut Outbox) -> Result<(), Refused> {
         let lent: Lent = serde_json::from_value(value.clone()).map_err(WishRefusal::from)?;
-        self.account.lent_from_above(&lent);
+        if !self.account.lent_from_above(&lent) {
+            return Err(WishRefusal::NotAsked.into());
+        }
         out.set_budget(self.account.balance());
         Ok(())
     }
@@ -117,14 +124,17 @@ impl SupervisorRun {
         let above = self.context.above.as_deref().and_then(|above| WorkflowId::new(above).ok());
         let (Some(above), Some(asked)) = (above, self.account.to_ask_above()) else { return };
         let own = cx.workflow_id().map(ToString::to_string).unwrap_or_default();
-        let input = json!({ "agent": own, "resource": asked.resource, "wanted": asked.wanted });
+        let mut input = json!({ "agent": own, "resource": asked.resource, "wanted": asked.wanted });
+        if let Some(most) = asked.most {
+            input["most"] = most.into();
+        }
         cx.signal_external(ExternalTarget { workflow_id: above, run_id: None }, SIGNAL_BUDGET_REQUEST, &input);
     }
 
     /// Lends more to whoever has asked for it, the first first.
     pub(super) fn lend_more(&mut self, cx: &mut Cx<'_>) {
         self.ask_above(cx);
-        while self.parts.control.is_running() {
+        while !self.parts.control.is_held() {
             let free = self.available();
             let Some((agent, lent)) = self.account.loans.lend_more(free) else { return };
             let target = ExternalTarget { workflow_id: WorkflowId::of(agent), run_id: None };

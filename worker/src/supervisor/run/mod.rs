@@ -359,7 +359,11 @@ impl SupervisorRun {
         self.parts.escalations.decisions_run(self.parts.control.is_running(), out);
         if self.parts.control.is_running() {
             let (again, heard) = self.calls.go_on();
-            again.into_iter().for_each(|call| out.ask(Ask::Call(call)));
+            for call in again {
+                let waited = out.budget().exhausted().is_some() && !out.awaited().is_reserved(&call.key);
+                let call = if waited { self.strategy.no_more_for(call, out) } else { Some(call) };
+                call.into_iter().for_each(|call| out.ask(Ask::Call(call)));
+            }
             for NewRun { key, kind, task } in self.calls.runs_put_off() {
                 out.ask(Ask::StartChild { key, kind, task });
             }

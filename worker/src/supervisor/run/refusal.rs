@@ -62,6 +62,8 @@ pub(super) enum WishRefusal {
     NotGiven,
     #[error("the run has no such budget")]
     NoSuchBudget,
+    #[error("it has asked nobody for more of a budget")]
+    NotAsked,
     #[error("{0} is no approval of a supervisor: it has no deadline, and nobody is told of it again")]
     NoDeadline(String),
     #[error(

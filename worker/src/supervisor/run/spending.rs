@@ -14,7 +14,7 @@ use crate::agent::ends::{cut_before, may_be_paid};
 use crate::agent::ledger::cost_by;
 use crate::agent::spec::Price;
 use crate::capability::model::ModelOutput;
-use crate::supervisor::core::account::{Account, Allowance, Spent};
+use crate::supervisor::core::account::{Account, Allowance, Raises, Spent};
 use crate::supervisor::core::asker::AnswerForm;
 use crate::supervisor::core::key::Key;
 use crate::supervisor::graph::Reply;
@@ -38,7 +38,7 @@ pub(super) fn account(spec: &SupervisorSpec, context: &RunContext) -> Account {
     };
     let mut account = Account::new(allowance, then);
     if context.shared {
-        account.is_part(context.own_limits);
+        account.is_part(Raises::to(context.own_limits, context.own_leave));
     }
     account
 }

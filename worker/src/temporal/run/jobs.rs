@@ -38,6 +38,10 @@ fn of_a_lost_worker(mut failure: Failure) -> Failure {
     };
     if let Some(cause) = failure.cause.as_mut().filter(left) {
         **cause = Failure { message: WORKER_GONE.to_owned(), kind: FailureKind::WorkerLost, cause: None };
+        // No policy of a cluster is for lost workers: whoever asked decides whether the call is made again.
+        if let FailureKind::Activity { retry_state, .. } = &mut failure.kind {
+            *retry_state = RetryState::RetryPolicyNotSet;
+        }
     }
     failure
 }
