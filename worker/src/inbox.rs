@@ -4,6 +4,7 @@
 //! one request of all runs. What comes out is a signal, which is kept also where the run is busy or nobody works. It sends
 //! nothing, prints nothing, and whether an answer counts is decided by the run; `became` asks it.
 
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 pub(crate) mod became;
 mod before;
 

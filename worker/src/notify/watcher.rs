@@ -172,7 +172,7 @@ impl Watcher {
             return Ok(());
         }
         let requests = patiently(|| inbox::requests(backend, &target, workflow_type)).await?;
-        let requests: Vec<_> = requests.unwrap_or_default().into_iter().filter(|one| is_told(one)).collect();
+        let requests: Vec<_> = requests.unwrap_or_default().into_iter().filter(is_told).collect();
         if !requests.is_empty() {
             let asks_as = self.asks_as(info);
             for one in &requests {

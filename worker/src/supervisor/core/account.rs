@@ -173,7 +173,7 @@ impl Balance {
     }
 
     /// How much more of this the run above may give; none where it may give none.
-    fn from_above(&self, what: Resource) -> Option<u64> {
+    fn room_above(&self, what: Resource) -> Option<u64> {
         let room = |limit: Option<u64>, most: Option<u64>| most?.checked_sub(limit?).filter(|room| *room > 0);
         let limits = &self.allowance;
         match what {
@@ -192,7 +192,7 @@ impl Balance {
             UsedUp::Unpriced => Resource::Unpriced,
             UsedUp::Calls | UsedUp::Wall => return None,
         };
-        self.from_above(what).map(|_| what)
+        self.room_above(what).map(|_| what)
     }
 
     /// How the run ends, if it has to; none while it may go on, or waits for people, or the run above, to give it more.
@@ -438,7 +438,7 @@ impl Account {
             Resource::Unpriced => (what, 1),
             _ => (what, over(limits.tokens, spent.tokens)),
         });
-        let room = |what: Resource| self.balance.from_above(what);
+        let room = |what: Resource| self.balance.room_above(what);
         let wanted = || self.loans.lacks(free).filter(|(what, _)| room(*what).is_some());
         self.asked_above = used_up.or_else(wanted).map(|(resource, wanted)| {
             // Without a limit of its own there is always room.
@@ -500,7 +500,7 @@ impl Account {
         let free =
             Share { tokens: free(left.tokens, lent.tokens), cost_micros: free(left.cost_micros, lent.cost_micros) };
         let (asks, needs_prices) = (self.balance.then == OnExhausted::Ask, self.balance.needs_prices());
-        let above = |what: Resource| self.balance.from_above(what).is_some();
+        let above = |what: Resource| self.balance.room_above(what).is_some();
         let (tokens, money) = (above(Resource::Tokens), above(Resource::Cost));
         let from_above = FromAbove { tokens, money, leave: above(Resource::Unpriced) };
         Available { left, free, alone, asks, needs_prices, from_above }
