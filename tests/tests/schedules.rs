@@ -264,7 +264,7 @@ fn a_schedule_is_not_ended_as_a_run_is() {
     let data = dir.path().join("data");
     let words = ["schedule", "create", "nightly", "kitchen-sink", "--input", r#"{"steps":[]}"#, "--every", "24h"];
     let none = run(&data, &[&words[..], &["--remaining", "0"]].concat());
-    assert!(none.status.code() == Some(2) && said(&none).contains("--remaining 0"), "{}", said(&none));
+    assert!(none.status.code() == Some(2) && said(&none).contains("(--remaining): 0"), "{}", said(&none));
     let wrong =
         run(&data, &[&words[..], &["--cron", "0 24 * * *", "--time-zone", "Mars", "--catch-up", "1s"]].concat());
     assert_eq!(wrong.status.code(), Some(2));

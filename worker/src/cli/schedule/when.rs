@@ -201,6 +201,7 @@ fn in_words(why: &InvalidSchedule) -> String {
         Some("end_time") => " (--end)",
         Some("jitter") => " (--jitter)",
         Some("catch_up_window") => " (--catch-up)",
+        Some("remaining_actions") => " (--remaining)",
         None if why.path == "spec" => " (--cron, --every, --calendar)",
         _ => "",
     };

@@ -449,7 +449,7 @@ impl Account {
     }
 
     /// What is to be asked of the run above, once.
-    pub fn to_ask_above(&mut self) -> Option<AskedAbove> {
+    pub fn next_ask_above(&mut self) -> Option<AskedAbove> {
         let asked = self.asked_above.as_mut().filter(|asked| !asked.is_sent)?;
         asked.is_sent = true;
         Some(*asked)

@@ -122,7 +122,7 @@ impl SupervisorRun {
     /// Asks the run above for more, where that was decided.
     fn ask_above(&mut self, cx: &mut Cx<'_>) {
         let above = self.context.above.as_deref().and_then(|above| WorkflowId::new(above).ok());
-        let (Some(above), Some(asked)) = (above, self.account.to_ask_above()) else { return };
+        let (Some(above), Some(asked)) = (above, self.account.next_ask_above()) else { return };
         let own = cx.workflow_id().map(ToString::to_string).unwrap_or_default();
         let mut input = json!({ "agent": own, "resource": asked.resource, "wanted": asked.wanted });
         if let Some(most) = asked.most {
