@@ -3,6 +3,8 @@
 //! Invariant: an answer names the very content that was shown, so that nobody approves what has changed since; an id names
 //! one request of all runs. What comes out is a signal, which is kept also where the run is busy or nobody works. It sends
 //! nothing, prints nothing, and whether an answer counts is decided by the run; `became` asks it.
+//!
+//! Long: what is asked and how it is answered, of supervisors and agents, in one place.
 
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 pub(crate) mod became;

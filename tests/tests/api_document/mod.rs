@@ -325,11 +325,14 @@ fn may_be_refused(said: &HttpAnswer) -> bool {
     // What a workflow takes, and what its history holds, no document can say.
     let by_history =
         ["the input of ", "batch: cannot read", "fork: ", "reset"].iter().any(|start| message.starts_with(start));
+    let fields = body["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let of_input = |field: &Value| field["at"].as_str().is_some_and(|at| at == "input" || at.starts_with("input."));
+    let by_input = !fields.is_empty() && fields.iter().all(of_input);
     // Nor what of a range comes first.
     let by_times = message.contains("it is before start_time");
     matches!(code, "unknown_query" | "query_failed" | "update_refused")
         || (code == "invalid" && by_history)
-        || (code == "invalid_body" && by_times)
+        || (code == "invalid_body" && (by_times || by_input))
         || (code == "bad_request" && message.starts_with("at: there is no event"))
 }
 

@@ -125,6 +125,7 @@ struct Analysed {
     origin: StoreOrigin,
 }
 
+// long: one look after the other, each at what the one before has left
 fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
     let mut damage = Vec::new();
     let known = from.instance();

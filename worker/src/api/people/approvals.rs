@@ -129,6 +129,7 @@ fn told(me: &AuthorizedCaller, one: &HumanRequest) -> Value {
 
 /// `{"approved": true, …}` to an approval, `{"answer": …}` to a question; of the run that the path names. One that was given
 /// under this key already is given, although nothing waits for it any more.
+// long: what is asked, what is said, and what became of it, one after the other
 pub async fn answer(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
     let request_id = request_id(&headers)?;
     let mut members = Members::read(&body)?;

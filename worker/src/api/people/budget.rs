@@ -36,7 +36,7 @@ pub async fn top_up(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
         members.wrong("allow_unpriced", "it is true, or left out: what was allowed is not taken back");
     }
     let more = MoreBudget { tokens, cost_micros, calls, wall_ms, allow_unpriced: allow_unpriced == Some(true) };
-    if !more.adds_something() {
+    if more == MoreBudget::default() {
         members.wrong(
             "tokens",
             "it is needed, or one of cost_micros, calls, wall and allow_unpriced: what there is more of",
@@ -58,7 +58,7 @@ pub async fn top_up(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
 fn refused(why: NoTopUp) -> Problem {
     match why {
         NoTopUp::Call(why) => why.into(),
-        why @ NoTopUp::Nothing => Problem::bad_request(why.to_string()),
+        why @ NoTopUp::Nothing => Problem::new(StatusCode::CONFLICT, "nothing_more", why.to_string()),
         // Another run may take it.
         why @ (NoTopUp::HasNone(_) | NoTopUp::ForAgents | NoTopUp::NotLimited(..)) => {
             Problem::new(StatusCode::CONFLICT, "no_such_budget", why.to_string())

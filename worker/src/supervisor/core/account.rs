@@ -16,6 +16,8 @@
 //! known when they are over, so the run spends at most its budget and what those calls cost that were under way when it
 //! was used up, each of them once, and that last word; of what was lent nothing is spent beyond the loan. What is settled
 //! is settled once. It reads no clock and ends nothing: families end in their own way.
+//!
+//! Long: the balance and the account that keeps it; whoever changes a rule of one has the other before them.
 
 use std::time::Duration;
 
@@ -25,7 +27,7 @@ use serde_json::{Value, json};
 
 use super::awaited::{AnswerSource, AwaitedKeys};
 use super::key::{CoreKey, Key};
-use super::loans::{Available, FromAbove, Loans};
+use super::loans::{Available, ComesFromAbove, Loans};
 use crate::agent::ledger::{Resource, TopUp};
 use crate::agent::machine::Lent;
 use crate::agent::spec::Share;
@@ -502,7 +504,7 @@ impl Account {
         let (asks, needs_prices) = (self.balance.then == OnExhausted::Ask, self.balance.needs_prices());
         let above = |what: Resource| self.balance.room_above(what).is_some();
         let (tokens, money) = (above(Resource::Tokens), above(Resource::Cost));
-        let from_above = FromAbove { tokens, money, leave: above(Resource::Unpriced) };
+        let from_above = ComesFromAbove { tokens, money, leave: above(Resource::Unpriced) };
         Available { left, free, alone, asks, needs_prices, from_above }
     }
 

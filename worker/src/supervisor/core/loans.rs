@@ -42,12 +42,12 @@ pub struct Available {
     /// Money is limited, and calls that do not say what they cost are not allowed.
     pub needs_prices: bool,
     /// What the run above may give more of.
-    pub from_above: FromAbove,
+    pub from_above: ComesFromAbove,
 }
 
 /// What a run above may still give.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FromAbove {
+pub struct ComesFromAbove {
     pub tokens: bool,
     pub money: bool,
     /// To go on with calls of unknown price.
@@ -89,7 +89,7 @@ impl Available {
 
     /// Whether more than is free of this may come: from people, or from the run above.
     fn may_come(&self, what: Resource) -> bool {
-        let FromAbove { tokens, money, leave } = self.from_above;
+        let ComesFromAbove { tokens, money, leave } = self.from_above;
         self.asks
             || match what {
                 Resource::Tokens => tokens,

@@ -3,6 +3,8 @@
 //! Invariant: the run knows one thing, not five: a task starts only if this lets it, and is told here when it has; an
 //! agent is registered and has its role before its first call. Whatever does not belong here is passed over
 //! (`None`, `false`), so the run may offer everything to every part.
+//!
+//! Long: one way in for all parts of the team.
 
 use std::collections::BTreeMap;
 
