@@ -278,7 +278,7 @@ fn a_person_may_modify_and_retry() {
     );
     assert_eq!(
         with(false, None, None),
-        Consequence::Skip { reason: "Sensitive operation requires approval: publish".into() }
+        Consequence::Skip { reason: "rejected by ann: Sensitive operation requires approval: publish".into() }
     );
 }
 
