@@ -242,11 +242,11 @@ impl BudgetLedger {
             self.unknown.estimated_calls = self.unknown.estimated_calls.saturating_add(estimated_calls);
         }
     }
-    /// Nobody knows what was spent: all that was held. Money that was held without a price was a guess: what the call cost is
-    /// unknown, and no amount.
+    /// Nobody knows what was spent: all that was held. Without a price that is the money of the dearest call so far (G41), and told
+    /// as unknown; a guess before any call has told its cost is no amount.
     pub fn settle_lost(&mut self, key: u64, priced: bool) {
         if let Some(held) = self.held.get(&key).copied() {
-            let amount = lost(held, priced);
+            let amount = lost(held, priced, self.dearest_micros);
             let unknown = UnknownUsage { unpriced_calls: u64::from(!priced), estimated_calls: 1 };
             self.settle(key, Bill { amount, unknown });
         }
@@ -264,7 +264,7 @@ impl BudgetLedger {
     /// A call of a model whose end nobody knows, told by model.
     pub fn settle_lost_model(&mut self, key: u64, model: &str, priced: bool) {
         let Some(held) = self.held.get(&key).copied() else { return };
-        let Amount { tokens, cost_micros, .. } = lost(held, priced);
+        let Amount { tokens, cost_micros, .. } = lost(held, priced, self.dearest_micros);
         self.settle_lost(key, priced);
         let tally = self.by_model.entry(model.to_owned()).or_default();
         tally.add(Tally { calls: 1, tokens, cost_micros, unpriced_calls: u64::from(!priced) });
@@ -360,9 +360,10 @@ impl BudgetLedger {
     }
 }
 
-/// What a call of which this was held is told to have taken, where nobody knows.
-fn lost(held: Amount, priced: bool) -> Amount {
-    if priced { held } else { Amount { cost_micros: 0, ..held } }
+/// What a call of which this was held is told to have taken, where nobody knows: without a price, the money of the dearest call
+/// so far, and none where no call has told any.
+fn lost(held: Amount, priced: bool, dearest_micros: u64) -> Amount {
+    if priced { held } else { Amount { cost_micros: held.cost_micros.min(dearest_micros), ..held } }
 }
 
 /// What a call took, by this price; unknown where it does not say how many tokens that were.
