@@ -9,6 +9,8 @@
 
 mod edit;
 mod validate;
+mod values;
+mod verbs;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,6 +24,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use self::values::{
+    FileText, SET, Values, file_of, kind_of, no_profile, put_together, read_file, read_text, unknown, values_of, wrong,
+};
+pub use self::verbs::ConfigVerb;
+pub(super) use self::verbs::config;
+use self::verbs::without_path;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
@@ -242,19 +250,6 @@ pub struct Loaded {
     refused: Option<CliError>,
 }
 
-/// The origin of a value that the command line sets.
-const SET: &str = "--set";
-
-/// Values by their keys.
-type Values = BTreeMap<String, Value>;
-
-/// What a file says.
-#[derive(Debug, Default)]
-struct FileText {
-    values: Values,
-    profiles: BTreeMap<String, Values>,
-}
-
 impl Loaded {
     /// Reads the configuration of a command line: the file that it names or that is found, then the environment, then
     /// `--set`.
@@ -407,291 +402,6 @@ fn with_default(command: Command, (id, value): (&'static str, Option<String>)) -
 /// clap keeps defaults as long as the process lives; there are a few, read once.
 fn kept(text: String) -> &'static str {
     Box::leak(text.into_boxed_str())
-}
-
-impl KeyKind {
-    fn read(self, text: &str) -> Option<Value> {
-        Some(match self {
-            KeyKind::Text => json!(text),
-            KeyKind::Number => json!(text.trim().parse::<u64>().ok()?),
-            KeyKind::Switch => json!(text.trim().parse::<bool>().ok()?),
-            // As a file has it, and `config list` shows it: a text may hold a comma.
-            KeyKind::Texts if text.trim_start().starts_with('[') => {
-                json!(serde_json::from_str::<Vec<String>>(text).ok()?)
-            }
-            KeyKind::Texts => json!(text.split(',').map(str::trim).filter(|one| !one.is_empty()).collect::<Vec<_>>()),
-        })
-    }
-    fn wanted(self) -> &'static str {
-        match self {
-            KeyKind::Text => "a text is wanted",
-            KeyKind::Number => "a whole number is wanted",
-            KeyKind::Switch => "true or false is wanted",
-            KeyKind::Texts => "texts separated by commas are wanted, or a list as JSON: [\"a\", \"b\"]",
-        }
-    }
-}
-
-fn kind_of(key: &str) -> Option<KeyKind> {
-    if let Some((_, of)) = key.strip_prefix("notify.channels.").and_then(|rest| rest.split_once('.')) {
-        return OF_CHANNEL.iter().find(|(known, _)| *known == of).map(|(_, kind)| *kind);
-    }
-    KEYS.iter().find(|(known, _)| *known == key).map(|(_, kind)| *kind)
-}
-
-/// Puts a value under a path of names.
-fn put(object: &mut Map<String, Value>, key: &str, value: Value) {
-    match key.split_once('.') {
-        None => _ = object.insert(key.to_owned(), value),
-        Some((first, rest)) => {
-            let below = object.entry(first).or_insert_with(|| json!({}));
-            if let Value::Object(below) = below {
-                put(below, rest, value);
-            }
-        }
-    }
-}
-
-/// The values of an option of the command line, before clap reads it.
-fn values_of(args: &[OsString], option: &str) -> Vec<String> {
-    let mut values = Vec::new();
-    let mut args = args.iter().map(|arg| arg.to_string_lossy()).take_while(|arg| arg != "--");
-    while let Some(arg) = args.next() {
-        if arg == option {
-            values.extend(args.next().map(|value| value.into_owned()));
-        } else if let Some(value) = arg.strip_prefix(option).and_then(|rest| rest.strip_prefix('=')) {
-            values.push(value.to_owned());
-        }
-    }
-    values
-}
-
-/// The file: `--config`, `BOSUN_CONFIG_FILE`, `./bosun.toml`, or the user's own. One that is named must be there.
-fn file_of(args: &[OsString], environment: &dyn Fn(&str) -> Option<String>) -> Result<Option<PathBuf>, CliError> {
-    let named = values_of(args, "--config").pop().or_else(|| environment("BOSUN_CONFIG_FILE")).map(PathBuf::from);
-    if let Some(named) = named {
-        return match named.is_file() {
-            true => Ok(Some(named)),
-            false => Err(wrong(&format!("there is no file {}", named.display()))),
-        };
-    }
-    let home = environment("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| environment("HOME").map(|home| Path::new(&home).join(".config")));
-    let own = home.map(|home| home.join("bosun/config.toml"));
-    Ok([Some(PathBuf::from(FILE)), own].into_iter().flatten().find(|path| path.is_file()))
-}
-
-/// The configuration that values make, checked.
-fn put_together(values: &Values) -> Result<Config, CliError> {
-    let mut whole = Map::new();
-    for (key, value) in values {
-        put(&mut whole, key, value.clone());
-    }
-    let config: Config = serde_path_to_error::deserialize(Value::Object(whole))
-        .map_err(|why| wrong(&format!("`{}`: {}", why.path(), why.inner())))?;
-    StorePolicy::retention_of(&config.worker.retention, false)
-        .map_err(|why| wrong(&format!("`worker.retention`: {why}")))?;
-    config.notify.check(parse_duration).map_err(|why| wrong(&why.to_string()))?;
-    QueuePolicy::of(&config.worker.queue_limit, None).map_err(|why| wrong(&format!("`worker.queue_limit`: {why}")))?;
-    QueuePolicy::of(&[], config.worker.activities_per_second.as_deref())
-        .map_err(|why| wrong(&format!("`worker.activities_per_second`: {why}")))?;
-    if let Some(text) = &config.output {
-        Format::from_str(text, false).map_err(|_| {
-            let known: Vec<_> = Format::value_variants().iter().filter_map(Format::to_possible_value).collect();
-            let known: Vec<&str> = known.iter().map(|value| value.get_name()).collect();
-            wrong(&format!("`output`: {text:?} is not one of {}", known.join(", ")))
-        })?;
-    }
-    if let Some(text) = &config.namespace {
-        Namespace::new(text).map_err(|why| wrong(&format!("`namespace`: {why}")))?;
-    }
-    if let Some(text) = &config.worker.bind {
-        text.parse::<IpAddr>().map_err(|_| wrong(&format!("`worker.bind`: {text:?} is no IP address")))?;
-    }
-    if let Some(text) = &config.worker.drain_timeout {
-        parse_duration(text).map_err(|why| wrong(&format!("`worker.drain_timeout`: {why}")))?;
-    }
-    if let Some(text) = &config.payload_store_above {
-        parse_above(text).map_err(|why| wrong(&format!("`payload_store_above`: {why}")))?;
-    }
-    let at_least = |key: &str, number: Option<u64>, least: u64| match number {
-        Some(number) if number < least => Err(wrong(&format!("`{key}`: at least {least}"))),
-        _ => Ok(()),
-    };
-    at_least("worker.external_slots", config.worker.external_slots, 1)?;
-    at_least("worker.connections", config.worker.connections, FEWEST_CONNECTIONS)?;
-    for (key, text) in config.store.references() {
-        text.parse::<SecretRef>().map_err(|why| wrong(&format!("`{key}`: {why}")))?;
-    }
-    if config.store.key.is_none() && !config.store.old_keys.is_empty() {
-        return Err(wrong("`store.old_keys`: they only read; `store.key` names the key that is written with"));
-    }
-    if let Some(text) = &config.worker.memory {
-        parse_bytes(text).map_err(|why| wrong(&format!("`worker.memory`: {why}")))?;
-    }
-    Ok(config)
-}
-
-fn no_profile(name: &str, place: &str, there: &[String]) -> CliError {
-    let has = match there {
-        [] if place.is_empty() => "there is no bosun.toml".to_owned(),
-        [] => format!("{place} has none"),
-        there => format!("{place} has {}", there.join(", ")),
-    };
-    CliError::usage(format!("there is no profile {name}: {has}"))
-        .help("a table [profiles.NAME] in bosun.toml is one; `bosun config profiles` lists them")
-}
-
-/// The keys of a file with their values.
-fn read_file(path: &Path) -> Result<FileText, CliError> {
-    let text = super::input::read_short(path).map_err(|why| wrong(&format!("{}: {why}", path.display())))?;
-    read_text(&text, path)
-}
-
-fn read_text(text: &str, path: &Path) -> Result<FileText, CliError> {
-    let value: Value = toml::from_str(text).map_err(|why| wrong(&format!("{}: {why}", path.display())))?;
-    let mut found = Vec::new();
-    collect("", &value, &mut found);
-    let mut read = FileText::default();
-    for (name, _) in value["profiles"].as_object().into_iter().flatten() {
-        // One without values is a profile too.
-        read.profiles.insert(name.clone(), Values::new());
-    }
-    for (key, value) in found {
-        let of_profile = key.strip_prefix("profiles.").and_then(|rest| rest.split_once('.'));
-        let known = of_profile.map_or(key.as_str(), |(_, key)| key);
-        if kind_of(known).is_none() {
-            return Err(unknown(&key, &path.display().to_string()));
-        }
-        match of_profile {
-            Some((name, of)) => _ = read.profiles.entry(name.to_owned()).or_default().insert(of.to_owned(), value),
-            None => _ = read.values.insert(key, value),
-        }
-    }
-    Ok(read)
-}
-
-fn collect(above: &str, value: &Value, found: &mut Vec<(String, Value)>) {
-    match value {
-        Value::Object(members) => {
-            for (name, value) in members {
-                let key = if above.is_empty() { name.clone() } else { format!("{above}.{name}") };
-                collect(&key, value, found);
-            }
-        }
-        value => found.push((above.to_owned(), value.clone())),
-    }
-}
-
-fn wrong(why: &str) -> CliError {
-    CliError::new(Code::Usage, format!("the configuration: {why}")).help("`bosun config list` shows every key")
-}
-
-fn unknown(key: &str, place: &str) -> CliError {
-    let error = wrong(&format!("{place}: no key is called `{key}`"));
-    let of_profile = key.strip_prefix("profiles.").and_then(|rest| rest.split_once('.'));
-    match of_profile.filter(|(_, key)| kind_of(key).is_some()) {
-        Some((name, key)) if place == "config set" => {
-            error.help(format!("`bosun config set {key} VALUE --in-profile {name}` sets a key of a profile"))
-        }
-        Some((name, key)) => {
-            error.help(format!("`bosun {place} {key}` with `--profile {name}`, or `--in-profile` to change it"))
-        }
-        None => error,
-    }
-}
-
-#[derive(Debug, Subcommand)]
-pub enum ConfigVerb {
-    /// List every key with its value and the source of the value.
-    #[command(visible_alias = "ls")]
-    List {
-        /// Say where each value comes from, as `config list` always does.
-        #[arg(long)]
-        origin: bool,
-    },
-    /// Print the value of one key that is in force.
-    Get(edit::GetArgs),
-    /// Write one value into bosun.toml; comments and the order of keys are kept.
-    Set(edit::SetArgs),
-    /// Remove one value from bosun.toml, which brings its default back.
-    Unset(edit::UnsetArgs),
-    /// List the profiles of bosun.toml: sets of values that `--profile NAME` puts in force.
-    Profiles,
-    /// Check a configuration file and all of its profiles, without putting them in force.
-    Validate(validate::ValidateArgs),
-    /// Print the JSON Schema of `bosun.toml`, for editors.
-    Schema,
-}
-
-pub(super) fn config(screen: &mut Screen, loaded: &Loaded, verb: ConfigVerb) -> Result<Exit, CliError> {
-    match verb {
-        ConfigVerb::Schema => screen.block(&format!("{:#}", json!(schemars::schema_for!(Config)))),
-        ConfigVerb::List { origin: _ } => list(screen, loaded)?,
-        ConfigVerb::Get(args) => return edit::get(screen, loaded, &args),
-        ConfigVerb::Set(args) => return edit::set(screen, loaded, &args),
-        ConfigVerb::Unset(args) => return edit::unset(screen, loaded, &args),
-        ConfigVerb::Profiles => return edit::profiles(screen, loaded),
-        ConfigVerb::Validate(args) => return validate::validate(screen, loaded, &args),
-    }
-    Ok(Exit::Ok)
-}
-
-impl ConfigVerb {
-    /// Whether it shows what is in force, or else needs no configuration that holds: these mend one that does not.
-    pub(super) fn shows_what_is_in_force(&self) -> bool {
-        matches!(self, ConfigVerb::Get(_) | ConfigVerb::Profiles)
-    }
-}
-
-fn list(screen: &mut Screen, loaded: &Loaded) -> Result<(), CliError> {
-    let found = |key: &str| loaded.origins.get(key).cloned().unwrap_or_else(|| (Value::Null, "default".to_owned()));
-    let known = KEYS.iter().map(|(key, _)| {
-        let (value, origin) = found(key);
-        let value = if value.is_null() { value } else { without_path(key, &value) };
-        json!({ "key": key, "value": value, "origin": origin, "variable": variable_of(key) })
-    });
-    let of_channels = loaded.origins.iter().filter(|(key, _)| key.starts_with("notify.channels."));
-    let of_channels = of_channels.map(|(key, (value, origin))| {
-        json!({ "key": key, "value": without_path(key, value), "origin": origin, "variable": null })
-    });
-    let rows: Vec<Value> = known.chain(of_channels).collect();
-    let cells = rows.iter().map(|row| {
-        let text = |name: &str| super::result::value_text(&row[name]);
-        let value = if row["value"].is_null() { "-".to_owned() } else { row["value"].to_string() };
-        let variable = if row["variable"].is_null() { "-".to_owned() } else { text("variable") };
-        vec![
-            Cell::of(text("key"), TextStyle::Bold),
-            value.into(),
-            text("origin").into(),
-            Cell::of(variable, TextStyle::Dim),
-        ]
-    });
-    let cells = cells.collect();
-    screen.objects("config.list", "keys", rows);
-    screen.table(&["key", "value", "origin", "variable"], cells)?;
-    // Every key is told, also where what is said of them does not hold.
-    loaded.refused().map_or(Ok(()), |why| Err(why.clone().help("`bosun config set` and `unset` change it")))
-}
-
-/// The address of a channel without its path, which is often a secret; of the keys of the store only where they are.
-fn without_path(key: &str, value: &Value) -> Value {
-    let shown = |text: &str| if text.parse::<SecretRef>().is_ok() { text.to_owned() } else { "(hidden)".to_owned() };
-    if key == "store.key" || key == "store.old_keys" {
-        return match value {
-            Value::String(text) => shown(text).into(),
-            Value::Array(all) => all.iter().map(|one| shown(one.as_str().unwrap_or_default())).collect(),
-            _ => "(hidden)".into(),
-        };
-    }
-    match value.as_str() {
-        Some(url) if key.ends_with(".webhook") || key.ends_with(".slack") => match url.contains("://") {
-            true => host_of(url).into(),
-            false => url.into(),
-        },
-        _ => value.clone(),
-    }
 }
 
 #[cfg(test)]

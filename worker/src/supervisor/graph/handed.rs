@@ -1,8 +1,8 @@
 //! What comes back of a request that was handed on as a whole (SHN-01, SHN-02, SHN-34).
 //!
 //! Invariant: the report of the run that carried it out is this run's: its result, its tasks, and what it says of its
-//! success; of one that was cancelled with this run, its tasks. A failure there is one here, and a result is never thrown away. It starts nothing but what a plan of its own
-//! would: the synthesis, where recruits of this run brought something too.
+//! success; of one that was cancelled with this run, its tasks. A failure there is one here, and a result is never thrown
+//! away. It starts nothing but what a plan of its own would: the synthesis, where recruits of this run brought something too.
 
 use super::undo::not_undone;
 use super::*;

@@ -180,9 +180,9 @@ impl Graph {
         self.strategy = Some(strategy).filter(|strategy| !strategy.is_empty());
         self.complexity_bp = output.complexity;
         self.plan.reasoning.clone_from(&output.reasoning);
-        // What nobody here can do is for the people of this run, and so is a budget that they are asked to raise: a run below
-        // would end with its part of it.
-        let is_paid = out.budget().used_up().is_none() && !out.budget().may_ask();
+        // What nobody here can do is for the people of this run, and so are calls that they are asked for: a run below would end
+        // without them.
+        let is_paid = out.budget().used_up().is_none() && !out.budget().asks_for_calls();
         if is_paid && self.unmatched(&output.tasks).is_none() && gates.hands_on(&output, false, out) {
             return self.enter(Phase::Executing, out);
         }
