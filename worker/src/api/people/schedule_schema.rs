@@ -70,7 +70,8 @@ fn spec() -> Value {
     })
 }
 
-fn schedule(id: &Value) -> Value {
+/// `left_min`: how few starts may be left; one that is made has one, one that is updated may be over.
+fn schedule(id: &Value, left_min: u64) -> Value {
     let queue = json!({ "anyOf": [id, { "type": "null" }] });
     json!({
         "type": "object", "required": ["spec", "action"], "additionalProperties": false,
@@ -90,7 +91,7 @@ fn schedule(id: &Value) -> Value {
                 "pause_on_failure": { "type": "boolean" } } },
             "state": { "type": "object", "additionalProperties": false, "properties": {
                 "paused": { "type": "boolean" }, "note": { "type": "string" },
-                "remaining_actions": { "type": ["integer", "null"], "minimum": 0, "maximum": 1_u64 << 53 } } },
+                "remaining_actions": { "type": ["integer", "null"], "minimum": left_min, "maximum": 1_u64 << 53 } } },
         },
     })
 }
@@ -105,12 +106,12 @@ pub(super) fn schemas(id: &Value) -> [(&'static str, Value); 5] {
             "NewSchedule",
             json!({ "type": "object", "required": ["schedule_id", "schedule"], "additionalProperties": false,
             "properties": { "schedule_id": { "type": "string", "pattern": SCHEDULE_ID },
-                "namespace": { "anyOf": [id, { "type": "null" }] }, "schedule": schedule(id) } }),
+                "namespace": { "anyOf": [id, { "type": "null" }] }, "schedule": schedule(id, 1) } }),
         ),
         (
             "ScheduleUpdate",
             json!({ "type": "object", "required": ["schedule"], "additionalProperties": false,
-            "properties": { "schedule": schedule(id),
+            "properties": { "schedule": schedule(id, 0),
                 "version": { "type": ["integer", "null"], "description": "The one that was looked at; another one is not overwritten",
                     "minimum": 0, "maximum": 1_u64 << 53 } } }),
         ),
