@@ -118,7 +118,7 @@ impl Outcome {
     }
 }
 
-/// Kills a worker under load `kills` times with SIGKILL. The ledger's file goes to `safe`.
+/// Kills a worker `kills` times with SIGKILL, first behind one word, then under load. The ledger's file goes to `safe`.
 pub fn kill_rounds(
     program: &Program,
     data: &Path,
@@ -128,8 +128,11 @@ pub fn kill_rounds(
     shape: Shape,
 ) -> io::Result<Outcome> {
     let ledger = Arc::new(Ledger::create(&safe.join("ledger.jsonl"))?);
-    let load = Load::start(ledger.clone(), shape.clone());
     let mut outcome = Outcome::default();
+    let Some((mut worker, http)) = outcome.recover(program, data)? else { return Ok(outcome) };
+    one_word(&http, "word", &ledger, || worker.kill().map(drop))?;
+    outcome.crash(false);
+    let load = Load::start(ledger.clone(), shape.clone());
     while outcome.crashes < kills {
         if chance.percent(20) {
             let mut worker = WorkerProcess::spawn(program, data)?;
@@ -197,7 +200,10 @@ fn cut_one_directory(
         }
         let Some((worker, http)) = outcome.recover(program, &data)? else { return Ok(()) };
         match cut {
-            0 => cut_behind_a_word(rig, worker, &http, name, &ledger)?,
+            0 => one_word(&http, &format!("{name}-word"), &ledger, || {
+                let mut worker = worker;
+                rig.power_cut(|| drop(worker.kill())).map(drop)
+            })?,
             _ => {
                 let shape = Shape { prefix: format!("{name}-{cut}"), ..shape.clone() };
                 cut_under_load(rig, worker, &http, chance, shape, &ledger)?;
@@ -214,22 +220,15 @@ fn cut_one_directory(
     Ok(())
 }
 
-/// The cut that no worker survives which acknowledges what it has not synced: one client asks for one thing, and the
-/// power goes with the answer. A worker under load syncs something all the time, and the file system may take along what
-/// was forgotten; here nothing is asked that could.
-fn cut_behind_a_word(
-    rig: &mut PowerRig,
-    mut worker: WorkerProcess,
-    http: &Http,
-    name: &str,
-    ledger: &Ledger,
-) -> io::Result<()> {
-    let workflow_id = format!("{name}-word");
-    let waits = workload::program(&workflow_id, json!([{ "wait_signal": { "name": workload::SIGNAL } }]));
-    ledger.attempt(&workflow_id, &Operation::Start)?;
+/// The crash that no worker survives which acknowledges too early: one client asks for one thing, and the worker goes with
+/// the answer. A worker under load writes and syncs all the time and takes along what it owes; here nothing is asked that
+/// could, so that finding it is no luck.
+fn one_word(http: &Http, workflow_id: &str, ledger: &Ledger, crash: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    let waits = workload::program(workflow_id, json!([{ "wait_signal": { "name": workload::SIGNAL } }]));
+    ledger.attempt(workflow_id, &Operation::Start)?;
     http.start(&waits).acknowledged()?;
-    rig.power_cut(|| drop(worker.kill()))?;
-    ledger.acknowledge(&workflow_id, &Operation::Start)
+    crash()?;
+    ledger.acknowledge(workflow_id, &Operation::Start)
 }
 
 /// A cut at any moment of many clients' work, once the first of it is acknowledged.
