@@ -15,7 +15,8 @@ pub(super) const YAML_BYTES_MAX: usize = 1024 * 1024;
 
 /// The data of one document. The caller has checked the length.
 pub(crate) fn parse(text: &str) -> Result<Value, InvalidYaml> {
-    serde_saphyr::from_str_with_options(text, options()).map_err(|why| InvalidYaml::of(&why).at_its_tab(text))
+    serde_saphyr::from_str_with_options(text, options())
+        .map_err(|why| at_its_tab(&why, text).unwrap_or_else(|| InvalidYaml::of(&why)))
 }
 
 /// What is wrong with a text that should be YAML.
@@ -75,19 +76,18 @@ impl InvalidYaml {
             other => InvalidYaml::Parser(other.to_string()),
         }
     }
+}
 
-    /// The parser calls the place before a tab that indents: here it is the one where the tab stands.
-    fn at_its_tab(self, text: &str) -> InvalidYaml {
-        let is_of_tab = matches!(&self, InvalidYaml::Parser(said) if said.contains(" tab"));
-        let tab = |line: &str| line.bytes().take_while(|byte| b" \t".contains(byte)).position(|byte| byte == b'\t');
-        let first = || text.lines().zip(1..).find_map(|(line, number)| Some((number, tab(line)? as u64 + 1)));
-        match is_of_tab.then(first).flatten() {
-            Some((line, column)) => {
-                InvalidYaml::NotTaken { what: "a tab indents, where only spaces may", line, column }
-            }
-            None => self,
-        }
-    }
+/// A tab that indents, where the parser complains of one: it calls the place before it, here it is the one where the tab stands.
+/// A tab before that place indents nothing: it is text of a block.
+fn at_its_tab(why: &serde_saphyr::Error, text: &str) -> Option<InvalidYaml> {
+    let said = why.without_snippet().to_string();
+    let is_of_tab = said.split(|c: char| !c.is_ascii_alphabetic()).any(|word| word == "tab" || word == "tabs");
+    let from = usize::try_from(why.location().filter(|_| is_of_tab)?.line()).ok()?.saturating_sub(1);
+    let tab = |line: &str| line.bytes().take_while(|byte| b" \t-".contains(byte)).position(|byte| byte == b'\t');
+    let (line, column) =
+        (1..).zip(text.lines()).skip(from).find_map(|(number, line)| Some((number, tab(line)? as u64 + 1)))?;
+    Some(InvalidYaml::NotTaken { what: "a tab indents, where only spaces may", line, column })
 }
 
 #[cfg(test)]
@@ -98,5 +98,18 @@ mod tests {
     fn a_tab_is_told_where_it_stands() {
         let why = parse("kind: supervisor\n\tpreset: x\n").unwrap_err();
         assert_eq!(why.to_string(), "a tab indents, where only spaces may, at line 2, column 1");
+        let block = "preset: x\nobjective: |\n  Makefile:\n  \tcc x\n";
+        for (rest, line, column) in [
+            ("agents:\n  - name: x\n\t  role: y\n", 7, 1),
+            ("agents:\n\t- name: a\n", 6, 1),
+            ("name: x\n\tbudget: y\n", 6, 1),
+            ("agents:\n-\t- name: x\n", 6, 2),
+        ] {
+            let why = parse(&format!("{block}{rest}")).unwrap_err();
+            let told = format!("a tab indents, where only spaces may, at line {line}, column {column}");
+            assert_eq!(why.to_string(), told, "{rest:?}");
+        }
+        let why = parse(&format!("{block}agents: [a tab: \"\\q tab\"]\n")).unwrap_err().to_string();
+        assert!(!why.contains("indents"), "{why}");
     }
 }

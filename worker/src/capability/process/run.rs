@@ -25,6 +25,8 @@ use crate::capability::scrub::Scrubber;
 const DRAIN_PATIENCE: Duration = Duration::from_millis(250);
 /// How long a program is tried to be started that cannot be started just now.
 const SPAWN_PATIENCE: Duration = Duration::from_secs(10);
+/// The longest time between two of these tries.
+const SPAWN_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How much of each stream a failure carries.
 const TAIL_MAX: usize = 2_000;
 
@@ -39,6 +41,7 @@ pub async fn run(
     let owner = Owner { idempotency_key: context.idempotency_key(), attempt: context.attempt().0 };
     let started = Instant::now();
     let spawned = spawn_patiently(&config, &context, &input, place.as_deref(), owner).await;
+    let Some(spawned) = spawned else { return Err(ActivityError::Canceled(None)) };
     let (mut child, group) = spawned.map_err(|why| cannot_spawn(&input, place.as_deref(), &why))?;
     let mut stdout = Capture::start(child.stdout.take().expect("stdout is piped"), input.output_max);
     let mut stderr = Capture::start(child.stderr.take().expect("stderr is piped"), input.output_max);
@@ -252,23 +255,24 @@ fn command(input: &ProcessInput, place: Option<&Path>, context: &ActivityContext
 }
 
 /// A machine that is short of processes or open files may have them again in a moment: that is no failed try of a task (G28).
+/// None: it was cancelled meanwhile.
 async fn spawn_patiently(
     config: &ProcessConfig,
     context: &ActivityContext,
     input: &ProcessInput,
     place: Option<&Path>,
     owner: Owner,
-) -> io::Result<(Child, ProcessGroup)> {
+) -> Option<io::Result<(Child, ProcessGroup)>> {
     let until = Instant::now() + SPAWN_PATIENCE;
     let mut pause = Duration::from_millis(100);
     loop {
         let spawned = spawn(command(input, place, context), owner.clone(), config, input.stdin.is_some()).await;
         match spawned {
             Err(why) if passes(&why) && Instant::now() + pause < until => tokio::select! {
-                () = tokio::time::sleep(pause) => pause *= 2,
-                () = context.canceled() => return Err(why),
+                () = tokio::time::sleep(pause) => pause = (2 * pause).min(SPAWN_PAUSE_MAX),
+                () = context.canceled() => return None,
             },
-            spawned => return spawned,
+            spawned => return Some(spawned),
         }
     }
 }

@@ -125,7 +125,7 @@ impl GroupChat {
         self.end.as_ref().is_some_and(|end| match end.stop {
             Stop::Denied => true,
             Stop::Error => end.refused,
-            stop => stop.ok() && !self.has_spoken() && !self.refused.is_empty(),
+            stop => stop.ok() && !self.has_spoken() && self.of_people_in_run().any(|of| of == OfPeople::Denial),
         })
     }
 }

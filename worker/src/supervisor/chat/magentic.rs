@@ -233,7 +233,7 @@ impl GroupChat {
         out.note(NoteKind::DecisionRecorded, json!({ "by": "progress_ledger", "attempt": tries, "problem": problem }));
         match read {
             Err(_) if Tries::of(self.rules.max_json_retries).are_left(tries) => self.ask_progress(tries + 1, out),
-            Err(LedgerUnread::Refused(_)) => self.nobody_is_left(out),
+            Err(LedgerUnread::Refused(_)) => self.somebody_else_speaks(out),
             Err(_) => self.fail(&ChatError::Ledger.to_string(), out),
             Ok(LedgerDecision::Satisfied { reason }) => self.answer_finally(reason, out),
             Ok(LedgerDecision::Next { stalled, speaker, instruction }) => {

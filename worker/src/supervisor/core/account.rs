@@ -60,6 +60,9 @@ pub struct AskedAbove {
     pub most: Option<u64>,
     /// It is on its way.
     is_sent: bool,
+    /// Nobody needs it any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_withdrawn: bool,
 }
 
 impl Account {
@@ -164,9 +167,28 @@ impl Account {
         self.asked_above = used_up.or_else(wanted).map(|(resource, wanted)| {
             // Without a limit of its own there is always room.
             let most = room(resource).filter(|room| *room < u64::MAX / 2);
-            AskedAbove { resource, wanted: most.map_or(wanted, |most| wanted.min(most)), most, is_sent: false }
+            AskedAbove {
+                resource,
+                wanted: most.map_or(wanted, |most| wanted.min(most)),
+                most,
+                is_sent: false,
+                is_withdrawn: false,
+            }
         });
         self.asked_above.is_some()
+    }
+
+    /// Nobody needs what the run above was asked for: it hears so, and asks nobody for it.
+    pub fn withdraw_from_above(&mut self) {
+        self.asked_above.take_if(|asked| !asked.is_sent);
+        if let Some(asked) = self.asked_above.as_mut().filter(|asked| !asked.is_withdrawn) {
+            *asked = AskedAbove { wanted: 0, most: Some(0), is_sent: false, is_withdrawn: true, ..*asked };
+        }
+    }
+
+    /// Whether the run above is asked for something.
+    pub fn has_asked_above(&self) -> bool {
+        self.asked_above.is_some_and(|asked| !asked.is_withdrawn)
     }
 
     /// What is to be asked of the run above, once.
@@ -178,9 +200,11 @@ impl Account {
 
     /// The run above has answered: what it gives, and whether that is all. `false`: it was not asked.
     pub fn lent_from_above(&mut self, lent: &Lent) -> bool {
-        let Some(asked) = self.asked_above.take_if(|asked| asked.is_sent) else { return false };
         let Share { tokens, cost_micros } = lent.more;
-        let allow_unpriced = asked.resource == Resource::Unpriced && !lent.last;
+        let gives = tokens.unwrap_or(0) > 0 || cost_micros.unwrap_or(0) > 0;
+        // One that was withdrawn may be answered twice: for what it was, and for that it was withdrawn.
+        let Some(asked) = self.asked_above.take_if(|asked| asked.is_sent) else { return !gives && !lent.last };
+        let allow_unpriced = asked.resource == Resource::Unpriced && !lent.last && !asked.is_withdrawn;
         self.top_up(&TopUp { tokens, cost_micros, allow_unpriced, ..TopUp::default() });
         let raises = &mut self.balance.raises;
         match asked.resource {

@@ -120,7 +120,7 @@ pub struct Calls {
     /// Calls that somebody has to do something for first: a key, money, a `resume`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     put_off: Vec<Call>,
-    /// Runs below that begin when this one has gone on in a new one.
+    /// Runs below that begin when this one has gone on in a new one, or has more to spend.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     new_runs: Vec<NewRun>,
     /// What came while the run stood still: stored, not consumed (§4.4 no. 57).
@@ -171,7 +171,7 @@ impl Calls {
         self.put_off.push(call);
     }
 
-    /// The run below begins behind the border.
+    /// The run below begins behind the border, or when there is more to spend.
     pub fn put_off_run(&mut self, run: NewRun) {
         self.new_runs.push(run);
     }
@@ -212,7 +212,7 @@ impl Calls {
 
     /// Whether anything waits for the run to go on.
     pub fn waits_for_run(&self) -> bool {
-        !self.put_off.is_empty() || !self.new_runs.is_empty() || !self.held.is_empty()
+        self.has_put_off() || !self.held.is_empty()
     }
 
     /// What is under way, by its number.
@@ -228,8 +228,9 @@ impl Calls {
         }
     }
 
+    /// Whether anything that was asked for is not begun.
     pub fn has_put_off(&self) -> bool {
-        !self.put_off.is_empty()
+        !self.put_off.is_empty() || !self.new_runs.is_empty()
     }
 
     /// Whether a plan goes on by itself after a time: it tries again, or gives up waiting.

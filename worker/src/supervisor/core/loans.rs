@@ -101,6 +101,8 @@ impl Available {
 
     fn meets(&self, request: &LoanRequest) -> bool {
         match request.resource {
+            // Who needs nothing any more says so.
+            _ if request.wanted == 0 => true,
             Resource::Unpriced => !self.needs_prices,
             resource => self.of(resource) >= request.wanted,
         }
@@ -213,6 +215,12 @@ impl Loans {
     pub fn waits_in_vain(&mut self, left: Available) -> bool {
         self.forget_ended();
         self.all_wait() && !self.requests.iter().any(|request| left.meets(request))
+    }
+
+    /// Whether somebody asks for more than there is.
+    pub fn wants_more(&mut self, left: Available) -> bool {
+        self.forget_ended();
+        self.requests.iter().any(|request| !left.meets(request))
     }
 
     /// What the first of those lacks who wait in vain.

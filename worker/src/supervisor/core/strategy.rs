@@ -12,12 +12,12 @@ use serde_json::{Map, Value, json};
 
 use super::account::Balance;
 use super::asker::Asker;
-use super::key::{BegunFor, Key};
+use super::key::Key;
 use super::phase::Phase;
 use super::plan_control::{NoPlan, PlanControl};
 use super::question::OnExpiry;
 use crate::supervisor::model::{TaskId, TaskPlan};
-use crate::supervisor::outbox::{Answer, Call, Outbox};
+use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
 use crate::supervisor::task::TaskStatus;
 
 /// The code of a run that is no success because a person said no.
@@ -149,8 +149,9 @@ pub trait Strategy<G: ?Sized>: Asker {
     fn cancel(&mut self, text: String, gates: &mut G, out: &mut Outbox);
     /// Something had ended while the run stood still, and the run is cancelled now: it is told, and nothing follows it.
     fn ended_before_cancel(&mut self, _key: &Key, _answer: Answer, _out: &mut Outbox) {}
-    /// A run below has ended when nobody waited for its answer any more, or was cancelled: how far its tasks came. Nothing follows.
-    fn ended_cut(&mut self, _of: BegunFor<'_>, _tasks: Vec<TaskReport>, _errors: &[String]) {}
+    /// The run that the whole request was handed on to has ended when nobody waited for its answer any more, or was cancelled:
+    /// how far its tasks came. Nothing follows.
+    fn ended_cut(&mut self, _tasks: Vec<TaskReport>) {}
     /// Whose work has ended with an answer that is not heard yet, and what it gave, if it did (SHN-67).
     fn ended_meanwhile(&self, _key: &Key, _answer: &Answer) -> Option<(TaskId, Option<Value>)> {
         None
@@ -188,8 +189,9 @@ pub trait Strategy<G: ?Sized>: Asker {
     fn exhausted(&mut self, _out: &mut Outbox) {}
     /// A call waited for more budget, and there is no more: the call as it is made now, if it may be the last word; else it is
     /// refused as unpaid. None: the strategy has gone on without it.
-    fn no_more_for(&mut self, call: Call, _out: &mut Outbox) -> Option<Call> {
-        Some(call)
+    fn no_more_for(&mut self, call: Call, out: &mut Outbox) -> Option<Call> {
+        let is_last = call.purpose == Purpose::Synthesize && out.budget().has_last_word();
+        Some(if is_last { call.last_word() } else { call })
     }
     /// Whether the budget has left anything undone: such a run is no success.
     fn is_cut(&self) -> bool;

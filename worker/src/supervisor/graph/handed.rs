@@ -4,9 +4,7 @@
 //! success; of one that was cancelled with this run, its tasks. A failure there is one here, and a result is never thrown
 //! away. It starts nothing but what a plan of its own would: the synthesis, where recruits of this run brought something too.
 
-use super::undo::not_undone;
 use super::*;
-use crate::supervisor::core::key::BegunFor;
 use crate::supervisor::core::strategy::{NotDone, TaskReport};
 use crate::supervisor::success::Claim;
 
@@ -63,24 +61,8 @@ impl Graph {
         }
     }
 
-    /// A run below was cancelled with this one: what it could not undo is told here, and of a request that was handed on how
-    /// far it came.
-    pub(super) fn ended_below_cut(&mut self, of: BegunFor<'_>, tasks: Vec<TaskReport>, errors: &[String]) {
-        let whose = match of {
-            BegunFor::Task(task) => format!(" (the run below for task {task})"),
-            BegunFor::Request => String::new(),
-            BegunFor::Undoing | BegunFor::Step | BegunFor::Other => return,
-        };
-        let left = tasks.iter().filter(|task| task.undone == Some(false));
-        let text = |task: &TaskReport| {
-            let what = not_undone(&task.task_id);
-            let why = errors.iter().find(|error| error.starts_with(&what));
-            format!("{}{whose}", why.unwrap_or(&what))
-        };
-        self.errors.extend(left.map(text));
-        if of != BegunFor::Request {
-            return;
-        }
+    /// The run that the request was handed on to was cancelled with this one: how far its tasks came.
+    pub(super) fn handed_on_is_cut(&mut self, tasks: Vec<TaskReport>) {
         let not_done = NotDone::among(&tasks);
         let phase = Phase::Failed;
         self.handed = Some(Handed { phase, success: false, result: None, why: None, code: None, tasks, not_done });

@@ -68,6 +68,7 @@ pub use reply::*;
 pub use rules::*;
 pub use told::prompt_hash;
 pub use tools::ToolAnswer;
+pub use undo::left_undone;
 pub use upfront::{Delegated, PlanUpfront, read_plan_answer};
 pub use view::{TaskBoardLine, WhyNotRunning};
 pub use workers::{Who, WorkerCard, WorkerRequirements};

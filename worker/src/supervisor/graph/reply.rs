@@ -131,6 +131,11 @@ impl Reply {
         failed || asks() || (map.contains_key("result") && known())
     }
 
+    /// Whether an answer that is no work of a task says what it cost, rather than that its data have such names.
+    pub fn tells_cost(map: &Map<String, Value>) -> bool {
+        Reply::is_reply(map) || map.keys().all(|key| key == "tokens" || MONEY.contains(&&**key))
+    }
+
     /// What it says beside its result.
     pub(super) fn beside(&self) -> SaidBeside {
         let (recruit, send, variables) = (self.recruit.clone(), self.send.clone(), self.variables.clone());

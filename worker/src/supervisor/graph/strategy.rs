@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::supervisor::core::account::Balance;
-use crate::supervisor::core::key::BegunFor;
 use crate::supervisor::core::plan_control::{NoPlan, PlanControl};
 use crate::supervisor::core::strategy::{Findings, Strategy, TaskReport};
 
@@ -49,12 +48,8 @@ impl<G: Gates> Strategy<G> for Graph {
         true
     }
 
-    fn ended_cut(&mut self, of: BegunFor<'_>, tasks: Vec<TaskReport>, errors: &[String]) {
-        self.ended_below_cut(of, tasks, errors);
-    }
-    fn no_more_for(&mut self, call: Call, out: &mut Outbox) -> Option<Call> {
-        let is_last = call.purpose == Purpose::Synthesize && out.budget().has_last_word();
-        Some(if is_last { call.last_word() } else { call })
+    fn ended_cut(&mut self, tasks: Vec<TaskReport>) {
+        self.handed_on_is_cut(tasks);
     }
     fn is_cut(&self) -> bool {
         Graph::is_cut(self)

@@ -7,15 +7,31 @@
 use serde_json::json;
 
 use super::*;
+use crate::supervisor::core::strategy::TaskReport;
 use crate::supervisor::model::TaskError;
 
 /// Of work that had ended in a run that stood still, and was cancelled then.
 const UNSEEN: &str =
     "it had been done while the run stood still, and nobody looked at the result: the run was cancelled";
 
+/// How everything begins that is said of a compensation.
+const COMPENSATION: &str = "compensation of task ";
+
 /// The beginning of what is said of a task whose compensation failed.
-pub(super) fn not_undone(id: &TaskId) -> String {
-    format!("compensation of task {id} failed")
+fn not_undone(id: &TaskId) -> String {
+    format!("{COMPENSATION}{id} failed")
+}
+
+/// What a run, and those below it, could not undo (SHN-62), from what it reports: in its words, where it has any.
+pub fn left_undone(tasks: &[TaskReport], errors: &[String]) -> Vec<String> {
+    let mut left: Vec<String> = errors.iter().filter(|error| error.starts_with(COMPENSATION)).cloned().collect();
+    for task in tasks.iter().filter(|task| task.undone == Some(false)) {
+        let what = not_undone(&task.task_id);
+        if !left.iter().any(|error| error.starts_with(&what)) {
+            left.push(what);
+        }
+    }
+    left
 }
 
 impl Graph {

@@ -166,6 +166,11 @@ impl Call {
             weight => weight,
         }
     }
+    /// Undoing needs no part of a budget, is not put off for want of one, and has all the time that it needs (SHN-62). What
+    /// else is free of charge is bounded, where a run or an agent does it.
+    pub fn needs_no_part(&self) -> bool {
+        self.purpose == Purpose::Compensate
+    }
     #[must_use]
     pub fn last_word(mut self) -> Self {
         self.last = true;

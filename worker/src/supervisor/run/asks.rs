@@ -99,8 +99,7 @@ impl SupervisorRun {
             return self.calls.put_off(call);
         }
         let spec = &self.resolved.spec;
-        // What is free of charge asks for no part: undoing is not put off.
-        if call.weight() != Weight::Free
+        if !call.needs_no_part()
             && self.available().too_little_for_child()
             && matches!(work::carried(spec, &call, self.context.depth, self.asker()), Carried::Child { .. })
         {
@@ -177,11 +176,7 @@ impl SupervisorRun {
 
     /// An agent that is a run of its own begins, with what its spec leaves it of time: nobody waits longer for its answer.
     fn begin_nested(&mut self, spec: &Value, call: Call, cx: &mut Cx<'_>) -> Result<(), CarryRefusal> {
-        let of_run = match call.weight() {
-            // Undoing needs no budget, and has all the time that it needs (SHN-62).
-            Weight::Free => ChildBudget::default(),
-            Weight::Call | Weight::Tool => self.child_budget(cx),
-        };
+        let of_run = if call.needs_no_part() { ChildBudget::default() } else { self.child_budget(cx) };
         let mut part = of_run.within(work::own_time_of(&self.resolved.spec, &call));
         let shorter = children::own_wall_ms(spec).is_none_or(|own| part.wall_ms < Some(own));
         let too_slow = (shorter && part.wall_ms != of_run.wall_ms)
@@ -287,8 +282,10 @@ impl SupervisorRun {
             return self.calls.put_off_run(NewRun { key, kind, task });
         }
         let call = Call::new(key.clone(), Purpose::ExecuteWorker, Value::Null);
-        if self.account.reserve(&call, AnswerSource::Child, &mut self.awaited).is_err() {
-            return self.unpaid(key, cx);
+        match self.account.reserve(&call, AnswerSource::Child, &mut self.awaited) {
+            Ok(()) => {}
+            Err(Withheld::UntilThereIsMore) => return self.calls.put_off_run(NewRun { key, kind, task }),
+            Err(Withheld::ForGood) => return self.unpaid(key, cx),
         }
         let part = self.child_budget(cx);
         let spec = self.spec_for_below(cx.now()).into_owned();

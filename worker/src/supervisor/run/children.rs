@@ -29,7 +29,7 @@ use crate::supervisor::core::calls::{Arrival, UnderWay};
 use crate::supervisor::core::key::{BegunFor, Key};
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::strategy::TASK_REJECTED;
-use crate::supervisor::graph::{Handed, PLAN_REVIEW_TIMED_OUT};
+use crate::supervisor::graph::{Handed, PLAN_REVIEW_TIMED_OUT, left_undone};
 use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, CallFailureKind, ChildKind, ChildTask, Outbox, Purpose};
 use crate::supervisor::prompts::WorkerTurn;
@@ -252,7 +252,10 @@ impl SupervisorRun {
             self.account.charge_late(cost);
             out.set_budget(self.account.balance());
             if let ChildEnd::Supervisor(report) = end {
-                self.strategy.ended_cut(key.begun_for(), report.tasks, &report.errors);
+                self.left_undone_below(&key, &report);
+                if key.begun_for() == BegunFor::Request {
+                    self.strategy.ended_cut(report.tasks);
+                }
             }
             return;
         };
@@ -263,8 +266,9 @@ impl SupervisorRun {
         let failure = result.err();
         if let ChildEnd::Supervisor(report) = &end {
             self.escalated_below(&key, report, out);
-            if self.strategy.phase().is_terminal() {
-                self.strategy.ended_cut(key.begun_for(), report.tasks.clone(), &report.errors);
+            self.left_undone_below(&key, report);
+            if self.strategy.phase().is_terminal() && key.begun_for() == BegunFor::Request {
+                self.strategy.ended_cut(report.tasks.clone());
             }
         }
         // Only the answer of an agent has a place for variables: a function shows all that it gives to the model.
@@ -289,6 +293,16 @@ impl SupervisorRun {
         self.hear(Arrival::Answer { key, answer }, out);
     }
 
+    /// SHN-62: what a run below could not undo is told here too, whatever becomes of the work it was begun for.
+    fn left_undone_below(&mut self, key: &Key, report: &SupervisorOutput) {
+        let whose = match key.begun_for() {
+            BegunFor::Task(task) => format!(" (the run below for task {task})"),
+            BegunFor::Request | BegunFor::Undoing | BegunFor::Step | BegunFor::Other => String::new(),
+        };
+        let left = left_undone(&report.tasks, &report.errors).into_iter();
+        self.left_below.extend(left.map(|left| left + &whose));
+    }
+
     /// FSS-25: what a reviewer below handed upward is shown to people here too, with the reviewer's words.
     fn escalated_below(&mut self, key: &Key, report: &SupervisorOutput, out: &mut Outbox) {
         for task in escalated(report) {
@@ -306,7 +320,7 @@ impl SupervisorRun {
     fn request_ended(&mut self, report: SupervisorOutput, failure: Option<&Failure>, out: &mut Outbox) -> Answer {
         let cancelled = failure.filter(|failure| failure.is_canceled());
         if cancelled.is_some() && !self.strategy.phase().is_terminal() {
-            self.strategy.ended_cut(BegunFor::Request, report.tasks.clone(), &report.errors);
+            self.strategy.ended_cut(report.tasks.clone());
         }
         for task in report.tasks.iter().filter(|task| task.attempts > 0) {
             if matches!(task.status, TaskStatus::Completed | TaskStatus::Failed) {

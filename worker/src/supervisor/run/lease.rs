@@ -16,7 +16,7 @@ use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_BUDGET_SHARE};
 use crate::supervisor::core::account::UsedUp;
 use crate::supervisor::core::control::ControlRequest;
 use crate::supervisor::core::loans::{Available, LoanRequest};
-use crate::supervisor::outbox::{Call, Outbox, Weight};
+use crate::supervisor::outbox::{Call, Outbox};
 
 /// Why a run stands still that may go on only with leave for calls of unknown price.
 const UNPRICED: &str = "the money of the run is limited, and nobody knows what a call of it cost: \
@@ -25,8 +25,8 @@ const UNPRICED: &str = "the money of the run is limited, and nobody knows what a
 /// Bounds an agent by what is left, whatever it is asked for: planners and reviewers like workers. What it was lent: when
 /// that is used up and there is no more, it ends, since the budget is the run's and not its own.
 pub(super) fn lend(free: Available, call: &Call, agent: &mut AgentSpec) -> (Vec<Resource>, Option<Share>) {
-    // Nobody is lent anything for the last word, or for undoing, which needs no budget.
-    let shares = !call.last && call.weight() != Weight::Free;
+    // Nobody is lent anything for the last word.
+    let shares = !call.last && !call.needs_no_part();
     let share = free.share().filter(|_| shares);
     agent.limits.share = share;
     if free.needs_prices && shares {
@@ -95,8 +95,25 @@ impl SupervisorRun {
         }
     }
 
+    /// What the run above was asked for, and nobody here needs any more, is withdrawn: it would ask people in vain.
+    fn withdraw_from_above(&mut self, cx: &mut Cx<'_>) {
+        if !self.account.has_asked_above() {
+            return;
+        }
+        let mut out = self.outbox(cx.now());
+        let waits = self.calls.has_put_off() || self.strategy.wants_more(&out);
+        self.awaited = out.take_awaited();
+        let free = self.available();
+        let needs = (waits && self.account.balance().asks()) || self.account.loans.wants_more(free);
+        if !needs || self.parts.control.is_cancelled() || self.strategy.phase().is_terminal() {
+            self.account.withdraw_from_above();
+            self.ask_above(cx);
+        }
+    }
+
     /// The same when the account has held back the last of what was asked for.
     pub(super) fn ask_for_what_is_held(&mut self, cx: &mut Cx<'_>) {
+        self.withdraw_from_above(cx);
         if self.calls.has_put_off() {
             let mut out = self.outbox(cx.now());
             self.ask_for_budget(&mut out);

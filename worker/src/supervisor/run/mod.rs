@@ -114,6 +114,9 @@ pub struct SupervisorRun {
     notes: VecDeque<Note>,
     noted: u64,
     started_at: Timestamp,
+    /// What runs below could not undo, as it is reported.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    left_below: Vec<String>,
 }
 
 impl StateMachine for SupervisorRun {
@@ -211,6 +214,7 @@ impl SupervisorRun {
             notes: VecDeque::new(),
             noted: 0,
             started_at: cx.now(),
+            left_below: Vec::new(),
         };
         let session = run.context.session.clone().unwrap_or_else(|| run.resolved.spec.memory.session.clone());
         run.account.start_clock(&mut out);

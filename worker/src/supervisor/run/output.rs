@@ -174,6 +174,7 @@ impl SupervisorRun {
         let Findings { tasks, not_done, errors, final_result, error, code, details } =
             self.strategy.findings(&self.account.balance());
         (output.tasks, output.errors, output.details) = (tasks, errors, details);
+        output.errors.extend(self.left_below.iter().cloned());
         (output.final_result, output.error, output.code) = (final_result, error, code);
         if !output.tasks.is_empty() {
             let tasks: Vec<(&TaskId, TaskStatus)> =

@@ -74,7 +74,7 @@ pub(super) fn taken_from(form: AnswerForm, call: &Call, answer: &mut Answer) -> 
     let Value::Object(map) = value else { return ONE };
     // Undoing is paid for as it was done, though it needs no budget.
     if call.purpose == Purpose::Compensate {
-        return Reply::cost_in(map);
+        return if Reply::tells_cost(map) { Reply::cost_in(map) } else { ONE };
     }
     if call.weight() != Weight::Call {
         return ONE;

@@ -129,11 +129,11 @@ impl Balance {
     /// What is used up, the first of it; none while calls may be made.
     pub fn used_up(&self) -> Option<UsedUp> {
         let limited = if self.allowance.tokens.is_some() { UsedUp::Tokens } else { UsedUp::Cost };
-        self.over().or(self.too_little.then_some(limited))
+        self.over().next().or(self.too_little.then_some(limited))
     }
 
-    /// What has been spent to its limit, the first of it.
-    fn over(&self) -> Option<UsedUp> {
+    /// What has been spent to its limit.
+    fn over(&self) -> impl Iterator<Item = UsedUp> {
         let over = |limit: Option<u64>, spent: u64| limit.is_some_and(|limit| spent >= limit);
         let is_over = [
             (UsedUp::Tokens, over(self.allowance.tokens, self.spent.tokens)),
@@ -142,7 +142,7 @@ impl Balance {
             (UsedUp::Wall, self.out_of_time),
             (UsedUp::Unpriced, self.needs_prices() && self.spent.unpriced_calls > 0),
         ];
-        is_over.into_iter().find_map(|(resource, over)| over.then_some(resource))
+        is_over.into_iter().filter_map(|(resource, over)| over.then_some(resource))
     }
 
     /// Whether a call that does not say what it cost is the last.
@@ -162,15 +162,20 @@ impl Balance {
         }
     }
 
-    /// What is used up of what the run above may give more of.
+    /// What is used up of what the run above may give more of; none where something else is used up too, so that more of
+    /// this would be of no use.
     pub(super) fn short_of(&self) -> Option<Resource> {
-        let what = match self.over().filter(|_| !self.out_of_time)? {
-            UsedUp::Tokens => Resource::Tokens,
-            UsedUp::Cost => Resource::Cost,
-            UsedUp::Unpriced => Resource::Unpriced,
-            UsedUp::Calls | UsedUp::Wall => return None,
+        let from_above = |what: UsedUp| {
+            let what = match what {
+                UsedUp::Tokens => Resource::Tokens,
+                UsedUp::Cost => Resource::Cost,
+                UsedUp::Unpriced => Resource::Unpriced,
+                UsedUp::Calls | UsedUp::Wall => return None,
+            };
+            self.room_above(what).map(|_| what)
         };
-        self.room_above(what).map(|_| what)
+        let short: Option<Vec<Resource>> = self.over().map(from_above).collect();
+        short?.first().copied()
     }
 
     /// How the run ends, if it has to; none while it may go on, or waits for people, or the run above, to give it more.
