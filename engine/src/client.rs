@@ -339,22 +339,26 @@ impl Client {
     pub async fn complete_activity(&self, token: TaskToken, completion: ActivityCompletion) -> Result<(), Rejection> {
         let TaskToken { run_id, seq, attempt } = token;
         let info = self.info_of(run_id).ok_or(Rejection::UnknownActivity { activity: token.to_string() })?;
-        let outcome = match completion {
-            ActivityCompletion::Complete(result) => {
-                self.check_payload(&result)?;
-                ActivityOutcome::Completed(result)
-            }
-            ActivityCompletion::Fail(failure) => ActivityOutcome::Failed(failure),
-            ActivityCompletion::Cancel(details) => ActivityOutcome::Canceled(details),
+        let identity = self.shared.options.identity.clone();
+        let ended = |outcome| ("complete-activity", Input::ActivityOutcome { seq, attempt, outcome, identity });
+        let (verb, input) = match completion {
+            ActivityCompletion::Complete(result) => ended(ActivityOutcome::Completed(result)),
+            ActivityCompletion::Fail(failure) => ended(ActivityOutcome::Failed(failure)),
+            ActivityCompletion::Cancel(details) => ended(ActivityOutcome::Canceled(details)),
             ActivityCompletion::Heartbeat(details) => {
-                let target = Target { run_id: Some(run_id), ..target_of(&info) };
-                return self.input("heartbeat-activity", &target, Input::Heartbeat { seq, attempt, details }).await;
+                ("heartbeat-activity", Input::Heartbeat { seq, attempt, details })
             }
         };
-        let target = Target { run_id: Some(run_id), ..target_of(&info) };
-        let identity = self.shared.options.identity.clone();
-        let input = Input::ActivityOutcome { seq, attempt, outcome, identity };
-        self.input("complete-activity", &target, input).await?;
+        let mut checked = Ok(());
+        input.payloads(&mut |payload| {
+            checked = std::mem::replace(&mut checked, Ok(())).and_then(|()| self.check_payload(payload))
+        });
+        checked?;
+        let is_end = matches!(input, Input::ActivityOutcome { .. });
+        self.input(verb, &Target { run_id: Some(run_id), ..target_of(&info) }, input).await?;
+        if !is_end {
+            return Ok(());
+        }
         // If the function still runs here, nobody waits for it any more.
         self.shared.runner.cancel(token);
         Ok(())

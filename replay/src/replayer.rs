@@ -92,6 +92,11 @@ pub enum Verdict {
     },
     /// The results are not in the history, so the code cannot be given them.
     Redacted,
+    /// Damage to a store took a payload of the history, so the code cannot be given it (G28).
+    Lost {
+        /// The payload's hash.
+        payload: String,
+    },
     /// An export of Temporal's: another engine's events, for viewing only.
     Foreign,
     /// The history itself is wrong, or cannot be read.
@@ -153,6 +158,9 @@ fn judge(
 ) -> Result<Vec<String>, Verdict> {
     if history.redaction() != Redaction::None {
         return Err(Verdict::Redacted);
+    }
+    if let Some(lost) = history.turns().iter().find_map(Turn::lost_payload) {
+        return Err(Verdict::Lost { payload: String::from_utf8_lossy(&lost.data).into_owned() });
     }
     let whole = HistoryCommands::replay(registry, history, run)?;
     let turns = history.turns().len();
@@ -335,6 +343,11 @@ impl fmt::Display for Verdict {
                 write!(f, "no workflow type {workflow_type} in this build; it has: {}", known.join(", "))
             }
             Verdict::Redacted => f.write_str("the history is redacted: it can be read and compared, not replayed"),
+            Verdict::Lost { payload } => write!(
+                f,
+                "damage to the store took payload {payload} of the history: it can be read, not replayed. Bring a backup back \
+                 that has it (`bosun store restore`)"
+            ),
             Verdict::Foreign => f.write_str(
                 "an export of Temporal's: it can be viewed and compared, not replayed, because its events are not those \
                  of this engine",

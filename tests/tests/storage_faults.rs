@@ -9,8 +9,11 @@ use bosun_tests::harness::crash::{Outcome, READY_MAX};
 use bosun_tests::harness::faults::Injection;
 use bosun_tests::harness::ledger::Ledger;
 use bosun_tests::harness::load::{Load, Shape};
-use bosun_tests::harness::process::{Program, REQUEST_MAX, WorkerProcess};
-use bosun_tests::harness::{count_from_env, say};
+use bosun_tests::harness::process::{Program, REQUEST_MAX, WorkerProcess, bosun};
+use bosun_tests::harness::{Chance, count_from_env, say};
+use serde_json::json;
+
+use crate::doors::{did, file};
 
 /// The documented exit code of a worker whose log failed.
 const STORAGE_FAILED: i32 = 74;
@@ -121,6 +124,57 @@ fn no_acknowledgement_after_a_storage_error_is_lost() {
 #[ignore = "minutes: cargo full"]
 fn no_acknowledgement_after_any_of_four_hundred_storage_errors_is_lost() {
     fail_storage(400);
+}
+
+/// G28: a read of a payload that fails once is no loss: a salvage marks nothing, and says of no file that it is damaged; a worker
+/// holds nothing.
+#[test]
+fn one_failed_read_of_a_payload_costs_nothing() {
+    if !Injection::available_or_explain() {
+        return;
+    }
+    let mut chance = Chance::from_env("one_failed_read_of_a_payload_costs_nothing");
+    let dir = tempfile::tempdir().unwrap();
+    let [data, salvaged] = ["data", "salvaged"].map(|name| dir.path().join(name));
+    let pad: String = (0..200_000).map(|_| char::from(b'a' + chance.below(26) as u8)).collect();
+    let program =
+        json!({ "vars": { "pad": pad }, "steps": [{ "wait_signal": { "name": "go" } }, { "return": "done" }] });
+    let input = format!("@{}", file(dir.path(), "program.json", &program.to_string()).display());
+    for id in ["one", "two"] {
+        did(&data, &["start", "kitchen-sink", "-w", id, "--input", &input]);
+    }
+    let payloads = files_under(&data.join("payloads"));
+    let injection = |name: &str| Injection {
+        calls: "read",
+        error: "EIO",
+        when: 1,
+        last: Some(1),
+        paths: payloads.iter().filter(|path| path.is_file()).cloned().collect(),
+        trace: dir.path().join(name),
+    };
+    let injected = injection("salvage");
+    let words = injected.wrapper();
+    let told = std::process::Command::new(&words[0])
+        .args(&words[1..])
+        .arg(bosun().unwrap())
+        .args(["store", "salvage", data.to_str().unwrap(), "--to", salvaged.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(injected.hits() > 0, "the read was not reached: {told}");
+    for line in ["runs whole     2", "runs held      none", "damage         none"] {
+        assert!(told.contains(line), "{line:?} is missing in {told}");
+    }
+    let injected = injection("worker");
+    let program = Program::bosun_worker().unwrap().wrapped(injected.wrapper());
+    let (mut worker, _http) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    for id in ["one", "two"] {
+        did(&data, &["signal", id, "go"]);
+        assert_eq!(did(&data, &["result", id]).trim(), "done");
+    }
+    assert!(injected.hits() > 0, "the read was not reached");
+    worker.kill().unwrap();
+    assert!(did(&salvaged, &["describe", "one"]).contains("Running"));
 }
 
 fn fail_storage(faults: u32) {

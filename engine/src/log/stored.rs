@@ -89,7 +89,12 @@ impl JournalOptions {
     /// recovery touches no blobs.
     pub(crate) fn plain_memo(&self, medium: &dyn Log, turn: &mut Turn) -> Result<(), StorageError> {
         let (run, first) = (turn.run, turn.first_event.0);
-        let blob = |reference: &Payload| read_blob(medium, reference);
+        // One that is lost costs its run, not the store (G28). A read that fails costs nothing yet: it is tried again.
+        let lost = |reference: &Payload| blob_of(reference).map(Payload::lost_blob);
+        let blob = |reference: &Payload| match read_blob(medium, reference) {
+            Err(why) if why.is_damage() => lost(reference).ok_or(why),
+            read => read,
+        };
         for (event, id) in turn.events.iter_mut().zip(first..) {
             let memo: Option<&mut Memo> = match event {
                 EventKind::WorkflowExecutionStarted(started) => Some(&mut started.memo),

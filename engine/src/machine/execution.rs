@@ -354,7 +354,16 @@ impl Execution {
                 };
                 return Err(Rejection::Held { why });
             }
-            Input::WorkerRestarted if self.run.inbox.contains(&Input::WorkerRestarted) => return Ok(()),
+            // After a restart it is told once more of what it has caused.
+            Input::WorkerRestarted
+            | Input::ChildStarted { .. }
+            | Input::ChildClosed { .. }
+            | Input::SignalDelivered { .. }
+            | Input::CancelDelivered { .. }
+                if self.run.inbox.contains(&input) =>
+            {
+                return Ok(());
+            }
             _ => {}
         }
         // What the run itself has caused is bounded by what it asked for, and is never refused.

@@ -546,7 +546,7 @@ fn describe(
         pending_timers: run.pending_timers(),
         pending_children: run.pending_children(),
         pending_updates: run.pending_updates(),
-        inbox: run.inbox_len(),
+        inbox: if run.is_closed() { 0 } else { run.inbox_len() },
         held,
         // The code of a closed run waits for nothing, whatever it was in the middle of.
         awaiting: if run.is_closed() { Vec::new() } else { execution.awaiting() },

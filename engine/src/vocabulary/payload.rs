@@ -201,13 +201,21 @@ pub fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// On disk a payload is a pair. In JSON a `json` payload is `{"json": value}` and every other `{"encoding", "base16"}`,
-/// so that exported histories are readable and still exact: JSON whose text would not survive a round trip, or that is
+/// (of what is lost `{"encoding": "lost", "lost"}` with the hash), so that exported histories are readable and still exact: JSON whose text would not survive a round trip, or that is
 /// nested so deep that a reader of the whole history could refuse it, is written as base16 too.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum ReadablePayload {
     Json { json: serde_json::Value },
     Raw { encoding: String, base16: String },
+    Lost { encoding: LostEncoding, lost: String },
+}
+
+/// The encoding of what damage to the store took.
+#[derive(Serialize, Deserialize)]
+enum LostEncoding {
+    #[serde(rename = "lost")]
+    Lost,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -224,6 +232,10 @@ impl Serialize for Payload {
             && !deeper_than(&json, READABLE_DEPTH)
         {
             return ReadablePayload::Json { json }.serialize(serializer);
+        }
+        if self.is_lost() {
+            let lost = String::from_utf8_lossy(&self.data).into_owned();
+            return ReadablePayload::Lost { encoding: LostEncoding::Lost, lost }.serialize(serializer);
         }
         ReadablePayload::Raw { encoding: self.encoding.clone().into_owned(), base16: hex(&self.data) }
             .serialize(serializer)
@@ -245,6 +257,7 @@ impl<'de> Deserialize<'de> for Payload {
                 let data = unhex(&base16).ok_or_else(|| D::Error::custom("base16 text with other characters"))?;
                 Ok(Payload { encoding: intern(Cow::Owned(encoding)), data: data.into() })
             }
+            ReadablePayload::Lost { encoding: LostEncoding::Lost, lost } => Ok(Payload::lost_blob(lost)),
         }
     }
 }

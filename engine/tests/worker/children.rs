@@ -253,6 +253,32 @@ async fn every_end_of_a_child_is_an_event() {
     }
 }
 
+/// E15, E27: the end of a child waits once in the inbox of a paused parent, however often the worker is started again.
+#[tokio::test]
+async fn the_end_of_a_child_waits_once_over_restarts() {
+    for form in FORMS {
+        let environment = environment(workflows());
+        environment.client().start(start(form, "p", &Plan::new("sleeper"))).await.unwrap();
+        settled(&environment).await;
+        environment.client().pause(&target("p"), "later".into(), None).await.unwrap();
+        environment.client().signal(&target("child"), signal("wake", "complete")).await.unwrap();
+        settled(&environment).await;
+        let mut environment = environment;
+        for _ in 0..2 {
+            environment = environment.restart(|_| {}).unwrap();
+            settled(&environment).await;
+        }
+        let client = environment.client();
+        let ends = client.describe(&target("p")).await.unwrap().inbox;
+        // Beside it that the worker is another one, if that concerns the run.
+        assert!((1..=2).contains(&ends), "{form}: {ends}");
+        client.unpause(&target("p"), "now".into(), None).await.unwrap();
+        assert_eq!(output::<Seen>(&client, "p").await.0, Ok("complete".to_owned()), "{form}");
+        assert_eq!(client.describe(&target("p")).await.unwrap().inbox, 0, "{form}");
+        assert_eq!(count(&history(&client, "p").await, "ChildWorkflowExecutionCompleted"), 1);
+    }
+}
+
 /// E15: what canceling a child means to the code, for each cancellation type; the child needs an hour to end.
 #[tokio::test]
 async fn the_cancellation_type_says_when_the_parent_hears_of_the_cancellation() {

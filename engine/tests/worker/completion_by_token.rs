@@ -59,6 +59,28 @@ async fn an_attempt_is_failed_by_token_and_retried() {
     assert_eq!(completed::<String>(&client, "one").await, "done");
 }
 
+/// E09, G28: what an attempt answers in any of these ways is data: the mark of what damage took is none, and a run that was
+/// given it would be held as damaged.
+#[tokio::test]
+async fn the_mark_of_damage_is_no_answer_of_an_attempt() {
+    let (mut stage, environment) = staged();
+    let token = awaited(&mut stage, &environment, "one", &within(MINUTE)).await;
+    let (client, lost) = (environment.client(), || Payload::lost_blob("a"));
+    let inner = Failure::application("B", "inner").with_details(lost());
+    let deep = Failure { cause: Some(Box::new(inner)), ..Failure::application("A", "outer") };
+    for completion in [
+        ActivityCompletion::Complete(lost()),
+        ActivityCompletion::Fail(deep),
+        ActivityCompletion::Cancel(Some(lost())),
+        ActivityCompletion::Heartbeat(Some(lost())),
+    ] {
+        let refused = client.complete_activity(token, completion).await;
+        assert!(matches!(&refused, Err(Rejection::Invalid { what, .. }) if what == "payload"), "{refused:?}");
+    }
+    client.complete_activity(token, ActivityCompletion::Complete(payload("by hand"))).await.unwrap();
+    assert_eq!(completed::<String>(&client, "one").await, "by hand");
+}
+
 /// E09: heartbeated by token: the details reach the next attempt; canceled by token once the code has asked for it.
 #[tokio::test]
 async fn an_attempt_is_heartbeated_and_canceled_by_token() {

@@ -278,13 +278,21 @@ async fn encrypted_payloads_are_nowhere_on_the_disk() {
     }
 }
 
-/// G34, E38: what a redaction left of a payload is a digest, and is not taken for data anywhere.
+/// G34, E38: what a redaction left of a payload is a digest, and is not taken for data anywhere. Nor is the mark of what damage
+/// took (G28): a run that was given it would be held as damaged.
 #[tokio::test]
 async fn a_redacted_payload_is_not_data() {
+    let redacted = Payload { encoding: ENCODING_REDACTED.into(), data: vec![7; 32].into() };
+    for (payload, says) in [(redacted, "redacted"), (Payload::lost_blob("a"), "damage")] {
+        is_taken_nowhere(payload, says).await;
+    }
+}
+
+async fn is_taken_nowhere(payload: Payload, says: &str) {
     let environment =
         environment(WorkflowRegistry::new().workflow("echo", |_: WfContext, input: u64| async move { Ok(input) }));
     let client = environment.client();
-    let redacted = || Payload { encoding: ENCODING_REDACTED.into(), data: vec![7; 32].into() };
+    let redacted = || payload.clone();
     let mut with_memo = start("echo", "memo", &1);
     with_memo.memo = [(FieldName::of("note"), redacted())].into();
     let name = |name: &str| name.into();
@@ -300,7 +308,7 @@ async fn a_redacted_payload_is_not_data() {
     ];
     for refused in refusals {
         let Some(Rejection::Invalid { what, why }) = refused else { panic!("{refused:?}") };
-        assert_eq!((what.as_str(), why.contains("redacted")), ("payload", true), "{why}");
+        assert_eq!((what.as_str(), why.contains(says)), ("payload", true), "{why}");
     }
 }
 

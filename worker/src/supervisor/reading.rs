@@ -15,8 +15,8 @@ use crate::capability::model::without_fence;
 /// What was said cannot be read as what it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    #[error("the {what} does not conform: expected a mapping, found a list")]
-    List { what: String },
+    #[error("the {what} does not conform: expected a mapping, found {found}")]
+    NoMapping { what: String, found: &'static str },
     #[error("the {what} is no JSON: {why}")]
     NoJson { what: String, why: String },
     #[error("the {what} does not conform: {why}")]
@@ -30,12 +30,25 @@ pub fn read<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, Unreada
     let named = || what.to_owned();
     let value = data_of(value).map_err(|why| Unreadable::NoJson { what: named(), why: why.to_string() })?;
     if value.is_array() {
-        return Err(Unreadable::List { what: named() });
+        return Err(Unreadable::NoMapping { what: named(), found: kind_of(&value) });
     }
     serde_path_to_error::deserialize(&*value).map_err(|why| match why.path().to_string() {
+        // It would name our type.
+        path if path == "." && !value.is_object() => Unreadable::NoMapping { what: named(), found: kind_of(&value) },
         path if path == "." => Unreadable::Misfit { what: named(), why: why.inner().to_string() },
         at => Unreadable::MisfitAt { what: named(), at, why: why.inner().to_string() },
     })
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a yes or no",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
+    }
 }
 
 /// What an answer says: models answer with the text of JSON, and like to put it in a fence; what is no text is taken as it is.

@@ -24,7 +24,6 @@ mod write;
 use std::path::{Path, PathBuf};
 
 use super::anchor::AnchorFile;
-use super::blob::BlobFiles;
 use super::epoch::{EpochFile, StoreOrigin, StoreStanding};
 use super::error::StorageError;
 use super::files::DataDir;
@@ -157,8 +156,7 @@ fn analyse(from: &DataDir) -> Result<Analysed, StorageError> {
         let db = from.sled().join("db");
         damage.push(format!("{}: the archived turns do not add up to what the log recorded", db.display()));
     }
-    let files = BlobFiles::open(from.payloads());
-    damage.extend(saved.lost_blobs.iter().map(|hash| write::damage_of(&files, hash, files.get(hash))));
+    damage.append(&mut saved.blob_damage);
     // What was found whole elsewhere is damage all the same.
     if damage.is_empty()
         && let Some(why) = why_refused(from)

@@ -20,6 +20,7 @@ use std::path::Path;
 use super::archive::Archive;
 use super::chain::ChosenGroups;
 use super::find::Salvageable;
+use super::write::read_whole;
 use crate::log::Shelf;
 use crate::log::archive::Segment;
 use crate::log::blob::{BlobFiles, BlobHash};
@@ -41,6 +42,8 @@ pub(super) struct SavedRuns {
     pub(super) archive_adds_up: bool,
     /// Payloads that runs refer to and that are not there whole: the new directory says so in their place.
     pub(super) lost_blobs: BTreeSet<BlobHash>,
+    /// Why each of these is lost.
+    pub(super) blob_damage: Vec<String>,
     /// How many runs are hit by what groups and segments have lost, payloads not counted.
     pub(super) hit_by_gaps: usize,
 }
@@ -281,14 +284,22 @@ impl SavedRuns {
 
     fn check_blobs(&mut self, dir: &DataDir) {
         let files = BlobFiles::open(dir.payloads());
-        let whole = |hash: &BlobHash| files.get(hash).ok().flatten().is_some_and(|bytes| BlobHash::of(&bytes) == *hash);
+        let mut known: BTreeMap<BlobHash, bool> = BTreeMap::new();
         for state in self.runs.values_mut() {
             let of_end = state.end.as_mut().map(blobs_of).unwrap_or_default();
-            let lost: BTreeSet<BlobHash> =
-                state.blobs.iter().copied().chain(of_end).filter(|hash| !whole(hash)).collect();
+            let mut lost: BTreeSet<BlobHash> = BTreeSet::new();
+            for hash in state.blobs.iter().copied().chain(of_end) {
+                let is_whole = known
+                    .entry(hash)
+                    .or_insert_with(|| read_whole(&files, &hash).map_err(|why| self.blob_damage.push(why)).is_ok());
+                if !*is_whole {
+                    lost.insert(hash);
+                }
+            }
             if let Some(first) = lost.first() {
                 let more = if lost.len() == 1 { String::new() } else { format!(", and {} more", lost.len() - 1) };
-                state.hold(format!("payload {first} is lost{more}"));
+                let closed = if state.is_over { "; the run is closed and stays so" } else { "" };
+                state.hold(format!("payload {first} is lost{more}{closed}"));
                 state.mark(&lost);
             }
             if let (Some(end), Some(why)) = (&mut state.end, &mut state.held) {

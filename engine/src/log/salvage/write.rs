@@ -59,31 +59,32 @@ fn copy_blobs(from: &DataDir, medium: &SledLog, report: &mut SalvageReport) -> R
     let files = BlobFiles::open(from.payloads());
     for first_byte in 0..=u8::MAX {
         for hash in files.list(first_byte)? {
-            match files.get(&hash) {
-                Ok(Some(bytes)) if BlobHash::of(&bytes) == hash => {
+            match read_whole(&files, &hash) {
+                Ok(bytes) => {
                     medium.put_blob(&hash, &bytes)?;
                     report.blobs += 1;
                 }
-                found => {
-                    let damage = damage_of(&files, &hash, found);
-                    // Those that a run needs are told of already.
-                    if !report.damage.contains(&damage) {
-                        report.damage.push(damage);
-                    }
-                }
+                // Those that a run needs are told of already.
+                Err(damage) if report.damage.contains(&damage) => {}
+                Err(damage) => report.damage.push(damage),
             }
         }
     }
     Ok(())
 }
 
-/// What is to be said of a payload that is not there whole.
-pub(super) fn damage_of(files: &BlobFiles, hash: &BlobHash, found: Result<Option<Vec<u8>>, StorageError>) -> String {
+/// How often a payload is read of which a read fails: what is lost is marked for ever, and one failed read is no loss.
+const READS: u32 = 3;
+
+/// A payload, or what is to be said of one that is not there whole.
+pub(super) fn read_whole(files: &BlobFiles, hash: &BlobHash) -> Result<Vec<u8>, String> {
+    let found = (1..READS).fold(files.get(hash), |found, _| found.or_else(|_| files.get(hash)));
     let path = files.path(hash);
     match found {
-        Ok(None) => format!("{}: it is missing", path.display()),
-        Ok(Some(_)) => format!("{}: it has other content", path.display()),
-        Err(why) => why.to_string(),
+        Ok(Some(bytes)) if BlobHash::of(&bytes) == *hash => Ok(bytes),
+        Ok(Some(_)) => Err(format!("{}: it has other content", path.display())),
+        Ok(None) => Err(format!("{}: it is missing", path.display())),
+        Err(why) => Err(why.to_string()),
     }
 }
 

@@ -146,6 +146,29 @@ fn a_lost_payload_is_marked_and_leaves_the_rest() {
     assert_eq!(saved.run(run_id(1)).unwrap().info.status, WorkflowStatus::Completed);
 }
 
+/// G7: a memo that is lost costs its run, and not the store: recovery reads the memos of what came behind the checkpoint.
+#[test]
+fn a_lost_memo_does_not_refuse_the_store() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("worked");
+    let journal = open(&dir).unwrap();
+    let mut dice = Dice(7);
+    let noise: Vec<u8> = (0..90_000).map(|_| dice.roll(256) as u8).collect();
+    let mut begun = start(1, "noted");
+    let EventKind::WorkflowExecutionStarted(started) = &mut begun.events[0] else { panic!("{begun:?}") };
+    started.memo = [(FieldName::of("pad"), Payload { encoding: ENCODING_BYTES.into(), data: noise.into() })].into();
+    journal.commit(&[begun, start(2, "well")]).unwrap();
+    drop(journal);
+    let files = bytes(&dir).into_keys().filter(|path| path.starts_with("payloads"));
+    let large = files.map(|path| dir.join(path)).find(|path| path.metadata().unwrap().len() > 80_000);
+    std::fs::remove_file(large.expect("a long payload is a file")).unwrap();
+    let journal = open(&dir).unwrap();
+    let known = journal.run(run_id(1)).unwrap().info;
+    assert!(known.memo.values().all(Payload::is_lost) && !known.memo.is_empty(), "{known:?}");
+    assert!(journal.turns(run_id(1), EventId(1)).is_err());
+    assert_eq!(journal.turns(run_id(2), EventId(1)).unwrap().len(), 1);
+}
+
 /// Whether these are the first turns of a run, and then how it ended, without the turns in between.
 fn ends_as(expected: &[Turn], found: &[Turn]) -> bool {
     let Some((end, before)) = found.split_last() else { return false };

@@ -123,15 +123,20 @@ impl Shard {
         let journal = &self.shared.journal;
         let with_gaps = || journal.turns_with_gaps(run, EventId(1), EventId(u64::MAX));
         let read = if is_held { with_gaps() } else { journal.turns(run, EventId(1)) };
+        let lost_in = |turns: &[Turn]| turns.iter().find_map(Turn::lost_payload);
         match read {
             Ok(turns) => {
                 // What a salvage has marked is no longer an error.
-                let lost = turns.iter().find_map(Turn::lost_payload);
+                let lost = lost_in(&turns);
                 let lost = lost.map(|lost| format!("payload {} is lost", String::from_utf8_lossy(&lost.data)));
                 Ok((turns, lost))
             }
             Err(error) => match with_gaps() {
-                Ok(turns) => Ok((turns, Some(error.to_string()))),
+                // A read that failed once is no loss: then nothing is missing now.
+                Ok(turns) => {
+                    let lost = lost_in(&turns).map(|_| error.to_string());
+                    Ok((turns, lost))
+                }
                 Err(_) => {
                     self.shared.note_held(run, Some(error.to_string()));
                     Err(Rejection::Held { why: error.to_string() })

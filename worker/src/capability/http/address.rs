@@ -22,7 +22,10 @@ pub(in crate::capability) struct RefusedAddress {
 impl fmt::Display for RefusedAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RefusedAddress { host, address } = self;
-        write!(f, "{host} is at {address}, which is not a public address; add the host to `allow_hosts` to permit it")
+        write!(
+            f,
+            "{host} is at {address}, which is not a public address; add the host to `http.allow_hosts` to permit it"
+        )
     }
 }
 

@@ -198,6 +198,11 @@ async fn what_passes_by_itself_is_tried_again() {
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
     let written = std::fs::File::options().append(true).open(&program).unwrap();
     let input = || ProcessInput::of([program.to_str().unwrap()]);
+    // A worker that stops meanwhile takes no try of the task.
+    let stopped = probe(6);
+    let waiting = tokio::spawn(run(ProcessConfig::default(), stopped.context, input()));
+    stopped.cancel.send(true).unwrap();
+    assert_eq!(waiting.await.unwrap(), Err(ActivityError::Canceled(None)));
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(300));
         drop(written);

@@ -41,6 +41,7 @@ impl ReplayAnswer {
             | Verdict::Unstable { .. }
             | Verdict::UnknownType { .. }
             | Verdict::Redacted
+            | Verdict::Lost { .. }
             | Verdict::Foreign
             | Verdict::Invalid { .. } => None,
         };
@@ -92,7 +93,9 @@ impl CheckedHistory {
                 | Verdict::OtherResult(_)
                 | Verdict::Unstable { .. }
                 | Verdict::UnknownType { .. } => Class::DoesNotFit,
-                Verdict::Redacted | Verdict::Foreign | Verdict::Invalid { .. } => Class::Unreadable,
+                Verdict::Redacted | Verdict::Lost { .. } | Verdict::Foreign | Verdict::Invalid { .. } => {
+                    Class::Unreadable
+                }
             },
         }
     }
@@ -111,7 +114,7 @@ impl CheckedHistory {
                 Verdict::UnknownType { .. } => "unknown_type",
                 Verdict::Redacted => "redacted",
                 Verdict::Foreign => "foreign",
-                Verdict::Invalid { .. } => "unreadable",
+                Verdict::Lost { .. } | Verdict::Invalid { .. } => "unreadable",
             },
         }
     }

@@ -262,6 +262,12 @@ impl GroupChat {
         };
         self.took_turn(name);
         let Some(message) = said.message else {
+            if self.rules.team == ChatTeam::Magentic {
+                // Whether there is more to do says the orchestrator alone.
+                self.skipped += 1;
+                self.lost.push(format!("the turn of {name} was lost: there was no reply"));
+                return self.go_on(None, out);
+            }
             return self.close(Stop::NoReply, &format!("{name} did not reply."), None, out);
         };
         let ends = self.terminates(&message);

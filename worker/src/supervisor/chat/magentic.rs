@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::machine::{ChatPhase, GroupChat};
-use super::message::ChatMessage;
+use super::message::{ChatMessage, failed_by_itself};
 use super::rules::ChatError;
 use super::text;
 use super::view::Stop;
@@ -188,6 +188,9 @@ impl GroupChat {
             Ok(answer) => answer,
             Err(failure) => return self.fail_for(&failure, out),
         };
+        if let Some(why) = failed_by_itself(&answer) {
+            return self.fail(&why, out);
+        }
         if let OrchestratorStep::Progress { tries } = step {
             return self.progress_answered(tries, &answer, out);
         }

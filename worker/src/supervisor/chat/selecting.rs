@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::machine::{ChatPhase, GroupChat};
+use super::message::failed_by_itself;
 use super::names::mentioned;
 use super::rules::{ChatError, listed};
 use super::text::{self, SelectionHint};
@@ -16,7 +17,7 @@ use super::view::{SpeakerChoiceRequest, Stop};
 use crate::supervisor::core::key::{ChatAsk, ChatKey};
 use crate::supervisor::core::retry::Tries;
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{Answer, Call, Outbox, Purpose};
+use crate::supervisor::outbox::{Answer, Call, CallFailure, Outbox, Purpose};
 use crate::supervisor::prompts::prompt_hash;
 use crate::supervisor::spec::{ChatTeam, Fallback, SpeakerMethod, UnknownMethod};
 
@@ -190,7 +191,11 @@ impl GroupChat {
 
     /// The answer to a call for a choice.
     pub(super) fn selected(&mut self, selecting: Selecting, answer: Answer, out: &mut Outbox) {
-        let answer = match answer {
+        let unable = |answer: Value| match failed_by_itself(&answer) {
+            Some(why) => Err(CallFailure::error(why)),
+            None => Ok(answer),
+        };
+        let answer = match answer.and_then(unable) {
             Ok(answer) => answer,
             // Chance needs nobody: the seed says who it is.
             Err(_) if selecting.by == By::Random => Value::Null,

@@ -171,6 +171,12 @@ impl GroupChat {
     pub(super) fn is_about_turn(&self, message: &ChatMessage) -> bool {
         self.of_people.get(&message.index).is_some_and(|of| *of != OfPeople::Interruption)
     }
+    /// Whether this is what an orchestrator told its team, and not what it told of the work in the end.
+    pub(super) fn is_order(&self, message: &ChatMessage) -> bool {
+        let told_in_the_end = self.end.as_ref().is_some_and(|end| end.stop == Stop::Answered);
+        let by_it = self.rules.team == ChatTeam::Magentic && message.from == self.rules.manager;
+        by_it && !(told_in_the_end && self.messages.last().is_some_and(|last| last.index == message.index))
+    }
     pub fn is_over(&self) -> bool {
         self.end.is_some()
     }

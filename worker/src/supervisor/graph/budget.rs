@@ -39,7 +39,7 @@ impl Graph {
     }
 
     /// What nobody will do or review any more. A supervisor that selects leaves its plan as it stands (PDT-09).
-    fn undone(&self, out: &Outbox) -> Vec<TaskId> {
+    pub(super) fn undone(&self, out: &Outbox) -> Vec<TaskId> {
         let under_review = |id: &TaskId| {
             let whole = self.rules.review == ReviewScope::Iteration;
             calls(out).any(|key| match key {

@@ -6,7 +6,6 @@
 use serde_json::{Map, json};
 
 use super::*;
-use crate::supervisor::core::account::Exhausted;
 use crate::supervisor::core::strategy::NotDone;
 use crate::supervisor::model::{CancelReason, SkipReason, TaskError};
 use crate::supervisor::spec::OnEmpty;
@@ -209,19 +208,7 @@ impl Graph {
                 let raw = self.raw_output();
                 self.end_in_shape(Some(raw), gates, out);
             }
-            // Nothing is paid any more, and the spec says that such a run fails.
-            ResultSource::Synthesizer if out.budget().exhausted() == Some(Exhausted::Fail) => {
-                self.cut = true;
-                self.fail_for_budget(gates, out);
-            }
-            // Who has nothing to tell is not asked, nor paid.
-            ResultSource::Synthesizer if !self.rules.synthesizes_nothing && self.has_nothing(gates) => {
-                self.end_with(None, out);
-            }
-            ResultSource::Synthesizer => match self.without_synthesis(gates, out) {
-                Some(result) => self.end_with(result, out),
-                None => self.synthesize(gates, out),
-            },
+            ResultSource::Synthesizer => self.end_by_synthesis(gates, out),
         }
     }
 
@@ -231,7 +218,7 @@ impl Graph {
     }
 
     /// Whether nothing was done that could be told of.
-    fn has_nothing(&self, gates: &dyn Gates) -> bool {
+    pub(super) fn has_nothing(&self, gates: &dyn Gates) -> bool {
         let done = self.plan.tasks.values().any(|task| task.status == TaskStatus::Completed);
         !done && self.results(gates).is_empty()
     }

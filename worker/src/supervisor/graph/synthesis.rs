@@ -7,22 +7,48 @@
 use serde_json::json;
 
 use super::*;
+use crate::supervisor::core::account::Exhausted;
 use crate::supervisor::shape::Shape;
 
 impl Graph {
+    /// Ends with one result of all that was accepted, as far as the budget pays for it.
+    pub(super) fn end_by_synthesis(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
+        let is_whole = !self.cut && self.undone(out).is_empty();
+        match self.made_without_a_call(gates) {
+            // What needs no call needs no budget.
+            Some(result) if is_whole => self.end_with(Some(result), out),
+            // Nothing is paid any more, and the spec says that such a run fails.
+            _ if out.budget().exhausted() == Some(Exhausted::Fail) => {
+                self.cut = true;
+                self.fail_for_budget(gates, out);
+            }
+            // Who has nothing to tell is not asked, nor paid.
+            _ if !self.rules.synthesizes_nothing && self.has_nothing(gates) => self.end_with(None, out),
+            _ => match self.without_synthesis(gates, out) {
+                Some(result) => self.end_with(result, out),
+                None => self.synthesize(gates, out),
+            },
+        }
+    }
+
+    /// A result that nobody has to be asked for: of a task that is a synthesis itself, or the only one there is.
+    fn made_without_a_call(&self, gates: &dyn Gates) -> Option<Value> {
+        if let Some(own) = self.own_synthesis().filter(|own| self.breaks_schema(own).is_none()) {
+            return Some(own);
+        }
+        let single = self.rules.bypass_single && self.rules.output_schema.is_none();
+        match self.results(gates).as_slice() {
+            [(_, Value::String(text))] if single && serde_json::from_str::<Value>(text).is_err() => {
+                Some(Value::String(text.clone()))
+            }
+            _ => None,
+        }
+    }
+
     pub(super) fn synthesize(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         let mut results = self.results(gates);
-        if let Some(own) = self.own_synthesis().filter(|own| self.breaks_schema(own).is_none()) {
-            return self.end_with(Some(own), out);
-        }
-        if self.rules.bypass_single
-            && self.rules.output_schema.is_none()
-            && let [(_, only)] = results.as_slice()
-            && let Value::String(text) = only
-            && serde_json::from_str::<Value>(text).is_err()
-        {
-            let text = Value::String(text.clone());
-            return self.end_with(Some(text), out);
+        if let Some(result) = self.made_without_a_call(gates) {
+            return self.end_with(Some(result), out);
         }
         if self.rules.dedupe {
             // The same text twice says nothing more (SHN-48); elsewhere every accepted result is told (FSS-42).

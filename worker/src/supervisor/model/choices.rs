@@ -61,6 +61,7 @@ pub enum OnExhausted {
     Stop,
     /// The run fails.
     Fail,
-    /// The run is paused until it is given more (`bosun budget top-up`) and resumed. Below another run: as `stop`.
+    /// The run is paused until it is given more (`bosun budget top-up`) and resumed. A run that spends the budget of the run
+    /// above asks that one; time can be given to nobody: of `wall` it is as `stop`.
     Ask,
 }

@@ -7,9 +7,8 @@
 //!                               '--(another plan)--> reviewing (round 1 of the next review, version + 1)
 //! ```
 //!
-//! Invariant: a person approves the version that they were shown, and what they approved is not asked about again: only a plan
-//! that is another one is. A refused answer changes nothing. Each conversation is bounded by its rounds. It makes no plan and
-//! starts nothing.
+//! Invariant: a person approves the version that they were shown, and only a plan that is another one is asked about again. A
+//! refused answer changes nothing. Each conversation is bounded by its rounds. It makes no plan and starts nothing.
 
 use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -21,9 +20,8 @@ use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::Outbox;
 use crate::supervisor::spec::{PlanApproval, Span};
 
-/// The longest message, in bytes.
+/// The longest message, in bytes, and the longest wait for a review, whatever the spec says (SHH-24, SHH-25).
 pub const MESSAGE_MAX: usize = 10 * 1024;
-/// The longest wait for a review, whatever the spec says (SHH-25).
 pub const TIMEOUT_MAX: Span = PlanApproval::TIMEOUT_MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,9 +180,14 @@ impl PlanReview {
     }
 
     fn begin(&mut self, message: &str, plan: Option<Value>, out: &mut Outbox) {
+        self.wait(out);
+        self.show(message, plan, out);
+    }
+
+    /// From here on a person is waited for (SHH-25).
+    fn wait(&mut self, out: &mut Outbox) {
         self.deadline = out.now().plus(self.rules.timeout.min(TIMEOUT_MAX).duration());
         out.timer(PeopleKey::PlanReviewDeadline(self.nth), self.deadline, "plan review");
-        self.show(message, plan, out);
     }
 
     /// The plan has become another one than people approved: it is shown to them as the first one was, under the next
@@ -217,6 +220,8 @@ impl PlanReview {
         out.note(NoteKind::PlanFeedback, json!({ "version": self.version, "round": self.round, "message": message }));
         self.conversation.push(PlanMessage { role: PlanAuthor::User, message, at: out.now() });
         self.status = ReviewStatus::Regenerating;
+        // How long the planner needs is no time of the person.
+        out.cancel_timer(PeopleKey::PlanReviewDeadline(self.nth));
         let round = self.round + 1;
         Ok(Regenerate {
             round,
@@ -250,7 +255,7 @@ impl PlanReview {
     /// The planner has answered the feedback: the next round. An answer that nobody waits for any more is dropped.
     pub fn regenerated(&mut self, message: &str, plan: Option<Value>, out: &mut Outbox) {
         if self.status == ReviewStatus::Regenerating {
-            self.show(message, plan, out);
+            self.begin(message, plan, out);
         }
     }
 
@@ -259,6 +264,7 @@ impl PlanReview {
         if self.status == ReviewStatus::Regenerating {
             self.conversation.pop();
             self.status = ReviewStatus::Reviewing;
+            self.wait(out);
             let data = json!({ "version": self.version, "withdrawn": true, "why": why });
             out.note(NoteKind::PlanFeedback, data);
         }
@@ -323,7 +329,7 @@ impl PlanReview {
 
     /// The deadline of the review has come: whether it ended by that.
     pub fn fired(&mut self, out: &mut Outbox) -> bool {
-        if !matches!(self.status, ReviewStatus::Reviewing | ReviewStatus::Regenerating) {
+        if self.status != ReviewStatus::Reviewing {
             return false;
         }
         self.status = ReviewStatus::TimedOut;
@@ -361,7 +367,7 @@ impl PlanReview {
             ReviewStatus::TimedOut => Some(Ending::Failed(TIMED_OUT.to_owned())),
             ReviewStatus::Denied => {
                 let comment = self.verdict.as_ref().and_then(|verdict| verdict.comment.as_deref());
-                let why = comment.map(|why| format!(": {why}")).unwrap_or_default();
+                let why = comment.map_or_else(String::new, |why| format!(": {why}"));
                 Some(Ending::Cancelled(format!("Execution cancelled: the plan was not approved{why}")))
             }
             ReviewStatus::Reviewing | ReviewStatus::Regenerating | ReviewStatus::Approved => None,
@@ -369,18 +375,14 @@ impl PlanReview {
     }
 
     pub fn view(&self) -> Value {
-        // What the run waits for, in CUGA's word (CUG-30).
-        let action = (self.status == ReviewStatus::Reviewing).then_some(APPROVAL_ACTION);
+        let waits = self.status == ReviewStatus::Reviewing;
         json!({
-            "status": self.status,
-            "action": action,
-            "round": self.round,
-            "version": self.version,
-            "deadline": self.deadline.to_string(),
+            // What the run waits for, in CUGA's word (CUG-30).
+            "status": self.status, "action": waits.then_some(APPROVAL_ACTION),
+            "round": self.round, "version": self.version, "deadline": waits.then(|| self.deadline.to_string()),
             "current_plan": self.plan.as_ref().map(|plan| &plan.plan),
             "hash": self.plan.as_ref().map(|plan| &plan.hash),
-            "rounds": self.conversation,
-            "plan_approved": self.status == ReviewStatus::Approved,
+            "rounds": self.conversation, "plan_approved": self.status == ReviewStatus::Approved,
         })
     }
 }

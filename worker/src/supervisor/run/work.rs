@@ -313,7 +313,10 @@ pub(super) fn answer_of(
         }
         Via::Http(_) => {
             let sent: ServiceResponse = serde_json::from_value(value).unwrap_or_default();
-            Ok(sent.json.filter(|json| !json.is_null()).unwrap_or_else(|| sent.body.trim().into()))
+            let text = sent.body.trim();
+            // An answer in form is one whatever its service calls it, as that of a program is: it may say that it failed.
+            let data = || serde_json::from_str(text).ok().filter(|data: &Value| data.is_object() || data.is_array());
+            Ok(sent.json.filter(|json| !json.is_null()).or_else(data).unwrap_or_else(|| text.into()))
         }
         Via::Model(_) => Ok(super::model::said(spec, &serde_json::from_value(value)?, call, asker)),
         Via::Scripted | Via::Activity(_) | Via::Supervisor(_) => Ok(value),

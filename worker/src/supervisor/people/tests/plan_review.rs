@@ -178,15 +178,24 @@ fn the_review_is_bounded_in_time() {
     assert_eq!((review.status(), review.ending()), (ReviewStatus::Approved, None));
 }
 
-/// SHH-25: the deadline ends a review also while a plan is being made, and the plan that comes then is dropped.
+/// SHH-25: what is bounded is the wait for people: while a plan is being made no deadline runs, and the next version, or a message
+/// that was withdrawn, has a whole one.
 #[test]
-fn the_deadline_ends_a_regeneration() {
-    let mut review = open();
-    review.feedback(&feedback(1, "more"), &mut at(1)).unwrap();
-    assert!(review.fired(&mut at(15 * MINUTE)));
-    let before = review.clone();
-    review.regenerated("late", Some(plan(2)), &mut at(16 * MINUTE));
-    assert_eq!(review, before);
+fn the_time_of_the_planner_is_not_that_of_people() {
+    for comes in [true, false] {
+        let mut review = open();
+        let mut out = at(14 * MINUTE);
+        review.feedback(&feedback(1, "more"), &mut out).unwrap();
+        assert_eq!(asks(&out), ["cancel timer plan_review/deadline"]);
+        assert!(!review.fired(&mut at(15 * MINUTE)));
+        let mut out = at(40 * MINUTE);
+        match comes {
+            true => review.regenerated("late", Some(plan(2)), &mut out),
+            false => review.not_regenerated("no model", &mut out),
+        }
+        assert_eq!(asks(&out), [format!("timer plan_review/deadline at {}", 55 * MINUTE)]);
+        assert!(review.fired(&mut at(55 * MINUTE)));
+    }
 }
 
 /// SHH-26: a regeneration that fails withdraws the message; version, round and plan stay, and one may try again.
