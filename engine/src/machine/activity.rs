@@ -145,7 +145,7 @@ impl Run {
                 draft.push(self, EventKind::ActivityTaskCanceled { seq, details });
             }
             ActivityOutcome::Canceled(_) => {
-                let failure = lost("the attempt stopped without being asked to");
+                let failure = lost("the attempt stopped as if it had been canceled, and nobody had asked it to");
                 self.attempt_failed(draft, seq, failure, None);
             }
             ActivityOutcome::Failed(failure) => self.attempt_failed(draft, seq, failure, None),

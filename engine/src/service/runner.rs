@@ -37,6 +37,8 @@ struct RunningAttempt {
     last_beat: Option<Duration>,
     pending: Option<Option<Payload>>,
     flush_planned: bool,
+    /// It was told to stop because the worker is leaving, and by nobody else before.
+    is_left: bool,
 }
 
 /// The attempts of this worker that run now.
@@ -105,6 +107,7 @@ impl Runner {
             last_beat: None,
             pending: None,
             flush_planned: false,
+            is_left: false,
         };
         self.lock().insert(token, running);
         let task = Arc::new(task);
@@ -141,7 +144,13 @@ impl Runner {
         (name, slot): (&RunName, &SlotUse),
         outcome: ActivityOutcome,
     ) {
-        let pending = self.lock().remove(&token).and_then(|running| running.pending);
+        let running = self.lock().remove(&token);
+        let is_left = running.as_ref().is_some_and(|running| running.is_left);
+        let pending = running.and_then(|running| running.pending);
+        let outcome = match outcome {
+            ActivityOutcome::Canceled(_) if is_left => ActivityOutcome::Failed(stopped()),
+            other => other,
+        };
         let TaskToken { seq, attempt, .. } = token;
         if let Some(details) = pending {
             shared.deliver_input(name, Input::Heartbeat { seq, attempt, details });
@@ -164,8 +173,10 @@ impl Runner {
 
     /// Tells all attempts to stop: the worker is leaving.
     pub(crate) fn cancel_all(&self) {
-        for running in self.lock().values() {
-            running.cancel.send_replace(true);
+        let mut all = self.lock();
+        tracing::info!(attempts = all.len(), "the time of the drain is over: what still runs is told to stop");
+        for running in all.values_mut() {
+            running.is_left |= !running.cancel.send_replace(true);
         }
     }
 
@@ -268,6 +279,12 @@ fn limited(outcome: ActivityOutcome, limit: usize) -> ActivityOutcome {
         }
         other => other,
     }
+}
+
+/// What an attempt that its worker has stopped has failed with (G27).
+fn stopped() -> Failure {
+    let message = "the worker that ran the attempt was stopped".to_owned();
+    Failure { message, kind: FailureKind::WorkerLost, cause: None }
 }
 
 /// The failure that a panic of user code becomes (E30).

@@ -70,6 +70,12 @@ async fn a_drain_does_not_wait_for_ever() {
         again.complete(&label);
     }
     assert_eq!(result.await.unwrap(), ("stops".into(), "hangs".into()));
+    let client = environment.client();
+    let failed = history(&client, &target("stops")).await.into_iter().find_map(|event| match event.kind {
+        EventKind::ActivityTaskAttemptFailed { failure, .. } => Some(failure.to_string()),
+        _ => None,
+    });
+    assert_eq!(failed.as_deref(), Some("the worker that ran the attempt was stopped"));
     drop(hangs);
 }
 

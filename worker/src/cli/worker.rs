@@ -299,7 +299,7 @@ async fn until_the_end(
             manager.stopping();
             tokio::select! {
                 ended = engine.drain(drain_timeout) => {
-                    tracing::info!(all_attempts_ended = ended, "drained");
+                    tracing::info!(closed_in_order = ended, "drained");
                     Exit::Ok
                 }
                 () = signals.next() => signals.exit(),
