@@ -139,7 +139,8 @@ fn a_batch_is_looked_at_asked_for_seen_and_stopped() {
         "{text}"
     );
     let gone = said(&ok(&data, &["delete", "--query", query, "--dry-run"]));
-    assert!(gone.contains("would delete 1 runs") && gone.contains("40 more that fit the filter are open"), "{gone}");
+    assert!(gone.contains("would delete 1 run") && gone.contains("40 more that fit the filter are open"), "{gone}");
+    assert!(!gone.contains("1 runs"), "{gone}");
     assert_eq!(count(&data, "ExecutionStatus = 'Running'"), 40);
     for (words, code, says) in [
         (&["terminate", "--query", query, "--no-input"][..], 32, "terminate 40 runs"),

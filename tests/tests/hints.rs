@@ -106,6 +106,30 @@ fn an_approval_is_found_by_the_id_of_its_run() {
     desk.done(printed(&text, "approval approve"));
 }
 
+/// A run is reached by the commands that tell of it, also where its id has spaces or is called as a shorthand is.
+#[test]
+fn a_run_with_an_odd_id_is_reached_by_what_is_printed() {
+    for id in ["my run", "latest"] {
+        let desk = UserFolder::with(WAITS);
+        assert_eq!(desk.sh(&format!("bosun run spec.yaml --no-wait --data d -w '{id}'")).status.code(), Some(15));
+        desk.done(&format!("bosun takeover -w '{id}' --data d"));
+        // Whoever means another run by the word would come upon this one.
+        desk.done("bosun run spec.yaml --data d -w other --no-wait || true");
+        let listed = desk.done("bosun approval list --data d");
+        let release = printed(&listed.replace("    bosun", "next: bosun"), "bosun release").to_owned();
+        let described = desk.done(&format!("bosun describe -w '{id}' --data d"));
+        assert_eq!(printed(&described, "bosun release"), release, "{described}");
+        let released = desk.done(&release);
+        assert!(released.contains(id), "{released}");
+        let left = desk.done("bosun approval list --data d");
+        assert!(!left.contains("bosun release"), "{left}");
+        let again =
+            desk.sh(&format!("bosun start supervisor -w '{id}' --data d -i '{{\"spec\":{{\"objective\":\"x\"}}}}'"));
+        assert!(!again.status.success(), "{}", said(&again));
+        assert!(desk.done(printed(&said(&again), "bosun describe")).contains("Running"));
+    }
+}
+
 /// A spec that is edited while its run is open begins another run. That is said, with what to do of it.
 #[test]
 fn a_file_that_is_edited_says_which_run_of_it_is_open() {

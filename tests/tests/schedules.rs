@@ -230,6 +230,8 @@ fn a_schedule_that_can_never_work_is_refused() {
     let create = |what: &[&str]| run(dir.path(), &[&["schedule", "create", "s"], what].concat());
     let own = create(&["bosun.batch", "--every", "1h"]);
     assert!(own.status.code() == Some(2) && said(&own).contains("bosun.batch is Bosun's own"), "{}", said(&own));
+    let none = create(&["supervisor", "--input", "{}", "--every", "1h"]);
+    assert!(none.status.code() == Some(2) && said(&none).contains("input.spec: it is needed"), "{}", said(&none));
     let nth = create(&["kitchen-sink", "--cron", "0 9 * * mon#1", "--input", r#"{"steps":[]}"#]);
     let text = said(&nth);
     assert!(nth.status.code() == Some(2) && text.contains("`mon#1` is not known"), "{text}");
@@ -288,6 +290,13 @@ fn a_schedule_is_not_ended_as_a_run_is() {
         let answer = http.request("POST", &path, None).unwrap();
         assert_eq!(answer.status, 409, "{answer:?}");
         assert!(String::from_utf8_lossy(&answer.body).contains("is_schedule"), "{answer:?}");
+    }
+    let conflict = ["-w", "schedule:nightly", "--id-conflict-policy", "terminate-existing"];
+    let steps = ["kitchen-sink", "--input", r#"{"steps":[]}"#];
+    for (verb, more) in [("start", [].as_slice()), ("signal-with-start", &["--signal-name", "x"])] {
+        let refused = run(&data, &[&[verb], &steps[..], &conflict[..], more].concat());
+        assert_eq!(refused.status.code(), Some(2), "{verb}: {}", said(&refused));
+        assert!(said(&refused).contains("schedule delete nightly` deletes it"), "{verb}: {}", said(&refused));
     }
     assert_eq!(told(&data, &["schedule", "describe", "nightly"])["schedule"]["state"]["paused"], false);
     ok(&data, &["schedule", "delete", "nightly", "--yes"]);

@@ -150,6 +150,8 @@ fn a_configuration_is_checked_with_all_of_its_profiles() {
     };
     let well = check("namespace = \"dev\"\n[worker]\nslots = 4\n[profiles.night]\nworker.slots = 8\n");
     assert!(well.status.success() && said(&well).contains("2 keys, and the profiles night"), "{}", said(&well));
+    let one = check("namespace = \"dev\"\n");
+    assert!(said(&one).contains("is well: 1 key\n"), "{}", said(&one));
     for (text, named) in [
         ("slots = 4\n", "slots"),
         ("[worker]\nslots = \"many\"\n", "worker.slots"),
@@ -347,4 +349,29 @@ fn origins_are_listed_and_a_profile_is_set() {
     let listed = said(&config(&["list", "--origin", "--profile", "dev"]));
     let line = listed.lines().find(|line| line.starts_with("worker.slots")).unwrap_or_else(|| panic!("{listed}"));
     assert!(line.contains("[profiles.dev]"), "{line}");
+}
+
+/// Where one thing of a file is wrong, what it says besides is shown with its place; and keys that belong together may be said in
+/// different places.
+#[test]
+fn a_configuration_is_judged_with_what_stands_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = |words: &[&str]| {
+        let mut bosun = std::process::Command::new(bosun_tests::harness::process::bosun().unwrap());
+        bosun.arg("config").args(words).current_dir(dir.path()).env("BOSUN_STORE_KEY", "env:K").output().unwrap()
+    };
+    let file = dir.path().join("bosun.toml");
+    std::fs::write(&file, "namespace = \"dev\"\n[store]\nold_keys = [\"env:OLD\"]\n").unwrap();
+    for words in [&["validate"][..], &["set", "output", "text"], &["list"]] {
+        let well = config(words);
+        assert!(well.status.success(), "{words:?}: {}", said(&well));
+    }
+    std::fs::write(&file, "namespace = \"dev\"\nnamspace = \"dev\"\n").unwrap();
+    let listed = config(&["list"]);
+    let text = said(&listed);
+    assert!(listed.status.code() == Some(2) && text.contains("no key is called `namspace`"), "{text}");
+    for (key, origin) in [("namespace", "bosun.toml"), ("store.key", "BOSUN_STORE_KEY")] {
+        let line = text.lines().find(|line| line.starts_with(key)).unwrap_or_else(|| panic!("{text}"));
+        assert!(line.contains(origin), "{line}");
+    }
 }

@@ -120,6 +120,10 @@ pub trait Backend: Send + Sync {
     fn looks_at_holds(&self) -> bool {
         false
     }
+    /// Whether it finds one event of a history without reading all of it: a cluster's has to be replayed from its beginning.
+    fn finds_single_events(&self) -> bool {
+        true
+    }
     /// Where it is remembered what runs have said of how people hold them, if it is.
     fn holds(&self) -> Option<&HoldMemory> {
         None

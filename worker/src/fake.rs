@@ -29,6 +29,8 @@ pub(crate) struct Fake {
     pub(crate) update: UpdateOutcome,
     pub(crate) query: Payload,
     pub(crate) state: WorkerState,
+    /// It reads whole histories only, as a cluster's are read.
+    pub(crate) reads_whole_histories: bool,
     /// What `describe` says beside.
     pub(crate) described: fn(&mut Description),
 }
@@ -84,6 +86,7 @@ impl Fake {
             update: UpdateOutcome::Completed(Ok(Payload::raw_json("42"))),
             query: Payload::raw_json(r#""fine""#),
             state: WorkerState::default(),
+            reads_whole_histories: false,
             described: |_| {},
         }
     }
@@ -131,6 +134,9 @@ fn why(because: &Attribution) -> String {
 }
 
 impl Backend for Fake {
+    fn finds_single_events(&self) -> bool {
+        !self.reads_whole_histories
+    }
     fn start(&self, request: StartWorkflow) -> Reply<'_, Started> {
         let started = self.started(&request);
         let policy = request.id_reuse_policy;

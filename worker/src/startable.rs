@@ -52,6 +52,20 @@ pub(crate) fn faults_of_input(input: &Value) -> Vec<FieldError> {
     }
 }
 
+/// The same of what a schedule starts; of nothing else.
+pub(crate) fn faults_of_action(action: &ScheduleAction) -> Vec<FieldError> {
+    if action.workflow_type == SUPERVISOR { faults_of_input(&action.input) } else { Vec::new() }
+}
+
+/// A supervisor whose every start would fail at once is not arranged.
+fn takes_spec(action: &ScheduleAction) -> Result<(), Rejection> {
+    let mut faults = faults_of_action(action).into_iter();
+    let Some(first) = faults.next() else { return Ok(()) };
+    let more: String = faults.map(|one| format!("; input.{}: {}", one.path, one.problem)).collect();
+    let what = format!("schedule.action.input.{}", first.path);
+    Err(Rejection::Invalid { what, why: format!("{}{more}", first.problem) })
+}
+
 impl KnownCode<'_> {
     /// Of a start: what it arranges. What is wrong with the start itself is said by whoever starts it.
     pub(crate) fn check_start(&self, start: &StartWorkflow) -> Result<(), Rejection> {
@@ -85,6 +99,7 @@ impl KnownCode<'_> {
         let workflow_type = WorkflowType::new(&action.workflow_type).map_err(|why| invalid(why.to_string()))?;
         let input = Payload::encode(&action.input).map_err(|why| invalid(why.to_string()))?;
         begins_anew(&workflow_type, &input)?;
+        takes_spec(action)?;
         self.workflows.check_input(&workflow_type, &input)?;
         match input.decode::<ActivityOrder>() {
             Ok(order) if workflow_type.as_str() == ACTIVITY => self.check_order(&order),
@@ -187,6 +202,24 @@ mod tests {
         assert!(matches!(unknown, Err(Rejection::UnknownWorkflowType { .. })), "{unknown:?}");
         let unreadable = code.check_start(&starts("double", json!("seven")));
         assert!(matches!(unreadable, Err(Rejection::Invalid { .. })), "{unreadable:?}");
+    }
+
+    /// Each of its starts would fail at once, and nobody would be told.
+    #[test]
+    fn a_schedule_of_a_supervisor_without_a_spec_is_refused() {
+        let registry = workflows();
+        let code = KnownCode { workflows: &registry, activities: None };
+        let refused = code.check_start(&starts(SUPERVISOR, json!({})));
+        let place = "schedule.action.input.spec";
+        assert!(matches!(&refused, Err(Rejection::Invalid { what, .. }) if what == place), "{refused:?}");
+        let refused = code.check_start(&starts(SUPERVISOR, json!({ "spec": { "agents": 5 } })));
+        assert!(
+            matches!(&refused, Err(Rejection::Invalid { what, why }) if what.ends_with("input.spec.agents")
+                && why.contains("input.spec.objective")),
+            "{refused:?}"
+        );
+        let whole = code.check_start(&starts(SUPERVISOR, json!({ "spec": { "objective": "x" } })));
+        assert!(!matches!(&whole, Err(Rejection::Invalid { what, .. }) if what.contains("spec")), "{whole:?}");
     }
 
     #[test]

@@ -310,6 +310,9 @@ impl Backend for CallerBackend {
     fn looks_at_holds(&self) -> bool {
         self.backend.looks_at_holds()
     }
+    fn finds_single_events(&self) -> bool {
+        self.backend.finds_single_events()
+    }
     fn start(&self, request: StartWorkflow) -> Reply<'_, Started> {
         Box::pin(async move { self.backend.start(CallerBackend::start(self, request)?).await })
     }

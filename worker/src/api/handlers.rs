@@ -29,6 +29,7 @@ use super::stream::{json_lines, run_event_lines, turn_lines};
 use crate::backend::{Attribution, Backend, WorkerState};
 use crate::cli::Reach;
 use crate::notify::links::Links;
+use crate::own_work::may_be_started;
 use crate::standing;
 
 /// A page has at most this many rows (G34).
@@ -187,6 +188,7 @@ pub struct StartAnswer {
 
 pub async fn start(me: AuthorizedCaller, body: Bytes) -> Result<(StatusCode, Json<StartAnswer>), Problem> {
     let StartRequestBody { start, signal, update } = body_of(&body)?;
+    may_be_started(&me.backend, &start).await?;
     let (started, update) = match (signal, update) {
         (None, None) => (me.backend.start(start).await?, None),
         (Some(signal), None) => (me.backend.signal_with_start(start, signal).await?, None),

@@ -766,6 +766,40 @@ async fn an_attached_client_sees_what_an_embedded_one_sees() {
     }
 }
 
+/// A start that takes an id over by ending its run does not end a schedule, with or without a message beside it.
+#[tokio::test]
+async fn no_start_takes_the_place_of_a_schedule() {
+    let mut fake = Fake::new();
+    let mut nightly = crate::fake::run_info("schedule:nightly", WorkflowStatus::Running);
+    nightly.workflow_type = WorkflowType::of(crate::schedule::SCHEDULE);
+    fake.runs.push(nightly);
+    let served = serve(fake, ServerLimits::default()).await;
+    let client = served.client();
+    let start = || {
+        let id_conflict_policy = IdConflictPolicy::TerminateExisting;
+        StartWorkflow { id_conflict_policy, ..StartWorkflow::new("order".into(), "schedule:nightly".into()) }
+    };
+    let signal = SignalRequest { name: "s".into(), input: Payload::null(), identity: None, request_id: None };
+    let update = UpdateRequest {
+        update_id: "u".into(),
+        name: "n".into(),
+        input: Payload::null(),
+        identity: None,
+        wait: UpdateWait::Completed,
+    };
+    let tried = [
+        client.start(start()).await.err(),
+        client.signal_with_start(start(), signal).await.err(),
+        client.update_with_start(start(), update).await.err(),
+    ];
+    for refused in tried {
+        let Some(CallError::Refused { status, code, .. }) = refused else { panic!("{refused:?}") };
+        assert_eq!((status, code.as_str()), (409, "is_schedule"));
+    }
+    let calls = served.fake.calls();
+    assert!(calls.iter().all(|call| call.starts_with("describe ")), "nothing is started: {calls:?}");
+}
+
 /// What runs tell each other is believed as it stands, also who has approved something: nobody sends it from outside,
 /// whatever their role (owners too), and with no run to begin.
 #[tokio::test]

@@ -16,11 +16,12 @@ use super::context::Context;
 use super::error::{CliError, one_line};
 use super::exit::Exit;
 use super::explain::Code;
-use super::list::{run_word, shell_word, with_run_word};
+use super::list::{run_word, shell_word};
 use super::request_text::{self, with_moments};
 use super::resolve::run_of;
 use super::result::value_text;
 use super::supervise::update;
+use super::waiting::answer_of;
 use crate::agent::next_run::MIGRATION;
 use crate::inbox::became::{self, Became, SentAnswer};
 use crate::inbox::{
@@ -181,9 +182,7 @@ impl HumanRequest {
             HumanRequestKind::Approval | HumanRequestKind::ToolCall => {
                 self.at(format!("bosun approval approve {}", self.id()))
             }
-            HumanRequestKind::Elsewhere => {
-                with_run_word(&value_text(&self.request["answer"]), self.target.workflow_id.as_str())
-            }
+            HumanRequestKind::Elsewhere => answer_of(&self.request),
         }
     }
 

@@ -25,7 +25,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use self::values::{
-    FileText, SET, Values, file_of, kind_of, no_profile, put_together, read_file, read_text, unknown, values_of, wrong,
+    FileText, SET, Values, file_of, kind_of, no_profile, old_keys_fit, put_together, read_as_far_as_it_goes, read_file,
+    read_text, unknown, values_of, wrong,
 };
 pub use self::verbs::ConfigVerb;
 pub(super) use self::verbs::config;
@@ -268,36 +269,72 @@ impl Loaded {
         loaded
     }
 
+    /// Each place by itself: what one of them is refused for hides nothing of what the others say. The first refusal.
     fn read(&mut self, args: &[OsString], environment: &dyn Fn(&str) -> Option<String>) -> Result<(), CliError> {
-        let origins = &mut self.origins;
-        self.file = file_of(args, environment)?;
-        let read = self.file.as_deref().map(read_file).transpose()?.unwrap_or_default();
-        let place = self.file.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
-        self.profiles = read.profiles.keys().cloned().collect();
-        self.profile = values_of(args, "--profile").pop().or_else(|| environment("BOSUN_PROFILE"));
-        origins.extend(read.values.into_iter().map(|(key, value)| (key, (value, place.clone()))));
-        if let Some(name) = &self.profile {
-            let none = || no_profile(name, &place, &self.profiles);
-            let values = read.profiles.get(name).ok_or_else(none)?.clone();
-            let origin = format!("{place} [profiles.{name}]");
-            origins.extend(values.into_iter().map(|(key, value)| (key, (value, origin.clone()))));
-        }
+        let mut refused = self.of_file(args, environment);
         for (key, kind) in KEYS {
             let variable = variable_of(key);
             if let Some(text) = environment(&variable) {
-                let value = kind.read(&text).ok_or_else(|| wrong(&format!("{variable}={text}: {}", kind.wanted())))?;
-                origins.insert((*key).to_owned(), (value, variable));
+                let value = kind.read(&text);
+                if value.is_none() {
+                    refused.push(wrong(&format!("{variable}={text}: {}", kind.wanted())));
+                }
+                // A text that is no value stands there all the same, and goes before what others say.
+                self.origins.insert((*key).to_owned(), (value.unwrap_or_else(|| json!(text)), variable));
             }
         }
-        for set in values_of(args, "--set") {
-            let (key, text) = set.split_once('=').ok_or_else(|| wrong("--set takes KEY=VALUE"))?;
-            let kind = kind_of(key).ok_or_else(|| unknown(key, "--set"))?;
-            let value = kind.read(text).ok_or_else(|| wrong(&format!("--set {key}={text}: {}", kind.wanted())))?;
-            origins.insert(key.to_owned(), (value, SET.to_owned()));
+        for set in values_of(args, SET) {
+            let Some((key, text)) = set.split_once('=') else {
+                refused.push(wrong("--set takes KEY=VALUE"));
+                continue;
+            };
+            let Some(kind) = kind_of(key) else {
+                refused.push(unknown(key, SET));
+                continue;
+            };
+            let value = kind.read(text);
+            if value.is_none() {
+                refused.push(wrong(&format!("--set {key}={text}: {}", kind.wanted())));
+            }
+            self.origins.insert(key.to_owned(), (value.unwrap_or_else(|| json!(text)), SET.to_owned()));
         }
-        let values: Values = origins.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect();
-        self.config = put_together(&values)?;
+        refused.into_iter().next().map_or(Ok(()), Err)?;
+        let values: Values = self.origins.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect();
+        let config = put_together(&values)?;
+        old_keys_fit(&values, &Values::new())?;
+        self.config = config;
         Ok(())
+    }
+
+    /// What the file says, and the profile that is asked for; and what of it is refused.
+    fn of_file(&mut self, args: &[OsString], environment: &dyn Fn(&str) -> Option<String>) -> Vec<CliError> {
+        let mut refused = Vec::new();
+        self.file = file_of(args, environment).unwrap_or_else(|why| {
+            refused.push(why);
+            None
+        });
+        let (read, wrong) = self.file.as_deref().map(read_as_far_as_it_goes).unwrap_or_default();
+        refused.extend(wrong);
+        let place = self.file.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+        self.profiles = read.profiles.keys().cloned().collect();
+        self.profile = values_of(args, "--profile").pop().or_else(|| environment("BOSUN_PROFILE"));
+        self.origins.extend(read.values.into_iter().map(|(key, value)| (key, (value, place.clone()))));
+        let Some(name) = &self.profile else { return refused };
+        match read.profiles.get(name) {
+            None => refused.push(no_profile(name, &place, &self.profiles)),
+            Some(values) => {
+                let origin = format!("{place} [profiles.{name}]");
+                let of_profile = values.iter().map(|(key, value)| (key.clone(), (value.clone(), origin.clone())));
+                self.origins.extend(of_profile);
+            }
+        }
+        refused
+    }
+
+    /// What the environment and the command line say: it holds beside any file.
+    fn beside_the_file(&self) -> Values {
+        let beside = self.origins.iter().filter(|(key, (_, origin))| *origin == SET || *origin == variable_of(key));
+        beside.map(|(key, (value, _))| (key.clone(), value.clone())).collect()
     }
 
     /// Why the configuration is not used.
@@ -379,6 +416,7 @@ impl Loaded {
         let places: std::collections::BTreeSet<&str> = self.origins.values().map(|(_, place)| place.as_str()).collect();
         match self.origins.len() {
             0 => "nothing is configured: every key has its default".to_owned(),
+            1 => format!("1 key is set, by {}", places.into_iter().collect::<String>()),
             count => format!("{count} keys are set, by {}", places.into_iter().collect::<Vec<_>>().join(", ")),
         }
     }
@@ -520,6 +558,48 @@ mod tests {
         assert_eq!(all.origins["worker.connections"].0, json!(0));
         assert_eq!(without_path("store.key", &json!("00ff")), json!("(hidden)"));
         assert_eq!(without_path("store.old_keys", &json!(["env:A", "00"])), json!(["env:A", "(hidden)"]));
+    }
+
+    /// A mistake in one place hides nothing that is said beside it, nor where it is said.
+    #[test]
+    fn a_key_that_is_not_known_hides_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bosun.toml");
+        std::fs::write(&path, "namespace = \"dev\"\nnamspace = \"x\"\n[worker]\nslots = 3\n").unwrap();
+        let all = |set: &str, profile: Option<&str>| {
+            let words: Vec<OsString> = vec!["bosun".into(), "--config".into(), path.clone().into(), set.into()];
+            let profile = profile.map(str::to_owned);
+            Loaded::as_far_as_it_goes(&words, &|name| match name {
+                "BOSUN_WORKER_SLOTS" => Some("many".to_owned()),
+                "BOSUN_OUTPUT" => Some("json".to_owned()),
+                "BOSUN_PROFILE" => profile.clone(),
+                _ => None,
+            })
+        };
+        let found = all("--set=worker.port=80", None);
+        let refused = found.refused().unwrap();
+        assert!(refused.message.contains("no key is called `namspace`"), "the first mistake: {}", refused.message);
+        let file = path.display().to_string();
+        for (key, value, origin) in [
+            ("namespace", json!("dev"), file.as_str()),
+            ("output", json!("json"), "BOSUN_OUTPUT"),
+            ("worker.slots", json!("many"), "BOSUN_WORKER_SLOTS"),
+            ("worker.port", json!(80), "--set"),
+        ] {
+            assert_eq!(found.origins[key], (value, origin.to_owned()), "{key}");
+        }
+        let none = all("--set=worker.slot=4", Some("night"));
+        assert_eq!(none.origins["namespace"].1, file);
+        assert_eq!(none.config, Config::default(), "nothing of it is used");
+    }
+
+    /// The key may be said elsewhere than the old ones.
+    #[test]
+    fn old_keys_are_of_use_beside_a_key_wherever_it_is_said() {
+        let file = "[store]\nold_keys = [\"env:OLD\"]\n";
+        assert!(loaded(file, &[("BOSUN_STORE_KEY", "env:K")], &[]).is_ok());
+        assert!(loaded(file, &[], &["--set", "store.key=env:K"]).is_ok());
+        assert!(loaded(file, &[], &[]).unwrap_err().contains("store.old_keys"));
     }
 
     /// Each key has a place in the structure, and each place a key.

@@ -10,7 +10,7 @@ use super::error::{CliError, printable};
 use super::event_text::brief;
 use super::exit::Exit;
 use super::handoffs;
-use super::list::{run_json, run_word, status_paint};
+use super::list::{counted, run_json, run_word, status_paint};
 use super::output::{Screen, TextStyle, one_line};
 use super::resolve::run_of;
 use super::result::value_text;
@@ -170,8 +170,7 @@ fn head(screen: &mut Screen, description: &Description, hold: Option<Hold>) {
         screen.field("closed", screen.at(at));
     }
     screen.field("task queue", info.task_queue.as_str());
-    let events = if info.history.events == 1 { "event" } else { "events" };
-    screen.field("history", format!("{} {events}, {} bytes", info.history.events, info.history.bytes));
+    screen.field("history", format!("{}, {} bytes", counted(info.history.events, "event"), info.history.bytes));
     if info.attempt.0 > 1 {
         screen.field("attempt", info.attempt.to_string());
     }

@@ -108,10 +108,10 @@ impl From<Rejection> for CliError {
         match &rejection {
             Rejection::NotFound { .. } => error.help("`bosun list` shows the newest runs"),
             Rejection::Closed { workflow_id, .. } => {
-                error.help(format!("`bosun result {workflow_id}` shows how it ended"))
+                error.help(format!("`bosun result {}` shows how it ended", run_word(workflow_id.as_str())))
             }
             Rejection::AlreadyOpen { workflow_id, .. } => {
-                error.help(format!("`bosun describe {workflow_id}` shows the open run"))
+                error.help(format!("`bosun describe {}` shows the open run", run_word(workflow_id.as_str())))
             }
             Rejection::UnknownWorkflowType { workflow_type, known } => {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();

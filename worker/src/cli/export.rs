@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::error::CliError;
 use super::exit::Exit;
-use super::list::shell_word;
+use super::list::{counted, shell_word};
 use super::output::Format;
 use super::replay::Bench;
 use super::replay::record::{Redact, write};
@@ -75,7 +75,7 @@ pub(super) async fn export(bench: &mut Bench<'_>, args: ExportArgs) -> Result<Ex
     };
     write(out, &text, args.force)?;
     bench.screen.object("workflow.export", json!({ "file": out, "events": history.len() }));
-    bench.screen.field("written", format!("{} ({} events)", out.display(), history.len()));
+    bench.screen.field("written", format!("{} ({})", out.display(), counted(history.len() as u64, "event")));
     if args.form == ExportFormat::Json || args.form == ExportFormat::Temporal {
         bench.screen.next(&format!("bosun replay show {}", shell_word(&out.display().to_string())));
     }

@@ -330,11 +330,9 @@ pub(crate) fn run_word(id: &str) -> String {
     }
 }
 
-/// The same in a command that a run itself has told.
-pub(crate) fn with_run_word(command: &str, id: &str) -> String {
-    let word = run_word(id);
-    let words = command.split(' ').map(|part| if part == id { word.as_str() } else { part });
-    words.collect::<Vec<_>>().join(" ")
+/// How many of something: `1 run`, `2 runs`.
+pub(crate) fn counted(number: u64, of: &str) -> String {
+    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
 }
 
 /// An id as one would type it in a shell.
@@ -365,8 +363,5 @@ mod tests {
         ] {
             assert_eq!(run_word(id), word);
         }
-        assert_eq!(with_run_word("bosun resume latest", "latest"), "bosun resume -w latest");
-        assert_eq!(with_run_word("bosun plan approve @2 --version 1", "@2"), "bosun plan approve -w @2 --version 1");
-        assert_eq!(with_run_word("bosun resume order-7", "order-7"), "bosun resume order-7");
     }
 }

@@ -19,7 +19,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
-use super::list::shell_word;
+use super::list::{counted, shell_word};
 use super::output::Format;
 use super::replay::record::write;
 use super::resolve::run_of;
@@ -88,7 +88,7 @@ pub(super) async fn llm(cx: &mut Context, verb: LlmVerb) -> Result<Exit, CliErro
     };
     write(out, &text, args.force)?;
     cx.screen.object("llm.cassette", json!({ "file": out, "answers": tape.len() }));
-    cx.screen.field("written", format!("{} ({} answers)", out.display(), tape.len()));
+    cx.screen.field("written", format!("{} ({})", out.display(), counted(tape.len() as u64, "answer")));
     let file = shell_word(&out.display().to_string());
     cx.screen.next(&format!("BOSUN_CASSETTE_MODE=replay BOSUN_CASSETTE_DIR={file} bosun run ..."));
     Ok(Exit::Ok)

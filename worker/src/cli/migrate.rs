@@ -15,7 +15,7 @@ use super::context::{Context, identity};
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
-use super::list::shell_word;
+use super::list::{counted, shell_word};
 use super::locate::{LocatedEngine, locate, no_store};
 use super::resolve::resolve;
 use super::time_format::parse_duration;
@@ -145,7 +145,7 @@ async fn move_all(
         identity: identity(),
     };
     if !args.dry_run && !args.stay && !runs.is_empty() {
-        cx.confirm(&format!("end {} here and let them go on at {place}", counted(runs.len())))?;
+        cx.confirm(&format!("end {} here and let them go on at {place}", counted(runs.len() as u64, "run")))?;
     }
     let mut seen = Vec::new();
     for info in runs {
@@ -196,10 +196,6 @@ async fn of_other_types(cx: &Context, args: &MigrateArgs) -> Result<Vec<(String,
     Ok(counts.into_iter().collect())
 }
 
-fn counted(runs: usize) -> String {
-    if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") }
-}
-
 fn say(
     cx: &mut Context,
     args: &MigrateArgs,
@@ -229,7 +225,7 @@ fn say(
     };
     cx.screen.line(format!(
         "{} {word}{}",
-        counted(went),
+        counted(went as u64, "run"),
         if args.stay { String::new() } else { format!(" to {place}") }
     ));
     if args.ids.is_empty() && seen.len() >= AT_ONCE {

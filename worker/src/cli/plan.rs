@@ -14,7 +14,7 @@ use super::context::{Context, PlanFile, PlanLoader, PlanRequest};
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
-use super::list::shell_word;
+use super::list::{run_word, shell_word};
 use super::output::Format;
 use super::progress::Watch;
 use super::resolve::run_of;
@@ -286,7 +286,7 @@ async fn report(cx: &mut Context, result: &RunResult) -> Result<Exit, CliError> 
     }
     match Exit::of_outcome(&result.outcome) {
         Exit::WorkflowFailed => {
-            let id = &result.workflow_id;
+            let id = run_word(result.workflow_id.as_str());
             Err(CliError::new(Code::PlanFailed, format!("the plan ended as {}", status.unwrap_or("failed")))
                 .help(format!("`bosun show {id}` shows the history; the same command runs the plan again")))
         }

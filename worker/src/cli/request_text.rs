@@ -84,6 +84,7 @@ fn part(key: &str, value: &Value) -> String {
         Value::Null => String::new(),
         Value::Array(all) if all.is_empty() => String::new(),
         Value::Object(map) if map.is_empty() => String::new(),
+        Value::String(word) if key == "on_reject" && word == "end_run" => "the run ends".to_owned(),
         Value::Number(_) if MOMENTS.contains(&key) => moment(value),
         Value::String(text) => printable(text),
         // What is approved: a task, an action, or a version of the plan.
@@ -157,6 +158,13 @@ mod tests {
             shown.into_iter().find(|(name, _)| name == "on timeout").map(|(_, text)| text)
         };
         assert_eq!((of(Value::Null), of(json!(60_000_000))), (None, Some("fail".to_owned())));
+    }
+
+    /// The words of the run's own books are none for people.
+    #[test]
+    fn what_a_rejection_does_is_said_in_words() {
+        assert_eq!(parts(&json!({ "on_reject": "end_run" })), [("on reject".to_owned(), "the run ends".to_owned())]);
+        assert_eq!(parts(&json!({ "on_reject": "skip" })), [("on reject".to_owned(), "skip".to_owned())]);
     }
 
     /// What a task says is its own, also where it has the name of a moment.

@@ -16,7 +16,7 @@ use super::describe::outcome_text;
 use super::error::{CliError, one_line, printable};
 use super::exit::Exit;
 use super::explain::Code;
-use super::list::run_word;
+use super::list::{counted, run_word};
 use super::output::{Format, Screen};
 use super::progress::Watch;
 use super::reconnect::visit::VISIT_MAX;
@@ -400,7 +400,7 @@ impl SupervisorText {
         about.extend(Some(output.summary.clone()).filter(|text| !text.is_empty()));
         let reason = output.reason.as_ref().map(|reason| reason.message.clone());
         about.extend(reason.filter(|reason| !about.contains(reason)));
-        about.push(format!("{} calls", output.calls));
+        about.push(counted(output.calls, "call"));
         about.extend((output.tokens > 0).then(|| format!("{} tokens", output.tokens)));
         about.extend((output.cost_micros > 0).then(|| super::budget::dollars(output.cost_micros)));
         let unpriced = output.unpriced_calls;

@@ -18,6 +18,7 @@ use super::list::run_word;
 use super::resolve::run_of;
 use super::result::value_text;
 use super::supervise::{ask, update};
+use super::waiting::answer_of;
 
 /// A run, and the version of its plan that was seen.
 #[derive(Debug, Clone, Args)]
@@ -133,8 +134,7 @@ async fn reviewed(cx: &mut Context, seen: &PlanVersionArgs) -> Result<(bosun_eng
 /// The command that answers the first plan of a run below that is up for review.
 async fn plan_below(cx: &Context, target: &bosun_engine::Target) -> Option<String> {
     let waiting = ask(cx, target, "waiting", &Value::Null).await.ok()?;
-    let plan = waiting.as_array()?.iter().find(|one| one["kind"] == "plan")?.clone();
-    plan["answer"].as_str().map(str::to_owned)
+    waiting.as_array()?.iter().find(|one| one["kind"] == "plan").map(answer_of)
 }
 
 /// A refusal, with where the latest plan is.

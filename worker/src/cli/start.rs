@@ -278,6 +278,7 @@ pub(super) async fn signal_with_start(cx: &mut Context, args: SignalWithStartArg
         identity: Some(cx.identity.clone()),
         request_id: None,
     };
+    may_be_started(&*cx.backend, &request).await.map_err(|why| is_schedule(&why))?;
     let started = cx.backend.signal_with_start(request, signal).await?;
     print_started(cx, "workflow.signal-with-start", &started).await;
     Ok(Exit::Ok)

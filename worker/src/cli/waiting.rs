@@ -8,10 +8,10 @@ use bosun_engine::*;
 use serde_json::Value;
 
 use super::error::one_line;
-use super::list::{run_word, with_run_word};
+use super::list::run_word;
 use super::reach::Reach;
 use super::result::value_text;
-use super::spent;
+use super::spent::{self, TOP_UP};
 use crate::agent::AGENT;
 use crate::backend::Backend;
 use crate::inbox::{target_of, tool_call_id};
@@ -63,15 +63,38 @@ pub(crate) fn hold_of(info: &RunInfo, waits: &[WaitingRow]) -> Option<Hold> {
     waits.iter().filter(|one| one.id == info.workflow_id.as_str()).find_map(|one| one.hold)
 }
 
+/// The verbs of a person that name a held run by its id.
+const OF_HELD: [&str; 3] = [TOP_UP, "bosun resume ", "bosun release "];
+
+/// The command that answers an entry of the query `waiting`, as it can be pasted. A run tells its id as it is; what was made
+/// with the word of a run already (`spent`) stays as it stands: a word that differs from its id never begins with it.
+pub(crate) fn answer_of(entry: &Value) -> String {
+    let [kind, id, told] = ["kind", "id", "answer"].map(|key| entry[key].as_str().unwrap_or_default());
+    match kind {
+        // A plan is called by its run and its version.
+        "plan" => match id.rsplit_once('#') {
+            Some((run, version)) => format!("bosun plan approve {} --version {version}", run_word(run)),
+            None => told.to_owned(),
+        },
+        "pause" | "takeover" => {
+            let verb = OF_HELD.into_iter().find(|verb| told.starts_with(verb));
+            let parts = verb.and_then(|verb| Some((verb, told.strip_prefix(verb)?.strip_prefix(id)?)));
+            match parts.filter(|(_, rest)| rest.is_empty() || rest.starts_with(' ')) {
+                Some((verb, rest)) => format!("{verb}{}{rest}", run_word(id)),
+                None => told.to_owned(),
+            }
+        }
+        // What else waits has an id of its own, without anything that a shell or a verb would read.
+        _ => told.to_owned(),
+    }
+}
+
 impl WaitingRow {
     /// An entry of the query `waiting`, or of `progress`.
     pub(crate) fn of(value: &Value) -> WaitingRow {
         let text = |key: &str| value[key].as_str().map(str::to_owned).unwrap_or_default();
         let hold = value["kind"].as_str().and_then(hold_named);
-        // A plan is called by its run and its version.
-        let id = text("id");
-        let answer = with_run_word(&text("answer"), id.rsplit_once('#').map_or(id.as_str(), |(run, _)| run));
-        WaitingRow { id, whom: text("whom"), what: text("what"), answer, hold }
+        WaitingRow { id: text("id"), whom: text("whom"), what: text("what"), answer: answer_of(value), hold }
     }
 
     fn of_tool_call(run: &RunId, value: &Value) -> WaitingRow {
@@ -177,6 +200,30 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// A command that is told is about the run that told it, whatever its id reads as; one that names it so already stays.
+    #[test]
+    fn a_command_that_a_run_tells_names_it_by_its_word() {
+        for (kind, id, told, answer) in [
+            ("pause", "latest", "bosun budget top-up -w latest --calls 1", "bosun budget top-up -w latest --calls 1"),
+            ("pause", "latest", "bosun resume latest", "bosun resume -w latest"),
+            ("pause", "my run", "bosun resume my run", "bosun resume 'my run'"),
+            ("pause", "my run", "bosun resume 'my run'", "bosun resume 'my run'"),
+            ("pause", "my run", "bosun budget top-up my run --calls N", "bosun budget top-up 'my run' --calls N"),
+            ("pause", "-a b", "bosun budget top-up -w='-a b' --calls 1", "bosun budget top-up -w='-a b' --calls 1"),
+            ("pause", "order-7", "bosun resume order-77", "bosun resume order-77"),
+            ("pause", "N", "bosun budget top-up N --calls N", "bosun budget top-up N --calls N"),
+            ("takeover", "a#2", "bosun release a#2", "bosun release 'a#2'"),
+            ("plan", "@2#1", "bosun plan approve @2 --version 1", "bosun plan approve -w @2 --version 1"),
+            ("plan", "my run#3", "bosun plan approve my run --version 3", "bosun plan approve 'my run' --version 3"),
+            ("plan", "a#b#3", "bosun plan approve a#b --version 3", "bosun plan approve 'a#b' --version 3"),
+            ("approval", "r/ap-1", "bosun approval approve r/ap-1", "bosun approval approve r/ap-1"),
+        ] {
+            let entry = json!({ "kind": kind, "id": id, "answer": told });
+            assert_eq!(answer_of(&entry), answer, "{entry}");
+            assert_eq!(answer_of(&json!({ "kind": kind, "id": id, "answer": answer })), answer, "once is enough");
+        }
+    }
     use crate::fake::{Fake, run_info};
 
     /// No person is asked: others give back what they do not need.

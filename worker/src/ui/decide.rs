@@ -15,7 +15,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::forms::{Fields, Query};
-use super::inbox::send;
+use super::inbox::{decided_before, send};
 use super::layout::outside;
 use crate::api::guard::now;
 use crate::api::handlers::Api;
@@ -24,6 +24,7 @@ use crate::api::routes::DECIDE_PATH;
 use crate::api::{Caller, CallerBackend, TokenRole};
 use crate::backend::Backend;
 use crate::cli::request_text::parts;
+use crate::inbox::became::Became;
 use crate::inbox::{HumanRequest, HumanRequestKind, going_on, requests, target_of};
 use crate::notify::links::{LinkClaim, LinkRefusal, Links};
 
@@ -148,12 +149,19 @@ pub(super) async fn decide(State(api): State<Api>, body: Bytes) -> Result<Respon
         (_, false) => "reject",
     };
     let comment = fields.text("comment").unwrap_or_default();
-    send(&backend, &found, &Fields::of(&[("do", does), ("comment", comment)])).await?;
+    let sent = send(&backend, &found, &Fields::of(&[("do", does), ("comment", comment)])).await?;
     used.note(&claim)?;
+    // Nobody waits for the run to take it.
+    drop(used);
     let word = if claim.approve { "Approved" } else { "Rejected" };
-    let body = html! {
-        h1 { (word) }
-        p role="status" { (claim.workflow_id) " has your decision. This link is used up." }
+    let (title, said) = match sent.became(&backend).await {
+        Became::Taken => (word, " has your decision."),
+        Became::Waits => ("Sent", " was sent your decision, and has not taken it yet."),
+        Became::Before(why) => return Err(decided_before(&claim.request, &why).into()),
     };
-    Ok(outside(word, StatusCode::OK, body))
+    let body = html! {
+        h1 { (title) }
+        p role="status" { (claim.workflow_id) (said) " This link is used up." }
+    };
+    Ok(outside(title, StatusCode::OK, body))
 }

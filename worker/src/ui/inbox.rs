@@ -2,7 +2,7 @@
 //!
 //! Invariant: an answer names the very content that was shown, by the hash in its form, so that nobody approves what has
 //! changed since; it is checked against what waits now. What bears on a decision is shown, all of it. Whether an answer
-//! counts is decided by the run.
+//! counts is decided by the run, and what it decided is what is said.
 
 mod plan_change;
 mod schema_form;
@@ -29,9 +29,10 @@ use crate::api::token::random_hex;
 use crate::backend::Backend;
 use crate::cli::below::below;
 use crate::cli::request_text::parts;
+use crate::inbox::became::{Became, SentAnswer, fresh_key};
 use crate::inbox::{
-    ASKING, AskingRuns, HumanDecision, HumanRequest, HumanRequestKind, RUNS_MAX, asked_by, asking_runs, given_before,
-    going_on, question_text, requests, schema_of, send_on, target_of,
+    ASKING, AskingRuns, HumanDecision, HumanMessage, HumanRequest, HumanRequestKind, RUNS_MAX, asked_by, asking_runs,
+    given_before, going_on, question_text, requests, schema_of, send_on, target_of,
 };
 use crate::notify::notified;
 
@@ -42,6 +43,8 @@ pub(super) struct InboxPageQuery {
     namespace: Option<String>,
     /// The id of what was just answered.
     done: Option<String>,
+    /// The same, where the run has not taken the answer yet.
+    sent: Option<String>,
     /// Behind which run a page begins.
     cursor: Option<String>,
 }
@@ -73,6 +76,7 @@ pub(super) async fn page(visitor: Visitor, Query(query): Query<InboxPageQuery>) 
     let body = html! {
         h1 { "Inbox " span.muted { (all.len()) } }
         @if let Some(done) = &query.done { p.done role="status" { "Answered " (done) "." } }
+        @if let Some(sent) = &query.sent { p.done role="status" { "Sent an answer to " (sent) "; the run has not taken it yet." } }
         @if query.run_id.is_some() { p { a href="/inbox" { "Everything that waits" } } }
         @if all.is_empty() { p.empty { "Nobody is asked anything." @if next.is_some() { " Not by these " (RUNS_MAX) " runs; there are more." } } }
         @for card in cards { (card) }
@@ -266,11 +270,30 @@ async fn answered(at: Result<RequestTarget, Problem>, form: Form) -> Result<Resp
         let message = "this has changed since the page was shown: look at it again before you answer";
         return Err(Problem::new(StatusCode::CONFLICT, "changed", message));
     }
-    send(backend, &found, &fields).await?;
-    Ok(go_to(&format!("/inbox?done={}", query_value(id))))
+    match send(backend, &found, &fields).await?.became(backend).await {
+        Became::Taken => Ok(go_to(&format!("/inbox?done={}", query_value(id)))),
+        Became::Waits => Ok(go_to(&format!("/inbox?sent={}", query_value(id)))),
+        Became::Before(why) => Err(decided_before(id, &why)),
+    }
 }
 
-pub(super) async fn send(backend: &dyn Backend, found: &HumanRequest, fields: &Fields) -> Result<(), Problem> {
+/// An answer that came too late: what came before it.
+pub(super) fn decided_before(id: &str, why: &str) -> Problem {
+    Problem::new(StatusCode::CONFLICT, "decided_before", format!("{id} is not decided by this answer: {why}"))
+}
+
+/// What was sent. What a run takes at once, or asks nobody about, leaves nothing to look for.
+pub(super) struct Sent(Option<(Target, HumanMessage, RequestId)>);
+
+impl Sent {
+    /// Waits a moment for the run to take it.
+    pub(super) async fn became(&self, backend: &dyn Backend) -> Became {
+        let Some((to, message, key)) = &self.0 else { return Became::Taken };
+        SentAnswer { to, signal: message.signal, input: &message.input, key }.became(backend).await
+    }
+}
+
+pub(super) async fn send(backend: &dyn Backend, found: &HumanRequest, fields: &Fields) -> Result<Sent, Problem> {
     let misfit = |why: crate::inbox::AnswerMisfit| Problem::bad_request(why.to_string());
     let (does, comment) = (fields.text("do").unwrap_or_default(), fields.text("comment"));
     let decision = HumanDecision { approved: does == "approve", comment, ..HumanDecision::default() };
@@ -284,19 +307,35 @@ pub(super) async fn send(backend: &dyn Backend, found: &HumanRequest, fields: &F
         "answer" => found.answered(&answer_of(schema_of(&found.request["payload"]), fields)?),
         "resume" | "release" => {
             let signal = if does == "resume" { "resume_v1" } else { "human_release_v1" };
-            return signal_run(backend, &found.target, signal, &json!({ "reason": comment.unwrap_or_default() })).await;
+            let input = json!({ "reason": comment.unwrap_or_default() });
+            signal_run(backend, &found.target, signal, &input, None).await?;
+            return Ok(Sent(None));
         }
-        "approve_plan" | "deny_plan" | "plan_feedback" => return review(backend, found, does, comment).await,
+        "approve_plan" | "deny_plan" | "plan_feedback" => {
+            review(backend, found, does, comment).await?;
+            return Ok(Sent(None));
+        }
         other => return Err(Problem::bad_request(format!("nothing is called {other:?} here"))),
     };
     let message = message.map_err(misfit)?;
-    signal_run(backend, &found.target, message.signal, &message.input).await
+    let no_key =
+        |why: std::io::Error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no_random_numbers", why.to_string());
+    let key = fresh_key().map_err(no_key)?;
+    let to = signal_run(backend, &found.target, message.signal, &message.input, Some(key.clone())).await?;
+    Ok(Sent(Some((to, message, key))))
 }
 
-async fn signal_run(backend: &dyn Backend, target: &Target, name: &str, input: &Value) -> Result<(), Problem> {
+/// To which run it went.
+async fn signal_run(
+    backend: &dyn Backend,
+    target: &Target,
+    name: &str,
+    input: &Value,
+    request_id: Option<RequestId>,
+) -> Result<Target, Problem> {
     let input = Payload::encode(input).map_err(|why| Problem::bad_request(why.to_string()))?;
-    let signal = SignalRequest { name: SignalName::of(name), input, identity: None, request_id: None };
-    Ok(send_on(backend, target, signal).await.map(drop)?)
+    let signal = SignalRequest { name: SignalName::of(name), input, identity: None, request_id };
+    Ok(send_on(backend, target, signal).await?)
 }
 
 /// The review of the version of the plan that was shown.

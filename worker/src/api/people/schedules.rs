@@ -29,6 +29,7 @@ use crate::schedule::shown::{ScheduleMood, StartBecame};
 use crate::schedule::spec::{InvalidSchedule, NOTHING_LEFT, ScheduleAction, SchedulePolicies, ScheduleSpec, check_id};
 use crate::schedule::text;
 use crate::schedule::{ID_PREFIX, Overlap, SCHEDULE, Schedule};
+use crate::startable::faults_of_action;
 
 #[derive(Deserialize)]
 struct WholeNumber(#[serde(deserialize_with = "whole")] Option<u64>);
@@ -166,7 +167,10 @@ fn action_in(schedule: &mut Members) -> Option<ScheduleAction> {
         }
     }
     let action: ScheduleAction = schedule.read_as("action", given)?;
-    checked(schedule, action, ScheduleAction::problems)
+    let faults = faults_of_action(&action);
+    let is_good = faults.is_empty();
+    faults.into_iter().for_each(|one| schedule.wrong(&format!("action.input.{}", one.path), one.problem));
+    checked(schedule, action, ScheduleAction::problems).filter(|_| is_good)
 }
 
 /// `{"schedule_id": …, "schedule": {…}}`: a new schedule; the same again with the same `Idempotency-Key` is one.

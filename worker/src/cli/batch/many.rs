@@ -13,7 +13,7 @@ use crate::batch::{self, BatchAction, BatchOrder};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::list::shell_word;
+use crate::cli::list::{counted, shell_word};
 use crate::cli::start::fresh_id;
 use crate::standing;
 
@@ -44,7 +44,7 @@ pub(in crate::cli) async fn many(
     let count = standing::count(&*cx.backend, &filter).await?;
     let first = standing::list(&*cx.backend, &filter, SHOWN).await?;
     let ids: Vec<&str> = first.iter().map(|info| info.workflow_id.as_str()).collect();
-    let what = order.action.in_words();
+    let (what, runs) = (order.action.in_words(), counted(count, "run"));
     if bulk.dry_run || count == 0 {
         cx.screen.object(
             "batch.preview",
@@ -53,7 +53,7 @@ pub(in crate::cli) async fn many(
         );
         let nothing = if found == 0 { "nothing matches" } else { "nothing is left to do" };
         cx.screen.line(match bulk.dry_run {
-            true => format!("would {what} {count} runs"),
+            true => format!("would {what} {runs}"),
             false => format!("{nothing}: no batch is started"),
         });
         if let Some(rest) = found.checked_sub(count).filter(|rest| *rest > 0) {
@@ -71,7 +71,7 @@ pub(in crate::cli) async fn many(
         return Ok(Exit::Ok);
     }
     let more = if count as usize > ids.len() { ", …" } else { "" };
-    cx.confirm(&format!("{what} {count} runs ({}{more})", ids.join(", ")))?;
+    cx.confirm(&format!("{what} {runs} ({}{more})", ids.join(", ")))?;
     let id = match &bulk.batch_id {
         Some(id) => id.clone(),
         None => fresh_id(order.action.word())?,
@@ -99,7 +99,7 @@ pub(in crate::cli) async fn many(
             "newly_started": started.newly_started, "query": order.query, "action": order.action }),
     );
     let begun = if started.newly_started { "batch" } else { "already begun: batch" };
-    cx.screen.line(format!("{begun} {id}: {what} {count} runs"));
+    cx.screen.line(format!("{begun} {id}: {what} {runs}"));
     cx.say_if_nobody_works();
     cx.screen.next(&format!("bosun batch describe {}", shell_word(&id)));
     Ok(Exit::Ok)

@@ -22,7 +22,8 @@ use super::super::exit::Exit;
 use super::super::explain::Code;
 use super::super::output::Screen;
 use super::{
-    FileText, KeyKind, Loaded, SET, kind_of, put_together, read_text, unknown, variable_of, without_path, wrong,
+    FileText, KeyKind, Loaded, SET, Values, kind_of, old_keys_fit, put_together, read_text, unknown, variable_of,
+    without_path, wrong,
 };
 use crate::capability::durable::write_whole;
 
@@ -113,7 +114,7 @@ pub(super) fn set(screen: &mut Screen, loaded: &Loaded, args: &SetArgs) -> Resul
         return Err(CliError::usage(format!("{key}: no value is given for it")));
     }
     asked.extend(more.iter().map(|[key, value]| (key.as_str(), value.as_str())));
-    let mut file = TomlFile::open(args.place.path(loaded))?;
+    let mut file = TomlFile::open(args.place.path(loaded), loaded.beside_the_file())?;
     let mut set = Vec::new();
     for (key, text) in asked {
         let kind = kind_of(key).ok_or_else(|| unknown(key, "config set"))?;
@@ -135,7 +136,7 @@ pub(super) fn set(screen: &mut Screen, loaded: &Loaded, args: &SetArgs) -> Resul
 
 pub(super) fn unset(screen: &mut Screen, loaded: &Loaded, args: &UnsetArgs) -> Result<Exit, CliError> {
     let key = args.key.as_str();
-    let mut file = TomlFile::open(args.place.path(loaded))?;
+    let mut file = TomlFile::open(args.place.path(loaded), loaded.beside_the_file())?;
     let full = args.place.full(key);
     let (above, last) = full.rsplit_once('.').unwrap_or(("", &full));
     let mut names = above.split('.').filter(|name| !name.is_empty());
@@ -209,10 +210,12 @@ struct TomlFile {
     directory: File,
     before: String,
     document: DocumentMut,
+    /// What holds beside it: the environment, the command line.
+    beside: Values,
 }
 
 impl TomlFile {
-    fn open(path: PathBuf) -> Result<TomlFile, CliError> {
+    fn open(path: PathBuf, beside: Values) -> Result<TomlFile, CliError> {
         let bad = |why: String| wrong(&format!("{}: {why}", path.display()));
         // A link stays one: the file that it leads to is changed.
         let there = match path.canonicalize() {
@@ -229,17 +232,17 @@ impl TomlFile {
             text => text.map_err(|why| bad(why.to_string()))?,
         };
         let document = before.parse::<DocumentMut>().map_err(|why| bad(why.to_string()))?;
-        Ok(TomlFile { path: there, directory, before, document })
+        Ok(TomlFile { path: there, directory, before, document, beside })
     }
 
     /// What the new text says, if it can be used.
     fn read(&self) -> Result<FileText, CliError> {
-        read_whole(&self.document.to_string(), &self.path)
+        read_whole(&self.document.to_string(), &self.path, &self.beside)
     }
 
     /// Whether what it said before could not be used.
     fn was_refused(&self) -> bool {
-        read_whole(&self.before, &self.path).is_err()
+        read_whole(&self.before, &self.path, &self.beside).is_err()
     }
 
     /// Puts the new text in the place of the old one.
@@ -266,14 +269,16 @@ impl TomlFile {
     }
 }
 
-/// What a file says, with each of its profiles, if it can be used.
-fn read_whole(text: &str, path: &Path) -> Result<FileText, CliError> {
+/// What a file says, with each of its profiles, if it can be used beside what else holds.
+fn read_whole(text: &str, path: &Path, beside: &Values) -> Result<FileText, CliError> {
     let read = read_text(text, path)?;
     put_together(&read.values)?;
+    old_keys_fit(&read.values, beside)?;
     for profile in read.profiles.values() {
         let mut whole = read.values.clone();
         whole.extend(profile.clone());
         put_together(&whole)?;
+        old_keys_fit(&whole, beside)?;
     }
     Ok(read)
 }

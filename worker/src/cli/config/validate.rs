@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::{FILE, Loaded, put_together, read_file};
+use super::{FILE, Loaded, Values, old_keys_fit, put_together, read_file};
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
 use crate::cli::explain::Code;
+use crate::cli::list::counted;
 use crate::cli::output::Screen;
 
 #[derive(Debug, Args)]
@@ -28,11 +29,13 @@ pub(super) fn validate(screen: &mut Screen, loaded: &Loaded, args: &ValidateArgs
     };
     let place = file.display().to_string();
     let read = read_file(file)?;
-    put_together(&read.values).map_err(|why| why.cause(format!("in {place}")))?;
+    let beside = loaded.beside_the_file();
+    let holds = |values: &Values| put_together(values).and_then(|_| old_keys_fit(values, &beside));
+    holds(&read.values).map_err(|why| why.cause(format!("in {place}")))?;
     for (name, more) in &read.profiles {
         let mut values = read.values.clone();
         values.extend(more.clone());
-        put_together(&values).map_err(|why| why.cause(format!("in {place} [profiles.{name}]")))?;
+        holds(&values).map_err(|why| why.cause(format!("in {place} [profiles.{name}]")))?;
     }
     let (keys, profiles) = (read.values.len(), read.profiles.keys().collect::<Vec<_>>());
     screen.object("config.validate", json!({ "file": place, "keys": keys, "profiles": profiles }));
@@ -40,6 +43,6 @@ pub(super) fn validate(screen: &mut Screen, loaded: &Loaded, args: &ValidateArgs
         [] => String::new(),
         some => format!(", and the profiles {}", some.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ")),
     };
-    screen.line(format!("{place} is well: {keys} keys{named}"));
+    screen.line(format!("{place} is well: {}{named}", counted(keys as u64, "key")));
     Ok(Exit::Ok)
 }

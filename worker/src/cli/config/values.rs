@@ -137,13 +137,20 @@ pub(super) fn put_together(values: &Values) -> Result<Config, CliError> {
     for (key, text) in config.store.references() {
         text.parse::<SecretRef>().map_err(|why| wrong(&format!("`{key}`: {why}")))?;
     }
-    if config.store.key.is_none() && !config.store.old_keys.is_empty() {
-        return Err(wrong("`store.old_keys`: they only read; `store.key` names the key that is written with"));
-    }
     if let Some(text) = &config.worker.memory {
         parse_bytes(text).map_err(|why| wrong(&format!("`worker.memory`: {why}")))?;
     }
     Ok(config)
+}
+
+/// Old keys are of use beside a key only, which may be said elsewhere than they are: in the environment, or by a flag.
+pub(super) fn old_keys_fit(values: &Values, elsewhere: &Values) -> Result<(), CliError> {
+    let has_old = values.get("store.old_keys").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
+    let has_key = [values, elsewhere].iter().any(|values| values.contains_key("store.key"));
+    if has_old && !has_key {
+        return Err(wrong("`store.old_keys`: they only read; `store.key` names the key that is written with"));
+    }
+    Ok(())
 }
 
 pub(super) fn no_profile(name: &str, place: &str, there: &[String]) -> CliError {
@@ -158,15 +165,32 @@ pub(super) fn no_profile(name: &str, place: &str, there: &[String]) -> CliError 
 
 /// The keys of a file with their values.
 pub(super) fn read_file(path: &Path) -> Result<FileText, CliError> {
-    let text = super::super::input::read_short(path).map_err(|why| wrong(&format!("{}: {why}", path.display())))?;
-    read_text(&text, path)
+    let (read, refused) = read_as_far_as_it_goes(path);
+    refused.map_or(Ok(read), Err)
+}
+
+/// The same of a file that may be refused: what it says besides.
+pub(super) fn read_as_far_as_it_goes(path: &Path) -> (FileText, Option<CliError>) {
+    match super::super::input::read_short(path) {
+        Ok(text) => text_as_far_as_it_goes(&text, path),
+        Err(why) => (FileText::default(), Some(wrong(&format!("{}: {why}", path.display())))),
+    }
 }
 
 pub(super) fn read_text(text: &str, path: &Path) -> Result<FileText, CliError> {
-    let value: Value = toml::from_str(text).map_err(|why| wrong(&format!("{}: {why}", path.display())))?;
+    let (read, refused) = text_as_far_as_it_goes(text, path);
+    refused.map_or(Ok(read), Err)
+}
+
+/// What a text says by keys that are known, and what it is refused for: the first of its mistakes.
+fn text_as_far_as_it_goes(text: &str, path: &Path) -> (FileText, Option<CliError>) {
+    let (mut read, mut refused) = (FileText::default(), None);
+    let value: Value = match toml::from_str(text) {
+        Ok(value) => value,
+        Err(why) => return (read, Some(wrong(&format!("{}: {why}", path.display())))),
+    };
     let mut found = Vec::new();
     collect("", &value, &mut found);
-    let mut read = FileText::default();
     for (name, _) in value["profiles"].as_object().into_iter().flatten() {
         // One without values is a profile too.
         read.profiles.insert(name.clone(), Values::new());
@@ -175,14 +199,15 @@ pub(super) fn read_text(text: &str, path: &Path) -> Result<FileText, CliError> {
         let of_profile = key.strip_prefix("profiles.").and_then(|rest| rest.split_once('.'));
         let known = of_profile.map_or(key.as_str(), |(_, key)| key);
         if kind_of(known).is_none() {
-            return Err(unknown(&key, &path.display().to_string()));
+            refused.get_or_insert_with(|| unknown(&key, &path.display().to_string()));
+            continue;
         }
         match of_profile {
             Some((name, of)) => _ = read.profiles.entry(name.to_owned()).or_default().insert(of.to_owned(), value),
             None => _ = read.values.insert(key, value),
         }
     }
-    Ok(read)
+    (read, refused)
 }
 
 pub(super) fn collect(above: &str, value: &Value, found: &mut Vec<(String, Value)>) {

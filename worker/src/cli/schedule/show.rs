@@ -178,7 +178,8 @@ async fn look(cx: &Context, target: &Target, status: WorkflowStatus) -> Result<V
 
 fn with_problem(mut shown: Value, target: &Target, status: WorkflowStatus, held: Option<&WorkflowId>) -> Value {
     if status == WorkflowStatus::Paused {
-        shown["problem"] = json!(format!("its run is paused: `bosun resume {}`", target.workflow_id));
+        shown["problem"] =
+            json!(format!("its run is paused: `bosun resume {}`", run_word(target.workflow_id.as_str())));
     } else if let Some(held) = held {
         shown["problem"] =
             json!(format!("the run {held} is held: `bosun describe {}` says why", run_word(held.as_str())));

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::run::NOTIFICATION;
 use crate::agent::AGENT;
+use crate::cli::run_word;
 use crate::supervisor::journal::{Note, NoteKind};
 use crate::supervisor::run::SUPERVISOR;
 
@@ -315,7 +316,8 @@ fn told_by_notes(info: &RunInfo, event: &Event, notes: &[Note]) -> Vec<Told> {
                 "budget" => {
                     let why = note.data["reason"].as_str().unwrap_or_default();
                     // A command that lacks its run cannot be pasted.
-                    let why = why.replace("`bosun budget top-up`", &format!("`bosun budget top-up {id}`"));
+                    let why = why
+                        .replace("`bosun budget top-up`", &format!("`bosun budget top-up {}`", run_word(id.as_str())));
                     all.push(occasion(OccasionKind::Budget, format!("The budget of {id} is used up"), &why));
                 }
                 by if by.starts_with("agent ") => {

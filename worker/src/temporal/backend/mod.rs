@@ -155,6 +155,9 @@ impl Backend for ClusterBackend {
             Ok(events.take(limit.clamp(1, reading::PAGE)).collect())
         })
     }
+    fn finds_single_events(&self) -> bool {
+        false
+    }
     fn turns(&self, target: Target) -> Reply<'_, Vec<Turn>> {
         Box::pin(async move { self.turns_of(&target).await })
     }
