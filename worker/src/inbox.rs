@@ -79,7 +79,10 @@ pub(crate) enum AnswerMisfit {
     IsApproval,
     #[error("the call of a tool cannot be changed: approve it as it was shown, or reject it")]
     ToolCallIsAsShown,
-    #[error("this is neither a question nor an approval: its field `answer` names the command that answers it")]
+    #[error(
+        "this is neither a question nor an approval: its field `answer` names the command that answers it; a plan is approved \
+         with POST …/updates/approve_plan and {{\"version\": N}}"
+    )]
     IsElsewhere,
     #[error("the answer is not what was asked for: {0}")]
     NotAsAsked(String),
@@ -296,6 +299,8 @@ pub(crate) async fn asking_runs(
     query: &str,
     after: Option<Cursor>,
 ) -> Result<AskingRuns, CallError> {
+    // Alone first: what is wrong with it is told in its own words, and it stays one condition beside the others.
+    filter_of(query)?;
     let query = format!("{} AND ExecutionStatus IN ('Running', 'Paused')", of_asking(query));
     let (runs, next) = page_of(backend, filter_of(&query)?, RUNS_MAX, after).await?;
     let runs = runs.iter().map(|info| (target_of(info), info.workflow_type.clone())).collect();
@@ -364,7 +369,19 @@ async fn elsewhere(
 }
 
 /// What of a task bears on whether its plan is approved.
-const OF_TASKS: [&str; 8] = ["id", "goal", "agent", "role", "capability", "dependencies", "risk", "requires_approval"];
+const OF_TASKS: [&str; 11] = [
+    "id",
+    "goal",
+    "agent",
+    "role",
+    "capability",
+    "action",
+    "parameters",
+    "tools",
+    "dependencies",
+    "risk",
+    "requires_approval",
+];
 
 /// Puts the tasks of the version that is asked about into the request: nobody approves what was not shown.
 async fn show_plan(backend: &dyn Backend, target: &Target, request: &mut Value) {

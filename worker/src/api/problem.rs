@@ -10,7 +10,7 @@ use bosun_engine::{QueryError, Rejection};
 use serde::{Deserialize, Serialize};
 
 use crate::backend::CallError;
-use crate::schedule::IsSchedule;
+use crate::schedule::{ID_PREFIX, IsSchedule};
 
 /// The body of every refusal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -96,9 +96,19 @@ fn retry_after(rejection: &Rejection) -> Option<Duration> {
 impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         let (status, code) = status_of(&rejection);
+        let schedule = match &rejection {
+            Rejection::AlreadyOpen { workflow_id, .. } => workflow_id.as_str().strip_prefix(ID_PREFIX),
+            _ => None,
+        };
+        let exists = |id: &str| {
+            format!(
+                "there is a schedule {id} already: `bosun schedule update` or its page changes it, DELETE /api/v1/schedules/{id} \
+                 removes it"
+            )
+        };
         Problem {
             code: code.into(),
-            message: rejection.to_string(),
+            message: schedule.map_or_else(|| rejection.to_string(), exists),
             rejection: Some(rejection),
             errors: Vec::new(),
             status,

@@ -121,7 +121,30 @@ fn task(task: &Value) -> String {
     .flatten()
     .collect();
     let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join("; ")) };
-    format!("{}: {}{more}", text("id"), text("goal").replace('\n', "\n    "))
+    let goal = format!("{}: {}{more}", text("id"), text("goal").replace('\n', "\n    "));
+    let does = what_it_does(task).into_iter().map(|(name, said)| format!("\n    {name}: {said}"));
+    goal + &does.collect::<String>()
+}
+
+/// What a task of a plan does beside its goal, each with its name: a command, an action, arguments. Who approves the plan
+/// approves these.
+pub(crate) fn what_it_does(task: &Value) -> Vec<(&'static str, String)> {
+    let said = ["action", "parameters", "tools"].into_iter().map(|name| (name, &task[name]));
+    let text = |value: &Value| match value {
+        Value::String(text) => printable(text),
+        Value::Array(all) if all.iter().all(Value::is_string) => {
+            all.iter().filter_map(Value::as_str).map(printable).collect::<Vec<_>>().join(", ")
+        }
+        other => printable(&other.to_string()),
+    };
+    let is_said = |value: &Value| match value {
+        Value::Null => false,
+        Value::String(text) => !text.trim().is_empty(),
+        Value::Array(all) => !all.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        Value::Bool(_) | Value::Number(_) => true,
+    };
+    said.filter(|(_, value)| is_said(value)).map(|(name, value)| (name, text(value))).collect()
 }
 
 #[cfg(test)]
@@ -193,11 +216,13 @@ mod tests {
             "until": 60_000_000, "answer": "bosun plan approve run --version 2", "plan": [
                 { "id": "a", "goal": "read it", "agent": "ann", "dependencies": [] },
                 { "id": "b", "goal": "pay\u{1b}[2J\nall", "agent": null, "dependencies": ["a"], "risk": "high", "requires_approval": true },
+                { "id": "c", "goal": "clean up", "capability": "process", "action": "", "tools": [], "parameters": { "argv": ["rm", "-r\u{1b}"] } },
             ] }));
         let of = |name: &str| shown.iter().find(|(at, _)| at == name).map(|(_, text)| text.as_str());
         assert_eq!(of("what"), Some("version 2 of the plan"));
         assert_eq!(of("until"), Some("1970-01-01 00:01:00Z"));
-        let plan = "a: read it (by ann)\nb: pay\u{fffd}[2J\n    all (after a; risk high; asks again)";
+        let plan = "a: read it (by ann)\nb: pay\u{fffd}[2J\n    all (after a; risk high; asks again)\nc: clean up (by process)\n    \
+                    parameters: {\"argv\":[\"rm\",\"-r\\u001b\"]}";
         assert_eq!(of("plan"), Some(plan));
     }
 }

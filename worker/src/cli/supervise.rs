@@ -17,6 +17,7 @@ use super::explain::Code;
 use super::list::run_word;
 use super::message::answer_of;
 use super::output::{Cell, TextStyle};
+use super::request_text::what_it_does;
 use super::resolve::run_of;
 use super::review::{self, ReviewArgs, Revision, RevisionArgs};
 use super::stuck::{Lookout, Obstacle};
@@ -264,6 +265,11 @@ async fn show_plan(cx: &mut Context, run: &RunOf) -> Result<Exit, CliError> {
         let objective = text("objective").lines().next().unwrap_or_default().to_owned();
         let why = if reasons.is_empty() { String::new() } else { format!("  [{}]", reasons.join("; ")) };
         cx.screen.line(format!("{:<18} {:<18} {objective}{why}", text("task_id"), text("status")));
+        let id = text("task_id");
+        let planned = review["current_plan"]["tasks"].as_array().into_iter().flatten();
+        for (name, said) in planned.filter(|task| task["id"] == *id).flat_map(what_it_does) {
+            cx.screen.line(format!("{:<18} {:<18} {name}: {said}", "", ""));
+        }
         for stuck in one["stuck"].as_array().into_iter().flatten() {
             let [what, run, why, help] =
                 ["what", "workflow_id", "why", "help"].map(|key| super::result::value_text(&stuck[key]));

@@ -67,6 +67,9 @@ async fn fitting(backend: &dyn Backend, query: &str, until: Timestamp) -> Result
     // As of a batch: schedules and what else Bosun runs for itself are meant by whoever names them.
     let own = Filter::parse(query).is_ok_and(|filter| filter.asks_for_types("bosun."));
     let open = if own { open } else { format!("{open} AND WorkflowType NOT STARTS_WITH 'bosun.'") };
+    if let Err(why) = Filter::parse(query) {
+        return Err(Problem::bad_request(format!("query: {why}")));
+    }
     let query = if query.trim().is_empty() { open } else { format!("({query}) AND {open}") };
     let (mut infos, mut after): (Vec<RunInfo>, Option<Cursor>) = (Vec::new(), None);
     loop {

@@ -88,9 +88,13 @@ enum FormProblem {
 impl From<CallError> for FormProblem {
     fn from(why: CallError) -> FormProblem {
         match why {
-            CallError::Rejected(why @ (Rejection::AlreadyOpen { .. } | Rejection::UpdateRefused { .. })) => {
-                FormProblem::Field(why.to_string())
-            }
+            // What stands in the form can be mended there.
+            CallError::Rejected(
+                why @ (Rejection::AlreadyOpen { .. }
+                | Rejection::UpdateRefused { .. }
+                | Rejection::UnknownWorkflowType { .. }
+                | Rejection::Invalid { .. }),
+            ) => FormProblem::Field(Problem::from(why).message),
             why => FormProblem::Refused(why.into()),
         }
     }

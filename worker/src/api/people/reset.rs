@@ -18,7 +18,7 @@ use crate::backend::Backend;
 
 /// A point of a history: a number, or words.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected the number of an event, or words as the command line takes them")]
 enum Point {
     Event(#[serde(deserialize_with = "whole")] Option<u64>),
     Words(String),

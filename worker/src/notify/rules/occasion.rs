@@ -316,8 +316,12 @@ fn told_by_notes(info: &RunInfo, event: &Event, notes: &[Note]) -> Vec<Told> {
                 "budget" => {
                     let why = note.data["reason"].as_str().unwrap_or_default();
                     // A command that lacks its run cannot be pasted.
+                    let top_up = format!("`bosun budget top-up {}", run_word(id.as_str()));
+                    let with =
+                        format!("{top_up}` with what there is more of (`--tokens`, `--cost` or `--calls`) gives");
                     let why = why
-                        .replace("`bosun budget top-up`", &format!("`bosun budget top-up {}`", run_word(id.as_str())));
+                        .replace("`bosun budget top-up` gives", &with)
+                        .replace("`bosun budget top-up --", &format!("{top_up} --"));
                     all.push(occasion(OccasionKind::Budget, format!("The budget of {id} is used up"), &why));
                 }
                 by if by.starts_with("agent ") => {

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::api::people::ask;
 use crate::backend::Backend;
+use crate::cli::request_text::what_it_does;
 use crate::past::past;
 use crate::ui::elements::value;
 use crate::ui::forms::Visitor;
@@ -97,7 +98,7 @@ fn tasks(plan: &Value, before: Option<&Value>) -> Markup {
             thead { tr { th scope="col" { "Task" } th scope="col" { "Goal" } th scope="col" { "Who" } th scope="col" { "After" } th scope="col" { "Risk" } th scope="col" { "Change" } } }
             tbody { @for (change, task) in rows { tr class=(change.class()) {
                 td { strong { (text(&task["id"])) } }
-                td.wide { (text(&task["goal"])) }
+                td.wide { (text(&task["goal"])) @for (name, said) in what_it_does(task) { br; code { (name) ": " (said) } } }
                 td { (["agent", "role", "capability"].iter().map(|key| text(&task[*key])).find(|who| !who.is_empty()).unwrap_or_default()) }
                 td { (list(&task["dependencies"])) }
                 td { (text(&task["risk"])) @if task["requires_approval"] == true { " asks again" } }
