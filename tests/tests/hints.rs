@@ -116,17 +116,17 @@ fn a_run_with_an_odd_id_is_reached_by_what_is_printed() {
         // Whoever means another run by the word would come upon this one.
         desk.done("bosun run spec.yaml --data d -w other --no-wait || true");
         let listed = desk.done("bosun approval list --data d");
-        let release = printed(&listed.replace("    bosun", "next: bosun"), "bosun release").to_owned();
+        let release = printed(&listed.replace("    bosun", "next: bosun"), " release ").to_owned();
         let described = desk.done(&format!("bosun describe -w '{id}' --data d"));
-        assert_eq!(printed(&described, "bosun release"), release, "{described}");
+        assert!(described.contains(&release), "{described}");
         let released = desk.done(&release);
         assert!(released.contains(id), "{released}");
         let left = desk.done("bosun approval list --data d");
-        assert!(!left.contains("bosun release"), "{left}");
+        assert!(!left.contains(" release "), "{left}");
         let again =
             desk.sh(&format!("bosun start supervisor -w '{id}' --data d -i '{{\"spec\":{{\"objective\":\"x\"}}}}'"));
         assert!(!again.status.success(), "{}", said(&again));
-        assert!(desk.done(printed(&said(&again), "bosun describe")).contains("Running"));
+        assert!(desk.done(printed(&said(&again), " describe ")).contains("Running"));
     }
 }
 

@@ -211,20 +211,6 @@ fn a_link_decides_once() {
     assert!(!json!(decided.events(&run)).to_string().contains("/decide"), "a link stands in a history");
 }
 
-/// A run that people hold has not taken what was sent to it, and nobody is told that it has.
-#[test]
-fn a_decision_that_is_not_taken_yet_is_called_sent() {
-    let decided = Decided::serve("1h");
-    let (approve, _) = decided.asked("story");
-    told(&decided.data(), &["pause", "story"]);
-    let done = decided.post(&approve, &[]);
-    assert_eq!(done.status, 200, "{}", done.text);
-    assert!(done.text.contains("has not taken it yet") && !done.text.contains("Approved"), "{}", done.text);
-    refused(&decided.post(&approve, &[]), 409, "link_used");
-    told(&decided.data(), &["resume", "story"]);
-    assert_eq!(decided.ended("story"), "Completed");
-}
-
 /// Nobody approves a plan that was not shown: its tasks stand in what is told, on the page of the link, and in the terminal.
 #[test]
 fn a_plan_is_shown_to_whoever_is_to_approve_it() {

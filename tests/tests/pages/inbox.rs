@@ -50,22 +50,6 @@ fn an_approval_is_given_by_the_name_of_the_token() {
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
 
-/// What a run has not taken yet is not called answered.
-#[test]
-fn an_answer_to_a_run_that_is_paused_is_called_sent() {
-    let Some(browser) = Browser::available_or_explain() else { return };
-    let pages = Pages::serve();
-    pages.supervisor("story", &gated("a publication", "publish it"));
-    let page = pages.signed_in(&browser);
-    inbox(&pages, &page, "story");
-    pages.bosun(&["pause", "story"]);
-    page.click_to_leave(PRIMARY);
-    page.until_says("the run has not taken it yet");
-    assert!(!page.shows().contains("Answered "), "{}", page.shows());
-    pages.bosun(&["resume", "story"]);
-    assert_eq!(pages.ended("story")["status"], json!("Completed"));
-}
-
 #[test]
 fn a_rejection_with_its_reason_skips_what_was_asked() {
     let Some(browser) = Browser::available_or_explain() else { return };

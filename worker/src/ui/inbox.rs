@@ -368,3 +368,36 @@ async fn review(backend: &dyn Backend, found: &HumanRequest, does: &str, comment
         UpdateOutcome::Completed(Ok(_)) | UpdateOutcome::Accepted => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Fake, RUN, event, run_info};
+
+    /// What the page says of an answer is what the run says: that it has taken it, that it has not yet, or who came before.
+    #[tokio::test]
+    async fn what_became_of_an_answer_is_asked_before_it_is_told() {
+        let request = json!({ "id": "r/ap-1", "shown": "h", "subject": "publish it" });
+        let target = Target::run("story".into(), RUN);
+        let found = HumanRequest { kind: HumanRequestKind::Approval, target, request };
+        let became = async |status: WorkflowStatus, waits: Value, events: Vec<Event>| {
+            let mut fake = Fake::new();
+            fake.runs = vec![run_info("story", status)];
+            (fake.query, fake.events) = (Payload::encode(&waits).unwrap(), events);
+            let sent = send(&fake, &found, &Fields::of(&[("do", "approve"), ("comment", "")])).await.unwrap();
+            assert!(fake.calls().iter().any(|call| call.contains("approval_response_v1")), "{:?}", fake.calls());
+            sent.became(&fake).await
+        };
+        let open = WorkflowStatus::Running;
+        assert_eq!(became(WorkflowStatus::Paused, json!([{ "id": "r/ap-1" }]), Vec::new()).await, Became::Waits);
+        assert_eq!(became(open, json!([]), Vec::new()).await, Became::Taken);
+        let before = WorkflowExecutionSignaled {
+            name: SignalName::of("approval_response_v1"),
+            input: Payload::encode(&json!({ "approval_id": "r/ap-1", "approved": false, "approver": "bob" })).unwrap(),
+            identity: None,
+            request_id: Some(RequestId::of("other")),
+        };
+        let told = became(open, json!([]), vec![event(1, EventKind::WorkflowExecutionSignaled(before))]).await;
+        assert_eq!(told, Became::Before("bob has rejected it".into()));
+    }
+}
