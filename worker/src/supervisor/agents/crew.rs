@@ -213,6 +213,9 @@ pub(super) struct CrewTaskState {
     /// The budget left it undone: what runs beside it ends first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) left: bool,
+    /// What people have said of how it is to be done: each attempt is told, also where a guardrail sends it back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) said: Vec<String>,
     pub(super) output: String,
 }
 
@@ -294,6 +297,10 @@ impl CrewRun {
                 "\n\nThis is the context you're working with:\n{}",
                 told.join("\n\n----------\n\n")
             ));
+        }
+        let said = self.running.get(&at).map(|task| task.said.join("\n")).filter(|said| !said.is_empty());
+        if let Some(said) = said {
+            text.push_str(&format!("\n\n### What people have said of this task:\n{said}"));
         }
         if let Some(correction) = correction {
             text.push_str(&format!("\n\n{correction}"));

@@ -12,6 +12,9 @@ const UNMET: &str = "its condition does not hold";
 /// Of one that the crew did not come to.
 const UNBEGUN: &str = "the run ended before it was begun";
 
+/// Of one that was under way.
+const UNDONE: &str = "the run ended before it was done";
+
 /// One task of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrewLine {
@@ -41,7 +44,7 @@ impl AgentLoop {
                 Some((at, _)) => run.denied.contains_key(at),
                 None => self.leaves_out_denied() && !self.has_something(),
             },
-            Workload::Conversation { .. } | Workload::Steps(_) => false,
+            Workload::Conversation { .. } | Workload::Steps(_) => !self.denials_of_nothing().is_empty(),
         };
         self.refused || crew
     }
@@ -81,7 +84,9 @@ impl AgentLoop {
                     let unmet = || Some(UNMET.to_owned()).filter(|_| output.is_some_and(|output| output.skipped));
                     let unbegun = || Some(UNBEGUN.to_owned()).filter(|_| over && output.is_none() && running.is_none());
                     let denied = || run.denied.get(&at).cloned();
-                    left.then(|| SPENT.to_owned()).or_else(denied).or_else(unmet).or_else(unbegun)
+                    let why = self.outcome().and_then(|outcome| outcome.error.as_deref()).filter(|_| running.is_some());
+                    let undone = || why.map(|why| format!("{UNDONE}: {why}"));
+                    left.then(|| SPENT.to_owned()).or_else(denied).or_else(unmet).or_else(unbegun).or_else(undone)
                 }),
                 output: output.map(|output| output.text.clone()),
             }

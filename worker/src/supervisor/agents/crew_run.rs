@@ -244,7 +244,14 @@ impl AgentLoop {
         }
         let correction =
             format!("### Feedback on your previous result:\n{}\n\n### Previous result:\n{output}", answer.feedback);
+        if let Some(under_way) = self.crew_run().and_then(|run| run.running.get_mut(&at)) {
+            // It is new work, with tries of its own.
+            under_way.invalid = 0;
+        }
         self.start_task(at, Some(&correction), out);
+        if let Some(under_way) = self.crew_run().and_then(|run| run.running.get_mut(&at)) {
+            under_way.said.push(answer.feedback.clone());
+        }
     }
 
     /// Nobody has looked at an output in time.

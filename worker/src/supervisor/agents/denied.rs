@@ -9,7 +9,7 @@ use serde_json::json;
 use super::agent_loop::{AgentLoop, Workload};
 use super::message::Message;
 use super::refusal::SessionFailure;
-use super::session::{Doing, Session, ToolOutcome};
+use super::session::{Doing, Home, Session, ToolOutcome};
 use crate::supervisor::core::key::{AgentsKey, SessionAsk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Call, Outbox};
@@ -21,14 +21,31 @@ impl AgentLoop {
         let Some(session) = self.sessions.get_mut(&seq) else { return };
         let Some(before) = session.handed_by.take() else {
             session.denied = true;
+            let told = format!("the work of {} was {why}", session.agent);
             self.deselect(seq);
+            self.note_denial(told);
             return self.ended(seq, Err(SessionFailure::NotApproved(why)), out);
         };
         let to = std::mem::replace(&mut session.agent, before);
         session.messages.push(Message::user(format!("The hand-off to '{to}' was {why}. Go on without it.")));
         session.doing = Doing::Waiting;
+        let told = format!("the hand-off to {to} was {why}");
         out.note(NoteKind::HandedOff, json!({"session": session.id, "from": to, "to": session.agent}));
+        self.note_denial(told);
         self.begin_step(seq, out);
+    }
+
+    /// Keeps for the report what a person did not let begin, in their words.
+    fn note_denial(&mut self, told: String) {
+        if !self.denials.contains(&told) {
+            self.denials.push(told);
+        }
+    }
+
+    /// What people did not let begin in a conversation of which nothing came: whoever begins it again would ask them again.
+    pub(super) fn denials_of_nothing(&self) -> &[String] {
+        let talks = matches!(self.work, Workload::Conversation { .. });
+        if talks && self.outcome.is_some() && !self.has_something() { &self.denials } else { &[] }
     }
 
     /// Whoever was let begin nothing was given no work.
@@ -73,7 +90,13 @@ impl AgentLoop {
     pub(super) fn instructed(&mut self, key: &AgentsKey, words: &str, out: &mut Outbox) -> Option<Call> {
         let AgentsKey::Session { ask: SessionAsk::Step { .. }, .. } = key else { return None };
         let seq = self.asker(key)?;
-        self.sessions.get_mut(&seq)?.messages.push(Message::user(words));
+        let session = self.sessions.get_mut(&seq)?;
+        session.messages.push(Message::user(words));
+        if let (Home::Root { item }, Workload::Crew(run)) = (session.home, &mut self.work)
+            && let Some(task) = run.running.get_mut(&item)
+        {
+            task.said.push(words.to_owned());
+        }
         self.step_of(seq, out).map(|(_, call)| call)
     }
 }

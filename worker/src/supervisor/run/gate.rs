@@ -177,7 +177,9 @@ impl SupervisorRun {
         out.awaited_mut().may_not_begin(&call.key, false);
         match (&closed.consequence, decision) {
             (Consequence::Proceed { .. }, decision) => {
-                let words = decision.and_then(|decision| decision.modified_action);
+                let words = decision.map(|decision| [decision.feedback, decision.modified_action]).unwrap_or_default();
+                let said = words.into_iter().flatten().filter(|words| !words.trim().is_empty());
+                let words = Some(said.collect::<Vec<_>>().join("\n")).filter(|words| !words.is_empty());
                 let call = words.and_then(|words| self.strategy.instructed(&call.key, &words, out)).unwrap_or(call);
                 self.parts.gate.pass(&call);
                 out.ask(Ask::Call(call));
