@@ -32,6 +32,8 @@ pub enum InvalidYaml {
     Parser(String),
 }
 
+const EMPTY_KEY: &str = "nothing stands where a name must: write a key before the colon";
+
 fn options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -73,6 +75,11 @@ impl InvalidYaml {
             serde_saphyr::Error::Budget { breach, location } => {
                 InvalidYaml::NotTaken { what: not_taken(breach), line: location.line(), column: location.column() }
             }
+            // It speaks to programmers then.
+            other if other.to_string().contains("use Option<") => match other.location() {
+                Some(at) => InvalidYaml::NotTaken { what: EMPTY_KEY, line: at.line(), column: at.column() },
+                None => InvalidYaml::Parser(EMPTY_KEY.to_owned()),
+            },
             other => InvalidYaml::Parser(other.to_string()),
         }
     }
@@ -93,6 +100,12 @@ fn at_its_tab(why: &serde_saphyr::Error, text: &str) -> Option<InvalidYaml> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_key_is_told_in_words() {
+        let why = parse(": : :\n").unwrap_err().to_string();
+        assert!(why.starts_with("nothing stands where a name must"), "{why}");
+    }
 
     #[test]
     fn a_tab_is_told_where_it_stands() {
