@@ -71,9 +71,6 @@ pub struct AgentLoop {
     /// What a person said, or did not say, has ended it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) refused: bool,
-    /// What people did not let begin, in their words.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) denials: Vec<String>,
     /// Agents that were given work, in order of the first time.
     pub(super) selected: Vec<String>,
     pub(super) outcome: Option<AgentOutcome>,
@@ -143,7 +140,6 @@ impl AgentLoop {
             bounded: BTreeMap::new(),
             cut: None,
             refused: false,
-            denials: Vec::new(),
             selected: Vec::new(),
             outcome: None,
         })
@@ -266,7 +262,6 @@ impl AgentLoop {
         self.charged_task = 0;
         (self.steps, self.limit_told) = (0, false);
         self.selected.clear();
-        self.denials.clear();
         self.failed_below.clear();
         // What was cut short before is no part of what is asked now.
         self.cut_turns.clear();

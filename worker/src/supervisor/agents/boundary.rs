@@ -133,13 +133,16 @@ pub struct HumanAnswer {
 impl HumanAnswer {
     /// An answer to a question of that kind: yes or no, or `{approved, feedback}`.
     ///
-    /// About the output of a task, a text is feedback, unless it only says yes, or there is nothing in it: then all is well.
+    /// About the output of a task, a text is feedback, unless it only says yes. One with nothing in it says neither.
     /// Whether a tool is called is never read out of a text, where "yes" and silence could both be taken for the wrong
     /// thing.
     pub fn read(value: &Value, kind: &HumanKind) -> Result<HumanAnswer, AnswerRefusal> {
         match (value, kind) {
             (answer, HumanKind::Question { .. }) => Ok(HumanAnswer { approved: true, feedback: text_of(answer) }),
             (Value::Bool(approved), _) => Ok(HumanAnswer { approved: *approved, feedback: String::new() }),
+            (Value::String(text), HumanKind::TaskFeedback { .. }) if text.trim().is_empty() => {
+                Err(AnswerRefusal::Empty)
+            }
             (Value::String(text), HumanKind::TaskFeedback { .. }) => {
                 let approved = says_yes(text);
                 Ok(HumanAnswer { approved, feedback: if approved { String::new() } else { text.clone() } })
@@ -153,7 +156,7 @@ impl HumanAnswer {
 
 /// Whether a text says yes and no more than that.
 fn says_yes(text: &str) -> bool {
-    const YES: [&str; 10] = ["", "yes", "y", "ok", "okay", "approve", "approved", "accept", "accepted", "true"];
+    const YES: [&str; 9] = ["yes", "y", "ok", "okay", "approve", "approved", "accept", "accepted", "true"];
     let word = text.trim().trim_end_matches(['.', '!']).to_lowercase();
     YES.contains(&word.as_str())
 }
@@ -171,11 +174,14 @@ mod tests {
     fn a_word_that_only_says_yes_sends_no_work_back() {
         let about = HumanKind::TaskFeedback { task: "1".into() };
         let read = |text: &str| HumanAnswer::read(&json!(text), &about).unwrap();
-        for yes in ["yes", " Yes.", "OK", "approve", "approved!", "accept", "true", ""] {
+        for yes in ["yes", " Yes.", "OK", "approve", "approved!", "accept", "true"] {
             assert_eq!(read(yes), HumanAnswer { approved: true, feedback: String::new() }, "{yes}");
         }
         for no in ["no", "yes, but shorter", "yes and no", "yess"] {
             assert_eq!(read(no), HumanAnswer { approved: false, feedback: no.into() }, "{no}");
+        }
+        for nothing in ["", " "] {
+            assert_eq!(HumanAnswer::read(&json!(nothing), &about), Err(AnswerRefusal::Empty));
         }
     }
 }

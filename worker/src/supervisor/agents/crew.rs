@@ -213,10 +213,19 @@ pub(super) struct CrewTaskState {
     /// The budget left it undone: what runs beside it ends first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) left: bool,
-    /// What people have said of how it is to be done: each attempt is told, also where a guardrail sends it back.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) said: Vec<String>,
     pub(super) output: String,
+    /// What people have said of it, the oldest first: each attempt is told all of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) words: Vec<String>,
+}
+
+impl CrewTaskState {
+    /// What people have said of it, for whoever is set to it or validates it.
+    pub(super) fn said(&self) -> Option<String> {
+        let lines: Vec<String> = self.words.iter().map(|words| format!("- {words}")).collect();
+        let head = "### What a person has said of this task (where it differs, what was said last counts):";
+        (!lines.is_empty()).then(|| format!("{head}\n{}", lines.join("\n")))
+    }
 }
 
 impl CrewRun {
@@ -297,10 +306,6 @@ impl CrewRun {
                 "\n\nThis is the context you're working with:\n{}",
                 told.join("\n\n----------\n\n")
             ));
-        }
-        let said = self.running.get(&at).map(|task| task.said.join("\n")).filter(|said| !said.is_empty());
-        if let Some(said) = said {
-            text.push_str(&format!("\n\n### What people have said of this task:\n{said}"));
         }
         if let Some(correction) = correction {
             text.push_str(&format!("\n\n{correction}"));

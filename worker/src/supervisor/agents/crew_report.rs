@@ -12,9 +12,6 @@ const UNMET: &str = "its condition does not hold";
 /// Of one that the crew did not come to.
 const UNBEGUN: &str = "the run ended before it was begun";
 
-/// Of one that was under way.
-const UNDONE: &str = "the run ended before it was done";
-
 /// One task of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrewLine {
@@ -44,7 +41,7 @@ impl AgentLoop {
                 Some((at, _)) => run.denied.contains_key(at),
                 None => self.leaves_out_denied() && !self.has_something(),
             },
-            Workload::Conversation { .. } | Workload::Steps(_) => !self.denials_of_nothing().is_empty(),
+            Workload::Conversation { .. } | Workload::Steps(_) => false,
         };
         self.refused || crew
     }
@@ -53,6 +50,17 @@ impl AgentLoop {
     pub(super) fn leaves_out_denied(&self) -> bool {
         let Workload::Crew(run) = &self.work else { return false };
         !run.denied.is_empty() && !self.is_cut() && self.outcome().is_some_and(|outcome| outcome.ok)
+    }
+
+    /// What ended the tasks that were under way: the run was cancelled, or another task has failed.
+    fn ended_with(&self) -> Option<String> {
+        let Workload::Crew(run) = &self.work else { return None };
+        let error = || self.outcome().and_then(|outcome| outcome.error.clone());
+        let beside = |(at, why): &(usize, String)| {
+            let failed = run.tasks.get(*at).map(|task| task.id.as_str()).unwrap_or_default();
+            format!("it was stopped when task '{failed}' could not be done: {why}")
+        };
+        run.failed.as_ref().map(beside).or_else(error)
     }
 
     /// The tasks of a crew in the order of its list; none of other loops.
@@ -84,9 +92,8 @@ impl AgentLoop {
                     let unmet = || Some(UNMET.to_owned()).filter(|_| output.is_some_and(|output| output.skipped));
                     let unbegun = || Some(UNBEGUN.to_owned()).filter(|_| over && output.is_none() && running.is_none());
                     let denied = || run.denied.get(&at).cloned();
-                    let why = self.outcome().and_then(|outcome| outcome.error.as_deref()).filter(|_| running.is_some());
-                    let undone = || why.map(|why| format!("{UNDONE}: {why}"));
-                    left.then(|| SPENT.to_owned()).or_else(denied).or_else(unmet).or_else(unbegun).or_else(undone)
+                    let ended = || self.ended_with().filter(|_| status == TaskStatus::Cancelled && running.is_some());
+                    left.then(|| SPENT.to_owned()).or_else(denied).or_else(unmet).or_else(unbegun).or_else(ended)
                 }),
                 output: output.map(|output| output.text.clone()),
             }

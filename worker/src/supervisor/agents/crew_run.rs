@@ -147,10 +147,14 @@ impl AgentLoop {
         };
         let Some(under_way) = run.running.get_mut(&at) else { return };
         under_way.validated = under_way.validated.saturating_add(1);
-        let (time, text) = (under_way.validated, under_way.output.clone());
+        let (time, text, said) = (under_way.validated, under_way.output.clone(), under_way.said());
         let key = AgentsKey::Crew { task: id.clone(), ask: CrewAsk::Guard(time) };
         let mut context = json!({"task": id, "description": description, "output": text});
         let mut prompt = format!("Validate this output of the task \"{description}\":\n{text}");
+        if let Some(said) = said {
+            context["said"] = json!(said);
+            prompt.push_str(&format!("\n\n{said}"));
+        }
         if let Some(wrong) = wrong {
             context["problem"] = json!(wrong);
             prompt.push_str(&format!("\n\nYour last answer could not be used: {wrong}"));
@@ -204,7 +208,25 @@ impl AgentLoop {
              address the validation error.",
             under_way.output
         );
-        self.start_task(at, Some(&correction), out);
+        self.begin_again(at, correction, None, out);
+    }
+
+    /// The next attempt at a task is told what was wrong with the last one, and what people have said before; `word` is what
+    /// the correction says in the words of a person.
+    fn begin_again(&mut self, at: usize, correction: String, word: Option<&str>, out: &mut Outbox) {
+        let Some(under_way) = self.crew_run().and_then(|run| run.running.get_mut(&at)) else { return };
+        let told: Vec<String> = under_way.said().into_iter().chain([correction]).collect();
+        under_way.words.extend(word.filter(|word| !word.is_empty()).map(str::to_owned));
+        self.start_task(at, Some(&told.join("\n\n")), out);
+    }
+
+    /// What a person has said to whoever does a task of the crew, or a part of it: its later attempts are told too.
+    pub(super) fn keep_words(&mut self, item: u32, words: &str) {
+        let Some(run) = self.crew_run() else { return };
+        let at = usize::try_from(item.saturating_sub(1)).unwrap_or(usize::MAX);
+        if let Some(under_way) = run.running.get_mut(&at) {
+            under_way.words.push(words.to_owned());
+        }
     }
 
     /// Asks the person, if the task wants it; accepts the output otherwise.
@@ -236,22 +258,18 @@ impl AgentLoop {
     /// The person has looked at an output.
     pub(super) fn feedback_given(&mut self, at: usize, answer: &HumanAnswer, out: &mut Outbox) {
         let Some(run) = self.crew_run() else { return };
-        let Some(output) = run.running.get(&at).map(|under_way| under_way.output.clone()) else { return };
+        let Some(under_way) = run.running.get_mut(&at) else { return };
+        let output = under_way.output.clone();
         if answer.approved {
             self.accept(at, output, false, out);
             self.go_on_with_crew(out);
             return;
         }
+        // It is new work, with tries of its own.
+        under_way.invalid = 0;
         let correction =
             format!("### Feedback on your previous result:\n{}\n\n### Previous result:\n{output}", answer.feedback);
-        if let Some(under_way) = self.crew_run().and_then(|run| run.running.get_mut(&at)) {
-            // It is new work, with tries of its own.
-            under_way.invalid = 0;
-        }
-        self.start_task(at, Some(&correction), out);
-        if let Some(under_way) = self.crew_run().and_then(|run| run.running.get_mut(&at)) {
-            under_way.said.push(answer.feedback.clone());
-        }
+        self.begin_again(at, correction, Some(&answer.feedback), out);
     }
 
     /// Nobody has looked at an output in time.

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::agent_loop::{AgentLoop, Workload};
 use super::message::Message;
 use super::refusal::SessionFailure;
-use super::session::{Doing, Home, Session, ToolOutcome};
+use super::session::{Doing, Session, ToolOutcome};
 use crate::supervisor::core::key::{AgentsKey, SessionAsk};
 use crate::supervisor::journal::NoteKind;
 use crate::supervisor::outbox::{Call, Outbox};
@@ -21,31 +21,15 @@ impl AgentLoop {
         let Some(session) = self.sessions.get_mut(&seq) else { return };
         let Some(before) = session.handed_by.take() else {
             session.denied = true;
-            let told = format!("the work of {} was {why}", session.agent);
             self.deselect(seq);
-            self.note_denial(told);
             return self.ended(seq, Err(SessionFailure::NotApproved(why)), out);
         };
         let to = std::mem::replace(&mut session.agent, before);
+        session.denials.push(format!("the hand-off to '{to}' was {why}"));
         session.messages.push(Message::user(format!("The hand-off to '{to}' was {why}. Go on without it.")));
         session.doing = Doing::Waiting;
-        let told = format!("the hand-off to {to} was {why}");
         out.note(NoteKind::HandedOff, json!({"session": session.id, "from": to, "to": session.agent}));
-        self.note_denial(told);
         self.begin_step(seq, out);
-    }
-
-    /// Keeps for the report what a person did not let begin, in their words.
-    fn note_denial(&mut self, told: String) {
-        if !self.denials.contains(&told) {
-            self.denials.push(told);
-        }
-    }
-
-    /// What people did not let begin in a conversation of which nothing came: whoever begins it again would ask them again.
-    pub(super) fn denials_of_nothing(&self) -> &[String] {
-        let talks = matches!(self.work, Workload::Conversation { .. });
-        if talks && self.outcome.is_some() && !self.has_something() { &self.denials } else { &[] }
     }
 
     /// Whoever was let begin nothing was given no work.
@@ -71,6 +55,31 @@ impl AgentLoop {
         ToolOutcome { refused: true, ..answer }
     }
 
+    /// Work that a session gave away has ended: that a person refused it is remembered, until something has been done.
+    pub(super) fn note_denial(&mut self, caller: u32, child: u32, result: &Result<String, SessionFailure>) {
+        let name = self.sessions.get(&child).map(|child| child.agent.clone()).unwrap_or_default();
+        let Some(caller) = self.sessions.get_mut(&caller) else { return };
+        match result {
+            Err(SessionFailure::NotApproved(why)) => caller.denials.push(format!("the work of '{name}' was {why}")),
+            Err(why) if why.is_refusal() => caller.denials.push(why.to_string()),
+            Ok(_) | Err(_) => caller.denials.clear(),
+        }
+    }
+
+    /// A bound has ended a session. With nothing done since a person said no, it is their no that has ended it.
+    pub(super) fn at_limit(&self, seq: u32, limit: String) -> SessionFailure {
+        let mut denials: Vec<&str> = Vec::new();
+        for denial in self.sessions.get(&seq).iter().flat_map(|session| &session.denials) {
+            if !denials.contains(&denial.as_str()) {
+                denials.push(denial);
+            }
+        }
+        match denials.is_empty() {
+            true => SessionFailure::Limit(limit),
+            false => SessionFailure::LimitAfterNo { limit, denials: denials.join("; ") },
+        }
+    }
+
     /// A task of a crew that was not let through is left out, and the others go on; without one that is required nothing does.
     pub(super) fn leave_out(&mut self, at: usize, why: String, out: &mut Outbox) {
         if let Workload::Crew(run) = &mut self.work {
@@ -92,10 +101,8 @@ impl AgentLoop {
         let seq = self.asker(key)?;
         let session = self.sessions.get_mut(&seq)?;
         session.messages.push(Message::user(words));
-        if let (Home::Root { item }, Workload::Crew(run)) = (session.home, &mut self.work)
-            && let Some(task) = run.running.get_mut(&item)
-        {
-            task.said.push(words.to_owned());
+        if let Some(item) = session.path.0.first().copied() {
+            self.keep_words(item, words);
         }
         self.step_of(seq, out).map(|(_, call)| call)
     }

@@ -86,6 +86,12 @@ impl AgentLoop {
                 }
             }
         };
+        if let Some(session) = self.sessions.get_mut(&seq) {
+            match answer.refused {
+                true => session.denials.push(answer.content.clone()),
+                false => session.denials.clear(),
+            }
+        }
         self.complete(seq, index, answer, out);
     }
 
@@ -203,13 +209,21 @@ impl AgentLoop {
     pub(super) fn stopped(&mut self, seq: u32, told: String, out: &mut Outbox) {
         let Some(session) = self.sessions.get_mut(&seq) else { return };
         let mut text = session.text_so_far();
+        if matches!(session.home, Home::Root { .. }) && !session.denials.is_empty() && !session.has_something(&text) {
+            self.bounded.remove(&seq);
+            self.cut_turns.remove(&seq);
+            let why = self.at_limit(seq, told);
+            return self.ended(seq, Err(why), out);
+        }
+        let Some(session) = self.sessions.get_mut(&seq) else { return };
         if !matches!(session.home, Home::Root { .. }) {
             if !session.has_something(&text) {
                 // A failure is told by whoever hears it.
                 if matches!(session.home, Home::Process { .. }) {
                     self.cut_turns.remove(&seq);
                 }
-                return self.ended(seq, Err(SessionFailure::Limit(told)), out);
+                let why = self.at_limit(seq, told);
+                return self.ended(seq, Err(why), out);
             }
             text = format!("{text}\n[{told}]").trim_start().to_owned();
             let said = Message::assistant(&session.agent, text.clone());

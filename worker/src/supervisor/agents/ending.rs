@@ -39,6 +39,7 @@ impl AgentLoop {
                     Err(SessionFailure::NotApproved(why)) => self.not_begun(caller, index, seq, why),
                     _ => self.child_answer(caller, index, seq, result.clone()),
                 };
+                self.note_denial(caller, seq, &result);
                 self.closed(seq, result.is_ok(), out);
                 self.complete(caller, index, answer, out);
             }

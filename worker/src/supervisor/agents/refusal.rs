@@ -30,6 +30,9 @@ pub(super) enum SessionFailure {
     Nothing,
     #[error("{0}")]
     Limit(String),
+    /// The same, where people had said no, and nothing was done since.
+    #[error("{denials}. {limit}")]
+    LimitAfterNo { limit: String, denials: String },
     /// A person said no to a tool.
     #[error("{0}")]
     Denied(String),
@@ -56,6 +59,7 @@ impl SessionFailure {
                 | SessionFailure::Denied(_)
                 | SessionFailure::NotApproved(_)
                 | SessionFailure::Unanswered(_)
+                | SessionFailure::LimitAfterNo { .. }
                 | SessionFailure::Forwarded { refused: true, .. }
         )
     }
@@ -107,6 +111,8 @@ pub enum AnswerRefusal {
          a text is neither"
     )]
     NoYesOrNo,
+    #[error("the answer is empty: `yes` accepts the output, and any other text says what is to be changed")]
+    Empty,
     #[error("the answer does not conform at `{at}`: {why}")]
     Misfit { at: String, why: String },
 }

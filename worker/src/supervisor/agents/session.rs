@@ -70,6 +70,9 @@ pub(crate) struct Session {
     /// In this turn a function ran for it, or somebody to whom it gave work has brought something.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) gave: bool,
+    /// What people have refused in this turn, as long as nothing has been done since.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) denials: Vec<String>,
 }
 
 /// Where the result of a session goes.
@@ -219,6 +222,7 @@ impl Session {
             tool: None,
             denied: false,
             gave: false,
+            denials: Vec::new(),
         }
     }
     pub(crate) fn key(&self, ask: SessionAsk) -> AgentsKey {

@@ -120,7 +120,6 @@ impl<G> Strategy<G> for AgentLoop {
             findings.final_result = (!outcome.result.is_null()).then(|| outcome.result.clone());
             findings.error = outcome.error.clone().filter(|_| self.run_phase() == Phase::Failed);
             findings.code = self.is_rejected().then(|| TASK_REJECTED.to_owned());
-            findings.errors.extend(self.denials_of_nothing().iter().cloned());
             findings.errors.extend(AgentLoop::is_cut(self).then(|| budget.text()));
             findings.errors.extend(self.failed_below.values().cloned());
             findings.errors.extend(self.cut_turns.values().chain(self.bounded.values()).cloned());

@@ -83,6 +83,7 @@ impl AgentLoop {
         (session.last_word, session.gave) = (false, false);
         session.watch.new_turn();
         session.made.clear();
+        session.denials.clear();
         let request = session.messages.iter().rev().find(|message| message.role == MessageRole::User);
         let request = request.map(|message| message.text().to_owned()).unwrap_or_default();
         if matches!(session.home, Home::Root { .. }) {
@@ -149,7 +150,8 @@ impl AgentLoop {
                         out.note(NoteKind::BudgetExhausted, data);
                     }
                     self.limit_told = self.rules.limit.count == LoopCount::Steps;
-                    self.ended(seq, Err(SessionFailure::Limit(text)), out);
+                    let why = self.at_limit(seq, text);
+                    self.ended(seq, Err(why), out);
                     return;
                 }
                 OnLimit::Synthesize => {
@@ -291,6 +293,7 @@ impl AgentLoop {
     pub(super) fn told_by_person(&mut self, seq: u32, answer: &str, out: &mut Outbox) {
         let Some(session) = self.sessions.get_mut(&seq) else { return };
         session.messages.push(Message::user(answer));
+        session.denials.clear();
         self.begin_step(seq, out);
     }
 

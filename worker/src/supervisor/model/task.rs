@@ -339,17 +339,18 @@ impl Task {
         self.edges.iter().map(|edge| edge.on.clone()).collect()
     }
     /// What the worker is to do better: the text that the task was sent back with, if the last verdict was a rejection, and
-    /// what a person who approved it since wants its worker to know (SHH-12).
+    /// what a person who approved it since wants its worker to know (SHH-12). What a person has said before stands until the
+    /// work is done: no agent replaces it.
     pub fn open_feedback(&self) -> Option<String> {
-        let mut told: Vec<&str> = Vec::new();
+        let (mut told, mut is_judged): (Vec<&str>, bool) = (Vec::new(), false);
+        let is_done = self.status == TaskStatus::Completed;
         for said in self.feedback.iter().rev().filter(|said| said.from != FeedbackFrom::Supervisor) {
             let is_word = said.is_word();
-            if is_word || !said.passed {
+            let still_told = !is_judged || (!is_done && said.from == FeedbackFrom::Human && !said.text.is_empty());
+            if still_told && (is_word || !said.passed) {
                 told.push(&said.text);
             }
-            if !is_word {
-                break;
-            }
+            is_judged |= !is_word;
         }
         told.reverse();
         (!told.is_empty()).then(|| told.join("\n"))

@@ -25,7 +25,7 @@ pub struct WorkerTurn {
     pub iteration: u32,
     pub dependency_results: Map<String, Value>,
     pub previous_results: Map<String, Value>,
-    /// What a reviewer rejected the last attempt with.
+    /// What a reviewer rejected the last attempt with, and what a person wants.
     pub feedback: Option<String>,
     pub supervisor_feedback: Option<String>,
     pub parameters: Map<String, Value>,
@@ -42,6 +42,11 @@ pub struct WorkerTurn {
 }
 
 impl WorkerTurn {
+    /// A person may say what they want before anybody has begun.
+    fn feedback_heading(&self) -> &'static str {
+        if self.attempt == 1 { "what is wanted of you" } else { "feedback on your last attempt" }
+    }
+
     pub fn text(&self) -> String {
         let opening = match self.role.as_deref().filter(|role| !role.is_empty()) {
             // The role goes first: it is who the model is to be (SHN-41).
@@ -63,7 +68,7 @@ impl WorkerTurn {
             .section("parameters", &entries(parameters))
             .section("results of the tasks it depends on", &results(self.dependency_results.iter()))
             .section("results of earlier tasks", &results(earlier))
-            .section("feedback on your last attempt", self.feedback.as_deref().unwrap_or_default())
+            .section(self.feedback_heading(), self.feedback.as_deref().unwrap_or_default())
             .section("feedback of the supervisor", self.supervisor_feedback.as_deref().unwrap_or_default())
             .section("suggested tools", &bullets(&self.tools))
             .section("given along", &entries(&self.rest))
@@ -83,7 +88,7 @@ impl WorkerTurn {
             .section("results of the tasks it depends on", &results(self.dependency_results.iter()))
             .section("results of earlier tasks", &results(earlier))
             .section("variables", &entries(variables.into_iter().flatten()))
-            .section("feedback on your last attempt", self.feedback.as_deref().unwrap_or_default())
+            .section(self.feedback_heading(), self.feedback.as_deref().unwrap_or_default())
             .section("feedback of the supervisor", self.supervisor_feedback.as_deref().unwrap_or_default())
             .section("your notes", self.notes.as_deref().unwrap_or_default())
             .text()

@@ -176,17 +176,15 @@ impl SupervisorRun {
         self.parts.approvals.used(&closed.id);
         out.awaited_mut().may_not_begin(&call.key, false);
         match (&closed.consequence, decision) {
-            (Consequence::Proceed { .. }, decision) => {
-                let words = decision.map(|decision| [decision.feedback, decision.modified_action]).unwrap_or_default();
-                let said = words.into_iter().flatten().filter(|words| !words.trim().is_empty());
-                let words = Some(said.collect::<Vec<_>>().join("\n")).filter(|words| !words.is_empty());
+            (Consequence::Proceed { feedback, .. }, decision) => {
+                let action = decision.and_then(|decision| decision.modified_action);
+                let words = words_of(feedback.as_deref(), action.as_deref());
                 let call = words.and_then(|words| self.strategy.instructed(&call.key, &words, out)).unwrap_or(call);
                 self.parts.gate.pass(&call);
                 out.ask(Ask::Call(call));
             }
             (Consequence::Retry { action, feedback }, decision) => {
-                let words = [Some(feedback.as_str()).filter(|words| !words.is_empty()), action.as_deref()];
-                let words = words.into_iter().flatten().collect::<Vec<_>>().join("\n");
+                let words = words_of(Some(feedback), action.as_deref()).unwrap_or_default();
                 match self.strategy.instructed(&call.key, &words, out) {
                     Some(call) => self.ask_again(call, &words, reasons, out),
                     None => self.denied(call, decision, out),
@@ -277,6 +275,12 @@ fn declared<'w>(escalations: &Escalations, work: &'w NewWork) -> &'w str {
         "" => escalations.most_sensitive(&work.functions),
         action => action,
     }
+}
+
+/// What a person wants whoever does the work to know, beside their yes or no.
+fn words_of(feedback: Option<&str>, action: Option<&str>) -> Option<String> {
+    let said: Vec<&str> = feedback.into_iter().chain(action).filter(|words| !words.is_empty()).collect();
+    (!said.is_empty()).then(|| said.join("\n"))
 }
 
 /// By whom work was not let through, and why: the end of a sentence.
