@@ -87,7 +87,7 @@ fn compare(scene: &Scene, dir: &Path, target: &Path) -> Result<Outcome, String> 
 }
 
 /// These turns with a mark where one was found, if it names the payload that was there.
-fn as_marked(expected: &[Turn], found: &[Turn]) -> Vec<Turn> {
+pub(super) fn as_marked(expected: &[Turn], found: &[Turn]) -> Vec<Turn> {
     let mut marked = expected.to_vec();
     for (turn, found) in marked.iter_mut().zip(found) {
         let mut payloads = Vec::new();
@@ -170,7 +170,7 @@ fn a_lost_memo_does_not_refuse_the_store() {
 }
 
 /// Whether these are the first turns of a run, and then how it ended, without the turns in between.
-fn ends_as(expected: &[Turn], found: &[Turn]) -> bool {
+pub(super) fn ends_as(expected: &[Turn], found: &[Turn]) -> bool {
     let Some((end, before)) = found.split_last() else { return false };
     let closes = |turn: &&Turn| turn.events.iter().any(|event| event.closes().is_some());
     let closing = expected.iter().find(closes).filter(|_| expected.starts_with(before));
@@ -181,7 +181,7 @@ fn ends_as(expected: &[Turn], found: &[Turn]) -> bool {
 }
 
 /// Whether this is the start of a run as its index knew it, and then perhaps how it ended.
-fn begins_as(expected: &[Turn], found: &[Turn]) -> bool {
+pub(super) fn begins_as(expected: &[Turn], found: &[Turn]) -> bool {
     let Some((first, rest)) = found.split_first() else { return false };
     let [EventKind::WorkflowExecutionStarted(told)] = first.events.as_slice() else { return false };
     let Some(EventKind::WorkflowExecutionStarted(was)) = expected[0].events.first() else { return false };
