@@ -24,6 +24,7 @@ use super::{lease, model};
 use crate::agent::AgentOutput;
 use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
+use crate::supervisor::core::account::Spent;
 use crate::supervisor::core::call_context::{AskedWork, parts_of};
 use crate::supervisor::core::calls::{Arrival, UnderWay};
 use crate::supervisor::core::key::{BegunFor, Key};
@@ -248,16 +249,7 @@ impl SupervisorRun {
             self.account.called_nobody();
         }
         let Some(UnderWay::Child { key, child }) = self.calls.ended(seq) else {
-            let Some(key) = self.calls.bill_came(seq) else { return };
-            self.account.charge_late(cost);
-            out.set_budget(self.account.balance());
-            if let ChildEnd::Supervisor(report) = end {
-                self.left_undone_below(&key, &report);
-                if key.begun_for() == BegunFor::Request {
-                    self.strategy.ended_cut(report.tasks);
-                }
-            }
-            return;
+            return self.bill_came(seq, cost, end, out);
         };
         self.settle(&key, cost, out);
         out.awaited_mut().waits_below(&key, false);
@@ -291,6 +283,19 @@ impl SupervisorRun {
             (None, _, None) => Err(CallFailure::error("the report of the run below cannot be read")),
         };
         self.hear(Arrival::Answer { key, answer }, out);
+    }
+
+    /// A child that was cancelled has ended: what it cost, and what it leaves.
+    fn bill_came(&mut self, seq: Seq, cost: Spent, end: ChildEnd, out: &mut Outbox) {
+        let Some(key) = self.calls.bill_came(seq) else { return };
+        self.account.charge_late(cost);
+        out.set_budget(self.account.balance());
+        if let ChildEnd::Supervisor(report) = end {
+            self.left_undone_below(&key, &report);
+            if key.begun_for() == BegunFor::Request {
+                self.strategy.ended_cut(report.tasks);
+            }
+        }
     }
 
     /// SHN-62: what a run below could not undo is told here too, whatever becomes of the work it was begun for.

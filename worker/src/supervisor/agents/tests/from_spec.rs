@@ -169,7 +169,8 @@ fn a_persons_answer_may_be_short() {
         assert!(HumanAnswer::read(&json!({"approved": 1}), kind).unwrap_err().to_string().contains("approved"));
         assert!(HumanAnswer::read(&Value::Null, kind).is_err());
     }
-    assert_eq!(HumanAnswer::read(&json!(""), &feedback), yes(""));
+    assert!(HumanAnswer::read(&json!(""), &feedback).unwrap_err().to_string().contains("the answer is empty"));
+    assert_eq!(HumanAnswer::read(&json!("yes"), &feedback), yes(""));
     assert_eq!(HumanAnswer::read(&json!("shorter"), &feedback), no("shorter"));
 }
 
