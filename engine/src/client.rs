@@ -349,11 +349,13 @@ impl Client {
                 ("heartbeat-activity", Input::Heartbeat { seq, attempt, details })
             }
         };
-        let mut checked = Ok(());
+        let mut refused = None;
         input.payloads(&mut |payload| {
-            checked = std::mem::replace(&mut checked, Ok(())).and_then(|()| self.check_payload(payload))
+            if refused.is_none() {
+                refused = self.check_payload(payload).err();
+            }
         });
-        checked?;
+        refused.map_or(Ok(()), Err)?;
         let is_end = matches!(input, Input::ActivityOutcome { .. });
         self.input(verb, &Target { run_id: Some(run_id), ..target_of(&info) }, input).await?;
         if !is_end {

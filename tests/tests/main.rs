@@ -52,6 +52,7 @@ mod scene;
 mod scene_runner;
 mod schedules;
 mod seeded;
+mod services;
 mod simulation;
 mod soak;
 mod standalone;

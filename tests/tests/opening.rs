@@ -15,8 +15,8 @@ use bosun_tests::harness::faults::Injection;
 use bosun_tests::harness::ledger::Ledger;
 use bosun_tests::harness::load::{Load, Shape};
 use bosun_tests::harness::process::{Program, REQUEST_MAX, WorkerProcess, bosun};
-use bosun_tests::harness::{count_from_env, say};
-use serde_json::Value;
+use bosun_tests::harness::{Chance, count_from_env, say};
+use serde_json::{Value, json};
 
 /// What makes a store.
 const PARTS: [&str; 7] = ["bosun.format", "log", "anchor", "payloads", "groups", "values", "wal"];
@@ -205,6 +205,37 @@ fn destroy(data: &Path, text: &str) -> usize {
         places += found.len();
     }
     places
+}
+
+/// E22, G7: a history of which damage has taken a payload is unreadable, and says which: the code that is replayed against it is
+/// not said to be wrong.
+#[test]
+fn a_history_that_lost_a_payload_accuses_no_code() {
+    let home = tempfile::tempdir().unwrap();
+    let [data, saved] = ["data", "saved"].map(|name| home.path().join(name));
+    let mut chance = Chance::from_env("a_history_that_lost_a_payload_accuses_no_code");
+    let pad: String = (0..200_000).map(|_| char::from(b'a' + chance.below(26) as u8)).collect();
+    let program = json!({ "vars": { "pad": pad }, "steps": [{ "wait_signal": { "name": "go" } }] });
+    let input = home.path().join("program.json");
+    fs::write(&input, program.to_string()).unwrap();
+    let (code, said) = said_by(&["start", "kitchen-sink", "-w", "big", "-i", &format!("@{}", input.display())], &data);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(said_by(&["replay", "check", "big"], &data).0, Some(0), "whole, it fits");
+    let mut files = Vec::new();
+    files_under(&data.join("payloads"), &mut files);
+    let [file] = files.as_slice() else { panic!("one payload is a file: {files:?}") };
+    let hash = file.file_name().unwrap().to_str().unwrap().to_owned();
+    fs::remove_file(file).unwrap();
+    let (code, said) = said_by(&["store", "salvage", data.to_str().unwrap(), "--to", saved.to_str().unwrap()], &data);
+    assert_eq!(code, Some(0), "{said}");
+    let export = home.path().join("big.json");
+    assert_eq!(said_by(&["export", "big", "--out", export.to_str().unwrap()], &saved).0, Some(0));
+    for words in [["replay", "check", "big"], ["replay", "check", export.to_str().unwrap()]] {
+        let (code, said) = said_by(&words, &saved);
+        assert!(code == Some(21) && said.contains(&format!("took payload {hash}")), "{words:?}: {code:?} {said}");
+        assert!(!said.contains("BOSUN0101") && !said.contains("patched"), "{said}");
+    }
+    assert!(said_by(&["show", "big"], &saved).1.contains(&hash), "the history says which");
 }
 
 /// G7: a run whose first group is damaged stays under its workflow id, held: nobody starts it a second time by mistake, nothing

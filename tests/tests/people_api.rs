@@ -10,6 +10,8 @@ use bosun_tests::harness::process::{Program, WorkerProcess};
 use bosun_tests::harness::{all_required, say};
 use serde_json::{Value, json};
 
+use crate::doors::did;
+
 pub(crate) struct Api {
     worker: WorkerProcess,
     pub(crate) http: Http,
@@ -293,16 +295,30 @@ fn the_python_of_the_guide_does_what_it_says() {
 fn a_plan_under_review_is_in_the_inbox_of_the_api() {
     let api = Api::serve();
     let mut reviewed = gated("planned");
-    reviewed["input"]["spec"]["planning"] = json!({ "approval": { "required": true } });
+    reviewed["input"]["spec"]["planning"] = json!({ "approval": { "required": true }, "built_in": ["process"] });
+    let cleans = json!({ "id": "clean", "description": "clean up", "capability": "process", "parameters": { "argv": ["true", "old files"] } });
+    reviewed["input"]["spec"]["planner"]["script"][0]["say"]["subtasks"].as_array_mut().unwrap().push(cleans);
     assert_eq!(api.post("workflows", reviewed).0, 201);
     let asked = api.until("approvals", |seen| seen["approvals"].as_array().is_some_and(|all| !all.is_empty()));
     let asked = &asked["approvals"][0];
+    // What the tasks do is part of what is approved.
+    let plan = &asked["request"]["plan"];
+    assert_eq!(
+        (&plan[0]["action"], &plan[1]["parameters"]["argv"][1]),
+        (&json!("publish it"), &json!("old files")),
+        "{asked}"
+    );
+    for words in [["approval", "show", "planned#1"], ["plan", "show", "planned"]] {
+        let shown = did(&api.data(), &words);
+        assert!(shown.contains("old files") && shown.contains("publish it"), "{words:?}: {shown}");
+    }
     assert_eq!((&asked["kind"], &asked["workflow_id"]), (&json!("plan"), &json!("planned")), "{asked}");
     let told = asked["request"]["answer"].as_str().unwrap();
     assert!(told.contains("plan approve planned --version 1"), "{told}");
     let (status, why) = api.post("workflows/planned/answers", json!({ "id": asked["id"], "approved": true }));
     assert_eq!((status, &why["errors"][0]["at"]), (422, &json!("id")), "{why}");
-    let (status, said) = api.post("workflows/planned/updates/approve_plan", json!({ "version": 1, "approved": true }));
+    assert!(why["message"].as_str().unwrap().contains("updates/approve_plan"), "{why}");
+    let (status, said) = api.post("workflows/planned/updates/approve_plan", json!({ "version": 1 }));
     assert_eq!(status, 200, "{said}");
     api.until("approvals", |seen| {
         seen["approvals"].as_array().is_some_and(|all| all.iter().all(|one| one["kind"] == "approval"))

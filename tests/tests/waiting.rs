@@ -130,6 +130,25 @@ fn a_hang_up_drains() {
     assert_eq!(http.healthz().unwrap(), 200);
 }
 
+/// G27: an attempt that a drain cuts off has failed because its worker was stopped, and says so to whoever reads the result.
+#[test]
+fn an_attempt_that_a_drain_cuts_off_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path();
+    let mut program = Program::bosun_worker().unwrap();
+    program.arguments.extend(["--drain-timeout", "100ms"].map(Into::into));
+    let (mut drained, _http) = WorkerProcess::start(&program, data, READY_MAX).unwrap();
+    let sleeps =
+        ["activity", "start", "process", "-i", r#"{"argv":["sleep","600"]}"#, "--id", "one", "--maximum-attempts", "1"];
+    let output = run(data, &sleeps);
+    assert!(output.status.success(), "{}", said(&output));
+    until("an attempt that runs", || said(&run(data, &["show", "activity:one"])).contains("ActivityTaskStarted"));
+    drained.terminate().unwrap();
+    assert!(drained.wait(PATIENCE).unwrap().expect("it ends").success(), "{}", drained.said());
+    let told = said(&run(data, &["result", "activity:one"]));
+    assert!(told.contains("the worker that ran the attempt was stopped"), "{told}");
+}
+
 /// One word ends each kind of pause, by either name.
 #[test]
 fn resume_lifts_every_pause() {

@@ -79,10 +79,7 @@ pub(crate) enum AnswerMisfit {
     IsApproval,
     #[error("the call of a tool cannot be changed: approve it as it was shown, or reject it")]
     ToolCallIsAsShown,
-    #[error(
-        "this is neither a question nor an approval: its field `answer` names the command that answers it; a plan is approved \
-         with POST …/updates/approve_plan and {{\"version\": N}}"
-    )]
+    #[error("this is neither a question nor an approval: its field `answer` names the command that answers it")]
     IsElsewhere,
     #[error("the answer is not what was asked for: {0}")]
     NotAsAsked(String),

@@ -200,9 +200,10 @@ pub fn unhex(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
 }
 
-/// On disk a payload is a pair. In JSON a `json` payload is `{"json": value}` and every other `{"encoding", "base16"}`,
-/// (of what is lost `{"encoding": "lost", "lost"}` with the hash), so that exported histories are readable and still exact: JSON whose text would not survive a round trip, or that is
-/// nested so deep that a reader of the whole history could refuse it, is written as base16 too.
+/// On disk a payload is a pair. In JSON a `json` payload is `{"json": value}`, one that is lost `{"encoding": "lost", "lost"}`
+/// with its hash, and every other `{"encoding", "base16"}`, so that exported histories are readable and still exact: JSON
+/// whose text would not survive a round trip, or that is nested so deep that a reader of the whole history could refuse it, is
+/// written as base16 too.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum ReadablePayload {

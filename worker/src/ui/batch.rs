@@ -15,7 +15,7 @@ use super::run::actions::label_of;
 use super::run::whole::act_on;
 use crate::api::TokenRole;
 use crate::api::guard::now;
-use crate::api::people::{Cursor, page_of_runs};
+use crate::api::people::{Cursor, filter_of, page_of_runs};
 use crate::api::problem::Problem;
 use crate::backend::{Attribution, Backend};
 use crate::inbox::target_of;
@@ -67,9 +67,8 @@ async fn fitting(backend: &dyn Backend, query: &str, until: Timestamp) -> Result
     // As of a batch: schedules and what else Bosun runs for itself are meant by whoever names them.
     let own = Filter::parse(query).is_ok_and(|filter| filter.asks_for_types("bosun."));
     let open = if own { open } else { format!("{open} AND WorkflowType NOT STARTS_WITH 'bosun.'") };
-    if let Err(why) = Filter::parse(query) {
-        return Err(Problem::bad_request(format!("query: {why}")));
-    }
+    // Alone first: it stays one condition beside the others.
+    filter_of(query)?;
     let query = if query.trim().is_empty() { open } else { format!("({query}) AND {open}") };
     let (mut infos, mut after): (Vec<RunInfo>, Option<Cursor>) = (Vec::new(), None);
     loop {

@@ -197,7 +197,9 @@ fn misfit(why: AnswerMisfit) -> Problem {
         AnswerMisfit::IsQuestion => ("approved", "this is a question: send its `answer`".to_owned()),
         AnswerMisfit::IsApproval => ("answer", "this is an approval: send `approved`, true or false".to_owned()),
         AnswerMisfit::ToolCallIsAsShown => ("modified_action", why.to_string()),
-        AnswerMisfit::IsElsewhere => ("id", why.to_string()),
+        AnswerMisfit::IsElsewhere => {
+            ("id", format!("{why}; a plan is approved with POST …/updates/approve_plan and {{\"version\": N}}"))
+        }
         AnswerMisfit::NotAsAsked(_) => ("answer", why.to_string()),
     };
     let mut problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_body", format!("{at}: {why}"));
