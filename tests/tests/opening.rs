@@ -235,7 +235,8 @@ fn a_history_that_lost_a_payload_accuses_no_code() {
         assert!(code == Some(21) && said.contains(&format!("took payload {hash}")), "{words:?}: {code:?} {said}");
         assert!(!said.contains("BOSUN0101") && !said.contains("patched"), "{said}");
     }
-    assert!(said_by(&["show", "big"], &saved).1.contains(&hash), "the history says which");
+    let (_, said) = said_by(&["show", "big", "-o", "jsonl"], &saved);
+    assert!(said.contains(&format!(r#""lost":"{hash}""#)), "the history says which: {said}");
 }
 
 /// G7: a run whose first group is damaged stays under its workflow id, held: nobody starts it a second time by mistake, nothing

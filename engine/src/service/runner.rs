@@ -174,7 +174,9 @@ impl Runner {
     /// Tells all attempts to stop: the worker is leaving.
     pub(crate) fn cancel_all(&self) {
         let mut all = self.lock();
-        tracing::info!(attempts = all.len(), "the time of the drain is over: what still runs is told to stop");
+        if !all.is_empty() {
+            tracing::info!(attempts = all.len(), "the worker is leaving: what still runs is told to stop");
+        }
         for running in all.values_mut() {
             running.is_left |= !running.cancel.send_replace(true);
         }
