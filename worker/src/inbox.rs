@@ -19,7 +19,7 @@ use crate::agent::{AGENT, workflow::SIGNAL_APPROVAL};
 use crate::api::people::{Cursor, filter_of, page_of};
 use crate::backend::{Backend, CallError};
 use crate::cli::request_text::with_moments;
-use crate::cli::spent;
+use crate::cli::{run_word, spent};
 use crate::supervisor::run::SUPERVISOR;
 
 /// The signal that answers a question.
@@ -351,10 +351,10 @@ async fn elsewhere(
     target: &Target,
     workflow_type: &WorkflowType,
 ) -> Result<Vec<HumanRequest>, CallError> {
-    if workflow_type.as_str() == AGENT {
-        return Ok(Vec::new());
-    }
-    let mut all = entries(backend, target, "waiting").await?;
+    let mut all = match workflow_type.as_str() {
+        AGENT => halted(backend, target).await?,
+        _ => entries(backend, target, "waiting").await?,
+    };
     spent::as_it_stands(backend, &target.namespace, &mut all).await;
     // Approvals and questions have queries of their own, which say more; and so has the run below that a run above tells of.
     all.retain(|one| !matches!(one["kind"].as_str(), Some("approval" | "question")) && !one["run"].is_string());
@@ -365,8 +365,26 @@ async fn elsewhere(
     Ok(all.into_iter().map(request).collect())
 }
 
+/// What an agent has halted for that a person gives: more of its own budget, or the word to go on.
+async fn halted(backend: &dyn Backend, target: &Target) -> Result<Vec<Value>, CallError> {
+    let ask = |query: &str| backend.query(target.clone(), QueryName::of(query), Payload::null());
+    let id = target.workflow_id.as_str();
+    let halted = ask("state").await?.to_json()["halted"].take();
+    let (what, answer) = if let Some(why) = halted["needs_human"]["why"].as_str() {
+        (format!("it has halted: {why}"), format!("bosun resume {}", run_word(id)))
+    } else if halted["budget"].is_object() {
+        match spent::of_agent(id, &ask("budget").await?.to_json()) {
+            Some(told) => told,
+            None => return Ok(Vec::new()),
+        }
+    } else {
+        return Ok(Vec::new());
+    };
+    Ok(vec![json!({ "id": id, "kind": "pause", "whom": "a person", "what": what, "answer": answer })])
+}
+
 /// What of a task bears on whether its plan is approved.
-const OF_TASKS: [&str; 11] = [
+const OF_TASKS: [&str; 13] = [
     "id",
     "goal",
     "agent",
@@ -376,6 +394,8 @@ const OF_TASKS: [&str; 11] = [
     "parameters",
     "tools",
     "dependencies",
+    "when",
+    "compensation",
     "risk",
     "requires_approval",
 ];

@@ -96,7 +96,7 @@ fn more(text: &str) -> Result<u64, String> {
 }
 
 /// Dollars with at most six decimals, as millionths.
-fn micros(text: &str) -> Result<u64, String> {
+pub(crate) fn micros(text: &str) -> Result<u64, String> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !digits(whole) || !digits(part) || part.len() > 6 {

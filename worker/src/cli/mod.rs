@@ -11,7 +11,7 @@ mod args;
 mod batch;
 pub(crate) mod below;
 mod board;
-mod budget;
+pub(crate) mod budget;
 mod budget_text;
 mod by_hand;
 mod columns;

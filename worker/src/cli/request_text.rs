@@ -126,10 +126,10 @@ fn task(task: &Value) -> String {
     goal + &does.collect::<String>()
 }
 
-/// What a task of a plan does beside its goal, each with its name: a command, an action, arguments. Who approves the plan
-/// approves these.
+/// What a task of a plan does beside its goal, each with its name: a command, an action, arguments, the results it depends
+/// on, and how it is undone. Who approves the plan approves these.
 pub(crate) fn what_it_does(task: &Value) -> Vec<(&'static str, String)> {
-    let said = ["action", "parameters", "tools"].into_iter().map(|name| (name, &task[name]));
+    let said = ["action", "parameters", "tools", "when", "compensation"].into_iter().map(|name| (name, &task[name]));
     let text = |value: &Value| match value {
         Value::String(text) => printable(text),
         Value::Array(all) if all.iter().all(Value::is_string) => {

@@ -28,7 +28,7 @@ pub enum Unreadable {
 /// Reads an answer, whoever gave it; the error says where it does not conform.
 pub fn read<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, Unreadable> {
     let named = || what.to_owned();
-    let value = data_of(value).map_err(|why| Unreadable::NoJson { what: named(), why: why.to_string() })?;
+    let value = data_of(value).map_err(|why| Unreadable::NoJson { what: named(), why: why_no_json(value, &why) })?;
     if value.is_array() {
         return Err(Unreadable::NoMapping { what: named(), found: kind_of(&value) });
     }
@@ -38,6 +38,20 @@ pub fn read<T: DeserializeOwned>(what: &str, value: &Value) -> Result<T, Unreada
         path if path == "." => Unreadable::Misfit { what: named(), why: why.inner().to_string() },
         at => Unreadable::MisfitAt { what: named(), at, why: why.inner().to_string() },
     })
+}
+
+/// Where the JSON of a text breaks off; of plain text how it begins, for the place of its first letter helps nobody.
+fn why_no_json(value: &Value, why: &serde_json::Error) -> String {
+    const SHOWN: usize = 60;
+    let text = value.as_str().map(without_fence).unwrap_or_default().trim();
+    if text.is_empty() {
+        return "it is empty".to_owned();
+    }
+    if text.starts_with(['{', '[', '"']) {
+        return why.to_string();
+    }
+    let more = if text.chars().nth(SHOWN).is_some() { " …" } else { "" };
+    format!("it is the text `{}{more}`", text.chars().take(SHOWN).collect::<String>().replace('\n', " "))
 }
 
 fn kind_of(value: &Value) -> &'static str {

@@ -4,6 +4,7 @@
 //! changed since; it is checked against what waits now. What bears on a decision is shown, all of it. Whether an answer
 //! counts is decided by the run, and what it decided is what is said.
 
+mod more_budget;
 mod plan_change;
 mod schema_form;
 
@@ -127,6 +128,7 @@ async fn card(visitor: &Visitor, one: &HumanRequest, of_run: &[Value]) -> Markup
         HumanRequestKind::Elsewhere => match one.request["kind"].as_str() {
             Some("plan") => "Plan review",
             Some("takeover") => "Taken over",
+            _ if more_budget::lack(&one.request).is_some() => "Budget",
             _ => "Paused",
         },
     };
@@ -236,16 +238,18 @@ fn forms(visitor: &Visitor, one: &HumanRequest) -> Markup {
                 }
             },
         ),
-        HumanRequestKind::Elsewhere => {
-            let (verb, words) =
-                if one.request["kind"] == "takeover" { ("release", "Give it back") } else { ("resume", "Resume") };
-            form_of(
-                visitor,
-                one,
-                html! { div.line { button.primary type="submit" name="do" value=(verb) { (words) } } },
-            )
-        }
+        HumanRequestKind::Elsewhere => going_on_form(visitor, one),
     }
+}
+
+/// Of a run that stands still: what lets it go on.
+fn going_on_form(visitor: &Visitor, one: &HumanRequest) -> Markup {
+    if let Some(lack) = more_budget::lack(&one.request) {
+        return more_budget::form(visitor, one, lack);
+    }
+    let (verb, words) =
+        if one.request["kind"] == "takeover" { ("release", "Give it back") } else { ("resume", "Resume") };
+    form_of(visitor, one, html! { div.line { button.primary type="submit" name="do" value=(verb) { (words) } } })
 }
 
 // ---- answers
@@ -309,6 +313,10 @@ pub(super) async fn send(backend: &dyn Backend, found: &HumanRequest, fields: &F
             let signal = if does == "resume" { "resume_v1" } else { "human_release_v1" };
             let input = json!({ "reason": comment.unwrap_or_default() });
             signal_run(backend, &found.target, signal, &input, None).await?;
+            return Ok(Sent(None));
+        }
+        "top_up" => {
+            more_budget::give(backend, found, fields).await?;
             return Ok(Sent(None));
         }
         "approve_plan" | "deny_plan" | "plan_feedback" => {

@@ -50,12 +50,13 @@ pub async fn top_up(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
         let asked = SignalRequest { name, input, identity: None, request_id: key.clone() };
         once::same_signal(&me.backend, &at.target, &asked).await?;
     }
-    let done = crate::top_up::top_up(&me.backend, &at.target, &more, (None, key.as_ref())).await.map_err(refused)?;
+    let done =
+        crate::top_up::top_up(&me.backend, &at.target, &more, (None, key.as_ref())).await.map_err(top_up_refused)?;
     ok(json!({ "workflow_id": done.info.workflow_id, "run_id": done.info.run_id, "more": more.told(),
         "resumed": done.resumed }))
 }
 
-fn refused(why: NoTopUp) -> Problem {
+pub(crate) fn top_up_refused(why: NoTopUp) -> Problem {
     match why {
         NoTopUp::Call(why) => why.into(),
         why @ NoTopUp::Nothing => Problem::new(StatusCode::CONFLICT, "nothing_more", why.to_string()),

@@ -39,6 +39,7 @@ pub use agents::agents;
 pub use approvals::{answer, approvals};
 pub use batches::{batch, batches, start_batch, stop_batch};
 pub use budget::top_up;
+pub(crate) use budget::top_up_refused;
 pub use fork::fork;
 pub use handlers::{
     cancel, count, delete, describe, list, pause, pause_execution, query, result, resume, resume_execution, signal,

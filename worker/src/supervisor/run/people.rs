@@ -330,11 +330,18 @@ pub(super) fn question_of(asker: impl Into<QuestionKey>, payload: &Value) -> Que
 /// The plan as people see it: what decides what will happen, and nothing that changes while they look.
 fn shown_plan(plan: &TaskPlan) -> Value {
     let task = |task: &Task| {
-        json!({
+        let mut shown = json!({
             "id": task.id, "goal": task.goal, "agent": task.agent, "capability": task.capability, "role": task.role,
             "action": task.action, "dependencies": task.dependencies(), "tools": task.tools, "required": task.required,
             "risk": task.risk, "requires_approval": task.requires_approval, "parameters": own_parameters(task),
-        })
+        });
+        let when = task.edges.iter().filter_map(|edge| Some((edge.on.to_string(), json!(edge.when.as_ref()?))));
+        let when: Map<String, Value> = when.collect();
+        let when = (!when.is_empty()).then(|| when.into());
+        for (key, said) in [("when", when), ("compensation", task.compensation.clone())] {
+            said.into_iter().for_each(|said| shown[key] = said);
+        }
+        shown
     };
     let tasks: Vec<Value> = to_be_done(plan).map(task).collect();
     json!({ "objective": plan.objective, "reasoning": plan.reasoning, "tasks": tasks })
