@@ -52,6 +52,13 @@ impl AgentLoop {
         !run.denied.is_empty() && !self.is_cut() && self.outcome().is_some_and(|outcome| outcome.ok)
     }
 
+    /// The same without one whose condition did not hold.
+    pub(super) fn leaves_out_any(&self) -> bool {
+        let Workload::Crew(run) = &self.work else { return false };
+        let skipped = || run.outputs.values().any(|output| output.skipped);
+        self.leaves_out_denied() || (skipped() && !self.is_cut() && self.outcome().is_some_and(|outcome| outcome.ok))
+    }
+
     /// What ended the tasks that were under way: the run was cancelled, or another task has failed.
     fn ended_with(&self) -> Option<String> {
         let Workload::Crew(run) = &self.work else { return None };

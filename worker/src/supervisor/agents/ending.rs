@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::agent_loop::{AgentLoop, Workload};
 use super::boundary::AgentOutcome;
-use super::message::Variables;
+use super::message::{Message, MessageRole, Variables};
 use super::refusal::SessionFailure;
 use super::session::{Doing, Home, Running, Session};
 use crate::agent::turn::CallState;
@@ -98,7 +98,12 @@ impl AgentLoop {
         match &self.work {
             Workload::Conversation { root } => {
                 let calls = || outcome.messages.last().is_some_and(|last| !last.tool_calls.is_empty());
+                let words = |message: &Message| {
+                    let own = message.role == MessageRole::Assistant && message.tag.is_none();
+                    own && message.content.as_deref().is_some_and(said)
+                };
                 outcome.result.as_str().is_some_and(said)
+                    || outcome.messages.iter().any(words)
                     || self.sessions.get(root).is_some_and(|root| root.gave)
                     || (!self.rules.execute_tools && calls())
             }

@@ -140,7 +140,7 @@ fn limit(spec: &SupervisorSpec, base: &AgentRules) -> LoopLimit {
                 spec::RoundCount::Turns if base.limit.count == LoopCount::Messages => LoopCount::Turns,
                 spec::RoundCount::Turns => base.limit.count,
             };
-            LoopLimit { max, count, then: base.limit.then }
+            LoopLimit { max, count, then: base.limit.then, of_rounds: true }
         }
         None => LoopLimit { max: spec.run_loop.max_steps, ..base.limit.clone() },
     }

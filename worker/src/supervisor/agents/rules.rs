@@ -129,6 +129,9 @@ pub struct LoopLimit {
     pub max: u32,
     pub count: LoopCount,
     pub then: OnLimit,
+    /// It is `loop.max_rounds` of the spec, in place of the steps of the system.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub of_rounds: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,8 +171,9 @@ impl LoopLimit {
                  Please simplify your request or break it into smaller tasks."
             ),
             OnLimit::RecursionLimit => format!(
-                "Recursion limit of {max} reached without hitting a stop condition. Raise `loop.max_steps`, or let an \
-                 agent answer without handing over."
+                "Recursion limit of {max} reached without hitting a stop condition. Raise `loop.{}`, or let an agent \
+                 answer without handing over.",
+                if self.of_rounds { "max_rounds" } else { "max_steps" }
             ),
         }
     }
@@ -227,7 +231,7 @@ impl Default for HandoffRules {
 
 impl Default for LoopLimit {
     fn default() -> Self {
-        LoopLimit { max: 50, count: LoopCount::Turns, then: OnLimit::Return }
+        LoopLimit { max: 50, count: LoopCount::Turns, then: OnLimit::Return, of_rounds: false }
     }
 }
 

@@ -227,8 +227,8 @@ impl AgentLoop {
                 (true, _) if self.shows_what_there_is() => Phase::Partial,
                 // SUP-31: the text so far is the answer, and more was wanted.
                 (false, true) if !self.cut_turns.is_empty() && self.has_something() => Phase::Partial,
-                // As in a plan: a task that a person leaves out is excused, and not done.
-                (false, true) if self.leaves_out_denied() && self.has_something() => Phase::Partial,
+                // As in a plan: a task that a person or its condition leaves out is excused, and not done.
+                (false, true) if self.leaves_out_any() && self.has_something() => Phase::Partial,
                 (false, true) => Phase::Completed,
                 _ => Phase::Failed,
             },

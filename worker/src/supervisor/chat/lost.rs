@@ -12,7 +12,7 @@ use super::rules::SPEAKER_TRIES;
 use super::view::Stop;
 use crate::supervisor::core::retry::{Tries, is_refusal};
 use crate::supervisor::journal::NoteKind;
-use crate::supervisor::outbox::{CallFailure, Doer, Outbox};
+use crate::supervisor::outbox::{CallFailure, CallFailureKind, Doer, Outbox};
 use crate::supervisor::spec::{ChatTeam, OnSpeakerError};
 
 impl GroupChat {
@@ -29,6 +29,8 @@ impl GroupChat {
                 self.denied(name, &format!("denied: {}", failure.message), out);
             }
             OnSpeakerError::Skip => {
+                // Nobody lost it but the budget of the run.
+                self.cut |= failure.kind == CallFailureKind::Spent;
                 (self.turns, self.skipped) = (self.turns + 1, self.skipped + 1);
                 self.lost.push(format!("the turn of {name} was lost: {}", failure.message));
                 self.last = Some(name.to_owned());

@@ -25,7 +25,9 @@ use bosun_engine::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use self::balance::{Allowance, Balance, Exhausted, Raises, SPENT, Spent, UsedUp, Withheld, is_zero};
+pub use self::balance::{
+    Allowance, BUDGET_EXHAUSTED, Balance, Exhausted, Raises, SPENT, Spent, UsedUp, Withheld, is_zero,
+};
 use super::awaited::{AnswerSource, AwaitedKeys};
 use super::key::{CoreKey, Key};
 use super::loans::{Available, ComesFromAbove, Loans};

@@ -5,7 +5,7 @@
 //! A run that left anything out for it is no success. What is spent and what is left is the account's to say.
 
 use super::*;
-use crate::supervisor::core::account::{Exhausted, UsedUp};
+use crate::supervisor::core::account::{BUDGET_EXHAUSTED, Exhausted, UsedUp};
 use crate::supervisor::model::{SkipReason, TaskError};
 
 /// `kind` of the error of a task that gave a result which nobody reviewed any more.
@@ -51,6 +51,11 @@ impl Graph {
         };
         let undone = |task: &&Task| match task.status {
             TaskStatus::AwaitingReview => !under_review(&task.id),
+            // Nobody would pay its worker to go on with the answer.
+            TaskStatus::AwaitingInput => {
+                let asks = task.result.is_none() && !task.metadata.gave_nothing;
+                asks && task.capability.as_deref() != Some(HUMAN)
+            }
             _ => self.rules.selection != Selection::Supervisor && !task.is_in_flight(),
         };
         self.open.iter().filter_map(|id| self.task(id)).filter(undone).map(|task| task.id.clone()).collect()
@@ -74,6 +79,31 @@ impl Graph {
         }
     }
 
+    /// Whoever was to do it had too little of the budget of this run: where there is more it is tried again as often as others
+    /// are, else it is left out as what waits is.
+    pub(super) fn spent_below(
+        &mut self,
+        id: &TaskId,
+        attempt: u32,
+        why: String,
+        gates: &mut dyn Gates,
+        out: &mut Outbox,
+    ) {
+        let exhausted = out.budget().exhausted();
+        if exhausted.is_none() {
+            self.errored(id, attempt, why, gates, out);
+            // No rule excuses it: it was not done for want of budget.
+            self.cut |= self.task(id).is_some_and(|task| task.status.is_terminal());
+            return;
+        }
+        self.attempt_failed(id, attempt, &why, out);
+        if exhausted == Some(Exhausted::Fail) {
+            return self.fail_for_budget(gates, out);
+        }
+        self.cut = true;
+        self.give_up(id, SkipReason::Budget, why, gates, out);
+    }
+
     /// What was tried and failed has failed, although it would have been tried again (§4.1 no. 11).
     fn fail_untried(&mut self, id: &TaskId, why: &str, gates: &mut dyn Gates, out: &mut Outbox) {
         if let Some(error) = self.plan.tasks.get_mut(id).and_then(|task| task.error.as_mut()) {
@@ -86,7 +116,7 @@ impl Graph {
 
     pub(super) fn fail_for_budget(&mut self, gates: &mut dyn Gates, out: &mut Outbox) {
         let spent = json!(out.budget().spent);
-        self.abort("budget_exhausted", SPENT.to_owned(), spent, gates, out);
+        self.abort(BUDGET_EXHAUSTED, SPENT.to_owned(), spent, gates, out);
     }
 
     /// A supervisor that selects is not asked again; the run says so and ends as it stands (PDT-09).

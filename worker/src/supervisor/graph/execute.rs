@@ -182,7 +182,8 @@ impl Graph {
         out: &mut Outbox,
     ) {
         let rejected = answer.as_ref().is_err_and(retry::is_refusal);
-        let hopeless = answer.as_ref().is_err_and(|failure| failure.kind == CallFailureKind::Hopeless);
+        let failed_as = |kind| answer.as_ref().is_err_and(|failure| failure.kind == kind);
+        let (hopeless, spent) = (failed_as(CallFailureKind::Hopeless), failed_as(CallFailureKind::Spent));
         let reply = answer.map_err(NotTaken::from).and_then(|value| Ok(Reply::of(value)?));
         let Some(task) = self.plan.tasks.get_mut(id) else { return };
         let (status, running) = (task.status, task.status == TaskStatus::Running && task.tries == attempt);
@@ -211,6 +212,7 @@ impl Graph {
                 self.attempt_failed(id, attempt, &why.to_string(), out);
                 self.fail(id, "hopeless", gates, out);
             }
+            Err(why) if spent => self.spent_below(id, attempt, why.to_string(), gates, out),
             Err(why) => self.errored(id, attempt, why.to_string(), gates, out),
         }
     }
@@ -295,7 +297,7 @@ impl Graph {
         }
     }
 
-    fn attempt_failed(&mut self, id: &TaskId, attempt: u32, why: &str, out: &mut Outbox) {
+    pub(super) fn attempt_failed(&mut self, id: &TaskId, attempt: u32, why: &str, out: &mut Outbox) {
         self.record_failure(id, attempt, why, out);
         self.set(id, TaskStatus::Errored, Actor::Worker, "worker-error", out);
     }

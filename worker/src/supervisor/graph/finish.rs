@@ -6,6 +6,7 @@
 use serde_json::{Map, json};
 
 use super::*;
+use crate::supervisor::core::account::BUDGET_EXHAUSTED;
 use crate::supervisor::core::strategy::NotDone;
 use crate::supervisor::model::{CancelReason, SkipReason, TaskError};
 use crate::supervisor::spec::OnEmpty;
@@ -67,7 +68,7 @@ impl Graph {
         let outcome = GraphOutcome {
             phase: Phase::Failed,
             success: false,
-            code: Some(if out.budget().exhausted().is_some() { "budget_exhausted" } else { code }.to_owned()),
+            code: Some(if out.budget().exhausted().is_some() { BUDGET_EXHAUSTED } else { code }.to_owned()),
             error: Some(error.clone()),
             details,
             final_result: None,
@@ -320,7 +321,7 @@ impl Graph {
         });
         let details = json!({ "failures": failures });
         let code = match () {
-            () if self.cut => Some("budget_exhausted"),
+            () if self.cut => Some(BUDGET_EXHAUSTED),
             // Nobody has judged what was done, which is not the same as a judgement that it is bad.
             () if !success && self.fails_without_verdict() => Some("reviewer_error"),
             () if phase == Phase::Failed && !self.is_rejected() => Some("no_result"),

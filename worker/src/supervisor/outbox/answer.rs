@@ -26,6 +26,9 @@ pub enum CallFailureKind {
     Rejected,
     /// A person did not let the work begin.
     Denied,
+    /// What it was given of the budget of this run is used up, and there was no more: its work is left out, and is no fault of
+    /// whoever did it.
+    Spent,
     /// Asking again would give the same.
     Hopeless,
     /// The process that ran it is gone, and its retries are used up.

@@ -124,7 +124,7 @@ impl SupervisorRun {
         let resume = ResumeInterrupt::read(value)?;
         let id = match (&resume.interrupt_id, &resume.task) {
             (Some(id), _) if !self.is_own(id) => Some(id.clone()),
-            (None, None) if self.parts.interrupts.pending().next().is_none() => self.only_question()?,
+            (None, None) => self.only_question()?,
             _ => None,
         };
         let below = id.as_deref().and_then(|id| self.below(id));
@@ -142,11 +142,13 @@ impl SupervisorRun {
         }
     }
 
-    /// The only question of the runs below, where an answer names none.
+    /// The only question of the runs below, where an answer names none; of this run's own, it says itself which is meant.
     fn only_question(&self) -> Result<Option<String>, ResumeRefusal> {
         let below = self.parts.below.waiting(|child| self.calls.has_child(child));
         let mut questions = below.filter(|(_, one)| one.kind == WaitKind::Question).map(|(_, one)| one.id.clone());
+        let asks_itself = self.parts.interrupts.pending().next().is_some();
         match (questions.next(), questions.next()) {
+            (Some(_), _) if asks_itself => Err(ResumeRefusal::IdNeeded),
             (only, None) => Ok(only),
             (_, Some(_)) => Err(ResumeRefusal::IdNeeded),
         }

@@ -165,7 +165,7 @@ impl SupervisorRun {
                 let (lent, share) = lease::lend(self.available(), &call, &mut spec);
                 let input = serde_json::to_value(spec)?;
                 let lease = Some(Lease { purpose: Some(call.purpose), lent, share });
-                let begins = Begins { lease, priority: self.priority_of(&call), too_slow: None };
+                let begins = Begins { lease, priority: self.priority_of(&call), ..Begins::default() };
                 self.start_child(call.key, AGENT, begins, &input, cx);
                 self.account.begins_below(counted);
             }
@@ -178,6 +178,8 @@ impl SupervisorRun {
     fn begin_nested(&mut self, spec: &Value, call: Call, cx: &mut Cx<'_>) -> Result<(), CarryRefusal> {
         let of_run = if call.needs_no_part() { ChildBudget::default() } else { self.child_budget(cx) };
         let mut part = of_run.within(work::own_time_of(&self.resolved.spec, &call));
+        // Its start counts as a call until it tells how many it has made: one of these is that one.
+        part.calls = part.calls.map(|left| left.saturating_add(u64::from(call.weight() == Weight::Call)));
         let shorter = children::own_wall_ms(spec).is_none_or(|own| part.wall_ms < Some(own));
         let too_slow = (shorter && part.wall_ms != of_run.wall_ms)
             .then(|| work::too_slow(&self.resolved.spec, &call, self.context.depth, self.asker()));
@@ -287,7 +289,8 @@ impl SupervisorRun {
             Err(Withheld::UntilThereIsMore) => return self.calls.put_off_run(NewRun { key, kind, task }),
             Err(Withheld::ForGood) => return self.unpaid(key, cx),
         }
-        let part = self.child_budget(cx);
+        let mut part = self.child_budget(cx);
+        part.calls = part.calls.map(|left| left.saturating_add(1));
         let spec = self.spec_for_below(cx.now()).into_owned();
         let policies = self.context.more.policies.clone();
         let above = FromAbove { id: own_id(cx), policies, told: self.told_to_agents() };

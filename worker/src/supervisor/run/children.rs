@@ -24,7 +24,7 @@ use super::{lease, model};
 use crate::agent::AgentOutput;
 use crate::agent::ledger::Resource;
 use crate::agent::spec::Share;
-use crate::supervisor::core::account::Spent;
+use crate::supervisor::core::account::{BUDGET_EXHAUSTED, Spent};
 use crate::supervisor::core::call_context::{AskedWork, parts_of};
 use crate::supervisor::core::calls::{Arrival, UnderWay};
 use crate::supervisor::core::key::{BegunFor, Key};
@@ -277,12 +277,28 @@ impl SupervisorRun {
             (None, ChildEnd::Supervisor(report), failure) if key.begun_for() == BegunFor::Request => {
                 self.request_ended(*report, failure.as_ref(), out)
             }
+            (None, ChildEnd::Supervisor(report), failure)
+                if !failure.as_ref().is_some_and(Failure::is_canceled) && self.left_out_below(&report, share) =>
+            {
+                Err(CallFailure { kind: CallFailureKind::Spent, message: why_not(&report) })
+            }
             (None, ChildEnd::Supervisor(report), None) => given(*report, shares),
             (None, ChildEnd::Supervisor(report), Some(failure)) => Err(failed(&failure, Some(*report))),
             (None, _, Some(failure)) => Err(failed(&failure, None)),
             (None, _, None) => Err(CallFailure::error("the report of the run below cannot be read")),
         };
         self.hear(Arrival::Answer { key, answer }, out);
+    }
+
+    /// Whether a run below has ended for want of what this one has: what it was lent is used up, or nothing is left here. What
+    /// its own spec limits is its own.
+    fn left_out_below(&self, report: &SupervisorOutput, lent: Option<Share>) -> bool {
+        let used = |lent: Option<u64>, spent: u64| lent.is_some_and(|lent| spent >= lent);
+        let Share { tokens, cost_micros } = lent.unwrap_or_default();
+        let ours = used(tokens, report.tokens) || used(cost_micros, report.cost_micros);
+        !report.success
+            && report.code.as_deref() == Some(BUDGET_EXHAUSTED)
+            && (ours || self.account.balance().used_up().is_some())
     }
 
     /// A child that was cancelled has ended: what it cost, and what it leaves.
@@ -368,6 +384,9 @@ impl SupervisorRun {
         }
         match failure {
             Some(failure) if failure.is_canceled() => Err(agent_failed(failure)),
+            _ if lease::is_used_up(&output.stop, lent) => {
+                Err(CallFailure { kind: CallFailureKind::Spent, message: model::spent_words(&output.stop) })
+            }
             _ => model::given(self.strategy.reads(purpose), output),
         }
     }
@@ -436,33 +455,42 @@ fn is_filled(variables: &Value) -> bool {
     variables.as_object().is_some_and(|variables| !variables.is_empty())
 }
 
-fn result_of(report: SupervisorOutput) -> Answer {
+/// Why a run below has not done what it had to.
+fn why(report: &SupervisorOutput) -> String {
     let said = |text: &&String| !text.is_empty();
+    let because = || {
+        let reason = report.reason.as_ref();
+        let told = reason.filter(|reason| reason.code != NOTHING_DONE || !report.errors.is_empty());
+        told.map(|reason| &reason.message)
+    };
+    let why = report.error.as_ref().filter(said).or(Some(&report.summary).filter(said)).or_else(because);
+    with_reason(why.map_or("no result", String::as_str), report)
+}
+
+/// The same with what its reviewer said, what else caused it, and what there is of the work.
+fn why_not(report: &SupervisorOutput) -> String {
+    let words = |task: &TaskReport| Some(format!(" (the reviewer of {}: {})", task.task_id, task.error.as_ref()?));
+    let words: String = escalated(report).filter_map(words).collect();
+    let cause = cause(report).filter(|_| words.is_empty()).unwrap_or_default();
+    let left = if words.is_empty() { left_by(report) } else { String::new() };
+    format!("{}{words}{cause}{left}", why(report))
+}
+
+fn result_of(report: SupervisorOutput) -> Answer {
     if !report.success {
-        let because = || {
-            report
-                .reason
-                .as_ref()
-                .filter(|reason| reason.code != NOTHING_DONE || !report.errors.is_empty())
-                .map(|reason| &reason.message)
-        };
-        let why = report.error.as_ref().filter(said).or(Some(&report.summary).filter(said)).or_else(because);
-        let why = with_reason(why.map_or("no result", String::as_str), &report);
-        let words = |task: &TaskReport| Some(format!(" (the reviewer of {}: {})", task.task_id, task.error.as_ref()?));
         return match was_refused(&report) {
-            true => Err(CallFailure { kind: CallFailureKind::Rejected, message: rejected(&why, &report) }),
-            false => {
-                let words: String = escalated(&report).filter_map(words).collect();
-                let cause = cause(&report).filter(|_| words.is_empty()).unwrap_or_default();
-                let left = if words.is_empty() { left_by(&report) } else { String::new() };
-                Ok(json!({ "success": false, "reason": format!("{why}{words}{cause}{left}") }))
-            }
+            true => Err(CallFailure { kind: CallFailureKind::Rejected, message: rejected(&why(&report), &report) }),
+            false => Ok(json!({ "success": false, "reason": why_not(&report) })),
         };
     }
-    Ok(match report.final_result {
-        Some(result) if !result.is_null() => json!({ "result": result }),
-        _ => json!({ "success": false, "reason": report.error.unwrap_or_else(|| "no result".to_owned()) }),
-    })
+    // Who has done its task and has nothing to show for it has done it.
+    let mut result = report.final_result.unwrap_or_default();
+    // What a limit has stopped is told with the words it left, as to whoever gives work to an agent of the same run.
+    let stopped = report.reason.filter(|reason| report.status == Phase::Partial.as_str() && reason.tasks.is_empty());
+    if let (Value::String(text), Some(reason)) = (&mut result, stopped) {
+        *text = format!("{text}\n[{}]", reason.message).trim_start().to_owned();
+    }
+    Ok(json!({ "result": result }))
 }
 
 /// What there is of its work, for whoever gave it: a part, or what was said in place of it.

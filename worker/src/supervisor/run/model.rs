@@ -25,6 +25,7 @@ use crate::capability::model::{
     AssistantMessage, ChatRequest, Message, ModelInput, ModelOutput, OutputSchema, ToolCall, ToolSpec, Usage,
 };
 use crate::supervisor::agents::{self, MessageRole, StepContext, ToolOffer};
+use crate::supervisor::core::account::SPENT;
 use crate::supervisor::core::asker::{AnswerForm, AnswerShape, Asker};
 use crate::supervisor::core::call_context::CallContext;
 use crate::supervisor::outbox::{Answer, Call, CallFailure, Purpose};
@@ -278,10 +279,23 @@ fn stopped(stop: &AgentStopReason) -> Option<String> {
     match stop {
         AgentStopReason::Completed => None,
         AgentStopReason::Failed { message } => Some(message.clone()),
-        stop => {
-            let stop = json!(stop);
-            Some(format!("the agent stopped: {}", stop.as_str().map_or_else(|| stop.to_string(), str::to_owned)))
+        AgentStopReason::Budget { .. } => Some(spent_words(stop)),
+        AgentStopReason::InvalidOutput { problems } => {
+            Some(format!("the agent stopped: its answer did not conform: {}", problems.join("; ")))
         }
+        AgentStopReason::Canceled { reason } => Some(format!("the agent was canceled: {reason}")),
+        stop => Some(format!("the agent stopped: {}", json!(stop).as_str().unwrap_or_default())),
+    }
+}
+
+/// What an agent has used up: what was lent of the run's, or a limit of its own.
+pub(super) fn spent_words(stop: &AgentStopReason) -> String {
+    let AgentStopReason::Budget { resource, lent } = stop else { return SPENT.to_owned() };
+    let resource = json!(resource);
+    let resource = resource.as_str().unwrap_or_default().replace('_', " ");
+    match lent {
+        true => format!("{SPENT}: what is left of its {resource} does not pay another call"),
+        false => format!("the agent stopped: its own budget of {resource} is spent"),
     }
 }
 

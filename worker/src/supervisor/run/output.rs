@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{SupervisorRun, fitting};
-use crate::supervisor::core::account::{SPENT, UsedUp, is_zero};
+use crate::supervisor::core::account::{BUDGET_EXHAUSTED, SPENT, UsedUp, is_zero};
 use crate::supervisor::core::key::Key;
 use crate::supervisor::core::phase::Phase;
 use crate::supervisor::core::strategy::{Findings, NotDone, TaskReport};
@@ -101,7 +101,7 @@ impl EndReason {
             let more = if more > 0 { format!("; and {more} more") } else { String::new() };
             (!named.is_empty()).then(|| named.join("; ") + &more)
         });
-        let spent = || (output.code.as_deref() == Some("budget_exhausted")).then(|| SPENT.to_owned());
+        let spent = || (output.code.as_deref() == Some(BUDGET_EXHAUSTED)).then(|| SPENT.to_owned());
         let message = said.or_else(|| output.errors.first().cloned()).or_else(spent);
         let message = match (unpriced, message) {
             (Some(text), Some(more)) if more != SPENT && more != text => Some(format!("{text}; {more}")),
@@ -144,7 +144,7 @@ impl SupervisorRun {
         };
         let not_done = self.fill(&mut output);
         if self.strategy.is_cut() {
-            output.code.get_or_insert_with(|| "budget_exhausted".to_owned());
+            output.code.get_or_insert_with(|| BUDGET_EXHAUSTED.to_owned());
         }
         if self.parts.control.is_cancelled() {
             (output.status, output.success) = (Phase::Cancelled.as_str().to_owned(), false);

@@ -54,9 +54,12 @@ impl DerefMut for RunStrategy {
 /// found as for every task: a recruit never does the work of an agent of another role.
 fn simple_agent(spec: &SupervisorSpec, context: &RunContext, policies: &ResolvedPolicies) -> Option<String> {
     let named = context.more.agent.clone();
-    let allowed = || spec.agents.iter().map(|agent| &agent.name).find(|name| policies.allows(name)).cloned();
-    let first = || allowed().filter(|_| context.role.is_none());
-    named.or_else(first)
+    let roles = spec.roles();
+    let has_a_job = |name: &str| roles.iter().any(|(_, role)| role.agent.as_deref() == Some(name));
+    let allowed = || spec.agents.iter().map(|agent| &agent.name).filter(|name| policies.allows(name));
+    // Whoever plans, reviews or synthesizes does the task only where nobody else is left.
+    let first = || allowed().find(|name| !has_a_job(name)).or_else(|| allowed().next()).cloned();
+    named.or_else(|| first().filter(|_| context.role.is_none()))
 }
 
 /// Whose conversation the run belongs to (CUG-38).

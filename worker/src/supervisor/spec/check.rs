@@ -314,6 +314,10 @@ fn roles(spec: &SupervisorSpec) -> CheckResult {
         if let Some(name) = role.agent.as_deref().filter(|name| spec.agent(name).is_none()) {
             return Err(FieldError::at(format!("{at}.agent"), format!("`{name}` is not an agent")));
         }
+        let agent = role.agent.as_deref().and_then(|name| spec.agent(name));
+        if !at.starts_with("services.") && agent.is_some_and(|agent| matches!(agent.via, Some(Via::Supervisor(_)))) {
+            return Err(FieldError::at(format!("{at}.agent"), ROLE_RUN));
+        }
         if matches!(role.via, Some(Via::Supervisor(_))) {
             return Err(FieldError::at(format!("{at}.via.supervisor"), ROLE_RUN));
         }

@@ -17,7 +17,7 @@ fn run(spec: &SupervisorSpec) -> Rig {
 /// CUG-35, LGS-08, SWM-05: the presets' numbers, unless the spec says others.
 #[test]
 fn presets_become_the_rules_of_their_systems() {
-    let limit = |max, count, then| LoopLimit { max, count, then };
+    let limit = |max, count, then| LoopLimit { max, count, then, of_rounds: false };
     assert_eq!(of_supyagent(), AgentRules::default());
     assert_eq!(of_langgraph().limit, limit(25, LoopCount::Steps, OnLimit::RecursionLimit));
     let swarm = of_swarm();

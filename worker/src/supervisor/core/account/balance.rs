@@ -11,6 +11,8 @@ use crate::agent::spec::Share;
 use crate::supervisor::model::OnExhausted;
 use crate::supervisor::outbox::{Call, Weight};
 
+/// The code of a run that has left something undone for want of budget.
+pub const BUDGET_EXHAUSTED: &str = "budget_exhausted";
 /// What is said of everything that the budget leaves undone.
 pub const SPENT: &str = "the budget of the run is spent";
 
