@@ -227,6 +227,9 @@ pub struct AgentOutput {
 pub struct Lent {
     #[serde(flatten)]
     pub more: Share,
+    /// Calls, for a supervisor; agents are lent none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
     /// There is no more to be asked for.
     #[serde(default)]
     pub last: bool,

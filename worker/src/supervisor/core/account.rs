@@ -30,7 +30,7 @@ pub use self::balance::{
 };
 use super::awaited::{AnswerSource, AwaitedKeys};
 use super::key::{CoreKey, Key};
-use super::loans::{Available, ComesFromAbove, Loans};
+use super::loans::{Available, CallsAvailable, ComesFromAbove, Loans};
 use crate::agent::ledger::{Resource, TopUp};
 use crate::agent::machine::Lent;
 use crate::agent::spec::Share;
@@ -125,11 +125,11 @@ impl Account {
         out.keep_time(CoreKey::Wall, works, || TIME_OF_RUN.to_owned());
     }
 
-    /// What a run below may take of time and calls: what is left of them.
-    pub fn left_for_child(&self, now: Timestamp, awaited: &AwaitedKeys) -> (Option<u64>, Option<u64>) {
+    /// What a run below may take of time: what is left of it.
+    pub fn left_for_child(&self, now: Timestamp, awaited: &AwaitedKeys) -> Option<u64> {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let left = awaited.left(&CoreKey::Wall.into(), now).map(ms);
-        (left.or(self.balance.out_of_time.then_some(0)), self.balance.calls_left())
+        left.or(self.balance.out_of_time.then_some(0))
     }
 
     pub fn time_is_over(&mut self) {
@@ -161,6 +161,7 @@ impl Account {
         let over = |limit: Option<u64>, spent: u64| spent.saturating_sub(limit.unwrap_or_default()).saturating_add(1);
         let used_up = self.balance.short_of().map(|what| match what {
             Resource::Cost => (what, over(limits.cost_micros, spent.cost_micros)),
+            Resource::Steps => (what, over(limits.calls, spent.calls)),
             Resource::Unpriced => (what, 1),
             _ => (what, over(limits.tokens, spent.tokens)),
         });
@@ -203,16 +204,17 @@ impl Account {
     /// The run above has answered: what it gives, and whether that is all. `false`: it was not asked.
     pub fn lent_from_above(&mut self, lent: &Lent) -> bool {
         let Share { tokens, cost_micros } = lent.more;
-        let gives = tokens.unwrap_or(0) > 0 || cost_micros.unwrap_or(0) > 0;
+        let gives = [tokens, cost_micros, lent.calls].into_iter().flatten().any(|more| more > 0);
         // One that was withdrawn may be answered twice: for what it was, and for that it was withdrawn.
         let Some(asked) = self.asked_above.take_if(|asked| asked.is_sent) else { return !gives && !lent.last };
         let allow_unpriced = asked.resource == Resource::Unpriced && !lent.last && !asked.is_withdrawn;
-        self.top_up(&TopUp { tokens, cost_micros, allow_unpriced, ..TopUp::default() });
+        self.top_up(&TopUp { tokens, cost_micros, calls: lent.calls, allow_unpriced, ..TopUp::default() });
         let raises = &mut self.balance.raises;
         match asked.resource {
             _ if !lent.last => {}
             Resource::Tokens => raises.tokens = None,
             Resource::Cost => raises.cost_micros = None,
+            Resource::Steps => raises.calls = None,
             _ => raises.leave = false,
         }
         true
@@ -248,9 +250,12 @@ impl Account {
             Share { tokens: free(left.tokens, lent.tokens), cost_micros: free(left.cost_micros, lent.cost_micros) };
         let (asks, needs_prices) = (self.balance.then == OnExhausted::Ask, self.balance.needs_prices());
         let above = |what: Resource| self.balance.room_above(what).is_some();
-        let (tokens, money) = (above(Resource::Tokens), above(Resource::Cost));
-        let from_above = ComesFromAbove { tokens, money, leave: above(Resource::Unpriced) };
-        Available { left, free, alone, asks, needs_prices, from_above }
+        let (tokens, money, calls) = (above(Resource::Tokens), above(Resource::Cost), above(Resource::Steps));
+        let from_above = ComesFromAbove { tokens, money, calls, leave: above(Resource::Unpriced) };
+        let lent_calls = self.loans.lent_calls();
+        let calls = self.balance.calls_left();
+        let calls = calls.map(|left| CallsAvailable { left, free: left.saturating_sub(lent_calls) });
+        Available { left, free, calls, alone, asks, needs_prices, from_above }
     }
 
     /// The note that the budget has ended the run, the first time. `now` counts what this very turn has begun too.
@@ -268,6 +273,9 @@ impl Account {
             "spent": spent, "limits": limits, "left": left, "lent": self.loans.lent(), "under_way": awaited.under_way(),
             "used_up": self.balance.used_up(), "allowed": allowance,
         });
+        if self.loans.lent_calls() > 0 {
+            view["lent"]["calls"] = self.loans.lent_calls().into();
+        }
         if self.balance.needs_prices() && self.loans.wants_leave() {
             view["wants_leave"] = true.into();
         }

@@ -22,7 +22,7 @@ use crate::agent::spec::Share;
 /// Why a request for more can never be met.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoanRefusal {
-    #[error("only tokens and money are shared, and leave to go on with calls of unknown price")]
+    #[error("only tokens, money and calls are shared, and leave to go on with calls of unknown price")]
     NotShared,
     #[error("{0} is no worker of this run that was lent anything")]
     NotLent(String),
@@ -35,6 +35,8 @@ pub struct Available {
     pub left: Share,
     /// The part of it that nobody was lent.
     pub free: Share,
+    /// The same of calls, for supervisors below: what is left, and what of it nobody was lent.
+    pub calls: Option<CallsAvailable>,
     /// One works at a time.
     pub alone: bool,
     /// Who gets no more waits for people.
@@ -45,11 +47,19 @@ pub struct Available {
     pub from_above: ComesFromAbove,
 }
 
+/// Calls that may still be made, and those of them that nobody was lent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallsAvailable {
+    pub left: u64,
+    pub free: u64,
+}
+
 /// What a run above may still give.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ComesFromAbove {
     pub tokens: bool,
     pub money: bool,
+    pub calls: bool,
     /// To go on with calls of unknown price.
     pub leave: bool,
 }
@@ -69,18 +79,26 @@ impl Available {
         (share != Share::default()).then_some(share)
     }
 
+    /// The calls of a supervisor that begins, beyond the one that its start counts as.
+    pub fn calls_for_child(&self) -> Option<u64> {
+        self.calls.map(|calls| self.part(calls.free))
+    }
+
     /// Whether a run below does better to wait for what others give back.
     pub fn too_little_for_child(&self) -> bool {
         let little = |left: Option<u64>, free: Option<u64>| match (left, free) {
             (Some(left), Some(free)) => free < left && self.part(free).saturating_mul(8) < left,
             _ => false,
         };
-        little(self.left.tokens, self.free.tokens) || little(self.left.cost_micros, self.free.cost_micros)
+        little(self.left.tokens, self.free.tokens)
+            || little(self.left.cost_micros, self.free.cost_micros)
+            || little(self.calls.map(|calls| calls.left), self.calls.map(|calls| calls.free))
     }
 
     fn of(&self, resource: Resource) -> u64 {
         let free = match resource {
             Resource::Cost => self.free.cost_micros,
+            Resource::Steps => self.calls.map(|calls| calls.free),
             Resource::Unpriced => None,
             _ => self.free.tokens,
         };
@@ -89,11 +107,12 @@ impl Available {
 
     /// Whether more than is free of this may come: from people, or from the run above.
     fn may_come(&self, what: Resource) -> bool {
-        let ComesFromAbove { tokens, money, leave } = self.from_above;
+        let ComesFromAbove { tokens, money, calls, leave } = self.from_above;
         self.asks
             || match what {
                 Resource::Tokens => tokens,
                 Resource::Cost => money,
+                Resource::Steps => calls,
                 Resource::Unpriced => leave,
                 _ => false,
             }
@@ -123,6 +142,9 @@ struct Loan {
     /// The workflow id of the child.
     agent: String,
     share: Share,
+    /// Calls beyond the one that its start counts as; of a supervisor, where they are limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    calls: Option<u64>,
     /// It asks for nothing more.
     cancelled: bool,
 }
@@ -145,7 +167,24 @@ impl Loans {
     }
 
     pub fn lend(&mut self, seq: Seq, agent: &str, share: Share) {
-        self.lent.insert(seq, Loan { agent: agent.to_owned(), share, cancelled: false });
+        self.lent.insert(seq, Loan { agent: agent.to_owned(), share, calls: None, cancelled: false });
+    }
+
+    /// Calls that it may make beyond the one that its start counts as.
+    pub fn lend_calls(&mut self, seq: Seq, calls: u64) {
+        if let Some(loan) = self.lent.get_mut(&seq) {
+            loan.calls = Some(calls);
+        }
+    }
+
+    /// All calls that it may make, where they are limited.
+    pub fn calls_of(&self, seq: Seq) -> Option<u64> {
+        self.lent.get(&seq)?.calls.map(|calls| calls.saturating_add(1))
+    }
+
+    /// Calls that are lent and do not count yet.
+    pub fn lent_calls(&self) -> u64 {
+        self.lent.values().filter_map(|loan| loan.calls).fold(0, u64::saturating_add)
     }
 
     pub fn has(&self, seq: Seq) -> bool {
@@ -175,7 +214,7 @@ impl Loans {
     /// # Errors
     /// Why it is none that can ever be met.
     pub fn request(&mut self, request: LoanRequest) -> Result<(), LoanRefusal> {
-        if !matches!(request.resource, Resource::Tokens | Resource::Cost | Resource::Unpriced) {
+        if !matches!(request.resource, Resource::Tokens | Resource::Cost | Resource::Steps | Resource::Unpriced) {
             return Err(LoanRefusal::NotShared);
         }
         if !self.lent.values().any(|loan| loan.agent == request.agent) {
@@ -202,13 +241,15 @@ impl Loans {
         let amount = request.most.map_or(amount, |most| amount.min(most));
         let more = match request.resource {
             Resource::Cost => Share { cost_micros: Some(amount), tokens: None },
-            // What is lent is the leave.
-            Resource::Unpriced => Share::default(),
+            // What is lent is the leave, or calls.
+            Resource::Unpriced | Resource::Steps => Share::default(),
             _ => Share { tokens: Some(amount), cost_micros: None },
         };
         let loan = self.lent.values_mut().find(|loan| loan.agent == request.agent)?;
         loan.share = loan.share.plus(more);
-        Some((request.agent, Lent { more, last }))
+        let calls = (request.resource == Resource::Steps).then_some(amount);
+        loan.calls = calls.map(|more| loan.calls.unwrap_or_default().saturating_add(more)).or(loan.calls);
+        Some((request.agent, Lent { more, calls, last }))
     }
 
     /// Whether somebody asks for more than there is, and nobody is left who could give something back.

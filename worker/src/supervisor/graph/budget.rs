@@ -106,7 +106,8 @@ impl Graph {
 
     /// What was tried and failed has failed, although it would have been tried again (§4.1 no. 11).
     fn fail_untried(&mut self, id: &TaskId, why: &str, gates: &mut dyn Gates, out: &mut Outbox) {
-        if let Some(error) = self.plan.tasks.get_mut(id).and_then(|task| task.error.as_mut()) {
+        let error = self.plan.tasks.get_mut(id).and_then(|task| task.error.as_mut());
+        if let Some(error) = error.filter(|error| error.message != why) {
             error.message = format!("{} (not tried again: {why})", error.message);
         }
         if self.set(id, TaskStatus::Failed, Actor::Scheduler, "given_up", out) {

@@ -13,13 +13,11 @@ use bosun_engine::{
 use serde_json::{Value, json};
 
 use super::children::{ChildBudget, FromAbove};
-use super::lease;
+use super::lease::{self, Lease};
 use super::refusal::CarryRefusal;
 use super::work::{self, Carried};
 use super::{SUPERVISOR, SupervisorRun, children};
 use crate::agent::AGENT;
-use crate::agent::ledger::Resource;
-use crate::agent::spec::Share;
 use crate::capability::model::{self, MODEL};
 use crate::supervisor::core::account::{SPENT, Withheld};
 use crate::supervisor::core::asker::Asker;
@@ -33,14 +31,6 @@ use crate::supervisor::outbox::{
 };
 use crate::supervisor::plan_task::Dispatched;
 
-/// What an agent is asked for, and what it was lent for that.
-struct Lease {
-    /// Absent for a supervisor.
-    purpose: Option<Purpose>,
-    lent: Vec<Resource>,
-    share: Option<Share>,
-}
-
 /// How a run below begins.
 #[derive(Default)]
 struct Begins {
@@ -48,12 +38,6 @@ struct Begins {
     priority: Option<Priority>,
     /// What is said of it if it takes all its time.
     too_slow: Option<String>,
-}
-
-impl Lease {
-    fn of_run(share: Share) -> Lease {
-        Lease { purpose: None, lent: Vec::new(), share: Some(share) }
-    }
 }
 
 impl SupervisorRun {
@@ -164,7 +148,7 @@ impl SupervisorRun {
                 spec.report_to = own_id(cx);
                 let (lent, share) = lease::lend(self.available(), &call, &mut spec);
                 let input = serde_json::to_value(spec)?;
-                let lease = Some(Lease { purpose: Some(call.purpose), lent, share });
+                let lease = Some(Lease { purpose: Some(call.purpose), lent, share, calls: None });
                 let begins = Begins { lease, priority: self.priority_of(&call), ..Begins::default() };
                 self.start_child(call.key, AGENT, begins, &input, cx);
                 self.account.begins_below(counted);
@@ -187,7 +171,7 @@ impl SupervisorRun {
         let told = self.told_to_agents();
         let variables = self.strategy.variables_for(&call.key);
         let input = children::nested(spec, &call, self.context.depth, part, own_id(cx), variables, (&told, cx.now()))?;
-        let begins = Begins { lease: part.share.map(Lease::of_run), priority: self.priority_of(&call), too_slow };
+        let begins = Begins { lease: Lease::of_run(part), priority: self.priority_of(&call), too_slow };
         self.start_child(call.key, SUPERVISOR, begins, &input, cx);
         Ok(())
     }
@@ -243,7 +227,8 @@ impl SupervisorRun {
     /// A call that is not paid for is answered at once. It was not begun, and counts as no failure of whoever was to do it.
     fn unpaid(&mut self, key: Key, cx: &mut Cx<'_>) {
         let mut out = self.outbox(cx.now());
-        self.answered_at_once(key, CallFailure::error(SPENT), &mut out);
+        let why = CallFailure { kind: CallFailureKind::Spent, message: SPENT.to_owned() };
+        self.answered_at_once(key, why, &mut out);
         self.ask_all(out, cx);
     }
 
@@ -296,7 +281,7 @@ impl SupervisorRun {
         let above = FromAbove { id: own_id(cx), policies, told: self.told_to_agents() };
         match children::spec_of(&spec, kind, task, self.context.depth, part, above) {
             Ok(input) => {
-                let begins = Begins { lease: part.share.map(Lease::of_run), ..Begins::default() };
+                let begins = Begins { lease: Lease::of_run(part), ..Begins::default() };
                 self.start_child(key.clone(), SUPERVISOR, begins, &input, cx);
                 self.register_if_child(key, cx);
             }
@@ -320,9 +305,12 @@ impl SupervisorRun {
             ChildWorkflowOptions { parent_close_policy, priority, cancellation, ..ChildWorkflowOptions::default() };
         let seq = cx.start_child(workflow_type, WorkflowId::of(&workflow_id), input, options);
         let agent = lease.as_ref().and_then(|lease| lease.purpose);
-        let (lent, share) = lease.map(|lease| (lease.lent, lease.share)).unwrap_or_default();
+        let (lent, share, calls) = lease.map(|lease| (lease.lent, lease.share, lease.calls)).unwrap_or_default();
         if let Some(share) = share {
             self.account.loans.lend(seq, &workflow_id, share);
+        }
+        if let Some(calls) = calls {
+            self.account.loans.lend_calls(seq, calls);
         }
         self.calls.sent(seq, UnderWay::Child { key, child: RunBelow { workflow_id, agent, lent, too_slow } });
     }

@@ -97,13 +97,15 @@ pub(super) fn spec_of(
         (spec.planning.mode, spec.synthesis.mode) = (PlanningMode::None, SynthesisMode::LastOutput);
     }
     let (own_limits, own_leave) = limits_of(&spec, part);
+    let own_calls = spec.budget.llm_calls;
     let context = RunContext {
         depth: depth + 1,
         role,
         agent_id,
         more: MoreContext { agent, plan, policies: above.policies, ..MoreContext::default() },
-        shared: part.share.is_some(),
+        shared: part.share.is_some() || part.calls.is_some(),
         own_limits,
+        own_calls,
         own_leave,
         above: above.id,
         told: above.told,
@@ -131,6 +133,7 @@ pub(super) fn nested(
         spec.resume.get_or_insert_default().context_variables.extend(variables);
     }
     let (own_limits, own_leave) = limits_of(&spec, part);
+    let own_calls = spec.budget.llm_calls;
     bound(&mut spec, part);
     if !told.is_nothing() {
         told.change(&mut spec, now)?;
@@ -147,8 +150,9 @@ pub(super) fn nested(
             other: [("call".to_owned(), json!(call.context))].into_iter().collect(),
             ..Default::default()
         },
-        shared: part.share.is_some(),
+        shared: part.share.is_some() || part.calls.is_some(),
         own_limits,
+        own_calls,
         own_leave,
         timed: part.timed,
         above,
@@ -235,13 +239,15 @@ fn bound(spec: &mut SupervisorSpec, part: ChildBudget) {
 impl SupervisorRun {
     /// What a run below gets of the budget, if it begins now.
     pub(super) fn child_budget(&self, cx: &Cx<'_>) -> ChildBudget {
-        let (wall_ms, calls) = self.account.left_for_child(cx.now(), &self.awaited);
+        let wall_ms = self.account.left_for_child(cx.now(), &self.awaited);
         let free = self.available();
+        let calls = free.calls_for_child();
         ChildBudget { share: free.share(), wall_ms, calls, timed: false, needs_prices: free.needs_prices }
     }
 
     /// A child has ended: what it gave, or why it gave nothing.
     pub(super) fn child_resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox) {
+        let calls = self.account.loans.calls_of(seq);
         let share = self.account.loans.returned(seq);
         let end = ChildEnd::of(&result);
         let cost = end.spent(child_end::is_lost(&result).then(|| share.unwrap_or_default()));
@@ -278,7 +284,8 @@ impl SupervisorRun {
                 self.request_ended(*report, failure.as_ref(), out)
             }
             (None, ChildEnd::Supervisor(report), failure)
-                if !failure.as_ref().is_some_and(Failure::is_canceled) && self.left_out_below(&report, share) =>
+                if !failure.as_ref().is_some_and(Failure::is_canceled)
+                    && self.left_out_below(&report, share, calls) =>
             {
                 Err(CallFailure { kind: CallFailureKind::Spent, message: why_not(&report) })
             }
@@ -292,10 +299,10 @@ impl SupervisorRun {
 
     /// Whether a run below has ended for want of what this one has: what it was lent is used up, or nothing is left here. What
     /// its own spec limits is its own.
-    fn left_out_below(&self, report: &SupervisorOutput, lent: Option<Share>) -> bool {
+    fn left_out_below(&self, report: &SupervisorOutput, lent: Option<Share>, calls: Option<u64>) -> bool {
         let used = |lent: Option<u64>, spent: u64| lent.is_some_and(|lent| spent >= lent);
         let Share { tokens, cost_micros } = lent.unwrap_or_default();
-        let ours = used(tokens, report.tokens) || used(cost_micros, report.cost_micros);
+        let ours = used(tokens, report.tokens) || used(cost_micros, report.cost_micros) || used(calls, report.calls);
         !report.success
             && report.code.as_deref() == Some(BUDGET_EXHAUSTED)
             && (ours || self.account.balance().used_up().is_some())

@@ -41,6 +41,9 @@ pub struct RunContext {
     /// The limits of its own spec, which no part of the parent's budget goes beyond.
     #[serde(skip_serializing_if = "Share::is_no_limit")]
     pub own_limits: Share,
+    /// The same of calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own_calls: Option<u64>,
     /// Only the run above forbids calls of unknown price.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub own_leave: bool,

@@ -8,6 +8,7 @@ use bosun_engine::{ExternalTarget, WorkflowId};
 use serde_json::{Value, json};
 
 use super::SupervisorRun;
+use super::children::ChildBudget;
 use super::refusal::{Refused, WishRefusal};
 use crate::agent::ledger::{Resource, TopUp};
 use crate::agent::machine::{AgentStopReason, Lent};
@@ -16,11 +17,34 @@ use crate::agent::workflow::{SIGNAL_BUDGET_REQUEST, SIGNAL_BUDGET_SHARE};
 use crate::supervisor::core::account::UsedUp;
 use crate::supervisor::core::control::ControlRequest;
 use crate::supervisor::core::loans::{Available, LoanRequest};
-use crate::supervisor::outbox::{Call, Outbox};
+use crate::supervisor::outbox::{Call, Outbox, Purpose};
 
 /// Why a run stands still that may go on only with leave for calls of unknown price.
 const UNPRICED: &str = "the money of the run is limited, and nobody knows what a call of it cost: \
      `bosun budget top-up --allow-unpriced` lets it go on";
+
+/// What an agent is asked for, and what it was lent for that.
+pub(super) struct Lease {
+    /// Absent for a supervisor.
+    pub(super) purpose: Option<Purpose>,
+    pub(super) lent: Vec<Resource>,
+    pub(super) share: Option<Share>,
+    /// Calls of a supervisor, beyond the one that its start counts as.
+    pub(super) calls: Option<u64>,
+}
+
+impl Lease {
+    /// Of a supervisor, where anything is limited that is shared.
+    pub(super) fn of_run(part: ChildBudget) -> Option<Lease> {
+        let ChildBudget { share, calls, .. } = part;
+        (share.is_some() || calls.is_some()).then(|| Lease {
+            purpose: None,
+            lent: Vec::new(),
+            share: share.or_else(|| Some(Share::default())),
+            calls: calls.map(|calls| calls.saturating_sub(1)),
+        })
+    }
+}
 
 /// Bounds an agent by what is left, whatever it is asked for: planners and reviewers like workers. What it was lent: when
 /// that is used up and there is no more, it ends, since the budget is the run's and not its own.
@@ -177,7 +201,6 @@ mod tests {
     use super::*;
     use crate::agent::spec::{Limits, Price};
     use crate::supervisor::core::key::GraphKey;
-    use crate::supervisor::outbox::Purpose;
 
     /// G41: a share is lent beside an agent's own limits and never raises them, to whoever is asked but for the last word, of
     /// money also where no price is known; and where money is limited, a call without a price is the last or is asked about.

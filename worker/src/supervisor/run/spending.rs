@@ -38,7 +38,7 @@ pub(super) fn account(spec: &SupervisorSpec, context: &RunContext) -> Account {
     };
     let mut account = Account::new(allowance, then);
     if context.shared {
-        account.is_part(Raises::to(context.own_limits, context.own_leave));
+        account.is_part(Raises::to(context.own_limits, context.own_calls, context.own_leave));
     }
     account
 }

@@ -101,15 +101,17 @@ pub struct Balance {
 pub struct Raises {
     pub(super) tokens: Option<u64>,
     pub(super) cost_micros: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) calls: Option<u64>,
     /// Whether only the run above forbids calls of unknown price.
     pub(super) leave: bool,
 }
 
 impl Raises {
     /// Up to the limits of its own spec. `leave`: that allows calls of unknown price.
-    pub fn to(own: Share, leave: bool) -> Raises {
+    pub fn to(own: Share, own_calls: Option<u64>, leave: bool) -> Raises {
         let most = |own: Option<u64>| Some(own.unwrap_or(u64::MAX));
-        Raises { tokens: most(own.tokens), cost_micros: most(own.cost_micros), leave }
+        Raises { tokens: most(own.tokens), cost_micros: most(own.cost_micros), calls: most(own_calls), leave }
     }
     fn is_nothing(&self) -> bool {
         *self == Raises::default()
@@ -159,6 +161,7 @@ impl Balance {
         match what {
             Resource::Tokens => room(limits.tokens, self.raises.tokens),
             Resource::Cost => room(limits.cost_micros, self.raises.cost_micros),
+            Resource::Steps => room(limits.calls, self.raises.calls),
             Resource::Unpriced => (self.needs_prices() && self.raises.leave).then_some(1),
             _ => None,
         }
@@ -171,8 +174,9 @@ impl Balance {
             let what = match what {
                 UsedUp::Tokens => Resource::Tokens,
                 UsedUp::Cost => Resource::Cost,
+                UsedUp::Calls => Resource::Steps,
                 UsedUp::Unpriced => Resource::Unpriced,
-                UsedUp::Calls | UsedUp::Wall => return None,
+                UsedUp::Wall => return None,
             };
             self.room_above(what).map(|_| what)
         };
