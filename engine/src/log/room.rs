@@ -2,6 +2,7 @@
 //!
 //! - `log/db` is allocated ahead of its end, so that no write of sled's ever asks for a block. The length does not change.
 //! - Every other write of a group asks for its blocks before it begins ([`Room::claim`]).
+//! - Files and directories, whose names take blocks that nobody can ask for, are made with [`Room::make`].
 //! - `reserve` is a file whose blocks are given back when there are no others: with them the runs that are under way
 //!   get on for a while, and a worker that starts on a full disk gets as far as it can.
 //!
@@ -129,6 +130,21 @@ impl Room {
             return Ok(());
         }
         Err(Self::none(path, bytes))
+    }
+
+    /// Does what makes files or directories; where it finds no room, once more with the reserve. Only what says
+    /// [`StorageError::NoRoom`], and so has changed nothing, is done again.
+    pub(crate) fn make<T>(&self, mut work: impl FnMut() -> Result<T, StorageError>) -> Result<T, StorageError> {
+        match work() {
+            Err(why) if why.is_no_room() => {
+                let mut state = self.state();
+                (state.low, state.starved) = (true, true);
+                let has_some = self.release(&mut state);
+                drop(state);
+                if has_some { work() } else { Err(why) }
+            }
+            done => done,
+        }
     }
 
     /// Room for one more group, or one more batch of shelves, in `log/db`.

@@ -252,7 +252,8 @@ impl SledLog {
             return Ok(());
         }
         for part in [self.dir.groups(), self.dir.values()] {
-            private::make_dir(&part).map_err(|why| StorageError::io("create", &part, &why))?;
+            let make = || private::make_dir(&part);
+            self.room.make(|| make().map_err(|why| StorageError::io("create", &part, &why).before_a_change()))?;
         }
         sync_dir(&self.dir.root)?;
         self.write_format(&mut format, |format| format.version = FORMAT_VERSION)
@@ -262,7 +263,7 @@ impl SledLog {
         // A list of held runs may have been made since.
         let mut format = StoreFormat { held: self.dir.held_list().exists(), ..*known };
         change(&mut format);
-        self.dir.write_format(format)?;
+        self.room.make(|| self.dir.write_format(format))?;
         *known = format;
         Ok(())
     }
