@@ -134,7 +134,7 @@ fn spawn_noted(
             }
             begun
         }
-        (Err(_), Err(why)) => Err(io::Error::new(why.kind(), format!("cannot note the process: {why}"))),
+        (Err(_), Err(why)) => Err(io::Error::new(why.kind(), NotNoted(why))),
         (Err(why), Ok(note)) => {
             if let (Some(note), Some(dir)) = (note, dir) {
                 note.remove(&dir);
@@ -144,6 +144,11 @@ fn spawn_noted(
         (Ok(_), _) => Err(io::Error::other("the process started without its note")),
     }
 }
+
+/// What the system says stays known: whether it passes decides whether the command is tried again.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot note the process: {0}")]
+pub(super) struct NotNoted(pub(super) io::Error);
 
 /// The control group of a command that has not begun: without one it is removed.
 struct CgroupCleanup(Option<PathBuf>);
