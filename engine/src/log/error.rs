@@ -86,8 +86,8 @@ pub enum StorageError {
     },
     /// A new copy is taking the place of the store, and was cut short: nothing is damaged, and half of it lies beside it.
     #[error(
-        "a new copy was taking the place of the store {} when it was cut short; a worker that starts there completes it: \
-         `bosun worker run`",
+        "a new copy was taking the place of the store {} when it was cut short; a worker that starts there completes it \
+         (`bosun worker run`), and so does `bosun store gc`",
         dir.display()
     )]
     SwapUnfinished {
