@@ -457,6 +457,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::agent::workflow::SIGNAL_APPROVAL;
     use crate::fake::Fake;
 
     fn caller(role: TokenRole, namespaces: Option<&[&str]>) -> Caller {

@@ -141,7 +141,7 @@ impl Guard {
     }
 
     fn host<'a>(&self, uri: &'a Uri, headers: &'a HeaderMap) -> Result<&'a str, Problem> {
-        let forbidden = |why: &str| Problem::new(StatusCode::FORBIDDEN, "host_not_allowed", why);
+        let forbidden = |why: &str| Problem::new(StatusCode::FORBIDDEN, HOST_NOT_ALLOWED, why);
         let mut given = headers.get_all(header::HOST).iter();
         let host = match (given.next(), given.next()) {
             (Some(host), None) => host.to_str().map_err(|_| forbidden("the Host header is not ASCII"))?,
@@ -266,6 +266,8 @@ fn session_cookie(port: u16) -> String {
 /// Asked beside the open path: a random text, and which token is meant.
 pub const CHALLENGE_HEADER: &str = "bosun-challenge";
 pub const TOKEN_ID_HEADER: &str = "bosun-token-id";
+/// The code of who calls the worker by a name that its owner has not allowed.
+pub const HOST_NOT_ALLOWED: &str = "host_not_allowed";
 /// And answered.
 pub const PROOF_HEADER: &str = "bosun-proof";
 
