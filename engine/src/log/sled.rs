@@ -260,8 +260,8 @@ impl SledLog {
     }
 
     fn write_format(&self, known: &mut StoreFormat, change: impl FnOnce(&mut StoreFormat)) -> Result<(), StorageError> {
-        // A list of held runs may have been made since.
-        let mut format = StoreFormat { held: self.dir.held_list().exists(), ..*known };
+        // A list of held runs may have been made since; one that cannot be looked at stays.
+        let mut format = StoreFormat { held: self.dir.held_list().try_exists().unwrap_or(known.held), ..*known };
         change(&mut format);
         self.room.make(|| self.dir.write_format(format))?;
         *known = format;

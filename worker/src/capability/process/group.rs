@@ -55,8 +55,10 @@ pub(in crate::capability) async fn spawn(
         // The caller may be gone; then the group in the answer is dropped here, which kills it.
         let _ = answer.send(spawned);
     });
-    spawner()?.send(job).map_err(|_| io::Error::other("the thread that starts processes is gone"))?;
-    answered.await.map_err(|_| io::Error::other("starting the process panicked"))?
+    // Neither says that the command cannot be started: it is tried again.
+    let again = |why: &str| io::Error::new(io::ErrorKind::WouldBlock, why);
+    spawner()?.send(job).map_err(|_| again("the thread that starts processes is gone"))?;
+    answered.await.map_err(|_| again("starting the process panicked"))?
 }
 
 type SpawnJob = Box<dyn FnOnce() + Send>;
