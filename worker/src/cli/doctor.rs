@@ -91,12 +91,8 @@ impl Diagnosis {
     }
 }
 
-pub(super) async fn doctor(
-    screen: &mut Screen,
-    global: &Global,
-    loaded: &Loaded,
-    program: &Program,
-) -> Result<Exit, CliError> {
+/// Everything that can be looked at from here.
+async fn look(global: &Global, loaded: &Loaded, program: &Program) -> Vec<Diagnosis> {
     let mut findings = Vec::new();
     // With an address the directory is the worker's, and may be on another machine.
     let is_here = global.address.is_none();
@@ -117,7 +113,16 @@ pub(super) async fn doctor(
     findings.extend(is_here.then(|| whose_environment(&global.data)).flatten());
     findings.extend(models(&ModelConfig::from_environment(&environment::var), &LOCAL_SERVERS).await);
     findings.extend(channels(&loaded.config.notify()).await);
+    findings
+}
 
+pub(super) async fn doctor(
+    screen: &mut Screen,
+    global: &Global,
+    loaded: &Loaded,
+    program: &Program,
+) -> Result<Exit, CliError> {
+    let findings = look(global, loaded, program).await;
     let bad = findings.iter().filter(|finding| finding.severity == Gravity::Bad).count();
     let warnings = findings.iter().filter(|finding| finding.severity == Gravity::Warning).count();
     screen.object(
