@@ -454,6 +454,11 @@ impl Client {
         }
     }
 
+    /// The worker's time, which never goes back while it is up, and is never before the newest time in the log.
+    pub fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
     /// Lets time pass in the test environment. On a real clock it really waits.
     pub async fn sleep(&self, duration: std::time::Duration) {
         match self.shared.clock.as_virtual() {

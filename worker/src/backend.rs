@@ -106,6 +106,10 @@ pub trait Backend: Send + Sync {
     fn verify(&self) -> Reply<'_, Value>;
     fn backup(&self, to: PathBuf) -> Reply<'_, Value>;
     fn store_info(&self) -> Reply<'_, Value>;
+    /// The worker's time, where there is one: it never goes back (guide, Operating, Time).
+    fn now(&self) -> Timestamp {
+        crate::api::guard::now()
+    }
     fn health(&self) -> Reply<'_, EngineHealth>;
     /// What the worker measures of itself, as OpenMetrics text.
     fn metrics(&self) -> Reply<'_, String> {

@@ -516,6 +516,9 @@ impl Backend for Embedded {
             Ok(info)
         })
     }
+    fn now(&self) -> Timestamp {
+        self.client.now()
+    }
     fn health(&self) -> Reply<'_, EngineHealth> {
         let health = match self.worker.health() {
             bosun_engine::Health::Ready => EngineHealth::Ready,

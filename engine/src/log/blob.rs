@@ -60,6 +60,12 @@ impl BlobFiles {
         self.root.join(hex(&hash.0[..1])).join(hash.to_string())
     }
     pub(crate) fn put(&self, hash: &BlobHash, bytes: &[u8]) -> Result<(), StorageError> {
+        match &self.room {
+            Some(room) => room.make(|| self.put_once(hash, bytes)),
+            None => self.put_once(hash, bytes),
+        }
+    }
+    fn put_once(&self, hash: &BlobHash, bytes: &[u8]) -> Result<(), StorageError> {
         let path = self.path(hash);
         let Some(dir) = path.parent() else {
             return Err(StorageError::corrupt("blob directory", path, "it has no parent"));

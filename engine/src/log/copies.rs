@@ -47,6 +47,7 @@ pub fn compact_to(dir: &Path, target: &Path, options: &JournalOptions) -> Result
 /// The same, and the copy takes the place of the store. What was there before is removed once the copy is in its place.
 pub fn compact(dir: &Path, options: &JournalOptions) -> Result<SpaceReport, StorageError> {
     let data = DataDir::new(dir);
+    settle(&data)?;
     // A copied directory may be without its lock file. Only a store gets one.
     drop(data.visit()?);
     drop(data.lock()?);
@@ -66,6 +67,7 @@ pub fn compact(dir: &Path, options: &JournalOptions) -> Result<SpaceReport, Stor
 /// Removes what nothing refers to: payloads and long values without a run, and what crashes left half made.
 pub fn collect_garbage(dir: &Path, options: &JournalOptions) -> Result<SpaceReport, StorageError> {
     let data = DataDir::new(dir);
+    settle(&data)?;
     // Only a store; opening would make one.
     drop(data.visit()?);
     let before = tree_bytes(dir);
@@ -82,6 +84,15 @@ pub fn collect_garbage(dir: &Path, options: &JournalOptions) -> Result<SpaceRepo
     drop(journal);
     drop(medium);
     Ok(SpaceReport { blobs_removed, leftovers_removed, ..space(before, dir) })
+}
+
+/// Whoever changes the store anyway completes what was cut short, as a worker does that starts there.
+fn settle(data: &DataDir) -> Result<(), StorageError> {
+    if !swap::is_under_way(data) {
+        return Ok(());
+    }
+    let _lock = data.lock()?;
+    swap::finish(data)
 }
 
 fn space(bytes_before: u64, dir: &Path) -> SpaceReport {

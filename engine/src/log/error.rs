@@ -42,7 +42,7 @@ pub enum StorageError {
         message: String,
     },
     /// There is no room for what was to be written, and nothing was: when there is space, the same may be asked again.
-    #[error("the disk is full: there is no room for {bytes} bytes in {}", path.display())]
+    #[error("the disk is full: there is no room {}{}", room_for(*bytes), path.display())]
     NoRoom {
         /// The file or directory.
         path: PathBuf,
@@ -86,8 +86,8 @@ pub enum StorageError {
     },
     /// A new copy is taking the place of the store, and was cut short: nothing is damaged, and half of it lies beside it.
     #[error(
-        "a new copy was taking the place of the store {} when it was cut short; a worker that starts there completes it: \
-         `bosun worker run`",
+        "a new copy was taking the place of the store {} when it was cut short; a worker that starts there completes it \
+         (`bosun worker run`), and so does `bosun store gc`",
         dir.display()
     )]
     SwapUnfinished {
@@ -238,6 +238,10 @@ pub enum StorageError {
         /// Which codec, and why.
         why: super::CodecError,
     },
+}
+
+fn room_for(bytes: u64) -> String {
+    if bytes == 0 { "to make ".to_owned() } else { format!("for {bytes} bytes in ") }
 }
 
 fn place(group: &Option<GroupSeq>, run: &Option<RunId>) -> impl fmt::Display {

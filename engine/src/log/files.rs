@@ -315,14 +315,18 @@ impl DataDir {
         Ok(removed)
     }
 
-    /// Writes `bosun.format`, durably and at once.
+    /// Writes `bosun.format`, durably and at once. What finds no room has changed nothing.
     pub(crate) fn write_format(&self, format: StoreFormat) -> Result<(), StorageError> {
         let (path, temporary) = (self.format(), self.root.join("bosun.format.new"));
-        let io = |op| move |why: std::io::Error| StorageError::io(op, &self.format(), &why);
-        let mut file = private::create(&temporary).map_err(io("create"))?;
-        file.write_all(print(format).as_bytes()).map_err(io("write"))?;
-        file.sync_all().map_err(io("fsync"))?;
-        fs::rename(&temporary, &path).map_err(io("rename"))?;
+        let io = |op| move |why: std::io::Error| StorageError::io(op, &self.format(), &why).before_a_change();
+        let write = || {
+            let mut file = private::create(&temporary).map_err(io("create"))?;
+            file.write_all(print(format).as_bytes()).map_err(io("write"))?;
+            file.sync_all().map_err(io("fsync"))?;
+            fs::rename(&temporary, &path).map_err(io("rename"))
+        };
+        // Best effort: what is half written is of no use, and is overwritten by the next.
+        write().inspect_err(|_| _ = fs::remove_file(&temporary))?;
         sync_dir(&self.root)
     }
 }

@@ -86,6 +86,7 @@ pub use housekeeping::HousekeepingReport;
 pub use journal::{Committed, Journal, JournalOptions, MachineSnapshot, RunEntry, StoreInfo};
 pub use memory::{InjectedFault, MemoryLog};
 pub use reader::StoreReader;
+pub use room::lend_reserve;
 pub use salvage::{COPIES_MAX, SalvageReport, assess, damaged_copies, isolate, salvage};
 pub use spare::DamagedPart;
 pub use verify::{Finding, FindingClass, VerifyReport};

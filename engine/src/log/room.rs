@@ -2,6 +2,7 @@
 //!
 //! - `log/db` is allocated ahead of its end, so that no write of sled's ever asks for a block. The length does not change.
 //! - Every other write of a group asks for its blocks before it begins ([`Room::claim`]).
+//! - Files and directories, whose names take blocks that nobody can ask for, are made with [`Room::make`].
 //! - `reserve` is a file whose blocks are given back when there are no others: with them the runs that are under way
 //!   get on for a while, and a worker that starts on a full disk gets as far as it can.
 //!
@@ -28,6 +29,8 @@ const AHEAD: u64 = 2 * LEAST_AHEAD;
 const RESERVE: u64 = 4 * 1024 * 1024;
 /// The shortest write-ahead file.
 const LEAST_SEGMENT: u64 = 256 * 1024;
+/// How many files more must be possible; on a small disk a sixteenth of all.
+const FILES_MIN: u64 = 64;
 /// How long the free space is taken to be what it was.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -52,6 +55,14 @@ struct RoomState {
     starved: bool,
     /// The reserve is there; nobody has said so yet at first.
     reserved: bool,
+}
+
+/// How many files more can be made, if they are few: for long a file system may lack these alone. One that does not count
+/// them has plenty.
+fn few_files(path: &Path, was_low: bool) -> Option<u64> {
+    let found = statvfs(path).ok().filter(|found| found.f_files > 0)?;
+    let water = FILES_MIN.min(found.f_files / 16);
+    (found.f_favail < if was_low { 2 * water } else { water }).then_some(found.f_favail)
 }
 
 /// The free bytes of a file system, and all of them. What cannot be told is plenty.
@@ -131,6 +142,21 @@ impl Room {
         Err(Self::none(path, bytes))
     }
 
+    /// Does what makes files or directories; where it finds no room, once more with the reserve. Only what says
+    /// [`StorageError::NoRoom`], and so has changed nothing, is done again.
+    pub(crate) fn make<T>(&self, mut work: impl FnMut() -> Result<T, StorageError>) -> Result<T, StorageError> {
+        match work() {
+            Err(why) if why.is_no_room() => {
+                let mut state = self.state();
+                (state.low, state.starved) = (true, true);
+                let has_some = self.release(&mut state);
+                drop(state);
+                if has_some { work() } else { Err(why) }
+            }
+            done => done,
+        }
+    }
+
     /// Room for one more group, or one more batch of shelves, in `log/db`.
     pub(crate) fn claim_ahead(&self, file: &File) -> Result<(), StorageError> {
         let look = || file.metadata().map_err(|why| StorageError::io("look at", &self.db, &why));
@@ -176,7 +202,8 @@ impl Room {
         let enough = if state.low { 2 * water } else { water };
         // More than the reserve, which would only be taken back from whom it was given to.
         state.starved = state.starved && (free < enough || self.is_starved(3 * water));
-        let is_low = free < enough || state.starved;
+        let files = few_files(&self.root, state.low);
+        let is_low = free < enough || state.starved || files.is_some();
         let was_low = std::mem::replace(&mut state.low, is_low);
         if !state.low && !state.reserved {
             state.reserved = free >= 3 * water && self.reserve(water);
@@ -184,7 +211,9 @@ impl Room {
         if was_low != state.low {
             tracing::warn!(free, low = state.low, directory = %self.root.display(), "the space on the disk");
         }
-        state.low.then(|| format!("{free} bytes are free on the file system of {}", self.root.display()))
+        let is_left =
+            files.map_or_else(|| format!("{free} bytes are free"), |files| format!("{files} files more can be made"));
+        state.low.then(|| format!("{is_left} on the file system of {}", self.root.display()))
     }
 
     /// Makes the reserve, if it is not there yet.
@@ -209,6 +238,24 @@ impl Room {
     }
 }
 
+/// What a small file of the owner's may take.
+const LENT: u64 = 256 * 1024;
+
+/// Gives back a part of the reserve of a directory, for a small file that its owner must be able to write beside the log. The
+/// next start of a worker makes it whole again. False: there is no such part.
+pub fn lend_reserve(root: &Path) -> bool {
+    let lend = || -> std::io::Result<bool> {
+        let file = private::open(&root.join("reserve"), OpenOptions::new().write(true))?;
+        let length = file.metadata()?.len();
+        if length < LENT {
+            return Ok(false);
+        }
+        tracing::warn!(directory = %root.display(), "the disk is full: a part of the reserve is used");
+        file.set_len(length - LENT).and_then(|()| file.sync_all()).map(|()| true)
+    };
+    lend().unwrap_or(false)
+}
+
 fn low_water(all: u64) -> u64 {
     RESERVE.min(all / 16)
 }
@@ -224,6 +271,25 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1024 * 1024;
+
+    /// G5: who makes a file finds room in the reserve, once; what may have changed something is not done again.
+    #[test]
+    fn what_is_made_finds_room_in_the_reserve() {
+        let home = tempfile::tempdir().unwrap();
+        let room = Room::new(home.path(), &home.path().join("db"));
+        assert!(room.reserve(MIB));
+        let has_reserve = || !emptied_at_all(&room.reserve);
+        let once_free = || if has_reserve() { Err(Room::none(home.path(), 0)) } else { Ok(7) };
+        assert!(has_reserve());
+        let full = StorageError::Full { op: "fsync", path: "f".into(), message: "full".into() };
+        assert_eq!(room.make(|| Err::<(), _>(full.clone())), Err(full.clone()));
+        assert!(has_reserve(), "it may have changed something");
+        assert_eq!(room.make(once_free), Ok(7));
+        assert!(room.make(|| Err::<(), _>(Room::none(home.path(), 0))).unwrap_err().is_no_room());
+        assert!(!lend_reserve(home.path()), "there is nothing left to lend");
+        assert!(room.reserve(MIB) && lend_reserve(home.path()));
+        assert!(std::fs::metadata(&room.reserve).unwrap().blocks() * 512 <= MIB - LENT);
+    }
 
     /// Between two looks the file is cut, which frees what was allocated behind its end, and grows again, longer than it
     /// was.

@@ -252,17 +252,18 @@ impl SledLog {
             return Ok(());
         }
         for part in [self.dir.groups(), self.dir.values()] {
-            private::make_dir(&part).map_err(|why| StorageError::io("create", &part, &why))?;
+            let make = || private::make_dir(&part);
+            self.room.make(|| make().map_err(|why| StorageError::io("create", &part, &why).before_a_change()))?;
         }
         sync_dir(&self.dir.root)?;
         self.write_format(&mut format, |format| format.version = FORMAT_VERSION)
     }
 
     fn write_format(&self, known: &mut StoreFormat, change: impl FnOnce(&mut StoreFormat)) -> Result<(), StorageError> {
-        // A list of held runs may have been made since.
-        let mut format = StoreFormat { held: self.dir.held_list().exists(), ..*known };
+        // A list of held runs may have been made since; one that cannot be looked at stays.
+        let mut format = StoreFormat { held: self.dir.held_list().try_exists().unwrap_or(known.held), ..*known };
         change(&mut format);
-        self.dir.write_format(format)?;
+        self.room.make(|| self.dir.write_format(format))?;
         *known = format;
         Ok(())
     }

@@ -34,7 +34,13 @@ fn note(dir: &DataDir) -> PathBuf {
 
 /// Whether a swap was decided and is not done.
 pub(crate) fn is_under_way(dir: &DataDir) -> bool {
-    note(dir).exists()
+    // What cannot be looked at may be there: whoever goes on reads it, and is told.
+    note(dir).try_exists().unwrap_or(true)
+}
+
+/// Whether something is there; what cannot be looked at is no part that is missing.
+fn is_there(path: &Path) -> Result<bool, StorageError> {
+    path.try_exists().map_err(|why| StorageError::io("look at", path, &why))
 }
 
 /// Removes a copy that was never decided on. The directory is held.
@@ -138,17 +144,26 @@ pub(crate) fn clear_compacted(dir: &DataDir) -> Result<u64, StorageError> {
     Ok(removed)
 }
 
+/// The names of the parts that are there.
+fn parts_in(root: &Path) -> Result<String, StorageError> {
+    let mut parts = Vec::new();
+    for part in PARTS {
+        if is_there(&root.join(part))? {
+            parts.push(part);
+        }
+    }
+    Ok(parts.join(" "))
+}
+
 /// Puts what is in `incoming/` in the place of what is here, which goes to a directory beside it whose name begins with
 /// `aside`. The directory is held, and the copy is whole and durable. Answers where the old one is.
 pub(crate) fn swap(dir: &DataDir, aside: &str) -> Result<PathBuf, StorageError> {
-    let taken = |number: &u32| dir.root.join(format!("{aside}-{number}")).exists();
-    let number = (1..).find(|number| !taken(number)).unwrap_or(1);
+    let mut number = 1;
+    while is_there(&dir.root.join(format!("{aside}-{number}")))? {
+        number += 1;
+    }
     let name = format!("{aside}-{number}");
-    let there = |root: &Path| {
-        let parts = PARTS.iter().filter(|part| root.join(part).exists());
-        parts.copied().collect::<Vec<_>>().join(" ")
-    };
-    let lines = format!("aside {name}\nold {}\nnew {}\n", there(&dir.root), there(&incoming(dir)));
+    let lines = format!("aside {name}\nold {}\nnew {}\n", parts_in(&dir.root)?, parts_in(&incoming(dir))?);
     let text = format!("{lines}crc {:08x}\n", crc32fast::hash(lines.as_bytes()));
     let (path, temporary) = (note(dir), dir.root.join("swapping.new"));
     let io = |op| move |why: std::io::Error| StorageError::io(op, &note(dir), &why);
@@ -176,7 +191,7 @@ pub(crate) fn finish(dir: &DataDir) -> Result<(), StorageError> {
     private::make_dir(&aside).map_err(|why| StorageError::io("create", &aside, &why))?;
     for part in PARTS.iter().filter(|part| old.iter().any(|name| name == *part)) {
         // What came is only put here when all of this has gone.
-        if !aside.join(part).exists() {
+        if !is_there(&aside.join(part))? {
             moved(&dir.root.join(part), &aside.join(part))?;
         }
     }

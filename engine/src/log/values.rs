@@ -195,7 +195,8 @@ impl ValueFiles {
         }
         let path = self.path(name);
         let io = |why: std::io::Error| StorageError::io("create", &path, &why);
-        let file = private::create(&path).map_err(|why| io(why).before_a_change())?;
+        let make = || private::create(&path).map_err(|why| io(why).before_a_change());
+        let file = self.room.as_ref().map_or_else(make, |room| room.make(make))?;
         if let Some(room) = &self.room {
             room.claim(&file, &path, 0, HEADER)?;
         }

@@ -92,9 +92,13 @@ impl WorkerShared {
     }
     /// What the worker says of itself. A disk that is full is told for as long as it is.
     pub(crate) fn health(&self) -> Health {
-        match (self.health.get(), self.journal.low_on_space()) {
-            (Health::Ready, Some(why)) => Health::StorageFull { why },
-            (health, _) => health,
+        let why = || match self.committer.no_room.refusal() {
+            Some(Rejection::StorageFull { why }) => Some(why),
+            _ => self.journal.low_on_space(),
+        };
+        match self.health.get() {
+            Health::Ready => why().map_or(Health::Ready, |why| Health::StorageFull { why }),
+            health => health,
         }
     }
     pub(crate) fn retention(&self) -> RetentionInfo {

@@ -16,7 +16,6 @@ use serde_json::Value;
 
 use super::caller::{Caller, TokenRole};
 use crate::agent::next_run::CAME_FROM;
-use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::backend::*;
 use crate::batch::{BATCH, BatchOrder};
 use crate::filter_text::literal;
@@ -24,24 +23,10 @@ use crate::notify::{self, NOTIFICATION};
 // The engine has a `EngineHealth` of its own.
 use crate::backend::EngineHealth;
 use crate::supervisor::core::control;
-use crate::supervisor::people::signature::{OF_RUNS, signature_of};
+use crate::supervisor::people::signature::{OF_RUNS, is_answer, signature_of};
 
 /// The status and code of what a caller may not do.
 pub const FORBIDDEN: (u16, &str) = (403, "forbidden");
-
-/// Messages by which people answer what a run asks them.
-const ANSWERS: [&str; 10] = [
-    SIGNAL_APPROVAL,
-    "interrupt_resume_v1",
-    "approve_plan",
-    "plan_feedback",
-    "deny_plan",
-    "respond_approval",
-    "respond_interrupt",
-    "human_input_v1",
-    "extend_approval",
-    "escalate_approval",
-];
 
 /// A backend as one caller has it.
 #[derive(Clone)]
@@ -272,11 +257,6 @@ fn forbidden(message: String) -> CallError {
     CallError::Refused { status, code: code.to_owned(), message }
 }
 
-/// Whether a message of this name answers what people are asked, or moves how they are asked.
-pub(crate) fn is_answer(name: &str) -> bool {
-    ANSWERS.contains(&name)
-}
-
 /// Who may send a message of this name.
 fn role_of(name: &str) -> TokenRole {
     if is_answer(name) { TokenRole::Approver } else { TokenRole::Operator }
@@ -432,6 +412,9 @@ impl Backend for CallerBackend {
     fn store_info(&self) -> Reply<'_, Value> {
         ask!(self, self.whole(TokenRole::Viewer)?, to => to.store_info())
     }
+    fn now(&self) -> Timestamp {
+        self.backend.now()
+    }
     fn health(&self) -> Reply<'_, EngineHealth> {
         self.backend.health()
     }
@@ -474,6 +457,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::agent::workflow::SIGNAL_APPROVAL;
     use crate::fake::Fake;
 
     fn caller(role: TokenRole, namespaces: Option<&[&str]>) -> Caller {

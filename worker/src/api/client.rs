@@ -116,6 +116,12 @@ impl Inner {
                     "{address} is busy: all of its connections are at work (`--connections` of the worker); try again later"
                 ),
             },
+            Unproven::HostNotAllowed => CallError::Unreachable {
+                address: address.clone(),
+                why: "it is not to be called by this name: start it with `--allow-host NAME`, and let a proxy in between pass \
+                      on the `Host` that it is called by"
+                    .into(),
+            },
             Unproven::Unreachable(why) => CallError::Unreachable { address: address.clone(), why },
             Unproven::Stranger => CallError::Unproven { address: address.clone(), token_file: token_file.clone() },
         })

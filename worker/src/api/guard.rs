@@ -7,6 +7,7 @@
 //!
 //! Long: what every request passes stands in one place, in its order.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,17 +25,40 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::caller::Caller;
 use super::drain::drain;
+use super::handlers::Api;
 use super::problem::Problem;
 use super::routes::{CODE_PATH, DECIDE_PATH, FORK_PATH, OPEN_PATHS, SIGN_IN_PATH, is_asset, is_page};
 use super::serve::ServerLimits;
 use super::session::{Session, Sessions};
 use super::stream::while_open;
 use super::tokens::Tokens;
+use crate::backend::Backend;
+
+/// The time by which tokens, sessions and links end: the worker's, which never goes back. What has expired stays so, also
+/// when the clock of the machine is set back.
+#[derive(Clone)]
+pub struct WorkerTime(Arc<dyn Backend>);
+
+impl WorkerTime {
+    pub fn of(api: &Api) -> WorkerTime {
+        WorkerTime(api.backend.clone())
+    }
+    pub fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
+
+impl fmt::Debug for WorkerTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WorkerTime({})", self.now())
+    }
+}
 
 /// What a request must satisfy.
 #[derive(Debug, Clone)]
 pub struct Guard {
     tokens: Arc<Tokens>,
+    time: WorkerTime,
     sessions: Arc<Sessions>,
     /// Host names, lower case; without a port, or with the one that they must be named with.
     hosts: Arc<[String]>,
@@ -49,7 +73,13 @@ pub struct Guard {
 
 impl Guard {
     /// `bound` and loopback are allowed as hosts, and the names given.
-    pub fn new(tokens: Arc<Tokens>, bound: SocketAddr, names: &[String], limits: &ServerLimits) -> Self {
+    pub fn new(
+        tokens: Arc<Tokens>,
+        time: WorkerTime,
+        bound: SocketAddr,
+        names: &[String],
+        limits: &ServerLimits,
+    ) -> Self {
         let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).into();
         if !bound.ip().is_unspecified() {
             hosts.push(match bound.ip() {
@@ -60,7 +90,8 @@ impl Guard {
         hosts.extend(names.iter().map(|name| name.to_ascii_lowercase()));
         Guard {
             tokens,
-            sessions: Arc::new(Sessions::since(now())),
+            time,
+            sessions: Arc::new(Sessions::begin()),
             hosts: hosts.into(),
             port: bound.port(),
             body_max: limits.body,
@@ -98,7 +129,7 @@ impl Guard {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
         let (_, cookie) = pairs.find(|(given, _)| *given == name)?;
-        self.sessions.session(&self.tokens, cookie, now())
+        self.sessions.session(&self.tokens, cookie, self.time.now())
     }
 
     /// Who is about to send a token may ask first whether we know it. The answer is for the address that they see.
@@ -110,7 +141,7 @@ impl Guard {
     }
 
     fn host<'a>(&self, uri: &'a Uri, headers: &'a HeaderMap) -> Result<&'a str, Problem> {
-        let forbidden = |why: &str| Problem::new(StatusCode::FORBIDDEN, "host_not_allowed", why);
+        let forbidden = |why: &str| Problem::new(StatusCode::FORBIDDEN, HOST_NOT_ALLOWED, why);
         let mut given = headers.get_all(header::HOST).iter();
         let host = match (given.next(), given.next()) {
             (Some(host), None) => host.to_str().map_err(|_| forbidden("the Host header is not ASCII"))?,
@@ -132,7 +163,7 @@ impl Guard {
 
     /// One answer to whatever is wrong: nobody learns whether a token was ever one.
     fn authorize(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
-        bearer(headers).and_then(|token| self.tokens.caller(token, now())).ok_or_else(|| {
+        bearer(headers).and_then(|token| self.tokens.caller(token, self.time.now())).ok_or_else(|| {
             let message = "send a token of the data directory that is valid as `Authorization: Bearer …`";
             Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
         })
@@ -215,13 +246,14 @@ enum RequestSource {
 pub struct SignIn {
     pub tokens: Arc<Tokens>,
     pub sessions: Arc<Sessions>,
+    pub time: WorkerTime,
     /// The name of the cookie.
     pub cookie: String,
 }
 
 /// For whoever shows a token: as themselves. The guard has checked the token.
 pub async fn sign_in_code(Extension(at): Extension<SignIn>, headers: HeaderMap) -> Result<Json<Value>, Problem> {
-    let code = at.sessions.code(&at.tokens, bearer(&headers).unwrap_or_default(), now());
+    let code = at.sessions.code(&at.tokens, bearer(&headers).unwrap_or_default(), at.time.now());
     let code = code.ok_or_else(|| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no_code", "no code could be made"))?;
     Ok(Json(json!({ "code": code })))
 }
@@ -234,6 +266,8 @@ fn session_cookie(port: u16) -> String {
 /// Asked beside the open path: a random text, and which token is meant.
 pub const CHALLENGE_HEADER: &str = "bosun-challenge";
 pub const TOKEN_ID_HEADER: &str = "bosun-token-id";
+/// The code of who calls the worker by a name that its owner has not allowed.
+pub const HOST_NOT_ALLOWED: &str = "host_not_allowed";
 /// And answered.
 pub const PROOF_HEADER: &str = "bosun-proof";
 
@@ -366,8 +400,8 @@ async fn guarded(guard: &Guard, request: Request, next: Next) -> Response {
         Ok(RequestSource::Stranger) => return to_sign_in(&parts.method, &parts.uri),
     }
     if is_page(parts.uri.path()) || parts.uri.path() == CODE_PATH {
-        let (tokens, sessions) = (guard.tokens.clone(), guard.sessions.clone());
-        parts.extensions.insert(SignIn { tokens, sessions, cookie: session_cookie(guard.port) });
+        let (tokens, sessions, time) = (guard.tokens.clone(), guard.sessions.clone(), guard.time.clone());
+        parts.extensions.insert(SignIn { tokens, sessions, time, cookie: session_cookie(guard.port) });
     }
     let still = asks.then(|| guard.still_opens(&parts.uri, &parts.headers));
     match guard.body(&parts.uri, &parts.headers, body).await {

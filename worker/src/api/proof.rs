@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use reqwest::{Response, StatusCode};
 
 use super::client::{CONNECT_MAX, is_before, retry_after};
-use super::guard::{CHALLENGE_HEADER, PROOF_HEADER, TOKEN_ID_HEADER};
+use super::guard::{CHALLENGE_HEADER, HOST_NOT_ALLOWED, PROOF_HEADER, TOKEN_ID_HEADER};
 use super::problem::Problem;
 use super::serve::BUSY;
 use super::token::{Token, random_hex};
@@ -32,6 +32,8 @@ pub(super) enum Unproven {
     Stranger,
     /// Somebody answers that all connections are at work.
     Busy,
+    /// Somebody answers that a worker is not to be called by this name.
+    HostNotAllowed,
 }
 
 /// Why one question gave none.
@@ -87,19 +89,26 @@ impl Proof {
         };
         let proof = answer.headers().get(PROOF_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if !token.verifier().is_proof(proof, &challenge, &host) {
-            return Err(busy(answer).await.map_or(Refusal::Other(Unproven::Stranger), Refusal::Busy));
+            return Err(why_not(answer).await);
         }
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         Ok(())
     }
 }
 
-/// When a worker that has no place for one more connection wants to be asked again; `None` for every other answer. A stranger
-/// may say the same, and is asked again in vain: nothing is sent before there is a proof.
-async fn busy(answer: Response) -> Option<Duration> {
-    let wait = retry_after(&answer).filter(|_| answer.status() == StatusCode::SERVICE_UNAVAILABLE)?;
-    let problem: Problem = serde_json::from_slice(&answer.bytes().await.ok()?).ok()?;
-    (problem.code == BUSY).then_some(wait)
+/// What an answer without a proof says. A stranger may say the same as a worker that has no place for one more connection, or
+/// is not to be called by this name, and is asked in vain: nothing is sent before there is a proof.
+async fn why_not(answer: Response) -> Refusal {
+    let (status, wait) = (answer.status(), retry_after(&answer));
+    let body = answer.bytes().await.ok();
+    let problem: Option<Problem> = body.and_then(|body| serde_json::from_slice(&body).ok());
+    match (status, problem, wait) {
+        (StatusCode::SERVICE_UNAVAILABLE, Some(problem), Some(wait)) if problem.code == BUSY => Refusal::Busy(wait),
+        (StatusCode::FORBIDDEN, Some(problem), _) if problem.code == HOST_NOT_ALLOWED => {
+            Unproven::HostNotAllowed.into()
+        }
+        _ => Unproven::Stranger.into(),
+    }
 }
 
 /// Whether the other side closed the connection before any of the request was written, as a worker does that has no place for

@@ -29,7 +29,7 @@ use tracing::Instrument;
 
 use super::accept::Door;
 use super::crowd::{ConnectionActivity, Crowd, InFlight, NoPlace, Place};
-use super::guard::{Guard, guard};
+use super::guard::{Guard, WorkerTime, guard};
 use super::handlers::{Api, no_such_method, no_such_route};
 use super::problem::Problem;
 use super::routes::{self, is_exact};
@@ -169,7 +169,7 @@ impl Server {
         hosts: &[String],
         mut stop: watch::Receiver<bool>,
     ) {
-        let guarding = Guard::new(Arc::new(tokens), self.address, hosts, &self.limits);
+        let guarding = Guard::new(Arc::new(tokens), WorkerTime::of(&api), self.address, hosts, &self.limits);
         let crowd = Crowd::new(self.limits.connections);
         let routers = routers_of(api, pages, guarding, &crowd);
         let mut door = Door::new(self.listener);

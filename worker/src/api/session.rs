@@ -5,7 +5,7 @@
 //! worker can make, over the id of the token and the moment at which it ends: the key of the seal is made of the owner's token
 //! and of the verifier of the one that is meant, so that a copy of the file of verifiers opens no page. A session lives through
 //! a restart of the worker, and dies with its token, or with the owner's. The seals of sessions, forms, sign-in codes and proofs are of
-//! different kinds: none can be used as another. A sign-in code opens once. What a session may do is the token's affair.
+//! different kinds: none can be used as another. A sign-in code opens once, at the worker that made it. What a session may do is the token's affair.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -72,16 +72,19 @@ fn sealed(tokens: &Tokens, kind: &str, token_id: &str, now: Timestamp, holds: Du
 }
 
 /// The sessions of a worker: which codes were used, and nothing else.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Sessions {
     used: Mutex<BTreeMap<String, Timestamp>>,
-    /// Codes of an earlier worker open nothing: nobody knows any more which of them were used.
-    since: Timestamp,
+    /// The kind of seal of its codes. Those of an earlier worker open nothing, whatever the clock says: nobody knows any more
+    /// which of them were used.
+    of_code: String,
 }
 
 impl Sessions {
-    pub fn since(since: Timestamp) -> Sessions {
-        Sessions { since, ..Sessions::default() }
+    pub fn begin() -> Sessions {
+        // Without random numbers no code is made either.
+        let worker = random_hex(16).unwrap_or_default();
+        Sessions { used: Mutex::default(), of_code: format!("{OF_CODE} {worker}") }
     }
 
     /// The cookie for whoever shows a token; `None` if it opens nothing.
@@ -93,16 +96,13 @@ impl Sessions {
     /// A code by which a browser signs in as whoever shows a token, once and soon.
     pub fn code(&self, tokens: &Tokens, token: &str, now: Timestamp) -> Option<String> {
         tokens.caller(token, now)?;
-        sealed(tokens, OF_CODE, &Token::of(token).id(), now, SIGN_IN_CODE)
+        sealed(tokens, &self.of_code, &Token::of(token).id(), now, SIGN_IN_CODE)
     }
 
     /// The cookie for a sign-in code, which opens nothing from then on.
     pub fn by_code(&self, tokens: &Tokens, code: &str, now: Timestamp) -> Option<String> {
         let read = Sealed::read(code)?;
-        read.open(tokens, OF_CODE, now)?;
-        if read.ends_at < self.since.plus(SIGN_IN_CODE) {
-            return None;
-        }
+        read.open(tokens, &self.of_code, now)?;
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.retain(|_, ends_at| now < *ends_at);
         if used.insert(read.text.to_owned(), read.ends_at).is_some() {
@@ -142,7 +142,7 @@ mod tests {
         };
         let ann = create(data.path(), new).unwrap();
         let tokens = Tokens::new(&owner, Some(data.path().into())).unwrap();
-        let sessions = Sessions::default();
+        let sessions = Sessions::begin();
         let cookie = sessions.by_token(&tokens, ann.secret(), NOW).unwrap();
         let session = sessions.session(&tokens, &cookie, NOW).unwrap();
         assert_eq!((session.caller.name.as_str(), session.caller.role), ("ann", TokenRole::Viewer));
@@ -150,7 +150,7 @@ mod tests {
         assert!(sessions.session(&tokens, &cookie, Timestamp(NOW.0 + DAY)).is_none(), "a day later");
         // A worker that was started again knows it, too.
         let again = Tokens::new(&owner, Some(data.path().into())).unwrap();
-        assert!(Sessions::default().session(&again, &cookie, NOW).is_some());
+        assert!(Sessions::begin().session(&again, &cookie, NOW).is_some());
         revoke(data.path(), "ann").unwrap();
         assert!(sessions.session(&again, &cookie, NOW).is_none(), "her token was revoked");
         assert!(sessions.by_token(&tokens, "nobody's", NOW).is_none());
@@ -170,7 +170,7 @@ mod tests {
         let ann = create(data.path(), new).unwrap();
         let ours = Tokens::new(&Token::of("o".repeat(64)), Some(data.path().into())).unwrap();
         let theirs = Tokens::new(&Token::of("t".repeat(64)), Some(data.path().into())).unwrap();
-        let sessions = Sessions::default();
+        let sessions = Sessions::begin();
         let forged = sessions.by_token(&theirs, ann.secret(), NOW).unwrap();
         assert!(sessions.session(&theirs, &forged, NOW).is_some());
         assert!(sessions.session(&ours, &forged, NOW).is_none(), "the owner's token is no part of the file");
@@ -182,19 +182,21 @@ mod tests {
     fn a_code_opens_once_and_soon_and_is_no_cookie() {
         let owner = Token::of("o".repeat(64));
         let tokens = Tokens::new(&owner, None).unwrap();
-        let sessions = Sessions::default();
+        let sessions = Sessions::begin();
         let code = sessions.code(&tokens, owner.secret(), NOW).unwrap();
         assert!(sessions.session(&tokens, &code, NOW).is_none(), "a code is no session");
         let late = Timestamp(NOW.0 + 120_000_000);
         assert!(sessions.by_code(&tokens, &code, late).is_none());
         let cookie = sessions.by_code(&tokens, &code, NOW).unwrap();
         assert!(sessions.by_code(&tokens, &code, NOW).is_none(), "it was used");
+        let next = Sessions::begin();
+        assert!(next.by_code(&tokens, &code, Timestamp(NOW.0 - DAY)).is_none(), "the next worker, its clock set back");
         assert!(sessions.by_code(&tokens, &cookie, NOW).is_none(), "a session is no code");
         assert_eq!(sessions.session(&tokens, &cookie, NOW).unwrap().caller, Caller::owner());
         // What is altered opens nothing: not whose it is, not when it ends, not the seal.
         let other = Token::of("x".repeat(64));
         let elsewhere = Tokens::new(&other, None).unwrap();
-        let stranger = Sessions::default().code(&elsewhere, other.secret(), NOW).unwrap();
+        let stranger = Sessions::begin().code(&elsewhere, other.secret(), NOW).unwrap();
         assert!(sessions.by_code(&tokens, &stranger, NOW).is_none());
         assert!(sessions.code(&tokens, other.secret(), NOW).is_none(), "for a token of ours only");
         let parts: Vec<&str> = cookie.split('.').collect();

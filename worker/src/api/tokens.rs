@@ -54,6 +54,8 @@ pub struct NewToken {
 pub enum TokensError {
     #[error("{}: {why}", path.display())]
     File { path: PathBuf, why: String },
+    #[error("the disk is full: {} cannot be written, and is as it was", .0.display())]
+    Full(PathBuf),
     #[error("the name {0:?} cannot be used: 1 to 60 letters, digits and `.-_@`, and not `owner`")]
     Name(String),
     #[error("there is a token named {0} already; revoke it first")]
@@ -87,7 +89,7 @@ pub fn create(data: &Path, new: NewToken) -> Result<Token, TokensError> {
     if new.name.is_empty() || new.name.len() > 60 || !new.name.chars().all(known) || new.name == OWNER {
         return Err(TokensError::Name(new.name));
     }
-    changed(data, |stored| {
+    changed(data, false, |stored| {
         if stored.tokens.iter().any(|token| token.name == new.name) {
             return Err(TokensError::Taken(new.name.clone()));
         }
@@ -101,9 +103,9 @@ pub fn create(data: &Path, new: NewToken) -> Result<Token, TokensError> {
     })
 }
 
-/// Takes a token away.
+/// Takes a token away. On a full disk, too: with a part of the reserve.
 pub fn revoke(data: &Path, name: &str) -> Result<(), TokensError> {
-    changed(data, |stored| {
+    changed(data, true, |stored| {
         let before = stored.tokens.len();
         stored.tokens.retain(|token| token.name != name);
         if stored.tokens.len() == before { Err(TokensError::Unknown(name.to_owned())) } else { Ok(()) }
@@ -111,7 +113,10 @@ pub fn revoke(data: &Path, name: &str) -> Result<(), TokensError> {
 }
 
 fn failed(path: &Path) -> impl Fn(io::Error) -> TokensError {
-    move |why| TokensError::File { path: path.to_owned(), why: why.to_string() }
+    move |why| match why.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => TokensError::Full(path.to_owned()),
+        _ => TokensError::File { path: path.to_owned(), why: why.to_string() },
+    }
 }
 
 fn read(path: &Path) -> Result<Stored, TokensError> {
@@ -130,8 +135,12 @@ fn read(path: &Path) -> Result<Stored, TokensError> {
     Ok(stored)
 }
 
-/// Reads, changes and writes, with nobody between.
-fn changed<T>(data: &Path, change: impl FnOnce(&mut Stored) -> Result<T, TokensError>) -> Result<T, TokensError> {
+/// Reads, changes and writes, with nobody between. `is_urgent`: what the reserve of the store is for.
+fn changed<T>(
+    data: &Path,
+    is_urgent: bool,
+    change: impl FnOnce(&mut Stored) -> Result<T, TokensError>,
+) -> Result<T, TokensError> {
     let path = path_in(data);
     let lock = data.join("tokens.lock");
     let open = |path: &Path, new: bool| {
@@ -142,11 +151,17 @@ fn changed<T>(data: &Path, change: impl FnOnce(&mut Stored) -> Result<T, TokensE
     let mut stored = read(&path)?;
     let made = change(&mut stored)?;
     let beside = data.join("tokens.json.new");
-    let mut file = open(&beside, true)?;
     let bytes = serde_json::to_vec_pretty(&stored).map_err(|why| failed(&path)(why.into()))?;
-    let written = file.write_all(&bytes).and_then(|()| file.sync_all());
-    let written = written.and_then(|()| fs::rename(&beside, &path)).and_then(|()| File::open(data)?.sync_all());
-    written.map_err(failed(&path))?;
+    let write = || {
+        let mut file = open(&beside, true)?;
+        let written = file.write_all(&bytes).and_then(|()| file.sync_all());
+        let placed = written.and_then(|()| fs::rename(&beside, &path)).inspect_err(|_| _ = fs::remove_file(&beside));
+        placed.and_then(|()| File::open(data)?.sync_all()).map_err(failed(&path))
+    };
+    match write() {
+        Err(TokensError::Full(_)) if is_urgent && bosun_engine::log::lend_reserve(data) => write()?,
+        written => written?,
+    }
     Ok(made)
 }
 
@@ -162,10 +177,15 @@ pub struct Tokens {
     nobody: Verifier,
 }
 
+/// Which state of a file it is: another one differs in its inode, its times or its length.
+type FileState = (u64, i64, i64, u64);
+
 #[derive(Debug, Default)]
 struct Cached {
-    seen: Option<(u64, i64, i64, u64)>,
+    seen: Option<FileState>,
     tokens: Vec<NamedToken>,
+    /// What could not be read, and was told of.
+    unread: Option<FileState>,
 }
 
 impl Tokens {
@@ -218,11 +238,16 @@ impl Tokens {
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = fs::metadata(&path).ok().map(|file| (file.ino(), file.mtime(), file.mtime_nsec(), file.len()));
         if cached.seen != seen {
-            let tokens = read(&path).map(|stored| stored.tokens).unwrap_or_else(|why| {
-                tracing::error!(%why, "named tokens open nothing until the file can be read");
-                Vec::new()
-            });
-            *cached = Cached { seen, tokens };
+            *cached = match read(&path) {
+                Ok(stored) => Cached { seen, tokens: stored.tokens, unread: None },
+                // What fails may pass, while the file stays as it is: it is read again at the next request.
+                Err(why) => {
+                    if cached.unread != seen {
+                        tracing::error!(%why, "named tokens open nothing until the file can be read");
+                    }
+                    Cached { seen: None, tokens: Vec::new(), unread: seen }
+                }
+            };
         }
         cached.tokens.clone()
     }

@@ -20,7 +20,7 @@ use super::args::Global;
 use super::config::Loaded;
 use super::error::CliError;
 use super::exit::Exit;
-use super::locate::{attach_to, locate};
+use super::locate::{attach, attach_to, locate};
 use super::output::{Cell, Screen, TextStyle};
 use super::payload_store;
 use super::time_format::now;
@@ -91,27 +91,38 @@ impl Diagnosis {
     }
 }
 
+/// Everything that can be looked at from here.
+async fn look(global: &Global, loaded: &Loaded, program: &Program) -> Vec<Diagnosis> {
+    let mut findings = Vec::new();
+    // With an address the directory is the worker's, and may be on another machine.
+    let is_here = global.address.is_none();
+    if is_here {
+        findings.extend(directory(&global.data));
+        findings.extend(space(&global.data));
+    }
+    findings.push(handles(getrlimit(Resource::Nofile).maximum));
+    findings.push(Diagnosis::good("process trees", crate::capability::process::guard::strategy()));
+    findings.push(if is_here { worker(global).await } else { worker_there(global).await });
+    findings.extend(store(global, program).await);
+    if is_here {
+        findings.extend(named_tokens(&global.data));
+        findings.push(epoch(global));
+    }
+    findings.extend(payloads(global));
+    findings.push(Diagnosis::good("configuration", loaded.told()));
+    findings.extend(is_here.then(|| whose_environment(&global.data)).flatten());
+    findings.extend(models(&ModelConfig::from_environment(&environment::var), &LOCAL_SERVERS).await);
+    findings.extend(channels(&loaded.config.notify()).await);
+    findings
+}
+
 pub(super) async fn doctor(
     screen: &mut Screen,
     global: &Global,
     loaded: &Loaded,
     program: &Program,
 ) -> Result<Exit, CliError> {
-    let mut findings = Vec::new();
-    findings.extend(directory(&global.data));
-    findings.extend(space(&global.data));
-    findings.push(handles(getrlimit(Resource::Nofile).maximum));
-    findings.push(Diagnosis::good("process trees", crate::capability::process::guard::strategy()));
-    findings.push(worker(global).await);
-    findings.extend(store(global, program).await);
-    findings.extend(named_tokens(&global.data));
-    findings.push(epoch(global));
-    findings.extend(payloads(global));
-    findings.push(Diagnosis::good("configuration", loaded.told()));
-    findings.extend(whose_environment(&global.data));
-    findings.extend(models(&ModelConfig::from_environment(&environment::var), &LOCAL_SERVERS).await);
-    findings.extend(channels(&loaded.config.notify()).await);
-
+    let findings = look(global, loaded, program).await;
     let bad = findings.iter().filter(|finding| finding.severity == Gravity::Bad).count();
     let warnings = findings.iter().filter(|finding| finding.severity == Gravity::Warning).count();
     screen.object(
@@ -282,6 +293,25 @@ async fn worker(global: &Global) -> Diagnosis {
         Err(why) => {
             Diagnosis::bad(WHAT, why.message, why.help.unwrap_or_else(|| "run as the user of the worker".to_owned()))
         }
+    }
+}
+
+/// The one at the address that was given.
+async fn worker_there(global: &Global) -> Diagnosis {
+    const WHAT: &str = "worker";
+    let address = global.address.as_deref().unwrap_or_default();
+    let asked = async { Ok::<_, CliError>(attach(address, global).await?.worker_state().await?) };
+    match asked.await {
+        Ok(state) if state.slots == 0 || state.external_slots == 0 => Diagnosis::warning(
+            WHAT,
+            format!("the worker at {address} has no slots: activities wait, and none starts"),
+            "start it with `--slots N` and `--external-slots N`, or without both",
+        ),
+        Ok(_) => Diagnosis::good(
+            WHAT,
+            format!("it answers at {address}; its directory and disk are looked at where it runs"),
+        ),
+        Err(why) => Diagnosis::bad(WHAT, why.message, why.help.unwrap_or_else(|| "look whether it runs".to_owned())),
     }
 }
 

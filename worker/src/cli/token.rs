@@ -56,6 +56,7 @@ impl From<TokensError> for CliError {
     fn from(why: TokensError) -> Self {
         let code = match &why {
             TokensError::File { .. } => Code::Failed,
+            TokensError::Full(_) => Code::StorageFull,
             TokensError::Name(_) | TokensError::Taken(_) => Code::Usage,
             TokensError::Unknown(_) => Code::NotFound,
         };

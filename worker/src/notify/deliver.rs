@@ -81,7 +81,7 @@ impl Teller {
             Ok(occasion) => occasion,
             Err(over) => return Ok(over),
         };
-        let links = match self.links(name, channel, &occasion) {
+        let links = match self.links(name, channel, &occasion, backend.now()) {
             Ok(links) => links,
             Err(why) => return Ok(Delivery::Failed { why, retry_after_ms: None }),
         };
@@ -112,7 +112,7 @@ impl Teller {
     }
 
     /// The links of an occasion, as far as the channel may have them.
-    fn links(&self, name: &str, channel: &Channel, occasion: &Occasion) -> Result<TellLinks, String> {
+    fn links(&self, name: &str, channel: &Channel, occasion: &Occasion, now: Timestamp) -> Result<TellLinks, String> {
         let Some(url) = &self.0.notify.public_url else { return Ok(TellLinks::default()) };
         let Some(about) = &occasion.about else { return Ok(TellLinks::default()) };
         let namespace = occasion.namespace.as_str();
@@ -124,7 +124,7 @@ impl Teller {
         let mut links = TellLinks { page: Some(page), ..TellLinks::default() };
         let decided = occasion.asked.as_ref().filter(|asked| channel.links && asked.word != "question");
         if let Some(asked) = decided {
-            let expires_at = expiry(occasion.at, self.0.notify.links_for, now());
+            let expires_at = expiry(occasion.at, self.0.notify.links_for, now);
             let link = |approve: bool| {
                 let claim = LinkClaim {
                     namespace: occasion.namespace.clone(),

@@ -17,7 +17,6 @@ use serde::Deserialize;
 use super::forms::{Fields, Query};
 use super::inbox::{decided_before, send};
 use super::layout::outside;
-use crate::api::guard::now;
 use crate::api::handlers::Api;
 use crate::api::problem::Problem;
 use crate::api::routes::DECIDE_PATH;
@@ -109,8 +108,8 @@ async fn request_of(backend: &dyn Backend, claim: &LinkClaim) -> Result<HumanReq
 
 pub(super) async fn page(State(api): State<Api>, Query(query): Query<LinkQuery>) -> Result<Response, LinkProblem> {
     let links = links_of(&api)?;
-    let claim = links.read(&query.link, now())?;
-    links.used(now()).await?.check(&claim)?;
+    let claim = links.read(&query.link, api.backend.now())?;
+    links.used(api.backend.now()).await?.check(&claim)?;
     let found = request_of(&backend_of(&api, &claim), &claim).await?;
     Ok(outside("Decide", StatusCode::OK, form(&claim, &found, &query.link)))
 }
@@ -136,9 +135,9 @@ fn form(claim: &LinkClaim, found: &HumanRequest, link: &str) -> Markup {
 pub(super) async fn decide(State(api): State<Api>, body: Bytes) -> Result<Response, LinkProblem> {
     let fields = Fields::read(&body);
     let links = links_of(&api)?;
-    let claim = links.read(fields.text("link").unwrap_or_default(), now())?;
+    let claim = links.read(fields.text("link").unwrap_or_default(), api.backend.now())?;
     // Whoever else decides by a link waits until this one is noted.
-    let mut used = links.used(now()).await?;
+    let mut used = links.used(api.backend.now()).await?;
     used.check(&claim)?;
     let backend = backend_of(&api, &claim);
     let found = request_of(&backend, &claim).await?;

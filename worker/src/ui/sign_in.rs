@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::forms::{Fields, Form, Query};
 use super::layout::{go_to, outside};
-use crate::api::guard::{SignIn, now};
+use crate::api::guard::SignIn;
 
 #[derive(Deserialize)]
 pub(super) struct SignInQuery {
@@ -24,7 +24,7 @@ pub(super) async fn page(Extension(sign_in): Extension<SignIn>, Query(query): Qu
     let next = query.next.as_deref();
     match &query.code {
         None => form(next, None),
-        Some(code) => match sign_in.sessions.by_code(&sign_in.tokens, code, now()) {
+        Some(code) => match sign_in.sessions.by_code(&sign_in.tokens, code, sign_in.time.now()) {
             Some(cookie) => signed_in(&sign_in, &cookie, next),
             None => form(next, Some("This link has been used, or is too old: `bosun ui` prints another one.")),
         },
@@ -34,7 +34,7 @@ pub(super) async fn page(Extension(sign_in): Extension<SignIn>, Query(query): Qu
 pub(super) async fn sign_in(Extension(sign_in): Extension<SignIn>, body: Bytes) -> Response {
     let fields = Fields::read(&body);
     let token = fields.text("token").unwrap_or_default().trim();
-    match sign_in.sessions.by_token(&sign_in.tokens, token, now()) {
+    match sign_in.sessions.by_token(&sign_in.tokens, token, sign_in.time.now()) {
         Some(cookie) => signed_in(&sign_in, &cookie, fields.text("next")),
         None => form(fields.text("next"), Some("This token opens nothing here.")),
     }

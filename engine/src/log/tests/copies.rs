@@ -196,6 +196,28 @@ fn a_compact_store_is_smaller_and_the_same() {
     assert!(report.is_sound(), "{report:?}");
 }
 
+/// Cut short in its swap, the same command again completes it, and so does a sweep.
+#[test]
+fn a_compaction_that_was_cut_short_in_its_swap_is_given_again() {
+    for again in [compact, collect_garbage] {
+        let scene = scene();
+        let dir = files::DataDir::new(&scene.closed);
+        let new = scene.home.path().join("new");
+        copy_dir(&scene.closed, &new);
+        std::fs::rename(new, swap::incoming(&dir)).unwrap();
+        std::fs::create_dir(scene.closed.join("compacted-1")).unwrap();
+        let parts = "bosun.format log anchor payloads groups values";
+        let lines = format!("aside compacted-1\nold {parts}\nnew {parts}\n");
+        let note = format!("{lines}crc {:08x}\n", crc32fast::hash(lines.as_bytes()));
+        std::fs::write(scene.closed.join("swapping"), note).unwrap();
+        std::fs::rename(scene.closed.join("bosun.format"), scene.closed.join("compacted-1/bosun.format")).unwrap();
+        assert!(matches!(StoreReader::open(&scene.closed), Err(StorageError::SwapUnfinished { .. })));
+        again(&scene.closed, &small()).unwrap();
+        assert_eq!(compare(&scene, &scene.closed).unwrap().1, 0);
+        assert!(!scene.closed.join("compacted-1").exists() && !scene.closed.join("swapping").exists());
+    }
+}
+
 /// Payloads without a run and what a crash left half made go; what counts stays.
 #[test]
 fn garbage_is_collected_and_nothing_else() {

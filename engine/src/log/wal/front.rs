@@ -196,23 +196,29 @@ impl FrontShared {
     fn segments<'a>(&self, ahead: &'a mut WriteAhead, length: usize) -> Result<Option<&'a mut Segments>, StorageError> {
         if matches!(ahead, WriteAhead::Former) {
             self.feed()?;
-            self.retire(ahead)?;
+            match self.retire(ahead) {
+                // Nothing is lost with them: the database has all that they hold.
+                Err(why) if why.is_no_room() => return Ok(None),
+                retired => retired?,
+            }
         }
         if matches!(ahead, WriteAhead::None) {
             let Some(bytes) = self.back.segment_bytes() else { return Ok(None) };
             let id = *uuid::Uuid::now_v7().as_bytes();
-            match Segments::create(&self.back.wal_dir(), id, bytes) {
-                Ok(made) => {
-                    self.back.mark(Some(id)).map_err(|why| self.failed(why))?;
-                    *ahead = WriteAhead::To(made);
-                }
-                // Nothing relies on them yet.
-                Err(why) if why.is_full() => {
-                    super::remove(&self.back.wal_dir()).map_err(|why| self.failed(why))?;
-                    return Ok(None);
-                }
+            let made = match Segments::create(&self.back.wal_dir(), id, bytes) {
+                Ok(made) => match self.back.mark(Some(id)) {
+                    Err(why) if why.is_no_room() => None,
+                    marked => marked.map(|()| Some(made)).map_err(|why| self.failed(why))?,
+                },
+                Err(why) if why.is_full() => None,
                 Err(why) => return Err(self.failed(why)),
-            }
+            };
+            let Some(made) = made else {
+                // Nothing relies on them yet.
+                super::remove(&self.back.wal_dir()).map_err(|why| self.failed(why))?;
+                return Ok(None);
+            };
+            *ahead = WriteAhead::To(made);
         }
         let WriteAhead::To(segments) = ahead else { return Ok(None) };
         if !segments.holds(length) {

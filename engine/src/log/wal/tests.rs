@@ -18,6 +18,8 @@ struct Fake {
     id: Mutex<Option<[u8; 16]>>,
     unsynced: Mutex<Vec<(u64, Vec<u8>)>>,
     segment: u64,
+    /// There is no room for what says that groups are written ahead.
+    unmarked: AtomicBool,
     /// How many bytes it still takes, and how many it has been asked to.
     room: AtomicU64,
     fed: AtomicU64,
@@ -65,6 +67,9 @@ impl Back for Fake {
         Ok(())
     }
     fn mark(&self, id: Option<[u8; 16]>) -> Result<(), StorageError> {
+        if self.unmarked.load(Ordering::Relaxed) {
+            return Err(StorageError::NoRoom { path: self.dir.clone(), bytes: 0 });
+        }
         *self.id.lock().unwrap() = id;
         Ok(())
     }
@@ -89,7 +94,8 @@ impl Back for Fake {
 impl Fake {
     fn of(live: MemoryLog, dir: &Path, segment: u64) -> Fake {
         let (room, fed) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
-        Fake { live, dir: dir.to_owned(), id: Mutex::default(), unsynced: Mutex::default(), segment, room, fed }
+        let (unmarked, dir) = (AtomicBool::new(false), dir.to_owned());
+        Fake { live, dir, id: Mutex::default(), unsynced: Mutex::default(), segment, unmarked, room, fed }
     }
 }
 
@@ -191,6 +197,35 @@ fn lives(seed: u64) -> Result<(), String> {
 fn a_crash_at_any_time_leaves_every_acknowledged_group() {
     let wrong: Vec<String> = (1..=40).filter_map(|seed| lives(seed).err()).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// G5: what cannot be marked as written ahead goes to the database itself, also behind files of a former process.
+#[test]
+fn a_disk_that_is_full_at_the_first_write_ends_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let tail = |seq: u64| Anchor { last: GroupSeq(seq), chain: ChainHash([0; 32]) };
+    let (fake, log) = over(MemoryLog::new([1; 16]), home.path(), None);
+    fake.unmarked.store(true, Ordering::Relaxed);
+    log.commit(GroupSeq(1), b"one", 3, tail(1)).unwrap();
+    assert_eq!(fake.live.bounds().unwrap(), Some((GroupSeq(1), GroupSeq(1))));
+    assert!(!home.path().join("wal").exists(), "nothing relies on it");
+    fake.unmarked.store(false, Ordering::Relaxed);
+    log.commit(GroupSeq(2), b"two", 3, tail(2)).unwrap();
+    let id = *fake.id.lock().unwrap();
+    assert!(id.is_some(), "there is room, and it is written ahead again");
+    // A process dies there, and the next one begins on a full disk.
+    std::mem::forget(log);
+    let live = MemoryLog::new([1; 16]);
+    live.append(GroupSeq(1), b"one", 3).unwrap();
+    let (fake, log) = over(live, home.path(), id);
+    fake.unmarked.store(true, Ordering::Relaxed);
+    for seq in 3..=4 {
+        log.commit(GroupSeq(seq), b"more", 4, tail(seq)).unwrap();
+    }
+    assert_eq!(fake.live.bounds().unwrap(), Some((GroupSeq(1), GroupSeq(4))));
+    fake.unmarked.store(false, Ordering::Relaxed);
+    log.commit(GroupSeq(5), b"five", 4, tail(5)).unwrap();
+    assert_eq!(log.bounds().unwrap(), Some((GroupSeq(1), GroupSeq(5))));
 }
 
 /// G5: what found room is not written again when there is more, and what did not is told.

@@ -117,7 +117,7 @@ pub(super) fn sweep(group: &Path) -> bool {
     if remove(group).is_err() {
         // A killed process stays in it until it has ended.
         let group = group.to_owned();
-        std::thread::spawn(move || {
+        let waiting = std::thread::Builder::new().spawn(move || {
             for _ in 0..GONE_WITHIN.as_millis() / 10 {
                 std::thread::sleep(Duration::from_millis(10));
                 if remove(&group).is_ok() || !group.exists() {
@@ -126,6 +126,9 @@ pub(super) fn sweep(group: &Path) -> bool {
             }
             tracing::warn!(group = %group.display(), "a control group of a command cannot be removed");
         });
+        if let Err(why) = waiting {
+            tracing::warn!(%why, "nobody waits to remove a control group of a command");
+        }
     }
     had_any
 }

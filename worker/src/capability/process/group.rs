@@ -6,10 +6,11 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, setrlimit, test_kill_process_group};
@@ -54,8 +55,10 @@ pub(in crate::capability) async fn spawn(
         // The caller may be gone; then the group in the answer is dropped here, which kills it.
         let _ = answer.send(spawned);
     });
-    spawner()?.send(job).map_err(|_| io::Error::other("the thread that starts processes is gone"))?;
-    answered.await.map_err(|_| io::Error::other("the thread that starts processes is gone"))?
+    // Neither says that the command cannot be started: it is tried again.
+    let again = |why: &str| io::Error::new(io::ErrorKind::WouldBlock, why);
+    spawner()?.send(job).map_err(|_| again("the thread that starts processes is gone"))?;
+    answered.await.map_err(|_| again("starting the process panicked"))?
 }
 
 type SpawnJob = Box<dyn FnOnce() + Send>;
@@ -69,7 +72,8 @@ fn spawner() -> io::Result<&'static mpsc::Sender<SpawnJob>> {
     }
     let (sender, jobs) = mpsc::channel::<SpawnJob>();
     let thread = std::thread::Builder::new().name("process-spawner".into());
-    thread.spawn(move || jobs.into_iter().for_each(|job| job()))?;
+    // A job that panics is that command's affair: whoever waits for it is told, and the next one is started all the same.
+    thread.spawn(move || jobs.into_iter().for_each(|job| _ = catch_unwind(AssertUnwindSafe(job))))?;
     // Of two that begin at once, the one that nobody sends to ends at once.
     Ok(SPAWNER.get_or_init(|| sender))
 }
@@ -112,14 +116,15 @@ fn spawn_noted(
     install(command.as_std_mut(), before_exec);
     let noting = {
         let dir = dir.clone();
-        std::thread::spawn(move || -> io::Result<Option<ProcessNote>> {
+        // Where there is no thread for it, there is no process either: that passes.
+        std::thread::Builder::new().spawn(move || -> io::Result<Option<ProcessNote>> {
             let Some(pid) = forked(child_id) else { return Ok(None) };
             let note = ProcessNote { cgroup, ..note_of(pid, &owner, marker, name) };
             let limited = limit(note.pid, limits);
             let written = limited.and_then(|()| dir.map_or(Ok(()), |dir| note.write(&dir)));
             release.write_all(&[if written.is_ok() { GO } else { STOP }])?;
             written.map(|()| Some(note))
-        })
+        })?
     };
     let child = command.spawn();
     drop(command); // closes our end of the pipe the noting thread reads
@@ -134,7 +139,7 @@ fn spawn_noted(
             }
             begun
         }
-        (Err(_), Err(why)) => Err(io::Error::new(why.kind(), format!("cannot note the process: {why}"))),
+        (Err(_), Err(why)) => Err(io::Error::new(why.kind(), NotNoted(why))),
         (Err(why), Ok(note)) => {
             if let (Some(note), Some(dir)) = (note, dir) {
                 note.remove(&dir);
@@ -144,6 +149,11 @@ fn spawn_noted(
         (Ok(_), _) => Err(io::Error::other("the process started without its note")),
     }
 }
+
+/// What the system says stays known: whether it passes decides whether the command is tried again.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot note the process: {0}")]
+pub(super) struct NotNoted(pub(super) io::Error);
 
 /// The control group of a command that has not begun: without one it is removed.
 struct CgroupCleanup(Option<PathBuf>);
@@ -333,6 +343,28 @@ impl ProcessGroup {
     }
 }
 
+/// What is left of a group that nobody waits for.
+#[derive(Clone)]
+struct Rest {
+    note: ProcessNote,
+    dir: Option<PathBuf>,
+    lifeline: Arc<Mutex<Option<Lifeline>>>,
+}
+
+impl Rest {
+    fn kill(&self, guard_has: Duration) {
+        if let Some(mut lifeline) = self.lifeline.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            lifeline.say(guard::KILL);
+            std::thread::sleep(guard_has);
+        }
+        self.note.kill();
+        self.note.cgroup.iter().for_each(|group| _ = cgroup::sweep(group));
+        if let Some(dir) = &self.dir {
+            self.note.remove(dir);
+        }
+    }
+}
+
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if self.ended {
@@ -341,19 +373,18 @@ impl Drop for ProcessGroup {
         self.signal(Signal::TERM);
         let (note, dir, grace) = (self.note.clone(), self.dir.clone(), self.grace);
         let lifeline = self.lifeline.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let lifeline = Arc::new(Mutex::new(lifeline));
         // Dropped means the activity's future is gone, perhaps the runtime too: a plain thread waits out the grace.
         // Should the worker end before, the note stays and the next worker reaps.
-        std::thread::spawn(move || {
+        let rest = Rest { note, dir, lifeline };
+        let patient = rest.clone();
+        let waiting = std::thread::Builder::new().spawn(move || {
             std::thread::sleep(grace);
-            if let Some(mut lifeline) = lifeline {
-                lifeline.say(guard::KILL);
-                std::thread::sleep(Duration::from_millis(500));
-            }
-            note.kill();
-            note.cgroup.iter().for_each(|group| _ = cgroup::sweep(group));
-            if let Some(dir) = dir {
-                note.remove(&dir);
-            }
+            patient.kill(Duration::from_millis(500));
         });
+        if waiting.is_err() {
+            // No thread is to be had: without a grace then.
+            rest.kill(Duration::ZERO);
+        }
     }
 }

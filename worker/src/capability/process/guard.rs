@@ -17,8 +17,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process};
@@ -166,7 +166,15 @@ fn guard(words: &[OsString]) -> io::Result<ExitCode> {
     rustix::process::set_parent_process_death_signal(None)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let limits: Vec<Option<u64>> = limits.iter().map(number).collect();
-    let main = match start(command, &limits, group.as_deref()) {
+    // There before the command: where no thread is to be had, nothing is begun, and the worker tries again.
+    let (begun, begins) = mpsc::channel();
+    let all = group.clone();
+    let obeying = std::thread::Builder::new().spawn(move || {
+        if begins.recv().is_ok() {
+            obey(lifeline, all.as_deref());
+        }
+    });
+    let main = match obeying.and_then(|_| start(command, &limits, group.as_deref())) {
         Ok(main) => main,
         Err(why) => {
             verdict.write_all(&why.raw_os_error().unwrap_or(EINVAL).to_ne_bytes())?;
@@ -175,8 +183,8 @@ fn guard(words: &[OsString]) -> io::Result<ExitCode> {
     };
     verdict.write_all(&0_i32.to_ne_bytes())?;
     drop(verdict);
-    let all = group.clone();
-    std::thread::spawn(move || obey(lifeline, all.as_deref()));
+    // The thread waits for it.
+    let _ = begun.send(());
     let ended = wait_for(main)?;
     leave_nothing(group.as_deref());
     Ok(end_as(ended))

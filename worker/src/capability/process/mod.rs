@@ -24,6 +24,8 @@ use super::file::FileConfig;
 pub(in crate::capability) use group::{Owner, ProcessGroup, spawn};
 #[doc(hidden)]
 pub use note::{ProcessNote, Reaped, reap_orphans};
+#[cfg(feature = "mcp")]
+pub(in crate::capability) use run::passes;
 #[doc(hidden)]
 pub use run::run;
 

@@ -48,9 +48,9 @@ impl ProcessNote {
     pub(super) fn write(&self, dir: &Path) -> io::Result<()> {
         private_dir(dir)?;
         let mut file = private_file().write(true).truncate(true).open(self.path(dir))?;
-        file.write_all(&serde_json::to_vec(self)?)?;
-        file.sync_all()?;
-        File::open(dir)?.sync_all()
+        let written = file.write_all(&serde_json::to_vec(self)?).and_then(|()| file.sync_all());
+        // Half a note is none, and takes room.
+        written.and_then(|()| File::open(dir)?.sync_all()).inspect_err(|_| self.remove(dir))
     }
 
     pub(super) fn remove(&self, dir: &Path) {

@@ -11,11 +11,12 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use bosun_engine::{ActivityContext, ActivityError, Failure, Payload};
+use rustix::io::Errno;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 
-use super::group::{Owner, ProcessGroup, spawn};
+use super::group::{NotNoted, Owner, ProcessGroup, spawn};
 use super::output::{Capture, tail};
 use super::*;
 use crate::capability::environment;
@@ -255,7 +256,8 @@ fn command(input: &ProcessInput, place: Option<&Path>, context: &ActivityContext
 }
 
 /// A machine that is short of processes or open files may have them again in a moment: that is no failed try of a task (G28).
-/// None: it was cancelled meanwhile.
+/// A full disk is waited for as long as it is full: what the try decides could not be written either (G5). None: it was
+/// cancelled meanwhile.
 async fn spawn_patiently(
     config: &ProcessConfig,
     context: &ActivityContext,
@@ -268,10 +270,16 @@ async fn spawn_patiently(
     loop {
         let spawned = spawn(command(input, place, context), owner.clone(), config, input.stdin.is_some()).await;
         match spawned {
-            Err(why) if passes(&why) && Instant::now() + pause < until => tokio::select! {
-                () = tokio::time::sleep(pause) => pause = (2 * pause).min(SPAWN_PAUSE_MAX),
-                () = context.canceled() => return None,
-            },
+            Err(why) if is_full(&why) || passes(&why) && Instant::now() + pause < until => {
+                if context.task().heartbeat_timeout.is_some() {
+                    // A heartbeat that cannot be encoded is impossible here: it is a text.
+                    let _ = context.heartbeat(&json!({ "waits": why.to_string() }));
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => pause = (2 * pause).min(SPAWN_PAUSE_MAX),
+                    () = context.canceled() => return None,
+                }
+            }
             spawned => return Some(spawned),
         }
     }
@@ -300,12 +308,23 @@ fn cannot_spawn(input: &ProcessInput, place: Option<&Path>, why: &io::Error) -> 
     if passes(why) { failure } else { failure.non_retryable() }
 }
 
-/// A machine short of processes, memory or open files may have them later, and a program that is being written is done some
-/// time; everything else stays as it is.
-pub(super) fn passes(why: &io::Error) -> bool {
+/// A machine short of processes, memory, open files or space may have them later, and a program that is being written is done
+/// some time; everything else stays as it is.
+pub(in crate::capability) fn passes(why: &io::Error) -> bool {
     let short = matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory);
-    let errno = why.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
-    short || matches!(errno, Some(rustix::io::Errno::NFILE | rustix::io::Errno::MFILE | rustix::io::Errno::TXTBSY))
+    let passing = |errno| matches!(errno, Errno::NFILE | Errno::MFILE | Errno::TXTBSY);
+    short || is_full(why) || errno_of(why).is_some_and(passing)
+}
+
+/// Of the disk, or of what this user may have of it.
+fn is_full(why: &io::Error) -> bool {
+    matches!(errno_of(why), Some(Errno::NOSPC | Errno::DQUOT))
+}
+
+/// What the system said, also of a note that could not be made.
+fn errno_of(why: &io::Error) -> Option<Errno> {
+    let of_note = || why.get_ref()?.downcast_ref::<NotNoted>()?.0.raw_os_error();
+    why.raw_os_error().or_else(of_note).map(Errno::from_raw_os_error)
 }
 
 fn report_files(config: &ProcessConfig, input: &ProcessInput, place: Option<&Path>) -> BTreeMap<String, FileReport> {

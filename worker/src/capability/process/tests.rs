@@ -187,10 +187,22 @@ async fn the_cap_cuts_between_characters_and_broken_text_is_replaced() {
 #[tokio::test]
 async fn what_passes_by_itself_is_tried_again() {
     use std::os::unix::fs::PermissionsExt;
-    for (errno, passes) in
-        [(23, true), (24, true), (26, true), (11, true), (12, true), (2, false), (8, false), (13, false)]
-    {
-        assert_eq!(super::run::passes(&std::io::Error::from_raw_os_error(errno)), passes, "{errno}");
+    for (errno, passes) in [
+        (23, true),
+        (24, true),
+        (26, true),
+        (28, true),
+        (122, true),
+        (11, true),
+        (12, true),
+        (2, false),
+        (8, false),
+        (13, false),
+    ] {
+        let why = std::io::Error::from_raw_os_error(errno);
+        assert_eq!(super::run::passes(&why), passes, "{errno}");
+        let not_noted = std::io::Error::new(why.kind(), super::group::NotNoted(why));
+        assert_eq!(super::run::passes(&not_noted), passes, "the note: {errno}");
     }
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("program");

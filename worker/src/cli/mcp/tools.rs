@@ -12,8 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::args::Cli;
 use super::ServeArgs;
-use crate::api::authority::is_answer;
-use crate::supervisor::people::signature::OF_RUNS;
+use crate::supervisor::people::signature::{OF_RUNS, is_answer};
 
 /// What a tool does to the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use super::attributes::{attributes_of, memo_of};
 use super::program::{Op, ProgramStep, Save, SinkProgram, Steps, workflow_id};
 use super::room::{DEPTH_MAX, VALUE_BYTES_MAX, spend, too_deep, weigh};
 use crate::supervisor::FieldError;
-use crate::supervisor::people::signature::is_believed;
+use crate::supervisor::people::signature::{is_answer, is_believed};
 
 /// The workflow.
 pub async fn kitchen_sink(context: WfContext, input: Value) -> Result<Value, Failure> {
@@ -271,9 +271,12 @@ impl Interpreter {
             }
             Op::Signal { workflow_id, name, input } => {
                 // Whoever may start a program is not thereby whoever it would say that they are.
-                if is_believed(name.as_str()) && context.patched("signals-in-the-name-of-people") {
-                    let why =
-                        format!("{name} says who sends it, and is believed: people send it by `bosun`, and no program");
+                let named = is_believed(name.as_str()) && context.patched("signals-in-the-name-of-people");
+                // They were refused later: a history of before has sent them.
+                if named || is_answer(name.as_str()) && context.patched("answers-in-the-name-of-people") {
+                    let why = format!(
+                        "{name} is what a person says, and is believed: people send it by `bosun`, and no program"
+                    );
                     return Err(Failure::application("SignalOfPeople", why).non_retryable());
                 }
                 context.signal_external(target(workflow_id)?, name.as_str(), &self.value(input)?).await?;

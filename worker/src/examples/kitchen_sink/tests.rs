@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::capability::{self, CapabilityConfig};
 use crate::stage::{Cue, Played, Stage};
+use crate::supervisor::people::signature::ANSWERS;
 
 async fn play(steps: Value, cues: Vec<Cue>) -> Played {
     let mut activities = ActivityRegistry::new();
@@ -184,7 +185,8 @@ async fn a_program_can_wait_for_its_cancellation() {
 /// Whoever may start a program could answer approvals as anybody: the run that hears it believes who it says it is from.
 #[tokio::test]
 async fn no_program_speaks_in_the_name_of_a_person() {
-    for name in ["approval_response_v1", "pause_v1", "plan_answer_v1", "waits_below_v1"] {
+    let others = ["pause_v1", "plan_answer_v1", "waits_below_v1"];
+    for name in ANSWERS.into_iter().chain(others) {
         let input = json!({ "approval_id": "a", "approved": true, "approver": "cfo" });
         let steps = json!([{ "signal": { "workflow_id": "other", "name": name, "input": input } }]);
         let played = play(steps, vec![]).await;

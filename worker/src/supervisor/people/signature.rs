@@ -14,6 +14,25 @@ pub(crate) const PEOPLE_RULES: &str = "people_rules_v1";
 /// Signals that only runs send, to each other. What they hold is believed as it stands, also who approved something.
 pub const OF_RUNS: [&str; 3] = [PEOPLE_RULES, PLAN_ANSWER, SIGNAL_WAITS];
 
+/// Messages by which people answer what a run asks them, or move how they are asked.
+pub(crate) const ANSWERS: [&str; 10] = [
+    SIGNAL_APPROVAL,
+    "interrupt_resume_v1",
+    "approve_plan",
+    "plan_feedback",
+    "deny_plan",
+    "respond_approval",
+    "respond_interrupt",
+    "human_input_v1",
+    "extend_approval",
+    "escalate_approval",
+];
+
+/// Whether a message of this name answers what people are asked, or moves how they are asked.
+pub(crate) fn is_answer(name: &str) -> bool {
+    ANSWERS.contains(&name)
+}
+
 /// The field of a message that names a person, and the one for their words; nothing of messages of other workflows.
 pub fn signature_of(name: &str) -> Option<(&'static str, Option<&'static str>)> {
     match name {

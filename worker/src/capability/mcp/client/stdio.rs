@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::*;
 use super::secrets::Secrets;
 use super::trouble::{Trouble, said};
-use crate::capability::process::{Owner, ProcessConfig, ProcessGroup, spawn};
+use crate::capability::process::{Owner, ProcessConfig, ProcessGroup, passes, spawn};
 
 /// Bytes, and messages, that a server may say for each call. More is a flood.
 pub(super) const FLOOD_BYTES: u64 = 64 * 1024 * 1024;
@@ -89,11 +89,7 @@ async fn execute(name: &str, command: Command, process: &ProcessConfig) -> Resul
     let owner = Owner { idempotency_key: format!("mcp-{name}"), attempt: 1 };
     spawn(command, owner, process, true).await.map_err(|why| {
         let message = format!("cannot start the server: {why}");
-        // A machine short of processes or memory may have them later; everything else stays as it is.
-        match why.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => Trouble::safe(MCP_UNREACHABLE, message),
-            _ => Trouble::never(MCP_UNREACHABLE, message),
-        }
+        if passes(&why) { Trouble::safe(MCP_UNREACHABLE, message) } else { Trouble::never(MCP_UNREACHABLE, message) }
     })
 }
 
