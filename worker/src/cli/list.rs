@@ -256,7 +256,7 @@ pub(super) async fn count(cx: &mut Context, args: CountArgs) -> Result<Exit, Cli
 }
 
 /// The same for the command line.
-pub(super) async fn known_attributes(backend: &dyn Backend, query: &str) -> Result<(), CliError> {
+pub(in crate::cli) async fn known_attributes(backend: &dyn Backend, query: &str) -> Result<(), CliError> {
     match unknown_field(backend, query).await? {
         Some(unknown) => Err(CliError::new(Code::Invalid, unknown.why()).help(unknown.known())),
         None => Ok(()),
