@@ -3,6 +3,7 @@
 //! Invariant: it is what the run says of itself and what the engine has pending; a run that cannot answer now shows what the
 //! engine knows. It answers nothing and carries nothing on.
 
+use bosun_engine::workflow::NonDeterminism;
 use bosun_engine::*;
 use maud::{Markup, html};
 
@@ -207,7 +208,8 @@ impl RunWait {
                 div.asks { strong { (whom) } ": " (what) }
                 (visitor.command_in(&info.namespace, answer))
             },
-            RunWait::Held { why } => { div.held { strong { "Held. " } "Its inputs are kept, and it goes on with code that fits." pre.payload { (why) } } },
+            RunWait::Held { why } => { div.held { strong { "Held. " } "Its inputs are kept"
+                @if why.contains(NonDeterminism::CODE) { ", and it goes on with code that fits." } @else { "." } pre.payload { (why) } } },
             RunWait::Paused { why } => { div { (why) } (visitor.command(&command_of("resume", info, ""))) },
             RunWait::Retry { id, what, attempt, at, last } => {
                 div { (what) " failed; attempt " (attempt) " follows" @if let Some(at) = at { " " (ago(*at)) } ". The last one said:" }
