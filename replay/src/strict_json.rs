@@ -35,9 +35,9 @@ impl Default for JsonLimits {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonRefused {
     /// The text is longer than is read.
-    #[error("the file has {length} bytes; at most {limit} are read")]
+    #[error("the file has more than {limit} bytes, and no longer one is read")]
     TooLarge {
-        /// Its length in bytes.
+        /// As far as it was read.
         length: usize,
         /// The limit in bytes.
         limit: usize,

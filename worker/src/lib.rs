@@ -34,6 +34,7 @@ pub mod capability;
 pub mod cli;
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 mod closed_directory;
+mod deadlines;
 #[doc(hidden)]
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "shell")]
 pub mod embedded;

@@ -160,7 +160,7 @@ pub struct ForkPlan {
     pub timers: Vec<PlannedTimer>,
     /// Signals that reached the source after the fork and are not sent again: with [`ForkReapply::None`] only.
     pub signals_dropped: Vec<SignalName>,
-    /// Of a reset: updates that the source accepted after the point and that are not made again.
+    /// Updates that the source accepted after the point and that are not made again: of a fork all, of a reset as it was asked.
     #[serde(default)]
     pub updates_dropped: Vec<UpdateName>,
     /// Of a reset: child workflows under way that go on as the new run's.

@@ -9,7 +9,7 @@ use super::current_turn::{SharedReply, TurnCaller};
 use super::shard::{Shard, decide_with};
 use super::turn::{TurnThread, when_durable};
 use crate::machine::PlannedFork;
-use crate::request::Forked;
+use crate::request::{ForkPlan, Forked};
 use crate::vocabulary::*;
 
 impl TurnThread {
@@ -45,7 +45,14 @@ impl TurnThread {
         let Some(info) = self.shard.info(newest) else { return Ok(None) };
         if self.started_by(&info, started.request_id.as_ref()) {
             // The fork may have gone on as another run since.
-            return Ok(Some(Forked { run_id: Some(info.first_run), ..answer_of(fork) }));
+            let first = self.shard.info(info.first_run);
+            let made = first.as_ref().unwrap_or(&info).forked_from.clone();
+            let found = Forked { run_id: Some(info.first_run), ..answer_of(fork) };
+            return Ok(Some(match made.filter(|from| *from != found.from) {
+                // What was planned now is not what was done then.
+                Some(from) => Forked { plan: ForkPlan { event: from.event, ..ForkPlan::default() }, from, ..found },
+                None => found,
+            }));
         }
         let (workflow_id, run_id) = (info.workflow_id, newest);
         if info.status.is_open() {

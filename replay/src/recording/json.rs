@@ -192,6 +192,8 @@ fn read_turn(turn: Value, next_event: EventId, place: &mut HistoryPlace) -> Resu
 }
 
 fn read_event(event: Value, expected: EventId, place: &mut HistoryPlace) -> Result<EventKind, HistoryProblem> {
+    // Until its type is known the event is told by its number alone, and never as the one before it.
+    place.event = Some((expected, "of no known type"));
     let mut fields = ObjectFields::of("event", event)?;
     let found: EventId = fields.required("id")?;
     let name: String = fields.required("type")?;

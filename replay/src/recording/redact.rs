@@ -31,6 +31,9 @@ pub(super) fn redact(turns: &mut [Turn], redaction: Redaction) {
     turns.iter_mut().for_each(|turn| visit::turn(turn, &mut redactor));
 }
 
+/// How a text begins that is the digest of one.
+const REDACTED: &str = "redacted:";
+
 struct Redactor {
     texts: bool,
 }
@@ -43,9 +46,13 @@ impl Visitor for Redactor {
         }
     }
     fn text(&mut self, text: &mut String) {
-        if self.texts && !text.is_empty() {
+        // What is redacted already keeps its digest: it is still that of what users wrote.
+        let is_redacted = text.strip_prefix(REDACTED).is_some_and(|digest| {
+            digest.len() == 16 && digest.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+        });
+        if self.texts && !text.is_empty() && !is_redacted {
             let digest = Payload::bytes(text.clone().into_bytes()).digest();
-            *text = format!("redacted:{}", hex(&digest[..8]));
+            *text = format!("{REDACTED}{}", hex(&digest[..8]));
         }
     }
     fn attributes(&mut self, attributes: &mut SearchAttributes) {

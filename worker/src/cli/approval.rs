@@ -23,6 +23,7 @@ use super::result::value_text;
 use super::supervise::update;
 use super::waiting::answer_of;
 use crate::agent::next_run::MIGRATION;
+use crate::deadlines;
 use crate::inbox::became::{self, Became, SentAnswer};
 use crate::inbox::{
     self, AnswerMisfit, HumanDecision, HumanMessage, HumanRequest, HumanRequestKind, run_in, target_of,
@@ -121,6 +122,7 @@ pub(super) async fn approval(cx: &mut Context, verb: ApprovalVerb) -> Result<Exi
         ApprovalVerb::List { run } => list(cx, run).await,
         ApprovalVerb::Show { id, run } => {
             let found = pending(cx, None, &id, run.as_deref()).await?;
+            let found = deadlines::as_timers_have_them(&*cx.backend, vec![found]).await.remove(0);
             let before = inbox::given_before(&*cx.backend, &found).await;
             let mut object = with_moments(&found.request, |at| cx.screen.time.json(at));
             if !before.is_empty() {
@@ -265,6 +267,7 @@ async fn list(cx: &mut Context, run: AnyRun) -> Result<Exit, CliError> {
             Err(why) => return Err(why.into()),
         }
     }
+    let all = deadlines::as_timers_have_them(&*cx.backend, all).await;
     let view = |one: &HumanRequest| {
         let mut told = one.told(|at| cx.screen.time.json(at));
         told["answer"] = cx.screen.reach.complete(&one.answer()).into();

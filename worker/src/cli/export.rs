@@ -7,13 +7,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use bosun_replay::{answers_at_end, to_temporal};
+use bosun_replay::{HistoryLimits, answers_at_end, to_temporal};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::error::CliError;
 use super::exit::Exit;
-use super::list::{counted, shell_word};
+use super::explain::Code;
+use super::list::{counted, file_word};
 use super::output::Format;
 use super::replay::Bench;
 use super::replay::record::{Redact, write};
@@ -68,6 +69,14 @@ pub(super) async fn export(bench: &mut Bench<'_>, args: ExportArgs) -> Result<Ex
         ExportFormat::Mermaid => export::mermaid(&history),
         ExportFormat::Perfetto => format!("{}\n", export::perfetto(&history)),
     };
+    let is_read_again = matches!(args.form, ExportFormat::Json | ExportFormat::Temporal);
+    let limit = HistoryLimits::default().json.bytes;
+    if is_read_again && text.len() > limit {
+        let why =
+            format!("it would have {} bytes, and a history file of more than {limit} is read by nothing", text.len());
+        let help = "--redact payloads leaves out what is large; --as html is for reading, `bosun show -o json` gives every event";
+        return Err(CliError::new(Code::Failed, "the history is too long for a file").cause(why).help(help));
+    }
     let Some(out) = &args.out else {
         bench.screen.document(Format::Text, &text);
         bench.screen.document(Format::Json, &text);
@@ -76,8 +85,8 @@ pub(super) async fn export(bench: &mut Bench<'_>, args: ExportArgs) -> Result<Ex
     write(out, &text, args.force)?;
     bench.screen.object("workflow.export", json!({ "file": out, "events": history.len() }));
     bench.screen.field("written", format!("{} ({})", out.display(), counted(history.len() as u64, "event")));
-    if args.form == ExportFormat::Json || args.form == ExportFormat::Temporal {
-        bench.screen.next(&format!("bosun replay show {}", shell_word(&out.display().to_string())));
+    if is_read_again {
+        bench.screen.next(&format!("bosun replay show {}", file_word(&out.display().to_string())));
     }
     Ok(Exit::Ok)
 }

@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::args::ExactRun;
 use super::context::{Context, identity};
+use super::describe::point;
 use super::error::{CliError, printable};
 use super::exit::Exit;
 use super::explain::Code;
@@ -65,7 +66,7 @@ pub struct ForkArgs {
     /// Say what would happen, and write nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Make the fork idempotent: a second fork with this id starts nothing.
+    /// Make the fork idempotent: a second fork of this source with this id, and the same --id if one is named, starts nothing.
     #[arg(long, value_name = "ID")]
     pub request_id: Option<String>,
     /// Recorded in the history of the new run.
@@ -113,9 +114,10 @@ impl ForkArgs {
 
     /// The request, from a source with the workflow id `name`.
     fn request(&self, source: ForkSource, name: &WorkflowId, namespace: &Namespace) -> Result<ForkRequest, CliError> {
-        let id = match &self.new_id {
-            Some(id) => id.clone(),
-            None => fresh_id(&format!("{name}-fork"))?,
+        let id = match (&self.new_id, &self.request_id) {
+            (Some(id), _) => id.clone(),
+            (None, Some(request)) => id_of_request(name, request),
+            (None, None) => fresh_id(&format!("{name}-fork"))?,
         };
         Ok(ForkRequest {
             namespace: namespace.clone(),
@@ -144,6 +146,11 @@ impl ForkArgs {
         let name = target.workflow_id.clone();
         self.request(ForkSource::Run(target), &name, namespace)
     }
+}
+
+/// The id of a fork that names none, where its request has an id: asked for again it is the same fork.
+pub(crate) fn id_of_request(source: &WorkflowId, request: &str) -> String {
+    format!("{source}-fork-{}", &blake3::hash(request.as_bytes()).to_hex()[..8])
 }
 
 /// The history of a file that can go on: of ours, with its results in it.
@@ -216,7 +223,16 @@ pub(super) async fn fork(cx: &mut Context, args: ForkArgs) -> Result<Exit, CliEr
         cx.screen.note(&format!("no worker runs: it goes on when one does ({hint})"));
     }
     let id = run_word(forked.workflow_id.as_str());
-    let source = place_word(&forked.from.workflow_id, Some(forked.from.run_id));
+    let newest = Target { namespace: cx.namespace.clone(), ..Target::workflow(forked.from.workflow_id.clone()) };
+    let is_newest = match cx.backend.describe(newest).await {
+        Ok(newest) => newest.info.run_id == forked.from.run_id,
+        Err(_) => false,
+    };
+    // By its workflow id it would be the run in which it went on.
+    let source = match is_newest {
+        true => place_word(&forked.from.workflow_id, Some(forked.from.run_id)),
+        false => forked.from.run_id.to_string(),
+    };
     let other = place_word(&forked.workflow_id, forked.run_id);
     let compare = if from_run { format!(" · bosun diff {source} {other}") } else { String::new() };
     cx.screen.next(&format!("bosun result {id}{compare}"));
@@ -314,7 +330,11 @@ fn say(screen: &mut Screen, forked: &Forked, dry_run: bool) {
     let id = &forked.workflow_id;
     match forked.run_id {
         Some(run) if forked.newly_started => screen.line(format!("forked {id} (run {run})")),
-        Some(run) => screen.line(format!("already forked: {id} (run {run})")),
+        Some(run) => {
+            screen.line(format!("already forked: {id} (run {run})"));
+            // What this request would do is not what that one did.
+            return screen.field("from", format!("{} of run {}", point(forked.from.event), forked.from.run_id));
+        }
         None => screen.line("dry run: nothing is written".into()),
     }
     print(screen, forked);

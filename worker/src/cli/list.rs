@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::context::Context;
-use super::error::CliError;
+use super::error::{CliError, misleads};
 use super::exit::Exit;
 use super::explain::Code;
 use super::output::{Cell, Format, Screen, TextStyle, one_line};
@@ -256,7 +256,7 @@ pub(super) async fn count(cx: &mut Context, args: CountArgs) -> Result<Exit, Cli
 }
 
 /// The same for the command line.
-pub(super) async fn known_attributes(backend: &dyn Backend, query: &str) -> Result<(), CliError> {
+pub(in crate::cli) async fn known_attributes(backend: &dyn Backend, query: &str) -> Result<(), CliError> {
     match unknown_field(backend, query).await? {
         Some(unknown) => Err(CliError::new(Code::Invalid, unknown.why()).help(unknown.known())),
         None => Ok(()),
@@ -335,9 +335,23 @@ pub(crate) fn counted(number: u64, of: &str) -> String {
     format!("{number} {of}{}", if number == 1 { "" } else { "s" })
 }
 
-/// An id as one would type it in a shell.
+/// A file as one would type it in a shell: never an option.
+pub(in crate::cli) fn file_word(path: &str) -> String {
+    if path.starts_with('-') { shell_word(&format!("./{path}")) } else { shell_word(path) }
+}
+
+/// An id as one would type it in a shell. What would be shown as something else is written by its number, so that a command
+/// can be copied from the screen.
 pub(crate) fn shell_word(text: &str) -> String {
-    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./:@%+=,".contains(&b)) {
+    if text.chars().any(misleads) {
+        let by_number = |c: char| match c {
+            '\'' | '\\' => format!("\\{c}"),
+            c if !misleads(c) => c.to_string(),
+            c if c <= '\u{ffff}' => format!("\\u{:04x}", u32::from(c)),
+            c => format!("\\U{:08x}", u32::from(c)),
+        };
+        format!("$'{}'", text.chars().map(by_number).collect::<String>())
+    } else if !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./:@%+=,".contains(&b)) {
         text.to_owned()
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))
@@ -360,6 +374,7 @@ mod tests {
             ("-x", "-w=-x"),
             ("--help", "-w=--help"),
             ("-a b", "-w='-a b'"),
+            ("pay \u{202e}it's", r"$'pay \u202eit\'s'"),
         ] {
             assert_eq!(run_word(id), word);
         }

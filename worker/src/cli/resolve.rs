@@ -38,6 +38,11 @@ pub(super) async fn find(
     if let Some(id) = &exact.workflow_id {
         return Ok(named(WorkflowId::new(id)?));
     }
+    if let (None, Some(run)) = (text, run_id) {
+        let found = list(runs, format!("RunId = '{run}'"), 1).await?;
+        let info = found.first().ok_or_else(|| CliError::new(Code::NotFound, format!("there is no run {run}")))?;
+        return Ok(named(info.workflow_id.clone()));
+    }
     let text = text.ok_or_else(|| CliError::usage("no workflow id given"))?;
     if let Some(place) = place(text) {
         return nth_newest(runs, place, text).await;

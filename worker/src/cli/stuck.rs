@@ -107,6 +107,13 @@ impl<'b> Lookout<'b> {
         }
     }
 
+    /// A run that has been described, and none below it.
+    pub(crate) async fn own(&mut self, description: &Description) -> Vec<Obstacle> {
+        let mut found = Vec::new();
+        self.look(description, &mut found, &mut VecDeque::new()).await;
+        found
+    }
+
     /// A run that has been described, and all below it.
     pub(crate) async fn below_described(&mut self, description: &Description) -> Vec<Obstacle> {
         let mut found = Vec::new();
@@ -239,18 +246,22 @@ fn waits_for_a_slot(activity: &PendingActivity) -> bool {
     activity.state == PendingActivityState::Scheduled
 }
 
-fn activity_name(activity: &PendingActivity) -> String {
+/// How an obstacle of an activity names it.
+pub(crate) fn activity_name(activity: &PendingActivity) -> String {
     let about = activity.summary.as_ref().map(|summary| format!(" ({summary})")).unwrap_or_default();
     format!("activity {} {}{about}", activity.activity_id, activity.activity_type)
 }
 
-/// Which slots are all taken, where some are; who waits so long waits for one of these.
+/// Which slots are all taken, where some are, or that nobody serves the queue; who waits so long waits for one of these.
 fn taken(slots: &WorkerState, queue: &TaskQueue) -> Option<String> {
     let WorkerState { slots: all, busy, external_slots, external_busy, queues, .. } = slots;
     let limit = queues.get(queue).and_then(|queue| Some((queue.running, queue.max_concurrent?)));
     match limit {
         // A visit has none, and says nothing of a worker.
         _ if *all == 0 => None,
+        _ if !is_served(slots, queue) => {
+            Some(format!("no worker serves its task queue {queue} (`--queue` of a worker)"))
+        }
         _ if busy >= all => Some(format!("it waits for a slot: all {all} are busy (`--slots` of the worker)")),
         Some((running, most)) if running >= most => Some(format!(
             "it waits for a slot of its task queue {queue}, of which {most} may run at once (`--queue-limit` of the worker)"
@@ -262,12 +273,14 @@ fn taken(slots: &WorkerState, queue: &TaskQueue) -> Option<String> {
     }
 }
 
+fn is_served(slots: &WorkerState, queue: &TaskQueue) -> bool {
+    slots.task_queues.as_ref().is_none_or(|served| served.contains(queue))
+}
+
 /// Slots are free, and no more attempts may start in a second than the owner allows.
 fn rated(slots: &WorkerState, queue: &TaskQueue) -> Option<String> {
-    let is_served = slots.task_queues.as_ref().is_none_or(|served| served.contains(queue));
     let of_queue = slots.queues.get(queue).and_then(|queue| queue.max_per_second.as_ref());
     match (of_queue, &slots.max_per_second) {
-        _ if !is_served => None,
         (Some(rate), _) => Some(format!(
             "it waits for its turn: {rate} a second may start in its task queue {queue} (`--queue-limit` of the worker)"
         )),
@@ -470,7 +483,8 @@ mod tests {
         };
         assert!(of(Some("1"), Some("9"), "default").contains("1 a second may start in its task queue default"));
         assert!(of(None, Some("0.5"), "default").contains("0.5 a second may start in all"));
-        assert_eq!((of(None, None, "default"), of(Some("1"), None, "other")), (String::new(), String::new()));
+        assert_eq!(of(None, None, "default"), "");
+        assert_eq!(of(Some("1"), None, "other"), "no worker serves its task queue default (`--queue` of a worker)");
     }
 
     /// Who paused a run and why is told, with the command that lets it go on.

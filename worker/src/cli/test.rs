@@ -62,7 +62,7 @@ pub struct TestArgs {
     pub mutate: Option<Count>,
     /// What --mutate changes [default: presets,answers,expectations]. `presets` are the values that a preset sets, `defaults`
     /// those that it leaves alone.
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = ["presets", "answers", "expectations", "defaults"])]
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', requires = "mutate", value_parser = ["presets", "answers", "expectations", "defaults"])]
     pub mutants: Vec<String>,
     /// Where to write the histories of failed scenes [default: bosun-scenes in the system's directory for temporary files].
     #[arg(long, value_name = "DIR")]
@@ -79,6 +79,7 @@ pub enum Count {
 fn count(text: &str) -> Result<Count, String> {
     match text {
         "all" => Ok(Count::All),
+        "0" => Err("a test of no changes would always pass".to_owned()),
         number => number.parse().map(Count::Of).map_err(|_| format!("`{number}` is neither a number nor `all`")),
     }
 }
@@ -153,6 +154,9 @@ fn mutants(
     scenes: Vec<(PathBuf, Result<SceneFile, BadScene>)>,
     count: Count,
 ) -> Result<Exit, CliError> {
+    if screen.format == Format::Junit {
+        return Err(CliError::usage("-o junit tells of scenes, and not of mutants: ask for json"));
+    }
     let scenes: Result<Vec<SceneFile>, BadScene> = scenes.into_iter().map(|(_, scene)| scene).collect();
     let scenes = scenes.map_err(|why| CliError::usage(why.to_string()))?;
     let named = |kind: &Mutation| args.mutants.iter().any(|name| name == kind.name());

@@ -82,8 +82,13 @@ impl Life<'_> {
             When::Question(named) => self.waiting("pending_interrupts", named.as_deref(), cue),
             When::Plan(version) => self.plan_up(*version, cue),
             When::Query { query, input, at, is } => {
-                let answer = self.query(&super::judge::query_name(query), input.clone()).ok()?;
-                check_at(is, &answer, at).is_ok().then_some(Value::Null)
+                let why = match self.query(&super::judge::query_name(query), input.clone()) {
+                    Ok(answer) => check_at(is, &answer, at).err().map(|why| why.told()),
+                    Err(why) => Some(format!("the query {query} is refused: {why}")),
+                };
+                let Some(why) = why else { return Some(Value::Null) };
+                self.outside.not_yet.insert(cue.path.clone(), why);
+                None
             }
             When::Call(expect) => {
                 let fits = self.attempts.iter().any(|one| expect.fits(&one.made));
@@ -107,6 +112,9 @@ impl Life<'_> {
                 let id = text(&one["id"]);
                 let takes = taken(cue, if id.contains('/') { id } else { format!("{run}/{id}") });
                 let fits = named.is_none_or(|name| names(one, name));
+                if let Some(name) = named.filter(|_| !fits) {
+                    self.outside.not_yet.insert(cue.path.clone(), asked_otherwise(one, name));
+                }
                 if fits && !self.outside.is_taken(&takes) {
                     return Some(
                         json!({ "takes": takes, "target": target, "request": one, "agent": query == "approvals" }),
@@ -360,6 +368,14 @@ pub(super) fn names(request: &Value, name: &str) -> bool {
         || request["payload"]["agent"].as_str() == Some(name)
         || scope()
         || text(&request["id"]).ends_with(&format!("/{name}"))
+}
+
+/// What was asked instead of what a condition names.
+fn asked_otherwise(request: &Value, name: &str) -> String {
+    let keys = ["id", "action", "tool", "task", "task_id", "agent"];
+    let known: Vec<String> = keys.iter().map(|key| text(&request[*key])).filter(|text| !text.is_empty()).collect();
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    format!("what was asked is not `{name}`{}; it has: {}", or_near(name, &known), known.join(", "))
 }
 
 fn identity(cue: &TimedAct) -> Option<Identity> {

@@ -111,6 +111,9 @@ pub(crate) struct QueryExpect {
 impl Expect {
     pub(crate) fn read(path: &str, value: &Value) -> Result<Expect, FieldError> {
         let fields = Fields::read(value, path, &KEYS)?;
+        for key in ["report", "calls", "prompts", "notes", "queries", "at", "never"] {
+            fields.value(key).map_or(Ok(()), |given| says_something(&fields.path_of(key), given))?;
+        }
         let list = |key: &str| fields.entries(key);
         let mut expect = Expect {
             outcome: fields.value("outcome").map(|value| outcome(&fields.path_of("outcome"), value)).transpose()?,
@@ -153,6 +156,7 @@ impl Expect {
                 self.report.push((at.clone(), ReportPart::Key(key.clone()), Matcher::read(&at, value)?));
                 continue;
             }
+            says_something(&at, value)?;
             for (task, value) in mapping(&at, value)? {
                 let at = format!("{at}.{task}");
                 status_slip(&at, if value.is_object() { &value["status"] } else { value })?;
@@ -169,6 +173,7 @@ impl Expect {
         for (time, asked) in mapping(&path, at)? {
             let place = format!("{path}.{time}");
             let when = moment(&place, &Value::String(time.clone()))?;
+            says_something(&place, asked)?;
             match asked {
                 Value::Array(list) => {
                     for (i, one) in list.iter().enumerate() {
@@ -182,6 +187,15 @@ impl Expect {
         self.queries.sort_by_key(|(at, _)| (at.is_none(), *at));
         Ok(())
     }
+}
+
+/// What expects nothing holds of every run.
+fn says_something(path: &str, given: &Value) -> Result<(), FieldError> {
+    let is_empty = given.as_object().is_some_and(Map::is_empty) || given.as_array().is_some_and(Vec::is_empty);
+    if !is_empty {
+        return Ok(());
+    }
+    Err(FieldError::at(path, "it is empty, and would hold of every run; write what is expected here, or leave it out"))
 }
 
 fn outcome(path: &str, value: &Value) -> Result<Matcher, FieldError> {

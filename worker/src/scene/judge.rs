@@ -275,7 +275,9 @@ impl Judged {
 pub(crate) fn unmet(life: &Life<'_>) -> Vec<Complaint> {
     let waits = life.scene.people.iter().zip(&life.outside.cues).filter(|(_, state)| **state != CueState::Done);
     let complaint = |cue: &super::people::TimedAct| {
-        let seen = format!("it never came to that; the run was over, or stood still, at {}", seconds(life.took()));
+        let why = life.outside.not_yet.get(&cue.path).map(|why| format!("; when it was looked at last: {why}"));
+        let (took, why) = (seconds(life.took()), why.unwrap_or_default());
+        let seen = format!("it never came to that; the run was over, or stood still, at {took}{why}");
         Complaint::new(cue.path.clone(), format!("{} happens", cue.shown()), seen)
     };
     let late = life.scene.kills.iter().enumerate().skip(life.outside.kills).map(|(place, at)| {

@@ -59,6 +59,12 @@ impl Mismatch {
     pub(crate) fn new(expected: impl Into<String>, seen: impl Into<String>) -> Self {
         Mismatch { at: String::new(), expected: expected.into(), seen: seen.into(), value: None }
     }
+
+    /// On one line.
+    pub(crate) fn told(&self) -> String {
+        let at = if self.at.is_empty() { String::new() } else { format!("{}: ", self.at) };
+        format!("{at}expected {}, seen {}", self.expected, self.seen)
+    }
 }
 
 impl Matcher {
@@ -92,6 +98,12 @@ impl Matcher {
             "is" => Matcher::read(path, given)?,
             "equals" => Matcher::Value(given.clone()),
             "contains" => match given {
+                Value::Array(all) if all.is_empty() => {
+                    return Err(FieldError::at(
+                        path,
+                        "it is empty, and would hold of everything; write what is contained",
+                    ));
+                }
                 Value::Array(all) => {
                     Matcher::Contains(all.iter().map(|one| Part::read(path, one)).collect::<Result<_, _>>()?)
                 }

@@ -116,6 +116,8 @@ pub(crate) struct Outside {
     /// Calls that were made twice.
     pub(crate) twice: Vec<String>,
     pub(crate) complaints: Vec<Complaint>,
+    /// Why a condition was not so when it was looked at last, by the path of the act.
+    pub(crate) not_yet: BTreeMap<String, String>,
 }
 
 impl Outside {

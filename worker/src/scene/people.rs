@@ -16,10 +16,12 @@ use super::expect::CallExpect;
 use super::file::moment;
 use super::matcher::{Matcher, WORDS};
 use super::names::or_near;
+use super::never::status_slip;
 use super::rule::id;
 use crate::agent::workflow::SIGNAL_APPROVAL;
 use crate::supervisor::FieldError;
 use crate::supervisor::fields::Fields;
+use crate::supervisor::outbox::Purpose;
 
 pub(super) const KEYS: [&str; 24] = [
     "at", "when", "after", "do", "by", "to", "which", "name", "input", "comment", "feedback", "action", "answer",
@@ -240,6 +242,11 @@ impl When {
             };
         }
         if let Some(on) = fields.text("call")? {
+            let purposes: Vec<&str> = Purpose::ALL.iter().map(|purpose| purpose.as_str()).collect();
+            let hint = or_near(&on, &purposes);
+            if !purposes.contains(&on.as_str()) && !hint.is_empty() {
+                return Err(fields.error("call", format!("there is no call `{on}`{hint}")));
+            }
             let mut call = serde_json::json!({ "on": on });
             for key in ["task", "agent", "tool", "attempt"] {
                 if let Some(value) = fields.value(key) {
@@ -257,6 +264,7 @@ impl When {
         match id(&fields, "task")? {
             Some(task) => {
                 let status = fields.required("status", fields.value("status"))?;
+                status_slip(&fields.path_of("status"), status)?;
                 let is = Matcher::read(&fields.path_of("status"), status)?;
                 Ok(When::Query { query: "plan".into(), input: Value::Null, at: format!("tasks.{task}.status"), is })
             }

@@ -62,6 +62,45 @@ fn a_status_that_is_none_is_refused() {
     assert_eq!(seen("expect: { report: { tasks: { a: { status: { not: failed } } } } }"), Ok(vec![]));
 }
 
+/// A condition that can never come true names what was probably meant.
+#[test]
+fn a_condition_that_nothing_fulfils_says_why() {
+    let when = |when: &str| {
+        format!(
+            "people: [{{ when: {{ {when} }}, do: pause }}, {{ at: 1h, do: resume }}]\nexpect: {{ outcome: completed }}"
+        )
+    };
+    fails(&when("task: bb, status: running"), "did you mean `b`?");
+    fails(&when("query: progres, path: status, equals: x"), "the query progres is refused");
+    refused(&when("task: a, status: runing"), "did you mean `running`?");
+    refused(&when("call: exceute_worker"), "there is no call `exceute_worker` (did you mean `execute_worker`?)");
+}
+
+#[test]
+fn what_expects_nothing_is_refused() {
+    for (nothing, at) in [
+        ("report: {}", "expect.report"),
+        ("report: { tasks: {} }", "expect.report.tasks"),
+        ("notes: []", "expect.notes"),
+        ("never: []", "expect.never"),
+        ("calls: []", "expect.calls"),
+        ("prompts: []", "expect.prompts"),
+        ("queries: []", "expect.queries"),
+        ("at: {}", "expect.at"),
+        ("at: { 1s: [] }", "expect.at.1s"),
+    ] {
+        refused(&format!("expect: {{ {nothing} }}"), &format!("{at}: it is empty"));
+    }
+    refused("expect: { result: { contains: [] } }", "expect.result.contains: it is empty");
+}
+
+#[test]
+fn what_is_wrong_with_a_context_is_told_of_its_key() {
+    let context = |context: &str| format!("context: {context}\nexpect: {{ outcome: completed }}");
+    refused(&context("{ depth: x }"), "context.depth: expected a whole number, found string \"x\"");
+    refused(&context("{ deep: 1 }"), "unknown field `deep`");
+}
+
 #[test]
 fn a_fault_after_the_end_is_told() {
     fails(

@@ -131,8 +131,7 @@ fn supervisor(
     let whole = Box::new(resolved.spec.clone());
     let mut run = SupervisorInput::new(resolved);
     if let Some(context) = fields.value("context") {
-        let read = serde_json::from_value::<RunContext>(context.clone());
-        run.context = read.map_err(|why| fields.error("context", why.to_string()))?;
+        run.context = read_context(&fields.path_of("context"), context)?;
     }
     // A scene may also show that such a run fails at its start.
     if let Some(why) = run.refused().filter(|_| fields.has("refused")) {
@@ -142,6 +141,25 @@ fn supervisor(
     }
     let input = encoded(&serde_json::to_value(&run).unwrap_or_default())?;
     Ok(Ok(Subject { workflow_type: WorkflowType::of(SUPERVISOR), input, spec: Some(whole), warnings }))
+}
+
+/// Where a run stands; what is wrong is told of the key that it is wrong with.
+fn read_context(path: &str, context: &Value) -> Result<RunContext, FieldError> {
+    let told = |path: &str, why: serde_json::Error| {
+        let why = why.to_string();
+        let wrong = why.strip_prefix("invalid type: ").or(why.strip_prefix("invalid value: "));
+        let Some((found, wanted)) = wrong.and_then(|rest| rest.split_once(", expected ")) else {
+            return FieldError::at(path, why);
+        };
+        let is_number = |wanted: &&str| wanted.starts_with(['u', 'i']) && wanted[1..].parse::<u8>().is_ok();
+        let wanted = Some(wanted).filter(|wanted| !is_number(wanted)).unwrap_or("a whole number");
+        FieldError::at(path, format!("expected {wanted}, found {found}"))
+    };
+    for (key, value) in context.as_object().into_iter().flatten() {
+        let one = serde_json::json!({ key: value });
+        serde_json::from_value::<RunContext>(one).map_err(|why| told(&format!("{path}.{key}"), why))?;
+    }
+    serde_json::from_value(context.clone()).map_err(|why| told(path, why))
 }
 
 impl From<InvalidSpec> for Refusal {

@@ -10,6 +10,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
+use crate::cli::misleads;
+
 /// A value with its place in the text.
 enum YamlNode {
     Leaf(Value),
@@ -58,8 +60,17 @@ fn written(value: &Value) -> String {
         && text.chars().next().is_some_and(char::is_alphanumeric)
         && text.trim() == text
         && serde_saphyr::from_str::<Value>(text).is_ok_and(|read| read == *value);
-    // JSON is YAML.
-    if plain { text.clone() } else { value.to_string() }
+    // JSON is YAML; nothing in it hides or turns around what stands beside it.
+    if plain { text.clone() } else { value.to_string().chars().map(escaped).collect() }
+}
+
+/// A character within quotes: by its number, where it is not shown as what it is.
+fn escaped(c: char) -> String {
+    match u32::from(c) {
+        _ if !misleads(c) => c.to_string(),
+        number @ ..=0xffff => format!("\\u{number:04x}"),
+        number => format!("\\U{number:08x}"),
+    }
 }
 
 /// The node at `expect.report.tasks.dump`; keys may hold dots.
@@ -154,5 +165,14 @@ mod tests {
             .replace("times: 1", "times: 2")
             .replace("\"x: y\"", "\"a: b\"");
         assert_eq!((new, count), (expected, 3));
+    }
+
+    /// Whoever looks at the difference sees what is expected now.
+    #[test]
+    fn what_hides_or_turns_text_around_is_written_by_its_number() {
+        let seen = "pay \u{202e}001\u{200b} \u{e0041}";
+        let (new, count) = updated("expect: { text: old }\n", &[("expect.text".to_owned(), json!(seen))]);
+        assert_eq!((new.as_str(), count), ("expect: { text: \"pay \\u202e001\\u200b \\U000e0041\" }\n", 1));
+        assert_eq!(serde_saphyr::from_str::<Value>(&new).unwrap()["expect"]["text"], seen);
     }
 }

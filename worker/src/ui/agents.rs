@@ -20,6 +20,7 @@ use crate::api::guard::now;
 use crate::api::people::agents::{AgentRun, AgentTally, AgentsSeen, RUNS, RunTrust, seen};
 use crate::api::problem::Problem;
 use crate::backend::Backend;
+use crate::cli::spent;
 use crate::cli::stuck::{Lookout, Obstacle};
 use crate::inbox::target_of;
 
@@ -127,10 +128,17 @@ fn agent_row(AgentRun { info, state, cost }: &AgentRun) -> Markup {
             a href=(run_link(info.namespace.as_str(), info.workflow_id.as_str(), Some(info.run_id))) { (info.workflow_id) }
         }
         td data-th="Model" { (models.join(", ")) }
-        td data-th="State" { (text(&state["phase"])) }
+        td data-th="State" { (text(&state["phase"])) @if let Some(why) = why_halted(&state["halted"]) { div.failure { (cut(&why, 120)) } } }
         td data-th="Spent" { @if let Some(micros) = micros.filter(|micros| *micros > 0) { (dollars(micros)) } @if cost["unpriced_calls"].as_u64().is_some_and(|calls| calls > 0) { " " span.muted { "and what has no price" } } }
         td { a href={ "/agents?run_id=" (info.run_id) "&namespace=" (super::elements::query_value(info.namespace.as_str())) } { "Conversation" } }
     } }
+}
+
+/// Why an agent does nothing until somebody sees to it.
+fn why_halted(halted: &Value) -> Option<String> {
+    let used_up = || halted["budget"]["resource"].as_str().map(|what| format!("used up: {}", what.replace('_', " ")));
+    let needs_human = halted["needs_human"]["why"].as_str().map(str::to_owned);
+    needs_human.or_else(used_up).or_else(|| spent::share(halted))
 }
 
 // ---- one conversation

@@ -8,6 +8,7 @@ use bosun_engine::*;
 use futures_util::{StreamExt, stream};
 use maud::{Markup, html};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::batch;
 use super::elements::{ago, cut, dollars, lasted, run_link, standing, with};
@@ -53,7 +54,31 @@ struct RunRow {
     waits: Vec<RunWait>,
     /// What keeps it, or a run below it, from going on.
     stuck: Option<Obstacle>,
-    spent: Option<u64>,
+    spent: Option<SpentSum>,
+}
+
+/// What a run has spent, where it says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SpentSum {
+    micros: u64,
+    /// Calls of which nobody knows what they cost.
+    unpriced: u64,
+}
+
+impl SpentSum {
+    /// By the answer to `budget`, or the result: what has no price stands with the sum or beside it.
+    fn of(told: &Value) -> Option<SpentSum> {
+        let micros = told["spent"]["cost_micros"].as_u64().or(told["cost_micros"].as_u64())?;
+        let unpriced = told["spent"]["unpriced_calls"].as_u64().or(told["unpriced_calls"].as_u64());
+        Some(SpentSum { micros, unpriced: unpriced.unwrap_or_default() })
+    }
+
+    fn markup(self) -> Markup {
+        html! {
+            @if self.micros > 0 || self.unpriced == 0 { (dollars(self.micros)) }
+            @if self.unpriced > 0 { " " span.muted { @if self.micros > 0 { "and " } (self.unpriced) " of unknown price" } }
+        }
+    }
 }
 
 pub(super) async fn page(visitor: Visitor, Query(asked): Query<RunsQuery>) -> Result<Response, PageError> {
@@ -153,7 +178,7 @@ async fn rows(visitor: &Visitor, runs: &[RunInfo]) -> Vec<RunRow> {
             Err(_) => (Vec::new(), None),
         };
         let spent = match info.workflow_type.as_str() {
-            SUPERVISOR | AGENT => ask(&visitor.backend, &target, "budget").await["spent"]["cost_micros"].as_u64(),
+            SUPERVISOR | AGENT => SpentSum::of(&ask(&visitor.backend, &target, "budget").await),
             _ => None,
         };
         RunRow { info, waits, stuck, spent }
@@ -169,13 +194,12 @@ fn in_its_way(info: &RunInfo, stuck: &Obstacle) -> Markup {
 
 /// What a closed supervisor or agent has spent, where its result says so. One that gave none is not asked: each answer of a
 /// closed run replays it, and a page has many.
-async fn spent_in_all(backend: &dyn Backend, info: &RunInfo) -> Option<u64> {
+async fn spent_in_all(backend: &dyn Backend, info: &RunInfo) -> Option<SpentSum> {
     if ![SUPERVISOR, AGENT].contains(&info.workflow_type.as_str()) {
         return None;
     }
     let CloseOutcome::Completed(result) = backend.describe(target_of(info)).await.ok()?.result? else { return None };
-    let result = result.to_json();
-    result["cost_micros"].as_u64().or(result["spent"]["cost_micros"].as_u64())
+    SpentSum::of(&result.to_json())
 }
 
 fn table(rows: &[RunRow], acts: bool) -> Markup {
@@ -211,8 +235,35 @@ fn table_row(row: &RunRow, namespaces: bool, acts: bool) -> Markup {
             @if namespaces { td { (info.namespace) } }
             td { (ago(info.started_at)) }
             td { (lasted(info)) }
-            td { @if let Some(spent) = spent { (dollars(*spent)) } }
+            td { @if let Some(spent) = spent { (spent.markup()) } }
             td.waits { @if let Some(stuck) = stuck { (in_its_way(info, stuck)) } @else if let Some(first) = first { (first.brief()) @if waits.len() > 1 { span.muted { " and " (waits.len() - 1) " more" } } } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A run whose calls have no price has not spent nothing.
+    #[test]
+    fn what_has_no_price_is_no_zero() {
+        let shown = |told: Value| SpentSum::of(&told).map(|spent| spent.markup().into_string());
+        let of_run = |micros: u64, unpriced: u64| {
+            shown(json!({ "spent": { "cost_micros": micros, "unpriced_calls": unpriced } }))
+        };
+        assert_eq!(of_run(0, 0).as_deref(), Some("$0.00"));
+        let unknown = of_run(0, 3).unwrap();
+        assert!(!unknown.contains('$') && unknown.contains("3 of unknown price"), "{unknown}");
+        let both = of_run(500_000, 1).unwrap();
+        assert!(both.contains("$0.50") && both.contains("and 1 of unknown price"), "{both}");
+        // An agent says it beside the sum, and a result of a supervisor has neither within `spent`.
+        let agent = json!({ "spent": { "cost_micros": 0 }, "unpriced_calls": 2 });
+        let result = json!({ "cost_micros": 7, "unpriced_calls": 2 });
+        assert_eq!(SpentSum::of(&agent), Some(SpentSum { micros: 0, unpriced: 2 }));
+        assert_eq!(SpentSum::of(&result), Some(SpentSum { micros: 7, unpriced: 2 }));
+        assert_eq!(SpentSum::of(&Value::Null), None);
     }
 }

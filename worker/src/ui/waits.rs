@@ -3,15 +3,17 @@
 //! Invariant: it is what the run says of itself and what the engine has pending; a run that cannot answer now shows what the
 //! engine knows. It answers nothing and carries nothing on.
 
+use bosun_engine::workflow::NonDeterminism;
 use bosun_engine::*;
 use maud::{Markup, html};
 
 use super::elements::{ago, command_of, failure};
 use super::forms::Visitor;
 use super::run::actions::of_activity;
+use crate::api::guard::now;
 use crate::api::people::ask;
 use crate::backend::Backend;
-use crate::cli::stuck::paused;
+use crate::cli::stuck::{Lookout, Obstacle, activity_name, paused};
 use crate::cli::waiting::{ABOVE, Hold, WaitingRow, hold_of, waiting};
 use crate::inbox::target_of;
 use crate::supervisor::PLAN_RUN;
@@ -54,6 +56,10 @@ pub(super) enum RunWait {
         state: PendingActivityState,
         /// By which it is ended from outside.
         token: Option<String>,
+        /// Why the attempt before failed.
+        last: Option<Failure>,
+        /// What keeps it from being taken, with the command that helps, where that is known.
+        kept_by: Option<(String, String)>,
     },
     Timer {
         what: String,
@@ -85,7 +91,9 @@ pub(super) async fn waits(backend: &dyn Backend, description: &Description) -> V
     let mut all: Vec<RunWait> = waiting(backend, info).await.into_iter().map(person).collect();
     all.extend(description.held.iter().map(|why| RunWait::Held { why: why.clone() }));
     all.extend(paused(backend, description).await.map(|why| RunWait::Paused { why }));
-    let mut of_engine = of_engine(description);
+    let untaken = description.pending_activities.iter().any(|one| one.state == PendingActivityState::Scheduled);
+    let obstacles = if untaken { Lookout::new(backend, now()).own(description).await } else { Vec::new() };
+    let mut of_engine = of_engine(description, &obstacles);
     with_what_a_deadline_does(backend, info, &mut of_engine).await;
     all.extend(of_engine);
     if all.is_empty() {
@@ -124,7 +132,7 @@ async fn with_what_a_deadline_does(backend: &dyn Backend, info: &RunInfo, waits:
     }
 }
 
-fn of_engine(description: &Description) -> Vec<RunWait> {
+fn of_engine(description: &Description, obstacles: &[Obstacle]) -> Vec<RunWait> {
     let activities = description.pending_activities.iter().map(|one| {
         let what = match &one.summary {
             Some(summary) => format!("{} ({summary})", one.activity_type),
@@ -141,6 +149,11 @@ fn of_engine(description: &Description) -> Vec<RunWait> {
                 attempt: one.attempt,
                 state: one.state,
                 token: one.task_token.clone(),
+                last: one.last_failure.clone(),
+                kept_by: obstacles
+                    .iter()
+                    .find(|found| one.state == PendingActivityState::Scheduled && found.what == activity_name(one))
+                    .map(|found| (found.text(now()), found.help.clone())),
             },
         }
     });
@@ -178,7 +191,10 @@ impl RunWait {
                 span.bad-text { (what) " failed" } ", attempt " (attempt)
                 @if let Some(at) = at { " " (ago(*at)) }
             },
-            RunWait::Activity { what, attempt, .. } => { (what) @if attempt.0 > 1 { ", attempt " (attempt) } },
+            RunWait::Activity { what, attempt, state, last, .. } => {
+                (what) @if attempt.0 > 1 { ", attempt " (attempt) }
+                @if *state == PendingActivityState::Paused { ", held back" @if last.is_some() { " after a failure" } }
+            },
             RunWait::Timer { what, at, then } => { (what) @if let Some(then) = then { ", " (then) } " " (ago(*at)) },
             RunWait::Child { id, .. } => { "child " (id) },
             RunWait::Code { what, .. } => { (what) },
@@ -192,18 +208,24 @@ impl RunWait {
                 div.asks { strong { (whom) } ": " (what) }
                 (visitor.command_in(&info.namespace, answer))
             },
-            RunWait::Held { why } => { div.held { strong { "Held. " } "Its inputs are kept, and it goes on with code that fits." pre.payload { (why) } } },
+            RunWait::Held { why } => { div.held { strong { "Held. " } "Its inputs are kept"
+                @if why.contains(NonDeterminism::CODE) { ", and it goes on with code that fits." } @else { "." } pre.payload { (why) } } },
             RunWait::Paused { why } => { div { (why) } (visitor.command(&command_of("resume", info, ""))) },
             RunWait::Retry { id, what, attempt, at, last } => {
                 div { (what) " failed; attempt " (attempt) " follows" @if let Some(at) = at { " " (ago(*at)) } ". The last one said:" }
                 (failure(last))
                 (of_activity(visitor, info, id, false, None))
             },
-            RunWait::Activity { id, what, attempt, state, token } => {
+            RunWait::Activity { id, what, attempt, state, token, last, kept_by } => {
                 (what) " " span.muted { (word(*state)) ", attempt " (attempt) }
-                @if *state == PendingActivityState::Scheduled {
-                    div { "Who else waits, and what takes a slot: " (visitor.command("bosun queue list")) }
+                @match kept_by {
+                    Some((why, help)) => { div.failure { (why) } (visitor.command_in(&info.namespace, help)) },
+                    None if *state == PendingActivityState::Scheduled => {
+                        div { "Who else waits, and what takes a slot: " (visitor.command("bosun queue list")) }
+                    },
+                    None => {},
                 }
+                @if let Some(last) = last { div { "The attempt before said:" } (failure(last)) }
                 (of_activity(visitor, info, id, *state == PendingActivityState::Paused, token.as_deref()))
             },
             RunWait::Timer { what, at, then } => { (what) ", " (then.unwrap_or("its time is over")) " " (ago(*at)) },

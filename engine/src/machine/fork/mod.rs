@@ -93,6 +93,13 @@ impl PlannedFork {
         let reapplies = |_| request.reapply == ForkReapply::Signals;
         let dropped = signals::later((&source, Some(&whole)), (kept.as_ref(), at), &changes, reapplies, &mut told);
         fork.plan.signals_dropped = dropped.into_iter().map(|signal| signal.name.clone()).collect();
+        // Whoever made them has had the answer of the source: a fork answers nobody.
+        let later = source.after(at);
+        let updates = later.iter().filter_map(|event| match event.kind {
+            EventKind::WorkflowExecutionUpdateAccepted { name, .. } => Some(name.clone()),
+            _ => None,
+        });
+        fork.plan.updates_dropped = updates.collect();
         fork.tell(&source, kept.as_ref(), (&changes, cut), told)?;
         fork.effects(&source, kept.as_ref());
         Ok(fork)

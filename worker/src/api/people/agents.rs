@@ -18,6 +18,7 @@ use super::view;
 use crate::agent::AGENT;
 use crate::backend::{Backend, CallError};
 use crate::cli::stuck::{Lookout, Obstacle};
+use crate::cli::waiting::{ABOVE, Hold, WaitingRow, waiting};
 use crate::inbox::target_of;
 use crate::supervisor::run::SUPERVISOR;
 
@@ -117,7 +118,7 @@ pub(crate) async fn seen(backend: &dyn Backend) -> Result<AgentsSeen, CallError>
     };
     let told: Vec<_> = stream::iter(supervisors.clone()).map(of_supervisor).buffered(ASKED_AT_ONCE).collect().await;
     for (info, (plan, beside), roster, trust) in told {
-        count(&plan, &mut seen.tallies);
+        count(&plan, info.status.is_open(), &mut seen.tallies);
         count_beside(&beside, info.status.is_open(), &mut seen.tallies);
         let recruits = roster.as_array().into_iter().flatten().filter(|one| one["origin"] == "recruit");
         seen.recruits.extend(recruits.cloned());
@@ -134,7 +135,8 @@ pub(crate) async fn seen(backend: &dyn Backend) -> Result<AgentsSeen, CallError>
     let mut lookout = Lookout::new(backend, now());
     for info in supervisors.iter().chain(&agents).filter(|info| info.status.is_open()) {
         let found = lookout.below(target_of(info)).await;
-        seen.obstacles.extend(found.into_iter().map(|one| (info.namespace.clone(), one)));
+        let paused = waiting(backend, info).await.into_iter().filter_map(|row| stands_still(info, row));
+        seen.obstacles.extend(found.into_iter().chain(paused).map(|one| (info.namespace.clone(), one)));
     }
     Ok(seen)
 }
@@ -145,8 +147,19 @@ fn worker<'v>(task: &'v Value, attempt: &'v Value) -> Option<&'v str> {
     named.into_iter().filter_map(Value::as_str).find(|name| !name.is_empty())
 }
 
+/// A run that has paused itself, or an agent that has halted, does nothing until somebody sees to it: what it asks of people
+/// otherwise stands in the inbox.
+fn stands_still(info: &RunInfo, row: WaitingRow) -> Option<Obstacle> {
+    let (is_agent, is_own) = (info.workflow_type.as_str() == AGENT, row.id == info.workflow_id.as_str());
+    // Of a run below, or above, that run tells itself.
+    let keeps = row.whom == ABOVE || (is_own && (is_agent || row.hold == Some(Hold::Paused)));
+    let run = info.workflow_id.clone();
+    let (what, why) = ("pause".to_owned(), format!("waits for {}: {}", row.whom, row.what));
+    keeps.then(|| Obstacle { run, what, why, attempt: None, next_attempt_at: None, help: row.answer })
+}
+
 /// What a plan says of those who worked on it. A task that nobody was named for is the supervisor's own.
-fn count(plan: &Value, tallies: &mut BTreeMap<String, AgentTally>) {
+fn count(plan: &Value, is_open: bool, tallies: &mut BTreeMap<String, AgentTally>) {
     let mut seen = BTreeSet::new();
     for task in plan["tasks"].as_object().into_iter().flatten().map(|(_, task)| task) {
         let attempts: Vec<(&Value, &str)> = task["attempts"]
@@ -156,7 +169,7 @@ fn count(plan: &Value, tallies: &mut BTreeMap<String, AgentTally>) {
             .filter_map(|attempt| Some((attempt, worker(task, attempt)?)))
             .collect();
         for (attempt, name) in &attempts {
-            of_attempt(attempt, tallies.entry((*name).to_owned()).or_default());
+            of_attempt(attempt, is_open, tallies.entry((*name).to_owned()).or_default());
             seen.insert((*name).to_owned());
         }
         let Some((_, last)) = attempts.last() else { continue };
@@ -206,7 +219,7 @@ fn count_beside(beside: &Value, is_open: bool, tallies: &mut BTreeMap<String, Ag
     }
 }
 
-fn of_attempt(attempt: &Value, tally: &mut AgentTally) {
+fn of_attempt(attempt: &Value, is_open: bool, tally: &mut AgentTally) {
     tally.attempts += 1;
     tally.tokens += attempt["tokens"].as_u64().unwrap_or_default();
     tally.cost_micros += attempt["cost_micros"].as_u64().unwrap_or_default();
@@ -214,9 +227,10 @@ fn of_attempt(attempt: &Value, tally: &mut AgentTally) {
     match attempt["outcome"].as_str() {
         Some("completed") => tally.done += 1,
         Some("failed" | "errored" | "timed_out") => tally.failed += 1,
+        // Of a run that has ended, one that never came to an end.
+        Some("running") | None => tally.busy += u64::from(is_open),
         // Cancelled, or somebody was asked.
         Some(_) => {}
-        None => tally.busy += 1,
     }
     let at = |key: &str| attempt[key].as_i64().map(Timestamp);
     if let (Some(from), Some(to)) = (at("started_at"), at("ended_at")) {
@@ -247,6 +261,22 @@ pub async fn agents(me: AuthorizedCaller) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A supervisor that has paused because its model cannot be reached is in trouble; what it asks of people is no trouble.
+    #[test]
+    fn what_has_paused_itself_is_in_trouble() {
+        let mut info = crate::fake::run_info("order-7", WorkflowStatus::Running);
+        info.workflow_type = WorkflowType::of(SUPERVISOR);
+        let row = |kind: &str, id: &str| {
+            WaitingRow::of(&json!({ "kind": kind, "id": id, "whom": "a person", "what": "to be resumed: no route",
+                "answer": format!("bosun resume {id}") }))
+        };
+        let told = stands_still(&info, row("pause", "order-7")).unwrap();
+        assert!(told.why.contains("no route") && told.help == "bosun resume order-7", "{told:?}");
+        for (kind, id) in [("pause", "order-7-below"), ("takeover", "order-7"), ("approval", "order-7")] {
+            assert_eq!(stands_still(&info, row(kind, id)), None, "{kind} {id}");
+        }
+    }
 
     #[test]
     fn speakers_and_sessions_are_counted_by_what_they_have_done() {
@@ -285,7 +315,14 @@ mod tests {
             "c": { "attempts": [attempt(1, "", Some("completed"), 1)] },
             "d": { "role": "analyst", "attempts": [attempt(1, "", Some("completed"), 1)] } } });
         let mut tallies = BTreeMap::new();
-        count(&plan, &mut tallies);
+        count(&plan, true, &mut tallies);
+        let attempts = [attempt(1, "ann", Some("failed"), 1), attempt(2, "ann", Some("running"), 0)];
+        let at_work = json!({ "tasks": { "a": { "attempts": attempts } } });
+        for (is_open, busy) in [(true, 1), (false, 0)] {
+            let mut tallies = BTreeMap::new();
+            count(&at_work, is_open, &mut tallies);
+            assert_eq!((tallies["ann"].busy, tallies["ann"].failed), (busy, 1), "open: {is_open}");
+        }
         // Where a task names no agent it is known by its role.
         assert_eq!(tallies.keys().collect::<Vec<_>>(), ["analyst", "ann", "bob"], "nobody has no row");
         assert_eq!(tallies["analyst"].done, 1);
@@ -297,7 +334,11 @@ mod tests {
         assert_eq!(ann.last_error.as_deref(), Some("no route"));
         let dollars = |micros: u64| format!("{micros} micros");
         assert_eq!(ann.spent(dollars), "15 micros");
-        of_attempt(&json!({ "tokens": 3, "cost_micros": 0, "unpriced_calls": 1 }), tallies.get_mut("ann").unwrap());
+        of_attempt(
+            &json!({ "tokens": 3, "cost_micros": 0, "unpriced_calls": 1 }),
+            false,
+            tallies.get_mut("ann").unwrap(),
+        );
         assert_eq!(tallies["ann"].spent(dollars), "15 micros and 1 of unknown price");
         assert_eq!(AgentTally { unpriced: 2, ..AgentTally::default() }.spent(dollars), "2 of unknown price");
     }

@@ -24,6 +24,7 @@ use super::handlers::{Answer, request_id, wait_of};
 use super::pages::Cursor;
 use super::{once, view};
 use crate::backend::{Backend, CallError, RunEventStream};
+use crate::deadlines;
 use crate::inbox::became::{self, Became, SentAnswer};
 use crate::inbox::{self, AnswerMisfit, HumanDecision, HumanMessage, HumanRequest, HumanRequestKind};
 
@@ -105,6 +106,7 @@ async fn page(me: &AuthorizedCaller, query: &str, after: Option<Cursor>) -> Resu
     let backend = &me.backend;
     let found = inbox::asking_runs(backend, query, after).await?;
     let (asked, silent) = inbox::asked_by(backend, &found.runs).await;
+    let asked = deadlines::as_timers_have_them(backend, asked).await;
     let mut seen = blake3::Hasher::new();
     for one in &asked {
         for part in [one.id(), one.shown()] {

@@ -15,6 +15,7 @@ use super::super::problem::Problem;
 use super::super::token::random_hex;
 use super::body::{Members, whole};
 use super::handlers::{Answer, because, ok, request_id};
+use super::known::unknown_field;
 use super::queries::ask;
 use crate::api::TokenRole;
 use crate::backend::{Backend, CallError};
@@ -64,6 +65,9 @@ pub async fn start_batch(me: AuthorizedCaller, headers: HeaderMap, body: Bytes) 
     };
     let order = BatchOrder { query, action, reason, rps, by: String::new(), role: TokenRole::Owner, carried: None };
     order.check_says_which()?;
+    if let Some(unknown) = unknown_field(&me.backend, &order.query).await? {
+        return Err(unknown.into());
+    }
     let filter = order.filter(&namespace, None)?;
     let found = standing::count(&me.backend, &filter).await?;
     let filter = order.to_touch(filter)?;

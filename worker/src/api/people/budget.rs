@@ -23,7 +23,8 @@ use crate::top_up::{MoreBudget, NoTopUp};
 #[derive(Deserialize)]
 struct WholeNumber(#[serde(deserialize_with = "whole")] Option<u64>);
 
-/// `{"tokens": 10000}`: as much more as it says; a run that its budget has paused goes on.
+/// `{"tokens": 10000}`: as much more as it says; a run that its budget has paused goes on;
+/// `too_little`: to find that what is spent is still all that it may.
 pub async fn top_up(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, body: Bytes) -> Answer {
     let key = request_id(&headers)?;
     let mut members = Members::read(&body)?;
@@ -53,7 +54,7 @@ pub async fn top_up(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
     let done =
         crate::top_up::top_up(&me.backend, &at.target, &more, (None, key.as_ref())).await.map_err(top_up_refused)?;
     ok(json!({ "workflow_id": done.info.workflow_id, "run_id": done.info.run_id, "more": more.told(),
-        "resumed": done.resumed }))
+        "resumed": done.resumed, "too_little": done.too_little }))
 }
 
 pub(crate) fn top_up_refused(why: NoTopUp) -> Problem {

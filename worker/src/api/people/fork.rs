@@ -17,7 +17,7 @@ use super::super::token::random_hex;
 use super::body::{Members, whole};
 use super::handlers::{Answer, request_id};
 use crate::backend::Backend;
-use crate::cli::fork::subject;
+use crate::cli::fork::{id_of_request, subject};
 
 /// One thing that is to be different.
 #[derive(Debug, Deserialize)]
@@ -137,16 +137,19 @@ pub async fn fork(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, b
         changes.extend(read.flatten());
     }
     members.done()?;
-    let workflow_id = match workflow_id {
-        Some(id) => id,
-        None => fresh_id(&at.target.workflow_id)?,
+    let request_id = request_id(&headers)?;
+    let workflow_id = match (workflow_id, &request_id) {
+        (Some(id), _) => id,
+        // Sent again it is the same fork.
+        (None, Some(request)) => named(id_of_request(&at.target.workflow_id, request.as_str()))?,
+        (None, None) => fresh_id(&at.target.workflow_id)?,
     };
     let request = ForkRequest {
         namespace: at.target.namespace.clone(),
         at: event.map(EventId),
         changes,
         reapply,
-        request_id: request_id(&headers)?,
+        request_id,
         reason,
         dry_run,
         ..ForkRequest::new(ForkSource::Run(at.target), workflow_id)
@@ -164,6 +167,9 @@ pub async fn fork(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, b
 
 fn fresh_id(source: &WorkflowId) -> Result<WorkflowId, Problem> {
     let suffix = random_hex(4).map_err(|why| Problem::bad_request(format!("no random numbers for an id: {why}")))?;
-    WorkflowId::new(format!("{source}-fork-{suffix}"))
-        .map_err(|why| Problem::bad_request(format!("workflow_id: {why}; name one")))
+    named(format!("{source}-fork-{suffix}"))
+}
+
+fn named(id: String) -> Result<WorkflowId, Problem> {
+    WorkflowId::new(id).map_err(|why| Problem::bad_request(format!("workflow_id: {why}; name one")))
 }

@@ -201,7 +201,7 @@ pub async fn result(me: AuthorizedCaller, at: RequestTarget, uri: Uri) -> Answer
     let request = ResultRequest { follow_runs: at.target.run_id.is_none(), timeout: Some(wait) };
     let Some(found) = me.backend.result(at.target.clone(), request).await? else {
         let seen = me.backend.describe(at.target).await?;
-        let mut answer = json!({ "status": WorkflowStatus::Running });
+        let mut answer = json!({ "status": seen.info.status });
         what_it_waits_for(&me, &seen, &mut answer).await;
         return Ok((StatusCode::ACCEPTED, Json(answer)).into_response());
     };

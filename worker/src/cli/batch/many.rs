@@ -13,7 +13,7 @@ use crate::batch::{self, BatchAction, BatchOrder};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::exit::Exit;
-use crate::cli::list::{counted, shell_word};
+use crate::cli::list::{counted, known_attributes, shell_word};
 use crate::cli::start::fresh_id;
 use crate::standing;
 
@@ -38,6 +38,7 @@ pub(in crate::cli) async fn many(
         carried: None,
     };
     order.check_says_which()?;
+    known_attributes(&*cx.backend, &order.query).await?;
     let filter = order.filter(&cx.namespace, None)?;
     let found = standing::count(&*cx.backend, &filter).await?;
     let filter = order.to_touch(filter)?;

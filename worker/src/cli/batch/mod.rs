@@ -90,7 +90,7 @@ pub struct ManyOf {
 impl ManyOf {
     /// The one run that is named.
     pub(super) fn single(&self) -> Result<RunOf, CliError> {
-        if self.id.is_none() && self.exact.workflow_id.is_none() {
+        if self.id.is_none() && self.exact.workflow_id.is_none() && self.exact.run_id.is_none() {
             let error = CliError::usage("no run is named");
             return Err(error.help("write its ID, or --query FILTER for every run that fits"));
         }

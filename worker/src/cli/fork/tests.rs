@@ -244,4 +244,10 @@ async fn looking_at_a_run_that_nobody_holds_carries_nothing_on() {
     assert_eq!((&dry["run_id"], &dry["dry_run"]), (&Value::Null, &Value::Bool(true)));
     let again = run("fork one --id fork --request-id r --dry-run -o json").await;
     assert_eq!(again.json()["run_id"], forked["run_id"], "{}", again.stderr);
+
+    // Without an id of its own it is known by its request, and another point is not told as what was done.
+    let first = run("fork one --at 2 --request-id q -o json").await.json();
+    let again = run("fork one --at 3 --request-id q -o json").await.json();
+    assert_eq!((&again["run_id"], &again["from"]), (&first["run_id"], &first["from"]), "{again}");
+    assert_eq!((&again["newly_started"], &again["workflow_id"]), (&Value::Bool(false), &first["workflow_id"]));
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Tested;
-use crate::cli::list::shell_word;
+use crate::cli::list::file_word;
 use crate::cli::output::{Format, Screen, TextStyle};
 use crate::cli::replay::junit::escaped;
 use crate::scene::{SceneFailure, SceneResult};
@@ -144,7 +144,7 @@ fn keep_history(screen: &mut Screen, keep: &Path, one: &Tested, failure: &SceneF
         return None;
     }
     let shown = path.display().to_string();
-    let line = format!("      {} bosun replay debug {}", screen.paint(TextStyle::Dim, "look     "), shell_word(&shown));
+    let line = format!("      {} bosun replay debug {}", screen.paint(TextStyle::Dim, "look     "), file_word(&shown));
     screen.line(line);
     Some(shown)
 }

@@ -88,6 +88,8 @@
       if (document.hidden) say("off", "not looked at"); else open();
     };
     look();
+    // Times that are told from now, what only time changes, and runs below: nothing that happens to this run tells of them.
+    setInterval(() => { if (!document.hidden && source?.readyState === EventSource.OPEN) renew(); }, 10000);
     document.addEventListener("visibilitychange", look);
     addEventListener("pagehide", () => source?.close());
   }

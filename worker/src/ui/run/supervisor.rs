@@ -75,12 +75,10 @@ impl SupervisorView {
     /// How far it is, and how much of its budget it has spent.
     fn standing(&self) -> Markup {
         let (done, total) = (&self.progress["completed"], &self.progress["total"]);
-        let spent = &self.budget["spent"];
-        let bars = [
-            ("Money", spent["cost_micros"].as_u64(), self.budget["left"]["cost_micros"].as_u64(), true),
-            ("Tokens", spent["tokens"].as_u64(), self.budget["left"]["tokens"].as_u64(), false),
-            ("Calls", spent["calls"].as_u64(), self.budget["left"]["calls"].as_u64(), false),
-        ];
+        // What is allowed stands as `budget show` has it: less than it may be left while runs below hold some, or too much is spent.
+        let (spent, allowed) = (&self.budget["spent"], &self.budget["allowed"]);
+        let bars = [("Money", "cost_micros", true), ("Tokens", "tokens", false), ("Calls", "calls", false)]
+            .map(|(name, key, money)| (name, spent[key].as_u64(), allowed[key].as_u64(), money));
         let unpriced = spent["unpriced_calls"].as_u64().is_some_and(|calls| calls > 0);
         html! {
             dl.facts.spread {
@@ -88,11 +86,11 @@ impl SupervisorView {
                 @if total.as_u64().is_some_and(|total| total > 0) {
                     div { dt { "Tasks" } dd { (done) " of " (total) " " progress max=(total) value=(done) { } } }
                 }
-                @for (name, spent, left, money) in bars {
+                @for (name, spent, allowed, money) in bars {
                     @if let Some(spent) = spent {
                         @let shown = |amount: u64| if money { dollars(amount) } else { amount.to_string() };
                         div { dt { (name) } dd { (shown(spent)) @if money && unpriced { " " span.muted { "and what has no price" } }
-                            @if let Some(left) = left { " of " (shown(spent + left)) " " meter min="0" max=(spent + left) value=(spent) { } } } }
+                            @if let Some(allowed) = allowed { " of " (shown(allowed)) " " meter min="0" max=(allowed) value=(spent.min(allowed)) { } } } }
                     }
                 }
             }
@@ -389,6 +387,18 @@ mod tests {
         // Nobody can plan it; the drawing ends all the same.
         let cycle = json!({ "a": on(&["b"]), "b": on(&["a"]) });
         assert!(super::columns(cycle.as_object().unwrap()).values().all(|column| *column < 2));
+    }
+
+    /// Less than it may be left: the rest is held for runs below, or more than that is spent.
+    #[test]
+    fn a_budget_is_shown_against_what_is_allowed() {
+        for (spent, left) in [(180, 0), (40, 10)] {
+            let budget =
+                json!({ "spent": { "tokens": spent }, "left": { "tokens": left }, "allowed": { "tokens": 100 } });
+            let answers = [("progress".to_owned(), json!({})), ("budget".to_owned(), budget)].into();
+            let shown = SupervisorView::of_answers(&answers).unwrap().markup().into_string();
+            assert!(shown.contains(&format!("{spent} of 100")), "{shown}");
+        }
     }
 
     /// An attempt of a task that only a role was asked for was made by that role.
