@@ -30,6 +30,7 @@ use crate::api::token::random_hex;
 use crate::backend::Backend;
 use crate::cli::below::below;
 use crate::cli::request_text::parts;
+use crate::deadlines::as_timers_have_them;
 use crate::inbox::became::{Became, SentAnswer, fresh_key};
 use crate::inbox::{
     ASKING, AskingRuns, HumanDecision, HumanMessage, HumanRequest, HumanRequestKind, RUNS_MAX, asked_by, asking_runs,
@@ -62,6 +63,7 @@ struct InboxRuns {
 pub(super) async fn page(visitor: Visitor, Query(query): Query<InboxPageQuery>) -> Result<Response, PageError> {
     let InboxRuns { runs, next, cut } = asking(&visitor, &query).await?;
     let (all, silent) = asked_by(&visitor.backend, &runs).await;
+    let all = as_timers_have_them(&visitor.backend, all).await;
     let mut cards = Vec::new();
     // Of each run once, however many requests it has.
     let mut told: BTreeMap<RunId, Vec<Value>> = BTreeMap::new();

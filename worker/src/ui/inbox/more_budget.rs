@@ -83,7 +83,11 @@ pub(super) async fn give(backend: &dyn Backend, found: &HumanRequest, fields: &F
     };
     // Sent again on the way, it is given once.
     let key = fresh_key().map_err(no_key)?;
-    top_up(backend, &found.target, &more, (None, Some(&key))).await.map_err(top_up_refused)?;
+    let done = top_up(backend, &found.target, &more, (None, Some(&key))).await.map_err(top_up_refused)?;
+    if done.too_little {
+        let why = "it has more now, and what is spent is still all that it may: give it more";
+        return Err(Problem::new(axum::http::StatusCode::CONFLICT, "too_little", why));
+    }
     Ok(())
 }
 
