@@ -254,6 +254,16 @@ pub(crate) async fn going_on(backend: &dyn Backend, of: Target) -> Result<RunInf
     Ok(if last.first_run == info.first_run { last } else { info })
 }
 
+/// The run that a reset has put in the place of this one, if it is open; else itself. What the one asked, the other asks.
+pub(crate) async fn after_reset(backend: &dyn Backend, info: RunInfo) -> Result<RunInfo, CallError> {
+    if info.status != WorkflowStatus::Terminated {
+        return Ok(info);
+    }
+    let now = backend.describe(Target { run_id: None, ..target_of(&info) }).await?.info;
+    // Another run may have taken the id since.
+    Ok(if now.first_run == info.first_run && now.status.is_open() { now } else { info })
+}
+
 /// Sends to a run, or to the one in which it has gone on meanwhile. To which.
 pub(crate) async fn send_on(backend: &dyn Backend, to: &Target, signal: SignalRequest) -> Result<Target, CallError> {
     match backend.signal(to.clone(), signal.clone()).await {

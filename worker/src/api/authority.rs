@@ -20,6 +20,7 @@ use crate::backend::*;
 use crate::batch::{BATCH, BatchOrder};
 use crate::filter_text::literal;
 use crate::notify::{self, NOTIFICATION};
+use crate::schedule::SCHEDULE;
 // The engine has a `EngineHealth` of its own.
 use crate::backend::EngineHealth;
 use crate::supervisor::core::control;
@@ -241,6 +242,16 @@ impl CallerBackend {
     }
 }
 
+/// A copy of a schedule is a second one of the same name: each time would be started twice, and its verbs would reach one of them.
+fn no_second_schedule(workflow_type: &WorkflowType) -> Result<(), CallError> {
+    if workflow_type.as_str() != SCHEDULE {
+        return Ok(());
+    }
+    let message = "a schedule is not forked: both would start each time, under one name. `bosun schedule describe` shows it, and \
+                   `bosun schedule create` makes another one";
+    Err(CallError::Refused { status: 409, code: "is_schedule".to_owned(), message: message.to_owned() })
+}
+
 /// Whether a signal is one that anybody but a run sends.
 fn of_people(name: &str) -> Result<(), CallError> {
     if !OF_RUNS.contains(&name) {
@@ -299,8 +310,18 @@ impl Backend for CallerBackend {
     fn fork(&self, request: ForkRequest) -> Reply<'_, Forked> {
         Box::pin(async move {
             let request = CallerBackend::fork(self, request)?;
-            if let ForkSource::Run(source) = &request.source {
-                self.may_repeat(source).await?;
+            match &request.source {
+                ForkSource::Run(source) => {
+                    self.may_repeat(source).await?;
+                    no_second_schedule(&self.backend.describe(source.clone()).await?.info.workflow_type)?;
+                }
+                ForkSource::History(turns) => {
+                    let started = turns.iter().flat_map(|turn| &turn.events).find_map(|event| match event {
+                        EventKind::WorkflowExecutionStarted(started) => Some(&started.workflow_type),
+                        _ => None,
+                    });
+                    started.map_or(Ok(()), no_second_schedule)?;
+                }
             }
             self.backend.fork(request).await
         })

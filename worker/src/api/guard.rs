@@ -404,11 +404,14 @@ async fn guarded(guard: &Guard, request: Request, next: Next) -> Response {
         parts.extensions.insert(SignIn { tokens, sessions, time, cookie: session_cookie(guard.port) });
     }
     let still = asks.then(|| guard.still_opens(&parts.uri, &parts.headers));
+    // A form may itself be what ends a session: its answer says so.
+    let is_form = is_page(parts.uri.path()) && parts.method != Method::GET;
     match guard.body(&parts.uri, &parts.headers, body).await {
         Ok((body, place)) => {
             let mut answer = next.run(Request::from_parts(parts, body)).await;
             if let Some(still) = still {
-                answer = answer.map(|body| while_open(body, still));
+                // The request may have waited: the token may have been taken away meanwhile.
+                answer = if is_form || still() { answer.map(|body| while_open(body, still)) } else { closed() };
             }
             drop(place);
             if let Some(proof) = proof {
@@ -418,6 +421,12 @@ async fn guarded(guard: &Guard, request: Request, next: Next) -> Response {
         }
         Err(problem) => problem.into_response(),
     }
+}
+
+/// What a token has asked that opens nothing any more.
+fn closed() -> Response {
+    let message = "the token opened nothing any more when the answer was there";
+    Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", message).into_response()
 }
 
 /// Whoever looks is asked who they are, and comes back to where they wanted to go; a form is not sent twice.

@@ -86,7 +86,11 @@ pub fn list(data: &Path) -> Result<Vec<NamedToken>, TokensError> {
 /// Makes a token. What is returned is shown once and stored nowhere.
 pub fn create(data: &Path, new: NewToken) -> Result<Token, TokensError> {
     let known = |c: char| c.is_ascii_alphanumeric() || ".-_@".contains(c);
-    if new.name.is_empty() || new.name.len() > 60 || !new.name.chars().all(known) || new.name == OWNER {
+    if new.name.is_empty()
+        || new.name.len() > 60
+        || !new.name.chars().all(known)
+        || new.name.eq_ignore_ascii_case(OWNER)
+    {
         return Err(TokensError::Name(new.name));
     }
     changed(data, false, |stored| {
@@ -110,6 +114,43 @@ pub fn revoke(data: &Path, name: &str) -> Result<(), TokensError> {
         stored.tokens.retain(|token| token.name != name);
         if stored.tokens.len() == before { Err(TokensError::Unknown(name.to_owned())) } else { Ok(()) }
     })
+}
+
+/// Whose token this is in a directory that nobody serves; nobody's if it opens nothing.
+pub fn known_in(data: &Path, token: &Token, now: Timestamp) -> Result<Option<Caller>, TokensError> {
+    let noted = fs::read_to_string(owner_noted_in(data)).ok();
+    let noted = noted.and_then(|text| serde_json::from_str::<Verifier>(&text).ok());
+    let owners = [Token::read(&data.join("token")).ok().map(|own| own.verifier()), noted];
+    if owners.into_iter().flatten().any(|owner| owner.fits(token)) {
+        return Ok(Some(Caller::owner()));
+    }
+    let found = list(data)?.into_iter().find(|named| named.verifier.fits(token) && !named.has_expired(now));
+    Ok(found.map(|found| Caller { name: found.name, role: found.role, namespaces: found.namespaces }))
+}
+
+/// Beside the directory's own token: what is known of one that lies elsewhere.
+fn owner_noted_in(data: &Path) -> PathBuf {
+    data.join("token.served")
+}
+
+/// Keeps what is known of the owner's token where it does not lie in the directory, so that it is the owner's without a worker
+/// too. None: it lies there.
+pub fn note_owner(data: &Path, elsewhere: Option<&Token>) -> Result<(), TokensError> {
+    let path = owner_noted_in(data);
+    let done = match elsewhere {
+        Some(token) => (|| {
+            let beside = data.join("token.served.new");
+            let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+            file.write_all(&serde_json::to_vec(&token.verifier())?)?;
+            file.sync_all()?;
+            fs::rename(&beside, &path)
+        })(),
+        None => fs::remove_file(&path),
+    };
+    match done {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(failed(&path)(why)),
+        _ => Ok(()),
+    }
 }
 
 fn failed(path: &Path) -> impl Fn(io::Error) -> TokensError {
@@ -285,7 +326,7 @@ mod tests {
         assert_eq!(who(&ann, NOW), None, "it was revoked, and nobody restarted anything");
         assert!(matches!(revoke(data.path(), "ann"), Err(TokensError::Unknown(_))));
         assert!(matches!(create(data.path(), new("bob", TokenRole::Viewer, None)), Err(TokensError::Taken(_))));
-        for bad in ["", "owner", "a b", "a\nb", "ä"] {
+        for bad in ["", "owner", "Owner", "OWNER", "a b", "a\nb", "ä"] {
             assert!(
                 matches!(create(data.path(), new(bad, TokenRole::Viewer, None)), Err(TokensError::Name(_))),
                 "{bad:?}"

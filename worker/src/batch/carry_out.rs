@@ -14,7 +14,7 @@ use crate::api::people::pages::{Cursor, page_of};
 use crate::api::people::{pause_run, resume_run};
 use crate::api::{Caller, CallerBackend};
 use crate::backend::{Attribution, Backend, CallError};
-use crate::own_work::only_in;
+use crate::own_work::{may_be_ended, only_in};
 
 /// The activity types.
 pub const FIND: &str = "bosun.batch.find";
@@ -177,6 +177,11 @@ async fn touch(
         return Ok(Touched::Skipped("it is this batch".to_owned()));
     }
     let to = Target { namespace: ctx.task().namespace.clone(), ..Target::run(workflow_id.clone(), *run_id) };
+    if matches!(asked.order.action, BatchAction::Cancel {} | BatchAction::Terminate {})
+        && let Err(why) = may_be_ended(caller, &to).await
+    {
+        return Ok(Touched::Failed(format!("{why}; `bosun schedule delete` deletes it")));
+    }
     let because = because(asked, *run_id)?;
     let again = ctx.attempt() > Attempt(1);
     match act(caller, &asked.order.action, to.clone(), because.clone()).await {

@@ -367,6 +367,8 @@ async fn last_of(cx: &Context, run: RunId) -> Result<Option<RunId>, CliError> {
     let found = cx.backend.list(ListRequest { query: format!("RunId = '{run}'"), limit: 1 }).await?;
     let Some(info) = found.first() else { return Ok(None) };
     let last = inbox::going_on(&*cx.backend, target_of(info)).await?;
+    // After a reset of a run below, those above go on naming what it asks as they were told of it.
+    let last = inbox::after_reset(&*cx.backend, last).await?;
     let went_away = last.status == WorkflowStatus::ContinuedAsNew || last.workflow_type.as_str() == MIGRATION;
     Ok((!went_away).then_some(last.run_id))
 }

@@ -1,7 +1,9 @@
 //! The runs below a run: the children it started, and theirs.
 //!
-//! Invariant: only children of the very run are found, not those of an earlier run of the same id, unless that is a supervisor
+//! Invariant: only children of the very run are found, and those that it waits for although an earlier run started them; not those of an earlier run of the same id, unless that is a supervisor
 //! that goes on in this one; what is left out because there is too much of it (earlier runs, children) is said. It reads the index of runs and asks no workflow.
+
+use std::collections::BTreeSet;
 
 use bosun_engine::*;
 
@@ -41,7 +43,8 @@ pub(crate) async fn below(
     target: Target,
     into: fn(&WorkflowType) -> bool,
 ) -> Result<RunTree, CallError> {
-    let info = backend.describe(target).await?.info;
+    let described = backend.describe(target).await?;
+    let (info, waits_for) = (described.info, described.pending_children);
     let found = |info: &RunInfo| ChildRun {
         target: target_of(info),
         workflow_type: info.workflow_type.clone(),
@@ -64,8 +67,19 @@ pub(crate) async fn below(
         };
         below.runs.push(found(&earliest));
     }
+    let mut seen: BTreeSet<RunId> = below.runs.iter().filter_map(|run| run.target.run_id).collect();
+    let mut waits_for: Vec<RunId> = waits_for.into_iter().filter_map(|child| child.run_id).collect();
     let (mut next, mut full) = (0, false);
-    while next < below.runs.len() && !full {
+    while !full {
+        if next == below.runs.len() {
+            // A reset run goes on with children that name the run before it as the one above them.
+            waits_for.retain(|child| seen.insert(*child));
+            if waits_for.is_empty() || !into(&below.runs[0].workflow_type) {
+                break;
+            }
+            below.runs.extend(listed(backend, &std::mem::take(&mut waits_for)).await?.iter().map(found));
+            continue;
+        }
         let run = &below.runs[next];
         next += 1;
         if !into(&run.workflow_type) {
@@ -75,10 +89,21 @@ pub(crate) async fn below(
         let query = format!("ParentRunId = '{run_id}'");
         let children = backend.list(ListRequest { query, limit: CHILDREN_MAX }).await?;
         full = children.len() == CHILDREN_MAX || below.runs.len() + children.len() > RUNS_MAX;
-        below.runs.extend(children.iter().map(found));
+        below.runs.extend(children.iter().filter(|child| seen.insert(child.run_id)).map(found));
     }
     below.cut |= full;
     Ok(below)
+}
+
+/// The rows of these runs.
+async fn listed(backend: &dyn Backend, runs: &[RunId]) -> Result<Vec<RunInfo>, CallError> {
+    let mut all = Vec::new();
+    for some in runs.chunks(CHILDREN_MAX / 10) {
+        let ids: Vec<String> = some.iter().map(|run| format!("'{run}'")).collect();
+        let query = format!("RunId IN ({})", ids.join(", "));
+        all.extend(backend.list(ListRequest { query, limit: CHILDREN_MAX }).await?);
+    }
+    Ok(all)
 }
 
 #[cfg(test)]

@@ -25,8 +25,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use self::values::{
-    FileText, SET, Values, file_of, kind_of, no_profile, old_keys_fit, put_together, read_as_far_as_it_goes, read_file,
-    read_text, unknown, values_of, wrong,
+    FileText, SET, Values, beside, file_of, kind_of, no_profile, old_keys_fit, put_together, read_as_far_as_it_goes,
+    read_file, read_text, unknown, values_of, wrong,
 };
 pub use self::verbs::ConfigVerb;
 pub(super) use self::verbs::config;
@@ -313,7 +313,11 @@ impl Loaded {
             refused.push(why);
             None
         });
-        let (read, wrong) = self.file.as_deref().map(read_as_far_as_it_goes).unwrap_or_default();
+        let (mut read, wrong) = self.file.as_deref().map(read_as_far_as_it_goes).unwrap_or_default();
+        if let Some(file) = &self.file {
+            beside(file, &mut read.values);
+            read.profiles.values_mut().for_each(|profile| beside(file, profile));
+        }
         refused.extend(wrong);
         let place = self.file.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
         self.profiles = read.profiles.keys().cloned().collect();

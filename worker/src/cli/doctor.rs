@@ -332,7 +332,7 @@ async fn store(global: &Global, program: &Program) -> Vec<Diagnosis> {
     let found = runs(&*backend, &build.to_string(), now()).await;
     let mut found = found.unwrap_or_else(|why| vec![Diagnosis::bad("runs", why.message, why.help.unwrap_or_default())]);
     found.push(verified(&*backend).await);
-    if let super::locate::LocatedEngine::Embedded(engine) = located {
+    if let super::locate::LocatedEngine::Embedded(engine, _) = located {
         engine.drain(Duration::from_secs(1)).await;
     }
     found

@@ -16,6 +16,7 @@ use super::args::Global;
 use super::context::identity;
 use super::error::CliError;
 use super::explain::Code;
+use super::holder::{caller_of, seen_by};
 
 use crate::api::authority::CallerBackend;
 use crate::api::{Caller, HttpClient, Token, WorkerFile};
@@ -31,13 +32,13 @@ pub(super) const CACHED_RUNS: usize = 1_000;
 /// What was found.
 pub(super) enum LocatedEngine {
     Attached(HttpClient),
-    /// In this process, or of a cluster.
-    Embedded(Arc<dyn Engine>),
+    /// In this process, or of a cluster; for whoever may open it, or for whom the token names that was given.
+    Embedded(Arc<dyn Engine>, Option<Caller>),
 }
 
 impl LocatedEngine {
     /// As whoever the system says we are, and in one namespace only where one is given. Who opens the directory may do
-    /// everything; a worker decides by the token what it makes of us.
+    /// everything, unless a token was named; a worker decides by the token what it makes of us.
     pub(super) fn backend(&self, namespace: Option<&Namespace>) -> Arc<dyn Backend> {
         let namespaces = namespace.map(|namespace| [namespace.clone()].into());
         let caller = Caller { name: identity().to_string(), namespaces, ..Caller::owner() };
@@ -47,7 +48,10 @@ impl LocatedEngine {
     fn anywhere(&self) -> Arc<dyn Backend> {
         match self {
             LocatedEngine::Attached(client) => Arc::new(client.clone()),
-            LocatedEngine::Embedded(engine) => engine.backend(),
+            LocatedEngine::Embedded(engine, None) => engine.backend(),
+            LocatedEngine::Embedded(engine, Some(caller)) => {
+                Arc::new(CallerBackend::new(engine.backend(), caller.clone()))
+            }
         }
     }
 }
@@ -65,7 +69,8 @@ pub(super) async fn locate(
         if matches!(purpose, Access::Work { .. }) {
             make_data_directory(&global.data)?;
         }
-        return Ok(LocatedEngine::Embedded(opener.open_cluster(&place, &global.data, purpose).await?));
+        let caller = caller_of(global, purpose)?;
+        return Ok(LocatedEngine::Embedded(opener.open_cluster(&place, &global.data, purpose).await?, caller));
     }
     match purpose {
         // The opener looks whether it is a store; nothing is made.
@@ -81,8 +86,9 @@ pub(super) async fn locate(
         {
             return Ok(LocatedEngine::Attached(client));
         }
+        let caller = caller_of(global, purpose)?;
         match opener.open(&global.data, purpose).await {
-            Ok(engine) => return Ok(LocatedEngine::Embedded(engine)),
+            Ok(engine) => return Ok(LocatedEngine::Embedded(engine, caller)),
             // Somebody is starting, stopping or visiting: the next look may find a worker or a free directory.
             Err(OpenError::Locked(_)) if began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
             Err(why @ OpenError::Locked(_)) => return Err(locked(why, file.as_ref(), &global.data)),
@@ -115,8 +121,9 @@ pub(super) async fn locate_histories(global: &Global, opener: &dyn OpenEngine) -
     }
     is_no_file(&global.data)?;
     if let Some(place) = cluster_of(global)? {
+        let caller = caller_of(global, &Access::Look)?;
         let engine = opener.open_cluster(&place, &global.data, &Access::Look).await?;
-        return Ok(Readable::Closed(Arc::new(OfEngine(engine.backend()))));
+        return Ok(Readable::Closed(seen_by(Arc::new(OfEngine(engine.backend())), caller)));
     }
     let began = Instant::now();
     loop {
@@ -126,8 +133,9 @@ pub(super) async fn locate_histories(global: &Global, opener: &dyn OpenEngine) -
         {
             return Ok(Readable::Attached(client));
         }
+        let caller = caller_of(global, &Access::Look)?;
         match opener.histories(&global.data).await {
-            Ok(histories) => return Ok(Readable::Closed(histories)),
+            Ok(histories) => return Ok(Readable::Closed(seen_by(histories, caller))),
             Err(OpenError::Locked(_)) if began.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
             Err(why @ OpenError::Locked(_)) => return Err(locked(why, file.as_ref(), &global.data)),
             Err(why) => return Err(why.into()),
@@ -173,7 +181,14 @@ pub(super) async fn in_namespace_of_token(global: &mut Global) {
         (None, Some(file)) => attach_to(&file, global).await.ok().flatten(),
         (None, None) => None,
     };
-    let Some(client) = client else { return };
+    let Some(client) = client else {
+        // What is wrong with the token is told by whoever needs it.
+        let caller = caller_of(global, &Access::Look).ok().flatten();
+        if let Some(own) = caller.as_ref().and_then(Caller::only_namespace) {
+            own.as_str().clone_into(&mut global.namespace);
+        }
+        return;
+    };
     let facts = client.worker_facts().await.unwrap_or_default();
     if let Some(own) = facts["only_namespace"].as_str() {
         own.clone_into(&mut global.namespace);
@@ -299,6 +314,6 @@ pub(super) async fn attach_to(file: &WorkerFile, global: &Global) -> Result<Opti
     }
 }
 
-fn read_token(file: &Path) -> Result<Token, CliError> {
+pub(super) fn read_token(file: &Path) -> Result<Token, CliError> {
     Token::read(file).map_err(|why| CliError::new(Code::Unauthorized, why.to_string()))
 }

@@ -119,7 +119,7 @@ struct Seen {
 pub(super) async fn migrate(cx: &mut Context, migration: Migration) -> Result<Exit, CliError> {
     let Migration { args, there, place, namespace } = migration;
     let ended = move_all(cx, &args, there.as_ref(), &place, namespace).await;
-    if let Some(LocatedEngine::Embedded(engine)) = there {
+    if let Some(LocatedEngine::Embedded(engine, _)) = there {
         engine.drain(CLOSE).await;
     }
     ended

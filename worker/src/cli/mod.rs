@@ -32,6 +32,7 @@ pub mod explain;
 mod export;
 pub(crate) mod fork;
 pub(crate) mod handoffs;
+mod holder;
 mod init;
 mod input;
 mod list;
@@ -375,7 +376,7 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
             Err(verb) => Verb::Schedule(verb),
         },
         Noun::Demo(args) => return demo::demo(screen, &global, args).await,
-        Noun::Store(verb) => match store::without_an_engine(screen, &global.data, &*program.opener, verb).await {
+        Noun::Store(verb) => match store::without_an_engine(screen, &global, &*program.opener, verb).await {
             Ok(ended) => return ended,
             Err(verb) => {
                 let (data, epoch_file) = (global.data.clone(), global.epoch_file.clone());
@@ -421,8 +422,8 @@ async fn run(program: &Program, cli: Cli, loaded: &Loaded, screen: &mut Screen) 
     let known = if asks { used(&*found.backend(Some(&cx.namespace)), &cx.namespace).await } else { Ok(()) };
     // Who works holds the directory to the end; who visits may let it go while it waits.
     let works = match found {
-        LocatedEngine::Embedded(engine) if matches!(purpose, Access::Work { .. }) => Some(engine),
-        LocatedEngine::Embedded(engine) => {
+        LocatedEngine::Embedded(engine, _) if matches!(purpose, Access::Work { .. }) => Some(engine),
+        LocatedEngine::Embedded(engine, _) => {
             cx.reconnect.visits(engine);
             None
         }

@@ -17,9 +17,10 @@ use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
+use super::holder::caller_of;
 use super::locate::{LocatedEngine, attach, attach_to, locate};
 use super::worker::{Serving, serve_beside};
-use crate::api::{HttpClient, WorkerFile};
+use crate::api::{Caller, HttpClient, WorkerFile};
 use crate::backend::{Access, Engine, OpenEngine, OpenError};
 
 /// Between two looks for a worker.
@@ -101,9 +102,14 @@ impl LiveRoute {
     }
 
     /// The directory as it was left, where the run has closed; nothing where it is open.
-    async fn closed(&self, target: &Target, follow_runs: bool) -> Result<Option<Arc<dyn Engine>>, OpenError> {
+    async fn closed(
+        &self,
+        target: &Target,
+        caller: Option<Caller>,
+        follow_runs: bool,
+    ) -> Result<Option<Arc<dyn Engine>>, OpenError> {
         let engine = self.opener.open(&self.global.data, &Access::Look).await?;
-        let backend = LocatedEngine::Embedded(engine.clone()).backend(self.namespace.as_ref());
+        let backend = LocatedEngine::Embedded(engine.clone(), caller).backend(self.namespace.as_ref());
         let at_once = ResultRequest { follow_runs, timeout: Some(Duration::ZERO) };
         if matches!(backend.result(target.clone(), at_once).await, Ok(Some(_))) {
             return Ok(Some(engine));
@@ -193,9 +199,10 @@ impl Context {
                     Err(why) => return Err(why),
                 }
             } else if to_look {
-                match route.closed(target, follow_runs).await {
+                let caller = caller_of(&route.global, &Access::Look)?;
+                match route.closed(target, caller.clone(), follow_runs).await {
                     Ok(Some(engine)) => {
-                        self.take(engine, None);
+                        self.take(engine, caller, None);
                         return Ok(());
                     }
                     Ok(None) => to_look = false,
@@ -213,19 +220,19 @@ impl Context {
     async fn take_over(&mut self, found: LocatedEngine) {
         match found {
             LocatedEngine::Attached(_) => self.go_on_with(&found),
-            LocatedEngine::Embedded(engine) => {
+            LocatedEngine::Embedded(engine, caller) => {
                 let route = &self.reconnect.route;
                 let serving = serve_beside(&route.global, &*engine, route.opener.workflows()).await;
                 self.screen.note("the command that carried this run on has ended: going on in this one");
-                self.take(engine, serving);
+                self.take(engine, caller, serving);
                 self.carried_on = true;
             }
         }
     }
 
     /// Nobody carries on what is only looked at.
-    fn take(&mut self, engine: Arc<dyn Engine>, serving: Option<Serving>) {
-        self.go_on_with(&LocatedEngine::Embedded(engine.clone()));
+    fn take(&mut self, engine: Arc<dyn Engine>, caller: Option<Caller>, serving: Option<Serving>) {
+        self.go_on_with(&LocatedEngine::Embedded(engine.clone(), caller));
         (self.attached, self.carried_on) = (false, false);
         self.reconnect.taken = Some((engine, serving));
     }

@@ -140,6 +140,9 @@ pub(super) fn unit(screen: &mut Screen, global: &Global, loaded: &Loaded, args: 
     if let Some(epoch) = &global.epoch_file {
         words.extend(["--epoch-file".to_owned(), absolute(epoch)]);
     }
+    if let Some(token) = &global.token_file {
+        words.extend(["--token-file".to_owned(), absolute(token)]);
+    }
     for set in &global.set {
         words.extend(["--set".to_owned(), set.clone()]);
     }
@@ -150,7 +153,9 @@ pub(super) fn unit(screen: &mut Screen, global: &Global, loaded: &Loaded, args: 
     screen.block(text.trim_end());
     let place = if args.user { "~/.config/systemd/user/bosun.service" } else { "/etc/systemd/system/bosun.service" };
     let manager = if args.user { "systemctl --user" } else { "systemctl" };
-    let variables = loaded.variables();
+    let mut variables = loaded.variables();
+    // These are in the unit, whoever named them.
+    variables.retain(|variable| !["BOSUN_STORE", "BOSUN_EPOCH_FILE", "BOSUN_TOKEN_FILE"].contains(variable));
     if !variables.is_empty() {
         let variables = variables.join(", ");
         screen.note(&format!(

@@ -10,6 +10,7 @@ use bosun_engine::{Retention, RetentionInfo};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+use super::args::Global;
 use super::context::Context;
 use super::error::CliError;
 use super::exit::Exit;
@@ -64,10 +65,15 @@ pub enum StoreVerb {
 /// The verbs that work on a directory as a whole, without an engine; the others are given back.
 pub(super) async fn without_an_engine(
     screen: &mut Screen,
-    data: &Path,
+    global: &Global,
     opener: &dyn OpenEngine,
     verb: StoreVerb,
 ) -> Result<Result<Exit, CliError>, StoreVerb> {
+    let data = &global.data;
+    let asks_the_engine = matches!(verb, StoreVerb::Verify | StoreVerb::Info | StoreVerb::Backup { .. });
+    if let (false, Err(why)) = (asks_the_engine, super::holder::owns(global)) {
+        return Ok(Err(why));
+    }
     Ok(match verb {
         StoreVerb::Salvage { from, to } => {
             let next = format!("bosun list --data {}", to.display());

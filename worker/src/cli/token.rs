@@ -70,6 +70,7 @@ pub(super) fn token(screen: &mut Screen, global: &Global, verb: TokenVerb) -> Re
         return Err(CliError::usage(why).help("run it on the worker's machine, with --data"));
     }
     no_store(&global.data)?;
+    super::holder::owns(global)?;
     match verb {
         TokenVerb::Create(args) => create(screen, global, args),
         TokenVerb::List => list(screen, global),
@@ -84,6 +85,9 @@ pub(super) fn token(screen: &mut Screen, global: &Global, verb: TokenVerb) -> Re
 
 fn create(screen: &mut Screen, global: &Global, args: CreateTokenArgs) -> Result<Exit, CliError> {
     let namespaces: BTreeSet<Namespace> = args.namespaces.iter().map(Namespace::new).collect::<Result<_, _>>()?;
+    if args.expires.is_some_and(|expires| expires.is_zero()) {
+        return Err(CliError::usage("--expires: a token that works for no time opens nothing"));
+    }
     let created_at = super::time_format::now();
     let new = NewToken {
         name: args.name.clone(),

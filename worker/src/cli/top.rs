@@ -240,7 +240,7 @@ impl RunSource<'_> {
                 self.attached = Some((client.clone(), backend.clone()));
                 Ok(self.taken(&*backend, Some(&client)).await?)
             }
-            LocatedEngine::Embedded(engine) => {
+            LocatedEngine::Embedded(engine, _) => {
                 let snapshot = self.taken(&*backend, None).await;
                 engine.drain(Duration::from_secs(1)).await;
                 known?;

@@ -27,12 +27,13 @@ use super::dev::Beside;
 use super::error::CliError;
 use super::exit::Exit;
 use super::explain::Code;
+use super::holder::is_of_somebody;
 use super::output::Screen;
 use super::reach::Reach;
 use super::service_manager::ServiceManager;
 use super::time_format::{now, parse_duration};
 use crate::api::handlers::Api;
-use crate::api::{DirectoryId, ServeError, Server, ServerLimits, Token, Tokens, WorkerFile};
+use crate::api::{DirectoryId, ServeError, Server, ServerLimits, Token, Tokens, WorkerFile, tokens};
 use crate::backend::{Access, Backend, ClusterPlace, Engine, EngineHealth, OpenEngine, OpenError, SlotCounts, Stopped};
 use crate::capability::owner::{Guards, QueuePolicy, StorePolicy};
 use crate::notify::cursor::{Cursor, GoneWorker};
@@ -465,14 +466,24 @@ async fn serve(
     of_a_run: bool,
 ) -> Result<Serving, CliError> {
     let data = std::path::absolute(&global.data).unwrap_or_else(|_| global.data.clone());
-    let (token_file, token): (PathBuf, _) = match &global.token_file {
+    let cannot = |why: String| CliError::new(Code::CannotServe, why);
+    let named = global.token_file.as_deref().filter(|file| is_of_somebody(file, &data));
+    if let Some(file) = named.filter(|_| !of_a_run) {
+        let why = format!("{} holds the token of somebody: everybody who has it would be the owner", file.display());
+        return Err(cannot(why).help("a worker needs a token of its own: leave --token-file away, or make another"));
+    }
+    // Who runs something with a token of their own serves beside it with that of the directory.
+    let (token_file, token): (PathBuf, _) = match global.token_file.as_ref().filter(|_| named.is_none()) {
         Some(file) => (std::path::absolute(file).unwrap_or_else(|_| file.clone()), Token::read(file)),
         None => (data.join("token"), Token::read_or_create(&data.join("token"))),
     };
-    let cannot = |why: String| CliError::new(Code::CannotServe, why);
     // A tool that finds it in its file must not bring it into a history.
     if let Ok(token) = &token {
         crate::capability::environment::note_secret(token.header().trim_start_matches("Bearer "));
+    }
+    if let Ok(token) = &token {
+        let elsewhere = (token_file != data.join("token")).then_some(token);
+        tokens::note_owner(&data, elsewhere).map_err(|why| cannot(why.to_string()))?;
     }
     let token = token.and_then(|token| Tokens::new(&token, Some(data.clone())));
     let tokens = token.map_err(|why| cannot(why.to_string()))?;

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use super::asked::{asked_of, is_told, text_of};
 use super::cursor::Cursor;
 use super::rules::channel::Notify;
-use super::rules::occasion::{Occasion, Told, told_by};
+use super::rules::occasion::{Occasion, Told, is_bad_end, told_by};
 use super::rules::run::{DESCRIBE, NOTIFICATION, Notification, OF_KIND};
 use crate::agent::AGENT;
 use crate::api::guard::now;
@@ -144,7 +144,8 @@ impl Watcher {
     /// One event; all of the groups before it are told.
     async fn event(&mut self, event: RunEvent) -> Result<(), Leaving> {
         let Some(info) = self.client.run_info(event.run_id) else { return Ok(()) };
-        for told in told_by(&info, &event.event) {
+        let alone = self.is_alone(&info, &event.event).await?;
+        for told in told_by(&info, &event.event, alone) {
             match told {
                 Told::Occasion(occasion) if self.is_old(occasion.at) => {}
                 Told::Occasion(occasion) => self.tell(&occasion).await?,
@@ -153,6 +154,18 @@ impl Watcher {
         }
         self.cursor.move_to(before(event.group));
         Ok(())
+    }
+
+    /// Whether the run above had ended before the end of this one, and none goes on in its place: nobody hears of it there.
+    async fn is_alone(&self, info: &RunInfo, event: &Event) -> Result<bool, Leaving> {
+        let (Some(parent), true) = (&info.parent, is_bad_end(info, event)) else { return Ok(false) };
+        let of = Target { namespace: info.namespace.clone(), ..Target::run(parent.workflow_id.clone(), parent.run_id) };
+        let backend = &*self.backend;
+        let above = patiently(|| async {
+            let above = inbox::going_on(backend, of.clone()).await?;
+            inbox::after_reset(backend, above).await
+        });
+        Ok(above.await?.is_none_or(|above| above.closed_at.is_some_and(|closed| closed < event.at)))
     }
 
     /// What a run asks after a turn is the same for all events of the turn.
@@ -327,9 +340,12 @@ impl Watcher {
     async fn look_at(&self, info: &RunInfo) -> Result<(), Leaving> {
         let last = EventId(info.history.events.max(1));
         let events = patiently(|| self.backend.history(target_of(info), last, 1)).await?.unwrap_or_default();
-        for told in events.iter().flat_map(|event| told_by(info, event)) {
-            if let Told::Occasion(occasion) = told {
-                self.tell(&occasion).await?;
+        for event in &events {
+            let alone = self.is_alone(info, event).await?;
+            for told in told_by(info, event, alone) {
+                if let Told::Occasion(occasion) = told {
+                    self.tell(&occasion).await?;
+                }
             }
         }
         Ok(())

@@ -77,18 +77,26 @@ impl ScheduleRun {
         match name {
             "update" => {
                 let change: Change = read_value(input.to_json())?;
-                // A time that only its jitter kept is a time of the schedule that was.
-                if let Some(next) = self.standing.next.take_if(|next| next.at <= now) {
-                    self.arrive(PlannedStart { nominal: next.at, overlap: self.overlap(), by_hand: false }, cx);
-                }
+                self.arrive_by(now, cx);
                 self.standing.schedule = change.schedule;
                 self.look_from_now(now);
             }
             "pause" | "unpause" => {
                 let Note { note } = read(input)?;
-                self.standing.schedule.state.paused = name == "pause";
+                let pauses = name == "pause";
+                let is_so = self.standing.schedule.state.paused == pauses;
+                let came = self.standing.next.is_some_and(|next| next.at <= now);
+                // Where runs have noted it before, such a time was lost.
+                let keeps = (is_so || came) && cx.patched("schedule-pause-keeps-what-came");
+                if keeps && !is_so {
+                    self.arrive_by(now, cx);
+                }
+                self.standing.schedule.state.paused = pauses;
                 self.standing.schedule.state.note = note;
-                self.look_from_now(now);
+                // What is so already has the times that it had.
+                if !(keeps && is_so) {
+                    self.look_from_now(now);
+                }
             }
             "trigger" => {
                 let overlap = read::<Trigger>(input)?.overlap.unwrap_or(self.overlap());
@@ -116,6 +124,13 @@ impl ScheduleRun {
             self.standing.updated_at = now;
         }
         Ok(json!({ "version": self.standing.version }))
+    }
+
+    /// A time that only its jitter kept is a time of the schedule that was.
+    fn arrive_by(&mut self, now: Timestamp, cx: &mut Cx<'_>) {
+        if let Some(next) = self.standing.next.take_if(|next| next.at <= now) {
+            self.arrive(PlannedStart { nominal: next.at, overlap: self.overlap(), by_hand: false }, cx);
+        }
     }
 
     /// What was before is not made up for: the schedule that holds from now on has times from now on.

@@ -24,6 +24,7 @@ use super::handlers::{Answer, request_id, wait_of};
 use super::pages::Cursor;
 use super::{once, view};
 use crate::backend::{Backend, CallError, RunEventStream};
+use crate::cli::below::below;
 use crate::deadlines;
 use crate::inbox::became::{self, Became, SentAnswer};
 use crate::inbox::{self, AnswerMisfit, HumanDecision, HumanMessage, HumanRequest, HumanRequestKind};
@@ -165,11 +166,23 @@ pub async fn answer(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
         Err(CallError::Rejected(Rejection::Query(QueryError::Unknown { .. }))) => Vec::new(),
         all => all?,
     };
-    let Some(found) = all.into_iter().find(|one| one.id() == id) else {
-        return match &request_id {
-            Some(key) if was_heard(&me.backend, &target, key, &said).await? => accepted("taken"),
-            _ => Err(nothing_waits(&target, &id)),
-        };
+    let own = all.into_iter().find(|one| one.id() == id);
+    let (mut found, mut of_below) = (own, Vec::new());
+    if found.is_none() {
+        // What `waiting` of a run shows is asked by runs below it, too.
+        of_below = asking_below(&me.backend, &info).await?;
+        found = asked_below(&me.backend, &of_below, &id).await;
+    }
+    let Some(found) = found else {
+        of_below.insert(0, (target.clone(), info.workflow_type.clone()));
+        if let Some(key) = &request_id {
+            for (run, _) in &of_below {
+                if was_heard(&me.backend, run, key, &said).await? {
+                    return accepted("taken");
+                }
+            }
+        }
+        return Err(nothing_waits(&target, &id));
     };
     let message = said.message(&found).map_err(misfit)?;
     let input = Payload::encode(&message.input).map_err(|why| Problem::bad_request(why.to_string()))?;
@@ -191,6 +204,27 @@ pub async fn answer(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
             format!("{id} is not decided by this answer: {why}"),
         )),
     }
+}
+
+/// The open runs below a run that ask people.
+async fn asking_below(backend: &CallerBackend, of: &RunInfo) -> Result<Vec<(Target, WorkflowType)>, CallError> {
+    let asks = |workflow_type: &WorkflowType| inbox::ASKING.contains(&workflow_type.as_str());
+    if !asks(&of.workflow_type) {
+        return Ok(Vec::new());
+    }
+    let below = below(backend, inbox::target_of(of), |_| true).await?.runs.into_iter().skip(1);
+    Ok(below.filter(|run| run.open && asks(&run.workflow_type)).map(|run| (run.target, run.workflow_type)).collect())
+}
+
+/// What one of these runs asks under this id. One that cannot be asked hides nothing of the others.
+async fn asked_below(backend: &CallerBackend, runs: &[(Target, WorkflowType)], id: &str) -> Option<HumanRequest> {
+    for (target, workflow_type) in runs {
+        let asked = inbox::requests(backend, target, workflow_type).await.unwrap_or_default();
+        if let Some(found) = asked.into_iter().find(|one| one.id() == id) {
+            return Some(found);
+        }
+    }
+    None
 }
 
 /// An answer that is none to what waits, with the member that says it.

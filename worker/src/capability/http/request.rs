@@ -150,7 +150,9 @@ fn from_file(config: &HttpConfig, from: &FromFile, secrets: &mut Scrubber) -> Re
     let path = from.file.display();
     let unreadable = |why: std::io::Error| refused(format!("the file {path} for a header cannot be read: {why}"));
     let file = from.file.canonicalize().map_err(unreadable)?;
-    if config.secret_dirs.as_ref().is_some_and(|dirs| !dirs.iter().any(|dir| file.starts_with(dir))) {
+    // The file is where it really lies, so the directory is, too.
+    let within = |dir: &PathBuf| file.starts_with(dir.canonicalize().unwrap_or_else(|_| dir.clone()));
+    if config.secret_dirs.as_ref().is_some_and(|dirs| !dirs.iter().any(within)) {
         return Err(refused(format!("headers may not be taken from the file {path}")));
     }
     if lies_in(&file, config.own.as_deref()) {

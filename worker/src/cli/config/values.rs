@@ -177,6 +177,25 @@ pub(super) fn read_as_far_as_it_goes(path: &Path) -> (FileText, Option<CliError>
     }
 }
 
+/// Keys that hold directories.
+const DIRECTORIES: [&str; 2] = ["file.roots", "http.secret_dirs"];
+
+/// A relative directory is one beside the file that names it, wherever a worker starts.
+pub(super) fn beside(file: &Path, values: &mut Values) {
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let Some(own) = file.parent() else { return };
+    for key in DIRECTORIES {
+        let named = values.get_mut(key).and_then(Value::as_array_mut);
+        for one in named.into_iter().flatten() {
+            if let Some(text) = one.as_str() {
+                // `.` is the directory itself, and not something in it.
+                let whole: std::path::PathBuf = own.join(text).components().collect();
+                *one = whole.display().to_string().into();
+            }
+        }
+    }
+}
+
 pub(super) fn read_text(text: &str, path: &Path) -> Result<FileText, CliError> {
     let (read, refused) = text_as_far_as_it_goes(text, path);
     refused.map_or(Ok(read), Err)

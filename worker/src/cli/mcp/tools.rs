@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::args::Cli;
 use super::ServeArgs;
+use crate::supervisor::core::control;
 use crate::supervisor::people::signature::{OF_RUNS, is_answer};
 
 /// What a tool does to the world.
@@ -38,7 +39,7 @@ const TOOLS: &[Row] = &[
     ("agent_list", &["agent", "list"], &["id"], Does::Looks),
     ("plan_show", &["plan", "show"], &["id"], Does::Looks),
     ("approval_list", &["approval", "list"], &["id"], Does::Looks),
-    ("approval_show", &["approval", "show"], &["id"], Does::Looks),
+    ("approval_show", &["approval", "show"], &["id", "run"], Does::Looks),
     ("schedule_list", &["schedule", "list"], &[], Does::Looks),
     ("schedule_describe", &["schedule", "describe"], &["id"], Does::Looks),
     ("batch_list", &["batch", "list"], &[], Does::Looks),
@@ -56,9 +57,9 @@ const TOOLS: &[Row] = &[
     ("workflow_pause", &["workflow", "pause"], &["workflow_id", "reason"], Does::Changes),
     ("workflow_resume", &["workflow", "resume"], &["workflow_id", "reason"], Does::Changes),
     ("schedule_trigger", &["schedule", "trigger"], &["id"], Does::Changes),
-    ("approval_approve", &["approval", "approve"], &["id", "comment"], Does::Decides),
-    ("approval_reject", &["approval", "reject"], &["id", "comment", "feedback"], Does::Decides),
-    ("approval_answer", &["approval", "answer"], &["id", "answer"], Does::Decides),
+    ("approval_approve", &["approval", "approve"], &["id", "run", "comment"], Does::Decides),
+    ("approval_reject", &["approval", "reject"], &["id", "run", "comment", "feedback"], Does::Decides),
+    ("approval_answer", &["approval", "answer"], &["id", "run", "answer"], Does::Decides),
 ];
 
 /// One tool, as it is offered.
@@ -89,8 +90,17 @@ struct ToolOption {
 /// What the names of the worker's own workflows begin with: a batch, for example, sends signals to other runs.
 const INTERNAL: &str = "bosun.";
 
-/// Updates after which people are not asked, or something else is done when they do not answer in time.
-const WHO_IS_ASKED: [&str; 2] = ["set_hitl_mode", "set_policy"];
+/// Messages after which people are not asked, or something else is done when they do not answer in time; and those that do
+/// what a person was asked for without an answer: more budget, a task done by hand, another plan.
+const OF_PEOPLE: [&str; 7] = [
+    "set_hitl_mode",
+    "set_policy",
+    "budget_top_up_v1",
+    control::TAKEOVER,
+    control::RELEASE,
+    "complete_task_manually",
+    "revise_plan",
+];
 
 /// What the ids of the worker's own runs begin with that no tool touches: each has verbs that say what they do to it.
 const OWN_RUNS: [&str; 3] = [crate::schedule::ID_PREFIX, crate::batch::ID_PREFIX, crate::notify::ID_PREFIX];
@@ -165,8 +175,8 @@ impl Tool {
                 if OF_RUNS.contains(&name) {
                     return Err(format!("{name}: only runs send it, to each other"));
                 }
-                if !self.decides && (is_answer(name) || WHO_IS_ASKED.contains(&name)) {
-                    return Err(format!("{name}: it decides what people are asked: serve with --approvals"));
+                if !self.decides && (is_answer(name) || OF_PEOPLE.contains(&name)) {
+                    return Err(format!("{name}: it decides what is for people to decide: serve with --approvals"));
                 }
             }
             ["workflow", "start"] => {
@@ -272,9 +282,8 @@ mod tests {
             tools.iter().find(|one| one.name == tool).unwrap().words(given).err()
         };
         for tool in ["workflow_signal", "workflow_update"] {
-            for name in
-                ["respond_approval", "approve_plan", "respond_interrupt", "approval_response_v1", "set_hitl_mode"]
-            {
+            let answers = ["respond_approval", "approve_plan", "respond_interrupt", "approval_response_v1"];
+            for name in answers.into_iter().chain(OF_PEOPLE) {
                 let given = || json!({ "workflow_id": "a", "name": name });
                 assert!(refused(&tools, tool, given()).unwrap().contains("serve with --approvals"), "{tool} {name}");
                 assert_eq!(refused(&all(), tool, given()), None, "{tool} {name}");
@@ -287,6 +296,18 @@ mod tests {
         for name in [crate::batch::BATCH, crate::schedule::SCHEDULE, "bosun.else"] {
             assert!(refused(&all(), "workflow_start", json!({ "workflow_type": name })).unwrap().contains(name));
         }
+    }
+
+    /// The id alone does not say which run waits, after a reset or a fork.
+    #[test]
+    fn a_decision_names_the_run_that_waits() {
+        for (tool, more) in [("approve", json!({})), ("reject", json!({})), ("answer", json!({ "answer": 1 }))] {
+            let mut given = json!({ "id": "r/ap-1", "run": "q" });
+            given.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let told = words(&format!("approval_{tool}"), given).unwrap();
+            assert!(told.contains("--run=q"), "{told}");
+        }
+        assert_eq!(words("approval_show", json!({ "id": "a", "run": "q" })).unwrap(), "approval show --run=q -- a");
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Context {
                     self.screen.note("a worker is there");
                 }
             }
-            LocatedEngine::Embedded(engine) => self.take(engine, None),
+            LocatedEngine::Embedded(engine, caller) => self.take(engine, caller, None),
         }
     }
 }

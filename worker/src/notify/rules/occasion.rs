@@ -226,8 +226,18 @@ fn is_of_nobody(info: &RunInfo) -> bool {
     info.parent.as_ref().is_none_or(by_schedule)
 }
 
-/// What an event of a run says.
-pub fn told_by(info: &RunInfo, event: &Event) -> Vec<Told> {
+/// Whether the event is an end of a run that somebody above may wait for: only then it matters whether anybody does.
+pub fn is_bad_end(info: &RunInfo, event: &Event) -> bool {
+    let failed = matches!(
+        event.kind,
+        EventKind::WorkflowExecutionFailed { new_run: None, .. }
+            | EventKind::WorkflowExecutionTimedOut { new_run: None, .. }
+    );
+    failed && !is_of_nobody(info)
+}
+
+/// What an event of a run says; `alone`: the run above had ended before.
+pub fn told_by(info: &RunInfo, event: &Event, alone: bool) -> Vec<Told> {
     if is_notification(info) {
         return Vec::new();
     }
@@ -236,10 +246,10 @@ pub fn told_by(info: &RunInfo, event: &Event) -> Vec<Told> {
         vec![Told::Occasion(Box::new(Occasion::of(info, kind, event.at, what).says(title, text)))]
     };
     match &event.kind {
-        EventKind::WorkflowExecutionFailed { failure, new_run: None, .. } if is_of_nobody(info) => {
+        EventKind::WorkflowExecutionFailed { failure, new_run: None, .. } if alone || is_of_nobody(info) => {
             one(OccasionKind::Failed, "failed", format!("{id} has failed"), &failure.to_string())
         }
-        EventKind::WorkflowExecutionTimedOut { timeout, new_run: None, .. } if is_of_nobody(info) => {
+        EventKind::WorkflowExecutionTimedOut { timeout, new_run: None, .. } if alone || is_of_nobody(info) => {
             let which = match timeout {
                 WorkflowTimeout::Execution => "The execution timeout ran out.",
                 WorkflowTimeout::Run => "The run timeout ran out.",
@@ -369,25 +379,28 @@ mod tests {
     #[test]
     fn a_failure_is_told_where_nobody_above_hears_of_it() {
         let mut info = run_info("order-7", WorkflowStatus::Failed);
-        assert_eq!(kinds(&told_by(&info, &failed(None))), [Some(OccasionKind::Failed)]);
-        assert_eq!(told_by(&info, &failed(Some(RunId([9; 16])))), [], "another attempt follows");
+        assert_eq!(kinds(&told_by(&info, &failed(None), false)), [Some(OccasionKind::Failed)]);
+        assert_eq!(told_by(&info, &failed(Some(RunId([9; 16]))), false), [], "another attempt follows");
         let parent = |id: &str| {
             let (workflow_id, run_id, seq) = (WorkflowId::of(id), RunId([1; 16]), Seq(1));
             Some(Parent { workflow_id, run_id, seq, close_policy: ParentClosePolicy::Abandon })
         };
         info.parent = parent("order-6");
-        assert_eq!(told_by(&info, &failed(None)), [], "its parent hears of it");
+        assert_eq!(told_by(&info, &failed(None), false), [], "its parent hears of it");
+        assert!(is_bad_end(&info, &failed(None)) && !is_bad_end(&info, &failed(Some(RunId([9; 16])))));
+        let told = told_by(&info, &failed(None), true);
+        assert_eq!(kinds(&told), [Some(OccasionKind::Failed)], "it was abandoned, and its parent has ended");
         info.parent = parent("schedule:nightly");
-        assert_eq!(kinds(&told_by(&info, &failed(None))), [Some(OccasionKind::Failed)]);
+        assert_eq!(kinds(&told_by(&info, &failed(None), false)), [Some(OccasionKind::Failed)]);
         info.workflow_type = WorkflowType::of(NOTIFICATION);
-        assert_eq!(told_by(&info, &failed(None)), [], "or one would be told of for ever");
+        assert_eq!(told_by(&info, &failed(None), false), [], "or one would be told of for ever");
         assert_eq!(Occasion::held(&info, Timestamp(1), "a busy loop"), None, "held, too");
     }
 
     #[test]
     fn the_id_is_of_the_run_and_of_what_happened() {
         let info = run_info("order-7", WorkflowStatus::Failed);
-        let id = |info: &RunInfo| match &told_by(info, &failed(None))[..] {
+        let id = |info: &RunInfo| match &told_by(info, &failed(None), false)[..] {
             [Told::Occasion(occasion)] => occasion.id.clone(),
             other => panic!("{other:?}"),
         };
@@ -409,7 +422,7 @@ mod tests {
         let told = |number: u64, attempt: u32, failure: Failure| {
             let (attempt, next_attempt_at) = (Attempt(attempt), Timestamp(5));
             let kind = EventKind::ActivityTaskAttemptFailed { seq: Seq(1), attempt, failure, next_attempt_at };
-            let told = told_by(&info, &event(number, kind)).pop();
+            let told = told_by(&info, &event(number, kind), false).pop();
             told.map(|told| match told {
                 Told::Occasion(occasion) => occasion.id,
                 other => panic!("{other:?}"),
@@ -438,9 +451,9 @@ mod tests {
         ];
         let value = Payload::encode(&notes).unwrap();
         let marker = event(5, EventKind::MarkerRecorded(Marker::SideEffect { seq: Seq(3), value }));
-        assert_eq!(told_by(&info, &marker), [], "of another type it is something else");
+        assert_eq!(told_by(&info, &marker, false), [], "of another type it is something else");
         info.workflow_type = WorkflowType::of(SUPERVISOR);
-        let told = told_by(&info, &marker);
+        let told = told_by(&info, &marker, false);
         assert_eq!(kinds(&told), [None, Some(OccasionKind::Budget), Some(OccasionKind::Stuck)]);
         match &told[2] {
             Told::Occasion(occasion) => assert_eq!(occasion.text, "no key"),

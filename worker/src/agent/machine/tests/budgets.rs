@@ -68,7 +68,7 @@ fn a_share_is_asked_for_and_the_last_of_it_is_used_up() {
         assert_eq!(stage.asked.len(), before, "only the run lends");
     }
     let lent = |tokens: u64, last: bool| {
-        AgentEvent::Lent(Lent { more: Share { tokens: Some(tokens), cost_micros: None }, last })
+        AgentEvent::Lent(Lent { more: Share { tokens: Some(tokens), cost_micros: None }, calls: None, last })
     };
     stage.handle(lent(wanted, false));
     stage.play();
@@ -128,7 +128,7 @@ fn a_call_of_unknown_price_is_the_last_before_the_run_gives_leave() {
     let mut stage = unpriced(json!({ "needs_prices": true, "max_steps": 5 }));
     assert_eq!(stage.agent.halt(), Some(&Halt::Share { resource: Resource::Unpriced, wanted: 1 }));
     assert_eq!((stage.model_calls().len(), stage.agent.output().unknown.unpriced_calls), (1, 1));
-    stage.handle(AgentEvent::Lent(Lent { more: Share::default(), last: false }));
+    stage.handle(AgentEvent::Lent(Lent { more: Share::default(), calls: None, last: false }));
     stage.play();
     assert_eq!(stage.agent.halt(), Some(&Halt::Budget { resource: Resource::Steps }), "leave is given once");
     let stage = unpriced(json!({ "needs_prices": true, "stops_at": ["unpriced"] }));
@@ -150,7 +150,7 @@ fn what_is_the_last_is_said_of_each() {
     stage.play();
     assert!(matches!(stage.agent.halt(), Some(Halt::Share { resource: Resource::Tokens, .. })));
     let money = Share { cost_micros: Some(1), tokens: None };
-    stage.handle(AgentEvent::Lent(Lent { more: money, last: true }));
+    stage.handle(AgentEvent::Lent(Lent { more: money, calls: None, last: true }));
     stage.play();
     assert!(matches!(stage.agent.halt(), Some(Halt::Share { .. })), "it asks for tokens again");
 }

@@ -549,7 +549,7 @@ fn live(case: Case) -> Result<BTreeMap<String, u64>, String> {
                 watched.share = watched.share.plus(*more);
                 let asks = matches!(watched.stage.agent.halt(), Some(Halt::Share { .. }));
                 *watched.done.entry("asked for more".to_owned()).or_default() += u64::from(asks);
-                watched.stage.handle(AgentEvent::Lent(Lent { more: *more, last: *last }));
+                watched.stage.handle(AgentEvent::Lent(Lent { more: *more, calls: None, last: *last }));
             }
             Act::Pause => {
                 watched.stage.handle(AgentEvent::Pause { reason: "lunch".into() });

@@ -88,7 +88,8 @@ impl Approvals {
         let key = PeopleKey::ApprovalNotify(n);
         if !out.awaited().awaits(&key.into()) {
             let key = PeopleKey::ApprovalNotify(n);
-            out.call(call(key, Purpose::NotifyForApproval, request.task_id.as_ref(), shown));
+            let attempt = request.escalated.saturating_add(1);
+            out.call(call(key, Purpose::NotifyForApproval, attempt, request.task_id.as_ref(), shown));
         }
         Ok(told)
     }

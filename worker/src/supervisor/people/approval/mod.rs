@@ -119,7 +119,7 @@ impl Approvals {
         let shown = json!(request);
         out.note(NoteKind::ApprovalRequested, shown.clone());
         let key = PeopleKey::ApprovalNotify(n);
-        out.call(call(key, Purpose::NotifyForApproval, request.task_id.as_ref(), shown));
+        out.call(call(key, Purpose::NotifyForApproval, 1, request.task_id.as_ref(), shown));
         out.timer(PeopleKey::ApprovalDeadline(n), request.deadline, format!("approval {}", request.id));
         let id = request.id.clone();
         self.entries.insert(n, Entry { request, state: ApprovalState::Pending, used: false });
@@ -281,7 +281,7 @@ impl Approvals {
         let entry = self.entries.get_mut(&n)?;
         let data = json!({ "request": entry.request, "response": decision });
         out.note(NoteKind::ApprovalDecided, json!(decision));
-        out.call(call(PeopleKey::ApprovalLog(n), Purpose::LogApprovalResult, entry.request.task_id.as_ref(), data));
+        out.call(call(PeopleKey::ApprovalLog(n), Purpose::LogApprovalResult, 1, entry.request.task_id.as_ref(), data));
         let closed = Closed::of(&entry.request, &decision);
         if let Some(action) = decision.modified_action.as_ref().filter(|_| decision.approved) {
             // Whoever writes the action has seen it: the approval is for what it says now.
@@ -368,10 +368,11 @@ fn ignored(id: Option<Value>, why: Ignored, out: &mut Outbox) -> Ignored {
     why
 }
 
-fn call(key: PeopleKey, purpose: Purpose, task: Option<&TaskId>, context: Value) -> Call {
-    let call = Call::new(key, purpose, context);
+/// `attempt`: who is told again is told by a call of its own, which nobody takes for the one before.
+fn call(key: PeopleKey, purpose: Purpose, attempt: u32, task: Option<&TaskId>, context: Value) -> Call {
+    let call = Call::new(key, purpose, context).attempt(attempt);
     match task {
-        Some(task) => call.task(task.clone(), 1),
+        Some(task) => call.task(task.clone(), attempt),
         None => call,
     }
 }
