@@ -235,10 +235,11 @@ impl CallerBackend {
         if [BATCH, NOTIFICATION].contains(&workflow_type.as_str()) { self.needs(TokenRole::Owner) } else { Ok(()) }
     }
 
-    /// As [`for_batch`](Self::for_batch), for a run that goes back or is copied.
-    async fn may_repeat(&self, target: &Target) -> Result<(), CallError> {
+    /// As [`for_batch`](Self::for_batch), for a run that goes back or is copied. Its type.
+    async fn may_repeat(&self, target: &Target) -> Result<WorkflowType, CallError> {
         self.may(TokenRole::Operator, target)?;
-        self.for_batch(&self.backend.describe(target.clone()).await?.info.workflow_type)
+        let workflow_type = self.backend.describe(target.clone()).await?.info.workflow_type;
+        self.for_batch(&workflow_type).map(|()| workflow_type)
     }
 }
 
@@ -312,8 +313,7 @@ impl Backend for CallerBackend {
             let request = CallerBackend::fork(self, request)?;
             match &request.source {
                 ForkSource::Run(source) => {
-                    self.may_repeat(source).await?;
-                    no_second_schedule(&self.backend.describe(source.clone()).await?.info.workflow_type)?;
+                    no_second_schedule(&self.may_repeat(source).await?)?;
                 }
                 ForkSource::History(turns) => {
                     let started = turns.iter().flat_map(|turn| &turn.events).find_map(|event| match event {
@@ -561,6 +561,19 @@ mod tests {
         assert!(Backend::start(&it, StartWorkflow::new(NOTIFICATION.into(), "other".into())).await.is_err());
         assert!(it.signal_with_start(start(), signal).await.is_err());
         assert_eq!(fake.calls(), Vec::<String>::new());
+    }
+
+    /// Two of one name would start each time twice.
+    #[tokio::test]
+    async fn nobody_forks_a_schedule() {
+        let mut fake = Fake::new();
+        fake.runs[0].workflow_type = WorkflowType::of(SCHEDULE);
+        let fake = Arc::new(fake);
+        let it = CallerBackend::new(fake.clone(), caller(TokenRole::Owner, None));
+        let source = ForkSource::Run(Target::workflow("order-7".into()));
+        let refused = Backend::fork(&it, ForkRequest::new(source, "second".into())).await;
+        assert!(matches!(refused, Err(CallError::Refused { status: 409, .. })), "{refused:?}");
+        assert!(fake.calls().iter().all(|call| !call.starts_with("fork")), "{:?}", fake.calls());
     }
 
     #[tokio::test]

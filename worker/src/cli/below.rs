@@ -141,6 +141,28 @@ mod tests {
         fake
     }
 
+    /// A reset run goes on with the children of the run before it: what they ask is asked by what is below it.
+    #[tokio::test]
+    async fn a_reset_run_has_the_children_that_it_kept() {
+        let mut fake = gone_on(0);
+        let parent = fake.runs[1].parent.clone();
+        fake.runs[1].parent = parent.map(|parent| Parent { run_id: run_id(9), ..parent });
+        fake.described = |description| {
+            if description.info.workflow_id.as_str() == "long" {
+                let (workflow_id, workflow_type) = ("child".into(), WorkflowType::of(SUPERVISOR));
+                let kept = PendingChild { seq: Seq(1), workflow_id, workflow_type, run_id: Some(run_id(1)) };
+                description.pending_children = vec![kept];
+            }
+        };
+        let found = below(&fake, Target::run("long".into(), run_id(0)), |_| true).await.unwrap();
+        let names: Vec<&str> = found.runs.iter().map(|run| run.target.workflow_id.as_str()).collect();
+        assert_eq!(names, ["long", "child"]);
+        // The child names the run above it: it is found once.
+        fake.runs[1].parent = fake.runs[1].parent.clone().map(|parent| Parent { run_id: run_id(0), ..parent });
+        let found = below(&fake, Target::run("long".into(), run_id(0)), |_| true).await.unwrap();
+        assert_eq!(found.runs.len(), 2);
+    }
+
     /// It may have gone on for years: what is left out is said, and what is below the run itself is found all the same.
     #[tokio::test]
     async fn a_chain_of_earlier_runs_is_cut_where_it_is_long_and_that_is_said() {

@@ -58,6 +58,14 @@ pub(crate) struct Asked {
     pub(crate) at: Timestamp,
 }
 
+/// Which call it is. People may be told of one approval more than once: each time is a call.
+fn id_of(run: RunId, call: &Call) -> String {
+    match call.purpose {
+        Purpose::NotifyForApproval if call.attempt > 1 => format!("{run}/{}/{}", call.key, call.attempt),
+        _ => format!("{run}/{}", call.key),
+    }
+}
+
 impl Asked {
     pub(crate) fn of(task: &ActivityTask, at: Timestamp) -> Asked {
         let activity_type = task.activity_type.to_string();
@@ -75,7 +83,7 @@ impl Asked {
         let form = if call.is_some() || form == Form::Message { form } else { Form::Plain };
         let data = call.as_ref().map_or_else(|| input.clone(), |call| call.context.clone());
         let id = match &call {
-            Some(call) => format!("{}/{}", task.run_id, call.key),
+            Some(call) => id_of(task.run_id, call),
             None => format!("{}/{}/{}", task.run_id, task.seq.0, task.attempt.0),
         };
         let earlier = if call.is_none() { 1..task.attempt.0 } else { 0..0 };
@@ -100,7 +108,7 @@ impl Asked {
     /// A supervisor that goes on in a new run asks as the same one: a key is used once in all of them.
     pub(crate) fn in_chain(mut self, first: RunId) -> Asked {
         if self.purpose.is_some() {
-            self.id = format!("{first}/{}", self.call.key);
+            self.id = id_of(first, &self.call);
         }
         self
     }

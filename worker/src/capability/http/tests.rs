@@ -388,6 +388,12 @@ async fn secrets_come_only_from_where_the_owner_allows() {
     let config = HttpConfig { secret_dirs: Some(vec!["/run/secrets".into()]), ..loopback() };
     let refused = failure(run_with(config, input.clone()).await);
     assert_eq!(refused.message, "headers may not be taken from the file /etc/hostname");
+    // A directory is where it really lies, as the file is.
+    let place = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/etc", place.path().join("secrets")).unwrap();
+    let config = HttpConfig { secret_dirs: Some(vec![place.path().join("secrets")]), ..loopback() };
+    let allowed = failure(run_with(config, input.clone()).await);
+    assert!(!allowed.message.contains("may not be taken"), "{}", allowed.message);
     let config = HttpConfig { own: Some("/etc".into()), ..loopback() };
     let refused = failure(run_with(config, input).await);
     assert!(refused.message.contains("the worker's data directory"), "{}", refused.message);

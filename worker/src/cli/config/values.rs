@@ -258,3 +258,19 @@ pub(super) fn unknown(key: &str, place: &str) -> CliError {
         None => error,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_of_a_file_is_beside_it() {
+        let roots = json!([".", "work", "/srv"]);
+        let mut values: Values = [("file.roots".to_owned(), roots), ("data".to_owned(), json!("d"))].into();
+        beside(Path::new("/etc/bosun/bosun.toml"), &mut values);
+        assert_eq!(values["file.roots"], json!(["/etc/bosun", "/etc/bosun/work", "/srv"]));
+        assert_eq!(values["data"], "d", "that of a store is where the command is");
+    }
+}
