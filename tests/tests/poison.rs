@@ -184,7 +184,10 @@ fn survive(workflow: &str, kind: &str, data: &Path) -> (usize, String) {
         neighbour.moves_to(&process);
     }
     if kind.contains("busy") {
-        assert_eq!(lost_threads(&process), [Some(1); 2], "{kind}: {}", process.said());
+        // On a machine with more to do the code may have come back meanwhile: then its thread is lost no more, and that is told.
+        let lost = lost_threads(&process);
+        let is_back = process.said().contains("the thread that this run kept has ended");
+        assert!(lost == [Some(1); 2] || (is_back && lost == [Some(0); 2]), "{kind}: {lost:?} {}", process.said());
         assert!(
             why.contains("its thread is lost") && process.said().contains("a thread is lost"),
             "{}",
