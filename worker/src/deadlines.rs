@@ -4,6 +4,7 @@
 //! was left then, and it is the timer that decides. What has no timer of its own stays as it was told. It changes nothing of a run.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use bosun_engine::{PendingTimer, RunId};
 use serde_json::json;
@@ -18,10 +19,9 @@ pub(crate) async fn as_timers_have_them(backend: &dyn Backend, mut requests: Vec
         if !one.request["deadline"].is_i64() && !one.request["until"].is_i64() {
             continue;
         }
-        if !timers.contains_key(&one.target.run_id) {
+        if let Entry::Vacant(place) = timers.entry(one.target.run_id) {
             let described = backend.describe(one.target.clone()).await;
-            let pending = described.map(|described| described.pending_timers).unwrap_or_default();
-            timers.insert(one.target.run_id, pending);
+            place.insert(described.map(|described| described.pending_timers).unwrap_or_default());
         }
         put_in(one, timers.get(&one.target.run_id).map(Vec::as_slice).unwrap_or_default());
     }

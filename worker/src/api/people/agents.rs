@@ -155,7 +155,7 @@ fn stands_still(info: &RunInfo, row: WaitingRow) -> Option<Obstacle> {
     let keeps = row.whom == ABOVE || (is_own && (is_agent || row.hold == Some(Hold::Paused)));
     let run = info.workflow_id.clone();
     let (what, why) = ("pause".to_owned(), format!("waits for {}: {}", row.whom, row.what));
-    keeps.then(|| Obstacle { run, what, why, attempt: None, next_attempt_at: None, help: row.answer })
+    keeps.then_some(Obstacle { run, what, why, attempt: None, next_attempt_at: None, help: row.answer })
 }
 
 /// What a plan says of those who worked on it. A task that nobody was named for is the supervisor's own.
