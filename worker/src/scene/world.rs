@@ -61,7 +61,9 @@ pub(crate) fn to_world(spec: &mut SupervisorSpec, world: &[Rule]) {
     };
     spec.agents.iter_mut().chain(&mut spec.manager_agent).for_each(|agent| change(&mut agent.via));
     let roles = [&mut spec.planner, &mut spec.supervisor, &mut spec.reviewer, &mut spec.synthesizer, &mut spec.advisor];
-    roles.into_iter().flatten().chain(spec.services.values_mut()).for_each(|role| change(&mut role.via));
+    let roles = roles.into_iter().flatten().chain(spec.services.values_mut());
+    // Whom a role names is played by its own entry.
+    roles.filter(|role| role.via.is_some() || role.agent.is_none()).for_each(|role| change(&mut role.via));
 }
 
 fn by_world() -> Via {

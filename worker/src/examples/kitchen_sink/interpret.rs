@@ -18,6 +18,18 @@ use super::program::{Op, ProgramStep, Save, SinkProgram, Steps, workflow_id};
 use super::room::{DEPTH_MAX, VALUE_BYTES_MAX, spend, too_deep, weigh};
 use crate::supervisor::FieldError;
 use crate::supervisor::people::signature::{is_answer, is_believed};
+use crate::{batch, notify, schedule};
+
+/// What a program may reach: schedules, batches and notifications are for their own verbs, which know who asks.
+fn for_programs(context: &WfContext, target: ExternalTarget) -> Result<ExternalTarget, Failure> {
+    let id = target.workflow_id.as_str();
+    let is_own = [schedule::ID_PREFIX, batch::ID_PREFIX, notify::ID_PREFIX].iter().any(|own| id.starts_with(own));
+    if is_own && context.patched("own-runs-are-for-their-verbs") {
+        let why = format!("{id} is a run of Bosun's own: its own verbs reach it, and no program");
+        return Err(Failure::application("NotForPrograms", why).non_retryable());
+    }
+    Ok(target)
+}
 
 /// The workflow.
 pub async fn kitchen_sink(context: WfContext, input: Value) -> Result<Value, Failure> {
@@ -279,11 +291,13 @@ impl Interpreter {
                     );
                     return Err(Failure::application("SignalOfPeople", why).non_retryable());
                 }
-                context.signal_external(target(workflow_id)?, name.as_str(), &self.value(input)?).await?;
+                context
+                    .signal_external(for_programs(context, target(workflow_id)?)?, name.as_str(), &self.value(input)?)
+                    .await?;
                 Ok(Flow::Next)
             }
             Op::CancelWorkflow { workflow_id, reason } => {
-                context.cancel_external(target(workflow_id)?, reason).await?;
+                context.cancel_external(for_programs(context, target(workflow_id)?)?, reason).await?;
                 Ok(Flow::Next)
             }
             _ => Ok(Flow::Next),

@@ -196,6 +196,26 @@ async fn no_program_speaks_in_the_name_of_a_person() {
     }
 }
 
+/// Whoever may start a program has not thereby the verbs of schedules, batches and notifications.
+#[tokio::test]
+async fn no_program_reaches_a_schedule_a_batch_or_a_notification() {
+    for id in ["schedule:nightly", "batch:b1", "notify:n1"] {
+        for step in [
+            json!({ "cancel_workflow": { "workflow_id": id, "reason": "x" } }),
+            json!({ "signal": { "workflow_id": id, "name": "start_quarantined_v1", "input": {} } }),
+        ] {
+            let played = play(json!([step]), vec![]).await;
+            assert_eq!(failure(&played).type_name(), "NotForPrograms", "{id}");
+            assert!(!played.commands.iter().any(|command| {
+                matches!(
+                    command,
+                    Command::SignalExternalWorkflow { .. } | Command::RequestCancelExternalWorkflow { .. }
+                )
+            }));
+        }
+    }
+}
+
 #[tokio::test]
 async fn continue_as_new_carries_variables_and_waiting_signals() {
     let steps = json!([

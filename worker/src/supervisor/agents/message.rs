@@ -57,6 +57,15 @@ pub enum Tag {
 }
 
 impl Message {
+    /// Why a tool has failed, by what its model was told of it.
+    pub(super) fn failure(&self) -> Option<String> {
+        let text = self.content.as_deref().filter(|_| self.role == MessageRole::Tool)?;
+        if let Some(why) = text.strip_prefix("Error: ") {
+            return Some(why.to_owned());
+        }
+        let told: Value = serde_json::from_str(text).ok().filter(|told: &Value| told["ok"] == false)?;
+        told["error"].as_str().map(str::to_owned)
+    }
     fn new(role: MessageRole, content: impl Into<String>) -> Self {
         let content = Some(content.into());
         Message { role, content, name: None, tool_calls: Vec::new(), tool_call_id: None, tag: None }

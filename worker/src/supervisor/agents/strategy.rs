@@ -130,7 +130,11 @@ impl<G> Strategy<G> for AgentLoop {
                 findings.code = Some("policy_blocked".to_owned());
             }
             let stopped = !(self.cut_turns.is_empty() && self.bounded.is_empty());
-            let nothing = outcome.ok && stopped && !self.has_something();
+            let empty = outcome.ok && !self.has_something();
+            // Nobody has said anything: what went wrong is all that there is to tell.
+            let failed = outcome.messages.iter().rev().find_map(super::message::Message::failure).filter(|_| empty);
+            let nothing = empty && (stopped || failed.is_some());
+            findings.errors.extend(failed);
             findings.code = findings.code.or_else(|| nothing.then(|| "nothing_done".to_owned()));
             findings.details = json!(outcome);
             findings.not_done = NotDone::among(&findings.tasks);
