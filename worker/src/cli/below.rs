@@ -45,28 +45,8 @@ pub(crate) async fn below(
 ) -> Result<RunTree, CallError> {
     let described = backend.describe(target).await?;
     let (info, waits_for) = (described.info, described.pending_children);
-    let found = |info: &RunInfo| ChildRun {
-        target: target_of(info),
-        workflow_type: info.workflow_type.clone(),
-        open: info.status.is_open(),
-    };
     let mut below = RunTree { runs: vec![found(&info)], cut: false };
-    let mut earliest = info;
-    while let Some(from) = earliest.continued_from.filter(|_| goes_on(&earliest.workflow_type)) {
-        // Each asks for the one before by its id, which it has from a history: no end is sure but this one.
-        if below.runs.len() > EARLIER_MAX {
-            below.cut = true;
-            break;
-        }
-        let before = Target { run_id: Some(from), ..target_of(&earliest) };
-        earliest = match backend.describe(before).await {
-            Ok(before) => before.info,
-            // Deleted, or the cluster does not keep it any more.
-            Err(CallError::Rejected(Rejection::NotFound { .. })) => break,
-            Err(why) => return Err(why),
-        };
-        below.runs.push(found(&earliest));
-    }
+    earlier(backend, info, &mut below).await?;
     let mut seen: BTreeSet<RunId> = below.runs.iter().filter_map(|run| run.target.run_id).collect();
     let mut waits_for: Vec<RunId> = waits_for.into_iter().filter_map(|child| child.run_id).collect();
     let (mut next, mut full) = (0, false);
@@ -93,6 +73,31 @@ pub(crate) async fn below(
     }
     below.cut |= full;
     Ok(below)
+}
+
+fn found(info: &RunInfo) -> ChildRun {
+    ChildRun { target: target_of(info), workflow_type: info.workflow_type.clone(), open: info.status.is_open() }
+}
+
+/// The runs that go on in this one.
+async fn earlier(backend: &dyn Backend, info: RunInfo, below: &mut RunTree) -> Result<(), CallError> {
+    let mut earliest = info;
+    while let Some(from) = earliest.continued_from.filter(|_| goes_on(&earliest.workflow_type)) {
+        // Each asks for the one before by its id, which it has from a history: no end is sure but this one.
+        if below.runs.len() > EARLIER_MAX {
+            below.cut = true;
+            break;
+        }
+        let before = Target { run_id: Some(from), ..target_of(&earliest) };
+        earliest = match backend.describe(before).await {
+            Ok(before) => before.info,
+            // Deleted, or the cluster does not keep it any more.
+            Err(CallError::Rejected(Rejection::NotFound { .. })) => break,
+            Err(why) => return Err(why),
+        };
+        below.runs.push(found(&earliest));
+    }
+    Ok(())
 }
 
 /// The rows of these runs.

@@ -3,6 +3,8 @@
 //! Invariant: `--dry-run` writes nothing, starts no engine and says the same as the fork itself would; code that does not
 //! fit the copied part is refused before anything is written. What a fork means is the engine's affair; this file reads
 //! and prints.
+//!
+//! Long: the options of a fork, its request and all that is told of it, in one place.
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Whose token a command was given, where no worker is there to say it: it is worth the same in the directory itself.
 //!
 //! Invariant: who names no token opens the directory as its owner. A token that is named is never worth more than a worker of the
-//! directory would make of it: one that has expired, was revoked or is unknown opens nothing, and a file that cannot be read is an
+//! directory would make of it, by the clock of this machine: one that has expired, was revoked or is unknown opens nothing, and a file that cannot be read is an
 //! error that names it.
 
 use std::path::Path;
@@ -53,8 +53,10 @@ pub(super) fn owns(global: &Global) -> Result<(), CliError> {
 
 /// Whether a file names somebody of the directory: such a token is no worker's own.
 pub(super) fn is_of_somebody(file: &Path, data: &Path) -> bool {
-    let known = Token::read(file).ok().and_then(|token| tokens::known_in(data, &token, now()).ok().flatten());
-    known.is_some_and(|caller| caller.name != OWNER)
+    let Ok(token) = Token::read(file) else { return false };
+    // One with a name stays somebody's when it has expired, was revoked, or cannot be looked up.
+    let named = token.id() != OWNER_ID;
+    named || matches!(tokens::known_in(data, &token, now()), Ok(Some(caller)) if caller.name != OWNER)
 }
 
 fn is_own(file: &Path, data: &Path) -> bool {

@@ -88,6 +88,8 @@ pub(super) async fn locate(
         }
         // Where a worker holds the directory it is for that to say what a token is worth.
         let caller = caller_of(global, purpose);
+        // For a token that opens nothing nothing is begun or made.
+        let purpose = if caller.is_ok() { purpose } else { &Access::Look };
         match opener.open(&global.data, purpose).await {
             Ok(engine) => return Ok(LocatedEngine::Embedded(engine, caller?)),
             // Somebody is starting, stopping or visiting: the next look may find a worker or a free directory.

@@ -211,10 +211,14 @@ impl Context {
                 }
             }
             if !std::mem::replace(&mut told, true) {
-                let hint = self.screen.reach.complete("`bosun worker run`");
-                self.screen.note(&format!("the worker has left: waiting for the next one ({hint} starts one)"));
+                self.says_that_it_waits();
             }
         }
+    }
+
+    fn says_that_it_waits(&mut self) {
+        let hint = self.screen.reach.complete("`bosun worker run`");
+        self.screen.note(&format!("the worker has left: waiting for the next one ({hint} starts one)"));
     }
 
     async fn take_over(&mut self, found: LocatedEngine) {

@@ -137,11 +137,8 @@ pub(super) fn unit(screen: &mut Screen, global: &Global, loaded: &Loaded, args: 
     if let Some(profile) = loaded.profile() {
         words.extend(["--profile".to_owned(), profile.to_owned()]);
     }
-    if let Some(epoch) = &global.epoch_file {
-        words.extend(["--epoch-file".to_owned(), absolute(epoch)]);
-    }
-    if let Some(token) = &global.token_file {
-        words.extend(["--token-file".to_owned(), absolute(token)]);
+    for (option, file) in [("--epoch-file", &global.epoch_file), ("--token-file", &global.token_file)] {
+        words.extend(file.iter().flat_map(|file| [option.to_owned(), absolute(file)]));
     }
     for set in &global.set {
         words.extend(["--set".to_owned(), set.clone()]);

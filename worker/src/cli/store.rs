@@ -70,8 +70,8 @@ pub(super) async fn without_an_engine(
     verb: StoreVerb,
 ) -> Result<Result<Exit, CliError>, StoreVerb> {
     let data = &global.data;
-    let asks_the_engine = matches!(verb, StoreVerb::Verify | StoreVerb::Info | StoreVerb::Backup { .. });
-    if let (false, Err(why)) = (asks_the_engine, super::holder::owns(global)) {
+    // Of the others the engine decides, or they read a directory that is named, and write a new one.
+    if let (StoreVerb::Compact { .. } | StoreVerb::Gc, Err(why)) = (&verb, super::holder::owns(global)) {
         return Ok(Err(why));
     }
     Ok(match verb {

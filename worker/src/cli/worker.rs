@@ -481,7 +481,8 @@ async fn serve(
     if let Ok(token) = &token {
         crate::capability::environment::note_secret(token.header().trim_start_matches("Bearer "));
     }
-    if let Ok(token) = &token {
+    // What serves beside a run changes nothing of whose token is the owner's.
+    if let (Ok(token), false) = (&token, of_a_run) {
         let elsewhere = (token_file != data.join("token")).then_some(token);
         tokens::note_owner(&data, elsewhere).map_err(|why| cannot(why.to_string()))?;
     }

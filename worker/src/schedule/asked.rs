@@ -81,23 +81,7 @@ impl ScheduleRun {
                 self.standing.schedule = change.schedule;
                 self.look_from_now(now);
             }
-            "pause" | "unpause" => {
-                let Note { note } = read(input)?;
-                let pauses = name == "pause";
-                let is_so = self.standing.schedule.state.paused == pauses;
-                let came = self.standing.next.is_some_and(|next| next.at <= now);
-                // Where runs have noted it before, such a time was lost.
-                let keeps = (is_so || came) && cx.patched("schedule-pause-keeps-what-came");
-                if keeps && !is_so {
-                    self.arrive_by(now, cx);
-                }
-                self.standing.schedule.state.paused = pauses;
-                self.standing.schedule.state.note = note;
-                // What is so already has the times that it had.
-                if !(keeps && is_so) {
-                    self.look_from_now(now);
-                }
-            }
+            "pause" | "unpause" => self.pause_or_not(name == "pause", read::<Note>(input)?.note, cx),
             "trigger" => {
                 let overlap = read::<Trigger>(input)?.overlap.unwrap_or(self.overlap());
                 let nominal = now.max(self.standing.triggered_at.plus(Duration::from_micros(1)));
@@ -124,6 +108,23 @@ impl ScheduleRun {
             self.standing.updated_at = now;
         }
         Ok(json!({ "version": self.standing.version }))
+    }
+
+    fn pause_or_not(&mut self, pauses: bool, note: String, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        let is_so = self.standing.schedule.state.paused == pauses;
+        let came = self.standing.next.is_some_and(|next| next.at <= now);
+        // Where runs have noted it before, such a time was lost.
+        let keeps = (is_so || came) && cx.patched("schedule-pause-keeps-what-came");
+        if keeps && !is_so {
+            self.arrive_by(now, cx);
+        }
+        self.standing.schedule.state.paused = pauses;
+        self.standing.schedule.state.note = note;
+        // What is so already has the times that it had.
+        if !(keeps && is_so) {
+            self.look_from_now(now);
+        }
     }
 
     /// A time that only its jitter kept is a time of the schedule that was.

@@ -24,7 +24,7 @@ use super::handlers::{Answer, request_id, wait_of};
 use super::pages::Cursor;
 use super::{once, view};
 use crate::backend::{Backend, CallError, RunEventStream};
-use crate::cli::below::below;
+use crate::cli::below::{ChildRun, below};
 use crate::deadlines;
 use crate::inbox::became::{self, Became, SentAnswer};
 use crate::inbox::{self, AnswerMisfit, HumanDecision, HumanMessage, HumanRequest, HumanRequestKind};
@@ -174,9 +174,9 @@ pub async fn answer(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
         found = asked_below(&me.backend, &of_below, &id).await;
     }
     let Some(found) = found else {
-        of_below.insert(0, (target.clone(), info.workflow_type.clone()));
         if let Some(key) = &request_id {
-            for (run, _) in &of_below {
+            // Also where the run that heard it is over.
+            for run in std::iter::once(&target).chain(of_below.iter().map(|run| &run.target)) {
                 if was_heard(&me.backend, run, key, &said).await? {
                     return accepted("taken");
                 }
@@ -207,19 +207,19 @@ pub async fn answer(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap,
 }
 
 /// The open runs below a run that ask people.
-async fn asking_below(backend: &CallerBackend, of: &RunInfo) -> Result<Vec<(Target, WorkflowType)>, CallError> {
+async fn asking_below(backend: &CallerBackend, of: &RunInfo) -> Result<Vec<ChildRun>, CallError> {
     let asks = |workflow_type: &WorkflowType| inbox::ASKING.contains(&workflow_type.as_str());
     if !asks(&of.workflow_type) {
         return Ok(Vec::new());
     }
     let below = below(backend, inbox::target_of(of), |_| true).await?.runs.into_iter().skip(1);
-    Ok(below.filter(|run| run.open && asks(&run.workflow_type)).map(|run| (run.target, run.workflow_type)).collect())
+    Ok(below.filter(|run| asks(&run.workflow_type)).collect())
 }
 
 /// What one of these runs asks under this id. One that cannot be asked hides nothing of the others.
-async fn asked_below(backend: &CallerBackend, runs: &[(Target, WorkflowType)], id: &str) -> Option<HumanRequest> {
-    for (target, workflow_type) in runs {
-        let asked = inbox::requests(backend, target, workflow_type).await.unwrap_or_default();
+async fn asked_below(backend: &CallerBackend, runs: &[ChildRun], id: &str) -> Option<HumanRequest> {
+    for run in runs.iter().filter(|run| run.open) {
+        let asked = inbox::requests(backend, &run.target, &run.workflow_type).await.unwrap_or_default();
         if let Some(found) = asked.into_iter().find(|one| one.id() == id) {
             return Some(found);
         }

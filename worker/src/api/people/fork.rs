@@ -138,12 +138,7 @@ pub async fn fork(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, b
     }
     members.done()?;
     let request_id = request_id(&headers)?;
-    let workflow_id = match (workflow_id, &request_id) {
-        (Some(id), _) => id,
-        // Sent again it is the same fork.
-        (None, Some(request)) => named(id_of_request(&at.target.workflow_id, request.as_str()))?,
-        (None, None) => fresh_id(&at.target.workflow_id)?,
-    };
+    let workflow_id = id_for(workflow_id, &at.target.workflow_id, request_id.as_ref())?;
     let request = ForkRequest {
         namespace: at.target.namespace.clone(),
         at: event.map(EventId),
@@ -163,6 +158,15 @@ pub async fn fork(me: AuthorizedCaller, at: RequestTarget, headers: HeaderMap, b
         "plan": forked.plan,
     });
     Ok((status, Json(answer)).into_response())
+}
+
+/// The id that was asked for, or one of its own. Sent again, a request without one is the same fork.
+fn id_for(asked: Option<WorkflowId>, of: &WorkflowId, request: Option<&RequestId>) -> Result<WorkflowId, Problem> {
+    match (asked, request) {
+        (Some(id), _) => Ok(id),
+        (None, Some(request)) => named(id_of_request(of, request.as_str())),
+        (None, None) => fresh_id(of),
+    }
 }
 
 fn fresh_id(source: &WorkflowId) -> Result<WorkflowId, Problem> {

@@ -286,9 +286,9 @@ impl Interpreter {
                 let named = is_believed(name.as_str()) && context.patched("signals-in-the-name-of-people");
                 // They were refused later: a history of before has sent them.
                 if named || is_answer(name.as_str()) && context.patched("answers-in-the-name-of-people") {
-                    let why = format!(
-                        "{name} is what a person says, and is believed: people send it by `bosun`, and no program"
-                    );
+                    // In the words of the histories that have it.
+                    let says = if named { "says who sends it" } else { "is what a person says" };
+                    let why = format!("{name} {says}, and is believed: people send it by `bosun`, and no program");
                     return Err(Failure::application("SignalOfPeople", why).non_retryable());
                 }
                 context

@@ -132,7 +132,8 @@ impl<G> Strategy<G> for AgentLoop {
             let stopped = !(self.cut_turns.is_empty() && self.bounded.is_empty());
             let empty = outcome.ok && !self.has_something();
             // Nobody has said anything: what went wrong is all that there is to tell.
-            let failed = outcome.messages.iter().rev().find_map(super::message::Message::failure).filter(|_| empty);
+            let failed = outcome.messages.iter().rev().find_map(super::message::Message::failure);
+            let failed = failed.filter(|_| empty && !AgentLoop::is_cut(self));
             let nothing = empty && (stopped || failed.is_some());
             findings.errors.extend(failed);
             findings.code = findings.code.or_else(|| nothing.then(|| "nothing_done".to_owned()));

@@ -145,6 +145,9 @@ struct Loan {
     /// Calls beyond the one that its start counts as; of a supervisor, where they are limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     calls: Option<u64>,
+    /// It was given what there was, as the last.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    last: bool,
     /// It asks for nothing more.
     cancelled: bool,
 }
@@ -167,7 +170,7 @@ impl Loans {
     }
 
     pub fn lend(&mut self, seq: Seq, agent: &str, share: Share) {
-        self.lent.insert(seq, Loan { agent: agent.to_owned(), share, calls: None, cancelled: false });
+        self.lent.insert(seq, Loan { agent: agent.to_owned(), share, calls: None, last: false, cancelled: false });
     }
 
     /// Calls that it may make beyond the one that its start counts as.
@@ -180,6 +183,11 @@ impl Loans {
     /// All calls that it may make, where they are limited.
     pub fn calls_of(&self, seq: Seq) -> Option<u64> {
         self.lent.get(&seq)?.calls.map(|calls| calls.saturating_add(1))
+    }
+
+    /// Whether it was told that there is no more.
+    pub fn had_the_last(&self, seq: Seq) -> bool {
+        self.lent.get(&seq).is_some_and(|loan| loan.last)
     }
 
     /// Calls that are lent and do not count yet.
@@ -247,6 +255,7 @@ impl Loans {
         };
         let loan = self.lent.values_mut().find(|loan| loan.agent == request.agent)?;
         loan.share = loan.share.plus(more);
+        loan.last |= last;
         let calls = (request.resource == Resource::Steps).then_some(amount);
         loan.calls = calls.map(|more| loan.calls.unwrap_or_default().saturating_add(more)).or(loan.calls);
         Some((request.agent, Lent { more, calls, last }))

@@ -90,6 +90,11 @@ impl SupervisorRun {
             // Asked again with the next event: others give back what they do not need.
             return self.calls.put_off(call);
         }
+        let lent = self.available().calls.is_some_and(|calls| calls.free == 0 && calls.left > 0);
+        if lent && call.weight() == Weight::Call && !call.last && !self.awaited.is_reserved(&call.key) {
+            // The calls that are left are lent to runs below.
+            return self.calls.put_off(call);
+        }
         let Some(call) = self.let_through(call, cx) else { return };
         self.waits_for_border(&call.key, false, cx);
         match self.account.reserve(&call, AnswerSource::Call, &mut self.awaited) {

@@ -247,10 +247,15 @@ impl SupervisorRun {
 
     /// A child has ended: what it gave, or why it gave nothing.
     pub(super) fn child_resolved(&mut self, seq: Seq, result: Result<Payload, Failure>, out: &mut Outbox) {
-        let calls = self.account.loans.calls_of(seq);
+        let (calls, last) = (self.account.loans.calls_of(seq), self.account.loans.had_the_last(seq));
         let share = self.account.loans.returned(seq);
         let end = ChildEnd::of(&result);
-        let cost = end.spent(child_end::is_lost(&result).then(|| share.unwrap_or_default()));
+        let lost = child_end::is_lost(&result);
+        let mut cost = end.spent(lost.then(|| share.unwrap_or_default()));
+        if lost && matches!(end, ChildEnd::Nothing) {
+            // It may have made all that it was lent.
+            cost.calls = calls.unwrap_or_default().max(cost.calls);
+        }
         if cost.calls == 0 {
             self.account.called_nobody();
         }
@@ -265,6 +270,9 @@ impl SupervisorRun {
         if let ChildEnd::Supervisor(report) = &end {
             self.escalated_below(&key, report, out);
             self.left_undone_below(&key, report);
+            if last {
+                self.had_the_last(report, share, out);
+            }
             if self.strategy.phase().is_terminal() && key.begun_for() == BegunFor::Request {
                 self.strategy.ended_cut(report.tasks.clone());
             }
@@ -285,7 +293,8 @@ impl SupervisorRun {
             }
             (None, ChildEnd::Supervisor(report), failure)
                 if !failure.as_ref().is_some_and(Failure::is_canceled)
-                    && self.left_out_below(&report, share, calls) =>
+                    && is_spent(&report)
+                    && (last || self.used_its_part(&report, share, calls)) =>
             {
                 Err(CallFailure { kind: CallFailureKind::Spent, message: why_not(&report) })
             }
@@ -297,15 +306,22 @@ impl SupervisorRun {
         self.hear(Arrival::Answer { key, answer }, out);
     }
 
-    /// Whether a run below has ended for want of what this one has: what it was lent is used up, or nothing is left here. What
-    /// its own spec limits is its own.
-    fn left_out_below(&self, report: &SupervisorOutput, lent: Option<Share>, calls: Option<u64>) -> bool {
+    /// Whether what a run below was lent is used up, or nothing is left here. What its own spec limits is its own.
+    fn used_its_part(&self, report: &SupervisorOutput, lent: Option<Share>, calls: Option<u64>) -> bool {
         let used = |lent: Option<u64>, spent: u64| lent.is_some_and(|lent| spent >= lent);
         let Share { tokens, cost_micros } = lent.unwrap_or_default();
-        let ours = used(tokens, report.tokens) || used(cost_micros, report.cost_micros) || used(calls, report.calls);
-        !report.success
-            && report.code.as_deref() == Some(BUDGET_EXHAUSTED)
-            && (ours || self.account.balance().used_up().is_some())
+        let all = used(tokens, report.tokens) || used(cost_micros, report.cost_micros) || used(calls, report.calls);
+        all || self.account.balance().used_up().is_some()
+    }
+
+    /// A run below was given the last of what there was: where nobody may give anything back, what is left pays for no other.
+    fn had_the_last(&mut self, report: &SupervisorOutput, lent: Option<Share>, out: &mut Outbox) {
+        let shared = lent.is_some_and(|lent| lent != Share::default());
+        let nobody_else = self.account.loans.lent() == Share { tokens: Some(0), cost_micros: Some(0) };
+        if shared && nobody_else && is_spent(report) {
+            self.account.too_little_is_left();
+            out.set_budget(self.account.balance());
+        }
     }
 
     /// A child that was cancelled has ended: what it cost, and what it leaves.
@@ -427,6 +443,11 @@ fn failed(failure: &Failure, report: Option<SupervisorOutput>) -> CallFailure {
     let because = report.filter(|report| report.error.is_none()).and_then(|report| report.reason);
     let message = because.map_or(message, |reason| reason.message);
     CallFailure { kind: CallFailureKind::Error, message }
+}
+
+/// Whether a run below has left something undone for want of budget.
+fn is_spent(report: &SupervisorOutput) -> bool {
+    !report.success && report.code.as_deref() == Some(BUDGET_EXHAUSTED)
 }
 
 /// Whether a run below was given up at the end of its time: nobody has said no.

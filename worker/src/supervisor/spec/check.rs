@@ -15,7 +15,6 @@ use super::template;
 use super::whole::SupervisorSpec;
 use crate::agent::spec::{AgentSpec, Limits, Price, ToolGrant};
 use crate::supervisor::fields::FieldError;
-use crate::supervisor::outbox::Purpose;
 
 mod agents;
 mod bounds;
@@ -23,6 +22,7 @@ mod crew;
 pub(super) mod effect;
 mod idle;
 mod jobs_of_plan;
+mod names;
 mod own_tools;
 mod planning;
 mod roles;
@@ -114,7 +114,7 @@ fn all_of(spec: &SupervisorSpec) -> CheckResult {
     chat(spec)?;
     handoff(spec)?;
     park_exit(spec)?;
-    roles(spec)?;
+    names::named(spec)?;
     policies(spec)?;
     scripts(spec)?;
     own_tools::check(spec)?;
@@ -303,36 +303,6 @@ fn handoff(spec: &SupervisorSpec) -> CheckResult {
         missing.join(", ")
     );
     Err(FieldError::at("handoff.tools", why))
-}
-
-/// Why no run does a job of another run.
-const ROLE_RUN: &str = "no run of its own answers for a job: let a model, a program, a service or an activity do it";
-
-/// Whoever is named does exist.
-fn roles(spec: &SupervisorSpec) -> CheckResult {
-    for (at, role) in spec.roles() {
-        if let Some(name) = role.agent.as_deref().filter(|name| spec.agent(name).is_none()) {
-            return Err(FieldError::at(format!("{at}.agent"), format!("`{name}` is not an agent")));
-        }
-        let agent = role.agent.as_deref().and_then(|name| spec.agent(name));
-        if !at.starts_with("services.") && agent.is_some_and(|agent| matches!(agent.via, Some(Via::Supervisor(_)))) {
-            return Err(FieldError::at(format!("{at}.agent"), ROLE_RUN));
-        }
-        if matches!(role.via, Some(Via::Supervisor(_))) {
-            return Err(FieldError::at(format!("{at}.via.supervisor"), ROLE_RUN));
-        }
-        one_agent(&Agent { via: role.via.clone(), model: role.model.clone(), ..Agent::new("role") }, &at)?;
-    }
-    let activity = Purpose::AuthorizeTeamAction.as_str();
-    let stranger = |name: &&str| *name != activity && spec.agent(name).is_none() && spec.agent_for(name).is_none();
-    if let Some(name) = spec.team.policy.as_deref().filter(stranger) {
-        let why = format!("`{name}` is neither an agent nor `{activity}`, the activity that is asked by itself");
-        return Err(FieldError::at("team.policy", why));
-    }
-    match spec.delegation.root.as_deref().filter(|name| spec.agent(name).is_none()) {
-        Some(name) => Err(FieldError::at("delegation.root", format!("`{name}` is not an agent"))),
-        None => Ok(()),
-    }
 }
 
 /// CUG-39: an id begins with its type, and a policy says what it is there for.

@@ -18,16 +18,21 @@ fn run(spec: &SupervisorSpec) -> Rig {
 #[test]
 fn presets_become_the_rules_of_their_systems() {
     let limit = |max, count, then| LoopLimit { max, count, then, of_rounds: false };
+    let of_rounds = |max, count, then| LoopLimit { of_rounds: true, ..limit(max, count, then) };
     assert_eq!(of_supyagent(), AgentRules::default());
     assert_eq!(of_langgraph().limit, limit(25, LoopCount::Steps, OnLimit::RecursionLimit));
     let swarm = of_swarm();
     assert_eq!(
         (swarm.limit, swarm.handoff.mode),
-        (limit(25, LoopCount::Messages, OnLimit::Return), HandoffControl::Switch)
+        (of_rounds(25, LoopCount::Messages, OnLimit::Return), HandoffControl::Switch)
     );
-    assert_eq!(of_crewai().limit, limit(25, LoopCount::Turns, OnLimit::Synthesize));
+    let whatever_it_is_called = |of: LoopLimit| LoopLimit { of_rounds: false, ..of };
+    assert_eq!(whatever_it_is_called(of_crewai().limit), limit(25, LoopCount::Turns, OnLimit::Synthesize));
     let cuga = of_cuga();
-    assert_eq!((cuga.limit, cuga.budget.per_task), (limit(50, LoopCount::Turns, OnLimit::StepLimit), Some(256)));
+    assert_eq!(
+        (whatever_it_is_called(cuga.limit), cuga.budget.per_task),
+        (limit(50, LoopCount::Turns, OnLimit::StepLimit), Some(256))
+    );
     let mut spec = Preset::SupyagentDelegation.values();
     spec.delegation.max_depth = 2;
     spec.delegation.on_timeout = spec::OnDelegationTimeout::Kill;

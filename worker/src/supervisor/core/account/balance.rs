@@ -200,7 +200,7 @@ impl Balance {
         }
     }
 
-    /// Whether people are asked for more calls, which no run below can ask for: tokens and money alone are lent.
+    /// Whether people are asked for more calls: then a request is not handed on, so that they are asked where it was made.
     pub fn asks_for_calls(&self) -> bool {
         self.then == OnExhausted::Ask && self.allowance.calls.is_some()
     }
