@@ -17,7 +17,7 @@ use crate::supervisor::{PLAN_RUN, PlanRunInput};
 const SAMPLE: usize = 8;
 /// Before a border what is under way ends first. So nobody loses in a race, what people do at a moment meets a later or an
 /// earlier step, and what begins beside a long call begins after it: these scenes tell of such moments.
-const TIMED: [&str; 7] = [
+const TIMED: [&str; 8] = [
     "a-recruit-during-synthesis-is-waited-for.yaml",
     "a-tool-that-failed-three-times-is-not-called-again.yaml",
     "after-failures-in-a-row-nothing-starts-before-a-person-says-so.yaml",
@@ -25,6 +25,7 @@ const TIMED: [&str; 7] = [
     "the-eleventh-member-is-refused.yaml",
     "the-limit-of-a-turn-is-one-of-the-turn-and-that-of-all-calls-holds.yaml",
     "the-same-call-four-times-is-a-repetition.yaml",
+    "what-was-cut-before-is-no-part-of-what-is-asked-now.yaml",
 ];
 /// Hundreds of turns, with a border after each: minutes, and all of them alike. `BOSUN_BORDERS` plays them.
 const LONG: [&str; 5] = [

@@ -250,12 +250,7 @@ impl SupervisorRun {
         let (calls, last) = (self.account.loans.calls_of(seq), self.account.loans.had_the_last(seq));
         let share = self.account.loans.returned(seq);
         let end = ChildEnd::of(&result);
-        let lost = child_end::is_lost(&result);
-        let mut cost = end.spent(lost.then(|| share.unwrap_or_default()));
-        if lost && matches!(end, ChildEnd::Nothing) {
-            // It may have made all that it was lent.
-            cost.calls = calls.unwrap_or_default().max(cost.calls);
-        }
+        let cost = bill_of(&end, child_end::is_lost(&result), share, calls);
         if cost.calls == 0 {
             self.account.called_nobody();
         }
@@ -268,14 +263,7 @@ impl SupervisorRun {
         self.parts.below.ended(&child.workflow_id);
         let failure = result.err();
         if let ChildEnd::Supervisor(report) = &end {
-            self.escalated_below(&key, report, out);
-            self.left_undone_below(&key, report);
-            if last {
-                self.had_the_last(report, share, out);
-            }
-            if self.strategy.phase().is_terminal() && key.begun_for() == BegunFor::Request {
-                self.strategy.ended_cut(report.tasks.clone());
-            }
+            self.told_below(&key, report, share.filter(|_| last), out);
         }
         // Only the answer of an agent has a place for variables: a function shows all that it gives to the model.
         let shares = key.begun_for() == BegunFor::Step;
@@ -304,6 +292,16 @@ impl SupervisorRun {
             (None, _, None) => Err(CallFailure::error("the report of the run below cannot be read")),
         };
         self.hear(Arrival::Answer { key, answer }, out);
+    }
+
+    /// What a report of a run below is for beside its answer. `last`: what it was lent, where that was the last.
+    fn told_below(&mut self, key: &Key, report: &SupervisorOutput, last: Option<Share>, out: &mut Outbox) {
+        self.escalated_below(key, report, out);
+        self.left_undone_below(key, report);
+        self.had_the_last(report, last, out);
+        if self.strategy.phase().is_terminal() && key.begun_for() == BegunFor::Request {
+            self.strategy.ended_cut(report.tasks.clone());
+        }
     }
 
     /// Whether what a run below was lent is used up, or nothing is left here. What its own spec limits is its own.
@@ -443,6 +441,15 @@ fn failed(failure: &Failure, report: Option<SupervisorOutput>) -> CallFailure {
     let because = report.filter(|report| report.error.is_none()).and_then(|report| report.reason);
     let message = because.map_or(message, |reason| reason.message);
     CallFailure { kind: CallFailureKind::Error, message }
+}
+
+/// What a run below spent. One that was lost without a word may have made all the calls that it was lent.
+fn bill_of(end: &ChildEnd, lost: bool, share: Option<Share>, calls: Option<u64>) -> Spent {
+    let cost = end.spent(lost.then(|| share.unwrap_or_default()));
+    match end {
+        ChildEnd::Nothing if lost => Spent { calls: calls.unwrap_or_default().max(cost.calls), ..cost },
+        _ => cost,
+    }
 }
 
 /// Whether a run below has left something undone for want of budget.
