@@ -424,7 +424,7 @@ impl Rig {
 
 #[test]
 fn every_operation_answers_as_its_document_says() {
-    every_operation(count_from_env("BOSUN_API_CASES", 5));
+    every_operation(count_from_env("BOSUN_API_CASES", 10));
 }
 
 #[test]
