@@ -118,9 +118,7 @@ pub fn revoke(data: &Path, name: &str) -> Result<(), TokensError> {
 
 /// Whose token this is in a directory that nobody serves; nobody's if it opens nothing.
 pub fn known_in(data: &Path, token: &Token, now: Timestamp) -> Result<Option<Caller>, TokensError> {
-    let noted = fs::read_to_string(owner_noted_in(data)).ok();
-    let noted = noted.and_then(|text| serde_json::from_str::<Verifier>(&text).ok());
-    let owners = [Token::read(&data.join("token")).ok().map(|own| own.verifier()), noted];
+    let owners = [Token::read(&data.join("token")).ok().map(|own| own.verifier()), noted_owner(data)];
     if owners.into_iter().flatten().any(|owner| owner.fits(token)) {
         return Ok(Some(Caller::owner()));
     }
@@ -133,10 +131,17 @@ fn owner_noted_in(data: &Path) -> PathBuf {
     data.join("token.served")
 }
 
+fn noted_owner(data: &Path) -> Option<Verifier> {
+    serde_json::from_str(&fs::read_to_string(owner_noted_in(data)).ok()?).ok()
+}
+
 /// Keeps what is known of the owner's token where it does not lie in the directory, so that it is the owner's without a worker
 /// too. None: it lies there.
 pub fn note_owner(data: &Path, elsewhere: Option<&Token>) -> Result<(), TokensError> {
     let path = owner_noted_in(data);
+    if elsewhere.is_some_and(|token| noted_owner(data).is_some_and(|noted| noted.fits(token))) {
+        return Ok(());
+    }
     let done = match elsewhere {
         Some(token) => (|| {
             let beside = data.join("token.served.new");

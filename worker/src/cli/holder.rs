@@ -1,8 +1,8 @@
 //! Whose token a command was given, where no worker is there to say it: it is worth the same in the directory itself.
 //!
 //! Invariant: who names no token opens the directory as its owner. A token that is named is never worth more than a worker of the
-//! directory would make of it, by the clock of this machine: one that has expired, was revoked or is unknown opens nothing, and a file that cannot be read is an
-//! error that names it.
+//! directory would make of it, by the clock of this machine: one that has expired, was revoked or is unknown opens nothing, and a
+//! file that cannot be read is an error that names it.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -484,7 +484,10 @@ async fn serve(
     // What serves beside a run changes nothing of whose token is the owner's.
     if let (Ok(token), false) = (&token, of_a_run) {
         let elsewhere = (token_file != data.join("token")).then_some(token);
-        tokens::note_owner(&data, elsewhere).map_err(|why| cannot(why.to_string()))?;
+        // On a full disk a worker starts all the same: it is known by its file while it is up.
+        if let Err(why) = tokens::note_owner(&data, elsewhere) {
+            tracing::warn!(%why, "without a worker the token of this one is not known as the owner's");
+        }
     }
     let token = token.and_then(|token| Tokens::new(&token, Some(data.clone())));
     let tokens = token.map_err(|why| cannot(why.to_string()))?;
