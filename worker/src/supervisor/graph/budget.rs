@@ -52,7 +52,7 @@ impl Graph {
         let undone = |task: &&Task| match task.status {
             TaskStatus::AwaitingReview => !under_review(&task.id),
             // Nobody would pay its worker to go on with the answer.
-            TaskStatus::AwaitingInput => {
+            TaskStatus::AwaitingInput if self.rules.selection != Selection::Supervisor => {
                 let asks = task.result.is_none() && !task.metadata.gave_nothing;
                 asks && task.capability.as_deref() != Some(HUMAN)
             }
