@@ -189,7 +189,9 @@ fn survive(workflow: &str, kind: &str, data: &Path) -> (usize, String) {
         let is_back = process.said().contains("the thread that this run kept has ended");
         assert!(lost == [Some(1); 2] || (is_back && lost == [Some(0); 2]), "{kind}: {lost:?} {}", process.said());
         assert!(
-            why.contains("its thread is lost") && process.said().contains("a thread is lost"),
+            why.contains("its thread is lost")
+                && process.said().contains("a thread is lost")
+                && process.said().contains(r#""lost_threads":1"#),
             "{}",
             process.said()
         );
