@@ -5,7 +5,8 @@
 //! worker can make, over the id of the token and the moment at which it ends: the key of the seal is made of the owner's token
 //! and of the verifier of the one that is meant, so that a copy of the file of verifiers opens no page. A session lives through
 //! a restart of the worker, and dies with its token, or with the owner's. The seals of sessions, forms, sign-in codes and proofs are of
-//! different kinds: none can be used as another. A sign-in code opens once, at the worker that made it. What a session may do is the token's affair.
+//! different kinds: none can be used as another. A sign-in code opens once, at the worker that made it.
+//! What a session may do is the token's affair.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

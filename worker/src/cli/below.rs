@@ -1,7 +1,8 @@
 //! The runs below a run: the children it started, and theirs.
 //!
-//! Invariant: only children of the very run are found, and those that it waits for although an earlier run started them; not those of an earlier run of the same id, unless that is a supervisor
-//! that goes on in this one; what is left out because there is too much of it (earlier runs, children) is said. It reads the index of runs and asks no workflow.
+//! Invariant: only children of the very run are found, and those that it waits for although an earlier run started them; not
+//! those of an earlier run of the same id, unless that is a supervisor that goes on in this one; what is left out because there is
+//! too much of it (earlier runs, children) is said. It reads the index of runs and asks no workflow.
 
 use std::collections::BTreeSet;
 

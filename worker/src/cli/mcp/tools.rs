@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::args::Cli;
 use super::ServeArgs;
+use crate::agent::workflow::SIGNAL_TOP_UP;
 use crate::supervisor::core::control;
 use crate::supervisor::people::signature::{OF_RUNS, is_answer};
 
@@ -95,7 +96,7 @@ const INTERNAL: &str = "bosun.";
 const OF_PEOPLE: [&str; 7] = [
     "set_hitl_mode",
     "set_policy",
-    "budget_top_up_v1",
+    SIGNAL_TOP_UP,
     control::TAKEOVER,
     control::RELEASE,
     "complete_task_manually",

@@ -8,7 +8,8 @@
 //! Invariant: what is lent at a time, and what was charged, are never more than the budget; nothing is lent twice, and
 //! nothing that may still be spent counts as free. Who asks for more than is free waits as long as others may give
 //! something back; then it gets the rest, as the last. Pure: what is left is told, and who is to be told of a loan is
-//! answered; nothing here knows children, signals or the plan.
+//! answered; nothing here knows children, signals or the plan. Calls are lent to supervisors only, and one that is lent some counts
+//! as one call already: what is lent of them is what it may make beyond that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
