@@ -5,7 +5,7 @@ use std::process::Output;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bosun_engine::Started;
+use bosun_engine::{CloseOutcome, Started};
 use bosun_tests::harness::crash::{Outcome, READY_MAX};
 use bosun_tests::harness::faults::{Injection, SmallDisk};
 use bosun_tests::harness::http::{Http, Reply};
@@ -263,6 +263,44 @@ fn a_worker_starts_on_a_full_disk() {
     outcome.compare(&http, &ledger).unwrap();
     outcome.assert_clean("started on a full disk");
     disk.free().unwrap();
+    goes_on(&http, &mut worker, "again");
+    worker.terminate().unwrap();
+    assert_eq!(worker.wait(REQUEST_MAX).unwrap().and_then(|status| status.code()), Some(0), "{}", worker.said());
+}
+
+/// G5: a worker came up behind one that was killed, and the disk fills before it has written anything: what is under way goes on
+/// with the reserve, a command waits for space, a token can be taken away, and nobody leaves.
+#[test]
+fn a_disk_that_fills_before_the_first_write_ends_nothing() {
+    let Some(disk) = SmallDisk::require_or_explain(48 * MIB) else { return };
+    let program = Program::bosun_worker().unwrap();
+    let data = disk.dir().join("data");
+    let (mut worker, http) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    let wait = serde_json::json!({ "wait_signal": { "name": "go" } });
+    let command = serde_json::json!({ "activity": { "type": "process", "input": { "argv": ["true"] } } });
+    http.start(&workload::program("plain", serde_json::json!([wait, { "return": 1 }]))).acknowledged().unwrap();
+    http.start(&workload::program("command", serde_json::json!([wait, command, { "return": 2 }])))
+        .acknowledged()
+        .unwrap();
+    let made = answers(&data, &["token", "create", "ann", "--role", "viewer"]);
+    assert!(made.status.success(), "{}", said(&made));
+    worker.kill().unwrap();
+    let (mut worker, http) = WorkerProcess::start(&program, &data, READY_MAX).unwrap();
+    disk.fill().unwrap();
+    for id in ["plain", "command"] {
+        http.signal(id, "go", &serde_json::json!(1), "go").acknowledged().unwrap();
+    }
+    assert!(http.result("plain", REQUEST_MAX).unwrap().is_some(), "{}", worker.said());
+    let revoked = answers(&data, &["token", "revoke", "ann"]);
+    assert!(revoked.status.success(), "{}", said(&revoked));
+    let listed = said(&answers(&data, &["token", "list"]));
+    assert!(!listed.contains("ann"), "{listed}");
+    // Longer than a start that is hopeless takes to be told.
+    assert!(http.result("command", Duration::from_secs(3)).unwrap().is_none(), "{}", worker.said());
+    assert!(worker.wait(Duration::ZERO).unwrap().is_none(), "it has ended:\n{}", worker.said());
+    disk.free().unwrap();
+    let done = http.result("command", REQUEST_MAX).unwrap();
+    assert!(done.is_some_and(|done| matches!(done.outcome, CloseOutcome::Completed(_))), "{}", worker.said());
     goes_on(&http, &mut worker, "again");
     worker.terminate().unwrap();
     assert_eq!(worker.wait(REQUEST_MAX).unwrap().and_then(|status| status.code()), Some(0), "{}", worker.said());

@@ -102,17 +102,18 @@ impl LiveRoute {
     }
 
     /// The directory as it was left, where the run has closed; nothing where it is open.
+    /// For a token that only a worker knows the next one is waited for.
     async fn closed(
         &self,
         target: &Target,
-        caller: Option<Caller>,
         follow_runs: bool,
-    ) -> Result<Option<Arc<dyn Engine>>, OpenError> {
+    ) -> Result<Option<(Arc<dyn Engine>, Option<Caller>)>, OpenError> {
+        let Ok(caller) = caller_of(&self.global, &Access::Look) else { return Ok(None) };
         let engine = self.opener.open(&self.global.data, &Access::Look).await?;
-        let backend = LocatedEngine::Embedded(engine.clone(), caller).backend(self.namespace.as_ref());
+        let backend = LocatedEngine::Embedded(engine.clone(), caller.clone()).backend(self.namespace.as_ref());
         let at_once = ResultRequest { follow_runs, timeout: Some(Duration::ZERO) };
         if matches!(backend.result(target.clone(), at_once).await, Ok(Some(_))) {
-            return Ok(Some(engine));
+            return Ok(Some((engine, caller)));
         }
         engine.drain(Duration::ZERO).await;
         Ok(None)
@@ -199,13 +200,8 @@ impl Context {
                     Err(why) => return Err(why),
                 }
             } else if to_look {
-                // For a token that only a worker knows the next one is waited for.
-                let Ok(caller) = caller_of(&route.global, &Access::Look) else {
-                    to_look = false;
-                    continue;
-                };
-                match route.closed(target, caller.clone(), follow_runs).await {
-                    Ok(Some(engine)) => {
+                match route.closed(target, follow_runs).await {
+                    Ok(Some((engine, caller))) => {
                         self.take(engine, caller, None);
                         return Ok(());
                     }
