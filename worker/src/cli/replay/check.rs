@@ -228,8 +228,9 @@ fn print(bench: &mut Bench<'_>, checked: &[CheckedHistory]) -> Result<(), CliErr
     }
     warn(bench, checked);
     bench.screen.block(&format!(
-        "\n{} histories with build {build}: {fit} fit, {unfit} do not, {unreadable} cannot be read",
-        checked.len()
+        "\n{} {} with build {build}: {fit} fit, {unfit} do not, {unreadable} cannot be read",
+        checked.len(),
+        if checked.len() == 1 { "history" } else { "histories" }
     ));
     if let Some(first) = checked.iter().find(|one| one.class() == Class::DoesNotFit) {
         bench.screen.next(&format!("bosun replay explain {}", history_word(&first.name)));

@@ -20,9 +20,10 @@ use bosun_engine::Seq;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::key::Key;
+use super::key::{BegunFor, Key};
 use super::question::{Expired, QuestionKey};
 use crate::agent::ledger::Resource;
+use crate::supervisor::model::TaskId;
 use crate::supervisor::outbox::{Answer, Call, ChildKind, ChildTask, Purpose};
 
 /// What a number of the engine stands for.
@@ -226,6 +227,11 @@ impl Calls {
             self.numbers.remove(what.key());
             self.sent(number(old, &what), what);
         }
+    }
+
+    /// Whether the work of a task was asked for and is not begun.
+    pub fn is_put_off(&self, task: &TaskId) -> bool {
+        self.put_off.iter().any(|call| call.key.begun_for() == BegunFor::Task(task))
     }
 
     /// Whether anything that was asked for is not begun.

@@ -184,6 +184,14 @@ impl SupervisorRun {
 
     /// Asked on a copy: the gates answer as they would, and leave no trace.
     fn why_not_running(&self, id: &TaskId) -> Value {
+        // What is put off while the run goes on waits for its part of the budget.
+        if self.calls.is_put_off(id) && !self.parts.control.is_held() && !self.parts.border_closes() {
+            let reason = format!(
+                "waits until runs below give back what they were lent of the budget: `bosun budget show {}`",
+                self.id
+            );
+            return json!({ "task": id, "status": "running", "reasons": [reason] });
+        }
         let mut parts = self.parts.clone();
         let budget = self.account.balance();
         let mut out = Outbox::new(self.run.clone(), self.now)
