@@ -85,7 +85,7 @@ fn limit(scene: &mut file::Scene, most: u64) -> bool {
 
 fn is_sampled(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
-    blake3::hash(name.as_encoded_bytes()).as_bytes()[0] % SAMPLE == 0
+    blake3::hash(name.as_encoded_bytes()).as_bytes()[0].is_multiple_of(SAMPLE)
 }
 
 /// The file's scenes as they are, with a border at every quiet moment.
