@@ -62,7 +62,6 @@ pub use flow::*;
 pub use gates::{Gates, Open, PlanEvent};
 pub use handed::Handed;
 pub use people::PLAN_REVIEW_TIMED_OUT;
-pub use policies::*;
 pub use refusal::{AgentForbidden, BuiltInReserved, NotTaken, PlanRefusal, ToolRefusal};
 pub use reply::*;
 pub use rules::*;

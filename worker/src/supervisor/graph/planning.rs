@@ -114,7 +114,7 @@ impl Graph {
             "goal": self.plan.objective, "iteration": self.iteration, "tasks": tasks, "needs_revision": revise,
             "overall_assessment": self.overall_assessment, "agents": self.allowed_agents(),
             "agent_cards": self.agent_cards(),
-            "dispatched_agents": self.rules.policies.supervisor_dispatched_agents,
+            "dispatched_agents": self.rules.policies.dispatched_agents,
             "given": self.planning_context, "refused": std::mem::take(&mut self.refused_in_plan),
         });
         let guidance = self.rules.guidance(&self.plan.objective);
@@ -251,7 +251,7 @@ impl Graph {
     /// The agents that a plan may name.
     fn allowed_agents(&self) -> Vec<String> {
         let known: Vec<String> = self.rules.workers.iter().map(|card| card.name.clone()).collect();
-        let named = if known.is_empty() { self.rules.policies.supervisor_allowed_agents.clone() } else { known };
+        let named = if known.is_empty() { self.rules.policies.allowed_agents.clone() } else { known };
         named.into_iter().filter(|agent| self.rules.policies.allows(agent)).collect()
     }
 

@@ -7,30 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
-
 use super::{Graph, GraphRules, WorkerRequirements};
 use crate::supervisor::model::{Dependency, Edge, PlannedTask, Task, TaskId};
+use crate::supervisor::spec::PlanPolicies;
 
-/// What the supervisor's state says before it plans.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct ResolvedPolicies {
-    /// Only these may be named; all that are available if empty.
-    pub supervisor_allowed_agents: Vec<String>,
-    /// Sub-tasks of a later agent wait for those of the earlier ones.
-    pub supervisor_sequence_order: Vec<String>,
-    /// Sub-tasks of these agents need a person's approval.
-    pub approval_agents: Vec<String>,
-    /// Agents that have been given work already; they are told to the planner.
-    pub supervisor_dispatched_agents: Vec<String>,
-}
-
-impl ResolvedPolicies {
+impl PlanPolicies {
     /// Whether an agent may be named.
     pub fn allows(&self, agent: &str) -> bool {
-        self.supervisor_allowed_agents.is_empty()
-            || self.supervisor_allowed_agents.iter().any(|allowed| allowed == agent)
+        self.allowed_agents.is_empty() || self.allowed_agents.iter().any(|allowed| allowed == agent)
     }
 
     /// Whether a person must approve what this agent is given.
@@ -40,7 +24,7 @@ impl ResolvedPolicies {
 
     /// The place of an agent in the order, if it has one.
     fn rank(&self, agent: Option<&String>) -> Option<usize> {
-        self.supervisor_sequence_order.iter().position(|other| Some(other) == agent)
+        self.sequence_order.iter().position(|other| Some(other) == agent)
     }
 }
 

@@ -9,7 +9,7 @@ use super::workers::WorkerCard;
 use crate::supervisor::core::authority::Granted;
 use crate::supervisor::model::{DependencyPolicy, Edge, Requires};
 use crate::supervisor::spec::{
-    Degrade, OnEmpty, OnIdle, OnUnmet, Reflection, RejectStatus, ReviewScope, Selection, UpfrontStrategy,
+    Degrade, OnEmpty, OnIdle, OnUnmet, PlanPolicies, Reflection, RejectStatus, ReviewScope, Selection, UpfrontStrategy,
 };
 use crate::supervisor::standing::StandingPolicy;
 use crate::supervisor::task::TaskStatus;
@@ -174,7 +174,7 @@ pub struct GraphRules {
     pub given_role: Option<String>,
     /// What was decided before planning (CUG-04).
     #[serde(default)]
-    pub policies: super::ResolvedPolicies,
+    pub policies: PlanPolicies,
     /// What holds whatever anybody answers (CUG-39).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub standing: Vec<StandingPolicy>,
@@ -256,7 +256,7 @@ impl Default for GraphRules {
             answers_anybody: false,
             escalates_unmatched: false,
             given_role: None,
-            policies: super::ResolvedPolicies::default(),
+            policies: PlanPolicies::default(),
             standing: Vec::new(),
             evaluator: false,
             max_tasks: 20_000,

@@ -19,7 +19,7 @@ impl GraphRules {
     /// Sub-tasks come in the order of the playbooks that fit the request, behind whatever order the plan has anyway.
     pub fn follow_playbooks(&mut self, request: &str) {
         let (_, order) = policies::playbooks(&self.standing, request);
-        let known = &mut self.policies.supervisor_sequence_order;
+        let known = &mut self.policies.sequence_order;
         for agent in order {
             if !known.contains(&agent) {
                 known.push(agent);

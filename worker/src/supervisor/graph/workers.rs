@@ -121,7 +121,7 @@ impl GraphRules {
     /// Why the policies of the run keep a task from whoever would do it (CUG-03).
     pub fn forbids(&self, wanted: WorkerRequirements<'_>) -> Option<AgentForbidden> {
         let agent = self.agent_for(wanted).filter(|agent| !self.policies.allows(agent))?;
-        Some(AgentForbidden { agent, allowed: self.policies.supervisor_allowed_agents.clone() })
+        Some(AgentForbidden { agent, allowed: self.policies.allowed_agents.clone() })
     }
 
     /// What a task would use that is only for plans of people, if it would.

@@ -29,13 +29,16 @@ pub enum Requires {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DependencyPolicy {
-    /// It waits: somebody may repair the plan.
+    /// It waits for a repair of the plan.
     #[default]
     Wait,
+    /// It is skipped.
     Skip,
+    /// It is cancelled.
     Cancel,
-    /// It runs without that result.
+    /// It runs all the same, without the result (SHD-03).
     Run,
+    /// It is blocked, and shown as that, until somebody changes the plan.
     Block,
     /// It has failed.
     Fail,

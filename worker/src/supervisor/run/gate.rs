@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use bosun_engine::workflow::Cx;
 use serde_json::{Map, json};
 
-use super::SupervisorRun;
+use super::{SupervisorRun, strategy};
 use crate::supervisor::core::account::SPENT;
 use crate::supervisor::core::calls::Arrival;
 use crate::supervisor::core::gate::{CallGate, Declared, NewWork, WorkKind};
@@ -21,7 +21,7 @@ use crate::supervisor::people::approval::{
 };
 use crate::supervisor::people::escalation::Escalations;
 use crate::supervisor::plan::{Plan, TaskItem};
-use crate::supervisor::spec::{Family, SupervisorSpec};
+use crate::supervisor::spec::SupervisorSpec;
 
 /// Whether people may be asked about the work of a run of this spec as it begins.
 pub(super) fn is_in(spec: &SupervisorSpec) -> bool {
@@ -31,7 +31,7 @@ pub(super) fn is_in(spec: &SupervisorSpec) -> bool {
 /// The gate of a run of this spec: a spec that asks nobody, and a plan, have none. A task that requires an approval asks in
 /// any.
 pub(super) fn of(spec: &SupervisorSpec) -> CallGate {
-    if spec.family() == Family::Graph {
+    if strategy::asks_before_tasks_start(spec) {
         return CallGate::default();
     }
     let (mut items, mut declared) = (None, BTreeMap::new());

@@ -8,10 +8,10 @@ use super::refusal::StartRefusal;
 use crate::supervisor::TaskItem;
 use crate::supervisor::agents::policies_of;
 use crate::supervisor::graph::{
-    CapabilityCard, Dependency, GraphRules, OnTriesExhausted, PlanSource, PlannedEdge, PlannedTask, ResolvedPolicies,
-    ResultSource, WorkerCard, WorkerRequirements,
+    CapabilityCard, Dependency, GraphRules, OnTriesExhausted, PlanSource, PlannedEdge, PlannedTask, ResultSource,
+    WorkerCard, WorkerRequirements,
 };
-use crate::supervisor::model::{Condition, DependencyPolicy, Task, TaskId, TaskPlan};
+use crate::supervisor::model::{Condition, Task, TaskId, TaskPlan};
 use crate::supervisor::native::{Attributes, native};
 use crate::supervisor::outbox::Purpose;
 use crate::supervisor::spec::{self, Selection, SupervisorSpec};
@@ -20,13 +20,6 @@ use crate::supervisor::task::TaskStatus;
 /// The rules of a graph.
 // long: one line a rule.
 pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
-    let unmet = |policy| match policy {
-        spec::OnDependency::Wait => DependencyPolicy::Wait,
-        spec::OnDependency::Skip => DependencyPolicy::Skip,
-        spec::OnDependency::Cancel => DependencyPolicy::Cancel,
-        spec::OnDependency::Run => DependencyPolicy::Run,
-        spec::OnDependency::Block => DependencyPolicy::Block,
-    };
     let selection = selection(spec);
     // FSS-16, FSS-17: the first failure decides, whatever tries are left.
     let at_once = matches!(spec.failure.on_subtask_error, spec::OnSubtaskError::Skip | spec::OnSubtaskError::Fail);
@@ -42,8 +35,8 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         sequential: spec.dispatch.parallelism == spec::Parallelism::Sequential,
         honour: spec.dependencies.honour,
         requires: spec.dependencies.requires,
-        on_failure: unmet(spec.dependencies.on_failure),
-        on_cancelled: unmet(spec.dependencies.on_cancelled),
+        on_failure: spec.dependencies.on_failure,
+        on_cancelled: spec.dependencies.on_cancelled,
         on_condition: spec.dependencies.on_unmet,
         on_idle: spec.run_loop.on_idle,
         cancel_running: spec.dependencies.cancel_running,
@@ -102,7 +95,7 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
         reserved: reserved(&spec.planning),
         answers_anybody: answers_anybody(spec),
         escalates_unmatched: spec.hitl.enabled && spec.hitl.triggers.out_of_scope,
-        policies: policies(&spec.planning.policies),
+        policies: spec.planning.policies.clone(),
         standing: policies_of(spec),
         status_words: status_words(spec),
         evaluator: spec.has_evaluator() && spec.planning.replan,
@@ -114,15 +107,6 @@ pub(super) fn graph_rules(spec: &SupervisorSpec) -> GraphRules {
 /// a worker's own policy, and those that `on_subtask_error: retry` grants (FSS-18), come before there is an error.
 fn is_final(failure: &spec::Failure) -> bool {
     failure.errored_is_terminal && failure.on_subtask_error != spec::OnSubtaskError::Retry
-}
-
-fn policies(of: &spec::PlanPolicies) -> ResolvedPolicies {
-    ResolvedPolicies {
-        supervisor_allowed_agents: of.allowed_agents.clone(),
-        supervisor_sequence_order: of.sequence_order.clone(),
-        approval_agents: of.approval_agents.clone(),
-        supervisor_dispatched_agents: of.dispatched_agents.clone(),
-    }
 }
 
 /// What is in the box and not granted to whoever plans.

@@ -16,9 +16,9 @@ use super::rules;
 use crate::supervisor::agents::{AgentLoop, Thread};
 use crate::supervisor::chat::{ChatError, ChatMessage, ChatRules, GroupChat};
 use crate::supervisor::core::strategy::Strategy;
-use crate::supervisor::graph::{Graph, PlanSource, ResolvedPolicies};
+use crate::supervisor::graph::{Graph, PlanSource};
 use crate::supervisor::outbox::Outbox;
-use crate::supervisor::spec::{Family, SupervisorSpec};
+use crate::supervisor::spec::{Family, PlanPolicies, SupervisorSpec};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -50,9 +50,14 @@ impl DerefMut for RunStrategy {
     }
 }
 
+/// Whether a run of this spec asks people before a task of its plan starts; every other asks before a call that begins work.
+pub(super) fn asks_before_tasks_start(spec: &SupervisorSpec) -> bool {
+    spec.family() == Family::Graph
+}
+
 /// Who does a task without a plan: whom the parent named; where no role is wanted, the first who may. Whom a role is for is
 /// found as for every task: a recruit never does the work of an agent of another role.
-fn simple_agent(spec: &SupervisorSpec, context: &RunContext, policies: &ResolvedPolicies) -> Option<String> {
+fn simple_agent(spec: &SupervisorSpec, context: &RunContext, policies: &PlanPolicies) -> Option<String> {
     let named = context.more.agent.clone();
     let roles = spec.roles();
     let has_a_job = |name: &str| roles.iter().any(|(_, role)| role.agent.as_deref() == Some(name));

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::*;
 use super::stage::*;
 use crate::supervisor::core::account::Allowance;
-use crate::supervisor::spec::{OnExhausted, Planning, PlanningMode, choose_planning};
+use crate::supervisor::spec::{OnExhausted, PlanPolicies, Planning, PlanningMode, choose_planning};
 
 /// FSS-02: a goal, and nothing else; refused before anything runs.
 #[test]
@@ -158,10 +158,10 @@ fn planned(tasks: Value) -> Vec<PlannedTask> {
 /// refuse it, an order is edges, an approval is a gate.
 #[test]
 fn policies_are_reflected_in_the_plan() {
-    let policies = ResolvedPolicies {
-        supervisor_sequence_order: vec!["crm".into(), "idle".into(), "mail".into()],
+    let policies = PlanPolicies {
+        sequence_order: vec!["crm".into(), "idle".into(), "mail".into()],
         approval_agents: vec!["mail".into()],
-        ..ResolvedPolicies::default()
+        ..PlanPolicies::default()
     };
     let mut tasks = planned(
         json!([{ "id": "1", "goal": "g", "agent": "mail" }, { "id": "2", "goal": "g", "agent": "crm" },
@@ -177,10 +177,10 @@ fn policies_are_reflected_in_the_plan() {
         Purpose::Plan => says(json!({ "tasks": [{ "id": "1", "goal": "g", "agent": "mail" }] })),
         _ => says(json!("x")),
     };
-    let policies = ResolvedPolicies {
-        supervisor_allowed_agents: vec!["crm".into()],
-        supervisor_dispatched_agents: vec!["crm".into()],
-        ..ResolvedPolicies::default()
+    let policies = PlanPolicies {
+        allowed_agents: vec!["crm".into()],
+        dispatched_agents: vec!["crm".into()],
+        ..PlanPolicies::default()
     };
     let rules = GraphRules { workers: workers(["crm", "mail"]), policies, ..GraphRules::default() };
     let played = Stage::new(rules, TaskPlan::new("intent"), &script).play();
@@ -393,10 +393,10 @@ fn a_loop_has_a_cap_of_turns() {
 /// are told. FSS-04: a plan with a task that has none is no plan, and nothing is dispatched.
 #[test]
 fn policies_reach_tasks_by_the_ids_that_a_plan_must_give_them() {
-    let policies = ResolvedPolicies {
-        supervisor_allowed_agents: vec!["crm".into(), "mail".into()],
-        supervisor_sequence_order: vec!["crm".into(), "mail".into()],
-        ..ResolvedPolicies::default()
+    let policies = PlanPolicies {
+        allowed_agents: vec!["crm".into(), "mail".into()],
+        sequence_order: vec!["crm".into(), "mail".into()],
+        ..PlanPolicies::default()
     };
     let played = |second: Value| {
         let tasks = json!([{ "id": 1, "goal": "write", "agent": "mail" }, second]);

@@ -3,7 +3,7 @@
 //! Invariant: each sets what its rows name; the rest is the spec's default.
 
 use crate::supervisor::spec::sections::{
-    OnDelegationTimeout, OnDependency, OnExhausted, OnSubtaskError, PlanningMode, ProgressMessages, RejectStatus,
+    DependencyPolicy, OnDelegationTimeout, OnExhausted, OnSubtaskError, PlanningMode, ProgressMessages, RejectStatus,
     Requires, ReviewScope, Selection, SynthesisMode,
 };
 use crate::supervisor::spec::whole::{Authority, SupervisorSpec};
@@ -12,8 +12,8 @@ fn pydantask(spec: &mut SupervisorSpec) {
     spec.dispatch.selection = Selection::Supervisor;
     // PDT-17: the default of the later versions; null is the seed's "all that are ready".
     spec.dispatch.max_concurrency = Some(4);
-    spec.dependencies.on_failure = OnDependency::Wait;
-    spec.dependencies.on_cancelled = OnDependency::Cancel;
+    spec.dependencies.on_failure = DependencyPolicy::Wait;
+    spec.dependencies.on_cancelled = DependencyPolicy::Cancel;
     spec.review.scope = ReviewScope::Task;
     spec.review.max_attempts = 3;
     spec.review.reject_status = RejectStatus::Ready;
@@ -48,8 +48,8 @@ fn flow(spec: &mut SupervisorSpec) {
     spec.dispatch.max_concurrency = Some(3);
     spec.run_loop.max_iterations = 3;
     spec.failure.on_subtask_error = OnSubtaskError::Skip;
-    spec.dependencies.on_failure = OnDependency::Skip;
-    spec.dependencies.on_cancelled = OnDependency::Skip;
+    spec.dependencies.on_failure = DependencyPolicy::Skip;
+    spec.dependencies.on_cancelled = DependencyPolicy::Skip;
     spec.synthesis.mode = SynthesisMode::Synthesizer;
     spec.progress.messages = ProgressMessages::Append;
     spec.authority = vec![Authority::Replan, Authority::Feedback, Authority::Escalate, Authority::Synthesize];
@@ -123,7 +123,7 @@ pub(super) fn cuga_structured(spec: &mut SupervisorSpec) {
     spec.planning.mode = PlanningMode::Agents;
     spec.dispatch.selection = Selection::Controller;
     // CUG-43: a failed sub-task with dependents makes the controller conclude with what there is.
-    spec.dependencies.on_failure = OnDependency::Skip;
+    spec.dependencies.on_failure = DependencyPolicy::Skip;
     spec.synthesis.mode = SynthesisMode::Synthesizer;
     spec.authority = vec![
         Authority::Select,

@@ -3,8 +3,8 @@
 //! Invariant: they only set values, so that budgets, approvals, pauses, crashes and replay hold for them as for every plan.
 
 use crate::supervisor::spec::sections::{
-    OnDependency, OnExhausted, OnSubtaskError, PlanningMode, ProgressMessages, RejectStatus, ReviewScope, Selection,
-    SynthesisMode,
+    DependencyPolicy, OnExhausted, OnSubtaskError, PlanningMode, ProgressMessages, RejectStatus, ReviewScope,
+    Selection, SynthesisMode,
 };
 use crate::supervisor::spec::whole::{Authority, SupervisorSpec};
 
@@ -32,8 +32,8 @@ pub(super) fn plan_run(spec: &mut SupervisorSpec) {
     spec.planning.replan = false;
     spec.dispatch.selection = Selection::All;
     spec.dispatch.max_concurrency = Some(4);
-    spec.dependencies.on_failure = OnDependency::Wait;
-    spec.dependencies.on_cancelled = OnDependency::Cancel;
+    spec.dependencies.on_failure = DependencyPolicy::Wait;
+    spec.dependencies.on_cancelled = DependencyPolicy::Cancel;
     spec.review.scope = ReviewScope::Rules;
     spec.failure.on_subtask_error = OnSubtaskError::Repair;
     spec.synthesis.mode = SynthesisMode::FinalTask;
@@ -51,7 +51,7 @@ pub(super) fn map_reduce(spec: &mut SupervisorSpec) {
     spec.planning.replan = false;
     spec.dispatch.selection = Selection::All;
     spec.dispatch.max_concurrency = Some(5);
-    spec.dependencies.on_failure = OnDependency::Skip;
+    spec.dependencies.on_failure = DependencyPolicy::Skip;
     spec.review.scope = ReviewScope::None;
     spec.failure.on_subtask_error = OnSubtaskError::FailTask;
     spec.synthesis.mode = SynthesisMode::Synthesizer;

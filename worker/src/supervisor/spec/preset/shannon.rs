@@ -3,7 +3,8 @@
 //! Invariant: each sets what its rows name; the rest is the spec's default, which is mostly Shannon's.
 
 use crate::supervisor::spec::sections::{
-    OnDependency, OnSubtaskError, Parallelism, PlanningMode, ProgressMessages, ReviewScope, Selection, SynthesisMode,
+    DependencyPolicy, OnSubtaskError, Parallelism, PlanningMode, ProgressMessages, ReviewScope, Selection,
+    SynthesisMode,
 };
 use crate::supervisor::spec::whole::{Authority, SupervisorSpec};
 
@@ -14,7 +15,7 @@ fn shannon(spec: &mut SupervisorSpec) {
     // SHN-47: whatever waits for nothing runs.
     spec.dispatch.max_concurrency = None;
     // A failed dependency lets its dependents run without its result (supervisors.md §4.1 no. 8, SHD-03).
-    spec.dependencies.on_failure = OnDependency::Run;
+    spec.dependencies.on_failure = DependencyPolicy::Run;
     spec.review.scope = ReviewScope::None;
     spec.failure.tries = 3;
     spec.failure.on_subtask_error = OnSubtaskError::FailTask;

@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use crate::supervisor::model::Requires;
+pub use crate::supervisor::model::{DependencyPolicy, Requires};
 use crate::supervisor::spec::Span;
 
 /// `dispatch:`.
@@ -72,9 +72,9 @@ pub struct Dependencies {
     /// How a dependency must have ended.
     pub requires: Requires,
     /// What becomes of a task whose dependency failed.
-    pub on_failure: OnDependency,
+    pub on_failure: DependencyPolicy,
     /// What becomes of a task whose dependency was cancelled.
-    pub on_cancelled: OnDependency,
+    pub on_cancelled: DependencyPolicy,
     /// What happens to a task whose condition on a result (`when:` of a dependency) does not hold; `on_failure` of the
     /// dependency itself goes before it.
     pub on_unmet: OnUnmet,
@@ -91,30 +91,14 @@ impl Default for Dependencies {
         Dependencies {
             honour: true,
             requires: Requires::Completed,
-            on_failure: OnDependency::Wait,
-            on_cancelled: OnDependency::Cancel,
+            on_failure: DependencyPolicy::Wait,
+            on_cancelled: DependencyPolicy::Cancel,
             on_unmet: OnUnmet::Skip,
             cancel_running: false,
             wait_timeout: None,
             topics: Topics::default(),
         }
     }
-}
-
-/// What becomes of a task whose dependency will never be satisfied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnDependency {
-    /// It waits for a repair.
-    Wait,
-    /// It is skipped.
-    Skip,
-    /// It is cancelled.
-    Cancel,
-    /// It runs all the same, without the result (SHD-03).
-    Run,
-    /// It is blocked, and shown as that, until somebody changes the plan.
-    Block,
 }
 
 /// What becomes of a task whose condition on a result does not hold.

@@ -19,7 +19,7 @@ pub use delegation::{
     ContextSummary, Delegation, DelegationProtocol, DelegationScope, Handoff, HandoffControl, HandoffTools,
     OnDelegationTimeout, OutputMode,
 };
-pub use dispatch::{Dependencies, Dispatch, OnDependency, OnUnmet, Parallelism, Requires, Selection, Topics};
+pub use dispatch::{Dependencies, DependencyPolicy, Dispatch, OnUnmet, Parallelism, Requires, Selection, Topics};
 pub use memory::{DepsTo, Memory, Routing};
 pub use outcome::{
     Budget, Compensation, Degrade, OnExhausted, Progress, ProgressMessages, RunLimits, Synthesis, SynthesisMode,

@@ -185,17 +185,21 @@ impl Default for PlanTriggers {
     }
 }
 
-/// Policies that a plan must reflect: they are resolved already and only narrow it (CUG-03, CUG-04, CUG-19).
+/// Policies that a plan must reflect: they are resolved already and only narrow it (CUG-03, CUG-04, CUG-19). A run that is
+/// started with the state of a CUGA supervisor gives them by its names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlanPolicies {
     /// Only these agents may be named; all if empty.
+    #[serde(alias = "supervisor_allowed_agents")]
     pub allowed_agents: Vec<String>,
     /// Sub-tasks of a later agent wait for those of the earlier ones.
+    #[serde(alias = "supervisor_sequence_order")]
     pub sequence_order: Vec<String>,
     /// Sub-tasks of these agents need a person's approval.
     pub approval_agents: Vec<String>,
     /// Agents that have been given work already; the planner is told.
+    #[serde(alias = "supervisor_dispatched_agents")]
     pub dispatched_agents: Vec<String>,
 }
 
