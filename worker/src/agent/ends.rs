@@ -29,7 +29,7 @@ pub(super) fn model_answer(payload: Payload) -> Result<ModelAnswer, Fault> {
     // It has been given, and so has to be paid for, whatever it says.
     let unread = |why| Fault { charged: true, ..Fault::new(FaultClass::Fatal, format!("the model's answer: {why}")) };
     let output: ModelOutput = payload.decode().map_err(unread)?;
-    let ModelOutput { response, value, problems, cost, cut } = output;
+    let ModelOutput { response, value, problems, cost, cut, estimated: _ } = output;
     let cost_micros = match cost {
         Cost::Micros(micros) => Some(micros),
         Cost::Unpriced(_) => None,
@@ -119,7 +119,7 @@ fn is_too_long(details: Option<&Payload>) -> bool {
 fn may_be_charged(details: Option<&Payload>) -> bool {
     let error: Option<ModelError> = details.and_then(|details| details.decode().ok());
     error.is_some_and(|error| {
-        let refused = error.status.is_some_and(|status| (400..500).contains(&status));
+        let refused = error.status.is_some_and(|status| status >= 400);
         let unsent = error.code.as_deref().is_some_and(|code| NEVER_SENT.contains(&code));
         !refused && !unsent
     })

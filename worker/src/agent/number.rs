@@ -6,7 +6,7 @@
 use bosun_engine::workflow::Cx;
 
 /// The rules of this program.
-pub(super) const RULES: u32 = 6;
+pub(super) const RULES: u32 = 7;
 
 /// Records the number at the start of a run. A history of other rules is held with a card that says so.
 pub(super) fn held_by_other_rules(cx: &mut Cx<'_>) {

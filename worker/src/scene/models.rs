@@ -5,12 +5,13 @@
 //! and nothing where it says nothing. Nobody is asked here.
 
 use bosun_engine::{EventKind, Payload, Turn};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::asked::Asked;
 use crate::agent::AgentSpec;
 use crate::agent::resolve::Conversation;
-use crate::capability::model::{ChatResponse, Cost, ModelOutput, OutputSchema};
+use crate::capability::model::{ChatRequest, ChatResponse, Cost, ModelOutput, ModelPrice, OutputSchema};
 use crate::supervisor::FieldError;
 use crate::supervisor::fields::Fields;
 use crate::supervisor::spec::Money;
@@ -106,7 +107,13 @@ pub(super) fn output(said: &Value, charge: ModelCharge, input: &Value) -> Payloa
     let schema: Option<OutputSchema> = schema.and_then(|schema| serde_json::from_value(schema.clone()).ok());
     let output = serde_json::from_value::<ChatResponse>(response);
     let unknown = || Cost::Unpriced("the scene says that nobody knows".to_owned());
-    let cost = charge.cost_micros.map_or_else(unknown, Cost::Micros);
-    let output = output.map(|response| ModelOutput { cost, ..ModelOutput::free(response, schema.as_ref()) });
+    // As the worker does, what the spec says it costs stands in for a price that nobody knows.
+    let price = input.get("price").and_then(|price| ModelPrice::deserialize(price).ok());
+    let output = output.map(|response| {
+        let cost = charge.cost_micros.map_or_else(unknown, Cost::Micros).or_by(price.as_ref(), &response);
+        let request = input.get("request").and_then(|request| ChatRequest::deserialize(request).ok());
+        let estimated = request.and_then(|request| ModelOutput::estimate(&request, &response));
+        ModelOutput { cost, estimated, ..ModelOutput::free(response, schema.as_ref()) }
+    });
     output.ok().and_then(|output| Payload::encode(&output).ok()).unwrap_or_else(Payload::null)
 }

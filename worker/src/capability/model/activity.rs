@@ -17,9 +17,10 @@ use tracing::field::Empty;
 use super::call::code;
 use super::config::Models;
 use super::conform::{ConformedAnswer, check, schema_problem};
-use super::prices::Cost;
+use super::prices::{Cost, ModelPrice};
 use super::{
     CallTag, ChatRequest, ChatResponse, ErrorClass, ModelCallContext, ModelError, OutputSchema, StreamToken, TokenSink,
+    Usage,
 };
 
 /// The activity type.
@@ -43,6 +44,9 @@ pub struct ModelInput {
     /// For the whole answer.
     #[serde(default = "timeout_ms_default")]
     pub timeout_ms: u64,
+    /// What a model costs that the owner's table does not have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<ModelPrice>,
 }
 
 fn timeout_ms_default() -> u64 {
@@ -52,7 +56,7 @@ fn timeout_ms_default() -> u64 {
 impl ModelInput {
     /// A request with the default time limit of five minutes.
     pub fn new(provider: impl Into<String>, request: ChatRequest) -> Self {
-        ModelInput { provider: provider.into(), request, timeout_ms: timeout_ms_default() }
+        ModelInput { provider: provider.into(), request, timeout_ms: timeout_ms_default(), price: None }
     }
 }
 
@@ -74,6 +78,9 @@ pub struct ModelOutput {
     /// killed meanwhile, or the answer was cut. Said by those that can know.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut: u32,
+    /// About how many tokens it took, where the provider did not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated: Option<u64>,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -84,19 +91,37 @@ impl ModelOutput {
     /// An answer that costs nothing, checked as every other.
     pub(crate) fn free(response: ChatResponse, schema: Option<&OutputSchema>) -> Self {
         let ConformedAnswer { value, problems } = check(schema, &response);
-        ModelOutput { response, value, problems, cost: Cost::Micros(0), cut: 0 }
+        ModelOutput { response, value, problems, cost: Cost::Micros(0), cut: 0, estimated: None }
     }
 
     /// Calls, tokens, and millionths of a dollar where the price is known, that were paid for: those of the answer, and as
     /// much for each attempt that was cut before it. What those took nobody knows; they asked the same.
     pub(crate) fn paid(&self) -> (u64, u64, Option<u64>) {
-        let (usage, calls) = (&self.response.usage, 1 + u64::from(self.cut));
-        let tokens = usage.input.unwrap_or(0).saturating_add(usage.output.unwrap_or(0));
+        let calls = 1 + u64::from(self.cut);
         let micros = match self.cost {
             Cost::Micros(micros) => Some(micros.saturating_mul(calls)),
             Cost::Unpriced(_) => None,
         };
-        (calls, tokens.saturating_mul(calls), micros)
+        (calls, self.tokens().saturating_mul(calls), micros)
+    }
+
+    /// About how many tokens an answer took that was not counted: four bytes to a token, and at least what was counted.
+    pub(crate) fn estimate(request: &ChatRequest, response: &ChatResponse) -> Option<u64> {
+        let about = |bytes: usize| u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX);
+        let size = |value: serde_json::Result<String>| value.map_or(0, |text| text.len());
+        let Usage { input, output, .. } = response.usage;
+        if input.is_some() && output.is_some() {
+            return None;
+        }
+        let input = input.unwrap_or_else(|| about(size(serde_json::to_string(request))));
+        let output = output.unwrap_or_else(|| about(size(serde_json::to_string(&response.said))));
+        Some(input.saturating_add(output))
+    }
+
+    /// How many tokens the answer took, as counted or else estimated.
+    pub(crate) fn tokens(&self) -> u64 {
+        let Usage { input, output, .. } = self.response.usage;
+        self.estimated.unwrap_or_else(|| input.unwrap_or(0).saturating_add(output.unwrap_or(0)))
     }
 }
 
@@ -128,7 +153,7 @@ pub(super) async fn run(
     context: ActivityContext,
     input: ModelInput,
 ) -> Result<ModelOutput, ActivityError> {
-    let ModelInput { provider, request, timeout_ms } = input;
+    let ModelInput { provider, request, timeout_ms, price } = input;
     let model = models.get(&provider);
     let call = call(&context, Duration::from_millis(timeout_ms));
     if let Some(OutputSchema { name, schema }) = &request.schema
@@ -152,9 +177,10 @@ pub(super) async fn run(
     let ConformedAnswer { value, problems } = check(request.schema.as_ref(), &response);
     let cost = match model.is_free() {
         true => Cost::Micros(0),
-        false => models.config().prices.cost(&provider, &request.model, &response),
+        false => models.config().prices.cost(&provider, &request.model, &response).or_by(price.as_ref(), &response),
     };
-    Ok(ModelOutput { response, value, problems, cost, cut: 0 })
+    let estimated = ModelOutput::estimate(&request, &response);
+    Ok(ModelOutput { response, value, problems, cost, cut: 0, estimated })
 }
 
 /// The span of a call, in the words of the GenAI conventions. What is said stands in no span.

@@ -81,6 +81,16 @@ fn without_date(model: &str) -> Option<&str> {
     (is_digits(last, 2) && is_digits(month, 2) && is_digits(year, 4)).then_some(name)
 }
 
+impl Cost {
+    /// The same, by another price where the table has none for the model.
+    pub(crate) fn or_by(self, price: Option<&ModelPrice>, response: &ChatResponse) -> Cost {
+        match (&self, price) {
+            (Cost::Unpriced(_), Some(price)) => price.of(&response.usage),
+            _ => self,
+        }
+    }
+}
+
 impl ModelPrice {
     /// Reasoning is part of the output.
     fn of(&self, usage: &Usage) -> Cost {

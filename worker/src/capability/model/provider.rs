@@ -236,6 +236,8 @@ struct StreamFold {
     assembler: Box<dyn Assembler>,
     parser: Parser,
     events: Vec<SseEvent>,
+    /// The answer has begun.
+    begun: bool,
     /// The stream said that it is over.
     ended: bool,
 }
@@ -243,7 +245,7 @@ struct StreamFold {
 impl StreamFold {
     fn new(wire: Wire, request: &ChatRequest) -> StreamFold {
         let (assembler, parser) = (wire.assembler(request), Parser::new(SseLimits::default()));
-        StreamFold { assembler, parser, events: Vec::new(), ended: false }
+        StreamFold { assembler, parser, events: Vec::new(), begun: false, ended: false }
     }
 
     /// Nothing that belongs to the answer can follow.
@@ -256,7 +258,10 @@ impl StreamFold {
         self.parser.push(bytes, &mut self.events).map_err(too_large)?;
         for event in self.events.drain(..) {
             if !self.ended {
-                self.ended = feed(self.assembler.as_mut(), &event, sink)?;
+                // An answer that has begun was accepted, whatever breaks it off: it may have to be paid for.
+                let broken = |why| if self.begun { ModelError { status: Some(200), ..why } } else { why };
+                self.ended = feed(self.assembler.as_mut(), &event, sink).map_err(broken)?;
+                self.begun = true;
             }
         }
         Ok(())

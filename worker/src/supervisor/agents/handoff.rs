@@ -135,7 +135,9 @@ fn back_messages(rules: &HandoffRules, supervisor: &Session, agent: &Session) ->
     let to = &supervisor.agent;
     let prefix = rules.prefix.strip_suffix("to_").unwrap_or(&rules.prefix);
     let name = format!("{prefix}back_to_{}", handoff_name(to));
-    let call = ToolCall { id: format!("call_{}_back", agent.id), name, args: json!({}) };
+    // The same in every run that goes the same way, so that recorded answers of models fit it.
+    let id = format!("call_back_{}", supervisor.messages.len());
+    let call = ToolCall { id, name, args: json!({}) };
     let mut said = Message::assistant(&agent.agent, format!("Transferring back to {to}"));
     said.tool_calls = vec![call.clone()];
     said.tag = Some(Tag::HandoffBack);

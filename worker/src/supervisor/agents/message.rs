@@ -58,7 +58,7 @@ pub enum Tag {
 
 impl Message {
     /// Why a tool has failed, by what its model was told of it.
-    pub(super) fn failure(&self) -> Option<String> {
+    pub(crate) fn failure(&self) -> Option<String> {
         let text = self.content.as_deref().filter(|_| self.role == MessageRole::Tool)?;
         if let Some(why) = text.strip_prefix("Error: ") {
             return Some(why.to_owned());

@@ -9,12 +9,13 @@
 
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::lease::lower;
 use super::model_words::{behind, handed_over, offers, reply_in, spoken, turn_of};
-use super::refusal::CarryRefusal;
+use super::refusal::{AnswerUnusable, CarryRefusal};
 use super::tool_names::ToolNames;
 use super::work::{Carried, TIMEOUT, time_of};
 use crate::agent::AgentOutput;
@@ -22,7 +23,8 @@ use crate::agent::ledger::{Amount, Resource};
 use crate::agent::machine::AgentStopReason;
 use crate::agent::spec::{AgentSpec, Limits, ToolGrant};
 use crate::capability::model::{
-    AssistantMessage, ChatRequest, Message, ModelInput, ModelOutput, OutputSchema, ToolCall, ToolSpec, Usage,
+    AssistantMessage, ChatRequest, Message, ModelInput, ModelOutput, OutputSchema, StopReason as ModelStop, ToolCall,
+    ToolSpec,
 };
 use crate::supervisor::agents::{self, MessageRole, StepContext, ToolOffer};
 use crate::supervisor::core::account::SPENT;
@@ -96,6 +98,10 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call, via: &ViaModel, asker:
     if let Some(context) = context.filter(|_| !alone).or_else(turn) {
         let timeout = time_of(spec, call, asker).unwrap_or(TIMEOUT);
         let mut input = step(asked, &context);
+        input.price = match price_of(via) {
+            Ok(price) => price,
+            Err(why) => return Carried::Impossible(why),
+        };
         if let Some(time) = time_of(spec, call, asker).filter(|time| !time.is_zero()) {
             input.timeout_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         }
@@ -105,6 +111,12 @@ pub(super) fn carried(spec: &SupervisorSpec, call: &Call, via: &ViaModel, asker:
         Ok(spec) => Carried::Agent { spec: Box::new(spec) },
         Err(why) => Carried::Impossible(why),
     }
+}
+
+/// What the spec says that the model costs.
+fn price_of<P: DeserializeOwned>(via: &ViaModel) -> Result<Option<P>, CarryRefusal> {
+    let price = (!via.price.is_empty()).then(|| serde_json::from_value(Value::Object(via.price.clone())));
+    price.transpose().map_err(|why| CarryRefusal::ViaModel { key: "price", why: why.to_string() })
 }
 
 /// The step that is asked for, where the run itself carries out the tools that the answer asks for.
@@ -140,9 +152,8 @@ fn agent(
     if limits.share.is_some() || limits.needs_prices {
         return Err(CarryRefusal::ShareOfAgent);
     }
-    let price = (!via.price.is_empty()).then(|| serde_json::from_value(Value::Object(via.price.clone())));
     let mut agent = AgentSpec::bounded(tools, limits);
-    agent.price = price.transpose().map_err(|why| read("price", why))?;
+    agent.price = price_of(via)?;
     agent.name = call.agent.clone().unwrap_or_else(|| call.purpose.as_str().to_owned());
     let (mut system, task) =
         step_of(call, asker).map_or_else(|| told(asked.system, call), |step| told_alone(step, call));
@@ -237,7 +248,7 @@ fn message(said: &agents::Message, names: &ToolNames) -> Message {
             call_id: said.tool_call_id.clone().unwrap_or_default(),
             name: names.sent(said.name.as_deref().unwrap_or_default()),
             content,
-            is_error: false,
+            is_error: said.failure().is_some(),
         },
     }
 }
@@ -253,25 +264,34 @@ struct StepAnswer {
 }
 
 /// The same as data, as it comes from whoever plays an agent. Arguments that are no object are shown to the loop as they
-/// are: it refuses them by name.
-pub(super) fn said(spec: &SupervisorSpec, output: &ModelOutput, call: &Call, asker: &dyn Asker) -> Value {
+/// are: it refuses them by name. An answer that is not whole, and a refusal, are no answer.
+pub(super) fn said(
+    spec: &SupervisorSpec,
+    output: &ModelOutput,
+    call: &Call,
+    asker: &dyn Asker,
+) -> Result<Value, AnswerUnusable> {
     let response = &output.response;
+    match response.stop {
+        ModelStop::Refusal => return Err(AnswerUnusable::Refused { said: response.said.content.trim().to_owned() }),
+        ModelStop::Length if response.said.tool_calls.is_empty() => return Err(AnswerUnusable::Cut),
+        ModelStop::Length | ModelStop::End | ModelStop::ToolCalls | ModelStop::Other(_) => {}
+    }
     let offered = offers(spec, call, asker);
     if !offered.is_empty() {
-        return spoken(output, &ToolNames::of_offers(&offered));
+        return Ok(spoken(output, &ToolNames::of_offers(&offered)));
     }
     let names = StepContext::deserialize(&call.context).map(|context| ToolNames::of(&context)).unwrap_or_default();
     let call = |call: &ToolCall| {
         let args = if call.arguments.is_null() { json!({}) } else { call.arguments.clone() };
         agents::ToolCall { id: call.id.clone(), name: names.meant(&call.name), args }
     };
-    let Usage { input, output, .. } = response.usage;
-    json!(StepAnswer {
+    Ok(json!(StepAnswer {
         content: response.said.content.clone(),
-        tokens: input.unwrap_or(0).saturating_add(output.unwrap_or(0)),
+        tokens: output.tokens(),
         model: response.model.clone(),
         tool_calls: response.said.tool_calls.iter().map(call).collect(),
-    })
+    }))
 }
 
 /// Why an agent ended without its answer.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::tool_names::ToolNames;
-use crate::capability::model::{ModelOutput, ToolCall, Usage};
+use crate::capability::model::{ModelOutput, ToolCall};
 use crate::supervisor::agents::{Message, StepContext, ToolOffer};
 use crate::supervisor::core::asker::{AnswerForm, Asker, HandOffOffer};
 use crate::supervisor::core::call_context::{AskedWork, LastSaid};
@@ -96,9 +96,7 @@ fn reply_form(spec: &SupervisorSpec, call: &Call) -> ReplyForm {
 /// What was said in the turn of a conversation. Who only calls, says nothing beside.
 pub(super) fn spoken(output: &ModelOutput, names: &ToolNames) -> Value {
     let said = &output.response.said;
-    let Usage { input, output: given, .. } = output.response.usage;
-    let tokens = input.unwrap_or(0).saturating_add(given.unwrap_or(0));
-    let mut message = json!({ "content": said.content, "tokens": tokens, "model": output.response.model });
+    let mut message = json!({ "content": said.content, "tokens": output.tokens(), "model": output.response.model });
     if !said.tool_calls.is_empty() {
         let call =
             |call: &ToolCall| json!({ "id": call.id, "name": names.meant(&call.name), "arguments": call.arguments });

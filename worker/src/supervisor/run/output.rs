@@ -242,7 +242,8 @@ impl SupervisorRun {
             _ if cancelled => cx.cancel(Some(details)),
             Phase::Completed | Phase::Partial => cx.complete(&output),
             _ => {
-                let message = output.error.clone().unwrap_or_else(|| format!("the run is {phase}"));
+                let reason = || output.reason.as_ref().map(|reason| reason.message.clone());
+                let message = output.error.clone().or_else(reason).unwrap_or_else(|| format!("the run is {phase}"));
                 cx.fail(Failure::application(SUPERVISOR_FAILED, message).non_retryable().with_details(details));
             }
         }

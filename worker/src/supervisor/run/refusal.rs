@@ -177,6 +177,10 @@ pub(super) enum AnswerUnusable {
     TooLong { bytes: u64, most: usize },
     #[error("what the capability `model` gave cannot be read: {0}")]
     Model(#[from] serde_json::Error),
+    #[error("the model refused{}{said}", if .said.is_empty() { "" } else { ": " })]
+    Refused { said: String },
+    #[error("the model's answer was cut at its limit of tokens (`max_tokens`)")]
+    Cut,
 }
 
 /// Refusals that no program has to tell apart.

@@ -6,13 +6,10 @@
 //! much it is, is told as unknown and is never 0. It decides nothing: the account does.
 
 use bosun_engine::{Failure, Payload, Timestamp};
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{RunContext, SupervisorRun};
 use crate::agent::ends::{cut_before, may_be_paid};
-use crate::agent::ledger::cost_by;
-use crate::agent::spec::Price;
 use crate::capability::model::ModelOutput;
 use crate::supervisor::core::account::{Account, Allowance, Raises, Spent};
 use crate::supervisor::core::asker::AnswerForm;
@@ -48,16 +45,13 @@ const ONE: Spent = Spent { tokens: 0, cost_micros: 0, calls: 1, unpriced_calls: 
 
 /// What a step of a model cost, with its attempts that were cut; none where the call was none.
 pub(super) fn of_model(spec: &SupervisorSpec, call: &Call, result: &Result<Payload, Failure>) -> Option<Spent> {
-    let Via::Model(via) = spec.via(call) else { return None };
+    let Via::Model(_) = spec.via(call) else { return None };
     match result {
         Ok(result) => {
             let output = result.decode::<ModelOutput>().ok()?;
             let (calls, tokens, micros) = output.paid();
-            let price = || Price::deserialize(Value::Object(via.price.clone())).ok();
-            let by_spec = || Some(cost_by(price()?, &output.response.usage)?.saturating_mul(calls));
-            let cost = micros.or_else(by_spec);
-            let unpriced_calls = if cost.is_none() { calls } else { 0 };
-            Some(Spent { tokens, cost_micros: cost.unwrap_or(0), calls, unpriced_calls })
+            let unpriced_calls = if micros.is_none() { calls } else { 0 };
+            Some(Spent { tokens, cost_micros: micros.unwrap_or(0), calls, unpriced_calls })
         }
         Err(failure) => {
             let cut = u64::from(cut_before(failure.root()));
@@ -155,30 +149,28 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::capability::model::Cost;
     use crate::supervisor::core::key::GraphKey;
     use crate::supervisor::outbox::Purpose;
 
-    /// A budget of money holds a model whose price only the spec names.
+    /// What attempts that were cut may have cost counts as the answer does, and money that nobody knows is not 0.
     #[test]
-    fn what_a_model_reports_goes_before_the_price_of_the_spec() {
+    fn what_a_model_reports_is_charged_with_its_attempts_that_were_cut() {
         let spec: SupervisorSpec = serde_json::from_value(json!({
-            "preset": "flow-supervisor", "objective": "o", "agents": [{ "name": "a" }],
-            "via": { "model": { "name": "m", "price": { "input": 1_000_000_000, "output": 0 } } },
+            "preset": "flow-supervisor", "objective": "o", "agents": [{ "name": "a" }], "via": { "model": { "name": "m" } },
         }))
         .unwrap();
         let call = Call::new(GraphKey::Execute { task: 1.into(), attempt: 1 }, Purpose::ExecuteWorker, json!({}));
-        let charged = |spec: &SupervisorSpec, cost: &Value| {
-            let output = json!({ "response": { "said": { "content": "hm" }, "stop": "end", "usage": { "input": 2000, "output": 7 }, "model": "m" }, "cost": cost, "cut": 1 });
+        let charged = |cost: &Cost, estimated: Option<u64>| {
+            let output = json!({ "response": { "said": { "content": "hm" }, "stop": "end", "usage": { "input": 2000, "output": 7 }, "model": "m" },
+                "cost": cost, "cut": 1, "estimated": estimated });
             let result = Ok(Payload::encode(&output).unwrap());
-            of_model(spec, &call, &result).unwrap()
+            of_model(&spec, &call, &result).unwrap()
         };
-        let unpriced = json!(crate::capability::model::Cost::Unpriced("nobody knows".into()));
-        let by_spec = Spent { tokens: 4_014, cost_micros: 4_000_000, calls: 2, unpriced_calls: 0 };
-        assert_eq!(charged(&spec, &unpriced), by_spec);
-        let mut none = spec.clone();
-        none.via = serde_json::from_value(json!({ "model": { "name": "m" } })).unwrap();
-        let unknown = Spent { cost_micros: 0, unpriced_calls: 2, ..by_spec };
-        assert_eq!(charged(&none, &unpriced), unknown, "what nobody knows is not 0");
-        assert_eq!(charged(&spec, &json!(crate::capability::model::Cost::Micros(5))).cost_micros, 10);
+        let priced = Spent { tokens: 4_014, cost_micros: 10, calls: 2, unpriced_calls: 0 };
+        assert_eq!(charged(&Cost::Micros(5), None), priced);
+        let unpriced = Cost::Unpriced("nobody knows".into());
+        assert_eq!(charged(&unpriced, None), Spent { cost_micros: 0, unpriced_calls: 2, ..priced });
+        assert_eq!(charged(&unpriced, Some(30)).tokens, 60, "tokens that were not counted are not 0");
     }
 }

@@ -318,7 +318,7 @@ pub(super) fn answer_of(
             let data = || serde_json::from_str(text).ok().filter(|data: &Value| data.is_object() || data.is_array());
             Ok(sent.json.filter(|json| !json.is_null()).or_else(data).unwrap_or_else(|| text.into()))
         }
-        Via::Model(_) => Ok(super::model::said(spec, &serde_json::from_value(value)?, call, asker)),
+        Via::Model(_) => super::model::said(spec, &serde_json::from_value(value)?, call, asker),
         Via::Scripted | Via::Activity(_) | Via::Supervisor(_) => Ok(value),
     }
 }

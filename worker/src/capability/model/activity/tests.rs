@@ -177,8 +177,14 @@ fn input_and_output_are_plain_data() {
         json!({"provider": "openai", "request": {"model": "m", "messages": [{"role": "user", "content": "hi"}]}});
     let input: ModelInput = serde_json::from_value(text).unwrap();
     assert_eq!(input, ModelInput::new("openai", request("m")));
-    let output =
-        ModelOutput { response: mock::says("x"), value: None, problems: Vec::new(), cost: Cost::Micros(7), cut: 0 };
+    let output = ModelOutput {
+        response: mock::says("x"),
+        value: None,
+        problems: Vec::new(),
+        cost: Cost::Micros(7),
+        cut: 0,
+        estimated: None,
+    };
     let wanted = json!({
         "response": {"said": {"content": "x"}, "stop": "end", "usage": {"input": 10, "output": 5}, "model": "mock-1",
                      "id": "mock-answer"},
@@ -202,6 +208,7 @@ fn null_is_a_value() {
         problems: Vec::new(),
         cost: Cost::Unpriced("why".into()),
         cut: 0,
+        estimated: None,
     };
     let payload = Payload::encode(&output).unwrap();
     assert_eq!(payload.decode::<ModelOutput>().unwrap().value, Some(Value::Null));
