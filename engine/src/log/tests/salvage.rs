@@ -59,7 +59,7 @@ fn compare(scene: &Scene, dir: &Path, target: &Path) -> Result<Outcome, String> 
         }
     }
     if unnamed > 0 && report.groups_lost.is_empty() {
-        return Err(format!("{unnamed} runs are gone, and nobody says which"));
+        return Err(format!("{report:?}: {unnamed} runs are gone, and nobody says which"));
     }
     if journal.info().runs_lost != report.runs_lost {
         return Err("the new one tells of other lost runs".into());
