@@ -61,6 +61,14 @@ pub trait Gates {
         let _ = (task, out);
         false
     }
+    /// What a worker wants of its team beside work that gave no result of its task: messages and people (SHN-14, SHN-26).
+    fn beside(&mut self, task: &Task, reply: &super::Reply, out: &mut Outbox) {
+        let _ = (task, reply, out);
+    }
+    /// The run is cancelled or fails: nobody joins its team any more (SHN-27).
+    fn takes_nobody(&mut self, out: &mut Outbox) {
+        let _ = out;
+    }
     /// Asked with the meta data of the reply before the result counts. `is_judged`: somebody reviews it after that.
     fn may_take(&mut self, task: &Task, reply: &super::Reply, is_judged: bool, out: &mut Outbox) -> Take {
         let _ = (task, reply, is_judged, out);

@@ -20,6 +20,13 @@ const CONSULT_ANSWER_MAX: usize = 3_000;
 const CONSULT_TOKENS_MAX: u32 = 1_200;
 
 impl Graph {
+    /// What a worker wants of its team counts whatever became of its work.
+    pub(super) fn said_beside(&self, id: &TaskId, reply: &Reply, gates: &mut dyn Gates, out: &mut Outbox) {
+        if let Some(task) = self.copy(id).filter(|_| !reply.recruit.is_empty() || !reply.send.is_empty()) {
+            gates.beside(&task, reply, out);
+        }
+    }
+
     /// PDT-48: the worker ran out of context. It goes on with its notes, twice at most.
     pub(super) fn overflowed(
         &mut self,

@@ -372,7 +372,7 @@ impl SupervisorRun {
                 out.ask(Ask::StartChild { key, kind, task });
             }
             for incoming in heard {
-                self.heard(incoming, out);
+                self.heard_in_order(incoming, out);
             }
         } else {
             let checkpoint = self.checkpoint();

@@ -86,7 +86,7 @@ impl Teamwork {
             given_role: None,
             for_above: None,
             mailbox: Mailboxes::new(spec.mailbox.clone()),
-            members: Roster::new(spec.team.clone()),
+            members: Roster::new(spec.team.clone()).beside(spec.agents.iter().map(|agent| agent.name.as_str())),
             topics: TopicRegistry::new(spec.dependencies.topics.clone()),
             registry: Registry::new(run, base_depth, spec.delegation.max_depth),
             root: None,
@@ -210,8 +210,8 @@ impl Teamwork {
         }
     }
 
-    /// What a result brings about: the recruits its agent asks for beside it, and those that rules want.
-    pub fn result_seen(&mut self, task: &TaskId, result: &Value, asked: &[Value], out: &mut Outbox) {
+    /// What an answer brings about: the recruits its agent asks for in it, and, of a result, those that rules want.
+    pub fn wanted(&mut self, task: &TaskId, result: Option<&Value>, asked: &[Value], out: &mut Outbox) {
         if let Some(above) = self.for_above.as_mut().filter(|_| !self.managed) {
             return above.recruit.extend(asked.iter().cloned());
         }
@@ -222,7 +222,7 @@ impl Teamwork {
             }
             return;
         }
-        for outcome in self.members.result_seen(task, result, asked, out) {
+        for outcome in self.members.wanted(task, result, asked, out) {
             self.heard(outcome, out);
         }
     }
@@ -310,6 +310,11 @@ impl Teamwork {
         self.members.synthesizing();
     }
 
+    /// The run has ended or undoes its work: nobody joins or leaves any more.
+    pub fn takes_nobody(&mut self, out: &mut Outbox) {
+        self.members.takes_nobody(out);
+    }
+
     /// The run has failed: whoever was still at work for it has ended too.
     pub fn given_up(&mut self, out: &mut Outbox) {
         for agent in self.members.given_up(out) {
@@ -319,7 +324,7 @@ impl Teamwork {
 
     /// The run is over: its own agent too.
     pub fn closed(&mut self, succeeded: bool, out: &mut Outbox) {
-        self.members.closed();
+        self.members.closed(out);
         if let Some(root) = self.root.clone() {
             self.close_instance(&root, succeeded, out);
         }

@@ -125,7 +125,7 @@ fn a_result_may_recruit() {
     let (mut team, mut out) = teamwork();
     let c = task("c", &[]);
     team.context(&c, &mut out);
-    team.result_seen(&c.id, &json!("x"), &[json!({ "description": "pricing", "role": "p" })], &mut out);
+    team.wanted(&c.id, Some(&json!("x")), &[json!({ "description": "pricing", "role": "p" })], &mut out);
     ended(&mut team, &c, json!("x"), &mut out);
     assert_eq!(asked(&out), ["authorize_team_action recruit/1/authorize"]);
     assert!(matches!(team.may_start(&task("e", &["c"]), &mut out), Start::Wait(_)));
