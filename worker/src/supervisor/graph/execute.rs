@@ -103,7 +103,7 @@ impl Graph {
         if task.capability.as_deref() == Some(HUMAN) {
             self.ask_person(id, gates, out);
         } else {
-            let extra = gates.context(&task, out);
+            let extra = gates.context(&task, self.who(&task).name().as_deref(), out);
             self.start_attempt(id, extra, gates, out);
         }
         self.executed_in_cycle = true;

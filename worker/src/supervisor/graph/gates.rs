@@ -87,9 +87,9 @@ pub trait Gates {
     fn escalated(&mut self, task: &crate::supervisor::model::TaskId, words: &str, out: &mut Outbox) {
         let _ = (task, words, out);
     }
-    /// What the worker is told beyond the task itself: messages, role, memory.
-    fn context(&mut self, task: &Task, out: &mut Outbox) -> Map<String, Value> {
-        let _ = (task, out);
+    /// What the worker is told beyond the task itself: messages, role, memory. `by`: which agent does it, where one does.
+    fn context(&mut self, task: &Task, by: Option<&str>, out: &mut Outbox) -> Map<String, Value> {
+        let _ = (task, by, out);
         Map::new()
     }
     /// A task has ended for good.

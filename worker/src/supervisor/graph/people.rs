@@ -243,7 +243,7 @@ impl Graph {
     /// Starts the next attempt of a running task with what it is to be told.
     fn go_on(&mut self, id: &TaskId, more: Map<String, Value>, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(task) = self.copy(id) else { return };
-        let mut extra = gates.context(&task, out);
+        let mut extra = gates.context(&task, self.who(&task).name().as_deref(), out);
         extra.extend(more);
         self.start_attempt(id, extra, gates, out);
     }

@@ -50,7 +50,7 @@ impl Graph {
     /// The next attempt of a task that goes on running.
     pub(super) fn once_more(&mut self, id: &TaskId, gates: &mut dyn Gates, out: &mut Outbox) {
         let Some(copy) = self.copy(id) else { return };
-        let extra = gates.context(&copy, out);
+        let extra = gates.context(&copy, self.who(&copy).name().as_deref(), out);
         self.start_attempt(id, extra, gates, out);
     }
 
@@ -179,7 +179,7 @@ impl Graph {
             last.answer = Some(text);
         }
         let Some(copy) = self.copy(id) else { return };
-        let mut extra = gates.context(&copy, out);
+        let mut extra = gates.context(&copy, self.who(&copy).name().as_deref(), out);
         extra.insert("consultations".into(), json!(copy.metadata.consultations));
         self.start_attempt(id, extra, gates, out);
     }

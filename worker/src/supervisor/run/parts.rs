@@ -247,8 +247,8 @@ impl Gates for RunGates {
         Take::NeedsApproval
     }
 
-    fn context(&mut self, task: &Task, out: &mut Outbox) -> Map<String, Value> {
-        let mut context = self.team.context(task, out);
+    fn context(&mut self, task: &Task, by: Option<&str>, out: &mut Outbox) -> Map<String, Value> {
+        let mut context = self.team.context(task, by, out);
         // LGI-10: whatever a person has answered is known in every attempt.
         if self.interrupts.has_answers(&task.id) {
             context.insert("resume".to_owned(), json!(self.interrupts.continuation(&task.id)));
